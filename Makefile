@@ -1,0 +1,86 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GO ?= go
+COUNT ?= 3
+FUZZTIME ?= 30s
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: redis
+redis: ## install redis-server when it is missing (LOCKER_REDIS_SERVER names another binary)
+	@if command -v "$${LOCKER_REDIS_SERVER:-redis-server}" >/dev/null; then exit 0; fi; \
+	fail() { echo "make redis: $$*" >&2; exit 1; }; \
+	if [ -n "$${LOCKER_REDIS_SERVER:-}" ]; then fail "LOCKER_REDIS_SERVER=$$LOCKER_REDIS_SERVER cannot be run"; fi; \
+	if command -v apt-get >/dev/null; then \
+		root=; \
+		if [ "$$(id -u)" != 0 ]; then \
+			command -v sudo >/dev/null || fail "redis-server is missing; as root: apt-get install redis-server"; \
+			root=sudo; \
+		fi; \
+		apt() { $$root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 "$$@" </dev/null; }; \
+		apt update || echo "make redis: going on with the package lists there are" >&2; \
+		apt install -y --no-install-recommends redis-server || fail "apt-get could not install redis-server"; \
+	elif command -v brew >/dev/null; then fail "redis-server is missing: brew install redis"; \
+	elif command -v dnf >/dev/null; then fail "redis-server is missing: dnf install redis (or valkey, and LOCKER_REDIS_SERVER=valkey-server)"; \
+	else fail "redis-server is missing: install Redis 6 or later"; \
+	fi; \
+	command -v redis-server >/dev/null || fail "redis-server is installed but not in PATH"
+
+.PHONY: test
+test: redis ## vet, then all tests with the race detector
+	$(GO) vet ./...
+	$(GO) test -race -timeout 8m ./...
+
+.PHONY: short
+short: redis ## the tests that take little time, without the race detector
+	$(GO) test -short -timeout 4m ./...
+
+.PHONY: stress
+stress: redis ## engine and strategies, COUNT times on 1, 2 and 8 processors
+	$(GO) test -race -timeout 60m -count=$(COUNT) -cpu 1,2,8 . ./renewal ./strategy/...
+
+.PHONY: conformance
+conformance: redis ## the conformance suite on every strategy, case by case
+	$(GO) test -race -v -run TestConformance ./strategy/...
+
+.PHONY: bench
+bench: redis ## benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./benchmarks/...
+
+.PHONY: lint
+lint: ## gofmt, vet, staticcheck, a tidy go.mod; golangci-lint when installed
+	@unformatted=$$(gofmt -l .); \
+	if [ -n "$$unformatted" ]; then printf 'not gofmt-ed:\n%s\n' "$$unformatted" >&2; exit 1; fi
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+	$(GO) mod tidy -diff
+	@if command -v golangci-lint >/dev/null; then golangci-lint run; \
+	else echo "golangci-lint is not installed: skipped"; fi
+
+.PHONY: fuzz
+fuzz: redis ## every fuzz target in turn, for FUZZTIME each
+	@targets=$$(grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . || true); \
+	[ -n "$$targets" ] || { echo "no fuzz targets"; exit 0; }; \
+	while IFS=: read -r file func; do \
+		name=$${func#func }; \
+		echo "$$name in $${file%/*}"; \
+		$(GO) -C "$${file%/*}" test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) . </dev/null; \
+	done <<< "$$targets"
+
+.PHONY: cover
+cover: redis ## test coverage, into cover.out
+	$(GO) test -timeout 8m -coverpkg=./... -coverprofile=cover.out ./...
+	@$(GO) tool cover -func=cover.out | tail -n 1
+
+.PHONY: demo
+demo: redis ## a flash sale under a distributed lock
+	$(GO) run ./examples/flashsale
+
+.PHONY: clean
+clean: ## remove what the other targets leave
+	rm -f cover.out *.test *.prof

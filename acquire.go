@@ -1,0 +1,531 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/distlock/locker/renewal"
+)
+
+// call is one Lock or TryLock.
+type call struct {
+	e *engine
+	callSettings
+	ctx     context.Context // ends with the caller's, or when WithWait is over
+	caller  context.Context
+	op      string
+	key     string // as in the store
+	userKey string
+	owner   string // "" unless named
+	began   time.Time
+}
+
+// start checks the arguments, and re-enters or acquires.
+func (e *engine) start(ctx context.Context, key string, try bool, opts []LockOption) (lease *Lease, err error) {
+	if ctx == nil {
+		return nil, invalid("Lock needs a context")
+	}
+	c := call{e: e, callSettings: e.set.call, ctx: ctx, caller: ctx, op: "lock", userKey: key, began: time.Now()}
+	if try {
+		c.op = "try to lock"
+	}
+	for _, o := range opts {
+		if o == nil {
+			return nil, invalid("an option is nil")
+		}
+		o.applyCall(&c.callSettings)
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	if err := e.checkInterval(&c.callSettings); err != nil {
+		return nil, err
+	}
+	owner, named, err := explicitOwner(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.owner = owner
+	c.key = e.set.prefix + key
+	// The store counts whole milliseconds; more than promised does no harm.
+	c.ttl = (c.ttl + time.Millisecond - 1).Truncate(time.Millisecond)
+
+	if !e.work.begin() {
+		return nil, c.fail(ErrClosed, nil, "")
+	}
+	defer e.work.end()
+
+	if !try && c.wait > 0 {
+		var cancel context.CancelFunc
+		c.ctx, cancel = context.WithTimeout(ctx, c.wait)
+		defer cancel()
+	}
+	if l, ok := ctx.Value(carried{e: e, key: c.key}).(*Lease); ok {
+		lease, err = c.reenter(l.claim, try)
+		if err == nil || !errors.Is(err, errGone) {
+			return lease, err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, c.report(nil, c.fail(ErrNotAcquired, c.ctxError(), ""))
+	}
+	if try {
+		lease, err = c.tryOnce(named)
+	} else {
+		lease, err = c.queue(named)
+	}
+	return lease, c.report(lease, err)
+}
+
+// report tells the observer how the call ended.
+func (c *call) report(l *Lease, err error) error {
+	e, took := c.e, time.Since(c.began)
+	switch {
+	case err != nil:
+		if e.set.observer != nil {
+			e.events.now(Event{Kind: EventNotAcquired, Strategy: e.name, Key: c.userKey, Owner: c.owner, Duration: took, Err: err})
+		}
+	case l.claim.granted.Before(c.began): // re-entered
+	default:
+		e.log.Debug("lock acquired", "strategy", e.name, "key", c.userKey, "owner", l.Owner(), "token", l.Token(), "wait", took)
+		if e.set.observer != nil && l.Holds() == 1 {
+			e.events.now(l.claim.event(EventAcquired, took, nil))
+		}
+	}
+	return err
+}
+
+func (c *call) fail(kind, why error, hint string) error {
+	return &opError{strategy: c.e.name, op: c.op, key: c.userKey, kind: kind, why: why, hint: hint}
+}
+
+// ctxError is why the caller's context ended; nil if it has not.
+func (c *call) ctxError() error {
+	err := c.caller.Err()
+	if cause := context.Cause(c.caller); err != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
+}
+
+// unavailable makes the error of a call that failed for want of the store.
+func (c *call) unavailable(why error, hint string) error {
+	for _, kind := range []error{ErrConflict, ErrInvalid, ErrClosed} {
+		if errors.Is(why, kind) {
+			return c.fail(kind, why, hint)
+		}
+	}
+	if err := c.ctxError(); err != nil && !errors.Is(why, err) {
+		if why == nil {
+			why = err
+		} else {
+			why = fmt.Errorf("%w; last failure: %w", err, why)
+		}
+	}
+	return c.fail(ErrUnavailable, why, hint)
+}
+
+// reenter adds a lease to claim cl, or fails with errGone if it was given back.
+func (c *call) reenter(cl *claim, try bool) (*Lease, error) {
+	l, err := cl.reenter(c.ctx, try)
+	switch {
+	case err == nil || errors.Is(err, errGone):
+		return l, err
+	case errors.Is(err, ErrLost):
+		return nil, c.fail(ErrLost, err, "unlock the lost leases of this owner before locking anew")
+	}
+	return nil, c.unavailable(err, "while re-entering")
+}
+
+// tryOnce is TryLock.
+func (c *call) tryOnce(named bool) (*Lease, error) {
+	l, err := c.local(named)
+	if l != nil || err != nil {
+		return l, err
+	}
+	claim := c.e.newClaim(c.key, c.owner, c.ttl)
+	a := c.attempt(claim, false)
+	switch {
+	case a.left:
+		return nil, c.unavailable(nil, "no answer came in time")
+	case a.err != nil:
+		return nil, c.unavailable(a.err, "")
+	case a.Granted:
+		l, err = c.grant(claim, a, named, nil)
+		if !errors.Is(err, errMerge) {
+			return l, err
+		}
+	}
+	// The holder may be a goroutine with the same owner.
+	if l, err = c.local(named); l != nil || err != nil {
+		return l, err
+	}
+	return nil, c.fail(ErrNotAcquired, errTaken, "")
+}
+
+var (
+	errTaken = errors.New("somebody else holds the key")
+	errLocal = errors.New("somebody else in this process holds the key or waits for it")
+	errLate  = errors.New("the grant arrived after its lease had ended")
+	errMerge = errors.New("another goroutine of the same owner was granted the key")
+)
+
+// local answers TryLock without the store, if it can.
+func (c *call) local(named bool) (*Lease, error) {
+	e := c.e
+	sh := e.shardOf(c.key)
+	sh.mu.Lock()
+	ks := sh.keys[c.key]
+	if ks == nil {
+		sh.mu.Unlock()
+		return nil, nil
+	}
+	current, queue := ks.current, ks.head != nil
+	var orphan *claim
+	if named {
+		orphan = ks.orphanOf(c.owner)
+	}
+	sh.mu.Unlock()
+
+	if current != nil && current.checkClock() {
+		return c.local(named) // it is off the table now
+	}
+	switch {
+	case orphan != nil:
+		return nil, c.fail(ErrLost, orphan.lossOf(), "unlock the lost leases of this owner before locking anew")
+	case current != nil && named && current.Owner == c.owner:
+		l, err := c.reenter(current, true)
+		if !errors.Is(err, errGone) {
+			return l, err
+		}
+		return nil, c.fail(ErrNotAcquired, errLocal, "")
+	case current != nil || queue:
+		return nil, c.fail(ErrNotAcquired, errLocal, "")
+	}
+	return nil, nil
+}
+
+// attempt is one Acquire and how it ended.
+type attempt struct {
+	Answer
+	err  error
+	sent time.Time
+	left bool // the caller's context ended first; what comes is cleaned up
+}
+
+func (c *call) attempt(cl Claim, wait bool) attempt {
+	e := c.e
+	clean := func(a attempt) {
+		if a.err == nil && a.Granted || a.err != nil && maybeApplied(a.err) {
+			e.cleanUp(cl, a.err == nil)
+		}
+	}
+	a, left := detached(e, c.ctx, min(commandTimeout, c.ttl), func(ctx context.Context) attempt {
+		a := attempt{sent: time.Now()}
+		a.Answer, a.err = e.driver.Acquire(ctx, Request{Claim: cl, Fencing: !e.set.noFencing, Wait: wait})
+		return a
+	}, clean)
+	if left {
+		return attempt{left: true}
+	}
+	if a.err != nil && maybeApplied(a.err) {
+		e.work.beginAlways()
+		go func() {
+			defer e.work.end()
+			e.cleanUp(cl, false)
+		}()
+	}
+	return a
+}
+
+// grant makes a lease of a granted attempt, taking w off the queue. It fails
+// with errLate, errMerge or the Locker's end, having cleaned up.
+func (c *call) grant(cl Claim, a attempt, named bool, w *waiter) (*Lease, error) {
+	e := c.e
+	undo := func() {
+		e.work.beginAlways()
+		go func() {
+			defer e.work.end()
+			e.cleanUp(cl, true)
+		}()
+	}
+	now := time.Now()
+	validity := c.ttl - c.ttl/100 - 2*time.Millisecond
+	deadline := a.sent.Add(validity)
+	if !now.Before(deadline) {
+		undo()
+		return nil, c.unavailable(errLate, "")
+	}
+
+	cl.Token = a.Token
+	claim := &claim{Claim: cl, e: e, userKey: c.userKey, named: named, granted: now}
+	if e.counter != nil {
+		claim.op = make(chan struct{}, 1)
+	}
+	l := &Lease{e: e, claim: claim}
+	claim.leases = []*Lease{l}
+	terms := renewal.Terms{Validity: validity, Deadline: deadline, MaxRenewals: c.maxRenewals}
+	if e.sharder != nil {
+		terms.Shard = e.sharder.Shard(cl.Key)
+	}
+	if !c.noRenewal {
+		if terms.Interval = e.set.renewInterval; terms.Interval == 0 {
+			terms.Interval = c.ttl / 3
+		}
+	}
+	if c.maxHold > 0 {
+		terms.Limit = now.Add(c.maxHold)
+	}
+	// Armed before anybody can unlock it.
+	e.sched.Add(&claim.watched, claim, terms)
+	select {
+	case <-e.closed:
+		e.sched.Stop(&claim.watched)
+		undo()
+		return nil, c.fail(ErrClosed, nil, "")
+	default:
+	}
+	if err := e.install(claim, w); err != nil {
+		e.sched.Stop(&claim.watched)
+		undo()
+		return nil, err
+	}
+	return l, nil
+}
+
+// queue is Lock: first come, first served, and only the head of the queue talks
+// to the store.
+func (c *call) queue(named bool) (*Lease, error) {
+	e := c.e
+	sh := e.shardOf(c.key)
+	w := &waiter{owner: c.owner, limit: max(c.ttl, minOutage), wake: make(chan struct{}, 1)}
+	sh.mu.Lock()
+	ks := sh.at(c.key)
+	ks.push(w)
+	sh.mu.Unlock()
+	defer e.leave(sh, ks, w)
+
+	claim := e.newClaim(c.key, c.owner, c.ttl)
+	var poll, outage backoff
+	for {
+		turn := e.turn(sh, ks, w, named)
+		switch {
+		case turn.failed != nil:
+			return nil, c.unavailable(turn.failed, "")
+		case turn.orphan != nil:
+			return nil, c.fail(ErrLost, turn.orphan.lossOf(), "unlock the lost leases of this owner before locking anew")
+		case turn.mine != nil:
+			l, err := c.reenter(turn.mine, false)
+			if !errors.Is(err, errGone) {
+				return l, err
+			}
+			// It is being released; its end wakes the head.
+		}
+		if !turn.go_ {
+			if err := c.park(sh, ks, w, nil, 0); err != nil {
+				return nil, err
+			}
+			continue
+		}
+
+		watch := turn.watch
+		if watch != nil {
+			select {
+			case <-watch.C(): // a signal from before the attempt
+			default:
+			}
+		}
+		a := c.attempt(claim, true)
+		e.heard(sh, ks, a)
+		switch {
+		case a.left:
+			return nil, c.gaveUp(sh, ks, true)
+		case a.err != nil && isPermanent(a.err):
+			return nil, c.unavailable(a.err, "")
+		case a.err != nil:
+			if maybeApplied(a.err) {
+				// A clean-up is on its way for the old claim.
+				claim = e.newClaim(c.key, c.owner, c.ttl)
+			}
+			if err := c.park(sh, ks, w, nil, outage.next(outagePauseMin, outagePauseMax)); err != nil {
+				return nil, err
+			}
+			continue
+		case a.Granted:
+			l, err := c.grant(claim, a, named, w)
+			if err == nil || errors.Is(err, ErrClosed) {
+				return l, err
+			}
+			claim = e.newClaim(c.key, c.owner, c.ttl)
+			continue
+		}
+
+		outage = backoff{}
+		if watch == nil && !a.Silent && e.subscribe(c.ctx, sh, ks) {
+			continue // once more: the key may have been freed meanwhile
+		}
+		if err := c.park(sh, ks, w, watch, pauseFor(a.Answer, watch != nil, &poll)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// pauseFor is how long to wait after a refusal for what no signal tells.
+func pauseFor(a Answer, watched bool, poll *backoff) time.Duration {
+	var d time.Duration
+	if watched && !a.Silent {
+		d = signalledPause - rand.N(signalledPause/5)
+	} else {
+		d = poll.next(pollMin, pollMax)
+	}
+	if a.Left >= 0 {
+		// The holder may be dead: look when its lease is over, not all
+		// waiters in the same instant.
+		d = min(d, a.Left+time.Millisecond+rand.N(4*time.Millisecond))
+	}
+	return d
+}
+
+// turn is what a waiter is to do.
+type turn struct {
+	go_    bool   // make an attempt
+	watch  Watch  // the key's, if any
+	mine   *claim // re-enter it
+	orphan *claim // fail: the owner has lost it
+	failed error  // the queue failed
+}
+
+func (e *engine) turn(sh *shard, ks *keyState, w *waiter, named bool) turn {
+	sh.mu.Lock()
+	if cur := ks.current; cur != nil {
+		// The clock is looked at outside the lock; a loss takes it.
+		sh.mu.Unlock()
+		cur.checkClock()
+		sh.mu.Lock()
+	}
+	defer sh.mu.Unlock()
+	t := turn{failed: w.err}
+	if named {
+		t.orphan = ks.orphanOf(w.owner)
+		if ks.current != nil && ks.current.Owner == w.owner {
+			t.mine = ks.current
+		}
+	}
+	if t.go_ = ks.current == nil && ks.head == w; t.go_ {
+		t.watch = ks.watch
+		ks.sent = time.Now()
+	}
+	return t
+}
+
+// heard notes how the head's attempt ended.
+func (e *engine) heard(sh *shard, ks *keyState, a attempt) {
+	if a.left {
+		return // gaveUp looks at ks.sent
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	ks.sent = time.Time{}
+	if a.err != nil {
+		ks.failed(time.Now(), a.err)
+	} else {
+		ks.answered()
+		ks.known = true
+	}
+}
+
+// subscribe makes the key's watch; it reports false when the waiter has to poll.
+func (e *engine) subscribe(ctx context.Context, sh *shard, ks *keyState) bool {
+	if e.notifier == nil {
+		return false
+	}
+	sh.mu.Lock()
+	early := time.Now().Before(ks.watchTry)
+	sh.mu.Unlock()
+	if early {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
+	defer cancel()
+	watch, err := e.notifier.Watch(ctx, ks.key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if err != nil {
+		ks.watchTry = time.Now().Add(signalledPause)
+		if ctx.Err() == nil {
+			e.log.Debug("no signals for a waiter, polling", "strategy", e.name, "err", err)
+		}
+		return false
+	}
+	ks.watch = watch
+	return true
+}
+
+// park waits for d (0: without bound), a signal or a change in the queue. It
+// fails when the caller does not want to wait any more.
+func (c *call) park(sh *shard, ks *keyState, w *waiter, watch Watch, d time.Duration) error {
+	var signal <-chan struct{}
+	if watch != nil {
+		signal = watch.C()
+	}
+	var timeout <-chan time.Time
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case <-w.wake:
+	case <-signal:
+	case <-timeout:
+	case <-c.e.closed:
+		return c.fail(ErrClosed, nil, "")
+	case <-c.ctx.Done():
+		return c.gaveUp(sh, ks, false)
+	}
+	return nil
+}
+
+// gaveUp is the error of a wait that the caller ended.
+func (c *call) gaveUp(sh *shard, ks *keyState, inFlight bool) error {
+	sh.mu.Lock()
+	outage, why := !ks.outage.IsZero(), ks.outageErr
+	if !outage && !ks.sent.IsZero() {
+		// An attempt is unanswered: trouble, unless it is just that the wait
+		// was over a moment after it was sent.
+		outage = !ks.known || time.Since(ks.sent) > time.Second
+	}
+	if inFlight {
+		ks.sent = time.Time{}
+	}
+	sh.mu.Unlock()
+	if outage {
+		return c.unavailable(why, "no answer came in time")
+	}
+	why = c.ctxError()
+	if why == nil {
+		why = fmt.Errorf("not within %v", c.wait)
+	}
+	return c.fail(ErrNotAcquired, why, "")
+}
+
+// leave takes w off the queue, if it is still there, and passes the turn on.
+func (e *engine) leave(sh *shard, ks *keyState, w *waiter) {
+	sh.mu.Lock()
+	if !w.queued {
+		sh.mu.Unlock()
+		return
+	}
+	ks.remove(w)
+	unwatch := sh.settle(ks, false)
+	sh.mu.Unlock()
+	if unwatch != nil {
+		unwatch.Close()
+	}
+}

@@ -1,0 +1,100 @@
+package redisdriver
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const (
+	// controlPool is the most connections renewal, release and clean-up open.
+	controlPool    = 16
+	controlTimeout = 2 * time.Second
+)
+
+// clients are the ways to the server. See the package comment.
+type clients struct {
+	given   redis.UniversalClient // the caller's, never closed here
+	acquire processor             // the caller's, made to keep deadlines where that can be done
+	control redis.UniversalClient // private, or the caller's
+	private bool
+}
+
+func newClients(rdb redis.UniversalClient) (*clients, error) {
+	if v := reflect.ValueOf(rdb); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, &nilClientError{}
+	}
+	switch c := rdb.(type) {
+	case *redis.Client:
+		// A view on the caller's pool with options of its own.
+		view := c.WithTimeout(c.Options().ReadTimeout)
+		o := view.Options()
+		o.MaxRetries = 0
+		o.ContextTimeoutEnabled = true
+
+		return &clients{given: rdb, acquire: view, control: redis.NewClient(privateOptions(c)), private: true}, nil
+	case *redis.ClusterClient:
+		return &clients{given: rdb, acquire: c, control: redis.NewClusterClient(privateClusterOptions(c)), private: true}, nil
+	}
+	return &clients{given: rdb, acquire: rdb, control: rdb}, nil
+}
+
+// privateOptions are those of c, for a small client of ours.
+func privateOptions(c *redis.Client) *redis.Options {
+	o := *c.Options()
+	o.MaxRetries = -1
+	o.ContextTimeoutEnabled = true
+	o.DialTimeout = atMost(o.DialTimeout, controlTimeout)
+	o.ReadTimeout = atMost(o.ReadTimeout, controlTimeout)
+	o.WriteTimeout = atMost(o.WriteTimeout, controlTimeout)
+	o.PoolTimeout = controlTimeout
+	o.DialerRetries = 1
+	o.PoolSize = controlPool
+	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 0, 0, 0
+	// What a second client made of the same options must not share or repeat.
+	o.PushNotificationProcessor = nil
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	o.ClientSideCacheConfig, o.ClientSideCache = nil, nil
+	o.Limiter = nil
+	return &o
+}
+
+func privateClusterOptions(c *redis.ClusterClient) *redis.ClusterOptions {
+	o := *c.Options()
+	o.MaxRetries = -1
+	o.ContextTimeoutEnabled = true
+	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
+	o.DialTimeout = atMost(o.DialTimeout, controlTimeout)
+	o.ReadTimeout = atMost(o.ReadTimeout, controlTimeout)
+	o.WriteTimeout = atMost(o.WriteTimeout, controlTimeout)
+	o.PoolTimeout = controlTimeout
+	o.PoolSize = controlPool
+	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 0, 0, 0
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return &o
+}
+
+// atMost bounds a timeout; go-redis takes those below 1 for none.
+func atMost(d, most time.Duration) time.Duration {
+	if d <= 0 {
+		return most
+	}
+	return min(d, most)
+}
+
+func (c *clients) close() error {
+	if c.private {
+		return c.control.Close()
+	}
+	return nil
+}
+
+type nilClientError struct{}
+
+func (*nilClientError) Error() string {
+	return "locker: " + locker.ErrInvalid.Error() + ": the Redis client is nil"
+}
+func (*nilClientError) Unwrap() error { return locker.ErrInvalid }

@@ -1,0 +1,20 @@
+// Package redisdriver is what the strategies on a single Redis deployment
+// share: the clients they use, running scripts, the meaning of errors, the
+// names of keys, and a [Driver] that needs only a strategy's scripts.
+//
+// # Clients
+//
+// The client given by the user is configured for the user's needs: retries that
+// send a lock command twice, reads that ignore the context, a pool that waiters
+// could exhaust. So acquiring runs on it with commands that are never re-sent;
+// renewal, release and clean-up run on a small private client made from its
+// options (no retries, deadlines honoured); and subscriptions on connections of
+// their own. A client whose options cannot be read (a redis.Ring, a wrapper)
+// serves everything itself; waiters then poll.
+//
+// # Keys
+//
+// Beside a lock's own key there is one fencing counter, [FenceKey], in the slot
+// of the lock key whatever the name. All strategies use the same one, so that
+// tokens grow across a change of strategy.
+package redisdriver

@@ -1,0 +1,210 @@
+package redisdriver
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/redis/go-redis/v9"
+)
+
+// minRetention is how long a fencing counter is kept at least, from its first
+// use; see [FenceKey].
+const minRetention = 10 * time.Minute
+
+// Protocol is a strategy: its name and its scripts. Each script gets
+//
+//	KEYS[1] the lock key
+//	KEYS[2] its fencing counter
+//	ARGV[1] the claim id
+//	ARGV[2] the owner; the claim id unless the caller named one
+//	ARGV[3] the TTL in ms
+//	ARGV[4] how long to keep a new fencing counter, in ms; 0: no fencing
+//
+// and what More adds. Acquire replies {1, token} when granted, {0, what is left
+// of the holder's lease in ms or -1, 1 if the holder's release sends no signal
+// else 0} when not, {-1, type} when the key holds something that is no lock. The
+// others reply 1, or 0 when the claim does not hold the key.
+type Protocol struct {
+	Name    string
+	Acquire *Script
+	Renew   *Script
+	Release *Script
+	// More gives the further keys and arguments of a script for a lock key;
+	// nil: none.
+	More func(s *Script, key string) (keys []string, args []any)
+}
+
+// Driver is a [locker.Driver] made of a Protocol. Strategies embed it.
+type Driver struct {
+	p      Protocol
+	c      *clients
+	log    *slog.Logger
+	closed atomic.Bool
+}
+
+// NewDriver makes a Driver that uses rdb, and private clients like it.
+func NewDriver(rdb redis.UniversalClient, p Protocol) (*Driver, error) {
+	c, err := newClients(rdb)
+	if err != nil {
+		return nil, err
+	}
+	return &Driver{p: p, c: c, log: slog.New(slog.DiscardHandler)}, nil
+}
+
+// Name implements [locker.Driver].
+func (d *Driver) Name() string { return d.p.Name }
+
+// Configure implements [locker.Configurer]; there are no options.
+func (d *Driver) Configure(cfg locker.DriverConfig) error {
+	d.log = cfg.Logger
+	for _, o := range cfg.Options {
+		return fmt.Errorf("locker: %w: %s knows no option %T", locker.ErrInvalid, d.p.Name, o)
+	}
+	return nil
+}
+
+// Acquire implements [locker.Driver]: one round trip on the caller's client.
+func (d *Driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+	keys, args := d.input(d.p.Acquire, req.Claim, req.Fencing)
+	reply, err := d.p.Acquire.run(ctx, d.c.acquire, keys, args)
+	if err != nil {
+		return locker.Answer{}, err
+	}
+	r, _ := reply.([]any)
+	if len(r) < 2 {
+		return locker.Answer{}, unexpected(reply)
+	}
+	switch verdict, _ := r[0].(int64); verdict {
+	case 1:
+		token, ok := r[1].(int64)
+		if !ok {
+			return locker.Answer{}, unexpected(reply)
+		}
+		return locker.Answer{Granted: true, Token: token}, nil
+	case 0:
+		left, ok := r[1].(int64)
+		if !ok || len(r) < 3 {
+			return locker.Answer{}, unexpected(reply)
+		}
+		return locker.Answer{Left: time.Duration(left) * time.Millisecond, Silent: r[2] == int64(1)}, nil
+	}
+	return locker.Answer{}, fmt.Errorf("%w: it is a %v; it is left alone", locker.ErrConflict, r[1])
+}
+
+// Release implements [locker.Driver]: one round trip on the private client, or
+// after Close on the caller's.
+func (d *Driver) Release(ctx context.Context, c locker.Claim) error {
+	return d.Run(ctx, d.p.Release, c)
+}
+
+// Run runs a script that replies 1, or 0 when c does not hold its key. args are
+// appended to its arguments.
+func (d *Driver) Run(ctx context.Context, s *Script, c locker.Claim, args ...any) error {
+	keys, all := d.input(s, c, c.Token != 0)
+	reply, err := s.run(ctx, d.control(), keys, append(all, args...))
+	if err != nil {
+		return err
+	}
+	return verdict(reply, c)
+}
+
+func (d *Driver) control() redis.UniversalClient {
+	if d.closed.Load() {
+		return d.c.given
+	}
+	return d.c.control
+}
+
+// Renew implements [locker.Driver]: one pipeline.
+func (d *Driver) Renew(ctx context.Context, claims []locker.Claim, answer func(i int, err error)) {
+	all := make([]int, len(claims))
+	for i := range all {
+		all[i] = i
+	}
+	unknown := d.renew(ctx, claims, all, d.p.Renew.bySHA, answer)
+	if len(unknown) == 0 {
+		return
+	}
+	// The server has forgotten the script. One in full teaches it again.
+	unknown = d.renew(ctx, claims, unknown[:1], d.p.Renew.bySource, answer, unknown[1:]...)
+	unknown = d.renew(ctx, claims, unknown, d.p.Renew.bySHA, answer)
+	// On a cluster, one did not teach all nodes.
+	d.renew(ctx, claims, unknown, d.p.Renew.bySource, answer)
+}
+
+// renew sends the renewals of claims[i] for each i of which, answers for those
+// that ran, and returns rest and those for which the server lacked the script.
+func (d *Driver) renew(ctx context.Context, claims []locker.Claim, which []int,
+	cmd func(context.Context, []string, []any) noRetry, answer func(int, error), rest ...int) (unknown []int) {
+	if len(which) == 0 {
+		return rest
+	}
+	pipe := d.control().Pipeline()
+	cmds := make([]noRetry, len(which))
+	for n, i := range which {
+		keys, args := d.input(d.p.Renew, claims[i], claims[i].Token != 0)
+		cmds[n] = cmd(ctx, keys, args)
+		_ = pipe.Process(ctx, cmds[n])
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for n, i := range which {
+		switch err := cmds[n].Err(); {
+		case isNoScript(err):
+			unknown = append(unknown, i)
+		case err != nil:
+			answer(i, classify(err))
+		default:
+			answer(i, verdict(cmds[n].Val(), claims[i]))
+		}
+	}
+	return append(unknown, rest...)
+}
+
+// Shard implements [locker.Sharder]: the slots of a cluster that live on one
+// node change, so it is a range of slots that shares a batch.
+func (d *Driver) Shard(key string) string {
+	if _, ok := d.c.given.(*redis.ClusterClient); !ok {
+		return ""
+	}
+	return fmt.Sprint(Slot(key) / (slots / 16))
+}
+
+// Close implements [locker.Driver]. Releases go to the caller's client from now
+// on.
+func (d *Driver) Close() error {
+	d.closed.Store(true)
+	return d.c.close()
+}
+
+// input makes a script's keys and arguments.
+func (d *Driver) input(s *Script, c locker.Claim, fencing bool) (keys []string, args []any) {
+	var retention int64
+	if fencing {
+		retention = max(2*c.TTL.Milliseconds(), minRetention.Milliseconds())
+	}
+	keys = append(make([]string, 0, 3), c.Key, FenceKey(c.Key))
+	args = append(make([]any, 0, 6), c.ID, c.Owner, c.TTL.Milliseconds(), retention)
+	if d.p.More != nil {
+		k, a := d.p.More(s, c.Key)
+		keys, args = append(keys, k...), append(args, a...)
+	}
+	return keys, args
+}
+
+func verdict(reply any, c locker.Claim) error {
+	switch reply {
+	case int64(1):
+		return nil
+	case int64(0):
+		return fmt.Errorf("claim %s does not hold the key: %w", c.ID, locker.ErrLost)
+	}
+	return unexpected(reply)
+}
+
+func unexpected(reply any) error {
+	return &locker.StoreError{Err: fmt.Errorf("unexpected reply %v of a script", reply), Permanent: true}
+}

@@ -1,0 +1,56 @@
+package redisdriver
+
+import (
+	"errors"
+	"net"
+	"strings"
+
+	"github.com/distlock/locker"
+	"github.com/redis/go-redis/v9"
+)
+
+// classify says what an error of go-redis means to the Locker. Network trouble
+// and timeouts stay as they are: transient, and the command may have been
+// applied.
+func classify(err error) error {
+	if err == nil {
+		return nil
+	}
+	var server redis.Error
+	if errors.As(err, &server) {
+		switch code := errorCode(server.Error()); code {
+		case "LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "BUSY", "MOVED", "ASK", "NOREPLICAS", "UNBLOCKED":
+			// A moment's trouble of a deployment that changes its roles.
+			return &locker.StoreError{Err: err, NotApplied: true}
+		case "NOAUTH", "WRONGPASS", "NOPERM", "NOPROTO":
+			return &locker.StoreError{Err: err, Permanent: true, NotApplied: true}
+		default:
+			if strings.Contains(server.Error(), "max number of clients") {
+				return &locker.StoreError{Err: err, NotApplied: true}
+			}
+			// OOM, MISCONF, WRONGTYPE, a script that failed, ...
+			return &locker.StoreError{Err: err, Permanent: true}
+		}
+	}
+	var op *net.OpError
+	switch {
+	case errors.Is(err, redis.ErrClosed):
+		return &locker.StoreError{Err: err, Permanent: true, NotApplied: true}
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
+		errors.As(err, &op) && op.Op == "dial":
+		return &locker.StoreError{Err: err, NotApplied: true}
+	}
+	return err
+}
+
+// errorCode is the first word of a server's error. Redis 6 hides that of a
+// command called by a script: "ERR Error running script (...): @user_script:7: -OOM ...".
+func errorCode(msg string) string {
+	if strings.HasPrefix(msg, "ERR ") && strings.Contains(msg, "user_script") {
+		if i := strings.LastIndex(msg, ": -"); i >= 0 {
+			msg = msg[i+3:]
+		}
+	}
+	code, _, _ := strings.Cut(msg, " ")
+	return code
+}

@@ -1,0 +1,13 @@
+package redisdriver
+
+import "github.com/distlock/locker"
+
+// Open makes a Locker of strategy, which embeds d, and closes d if that fails.
+func Open(strategy locker.Driver, d *Driver, opts []locker.Option) (locker.Locker, error) {
+	l, err := locker.New(strategy, opts...)
+	if err != nil {
+		_ = d.Close()
+		return nil, err
+	}
+	return l, nil
+}

@@ -1,0 +1,74 @@
+package redisdriver
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/prelude.lua
+var prelude string
+
+// Script is a Lua script of a strategy, with the shared functions before it.
+type Script struct {
+	source string
+	sha    string
+}
+
+// NewScript makes a Script of a strategy's Lua source.
+func NewScript(source string) *Script {
+	source = prelude + "\n" + source
+	sum := sha1.Sum([]byte(source))
+	return &Script{source, hex.EncodeToString(sum[:])}
+}
+
+// noRetry is a command that go-redis must not send twice by itself.
+type noRetry struct{ *redis.Cmd }
+
+func (noRetry) NoRetry() bool { return true }
+
+type processor interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
+func (s *Script) cmd(ctx context.Context, op, script string, keys []string, args []any) noRetry {
+	all := make([]any, 0, 3+len(keys)+len(args))
+	all = append(all, op, script, len(keys))
+	for _, k := range keys {
+		all = append(all, k)
+	}
+	cmd := redis.NewCmd(ctx, append(all, args...)...)
+	cmd.SetFirstKeyPos(3)
+	return noRetry{cmd}
+}
+
+func (s *Script) bySHA(ctx context.Context, keys []string, args []any) noRetry {
+	return s.cmd(ctx, "evalsha", s.sha, keys, args)
+}
+
+func (s *Script) bySource(ctx context.Context, keys []string, args []any) noRetry {
+	return s.cmd(ctx, "eval", s.source, keys, args)
+}
+
+// run sends the script once. That the server does not know it (first use,
+// restart, SCRIPT FLUSH) means that it did not run, so it is sent in full then.
+func (s *Script) run(ctx context.Context, on processor, keys []string, args []any) (any, error) {
+	cmd := s.bySHA(ctx, keys, args)
+	err := on.Process(ctx, cmd)
+	if isNoScript(err) {
+		cmd = s.bySource(ctx, keys, args)
+		err = on.Process(ctx, cmd)
+	}
+	if err != nil {
+		return nil, classify(err)
+	}
+	return cmd.Val(), nil
+}
+
+func isNoScript(err error) bool {
+	return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT")
+}

@@ -1,0 +1,139 @@
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/redis/go-redis/v9"
+)
+
+// Signals are the releases a strategy tells of by pub/sub, on a channel for each
+// lock key that is named as Redisson names it.
+//
+// All watches of a Locker share one connection (on a cluster one a node), which
+// is there only while somebody waits.
+type Signals struct {
+	d      *Driver
+	prefix string
+
+	mu      sync.Mutex
+	hubs    map[string]*hub // by node; "" if there is but one
+	closed  bool
+	probed  bool
+	sharded bool
+}
+
+var errNoSignals = errors.New("this Redis client cannot be made to subscribe")
+
+// NewSignals makes the Signals of d, on channels that begin with prefix.
+func (d *Driver) NewSignals(prefix string) *Signals {
+	return &Signals{d: d, prefix: prefix, hubs: make(map[string]*hub)}
+}
+
+// Channel is the channel of a lock key and the command that publishes to it:
+// SPUBLISH on a cluster of Redis 7 or newer, PUBLISH elsewhere, as Redisson has
+// it. A name whose Redisson channel would lie in another slot of a cluster, where
+// a script may not publish, gets one of our own.
+func (s *Signals) Channel(key string) (channel, publish string) {
+	if strings.Contains(key, "{") {
+		channel = s.prefix + key
+	} else {
+		channel = s.prefix + "{" + key + "}"
+	}
+	if !s.isSharded() {
+		return channel, "PUBLISH"
+	}
+	if Slot(channel) != Slot(key) {
+		channel = auxKey("locker:channel:", key)
+	}
+	return channel, "SPUBLISH"
+}
+
+// isSharded asks the server once whether it has sharded pub/sub.
+func (s *Signals) isSharded() bool {
+	cluster, ok := s.d.c.control.(*redis.ClusterClient)
+	if !ok {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.probed || s.closed {
+		return s.sharded
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), controlTimeout)
+	defer cancel()
+	err := cluster.PubSubShardNumSub(ctx).Err()
+	var refused redis.Error
+	s.sharded = err == nil
+	s.probed = err == nil || errors.As(err, &refused) && isPermanent(err)
+	return s.sharded
+}
+
+func isPermanent(err error) bool {
+	var e *locker.StoreError
+	return errors.As(classify(err), &e) && e.Permanent
+}
+
+// Watch implements [locker.Notifier].
+func (s *Signals) Watch(ctx context.Context, key string) (locker.Watch, error) {
+	channel, publish := s.Channel(key)
+	h, err := s.hubOf(ctx, key, publish == "SPUBLISH")
+	if err != nil {
+		return nil, err
+	}
+	return h.watch(ctx, channel)
+}
+
+func (s *Signals) hubOf(ctx context.Context, key string, sharded bool) (*hub, error) {
+	var client *redis.Client
+	node := ""
+	switch c := s.d.c.control.(type) {
+	case *redis.ClusterClient:
+		var err error
+		if client, err = c.MasterForKey(ctx, key); err != nil {
+			return nil, err
+		}
+		node = client.Options().Addr
+	case *redis.Client:
+		client = c
+	}
+	if client == nil || !s.d.c.private {
+		return nil, errNoSignals
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, redis.ErrClosed
+	}
+	h := s.hubs[node]
+	if h == nil {
+		h = &hub{client: client, sharded: sharded, topics: make(map[string]*topic)}
+		s.hubs[node] = h
+	}
+	return h, nil
+}
+
+// Close ends all watches and what serves them.
+func (s *Signals) Close() {
+	s.mu.Lock()
+	s.closed = true
+	hubs := s.hubs
+	s.hubs = nil
+	s.mu.Unlock()
+	for _, h := range hubs {
+		h.close()
+	}
+}
+
+const (
+	hubIdle      = 500 * time.Millisecond // how long a connection outlives its last watch
+	pingEvery    = 3 * time.Second        // of silence; no answer to it within as much is a dead connection
+	hubRefusal   = 30 * time.Second       // how long a server's refusal is believed
+	hubPauseMin  = 50 * time.Millisecond  // before connecting again
+	hubPauseMax  = time.Second
+	hubPauseStep = 2
+)

@@ -1,0 +1,69 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Ports lie below the range the kernel gives to outgoing connections, as does
+// the cluster bus at port+10000. A port from that range could be taken while
+// its server is down, even by a client dialling it: connecting to itself.
+const minPort, maxPort = 10000, 22000
+
+// freePort returns a port nobody listened on a moment ago.
+func freePort() (int, error) {
+	var err error
+	for range 100 {
+		port := minPort + rand.IntN(maxPort-minPort)
+		var l net.Listener
+		if l, err = net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, fmt.Errorf("no free port: %w", err)
+}
+
+const dirPrefix = "locker-redis-"
+
+// makeRunDir returns a new directory with a short path, unlike tb.TempDir: the
+// path of a unix socket has room for some hundred bytes.
+func makeRunDir() (string, error) {
+	return os.MkdirTemp("", dirPrefix+strconv.Itoa(os.Getpid())+"-")
+}
+
+// sweepOnce removes directories left by test processes that had no chance to,
+// among them everyone who used Shared.
+var sweepOnce = sync.OnceFunc(func() {
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), dirPrefix+"*-*"))
+	for _, dir := range dirs {
+		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), dirPrefix), "-")
+		n, err := strconv.Atoi(pid)
+		if err != nil || running(n) {
+			continue
+		}
+		// The age spares processes of a container that shares the directory
+		// but not the process ids.
+		if info, err := os.Lstat(dir); err == nil && time.Since(info.ModTime()) > 15*time.Minute {
+			_ = os.RemoveAll(dir)
+		}
+	}
+})
+
+// running reports whether there is a process pid, be it somebody else's.
+func running(pid int) bool {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return false
+	}
+	err = p.Signal(syscall.Signal(0))
+	return err == nil || errors.Is(err, os.ErrPermission)
+}

@@ -1,0 +1,42 @@
+// Package hashreentrant locks as Redisson's RLock does, with the same key,
+// fields, channel and messages: a hash that counts its owner's holds, waiters
+// woken by pub/sub, and a watchdog that renews.
+//
+// # Guarantees
+//
+// What every strategy of this module promises (see package locker), on one Redis
+// deployment; and with Redisson 3.15 to 4.x on the same name, either way: a Java
+// RLock excludes it and is excluded by it, and each wakes the other's waiters.
+// (Redisson's fair, spin and read-write locks exclude it as well; their waiters
+// may notice a release about a second or, in Java, a TTL late.)
+//
+// The hold count is in Redis. A caller named by locker.ContextWithOwner re-enters
+// from another process too, with the token of the hold it joins; the key is
+// free when the last hold of that owner is given back. Counts are set absolutely,
+// so a command whose reply was lost or that was sent twice leaves no second hold
+// behind (redisson#7367).
+//
+// # Not guaranteed
+//
+// First come, first served holds among the goroutines of one Locker; a release
+// wakes one waiter of each process, and the first of them wins. A failover of
+// Redis that loses the key loses the lock; the fencing token is what protects
+// the resource then. Java's RFencedLock counts its tokens in a key of its own.
+//
+// # Cost
+//
+// Free: one round trip to lock, one to unlock; re-entry one, and one to undo it.
+// Contended: two attempts and a subscription for the first waiter of a process,
+// then one attempt for each release, and one about every second in case a
+// message was missed. One connection for all subscriptions of a Locker (on a
+// cluster one a node), closed when nobody waits.
+//
+// # Keys
+//
+// The lock key N, a hash; the channel redisson_lock__channel:{N}; and
+// locker:fence:{N}, the fencing counter. Redis 6.0 or newer. Commands: EVALSHA,
+// EVAL, SUBSCRIBE, UNSUBSCRIBE, PING (on a cluster of Redis 7 or newer SSUBSCRIBE,
+// SUNSUBSCRIBE and PUBSUB SHARDNUMSUB), and inside scripts HGET, HSET, HDEL, HLEN,
+// HGETALL, DEL, PTTL, PEXPIRE, TYPE, INCR, GET, SET, TIME, PUBLISH or SPUBLISH.
+// Without the permission to subscribe or publish waiters poll.
+package hashreentrant

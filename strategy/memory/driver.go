@@ -1,0 +1,142 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+var _ interface {
+	locker.Driver
+	locker.Notifier
+} = driver{}
+
+type driver struct{ s *Store }
+
+func (driver) Name() string { return "memory" }
+
+// Acquire implements [locker.Driver].
+func (d driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+	if err := dead(ctx); err != nil {
+		return locker.Answer{}, err
+	}
+	s := d.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	s.tidy(now)
+	g := s.holder(req.Key, now)
+	switch {
+	case g == nil:
+		g = &grant{id: req.ID, owner: req.Owner}
+		if req.Fencing {
+			g.token = s.token(now)
+		}
+		s.held[req.Key] = g
+	case g.id != req.ID:
+		return locker.Answer{Left: g.until.Sub(now)}, nil
+	}
+	g.extend(now, req.TTL)
+	return locker.Answer{Granted: true, Token: g.token}, nil
+}
+
+// Renew implements [locker.Driver].
+func (d driver) Renew(ctx context.Context, claims []locker.Claim, answer func(i int, err error)) {
+	// answer is not called under the mutex: it may come back to the store.
+	for i, c := range claims {
+		answer(i, d.renew(ctx, c))
+	}
+}
+
+func (d driver) renew(ctx context.Context, c locker.Claim) error {
+	if err := dead(ctx); err != nil {
+		return err
+	}
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	now := time.Now()
+	g := d.s.holder(c.Key, now)
+	if g == nil || g.id != c.ID {
+		return lost(c)
+	}
+	g.extend(now, c.TTL)
+	return nil
+}
+
+// Release implements [locker.Driver].
+func (d driver) Release(ctx context.Context, c locker.Claim) error {
+	if err := dead(ctx); err != nil {
+		return err
+	}
+	s := d.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	defer s.tidy(now)
+	g := s.held[c.Key]
+	if g == nil || g.id != c.ID {
+		return lost(c)
+	}
+	s.drop(c.Key)
+	if !now.Before(g.until) {
+		return lost(c)
+	}
+	return nil
+}
+
+func (driver) Close() error { return nil }
+
+// Watch implements [locker.Notifier].
+func (d driver) Watch(ctx context.Context, key string) (locker.Watch, error) {
+	if err := dead(ctx); err != nil {
+		return nil, err
+	}
+	s := d.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := &watch{s: s, key: key, c: make(chan struct{}, 1)}
+	if s.watches[key] == nil {
+		s.watches[key] = make(map[*watch]struct{})
+	}
+	s.watches[key][w] = struct{}{}
+	return w, nil
+}
+
+type watch struct {
+	s   *Store
+	key string
+	c   chan struct{}
+}
+
+func (w *watch) C() <-chan struct{} { return w.c }
+
+func (w *watch) Close() {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	delete(w.s.watches[w.key], w)
+	if len(w.s.watches[w.key]) == 0 {
+		delete(w.s.watches, w.key)
+	}
+}
+
+// extend makes the grant last ttl from now, never less than it has left.
+func (g *grant) extend(now time.Time, ttl time.Duration) {
+	if until := now.Add(ttl); until.After(g.until) {
+		g.until = until
+	}
+}
+
+// dead refuses a command whose caller is gone already. Nothing here blocks, so
+// that asking once is enough.
+func dead(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return &locker.StoreError{Err: err, NotApplied: true}
+	}
+	return nil
+}
+
+func lost(c locker.Claim) error {
+	return fmt.Errorf("claim %s does not hold the key: %w", c.ID, locker.ErrLost)
+}

@@ -1,0 +1,283 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/distlock/locker"
+)
+
+const ttl = time.Second
+
+func request(key, id string) locker.Request {
+	return locker.Request{
+		Claim:   locker.Claim{Key: key, ID: id, Owner: id, TTL: ttl},
+		Fencing: true,
+	}
+}
+
+func acquire(t *testing.T, d locker.Driver, key, id string) locker.Answer {
+	t.Helper()
+	a, err := d.Acquire(t.Context(), request(key, id))
+	require.NoError(t, err)
+	return a
+}
+
+func renew(t *testing.T, d locker.Driver, c locker.Claim) error {
+	t.Helper()
+	var got error
+	answers := 0
+	d.Renew(t.Context(), []locker.Claim{c}, func(_ int, err error) { got = err; answers++ })
+	require.Equal(t, 1, answers)
+	return got
+}
+
+func TestAcquireExcludes(t *testing.T) {
+	s := NewStore()
+	d, other := s.Driver(), s.Driver()
+	first := acquire(t, d, "k", "a")
+	require.True(t, first.Granted)
+	require.InDelta(t, time.Now().UnixMicro(), first.Token, 1e6)
+
+	refused := acquire(t, other, "k", "b")
+	require.False(t, refused.Granted)
+	require.False(t, refused.Silent)
+	require.Positive(t, refused.Left)
+	require.LessOrEqual(t, refused.Left, ttl)
+
+	require.True(t, acquire(t, other, "another", "b").Granted)
+}
+
+func TestSameOwnerAnotherClaimIsExcluded(t *testing.T) {
+	d := NewStore().Driver()
+	for i, granted := range []bool{true, false} {
+		req := request("k", fmt.Sprint(i))
+		req.Owner = "shared"
+		a, err := d.Acquire(t.Context(), req)
+		require.NoError(t, err)
+		require.Equal(t, granted, a.Granted)
+	}
+}
+
+func TestCommandsSentTwice(t *testing.T) {
+	d := NewStore().Driver()
+	c := request("k", "a").Claim
+	first := acquire(t, d, "k", "a")
+	require.Equal(t, first, acquire(t, d, "k", "a"))
+
+	require.NoError(t, d.Release(t.Context(), c))
+	require.ErrorIs(t, d.Release(t.Context(), c), locker.ErrLost)
+
+	next := acquire(t, d, "k", "b")
+	require.True(t, next.Granted)
+	require.Greater(t, next.Token, first.Token)
+	require.ErrorIs(t, d.Release(t.Context(), c), locker.ErrLost)
+	require.ErrorIs(t, renew(t, d, c), locker.ErrLost)
+	require.False(t, acquire(t, d, "k", "c").Granted, "a late release freed a successor's lock")
+}
+
+func TestNeverShortens(t *testing.T) {
+	s := NewStore()
+	d := s.Driver()
+	acquire(t, d, "k", "a")
+
+	short := request("k", "a")
+	short.TTL = ttl / 10
+	_, err := d.Acquire(t.Context(), short)
+	require.NoError(t, err)
+	require.NoError(t, renew(t, d, short.Claim))
+	_, left, ok := s.Holder("k")
+	require.True(t, ok)
+	require.Greater(t, left, ttl/2)
+}
+
+func TestTokensGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // where the clock stands still
+		d := NewStore().Driver()
+		last := int64(0)
+		for i := range 1000 {
+			id := fmt.Sprint(i)
+			a := acquire(t, d, "k", id)
+			require.Greater(t, a.Token, last)
+			last = a.Token
+			require.NoError(t, d.Release(t.Context(), request("k", id).Claim))
+		}
+
+		req := request("k", "unfenced")
+		req.Fencing = false
+		a, err := d.Acquire(t.Context(), req)
+		require.NoError(t, err)
+		require.Zero(t, a.Token)
+	})
+}
+
+func TestLeasesRunOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewStore()
+		d := s.Driver()
+		c := request("k", "a").Claim
+		first := acquire(t, d, "k", "a")
+
+		time.Sleep(ttl - 1)
+		require.False(t, acquire(t, d, "k", "b").Granted)
+		require.NoError(t, renew(t, d, c))
+		time.Sleep(ttl - 1)
+		require.Equal(t, time.Duration(1), acquire(t, d, "k", "b").Left)
+
+		time.Sleep(1)
+		_, _, ok := s.Holder("k")
+		require.False(t, ok)
+		require.ErrorIs(t, renew(t, d, c), locker.ErrLost, "a renewal revived a lease")
+		next := acquire(t, d, "k", "b")
+		require.True(t, next.Granted)
+		require.Greater(t, next.Token, first.Token)
+		require.ErrorIs(t, d.Release(t.Context(), c), locker.ErrLost)
+	})
+}
+
+func TestReleaseAfterTheLeaseRanOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewStore()
+		acquire(t, s.Driver(), "k", "a")
+		time.Sleep(ttl)
+		require.ErrorIs(t, s.Driver().Release(t.Context(), request("k", "a").Claim), locker.ErrLost)
+		require.Empty(t, s.held)
+	})
+}
+
+func TestExpiredGrantsDoNotPileUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewStore()
+		d := s.Driver()
+		peak := 0
+		for i := range 10_000 { // one key a millisecond, never released: 1000 live
+			acquire(t, d, fmt.Sprint(i), "a")
+			peak = max(peak, len(s.held))
+			time.Sleep(time.Millisecond)
+		}
+		require.LessOrEqual(t, peak, 4*int(ttl/time.Millisecond))
+
+		time.Sleep(ttl)
+		require.Empty(t, s.Keys())
+		require.Empty(t, s.held)
+	})
+}
+
+func TestWatch(t *testing.T) {
+	s := NewStore()
+	d := s.Driver().(locker.Notifier)
+	watch := func(key string) locker.Watch {
+		w, err := d.Watch(t.Context(), key)
+		require.NoError(t, err)
+		return w
+	}
+	woken := func(w locker.Watch) bool {
+		select {
+		case <-w.C():
+			return true
+		default:
+			return false
+		}
+	}
+	one, two, other := watch("k"), watch("k"), watch("other")
+
+	frees := map[string]func(){
+		"release": func() { require.NoError(t, s.Driver().Release(t.Context(), request("k", "release").Claim)) },
+		"break":   func() { s.Break("k") },
+		"flush":   s.Flush,
+	}
+	for name, free := range frees {
+		acquire(t, s.Driver(), "k", name)
+		require.False(t, woken(one) || woken(two))
+		free()
+		require.True(t, woken(one) && woken(two), name)
+		require.False(t, woken(other))
+	}
+
+	one.Close()
+	one.Close()
+	s.Break("k")
+	require.False(t, woken(one))
+	two.Close()
+	other.Close()
+	require.Empty(t, s.watches)
+}
+
+func TestLookingIn(t *testing.T) {
+	s := NewStore()
+	acquire(t, s.Driver(), "b", "bob")
+	acquire(t, s.Driver(), "a", "ann")
+	require.Equal(t, []string{"a", "b"}, s.Keys())
+	owner, left, ok := s.Holder("b")
+	require.True(t, ok)
+	require.Equal(t, "bob", owner)
+	require.Positive(t, left)
+
+	require.True(t, s.Break("b"))
+	require.False(t, s.Break("b"))
+	_, _, ok = s.Holder("b")
+	require.False(t, ok)
+	s.Flush()
+	require.Empty(t, s.Keys())
+}
+
+func TestDeadContext(t *testing.T) {
+	s := NewStore()
+	d := s.Driver()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+
+	_, err := d.Acquire(ctx, request("k", "a"))
+	require.ErrorIs(t, err, context.Canceled)
+	require.Empty(t, s.Keys())
+	var se *locker.StoreError
+	require.ErrorAs(t, err, &se)
+	require.True(t, se.NotApplied)
+
+	require.ErrorIs(t, d.Release(ctx, request("k", "a").Claim), context.Canceled)
+	_, err = d.(locker.Notifier).Watch(ctx, "k")
+	require.ErrorIs(t, err, context.Canceled)
+	d.Renew(ctx, []locker.Claim{request("k", "a").Claim}, func(_ int, err error) {
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+func TestManyGoroutines(t *testing.T) {
+	s := NewStore()
+	var inside, grants [2]int // written under the lock of their key only
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			d := s.Driver()
+			for i := range 500 {
+				k := i % 2
+				req := request(fmt.Sprint("k", k), fmt.Sprint(g, "-", i))
+				a, err := d.Acquire(t.Context(), req)
+				if err != nil {
+					t.Error(err)
+				}
+				if !a.Granted {
+					continue
+				}
+				inside[k]++
+				if inside[k] != 1 {
+					t.Error("two inside")
+				}
+				grants[k]++
+				inside[k]--
+				if err := d.Release(t.Context(), req.Claim); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Positive(t, grants[0]+grants[1])
+	require.Empty(t, s.held)
+}

@@ -1,0 +1,28 @@
+// Package setnx locks with SET NX PX: a string key whose value names the grant,
+// deleted by whoever it names.
+//
+// # Guarantees
+//
+// What every strategy of this module promises (see package locker), on one Redis
+// deployment. Plain clients that use the same key by SET key value NX PX ttl and
+// compare-and-delete (redsync, redis-py's Lock, node-redlock, a line of shell)
+// exclude it and are excluded by it.
+//
+// # Not guaranteed
+//
+// First come, first served holds among the goroutines of one Locker; between
+// processes whoever polls first wins. Hold counts stay in the process: another
+// process with the same owner is excluded. A failover of Redis that loses the key
+// loses the lock; the fencing token is what protects the resource then.
+//
+// # Cost
+//
+// Free: one round trip to lock, one to unlock. Contended: an attempt every 10 to
+// 100 ms from each process, or when the holder's lease ends.
+//
+// # Keys
+//
+// The lock key, a string; locker:fence:{key}, the fencing counter. Redis 6.0 or
+// newer. Commands: EVALSHA, EVAL, and inside scripts GET, SET, DEL, PTTL, PEXPIRE,
+// TYPE, INCR, TIME.
+package setnx

@@ -1,0 +1,36 @@
+package setnx
+
+import (
+	_ "embed"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed lua/acquire.lua
+	acquire string
+	//go:embed lua/renew.lua
+	renew string
+	//go:embed lua/release.lua
+	release string
+
+	protocol = redisdriver.Protocol{
+		Name:    "setnx",
+		Acquire: redisdriver.NewScript(acquire),
+		Renew:   redisdriver.NewScript(renew),
+		Release: redisdriver.NewScript(release),
+	}
+)
+
+// New makes a Locker on rdb: a single Redis, a Sentinel set-up or a cluster. rdb
+// stays the caller's; beside it the Locker opens up to 16 connections of its own
+// for renewals and releases, so that they go through whatever rdb is busy with.
+func New(rdb redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
+	d, err := redisdriver.NewDriver(rdb, protocol)
+	if err != nil {
+		return nil, err
+	}
+	return redisdriver.Open(d, d, opts)
+}
