@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -15,15 +16,34 @@ var prelude string
 
 // Script is a Lua script of a strategy, with the shared functions before it.
 type Script struct {
+	name   string
 	source string
 	sha    string
 }
 
-// NewScript makes a Script of a strategy's Lua source.
-func NewScript(source string) *Script {
+// registry has the names of all scripts by their hash, for [ScriptName].
+var registry sync.Map
+
+// ScriptName tells tests which script an EVALSHA or EVAL runs, given its first
+// argument; "" for none of ours.
+func ScriptName(shaOrSource string) string {
+	name, ok := registry.Load(shaOrSource)
+	if !ok {
+		sum := sha1.Sum([]byte(shaOrSource))
+		name, _ = registry.Load(hex.EncodeToString(sum[:]))
+	}
+	s, _ := name.(string)
+	return s
+}
+
+// NewScript makes a Script of a strategy's Lua source. name says what it does:
+// "acquire", "renew", "release" or "set holds".
+func NewScript(name, source string) *Script {
 	source = prelude + "\n" + source
 	sum := sha1.Sum([]byte(source))
-	return &Script{source, hex.EncodeToString(sum[:])}
+	s := &Script{name, source, hex.EncodeToString(sum[:])}
+	registry.Store(s.sha, name)
+	return s
 }
 
 // noRetry is a command that go-redis must not send twice by itself.

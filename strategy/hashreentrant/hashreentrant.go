@@ -21,10 +21,10 @@ var (
 	//go:embed lua/release.lua
 	release string
 
-	acquireScript  = redisdriver.NewScript(counts + acquire)
-	renewScript    = redisdriver.NewScript(counts + renew)
-	setHoldsScript = redisdriver.NewScript(counts + setHolds)
-	releaseScript  = redisdriver.NewScript(counts + release)
+	acquireScript  = redisdriver.NewScript("acquire", counts+acquire)
+	renewScript    = redisdriver.NewScript("renew", counts+renew)
+	setHoldsScript = redisdriver.NewScript("set holds", counts+setHolds)
+	releaseScript  = redisdriver.NewScript("release", counts+release)
 )
 
 // driver adds stored hold counts and wake-ups to the shared driver.

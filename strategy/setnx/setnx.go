@@ -18,9 +18,9 @@ var (
 
 	protocol = redisdriver.Protocol{
 		Name:    "setnx",
-		Acquire: redisdriver.NewScript(acquire),
-		Renew:   redisdriver.NewScript(renew),
-		Release: redisdriver.NewScript(release),
+		Acquire: redisdriver.NewScript("acquire", acquire),
+		Renew:   redisdriver.NewScript("renew", renew),
+		Release: redisdriver.NewScript("release", release),
 	}
 )
 

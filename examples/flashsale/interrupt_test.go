@@ -1,0 +1,71 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// startLong starts a sale that takes long, and returns once all shops are open.
+// The pipe is the stderr of the program and of its shops: its end means that
+// all of them are gone.
+func startLong(t *testing.T, strategy string) (*exec.Cmd, *bufio.Reader) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	t.Cleanup(func() { r.Close() })
+	require.NoError(t, r.SetReadDeadline(time.Now().Add(30*time.Second)))
+
+	cmd := command(t, "-strategy", strategy, "-buyers", "1000000", "-stock", "1000000")
+	cmd.Stderr = w
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	w.Close()
+
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		if strings.Contains(line, " open, ") {
+			return cmd, lines
+		}
+	}
+}
+
+func TestInterrupt(t *testing.T) {
+	for _, s := range strategies {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			cmd, stderr := startLong(t, s.name)
+			// As a terminal does, to the shops as well.
+			require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGINT))
+			rest, err := io.ReadAll(stderr)
+			require.NoError(t, err, "processes are left")
+			require.Contains(t, string(rest), "interrupted")
+			require.Error(t, cmd.Wait())
+			require.Equal(t, exitInterrupted, cmd.ProcessState.ExitCode())
+		})
+	}
+}
+
+func TestKilledParentLeavesNoShops(t *testing.T) {
+	for _, s := range strategies {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			cmd, stderr := startLong(t, s.name)
+			require.NoError(t, cmd.Process.Kill())
+			_, err := io.ReadAll(stderr)
+			require.NoError(t, err, "shops are left")
+			require.Error(t, cmd.Wait())
+		})
+	}
+}

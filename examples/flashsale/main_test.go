@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// runEnv makes the test binary the program, race detector included.
+const runEnv = "FLASHSALE_TEST_RUN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(runEnv) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+func command(t *testing.T, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	// The race detector would keep each process for a second at its exit.
+	cmd.Env = append(os.Environ(), runEnv+"=1", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	return cmd
+}
+
+// sell runs the program and returns its results and its exit code.
+func sell(t *testing.T, args ...string) ([]result, int) {
+	t.Helper()
+	cmd := command(t, append([]string{"-json"}, args...)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	t.Logf("%v: %v\n%s", args, err, stderr.String())
+	var results []result
+	if stdout.Len() > 0 {
+		require.NoError(t, json.Unmarshal(stdout.Bytes(), &results), stdout.String())
+	}
+	return results, cmd.ProcessState.ExitCode()
+}
+
+func TestSale(t *testing.T) {
+	const buyers, stock = 200, 30
+	results, code := sell(t, "-buyers", "200", "-stock", "30", "-concurrency", "20")
+	require.Equal(t, exitOK, code)
+	require.Len(t, results, len(strategies))
+	for i, s := range strategies {
+		t.Run(s.name, func(t *testing.T) {
+			r := results[i]
+			t.Logf("%+v", r)
+			require.Equal(t, s.name, r.Strategy)
+			require.True(t, r.OK, r.Verdict)
+			require.Equal(t, buyers, r.Sold+r.Refused)
+			if s.careless != nil {
+				require.Positive(t, r.Oversold)
+				return
+			}
+			require.Equal(t, stock, r.Sold)
+			require.Zero(t, r.Oversold)
+		})
+	}
+}
+
+func TestFewerBuyersThanUnits(t *testing.T) {
+	results, code := sell(t, "-strategy", "memory", "-buyers", "5", "-stock", "9", "-concurrency", "3")
+	require.Equal(t, exitOK, code)
+	require.Len(t, results, 1)
+	require.Equal(t, 5, results[0].Sold)
+	require.NotEmpty(t, results[0].Note)
+}
+
+func TestBadUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{"-strategy", "none,hope"},
+		{"-shops", "0"},
+		{"-nonsense"},
+		{"argument"},
+	} {
+		_, code := sell(t, args...)
+		require.Equal(t, exitUsage, code, args)
+	}
+	_, code := sell(t, "-h")
+	require.Equal(t, exitOK, code)
+}
+
+func TestUnusableRedis(t *testing.T) {
+	for _, url := range []string{"redis://127.0.0.1:1", "nonsense"} {
+		results, code := sell(t, "-redis", url)
+		require.Empty(t, results)
+		require.Equal(t, exitFailed, code, url)
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	careless, err := find("none")
+	require.NoError(t, err)
+	proper, err := find("memory")
+	require.NoError(t, err)
+	cfg := config{buyers: 20, stock: 10}
+	for _, tc := range []struct {
+		s            strategy
+		sold, failed int64
+		ok           bool
+		oversold     int
+		verdict      string
+	}{
+		{careless, 13, 0, true, 3, "oversold, as expected"},
+		{careless, 10, 0, true, 0, "got away with it"},
+		{proper, 10, 0, true, 0, "ok"},
+		{proper, 11, 0, false, 1, "OVERSOLD"},
+		{proper, 9, 0, false, 0, "LEFT 1 UNSOLD"},
+		{proper, 10, 1, false, 0, "FAILED: 1 request, first: boom"},
+		{careless, 11, 2, false, 1, "FAILED: 2 requests, first: boom"},
+	} {
+		c := &crowd{failure: errors.New("boom")}
+		c.sold.Store(tc.sold)
+		c.failed.Store(tc.failed)
+		r := newResult(tc.s, cfg, c, time.Second)
+		require.Equal(t, tc.verdict, r.Verdict)
+		require.Equal(t, tc.ok, r.OK, r.Verdict)
+		require.Equal(t, tc.oversold, r.Oversold, r.Verdict)
+	}
+}
+
+func TestTable(t *testing.T) {
+	got := table([]result{
+		{Strategy: "none", Shops: 4, Sold: 600, Oversold: 500, Duration: 320 * time.Millisecond, Verdict: "oversold, as expected"},
+		{Strategy: "hashreentrant", Shops: 12, Sold: 100, Refused: 500, WaitP50: 1234 * time.Microsecond, WaitP99: time.Second,
+			Duration: time.Minute, Verdict: "ok", Note: "a note"},
+	})
+	require.Equal(t, `
+STRATEGY       SHOPS  SOLD  OVERSOLD  REFUSED  WAIT P50   WAIT P99  DURATION  VERDICT
+none               4   600       500        0    0.0 ms     0.0 ms     0.3 s  oversold, as expected
+hashreentrant     12   100         0      500    1.2 ms  1000.0 ms    60.0 s  ok
+
+a note.
+`, got)
+}
+
+func TestPercentile(t *testing.T) {
+	require.Zero(t, percentile(nil, 99))
+	hundred := make([]time.Duration, 100)
+	for i := range hundred {
+		hundred[i] = time.Duration(i + 1)
+	}
+	require.Equal(t, time.Duration(50), percentile(hundred, 50))
+	require.Equal(t, time.Duration(99), percentile(hundred, 99))
+	require.Equal(t, time.Duration(7), percentile([]time.Duration{7}, 50))
+}

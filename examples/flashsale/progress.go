@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// watch tells how the sale goes until the returned func is called: in one line
+// that changes on a terminal, in a line a second elsewhere.
+func watch(w *os.File, name string, c *crowd) (stop func()) {
+	terminal := isTerminal(w)
+	every, begin, end := time.Second, "", "\n"
+	if terminal {
+		every, begin, end = 100*time.Millisecond, "\r\x1b[K", ""
+	}
+	tell := func() {
+		sold, refused, failed := c.sold.Load(), c.refused.Load(), c.failed.Load()
+		fmt.Fprintf(w, "%s%s: %s open, %d of %d buyers through, %d sold%s",
+			begin, name, plural(len(c.shops), "shop"), sold+refused+failed, c.buyers, sold, end)
+	}
+	tell()
+
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		t := time.NewTicker(every)
+		defer t.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-t.C:
+				tell()
+			}
+		}
+	})
+	return func() {
+		close(done)
+		wg.Wait()
+		if terminal {
+			fmt.Fprint(w, begin)
+		}
+	}
+}
+
+func isTerminal(f *os.File) bool {
+	fi, err := f.Stat()
+	return err == nil && fi.Mode()&os.ModeCharDevice != 0
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// sellOut holds the sale once for each strategy. What is finished when an error
+// or the end of ctx stops it is returned as well.
+func sellOut(ctx context.Context, cfg config, stderr *os.File) ([]result, error) {
+	urls, stop, err := findRedis(ctx, cfg.redis, stderr)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	rdbs, hangUp, err := dial(urls)
+	if err != nil {
+		return nil, err
+	}
+	defer hangUp()
+	var results []result
+	for _, s := range cfg.strategies {
+		r, err := hold(ctx, cfg, s, rdbs[0], urls, stderr)
+		if err != nil {
+			return results, err
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+// hold holds one sale.
+func hold(ctx context.Context, cfg config, s strategy, rdb redis.UniversalClient, urls []string, stderr *os.File) (result, error) {
+	n := cfg.shops
+	if s.oneShop != "" {
+		n = 1
+	}
+	// The Redis may be somebody's: keys of our own, new ones for each sale.
+	prefix := "flashsale:" + rand.Text()[:8] + ":"
+	shelf := newShelf(rdb, prefix)
+	if err := shelf.fill(ctx, cfg.stock); err != nil {
+		return result{}, err
+	}
+	defer rdb.Del(context.WithoutCancel(ctx), shelf.key)
+
+	shops, err := openShops(ctx, n, shopConfig{Strategy: s.name, Redis: urls, Prefix: prefix}, stderr)
+	if err != nil {
+		return result{}, err
+	}
+	c := &crowd{buyers: cfg.buyers, concurrency: cfg.concurrency, shops: shops.urls()}
+	unwatch := watch(stderr, s.name, c)
+	began := time.Now()
+	c.buy(ctx)
+	took := time.Since(began)
+	unwatch()
+	if err := errors.Join(shops.close(), ctx.Err()); err != nil {
+		return result{}, err
+	}
+	return newResult(s, cfg, c, took), nil
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/distlock/locker"
+)
+
+const product = "product:42"
+
+var errSoldOut = errors.New("sold out")
+
+// shop sells the product. It holds a Locker and does not know of which
+// strategy: that is chosen where the Locker is made.
+type shop struct {
+	locks locker.Locker
+	shelf shelf
+}
+
+// sell serves one buyer. Nobody else, in whatever process, is between reading
+// and writing the stock meanwhile. Should the lock get lost, ctx ends, and
+// takeOne gives up before it writes.
+func (s shop) sell(ctx context.Context, o *order) error {
+	return locker.Do(ctx, s.locks, product, func(ctx context.Context) error {
+		return s.shelf.takeOne(ctx, o)
+	})
+}
+
+// order is one buyer's wish for one unit.
+type order struct {
+	payment time.Duration // how long the bank takes
+	served  time.Time     // when the sale began, after the wait for the lock
+}
+
+// shelf is the stock as Redis keeps it.
+type shelf struct {
+	rdb redis.UniversalClient
+	key string
+}
+
+// takeOne reads, works, and writes what it read less one. Two at a time sell
+// the same unit twice.
+func (s shelf) takeOne(ctx context.Context, o *order) error {
+	o.served = time.Now()
+	left, err := s.rdb.Get(ctx, s.key).Int()
+	if err != nil {
+		return err
+	}
+	if left <= 0 {
+		return errSoldOut
+	}
+	if err := pause(ctx, o.payment); err != nil {
+		return err
+	}
+	return s.fill(ctx, left-1)
+}
+
+// fill sets the stock. It expires in case nobody cleans up.
+func (s shelf) fill(ctx context.Context, units int) error {
+	return s.rdb.Set(ctx, s.key, units, time.Hour).Err()
+}
+
+// pause returns after d, or when ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,53 @@
+package redisdriver
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/distlock/locker"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+type serverError string
+
+func (e serverError) Error() string { return string(e) }
+func (serverError) RedisError()     {}
+
+func TestClassify(t *testing.T) {
+	for _, c := range []struct {
+		err                   error
+		permanent, notApplied bool
+	}{
+		{serverError("LOADING Redis is loading the dataset in memory"), false, true},
+		{serverError("READONLY You can't write against a read only replica. script: f00, on @user_script:3."), false, true},
+		{serverError("ERR Error running script (call to f_00): @user_script:3: @user_script: 3: -READONLY You can't write against a read only replica."), false, true},
+		{serverError("CLUSTERDOWN The cluster is down"), false, true},
+		{serverError("TRYAGAIN Multiple keys request during rehashing of slot"), false, true},
+		{serverError("BUSY Redis is busy running a script."), false, true},
+		{serverError("ERR max number of clients reached"), false, true},
+		{serverError("NOAUTH Authentication required."), true, true},
+		{serverError("WRONGPASS invalid username-password pair"), true, true},
+		{serverError("NOPERM this user has no permissions"), true, true},
+		{serverError("OOM command not allowed when used memory > 'maxmemory'. script: f00, on @user_script:9."), true, false},
+		{serverError("MISCONF Errors trying to persist"), true, false},
+		{serverError("ERR Error running script (call to f_00): @user_script:9: -OOM command not allowed"), true, false},
+		{&net.OpError{Op: "dial", Err: errors.New("connection refused")}, false, true},
+		{fmt.Errorf("wrapped: %w", &net.OpError{Op: "dial", Err: errors.New("refused")}), false, true},
+		{redis.ErrPoolTimeout, false, true},
+		{redis.ErrClosed, true, true},
+		{&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, false, false},
+		{io.EOF, false, false},
+	} {
+		got := classify(c.err)
+		require.ErrorIs(t, got, c.err)
+		var s *locker.StoreError
+		isStore := errors.As(got, &s)
+		require.Equal(t, c.permanent, isStore && s.Permanent, "permanent: %v", c.err)
+		require.Equal(t, c.notApplied, isStore && s.NotApplied, "not applied: %v", c.err)
+	}
+	require.NoError(t, classify(nil))
+}
