@@ -226,7 +226,7 @@ func (c *call) attempt(cl Claim, wait bool) attempt {
 			e.cleanUp(cl, a.err == nil)
 		}
 	}
-	a, left := detached(e, c.ctx, min(commandTimeout, c.ttl), func(ctx context.Context) attempt {
+	a, left := detached(c.ctx, e, min(commandTimeout, c.ttl), func(ctx context.Context) attempt {
 		a := attempt{sent: time.Now()}
 		a.Answer, a.err = e.driver.Acquire(ctx, Request{Claim: cl, Fencing: !e.set.noFencing, Wait: wait})
 		return a
@@ -327,7 +327,7 @@ func (c *call) queue(named bool) (*Lease, error) {
 			}
 			// It is being released; its end wakes the head.
 		}
-		if !turn.go_ {
+		if !turn.attempt {
 			if err := c.park(sh, ks, w, nil, 0); err != nil {
 				return nil, err
 			}
@@ -394,11 +394,11 @@ func pauseFor(a Answer, watched bool, poll *backoff) time.Duration {
 
 // turn is what a waiter is to do.
 type turn struct {
-	go_    bool   // make an attempt
-	watch  Watch  // the key's, if any
-	mine   *claim // re-enter it
-	orphan *claim // fail: the owner has lost it
-	failed error  // the queue failed
+	attempt bool   // make one
+	watch   Watch  // the key's, if any
+	mine    *claim // re-enter it
+	orphan  *claim // fail: the owner has lost it
+	failed  error  // the queue failed
 }
 
 func (e *engine) turn(sh *shard, ks *keyState, w *waiter, named bool) turn {
@@ -417,7 +417,7 @@ func (e *engine) turn(sh *shard, ks *keyState, w *waiter, named bool) turn {
 			t.mine = ks.current
 		}
 	}
-	if t.go_ = ks.current == nil && ks.head == w; t.go_ {
+	if t.attempt = ks.current == nil && ks.head == w; t.attempt {
 		t.watch = ks.watch
 		ks.sent = time.Now()
 	}
@@ -498,8 +498,13 @@ func (c *call) gaveUp(sh *shard, ks *keyState, inFlight bool) error {
 	outage, why := !ks.outage.IsZero(), ks.outageErr
 	if !outage && !ks.sent.IsZero() {
 		// An attempt is unanswered: trouble, unless it is just that the wait
-		// was over a moment after it was sent.
-		outage = !ks.known || time.Since(ks.sent) > time.Second
+		// was over a moment after it was sent. A store that has answered
+		// before gets the benefit of the doubt for longer.
+		patience := answerSoon
+		if ks.known {
+			patience = answerLate
+		}
+		outage = time.Since(ks.sent) > patience
 	}
 	if inFlight {
 		ks.sent = time.Time{}

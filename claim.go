@@ -218,7 +218,7 @@ func (c *claim) reenterCounted(ctx context.Context) (*Lease, error) {
 		}
 		return result{err: errGone}
 	}
-	r, left := detached(c.e, ctx, commandTimeout,
+	r, left := detached(ctx, c.e, commandTimeout,
 		func(ctx context.Context) result {
 			defer func() { <-c.op }()
 			return add(c.e.counter.SetHolds(ctx, c.Claim, n))
@@ -247,19 +247,10 @@ func (c *claim) giveBack(ctx context.Context) error {
 		}
 	}
 	c.mu.Lock()
-	n := len(c.leases)
-	if c.state == claimHeld && n == 0 {
-		// Renewal is disarmed before the release is sent; a renewal in flight
-		// is harmless, since the store checks the claim id.
-		c.state = claimReleasing
-	}
-	state, kind, loss := c.state, c.lossKind, c.loss
+	n, state, kind, loss := len(c.leases), c.state, c.lossKind, c.loss
 	c.mu.Unlock()
 
-	if n > 0 {
-		if c.e.counter == nil || state != claimHeld {
-			return loss
-		}
+	if state == claimHeld {
 		err := c.e.retry(ctx, func(ctx context.Context) error { return c.e.counter.SetHolds(ctx, c.Claim, n) })
 		if errors.Is(err, ErrLost) {
 			c.e.sched.Fail(&c.watched, errDenied)
@@ -267,10 +258,11 @@ func (c *claim) giveBack(ctx context.Context) error {
 		}
 		return err
 	}
-
+	if n > 0 {
+		return loss // the last Unlock does the rest
+	}
 	switch {
 	case state == claimReleasing:
-		c.e.sched.Stop(&c.watched)
 		err := c.free(ctx)
 		c.e.detach(c)
 		return err

@@ -31,6 +31,8 @@ const (
 	outagePauseMin = 20 * time.Millisecond
 	outagePauseMax = 500 * time.Millisecond
 	minOutage      = 15 * time.Second
+	answerSoon     = 50 * time.Millisecond
+	answerLate     = time.Second
 	watchTimeout   = time.Second
 	watchLinger    = time.Second
 )
@@ -221,7 +223,7 @@ func (e *engine) cleanUp(c Claim, definite bool) {
 // detached runs f on a context that outlives ctx (it keeps the values) for at
 // most d. When ctx ends before f does, the caller is told left = true at once,
 // and orphan, if any, gets f's result later.
-func detached[T any](e *engine, ctx context.Context, d time.Duration, f func(context.Context) T, orphan func(T)) (result T, left bool) {
+func detached[T any](ctx context.Context, e *engine, d time.Duration, f func(context.Context) T, orphan func(T)) (result T, left bool) {
 	run := func() T {
 		fctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
 		defer cancel()

@@ -85,7 +85,7 @@ func (l *Lease) renew(ctx context.Context) error {
 	}
 
 	var sent time.Time
-	err, left := detached(l.e, ctx, commandTimeout, func(ctx context.Context) error {
+	err, left := detached(ctx, l.e, commandTimeout, func(ctx context.Context) error {
 		err := errors.New("the driver gave no answer")
 		sent = time.Now()
 		l.e.driver.Renew(ctx, []Claim{c.Claim}, func(_ int, e error) { err = e })
@@ -138,14 +138,24 @@ func (l *Lease) unlock(ctx context.Context) error {
 		}
 		c.dropLease(l)
 	}
-	state, last, kind, loss := c.state, len(c.leases) == 0, c.lossKind, c.loss
+	last := len(c.leases) == 0
+	if last && c.state == claimHeld {
+		// From here on nobody re-enters, and renewal is disarmed before the
+		// release is sent. (One in flight is harmless: the store checks the
+		// claim id.)
+		c.state = claimReleasing
+		l.e.sched.Stop(&c.watched)
+	}
+	state, kind, loss := c.state, c.lossKind, c.loss
 	if l.release == nil {
 		switch {
 		// Nothing to tell the store?
 		case state == claimLost && (!last || kind == lossDenied):
 			l.state = leaseDone
 			c.mu.Unlock()
-			l.e.forgetOrphan(c)
+			if last {
+				l.e.forgetOrphan(c)
+			}
 			if kind == lossClosed {
 				return nil // the last Unlock still frees the key
 			}
@@ -166,12 +176,15 @@ func (l *Lease) unlock(ctx context.Context) error {
 	gone := state == claimLost && kind == lossExpired
 	c.mu.Unlock()
 	ctxs.end(context.Canceled)
+	if last && state == claimLost {
+		l.e.forgetOrphan(c)
+	}
 
 	if started {
 		if ctx.Done() != nil && ctx.Err() == nil || gone {
-			go l.runRelease(op, context.WithoutCancel(ctx))
+			go l.runRelease(context.WithoutCancel(ctx), op)
 		} else {
-			l.runRelease(op, context.WithoutCancel(ctx))
+			l.runRelease(context.WithoutCancel(ctx), op)
 		}
 	}
 	return l.await(ctx, op, gone, loss)
@@ -217,7 +230,7 @@ func (l *Lease) await(ctx context.Context, op *releaseOp, gone bool, loss error)
 	return l.fail("unlock", ErrUnavailable, op.err, "Unlock may be called again; the TTL frees the key in any case")
 }
 
-func (l *Lease) runRelease(op *releaseOp, ctx context.Context) {
+func (l *Lease) runRelease(ctx context.Context, op *releaseOp) {
 	c, e := l.claim, l.e
 	e.work.beginAlways()
 	defer e.work.end()
@@ -243,6 +256,5 @@ func (l *Lease) runRelease(op *releaseOp, ctx context.Context) {
 			e.events.now(c.event(EventReleaseFailed, held, op.err))
 		}
 	}
-	e.forgetOrphan(c)
 	close(op.done)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -52,6 +53,7 @@ func TestTakenAlong(t *testing.T) {
 		shard := b.add("other shard", other)
 		long := terms()
 		long.Interval = 2 * interval
+		long.Deadline = long.Deadline.Add(-interval + s/2)
 		class := b.add("twice the interval", long)
 		time.Sleep(interval / 8)
 		near := b.add("due Interval/8 later", terms())
@@ -62,9 +64,9 @@ func TestTakenAlong(t *testing.T) {
 		b.wantTimes(near, "taken along with the first", interval)
 		b.wantTimes(far, "not due within Interval/8 of the first")
 		b.wantTimes(shard, "due by itself", interval)
-		b.wantTimes(class, "its interval is 20s")
+		b.wantTimes(class, "due by itself: claims with such different intervals do not mix", interval+s/2)
 		for _, c := range b.calls {
-			if c.shard == "" && len(c.batch) != 2 || c.shard == "other" && len(c.batch) != 1 {
+			if c.at == interval && c.shard == "" && len(c.batch) != 2 || c.shard == "other" && len(c.batch) != 1 {
 				t.Errorf("a batch of %d in shard %q, want due and near alone together", len(c.batch), c.shard)
 			}
 		}
@@ -87,6 +89,19 @@ func TestUsedUpNotTakenAlong(t *testing.T) {
 		b.until(22 * s)
 		b.wantLost(c, ErrMaxRenewals, 21*s)
 	})
+}
+
+// Shards come and go; what is remembered of them does not grow without bound.
+func TestForgottenShards(t *testing.T) {
+	b := newBench(t, 0, nil, nil)
+	for i := range 10 * idleGroups {
+		tm := terms()
+		tm.Shard = strconv.Itoa(i)
+		b.Stop(&b.add("c", tm).Entry)
+	}
+	if n := len(b.groups); n > idleGroups {
+		t.Errorf("%d groups are remembered, want at most %d: none has a claim", n, idleGroups)
+	}
 }
 
 func TestHangingShard(t *testing.T) {

@@ -3,6 +3,7 @@ package renewal
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -59,17 +60,15 @@ func BenchmarkRenew10k(b *testing.B) {
 	var renewed, calls atomic.Int64
 	target := int64(b.N)
 	done := make(chan struct{})
+	var once sync.Once
 	sch := New(Config[int]{
 		Renew: func(_ context.Context, _ string, batch []int, answer func(int, error)) {
 			calls.Add(1)
 			for i := range batch {
 				answer(i, nil)
 			}
-			if k := int64(len(batch)); renewed.Add(k) >= target && renewed.Load()-k < target {
-				select {
-				case done <- struct{}{}:
-				default:
-				}
+			if renewed.Add(int64(len(batch))) >= target {
+				once.Do(func() { close(done) })
 			}
 		},
 		Final: func(error) bool { return false },

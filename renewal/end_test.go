@@ -2,12 +2,9 @@ package renewal
 
 import (
 	"context"
-	"errors"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 )
 
 func TestStop(t *testing.T) {
@@ -184,20 +181,29 @@ func TestExtend(t *testing.T) {
 }
 
 func TestExtendInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, 0, func(_ context.Context, _ string, _ []*claim, answer func(int, error)) {
-			time.Sleep(2 * s)
-			answer(0, nil)
-		}, nil)
-		c := b.add("c", terms())
-		b.until(11 * s)
-		b.Extend(&c.Entry, time.Now())
-		b.until(22 * s)
-		b.wantTimes(c, "the caller's own renewal was sent at 11s, after the one at 10s", 10*s, 21*s)
-		b.wantDeadline(c, 11*s+ttl, "the later of the two counts")
-		b.Stop(&c.Entry)
-		b.until(ttl)
-	})
+	for _, test := range []struct {
+		answer error
+		takes  time.Duration
+		next   time.Duration
+		why    string
+	}{
+		{nil, 2 * s, 21 * s, "an Interval after the caller's own at 11s"},
+		{errDown, s + s/10, 21 * s, "a failure of what was sent before takes nothing back"},
+		{nil, 12 * s, 22 * s, "due at 21s, but in one batch at a time"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, 0, func(_ context.Context, _ string, _ []*claim, answer func(int, error)) {
+				time.Sleep(test.takes)
+				answer(0, test.answer)
+			}, nil)
+			c := b.add("c", terms())
+			b.until(11 * s)
+			b.Extend(&c.Entry, time.Now())
+			b.until(22 * s)
+			b.wantTimes(c, test.why, 10*s, test.next)
+			b.wantDeadline(c, 11*s+ttl, "the later of the two counts")
+		})
+	}
 }
 
 func TestExtendTooLate(t *testing.T) {
@@ -235,103 +241,6 @@ func TestFail(t *testing.T) {
 	})
 }
 
-func TestClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var cause error
-		b := newBench(t, 0, func(ctx context.Context, _ string, batch []*claim, answer func(int, error)) {
-			if batch[0].name != "flying" {
-				answer(0, nil)
-				return
-			}
-			<-ctx.Done()
-			cause = ctx.Err()
-			time.Sleep(s)
-			answer(0, nil)
-		}, nil)
-		stopped := b.add("stopped", terms())
-		b.Stop(&stopped.Entry)
-		b.add("resting", Terms{Deadline: time.Now().Add(ttl)})
-		b.add("flying", terms())
-		b.until(11 * s)
-		if got := b.Close(); len(got) != 2 || got[0].name == got[1].name || got[0] == stopped || got[1] == stopped {
-			t.Fatalf("Close returned %d items, want the 2 that were still kept", len(got))
-		}
-		synctest.Wait()
-		if !errors.Is(cause, context.Canceled) {
-			t.Errorf("the batch's context ended with %v, want Canceled: Close cancels it", cause)
-		}
-		select {
-		case <-b.Done():
-			t.Error("Done is closed, want open: a batch is still running")
-		default:
-		}
-		b.Wait()
-		if got := b.since(); got != 12*s {
-			t.Errorf("Wait returned at %v, want 12s: with the last batch", got)
-		}
-		if got := b.Close(); got != nil {
-			t.Errorf("second Close returned %d items, want none", len(got))
-		}
-		if c := new(claim); b.Add(&c.Entry, c, terms()) || b.Expired(&c.Entry) || b.Stop(&c.Entry) {
-			t.Error("Add, Expired or Stop = true after Close, want false: nothing is kept")
-		}
-		calls := len(b.calls)
-		b.until(2 * ttl)
-		b.wantNoLoss("Close tells its caller instead")
-		if len(b.calls) != calls || b.count(&b.renewed) != 0 {
-			t.Error("something was renewed after Close, want nothing")
-		}
-	})
-}
-
-// No goroutine while nothing is due, and no timer either while nothing is kept.
-func TestIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, 0, nil, nil)
-		before := runtime.NumGoroutine()
-		claims := make([]*claim, 1000)
-		for i := range claims {
-			claims[i] = b.add("c", terms())
-		}
-		if got := runtime.NumGoroutine(); got > before {
-			t.Errorf("%d goroutines more for 1000 claims, want none", got-before)
-		}
-		b.until(25 * s)
-		for _, c := range claims {
-			b.Stop(&c.Entry)
-		}
-		if got := runtime.NumGoroutine(); got > before {
-			t.Errorf("%d goroutines more after the claims, want none", got-before)
-		}
-		if b.armed != never || b.timer.Stop() {
-			t.Error("the timer is set, want it stopped: nothing is kept")
-		}
-		if n := b.ends.len() + b.due.len(); n != 0 {
-			t.Errorf("%d entries are left in the queues, want 0", n)
-		}
-	})
-}
-
-// Callbacks run outside the locks, and a blocked one delays no renewal.
-func TestCallbacks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var b *bench
-		unblock := make(chan struct{})
-		b = newBench(t, 0, nil, func(c *claim) {
-			if !b.Expired(&c.Entry) || b.Stop(&c.Entry) {
-				t.Error("in Lost: Expired is false or Stop true, want the reverse: the claim is lost")
-			}
-			b.add("successor", Terms{Deadline: time.Now().Add(time.Hour)})
-			<-unblock
-		})
-		b.add("lost", Terms{Deadline: time.Now().Add(5 * s)})
-		c := b.add("c", terms())
-		b.until(25 * s)
-		b.wantTimes(c, "a Lost that blocks is no concern of others", 10*s, 20*s)
-		close(unblock)
-	})
-}
-
 func TestManyLostAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 0, nil, nil)
@@ -346,10 +255,4 @@ func TestManyLostAtOnce(t *testing.T) {
 			t.Errorf("%d claims lost at the deadline, want all %d", got, n)
 		}
 	})
-}
-
-func TestEntrySize(t *testing.T) {
-	if got := unsafe.Sizeof(Entry[struct{}]{}); got > 160 {
-		t.Errorf("an Entry takes %d bytes, want at most 160: there may be 100,000", got)
-	}
 }

@@ -106,6 +106,9 @@ func TestRetryHasJitter(t *testing.T) {
 	if len(seen) < 50 {
 		t.Errorf("%d different waits in 100, want nearly 100: jitter spreads the retries", len(seen))
 	}
+	if d := retryAfter(int64(interval), int64(s)); d > int64(s)*3/4 {
+		t.Errorf("retry after %v with 1s left, want 0.75s at most: one more try must fit in", time.Duration(d))
+	}
 	if d := retryAfter(int64(time.Millisecond), int64(time.Millisecond)); d != int64(minRetry) {
 		t.Errorf("retry after %v, want %v at least", time.Duration(d), minRetry)
 	}
@@ -190,6 +193,19 @@ func TestMaxRenewalsCounts(t *testing.T) {
 		}
 		b.until(2 * ttl)
 		b.wantLost(c, ErrMaxRenewals, 26*s)
+	})
+}
+
+// The last renewal may bring the end nearer than it was, before that of others.
+func TestMaxRenewalsEndsSooner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 0, nil, nil)
+		b.add("other", Terms{Deadline: time.Now().Add(25 * s)})
+		tm := terms()
+		tm.MaxRenewals = 1
+		c := b.add("c", tm)
+		b.until(24 * s)
+		b.wantLost(c, ErrMaxRenewals, 20*s)
 	})
 }
 

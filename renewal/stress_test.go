@@ -33,8 +33,8 @@ func TestStress(t *testing.T) {
 		Lost: func(c *stressed, _ error) {
 			c.ends.Add(1)
 			losses.Add(1)
-			if !s.Expired(&c.Entry) {
-				t.Error("Expired = false in Lost, want true: the claim is lost")
+			if !s.Expired(&c.Entry) || s.Stop(&c.Entry) {
+				t.Error("in Lost: Expired is false or Stop true, want the reverse: the claim is lost")
 			}
 		},
 		Renewed: func(*stressed, time.Duration) { renewals.Add(1) },

@@ -1,0 +1,55 @@
+// Package locker is distributed locking with one interface and interchangeable
+// strategies behind it.
+//
+//	l, err := hashreentrant.New(rdb) // or setnx.New, memory.New, ...
+//	...
+//	err = locker.Do(ctx, l, "orders/42", func(ctx context.Context) error {
+//		// Nobody else is in here. ctx ends if the lock is lost.
+//		return ship(ctx)
+//	})
+//
+// [Locker], [Lease] and the errors are all a user needs to know; options set
+// times and limits. Strategies are in the packages under strategy. Their authors
+// implement a [Driver], a handful of atomic commands; [New] adds the rest, and
+// package conformance tests the two together.
+//
+// # Guarantees
+//
+// At any time at most one owner holds a key, as long as the store keeps it and
+// neither clock runs more than 1 % off during a lease.
+//
+// A lease that ends says so in time: its Lost channel and contexts by its
+// Deadline, without asking the store; and its methods and its context's Err look
+// at the clock when they are called, so that a process that was stopped is told
+// by the first question it asks. Held leases are renewed every third of their
+// TTL, by one scheduler without a goroutine or timer for each, and a renewal
+// that fails is tried again until the Deadline.
+//
+// Every grant has a fencing token greater than all before it on that key.
+//
+// Commands may be lost, answered late or arrive twice: hold counts stay right,
+// nobody's lock is freed by somebody else, and a key whose holder vanished is
+// free after its TTL at the latest.
+//
+// Within a Locker waiters are served first come, first served, and only the
+// first talks to the store. A free lock is taken within about a second, whatever
+// notification was lost; normally at once.
+//
+// # Re-entry
+//
+// Lock under a lease's context, on the same key, re-enters. On another key it is
+// an ordinary Lock: two goroutines under one outer lease exclude each other
+// there. [ContextWithOwner] names a caller explicitly, for all keys; whoever
+// shares the name shares its locks.
+//
+// # Not guaranteed
+//
+// No lock with a TTL stops a process that is paused between its last look at
+// the clock and its write: it may write after its lease has ended. Its token is
+// too small by then; let the resource refuse it. The clock meant is Go's
+// monotonic one, which stands still while a whole machine is suspended.
+//
+// A store that loses data (a restart without persistence, a failover to a
+// replica that lagged) loses locks. The old holder learns it at the next renewal,
+// and tokens go on growing.
+package locker
