@@ -341,7 +341,7 @@ func (c *call) queue(named bool) (*Lease, error) {
 			default:
 			}
 		}
-		a := c.attempt(claim, true)
+		a := c.attempt(claim, watch != nil)
 		e.heard(sh, ks, a)
 		switch {
 		case a.left:

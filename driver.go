@@ -58,7 +58,10 @@ type Claim struct {
 type Request struct {
 	Claim
 	Fencing bool // issue a token
-	Wait    bool // the caller will wait if refused; false for TryLock
+	// Wait says that the Locker has a Watch on the key and will wait if refused:
+	// the driver may keep a place in a queue for it, until the grant or until
+	// the Watch is closed.
+	Wait bool
 }
 
 // Answer is the store's word on a Request.
@@ -114,7 +117,8 @@ type Watch interface {
 	// C receives when the key may be free. It may miss signals (the Locker
 	// looks about once a second anyway) and make up some. It holds one.
 	C() <-chan struct{}
-	// Close ends the subscription. It does not block.
+	// Close ends the subscription and gives up the place kept for it, if any,
+	// passing on what was granted to it. It does not block.
 	Close()
 }
 
@@ -132,4 +136,12 @@ type HoldCounter interface {
 // batch.
 type Sharder interface {
 	Shard(key string) string
+}
+
+// Branded is implemented by a driver that wants to know its own claims by sight
+// in a store where other strategies lock, too: Brand is the version digit of the
+// UUID that claim ids begin with. Without it that is 4; 8 is for private use (RFC
+// 9562).
+type Branded interface {
+	Brand() int
 }

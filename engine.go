@@ -71,11 +71,14 @@ func New(d Driver, opts ...Option) (Locker, error) {
 	e := &engine{
 		driver: d,
 		name:   d.Name(),
-		id:     newUUID(),
 		set:    settings{call: callSettings{ttl: DefaultTTL}, logger: slog.New(slog.DiscardHandler)},
 		seed:   maphash.MakeSeed(),
 		closed: make(chan struct{}),
 		ended:  make(chan struct{}),
+	}
+	e.id = newUUID(4)
+	if b, ok := d.(Branded); ok {
+		e.id = newUUID(b.Brand())
 	}
 	for _, o := range opts {
 		if o == nil {
@@ -160,7 +163,15 @@ func (e *engine) Close() error {
 	for _, c := range e.sched.Close() {
 		c.lose(ErrClosed)
 	}
-	e.work.wait(closeBudget)
+	end := time.NewTimer(closeBudget)
+	defer end.Stop()
+	for _, done := range []<-chan struct{}{e.work.done(), e.sched.Done()} {
+		select {
+		case <-done:
+		case <-end.C:
+			end.Reset(0) // for the next one, too
+		}
+	}
 	for i := range e.shards {
 		e.shards[i].closeWatches()
 	}

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"sync"
-	"time"
 )
 
 // tracker counts what runs on behalf of a Locker, so that Close can wait for it.
@@ -12,7 +11,7 @@ type tracker struct {
 	mu      sync.Mutex
 	running int
 	closed  bool
-	idle    chan struct{} // made by wait; closed when nothing runs
+	idle    chan struct{} // made by done
 }
 
 // begin reports false after close.
@@ -51,31 +50,27 @@ func (t *tracker) close() bool {
 	return first
 }
 
-// wait waits until nothing runs, at most d.
-func (t *tracker) wait(d time.Duration) {
+// done is closed when nothing runs any more.
+func (t *tracker) done() <-chan struct{} {
 	t.mu.Lock()
-	if t.running == 0 {
-		t.mu.Unlock()
-		return
-	}
-	if t.idle == nil {
-		t.idle = make(chan struct{})
-	}
+	defer t.mu.Unlock()
 	idle := t.idle
-	t.mu.Unlock()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-idle:
-	case <-timer.C:
+	switch {
+	case t.running == 0:
+		idle = make(chan struct{})
+		close(idle)
+	case idle == nil:
+		idle = make(chan struct{})
+		t.idle = idle
 	}
+	return idle
 }
 
-// newUUID returns a random (version 4) UUID.
-func newUUID() string {
+// newUUID returns a UUID that is random but for its version digit.
+func newUUID(version int) string {
 	var u [16]byte
 	_, _ = rand.Read(u[:]) // never fails since Go 1.24
-	u[6] = u[6]&0x0f | 0x40
+	u[6] = u[6]&0x0f | byte(version)<<4
 	u[8] = u[8]&0x3f | 0x80
 	var b [36]byte
 	hex.Encode(b[0:8], u[0:4])

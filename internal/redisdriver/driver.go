@@ -33,9 +33,9 @@ type Protocol struct {
 	Acquire *Script
 	Renew   *Script
 	Release *Script
-	// More gives the further keys and arguments of a script for a lock key;
-	// nil: none.
-	More func(s *Script, key string) (keys []string, args []any)
+	// More gives the further keys and arguments of a script; nil: none. Of
+	// req only the Claim is set unless the script acquires.
+	More func(s *Script, req locker.Request) (keys []string, args []any)
 }
 
 // Driver is a [locker.Driver] made of a Protocol. Strategies embed it.
@@ -69,7 +69,7 @@ func (d *Driver) Configure(cfg locker.DriverConfig) error {
 
 // Acquire implements [locker.Driver]: one round trip on the caller's client.
 func (d *Driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
-	keys, args := d.input(d.p.Acquire, req.Claim, req.Fencing)
+	keys, args := d.input(d.p.Acquire, req)
 	reply, err := d.p.Acquire.run(ctx, d.c.acquire, keys, args)
 	if err != nil {
 		return locker.Answer{}, err
@@ -104,7 +104,7 @@ func (d *Driver) Release(ctx context.Context, c locker.Claim) error {
 // Run runs a script that replies 1, or 0 when c does not hold its key. args are
 // appended to its arguments.
 func (d *Driver) Run(ctx context.Context, s *Script, c locker.Claim, args ...any) error {
-	keys, all := d.input(s, c, c.Token != 0)
+	keys, all := d.input(s, locker.Request{Claim: c, Fencing: c.Token != 0})
 	reply, err := s.run(ctx, d.control(), keys, append(all, args...))
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (d *Driver) renew(ctx context.Context, claims []locker.Claim, which []int,
 	pipe := d.control().Pipeline()
 	cmds := make([]noRetry, len(which))
 	for n, i := range which {
-		keys, args := d.input(d.p.Renew, claims[i], claims[i].Token != 0)
+		keys, args := d.input(d.p.Renew, locker.Request{Claim: claims[i], Fencing: claims[i].Token != 0})
 		cmds[n] = cmd(ctx, keys, args)
 		_ = pipe.Process(ctx, cmds[n])
 	}
@@ -181,15 +181,15 @@ func (d *Driver) Close() error {
 }
 
 // input makes a script's keys and arguments.
-func (d *Driver) input(s *Script, c locker.Claim, fencing bool) (keys []string, args []any) {
-	var retention int64
-	if fencing {
-		retention = max(2*c.TTL.Milliseconds(), minRetention.Milliseconds())
+func (d *Driver) input(s *Script, req locker.Request) (keys []string, args []any) {
+	ttl, retention := req.TTL.Milliseconds(), int64(0)
+	if req.Fencing {
+		retention = max(2*ttl, minRetention.Milliseconds())
 	}
-	keys = append(make([]string, 0, 3), c.Key, FenceKey(c.Key))
-	args = append(make([]any, 0, 6), c.ID, c.Owner, c.TTL.Milliseconds(), retention)
+	keys = append(make([]string, 0, 4), req.Key, FenceKey(req.Key))
+	args = append(make([]any, 0, 8), req.ID, req.Owner, ttl, retention)
 	if d.p.More != nil {
-		k, a := d.p.More(s, c.Key)
+		k, a := d.p.More(s, req)
 		keys, args = append(keys, k...), append(args, a...)
 	}
 	return keys, args

@@ -8,15 +8,15 @@ import (
 const slots = 16384
 
 // FenceKey is the name of the fencing counter of a lock key.
-func FenceKey(key string) string { return auxKey("locker:fence:", key) }
+func FenceKey(key string) string { return AuxKey("locker:fence:", key) }
 
-// auxKey names a key that belongs to key and lies in its slot. Different keys
+// AuxKey names a key that belongs to key and lies in its slot. Different keys
 // get different names.
-func auxKey(prefix, key string) string {
+func AuxKey(prefix, key string) string {
 	tag := hashTag(key)
 	if strings.Contains(tag, "}") {
 		// No hash tag can hold it ("}x", "{}x"): any other name of the slot does.
-		tag = slotTags()[Slot(key)]
+		tag = SlotTag(key)
 	}
 	var b strings.Builder
 	b.Grow(len(prefix) + len(tag) + 3 + len(key))
@@ -44,6 +44,9 @@ func hashTag(key string) string {
 
 // Slot is the cluster slot of key.
 func Slot(key string) int { return int(crc16(hashTag(key))) % slots }
+
+// SlotTag is a hash tag in the slot of key, the same for all keys of the slot.
+func SlotTag(key string) string { return slotTags()[Slot(key)] }
 
 // slotTags has a short name for each slot. Made on the first use: keys that
 // need it are rare.

@@ -33,7 +33,7 @@ func TestSlotsAsRedisHasThem(t *testing.T) {
 		want := rdb.ClusterKeySlot(ctx, key)
 		require.NoError(t, want.Err())
 		require.EqualValues(t, want.Val(), Slot(key), "slot of %.60q", key)
-		for _, aux := range []string{FenceKey(key), auxKey("locker:channel:", key)} {
+		for _, aux := range []string{FenceKey(key), AuxKey("locker:channel:", key)} {
 			got := rdb.ClusterKeySlot(ctx, aux)
 			require.NoError(t, got.Err())
 			require.Equal(t, want.Val(), got.Val(), "%.60q must lie in the slot of %.60q", aux, key)

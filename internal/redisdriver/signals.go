@@ -48,7 +48,7 @@ func (s *Signals) Channel(key string) (channel, publish string) {
 		return channel, "PUBLISH"
 	}
 	if Slot(channel) != Slot(key) {
-		channel = auxKey("locker:channel:", key)
+		channel = AuxKey("locker:channel:", key)
 	}
 	return channel, "SPUBLISH"
 }

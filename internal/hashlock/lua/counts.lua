@@ -36,3 +36,41 @@ local function set_holds(lock, claim, owner, n, before)
   end
   return total
 end
+
+-- Takes a key where nothing is; returns the token.
+local function take(lock, fence, claim, owner, ttl, retention)
+  local token = issue_token(fence, retention)
+  set_holds(lock, claim, owner, 1, 0)
+  redis.call('PEXPIRE', lock, ttl)
+  return token
+end
+
+-- Lets a claim in whose owner holds the hash already: by the same claim (the
+-- command was sent twice: its count is left) or by another (a process that names
+-- the same owner: it joins the hold). Returns the hold's token, or nil if
+-- another owner has it. Not every field is an owner: a read-write lock of
+-- Redisson's has "mode".
+local function join(lock, fence, claim, owner, ttl, retention)
+  if not tonumber(redis.call('HGET', lock, owner)) then
+    return nil
+  end
+  local token = current_token(fence, retention)
+  if holds_of(lock, claim, owner) == 0 then
+    set_holds(lock, claim, owner, 1, 0)
+  end
+  extend(lock, ttl)
+  return token
+end
+
+-- Takes a claim's holds away. Returns nil if it has none, else the owner's new
+-- total; at 0 the key is to be deleted.
+local function leave(lock, claim, owner)
+  if type_of(lock) ~= 'hash' then
+    return nil
+  end
+  local before = holds_of(lock, claim, owner)
+  if before <= 0 then
+    return nil
+  end
+  return set_holds(lock, claim, owner, 0, before)
+end

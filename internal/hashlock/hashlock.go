@@ -1,0 +1,57 @@
+// Package hashlock is the hash lock that hashreentrant and blpop share: Redisson's
+// layout, with hold counts that are set, never incremented.
+package hashlock
+
+import (
+	"context"
+	_ "embed"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed lua/counts.lua
+	counts string
+	//go:embed lua/renew.lua
+	renewSource string
+	//go:embed lua/setholds.lua
+	setHoldsSource string
+
+	renew    = NewScript("renew", renewSource)
+	setHolds = NewScript("set holds", setHoldsSource)
+)
+
+// ChannelPrefix begins the channels that Redisson's waiters listen on.
+const ChannelPrefix = "redisson_lock__channel:"
+
+// NewScript makes a script that has the functions of counts.lua.
+func NewScript(name, source string) *redisdriver.Script {
+	return redisdriver.NewScript(name, counts+source)
+}
+
+// Driver is a [locker.Driver] and [locker.HoldCounter] on hash locks. The
+// strategies embed it and add how they wait.
+type Driver struct {
+	*redisdriver.Driver
+}
+
+// NewDriver makes a Driver of a strategy's name and its own two scripts; more is
+// [redisdriver.Protocol].More.
+func NewDriver(rdb redis.UniversalClient, name string, acquire, release *redisdriver.Script,
+	more func(s *redisdriver.Script, req locker.Request) ([]string, []any)) (Driver, error) {
+	d, err := redisdriver.NewDriver(rdb, redisdriver.Protocol{
+		Name:    name,
+		Acquire: acquire,
+		Renew:   renew,
+		Release: release,
+		More:    more,
+	})
+	return Driver{d}, err
+}
+
+// SetHolds implements [locker.HoldCounter]: one round trip on the private client.
+func (d Driver) SetHolds(ctx context.Context, c locker.Claim, n int) error {
+	return d.Run(ctx, setHolds, c, n)
+}

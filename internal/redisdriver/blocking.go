@@ -1,0 +1,87 @@
+package redisdriver
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Blocking is a client for commands that block, apart from all others, so that
+// who waits never takes a connection that a release needs.
+type Blocking struct {
+	rdb   redis.UniversalClient
+	slice time.Duration
+}
+
+// blockingPool is the most connections it opens to a node.
+const blockingPool = 32
+
+// NewBlocking makes the client; nil if the caller's cannot be copied. slice is
+// how long one command blocks.
+func (d *Driver) NewBlocking(slice time.Duration) *Blocking {
+	wait := slice + controlTimeout
+	switch c := d.c.given.(type) {
+	case *redis.Client:
+		o := privateOptions(c)
+		o.ReadTimeout, o.PoolSize = wait, blockingPool
+		return &Blocking{redis.NewClient(o), slice}
+	case *redis.ClusterClient:
+		o := privateClusterOptions(c)
+		o.ReadTimeout, o.PoolSize = wait, blockingPool
+		return &Blocking{redis.NewClusterClient(o), slice}
+	}
+	return nil
+}
+
+// Pop waits for the next element of list and takes it. It fails with redis.Nil
+// after a slice. It does not end with ctx: ending a BLPOP from here would lose
+// what is pushed in that moment.
+func (b *Blocking) Pop(ctx context.Context, list string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.slice+controlTimeout)
+	defer cancel()
+	seconds := strconv.FormatFloat(b.slice.Seconds(), 'f', -1, 64)
+	cmd := noRetry{redis.NewCmd(ctx, "blpop", list, seconds)}
+	cmd.SetFirstKeyPos(1)
+	if err := b.rdb.Process(ctx, cmd); err != nil {
+		return "", err
+	}
+	v, err := cmd.StringSlice()
+	if err != nil || len(v) != 2 {
+		return "", unexpected(cmd.Val())
+	}
+	return v[1], nil
+}
+
+// Push pushes an empty element, which ends a Pop of list.
+func (b *Blocking) Push(ctx context.Context, list string, keep time.Duration) error {
+	_, err := b.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.RPush(ctx, list, "")
+		p.PExpire(ctx, list, keep)
+		return nil
+	})
+	return err
+}
+
+// Close closes the connections.
+func (b *Blocking) Close() { _ = b.rdb.Close() }
+
+// IsCluster reports whether the keys are spread over a cluster.
+func (d *Driver) IsCluster() bool {
+	_, ok := d.c.given.(*redis.ClusterClient)
+	return ok
+}
+
+// Node is the address of the cluster node that has key; "" where there is but one.
+func (d *Driver) Node(ctx context.Context, key string) (string, error) {
+	cluster, ok := d.c.control.(*redis.ClusterClient)
+	if !ok {
+		return "", nil
+	}
+	node, err := cluster.MasterForKey(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	return node.Options().Addr, nil
+}

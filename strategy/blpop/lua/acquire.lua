@@ -1,0 +1,61 @@
+-- KEYS: the lock, its fencing counter, its queue, seen
+-- ARGV: claim id, owner, TTL in ms, retention of the counter in ms, the inbox of
+--       the process, 1 if it waits else 0
+-- Reply: {1, token} granted; {0, ms left or -1, 1 if the holder pushes no wake-up}
+--        held by another; {-1, type} not a lock
+--
+-- Sent twice: the second run finds the claim's own count and leaves it, answers
+-- with the same token, and moves the TTL only upwards. If it was refused, the
+-- second run finds its place in the queue and keeps it.
+
+local lock, queue, seen, inbox = KEYS[1], KEYS[3], KEYS[4], ARGV[5]
+local waits = ARGV[6] == '1'
+local kind = type_of(lock)
+local granted = false
+
+if kind == 'hash' then
+  if is_granted(lock, inbox) then
+    redis.call('DEL', lock)
+    kind, granted = 'none', true
+  else
+    local token = join(lock, KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+    if token then
+      return {1, token}
+    end
+  end
+elseif kind ~= 'none' and kind ~= 'string' then
+  return {-1, kind}
+end
+
+if kind == 'none' then
+  if not granted and redis.call('EXISTS', queue) == 1 then
+    -- Free with a queue: an opening, or a holder that vanished.
+    local now = now_us()
+    local first = first_of(queue, seen, now)
+    if first then
+      local left = (tonumber(redis.call('HGET', seen, 'until')) or 0) - now
+      if first ~= inbox or left > 0 then
+        if waits then
+          enqueue(queue, seen, inbox, now)
+        end
+        if left > 0 then
+          return {0, math.ceil(left / 1000), 0}
+        end
+        grant(lock, queue, seen, first)
+        return {0, GRANT, 0}
+      end
+    end
+  end
+  local token = take(lock, KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+  dequeue(queue, seen, inbox)
+  return {1, token}
+end
+
+if waits then
+  enqueue(queue, seen, inbox, now_us())
+end
+local silent = 1
+if kind == 'hash' and is_ours(lock) then
+  silent = 0
+end
+return {0, redis.call('PTTL', lock), silent}

@@ -1,0 +1,20 @@
+-- KEYS: the lock, its fencing counter (unused), its queue, seen
+-- ARGV: claim id, owner, TTL, retention (all unused), the channel, PUBLISH or
+--       SPUBLISH, the inbox of the process
+-- Reply: 1
+--
+-- A process that waited for the lock does so no more. What it was granted, or woken
+-- for, goes to the next. Sent twice: the second run finds no place and no grant; a
+-- lock that is free with a queue is passed on, as any attempt would.
+
+local lock, queue, seen, inbox = KEYS[1], KEYS[3], KEYS[4], ARGV[7]
+dequeue(queue, seen, inbox)
+local kind = type_of(lock)
+if kind == 'hash' and is_granted(lock, inbox) then
+  redis.call('DEL', lock)
+  kind = 'none'
+end
+if kind == 'none' and redis.call('EXISTS', queue) == 1 then
+  pass_on(lock, queue, seen, ARGV[5], ARGV[6])
+end
+return 1

@@ -1,0 +1,127 @@
+-- The queue of the processes that wait for a lock. It follows counts.lua.
+--
+-- queue: a sorted set of inboxes by when they joined (server clock, µs): a place
+--        that survives however often its process blocks anew.
+-- seen:  a hash with the time each was last heard of, and of the hand-overs:
+--        "open" when the present run of them began, "count" how many they were,
+--        "until" the end of an opening.
+-- An inbox is the list on which a process blocks; it is its name in the queue.
+--
+-- Who is next is *granted* the free lock: the lock key becomes a hash with the one
+-- field "grant:<inbox>" for a second, so that nobody barges in, and the key's
+-- name is pushed to the inbox. The grant decides, the pushed name is a hint: an
+-- attempt of the granted process is let in with or without it.
+--
+-- Why no wake-up is lost for long: every waiting process makes an attempt about
+-- once a second whatever is pushed to it, and an attempt that finds the lock free
+-- with somebody else first in the queue grants it to that one. A process that
+-- died with a grant costs the second the grant lasts; one that died in the queue
+-- is skipped when it was not heard of for three. Why nothing is left: the queue
+-- and seen expire ten seconds after the last process was heard of, an inbox ten
+-- seconds after the last push.
+
+local STALE = 3000000 -- µs
+local GRANT = 1000 -- ms
+local KEEP = 10000 -- ms
+local RUN_TIME = 250000 -- µs
+local RUN_LENGTH = 4
+local OPEN_LEAST = 10000 -- µs
+local OPEN_MOST = 100000 -- µs
+
+local function now_us()
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+
+local function integer(n)
+  return string.format('%.0f', n)
+end
+
+-- The first process in the queue that is alive.
+local function first_of(queue, seen, now)
+  while true do
+    local inbox = redis.call('ZRANGE', queue, 0, 0)[1]
+    if not inbox then
+      return nil
+    end
+    local at = tonumber(redis.call('HGET', seen, inbox))
+    if at and now - at < STALE then
+      return inbox
+    end
+    redis.call('ZREM', queue, inbox)
+    redis.call('HDEL', seen, inbox)
+  end
+end
+
+-- Joins the queue, or says "still here".
+local function enqueue(queue, seen, inbox, now)
+  redis.call('ZADD', queue, 'NX', integer(now), inbox)
+  redis.call('HSET', seen, inbox, integer(now))
+  redis.call('PEXPIRE', queue, KEEP)
+  redis.call('PEXPIRE', seen, KEEP)
+end
+
+local function dequeue(queue, seen, inbox)
+  redis.call('ZREM', queue, inbox)
+  redis.call('HDEL', seen, inbox)
+end
+
+local function push(inbox, lock)
+  redis.call('RPUSH', inbox, lock)
+  redis.call('PEXPIRE', inbox, KEEP)
+end
+
+local function is_granted(lock, inbox)
+  return redis.call('HEXISTS', lock, 'grant:' .. inbox) == 1
+end
+
+-- Grants the lock, which is free, to inbox.
+local function grant(lock, queue, seen, inbox)
+  dequeue(queue, seen, inbox)
+  redis.call('HSET', lock, 'grant:' .. inbox, '1')
+  redis.call('PEXPIRE', lock, GRANT)
+  push(inbox, lock)
+end
+
+-- What becomes of a lock that is free now. Hand-overs would keep it from waiters
+-- of other strategies and of Redisson for ever; so a run of them ends with an
+-- opening: the lock stays free for half of an average hold (10 to 100 ms, which
+-- is how often a poller looks), subscribers are told, and the queue waits.
+local function pass_on(lock, queue, seen, channel, publish)
+  local inbox, now
+  if redis.call('EXISTS', queue) == 1 then
+    now = now_us()
+    inbox = first_of(queue, seen, now)
+  end
+  if not inbox then
+    -- A user who may not publish must be able to unlock nevertheless.
+    redis.pcall(publish, channel, '0')
+    return
+  end
+  local began = tonumber(redis.call('HGET', seen, 'open'))
+  local count = tonumber(redis.call('HGET', seen, 'count')) or 0
+  if began and count >= RUN_LENGTH and now - began >= RUN_TIME then
+    local window = math.min(math.max((now - began) / count / 2, OPEN_LEAST), OPEN_MOST)
+    redis.call('HSET', seen, 'open', integer(now), 'count', '0', 'until', integer(now + window))
+    redis.call('PEXPIRE', seen, KEEP)
+    push(inbox, lock) -- it comes, keeps its place, and waits for the end of the opening
+    redis.pcall(publish, channel, '0')
+    return
+  end
+  if not began then
+    redis.call('HSET', seen, 'open', integer(now))
+  end
+  redis.call('HINCRBY', seen, 'count', 1)
+  grant(lock, queue, seen, inbox)
+end
+
+-- Whether the hash at a lock key is ours, so that its end is pushed to the queue:
+-- a grant, or a claim, whose id begins with a version 8 UUID.
+local function is_ours(lock)
+  for _, field in ipairs(redis.call('HKEYS', lock)) do
+    if string.find(field, '^grant:') or string.find(field, '^%x+%-%x+%-8%x+%-%x+%-%x+:') then
+      return true
+    end
+  end
+  return false
+end
