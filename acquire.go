@@ -21,6 +21,7 @@ type call struct {
 	userKey string
 	owner   string // "" unless named
 	began   time.Time
+	fresh   bool // granted, not re-entered
 }
 
 // start checks the arguments, and re-enters or acquires.
@@ -57,7 +58,7 @@ func (e *engine) start(ctx context.Context, key string, try bool, opts []LockOpt
 	c.ttl = (c.ttl + time.Millisecond - 1).Truncate(time.Millisecond)
 
 	if !e.work.begin() {
-		return nil, c.fail(ErrClosed, nil, "")
+		return nil, c.report(nil, c.fail(ErrClosed, nil, ""))
 	}
 	defer e.work.end()
 
@@ -66,14 +67,18 @@ func (e *engine) start(ctx context.Context, key string, try bool, opts []LockOpt
 		c.ctx, cancel = context.WithTimeout(ctx, c.wait)
 		defer cancel()
 	}
-	if l, ok := ctx.Value(carried{e: e, key: c.key}).(*Lease); ok {
-		lease, err = c.reenter(l.claim, try)
-		if err == nil || !errors.Is(err, errGone) {
-			return lease, err
-		}
+	outer, _ := ctx.Value(carried{e: e, key: c.key}).(*Lease)
+	if outer != nil && outer.claim.checkClock() {
+		return nil, c.report(nil, c.lost(outer.claim))
 	}
 	if ctx.Err() != nil {
 		return nil, c.report(nil, c.fail(ErrNotAcquired, c.ctxError(), ""))
+	}
+	if outer != nil {
+		lease, err = c.reenter(outer.claim, try)
+		if !errors.Is(err, errGone) {
+			return lease, c.report(lease, err)
+		}
 	}
 	if try {
 		lease, err = c.tryOnce(named)
@@ -91,12 +96,9 @@ func (c *call) report(l *Lease, err error) error {
 		if e.set.observer != nil {
 			e.events.now(Event{Kind: EventNotAcquired, Strategy: e.name, Key: c.userKey, Owner: c.owner, Duration: took, Err: err})
 		}
-	case l.claim.granted.Before(c.began): // re-entered
-	default:
+	case c.fresh:
 		e.log.Debug("lock acquired", "strategy", e.name, "key", c.userKey, "owner", l.Owner(), "token", l.Token(), "wait", took)
-		if e.set.observer != nil && l.Holds() == 1 {
-			e.events.now(l.claim.event(EventAcquired, took, nil))
-		}
+		e.events.now(l.claim.event(EventAcquired, took, nil))
 	}
 	return err
 }
@@ -122,11 +124,7 @@ func (c *call) unavailable(why error, hint string) error {
 		}
 	}
 	if err := c.ctxError(); err != nil && !errors.Is(why, err) {
-		if why == nil {
-			why = err
-		} else {
-			why = fmt.Errorf("%w; last failure: %w", err, why)
-		}
+		why = fmt.Errorf("%w; last failure: %w", err, why)
 	}
 	return c.fail(ErrUnavailable, why, hint)
 }
@@ -138,22 +136,30 @@ func (c *call) reenter(cl *claim, try bool) (*Lease, error) {
 	case err == nil || errors.Is(err, errGone):
 		return l, err
 	case errors.Is(err, ErrLost):
-		return nil, c.fail(ErrLost, err, "unlock the lost leases of this owner before locking anew")
+		return nil, c.lost(cl)
 	}
 	return nil, c.unavailable(err, "while re-entering")
 }
 
+// lost is the error of a call that would re-enter what its owner has lost.
+func (c *call) lost(cl *claim) error {
+	return c.fail(ErrLost, cl.lossOf(), "unlock the lost leases of this owner before locking anew")
+}
+
 // tryOnce is TryLock.
 func (c *call) tryOnce(named bool) (*Lease, error) {
+	e := c.e
 	l, err := c.local(named)
 	if l != nil || err != nil {
 		return l, err
 	}
-	claim := c.e.newClaim(c.key, c.owner, c.ttl)
+	claim := e.newClaim(c.key, c.owner, c.ttl)
 	a := c.attempt(claim, false)
 	switch {
+	case a.left && e.isClosed():
+		return nil, c.fail(ErrClosed, nil, "")
 	case a.left:
-		return nil, c.unavailable(nil, "no answer came in time")
+		return nil, c.unavailable(errNoAnswer, "")
 	case a.err != nil:
 		return nil, c.unavailable(a.err, "")
 	case a.Granted:
@@ -170,10 +176,11 @@ func (c *call) tryOnce(named bool) (*Lease, error) {
 }
 
 var (
-	errTaken = errors.New("somebody else holds the key")
-	errLocal = errors.New("somebody else in this process holds the key or waits for it")
-	errLate  = errors.New("the grant arrived after its lease had ended")
-	errMerge = errors.New("another goroutine of the same owner was granted the key")
+	errTaken    = errors.New("somebody else holds the key")
+	errLocal    = errors.New("somebody else in this process holds the key or waits for it")
+	errLate     = errors.New("the grant arrived after its lease had ended")
+	errNoAnswer = errors.New("no answer came in time")
+	errMerge    = errors.New("another goroutine of the same owner was granted the key")
 )
 
 // local answers TryLock without the store, if it can.
@@ -198,14 +205,15 @@ func (c *call) local(named bool) (*Lease, error) {
 	}
 	switch {
 	case orphan != nil:
-		return nil, c.fail(ErrLost, orphan.lossOf(), "unlock the lost leases of this owner before locking anew")
+		return nil, c.lost(orphan)
 	case current != nil && named && current.Owner == c.owner:
 		l, err := c.reenter(current, true)
 		if !errors.Is(err, errGone) {
 			return l, err
 		}
 		return nil, c.fail(ErrNotAcquired, errLocal, "")
-	case current != nil || queue:
+	case current != nil || queue && !(named && e.counter != nil):
+		// (A named owner may hold from another process, and re-enter here.)
 		return nil, c.fail(ErrNotAcquired, errLocal, "")
 	}
 	return nil, nil
@@ -256,7 +264,7 @@ func (c *call) grant(cl Claim, a attempt, named bool, w *waiter) (*Lease, error)
 		}()
 	}
 	now := time.Now()
-	validity := c.ttl - c.ttl/100 - 2*time.Millisecond
+	validity := validityOf(c.ttl)
 	deadline := a.sent.Add(validity)
 	if !now.Before(deadline) {
 		undo()
@@ -270,6 +278,7 @@ func (c *call) grant(cl Claim, a attempt, named bool, w *waiter) (*Lease, error)
 	}
 	l := &Lease{e: e, claim: claim}
 	claim.leases = []*Lease{l}
+	c.fresh = true
 	terms := renewal.Terms{Validity: validity, Deadline: deadline, MaxRenewals: c.maxRenewals}
 	if e.sharder != nil {
 		terms.Shard = e.sharder.Shard(cl.Key)
@@ -316,10 +325,12 @@ func (c *call) queue(named bool) (*Lease, error) {
 	for {
 		turn := e.turn(sh, ks, w, named)
 		switch {
+		case e.isClosed():
+			return nil, c.fail(ErrClosed, nil, "")
 		case turn.failed != nil:
 			return nil, c.unavailable(turn.failed, "")
 		case turn.orphan != nil:
-			return nil, c.fail(ErrLost, turn.orphan.lossOf(), "unlock the lost leases of this owner before locking anew")
+			return nil, c.lost(turn.orphan)
 		case turn.mine != nil:
 			l, err := c.reenter(turn.mine, false)
 			if !errors.Is(err, errGone) {
@@ -337,15 +348,23 @@ func (c *call) queue(named bool) (*Lease, error) {
 		watch := turn.watch
 		if watch != nil {
 			select {
-			case <-watch.C(): // a signal from before the attempt
+			case _, ok := <-watch.C(): // a signal from before the attempt
+				if !ok {
+					e.unwatch(sh, ks, watch)
+					watch = nil
+				}
 			default:
 			}
 		}
 		a := c.attempt(claim, watch != nil)
-		e.heard(sh, ks, a)
+		if turn.head {
+			e.heard(sh, ks, a)
+		}
 		switch {
+		case a.left && e.isClosed():
+			return nil, c.fail(ErrClosed, nil, "")
 		case a.left:
-			return nil, c.gaveUp(sh, ks, true)
+			return nil, c.gaveUp(sh, ks, turn.head)
 		case a.err != nil && isPermanent(a.err):
 			return nil, c.unavailable(a.err, "")
 		case a.err != nil:
@@ -367,6 +386,13 @@ func (c *call) queue(named bool) (*Lease, error) {
 		}
 
 		outage = backoff{}
+		if !turn.head {
+			// Somebody else's hold, not one to join. Look again in a while.
+			if err := c.park(sh, ks, w, nil, signalledPause); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if watch == nil && !a.Silent && e.subscribe(c.ctx, sh, ks) {
 			continue // once more: the key may have been freed meanwhile
 		}
@@ -395,6 +421,7 @@ func pauseFor(a Answer, watched bool, poll *backoff) time.Duration {
 // turn is what a waiter is to do.
 type turn struct {
 	attempt bool   // make one
+	head    bool   // as the head of the queue; else only to join a hold of the same owner
 	watch   Watch  // the key's, if any
 	mine    *claim // re-enter it
 	orphan  *claim // fail: the owner has lost it
@@ -417,11 +444,39 @@ func (e *engine) turn(sh *shard, ks *keyState, w *waiter, named bool) turn {
 			t.mine = ks.current
 		}
 	}
-	if t.attempt = ks.current == nil && ks.head == w; t.attempt {
+	if ks.current != nil {
+		return t
+	}
+	if t.head = ks.head == w; t.head {
+		t.attempt = true
 		t.watch = ks.watch
 		ks.sent = time.Now()
+	} else if named && e.counter != nil && time.Since(w.asked) > signalledPause/2 {
+		// The owner may hold the key from another process, and would wait for
+		// itself behind those who wait for that hold to end.
+		t.attempt = true
+		w.asked = time.Now()
 	}
 	return t
+}
+
+// unwatch drops a watch that has ended by itself.
+func (e *engine) unwatch(sh *shard, ks *keyState, w Watch) {
+	sh.mu.Lock()
+	if ks.watch == w {
+		ks.watch = nil
+	}
+	sh.mu.Unlock()
+	w.Close()
+}
+
+func (e *engine) isClosed() bool {
+	select {
+	case <-e.closed:
+		return true
+	default:
+		return false
+	}
 }
 
 // heard notes how the head's attempt ended.
@@ -507,11 +562,18 @@ func (c *call) gaveUp(sh *shard, ks *keyState, inFlight bool) error {
 		outage = time.Since(ks.sent) > patience
 	}
 	if inFlight {
+		if outage && ks.outage.IsZero() {
+			// The others in the queue need not find out for themselves.
+			ks.outage, ks.outageErr = ks.sent, errNoAnswer
+		}
 		ks.sent = time.Time{}
 	}
 	sh.mu.Unlock()
 	if outage {
-		return c.unavailable(why, "no answer came in time")
+		if why == nil {
+			why = errNoAnswer
+		}
+		return c.unavailable(why, "")
 	}
 	why = c.ctxError()
 	if why == nil {
@@ -523,10 +585,6 @@ func (c *call) gaveUp(sh *shard, ks *keyState, inFlight bool) error {
 // leave takes w off the queue, if it is still there, and passes the turn on.
 func (e *engine) leave(sh *shard, ks *keyState, w *waiter) {
 	sh.mu.Lock()
-	if !w.queued {
-		sh.mu.Unlock()
-		return
-	}
 	ks.remove(w)
 	unwatch := sh.settle(ks, false)
 	sh.mu.Unlock()

@@ -3,7 +3,6 @@ package locker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -174,6 +173,9 @@ func (c *claim) reenter(ctx context.Context, try bool) (*Lease, error) {
 			return l, err
 		}
 		if !sleep(ctx, c.e.closed, pause.next(outagePauseMin, outagePauseMax)) {
+			if ctx.Err() == nil {
+				err = ErrClosed
+			}
 			return nil, err
 		}
 	}
@@ -203,20 +205,19 @@ func (c *claim) reenterCounted(ctx context.Context) (*Lease, error) {
 	}
 	add := func(err error) result {
 		if errors.Is(err, ErrLost) {
-			c.e.sched.Fail(&c.watched, errDenied)
-			c.lose(errDenied)
-			return result{err: c.lossOf()}
-		}
-		if err != nil {
+			c.denied()
+		} else if err != nil {
 			return result{err: err}
 		}
-		if l, ok := c.addLease(); ok {
-			return result{l: l}
+		if !c.checkClock() {
+			if l, ok := c.addLease(); ok {
+				return result{l: l}
+			}
 		}
 		if loss := c.lossOf(); loss != nil {
 			return result{err: loss}
 		}
-		return result{err: errGone}
+		return result{err: errGone} // given back meanwhile
 	}
 	r, left := detached(ctx, c.e, commandTimeout,
 		func(ctx context.Context) result {
@@ -230,14 +231,20 @@ func (c *claim) reenterCounted(ctx context.Context) (*Lease, error) {
 			}
 		})
 	if left {
-		return nil, ctx.Err()
+		return nil, errNoAnswer
 	}
 	return r.l, r.err
 }
 
-// giveBack is what an Unlock does to the store: it writes the new count, or
-// frees the key when no lease is left.
-func (c *claim) giveBack(ctx context.Context) error {
+// denied notes that the store says that c does not hold the key.
+func (c *claim) denied() {
+	c.e.sched.Fail(&c.watched, errDenied)
+	c.lose(errDenied)
+}
+
+// giveBack is what an Unlock does to the store: it writes the new count, or, the
+// last one, frees the key.
+func (c *claim) giveBack(ctx context.Context, last bool) error {
 	if c.op != nil {
 		select {
 		case c.op <- struct{}{}:
@@ -250,22 +257,18 @@ func (c *claim) giveBack(ctx context.Context) error {
 	n, state, kind, loss := len(c.leases), c.state, c.lossKind, c.loss
 	c.mu.Unlock()
 
-	if state == claimHeld {
+	switch {
+	case state == claimHeld:
 		err := c.e.retry(ctx, func(ctx context.Context) error { return c.e.counter.SetHolds(ctx, c.Claim, n) })
 		if errors.Is(err, ErrLost) {
-			c.e.sched.Fail(&c.watched, errDenied)
-			c.lose(errDenied)
+			c.denied()
+			return &lossError{c.e.name, c.userKey, errDenied}
 		}
 		return err
-	}
-	if n > 0 {
-		return loss // the last Unlock does the rest
-	}
-	switch {
+	case !last:
+		return loss // the last Unlock frees the key, whatever the count says
 	case state == claimReleasing:
-		err := c.free(ctx)
-		c.e.detach(c)
-		return err
+		return c.free(ctx)
 	case kind == lossDenied:
 		return loss
 	default:
@@ -301,11 +304,12 @@ func (c *claim) free(ctx context.Context) error {
 	})
 }
 
-// dropLease takes l off the claim.
-func (c *claim) dropLease(l *Lease) {
-	if i := slices.Index(c.leases, l); i >= 0 {
-		c.leases = slices.Delete(c.leases, i, i+1)
+// dropLease takes l off the claim; false if it is off already.
+func (c *claim) dropLease(l *Lease) bool {
+	i := slices.Index(c.leases, l)
+	if i < 0 {
+		return false
 	}
+	c.leases = slices.Delete(c.leases, i, i+1)
+	return true
 }
-
-func (c *claim) String() string { return fmt.Sprintf("%s of %s", c.ID, quoteKey(c.Key)) }

@@ -115,10 +115,12 @@ type Notifier interface {
 // Watch is a subscription to the releases of one key.
 type Watch interface {
 	// C receives when the key may be free. It may miss signals (the Locker
-	// looks about once a second anyway) and make up some. It holds one.
+	// looks about once a second anyway) and make up some. It holds one. It is
+	// closed when the Watch can signal no more; the Locker closes that then
+	// and asks for another one.
 	C() <-chan struct{}
 	// Close ends the subscription and gives up the place kept for it, if any,
-	// passing on what was granted to it. It does not block.
+	// passing on what was granted to it. It returns within tens of milliseconds.
 	Close()
 }
 

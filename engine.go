@@ -56,6 +56,8 @@ type engine struct {
 	shards [64]shard
 
 	work   tracker
+	base   context.Context // of clean-ups; ends when Close has waited long enough
+	stop   context.CancelFunc
 	closed chan struct{}
 	ended  chan struct{} // closed when the first Close is through
 }
@@ -76,6 +78,7 @@ func New(d Driver, opts ...Option) (Locker, error) {
 		closed: make(chan struct{}),
 		ended:  make(chan struct{}),
 	}
+	e.base, e.stop = context.WithCancel(context.Background())
 	e.id = newUUID(4)
 	if b, ok := d.(Branded); ok {
 		e.id = newUUID(b.Brand())
@@ -128,11 +131,15 @@ func New(d Driver, opts ...Option) (Locker, error) {
 }
 
 func (e *engine) checkInterval(c *callSettings) error {
-	if i := e.set.renewInterval; i >= c.ttl && !c.noRenewal {
-		return invalid("WithRenewInterval(%v) is not below the TTL of %v: the lease would end before its first renewal", i, c.ttl)
+	if i := e.set.renewInterval; i >= validityOf(c.ttl) && !c.noRenewal {
+		return invalid("WithRenewInterval(%v) is too long for a TTL of %v: the lease would end before its first renewal", i, c.ttl)
 	}
 	return nil
 }
+
+// validityOf is how long a lease lasts for its holder: less than in the store, in
+// case its clock is faster.
+func validityOf(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
 
 func (e *engine) renewBatch(ctx context.Context, _ string, batch []*claim, answer func(int, error)) {
 	claims := make([]Claim, len(batch))
@@ -172,6 +179,7 @@ func (e *engine) Close() error {
 			end.Reset(0) // for the next one, too
 		}
 	}
+	e.stop()
 	for i := range e.shards {
 		e.shards[i].closeWatches()
 	}
@@ -218,7 +226,7 @@ func (e *engine) cleanUp(c Claim, definite bool) {
 	e.work.beginAlways()
 	defer e.work.end()
 	release := func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), releaseBudget)
+		ctx, cancel := context.WithTimeout(e.base, releaseBudget)
 		defer cancel()
 		return e.retry(ctx, func(ctx context.Context) error { return e.driver.Release(ctx, c) })
 	}
@@ -232,7 +240,7 @@ func (e *engine) cleanUp(c Claim, definite bool) {
 }
 
 // detached runs f on a context that outlives ctx (it keeps the values) for at
-// most d. When ctx ends before f does, the caller is told left = true at once,
+// most d. When ctx ends before f does, or the Locker is closed, the caller is told left = true at once,
 // and orphan, if any, gets f's result later.
 func detached[T any](ctx context.Context, e *engine, d time.Duration, f func(context.Context) T, orphan func(T)) (result T, left bool) {
 	run := func() T {
@@ -259,11 +267,12 @@ func detached[T any](ctx context.Context, e *engine, d time.Duration, f func(con
 	case r := <-done:
 		return r, false
 	case <-ctx.Done():
-		if taken.CompareAndSwap(false, true) {
-			return result, true
-		}
-		return <-done, false
+	case <-e.closed:
 	}
+	if taken.CompareAndSwap(false, true) {
+		return result, true
+	}
+	return <-done, false
 }
 
 // sleep waits for d and reports true, or false when ctx or stop ended it.

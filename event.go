@@ -4,8 +4,8 @@ import "time"
 
 // Observer is told what happens, for metrics and tracing.
 //
-// Events of a caller's own doing are delivered in its goroutine before Lock or
-// Unlock returns, outside all locks. Renewals and losses are delivered by a
+// Events of a caller's own doing are delivered before its Lock or Unlock returns
+// (unless its context ends first), outside all locks. Renewals and losses are delivered by a
 // goroutine beside them; when an observer is so slow that a thousand of these
 // wait, further ones are dropped and the next delivered Event's Dropped says how
 // many. A panic is recovered and logged.
@@ -37,7 +37,8 @@ type Event struct {
 type EventKind int
 
 // The kinds. Re-entry and inner Unlocks are no events of their own: attempts =
-// Acquired + NotAcquired, and each Acquired ends with Released, ReleaseFailed or Lost.
+// Acquired + NotAcquired, and each Acquired ends with Released, ReleaseFailed or
+// Lost (and once more with Released if a failed Unlock is called again).
 const (
 	EventAcquired      EventKind = iota + 1 // a lock was granted
 	EventNotAcquired                        // Lock or TryLock failed; Err says why

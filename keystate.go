@@ -1,6 +1,9 @@
 package locker
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // keyState is what a Locker knows of a key it holds, waits for or has just used.
 // It is guarded by its shard's mutex, and leaves the table with the last of
@@ -33,6 +36,7 @@ type waiter struct {
 	limit      time.Duration
 	wake       chan struct{} // holds one
 	err        error         // set when it failed with the queue
+	asked      time.Time     // last attempt out of turn
 	queued     bool
 }
 
@@ -170,9 +174,11 @@ func (s *shard) closeWatches() {
 		}
 	}
 	s.mu.Unlock()
+	var closing sync.WaitGroup
 	for _, w := range ws {
-		w.Close()
+		closing.Go(w.Close)
 	}
+	closing.Wait()
 }
 
 // install makes c the key's claim, taking w off the queue. It refuses with errLate
@@ -220,11 +226,7 @@ func (e *engine) install(c *claim, w *waiter) error {
 func (e *engine) detach(c *claim) {
 	sh := e.shardOf(c.Key)
 	sh.mu.Lock()
-	ks := sh.keys[c.Key]
-	if ks == nil {
-		sh.mu.Unlock()
-		return
-	}
+	ks := sh.at(c.Key)
 	if ks.current == c {
 		ks.current = nil
 		if ks.head != nil {

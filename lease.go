@@ -100,8 +100,7 @@ func (l *Lease) renew(ctx context.Context) error {
 				return l.notHeld("renew")
 			}
 		case errors.Is(err, ErrLost):
-			l.e.sched.Fail(&c.watched, errDenied)
-			if c.lose(errDenied); c.lossOf() != nil {
+			if c.denied(); c.lossOf() != nil {
 				return c.lossOf()
 			}
 			return l.notHeld("renew") // unlocked meanwhile
@@ -110,7 +109,11 @@ func (l *Lease) renew(ctx context.Context) error {
 	}, nil)
 	switch {
 	case left:
-		return l.fail("renew", ErrUnavailable, ctx.Err(), "no answer came in time")
+		why := errNoAnswer
+		if err := ctx.Err(); err != nil {
+			why = err
+		}
+		return l.fail("renew", ErrUnavailable, why, "the lease stays as it was unless the answer was lost")
 	case err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrNotHeld):
 		return err
 	}
@@ -123,6 +126,7 @@ func (l *Lease) unlock(ctx context.Context) error {
 	}
 	c := l.claim
 	c.checkClock()
+	live := ctx.Done() != nil && ctx.Err() == nil
 
 	c.mu.Lock()
 	if l.state == leaseDone || l.inUnlock {
@@ -136,9 +140,11 @@ func (l *Lease) unlock(ctx context.Context) error {
 			l.state = leaseUnlocked
 			ctxs, l.ctxs = l.ctxs, nil
 		}
-		c.dropLease(l)
+		if c.dropLease(l) {
+			l.last = len(c.leases) == 0
+		}
 	}
-	last := len(c.leases) == 0
+	last := l.last
 	if last && c.state == claimHeld {
 		// From here on nobody re-enters, and renewal is disarmed before the
 		// release is sent. (One in flight is harmless: the store checks the
@@ -181,47 +187,44 @@ func (l *Lease) unlock(ctx context.Context) error {
 	}
 
 	if started {
-		if ctx.Done() != nil && ctx.Err() == nil || gone {
-			go l.runRelease(context.WithoutCancel(ctx), op)
+		if live || gone {
+			l.e.work.beginAlways() // here, so that Close does not miss it
+			go func() {
+				defer l.e.work.end()
+				l.runRelease(context.WithoutCancel(ctx), op)
+			}()
 		} else {
 			l.runRelease(context.WithoutCancel(ctx), op)
 		}
 	}
-	return l.await(ctx, op, gone, loss)
+	var end <-chan struct{} // nil if ctx was dead from the start: the release may take its 5 s
+	if live {
+		end = ctx.Done()
+	}
+	if gone {
+		return l.finish(nil, nil, loss)
+	}
+	select {
+	case <-op.done:
+		return l.finish(op, nil, nil)
+	case <-end:
+		return l.finish(nil, ctx.Err(), nil)
+	}
 }
 
-// await waits for op and makes the answer of Unlock of it. gone: the lease had
-// expired, so that op is only a courtesy nobody needs to wait for.
-func (l *Lease) await(ctx context.Context, op *releaseOp, gone bool, loss error) error {
-	c := l.claim
-	finished := true
-	if gone {
-		select {
-		case <-op.done:
-		default:
-			finished = false
-		}
-	} else {
-		end := ctx.Done()
-		if ctx.Err() != nil {
-			end = nil // a dead context from the start: op takes up to 5 s
-		}
-		select {
-		case <-op.done:
-		case <-end:
-			finished = false
-		}
-	}
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// finish makes the answer of Unlock: that of op, which is done, unless left says
+// why it was not waited for, or gone, that the lease had expired and op is only a
+// courtesy.
+func (l *Lease) finish(op *releaseOp, left, gone error) error {
+	l.claim.mu.Lock()
+	defer l.claim.mu.Unlock()
 	l.inUnlock = false
 	switch {
-	case gone:
+	case gone != nil:
 		l.state = leaseDone
-		return loss
-	case !finished:
-		return l.fail("unlock", ErrUnavailable, ctx.Err(), "the release goes on in the background; the TTL frees the key in any case")
+		return gone
+	case left != nil:
+		return l.fail("unlock", ErrUnavailable, left, "the release goes on in the background; the TTL frees the key in any case")
 	case op.err == nil || errors.Is(op.err, ErrLost):
 		l.state = leaseDone
 		return op.err
@@ -232,29 +235,29 @@ func (l *Lease) await(ctx context.Context, op *releaseOp, gone bool, loss error)
 
 func (l *Lease) runRelease(ctx context.Context, op *releaseOp) {
 	c, e := l.claim, l.e
-	e.work.beginAlways()
-	defer e.work.end()
 	ctx, cancel := context.WithTimeout(ctx, releaseBudget)
 	defer cancel()
-	op.err = c.giveBack(ctx)
-
-	c.mu.Lock()
-	last, state := len(c.leases) == 0, c.state
-	c.mu.Unlock()
-	if last {
-		held := time.Since(c.granted)
-		switch {
-		case state == claimLost: // EventLost told it
-		case op.err == nil:
-			e.log.Debug("lock released", "strategy", e.name, "key", c.userKey, "owner", c.Owner, "token", c.Token)
-			e.events.now(c.event(EventReleased, held, nil))
-		case errors.Is(op.err, ErrLost):
-			e.log.Warn("lock was lost before it was released", "strategy", e.name, "key", c.userKey, "owner", c.Owner, "token", c.Token)
-			e.events.now(c.event(EventLost, held, op.err))
-		default:
-			e.log.Warn("release failed; the TTL frees the key", "strategy", e.name, "key", c.userKey, "owner", c.Owner, "token", c.Token, "err", op.err)
-			e.events.now(c.event(EventReleaseFailed, held, op.err))
-		}
+	defer close(op.done)
+	op.err = c.giveBack(ctx, l.last)
+	if !l.last {
+		return
 	}
-	close(op.done)
+	// Whatever came of it, the next in the queue need not wait for it.
+	e.detach(c)
+	c.mu.Lock()
+	lost := c.state == claimLost
+	c.mu.Unlock()
+	held := time.Since(c.granted)
+	switch {
+	case lost: // EventLost told it
+	case op.err == nil:
+		e.log.Debug("lock released", "strategy", e.name, "key", c.userKey, "owner", c.Owner, "token", c.Token)
+		e.events.now(c.event(EventReleased, held, nil))
+	case errors.Is(op.err, ErrLost):
+		e.log.Warn("lock was lost before it was released", "strategy", e.name, "key", c.userKey, "owner", c.Owner, "token", c.Token)
+		e.events.now(c.event(EventLost, held, op.err))
+	default:
+		e.log.Warn("release failed; the TTL frees the key", "strategy", e.name, "key", c.userKey, "owner", c.Owner, "token", c.Token, "err", op.err)
+		e.events.now(c.event(EventReleaseFailed, held, op.err))
+	}
 }

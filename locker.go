@@ -83,6 +83,7 @@ type Lease struct {
 	ctxs     leaseContexts
 	release  *releaseOp // the release under way or failed; nil before Unlock
 	inUnlock bool       // an Unlock waits for release
+	last     bool       // its Unlock took the last lease off the claim
 }
 
 // Key is the name given to Lock, without the Locker's prefix.

@@ -102,8 +102,9 @@ func WithoutRenewal() LockOption {
 }
 
 // WithMaxRenewals limits automatic renewal to n times. When renewal n+1 would
-// be due, the lease is lost (its Lost closes) while at least half of the TTL
-// remains for rolling back; Unlock still frees the key early. n is at least 1.
+// be due, the lease is lost (its Lost closes) while part of the TTL (two thirds,
+// unless the renewal interval was set) remains for rolling back; Unlock still
+// frees the key early. n is at least 1.
 func WithMaxRenewals(n int) LockOption {
 	return lockOption(func(c *callSettings) {
 		if n < 1 {

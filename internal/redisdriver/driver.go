@@ -2,6 +2,7 @@ package redisdriver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -43,6 +44,7 @@ type Driver struct {
 	p      Protocol
 	c      *clients
 	log    *slog.Logger
+	acks   replicaAcks // n 0: none
 	closed atomic.Bool
 }
 
@@ -58,19 +60,34 @@ func NewDriver(rdb redis.UniversalClient, p Protocol) (*Driver, error) {
 // Name implements [locker.Driver].
 func (d *Driver) Name() string { return d.p.Name }
 
-// Configure implements [locker.Configurer]; there are no options.
+// Configure implements [locker.Configurer].
 func (d *Driver) Configure(cfg locker.DriverConfig) error {
 	d.log = cfg.Logger
 	for _, o := range cfg.Options {
-		return fmt.Errorf("locker: %w: %s knows no option %T", locker.ErrInvalid, d.p.Name, o)
+		switch o := o.(type) {
+		case replicaAcks:
+			if err := o.check(); err != nil {
+				return err
+			}
+			d.acks = o
+		default:
+			return fmt.Errorf("locker: %w: %s knows no option %T", locker.ErrInvalid, d.p.Name, o)
+		}
 	}
 	return nil
 }
 
-// Acquire implements [locker.Driver]: one round trip on the caller's client.
+// Acquire implements [locker.Driver]: one round trip on the caller's client, two
+// with [WithReplicaAcks].
 func (d *Driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
 	keys, args := d.input(d.p.Acquire, req)
-	reply, err := d.p.Acquire.run(ctx, d.c.acquire, keys, args)
+	var reply any
+	var err error
+	if d.acks.n > 0 {
+		reply, err = d.runAcked(ctx, d.p.Acquire, req, keys, args)
+	} else {
+		reply, err = d.p.Acquire.run(ctx, d.c.acquire, keys, args)
+	}
 	if err != nil {
 		return locker.Answer{}, err
 	}
@@ -105,7 +122,12 @@ func (d *Driver) Release(ctx context.Context, c locker.Claim) error {
 // appended to its arguments.
 func (d *Driver) Run(ctx context.Context, s *Script, c locker.Claim, args ...any) error {
 	keys, all := d.input(s, locker.Request{Claim: c, Fencing: c.Token != 0})
-	reply, err := s.run(ctx, d.control(), keys, append(all, args...))
+	all = append(all, args...)
+	reply, err := s.run(ctx, d.control(), keys, all)
+	if errors.Is(err, redis.ErrClosed) && d.closed.Load() {
+		// Close came in between.
+		reply, err = s.run(ctx, d.c.given, keys, all)
+	}
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,6 @@ type topic struct {
 	watches map[*watch]struct{}
 	ready   chan struct{} // closed when subscribed, or when err is set
 	isReady bool
-	pending int // subscriptions sent in this session but not confirmed
 	err     error
 }
 
@@ -60,6 +59,7 @@ func (w *watch) Close() { w.h.drop(w) }
 type session struct {
 	ps      *redis.PubSub
 	ops     []op
+	pending map[string]int // subscriptions to a channel sent but not confirmed
 	writing bool
 	reading bool
 }
@@ -86,7 +86,7 @@ func (h *hub) watch(ctx context.Context, channel string) (*watch, error) {
 		t = &topic{watches: make(map[*watch]struct{}), ready: make(chan struct{})}
 		h.topics[channel] = t
 		if h.cur != nil {
-			h.send(t, channel)
+			h.enqueue(op{true, channel})
 		}
 	}
 	t.watches[w] = struct{}{}
@@ -122,7 +122,7 @@ func (h *hub) drop(w *watch) {
 	if t == nil {
 		return
 	}
-	if _, ok := t.watches[w]; !ok {
+	if _, ok := t.watches[w]; !ok { // it failed, and this is another topic
 		return
 	}
 	delete(t.watches, w)
@@ -184,20 +184,17 @@ func (s *session) close() {
 
 // open begins a session with all topics. Called under h.mu.
 func (h *hub) open() {
-	h.cur = &session{ps: h.client.Subscribe(context.Background())}
-	for channel, t := range h.topics {
-		t.pending = 0
-		h.send(t, channel)
+	h.cur = &session{ps: h.client.Subscribe(context.Background()), pending: make(map[string]int)}
+	for channel := range h.topics {
+		h.enqueue(op{true, channel})
 	}
-}
-
-func (h *hub) send(t *topic, channel string) {
-	t.pending++
-	h.enqueue(op{true, channel})
 }
 
 func (h *hub) enqueue(o op) {
 	s := h.cur
+	if o.subscribe {
+		s.pending[o.channel]++
+	}
 	s.ops = append(s.ops, o)
 	if !s.writing {
 		s.writing = true
@@ -210,7 +207,8 @@ func (h *hub) write(s *session) {
 	for {
 		h.mu.Lock()
 		n := 0
-		for n < len(s.ops) && s.ops[n].subscribe == s.ops[0].subscribe {
+		for n < len(s.ops) && s.ops[n].subscribe == s.ops[0].subscribe &&
+			(!h.sharded || Slot(s.ops[n].channel) == Slot(s.ops[0].channel)) {
 			n++
 		}
 		if n == 0 || h.cur != s {
@@ -273,8 +271,11 @@ func (h *hub) read(s *session) {
 		case *redis.Message:
 			h.wake(m.Channel)
 		case *redis.Subscription:
-			if m.Kind == "subscribe" || m.Kind == "ssubscribe" {
+			switch m.Kind {
+			case "subscribe", "ssubscribe":
 				h.confirm(s, m.Channel)
+			case "sunsubscribe":
+				h.moved(m.Channel)
 			}
 		}
 	}
@@ -294,14 +295,33 @@ func (t *topic) signal() {
 	}
 }
 
+// fail ends a topic: its watches can signal no more. Called under h.mu, by who
+// takes it off h.topics.
 func (t *topic) fail(err error) {
 	t.err = err
 	if !t.isReady {
 		t.isReady = true
 		close(t.ready)
 	}
-	t.signal()
+	for w := range t.watches {
+		close(w.c)
+	}
 }
+
+// moved ends the topic of a channel that the server has unsubscribed, because its
+// slot went to another node, unless we left it ourselves.
+func (h *hub) moved(channel string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.topics[channel]
+	if t == nil || h.cur == nil || h.cur.pending[channel] > 0 {
+		return
+	}
+	delete(h.topics, channel)
+	t.fail(errMoved)
+}
+
+var errMoved = errors.New("the channel has moved to another node")
 
 // confirm notes that the server has subscribed us. If the channel was left and
 // joined again meanwhile, only the last confirmation counts.
@@ -309,11 +329,15 @@ func (h *hub) confirm(s *session, channel string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.pause = 0
-	t := h.topics[channel]
-	if t == nil || h.cur != s {
+	if h.cur != s {
 		return
 	}
-	if t.pending--; t.pending > 0 {
+	if s.pending[channel]--; s.pending[channel] > 0 {
+		return
+	}
+	delete(s.pending, channel)
+	t := h.topics[channel]
+	if t == nil {
 		return
 	}
 	if !t.isReady {
@@ -334,9 +358,11 @@ func (h *hub) fail(s *session, err error) {
 	}
 	old := h.end()
 	var refusal redis.Error
-	if errors.As(err, &refusal) && isPermanent(err) {
-		// No permission, no such command: not again for a while.
-		h.refusal, h.refused = err, time.Now().Add(hubRefusal)
+	if refused := errors.As(err, &refusal) && isPermanent(err); refused || h.sharded && isMoved(err) {
+		if refused {
+			// No permission, no such command: not again for a while.
+			h.refusal, h.refused = err, time.Now().Add(hubRefusal)
+		}
 		for channel, t := range h.topics {
 			t.fail(err)
 			delete(h.topics, channel)
@@ -358,6 +384,9 @@ func (h *hub) fail(s *session, err error) {
 	h.mu.Unlock()
 	old.close()
 }
+
+// isMoved: whoever watches has to ask which node it is now.
+func isMoved(err error) bool { return errorCode(err.Error()) == "MOVED" }
 
 func (h *hub) again() {
 	h.mu.Lock()

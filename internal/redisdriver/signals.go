@@ -23,15 +23,18 @@ type Signals struct {
 	mu      sync.Mutex
 	hubs    map[string]*hub // by node; "" if there is but one
 	closed  bool
+	sharded bool          // on a cluster, once known
+	probing chan struct{} // closed when the probe under way ends; nil: none
 	probed  bool
-	sharded bool
 }
 
 var errNoSignals = errors.New("this Redis client cannot be made to subscribe")
 
 // NewSignals makes the Signals of d, on channels that begin with prefix.
 func (d *Driver) NewSignals(prefix string) *Signals {
-	return &Signals{d: d, prefix: prefix, hubs: make(map[string]*hub)}
+	s := &Signals{d: d, prefix: prefix, hubs: make(map[string]*hub)}
+	s.probe()
+	return s
 }
 
 // Channel is the channel of a lock key and the command that publishes to it:
@@ -44,7 +47,10 @@ func (s *Signals) Channel(key string) (channel, publish string) {
 	} else {
 		channel = s.prefix + "{" + key + "}"
 	}
-	if !s.isSharded() {
+	s.mu.Lock()
+	sharded := s.sharded
+	s.mu.Unlock()
+	if !sharded {
 		return channel, "PUBLISH"
 	}
 	if Slot(channel) != Slot(key) {
@@ -53,24 +59,37 @@ func (s *Signals) Channel(key string) (channel, publish string) {
 	return channel, "SPUBLISH"
 }
 
-// isSharded asks the server once whether it has sharded pub/sub.
-func (s *Signals) isSharded() bool {
+// probe asks a cluster once whether it has sharded pub/sub, in the background: a
+// release must not wait for it. (One that comes before the answer is published in
+// vain at worst, and a waiter looks about once a second.) It returns nil when the
+// answer is known.
+func (s *Signals) probe() <-chan struct{} {
 	cluster, ok := s.d.c.control.(*redis.ClusterClient)
 	if !ok {
-		return false
+		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.probed || s.closed {
-		return s.sharded
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), controlTimeout)
-	defer cancel()
-	err := cluster.PubSubShardNumSub(ctx).Err()
-	var refused redis.Error
-	s.sharded = err == nil
-	s.probed = err == nil || errors.As(err, &refused) && isPermanent(err)
-	return s.sharded
+	if s.probing == nil {
+		done := make(chan struct{})
+		s.probing = done
+		go func() {
+			defer close(done)
+			ctx, cancel := context.WithTimeout(context.Background(), controlTimeout)
+			defer cancel()
+			err := cluster.PubSubShardNumSub(ctx).Err()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			var refused redis.Error
+			s.sharded = err == nil
+			s.probed = err == nil || errors.As(err, &refused) && isPermanent(err)
+			s.probing = nil
+		}()
+	}
+	return s.probing
 }
 
 func isPermanent(err error) bool {
@@ -80,6 +99,13 @@ func isPermanent(err error) bool {
 
 // Watch implements [locker.Notifier].
 func (s *Signals) Watch(ctx context.Context, key string) (locker.Watch, error) {
+	if probing := s.probe(); probing != nil {
+		select {
+		case <-probing:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	channel, publish := s.Channel(key)
 	h, err := s.hubOf(ctx, key, publish == "SPUBLISH")
 	if err != nil {
@@ -121,9 +147,12 @@ func (s *Signals) hubOf(ctx context.Context, key string, sharded bool) (*hub, er
 func (s *Signals) Close() {
 	s.mu.Lock()
 	s.closed = true
-	hubs := s.hubs
+	hubs, probing := s.hubs, s.probing
 	s.hubs = nil
 	s.mu.Unlock()
+	if probing != nil {
+		<-probing
+	}
 	for _, h := range hubs {
 		h.close()
 	}

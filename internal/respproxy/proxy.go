@@ -22,6 +22,7 @@ type Proxy struct {
 	conns    map[*conn]struct{}
 	rules    []*Rule
 	commands [][]string
+	silent   bool // commands are not kept
 	trips    int
 	hole     chan struct{} // closed when the blackhole ends; nil when there is none
 	refuse   bool
@@ -67,10 +68,11 @@ func (p *Proxy) Duplicate(match Match, n int) *Rule { return p.add(match, duplic
 // meanwhile, as packets on the way do. The rule fires when the delay begins.
 func (p *Proxy) Delay(match Match, d time.Duration) *Rule { return p.add(match, delay, 0, d) }
 
-// DelayReply lets the server answer commands that match at once, and holds the
-// answer, and those behind it, for d. The rule fires when the delay begins.
-func (p *Proxy) DelayReply(match Match, d time.Duration) *Rule {
-	return p.add(match, delayReply, 0, d)
+// DelayReply lets the server answer the next n commands that match at once, and
+// holds the answer, and those behind it, for d. n of 0 is no limit. The rule fires
+// when the delay begins.
+func (p *Proxy) DelayReply(match Match, n int, d time.Duration) *Rule {
+	return p.add(match, delayReply, n, d)
 }
 
 func (p *Proxy) add(match Match, a action, limit int, d time.Duration) *Rule {
@@ -152,6 +154,14 @@ func (p *Proxy) RoundTrips() int {
 	return p.trips
 }
 
+// Record says whether commands are kept for Commands and Count. They are unless
+// it is turned off.
+func (p *Proxy) Record(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent = !on
+}
+
 // ResetCounts forgets the commands and round trips seen so far.
 func (p *Proxy) ResetCounts() {
 	p.mu.Lock()
@@ -189,7 +199,9 @@ func (p *Proxy) accept() {
 func (p *Proxy) see(cmd []string, newTrip, subscribed bool) *Rule {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.commands = append(p.commands, cmd)
+	if !p.silent {
+		p.commands = append(p.commands, cmd)
+	}
 	if newTrip {
 		p.trips++
 	}

@@ -88,7 +88,7 @@ func TestDelayedCommandOutlivesItsClient(t *testing.T) {
 func TestDelayReply(t *testing.T) {
 	t.Parallel()
 	f, ctx := setUp(t, 3), t.Context()
-	rule := f.DelayReply(respproxy.MatchCommand("INCR"), 50*time.Millisecond)
+	rule := f.DelayReply(respproxy.MatchCommand("INCR"), 0, 50*time.Millisecond)
 	result := make(chan *redis.IntCmd, 1)
 	start := time.Now()
 	go func() { result <- f.through.Incr(ctx, f.key) }()

@@ -37,9 +37,17 @@ local function set_holds(lock, claim, owner, n, before)
   return total
 end
 
+-- Whoever may join a hold needs its token: the counter must outlive the hold.
+local function keep_token(fence, claim, owner, retention)
+  if claim ~= owner and retention ~= '0' then
+    extend(fence, retention)
+  end
+end
+
 -- Takes a key where nothing is; returns the token.
 local function take(lock, fence, claim, owner, ttl, retention)
   local token = issue_token(fence, retention)
+  keep_token(fence, claim, owner, retention)
   set_holds(lock, claim, owner, 1, 0)
   redis.call('PEXPIRE', lock, ttl)
   return token
@@ -55,6 +63,7 @@ local function join(lock, fence, claim, owner, ttl, retention)
     return nil
   end
   local token = current_token(fence, retention)
+  keep_token(fence, claim, owner, retention)
   if holds_of(lock, claim, owner) == 0 then
     set_holds(lock, claim, owner, 1, 0)
   end

@@ -9,8 +9,5 @@ if type_of(KEYS[1]) ~= 'hash' or holds_of(KEYS[1], ARGV[1], ARGV[2]) <= 0 then
   return 0
 end
 extend(KEYS[1], ARGV[3])
-if ARGV[1] ~= ARGV[2] and ARGV[4] ~= '0' then
-  -- Another process may join this hold and needs its token.
-  extend(KEYS[2], ARGV[4])
-end
+keep_token(KEYS[2], ARGV[1], ARGV[2], ARGV[4])
 return 1

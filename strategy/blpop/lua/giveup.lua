@@ -14,7 +14,9 @@ if kind == 'hash' and is_granted(lock, inbox) then
   redis.call('DEL', lock)
   kind = 'none'
 end
-if kind == 'none' and redis.call('EXISTS', queue) == 1 then
+if redis.call('EXISTS', queue) == 0 then
+  redis.call('DEL', seen)
+elseif kind == 'none' then
   pass_on(lock, queue, seen, ARGV[5], ARGV[6])
 end
 return 1

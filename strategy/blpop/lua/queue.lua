@@ -94,6 +94,7 @@ local function pass_on(lock, queue, seen, channel, publish)
     inbox = first_of(queue, seen, now)
   end
   if not inbox then
+    redis.call('DEL', seen) -- the run is over
     -- A user who may not publish must be able to unlock nevertheless.
     redis.pcall(publish, channel, '0')
     return

@@ -5,31 +5,18 @@
 --
 -- Sent twice: the second run finds the claim's own count and leaves it, answers
 -- with the same token, and moves the TTL only upwards.
---
--- An owner that holds by another claim (another process that names the same
--- owner) is let in with the token of the hold it joins.
 
 local kind = type_of(KEYS[1])
 if kind == 'none' then
-  local token = issue_token(KEYS[2], ARGV[4])
-  set_holds(KEYS[1], ARGV[1], ARGV[2], 1, 0)
-  redis.call('PEXPIRE', KEYS[1], ARGV[3])
-  return {1, token}
+  return {1, take(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4])}
 end
-
 if kind == 'hash' then
-  -- Not every field is an owner: a read-write lock of Redisson's has "mode".
-  if tonumber(redis.call('HGET', KEYS[1], ARGV[2])) then
-    local token = current_token(KEYS[2], ARGV[4])
-    if holds_of(KEYS[1], ARGV[1], ARGV[2]) == 0 then
-      set_holds(KEYS[1], ARGV[1], ARGV[2], 1, 0)
-    end
-    extend(KEYS[1], ARGV[3])
+  local token = join(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+  if token then
     return {1, token}
   end
   return {0, redis.call('PTTL', KEYS[1]), 0}
 end
-
 if kind == 'string' then
   return {0, redis.call('PTTL', KEYS[1]), 1}
 end

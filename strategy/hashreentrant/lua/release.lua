@@ -7,14 +7,11 @@
 -- no release goes untold. A server or user that may not publish must not keep
 -- the lock from being freed: waiters look about once a second anyway.
 
-if type_of(KEYS[1]) ~= 'hash' then
+local total = leave(KEYS[1], ARGV[1], ARGV[2])
+if not total then
   return 0
 end
-local before = holds_of(KEYS[1], ARGV[1], ARGV[2])
-if before <= 0 then
-  return 0
-end
-if set_holds(KEYS[1], ARGV[1], ARGV[2], 0, before) <= 0 then
+if total <= 0 then
   redis.call('DEL', KEYS[1])
   redis.pcall(ARGV[6], ARGV[5], '0')
 end

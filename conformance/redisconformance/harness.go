@@ -1,0 +1,261 @@
+package redisconformance
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/respproxy"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// New is the constructor of a strategy on one Redis.
+type New = func(redis.UniversalClient, ...locker.Option) (locker.Locker, error)
+
+// Strategy is what is to be tested. Fencing is taken to be claimed.
+type Strategy struct {
+	Name string
+	New  New
+
+	// What it claims; see [conformance.Capabilities].
+	StoredHolds bool
+	Notified    bool
+	Fair        bool
+
+	// Op says which kind of command a Redis command is, "" for none. Default:
+	// the scripts of this module's strategies.
+	Op func(cmd []string) conformance.Op
+
+	// Timing of the cases; zero fields mean the defaults.
+	Timing conformance.Timing
+}
+
+// Harness is the strategy's [conformance.HarnessMaker]: a server of its own, and
+// a proxy between it and the Lockers.
+func (s Strategy) Harness(tb testing.TB) conformance.Harness {
+	if s.Op == nil {
+		s.Op = opOf
+	}
+	srv := redistest.Start(tb)
+	proxy := respproxy.Start(tb, srv.Addr())
+	proxy.Record(false) // the suite watches memory, too
+	return &harness{
+		Strategy: s,
+		srv:      srv,
+		direct:   srv.Client(tb),
+		proxy:    proxy,
+		planted:  make(map[string]string),
+	}
+}
+
+type harness struct {
+	Strategy
+	srv    *redistest.Server
+	direct *redis.Client // not through the proxy
+	proxy  *respproxy.Proxy
+
+	mu      sync.Mutex
+	rules   []*respproxy.Rule
+	planted map[string]string // dumps, by key
+}
+
+var _ interface {
+	conformance.Harness
+	conformance.Constructor
+	conformance.Inspector
+	conformance.Breaker
+	conformance.Planter
+	conformance.Faults
+	conformance.ChildMaker
+	conformance.Background
+} = (*harness)(nil)
+
+func (h *harness) NewLocker(tb testing.TB, opts ...locker.Option) locker.Locker {
+	tb.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: h.proxy.Addr()})
+	tb.Cleanup(func() { _ = rdb.Close() })
+	l, err := h.Strategy.New(rdb, opts...)
+	require.NoError(tb, err)
+	return l
+}
+
+func (h *harness) New(opts ...locker.Option) (locker.Locker, error) {
+	return h.Strategy.New(h.direct, opts...)
+}
+
+func (h *harness) Capabilities() conformance.Capabilities {
+	return conformance.Capabilities{
+		Name:        h.Name,
+		Fencing:     true,
+		StoredHolds: h.StoredHolds,
+		Notified:    h.Notified,
+		Fair:        h.Fair,
+		Construct:   true,
+		Inspect:     true,
+		Break:       true,
+		Plant:       true,
+		Faults:      true,
+		Scripts:     true,
+		Processes:   true,
+	}
+}
+
+func (h *harness) Timing() conformance.Timing { return h.Strategy.Timing }
+
+func (h *harness) NewChild(tb testing.TB) *conformance.Child {
+	return conformance.StartChild(tb, h.srv.Addr())
+}
+
+// Background implements [conformance.Background].
+func (h *harness) Background(stack string) bool {
+	return strings.Contains(stack, "/internal/respproxy.") || strings.Contains(stack, "/internal/redistest.")
+}
+
+// Main runs the tests, or what a child process is to do: it locks with New over
+// the server it was started for.
+func Main(m *testing.M, newLocker New) {
+	conformance.Main(m, func(addr string, opts ...locker.Option) (locker.Locker, error) {
+		return newLocker(redis.NewClient(&redis.Options{Addr: addr}), opts...)
+	})
+}
+
+// Inspector.
+
+func (h *harness) Keys(ctx context.Context) ([]conformance.StoredKey, error) {
+	var keys []conformance.StoredKey
+	scan := h.direct.Scan(ctx, 0, "*", 1000).Iterator()
+	for scan.Next(ctx) {
+		ttl, err := h.direct.PTTL(ctx, scan.Val()).Result()
+		if err != nil {
+			return nil, err
+		}
+		if ttl != -2 { // gone meanwhile
+			keys = append(keys, conformance.StoredKey{Name: scan.Val(), TTL: ttl})
+		}
+	}
+	return keys, scan.Err()
+}
+
+func (h *harness) Holder(ctx context.Context, key string) (string, error) {
+	switch kind, err := h.direct.Type(ctx, key).Result(); {
+	case err != nil:
+		return "", err
+	case kind == "hash":
+		fields, err := h.direct.HKeys(ctx, key).Result()
+		return fmt.Sprint(fields), err
+	case kind == "string":
+		v, err := h.direct.Get(ctx, key).Result()
+		if err == redis.Nil {
+			return "", nil
+		}
+		return v, err
+	}
+	return "", nil
+}
+
+func (h *harness) TTL(ctx context.Context, key string) (time.Duration, error) {
+	ttl, err := h.direct.PTTL(ctx, key).Result()
+	if ttl == -2 {
+		ttl = 0
+	}
+	return ttl, err
+}
+
+// Breaker.
+
+func (h *harness) Break(ctx context.Context, key string) error {
+	return h.direct.Del(ctx, key).Err()
+}
+
+func (h *harness) Expire(ctx context.Context, key string) error {
+	if err := h.direct.PExpire(ctx, key, time.Millisecond).Err(); err != nil {
+		return err
+	}
+	for {
+		n, err := h.direct.Exists(ctx, key).Result()
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}
+
+func (h *harness) Steal(ctx context.Context, key string) error {
+	kind, err := h.direct.Type(ctx, key).Result()
+	if err != nil {
+		return err
+	}
+	_, err = h.direct.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.Del(ctx, key)
+		if kind == "hash" {
+			p.HSet(ctx, key, "0f0e0d0c-0000-4000-8000-000000000000:1", 1)
+		} else {
+			p.Set(ctx, key, "0f0e0d0c-0000-4000-8000-000000000000:1", 0)
+		}
+		p.PExpire(ctx, key, time.Minute)
+		return nil
+	})
+	return err
+}
+
+func (h *harness) Flush(ctx context.Context) error { return h.direct.FlushAll(ctx).Err() }
+
+// Planter.
+
+var foreigners = map[string]struct {
+	conflict bool
+	plant    func(ctx context.Context, p redis.Pipeliner, key string)
+}{
+	"string with a TTL": {false, func(ctx context.Context, p redis.Pipeliner, key string) { p.Set(ctx, key, "x", time.Hour) }},
+	"string":            {false, func(ctx context.Context, p redis.Pipeliner, key string) { p.Set(ctx, key, "x", 0) }},
+	"hash with a TTL": {false, func(ctx context.Context, p redis.Pipeliner, key string) {
+		p.HSet(ctx, key, "x", "y")
+		p.PExpire(ctx, key, time.Hour)
+	}},
+	"hash": {false, func(ctx context.Context, p redis.Pipeliner, key string) { p.HSet(ctx, key, "x", 1) }},
+	"list": {true, func(ctx context.Context, p redis.Pipeliner, key string) { p.RPush(ctx, key, "x") }},
+	"set":  {true, func(ctx context.Context, p redis.Pipeliner, key string) { p.SAdd(ctx, key, "x") }},
+	"zset": {true, func(ctx context.Context, p redis.Pipeliner, key string) { p.ZAdd(ctx, key, redis.Z{Member: "x"}) }},
+	"stream": {true, func(ctx context.Context, p redis.Pipeliner, key string) {
+		p.XAdd(ctx, &redis.XAddArgs{Stream: key, Values: []string{"a", "b"}})
+	}},
+}
+
+func (h *harness) Foreigners() []conformance.Foreigner {
+	var all []conformance.Foreigner
+	for name, f := range foreigners {
+		all = append(all, conformance.Foreigner{Name: name, Conflict: f.conflict})
+	}
+	return all
+}
+
+func (h *harness) Plant(ctx context.Context, key, foreigner string) error {
+	_, err := h.direct.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		foreigners[foreigner].plant(ctx, p, key)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	dump, err := h.direct.Dump(ctx, key).Result()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.planted[key] = dump
+	return err
+}
+
+func (h *harness) Intact(ctx context.Context, key, _ string) (bool, error) {
+	dump, err := h.direct.Dump(ctx, key).Result()
+	if err == redis.Nil {
+		return false, nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return dump == h.planted[key], err
+}
