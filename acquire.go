@@ -320,7 +320,6 @@ func (c *call) queue(named bool) (*Lease, error) {
 	sh.mu.Unlock()
 	defer e.leave(sh, ks, w)
 
-	claim := e.newClaim(c.key, c.owner, c.ttl)
 	var poll, outage backoff
 	for {
 		turn := e.turn(sh, ks, w, named)
@@ -356,6 +355,7 @@ func (c *call) queue(named bool) (*Lease, error) {
 			default:
 			}
 		}
+		claim := e.newClaim(c.key, c.owner, c.ttl)
 		a := c.attempt(claim, watch != nil)
 		if turn.head {
 			e.heard(sh, ks, a)
@@ -368,10 +368,6 @@ func (c *call) queue(named bool) (*Lease, error) {
 		case a.err != nil && isPermanent(a.err):
 			return nil, c.unavailable(a.err, "")
 		case a.err != nil:
-			if maybeApplied(a.err) {
-				// A clean-up is on its way for the old claim.
-				claim = e.newClaim(c.key, c.owner, c.ttl)
-			}
 			if err := c.park(sh, ks, w, nil, outage.next(outagePauseMin, outagePauseMax)); err != nil {
 				return nil, err
 			}
@@ -381,7 +377,6 @@ func (c *call) queue(named bool) (*Lease, error) {
 			if err == nil || errors.Is(err, ErrClosed) {
 				return l, err
 			}
-			claim = e.newClaim(c.key, c.owner, c.ttl)
 			continue
 		}
 

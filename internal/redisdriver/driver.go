@@ -195,6 +195,12 @@ func (d *Driver) Shard(key string) string {
 	return fmt.Sprint(Slot(key) / (slots / 16))
 }
 
+// Info asks the server about itself.
+func (d *Driver) Info(ctx context.Context, section string) (string, error) {
+	info, err := d.control().Info(ctx, section).Result()
+	return info, classify(err)
+}
+
 // Close implements [locker.Driver]. Releases go to the caller's client from now
 // on.
 func (d *Driver) Close() error {

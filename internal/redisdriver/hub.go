@@ -36,23 +36,19 @@ type topic struct {
 	err     error
 }
 
-// watch implements [locker.Watch].
+// watch is one listener of a channel. Its functions are called under h.mu.
 type watch struct {
 	h       *hub
 	channel string
-	c       chan struct{}
+	signal  func()
+	ended   func() // no signal comes any more
 }
 
-func (w *watch) C() <-chan struct{} { return w.c }
-
-func (w *watch) signal() {
-	select {
-	case w.c <- struct{}{}:
-	default:
-	}
+// Close implements [io.Closer].
+func (w *watch) Close() error {
+	w.h.drop(w)
+	return nil
 }
-
-func (w *watch) Close() { w.h.drop(w) }
 
 // session is one connection. Its commands are written in order, by a goroutine
 // that lives while there are some, so that nobody holds h.mu over the network.
@@ -69,9 +65,10 @@ type op struct {
 	channel   string
 }
 
-// watch returns a watch on channel once the server has confirmed it.
-func (h *hub) watch(ctx context.Context, channel string) (*watch, error) {
-	w := &watch{h: h, channel: channel, c: make(chan struct{}, 1)}
+// watch returns once the server has confirmed w.
+func (h *hub) watch(ctx context.Context, w *watch) (*watch, error) {
+	channel := w.channel
+	w.h = h
 	h.mu.Lock()
 	switch {
 	case h.closed:
@@ -304,7 +301,7 @@ func (t *topic) fail(err error) {
 		close(t.ready)
 	}
 	for w := range t.watches {
-		close(w.c)
+		w.ended()
 	}
 }
 

@@ -3,6 +3,7 @@ package redisdriver
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -97,8 +98,35 @@ func isPermanent(err error) bool {
 	return errors.As(classify(err), &e) && e.Permanent
 }
 
+// chanWatch implements [locker.Watch] on a channel.
+type chanWatch struct {
+	io.Closer
+	c chan struct{}
+}
+
+func (w chanWatch) C() <-chan struct{} { return w.c }
+func (w chanWatch) Close()             { _ = w.Closer.Close() }
+
 // Watch implements [locker.Notifier].
 func (s *Signals) Watch(ctx context.Context, key string) (locker.Watch, error) {
+	c := make(chan struct{}, 1)
+	signal := func() {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+	w, err := s.Listen(ctx, key, signal, func() { close(c) })
+	if err != nil {
+		return nil, err
+	}
+	return chanWatch{w, c}, nil
+}
+
+// Listen has signal called for each release of key, and ended when that cannot be
+// any more, until the Closer is closed. Neither may block. It returns once the
+// server has confirmed the subscription.
+func (s *Signals) Listen(ctx context.Context, key string, signal, ended func()) (io.Closer, error) {
 	if probing := s.probe(); probing != nil {
 		select {
 		case <-probing:
@@ -111,7 +139,11 @@ func (s *Signals) Watch(ctx context.Context, key string) (locker.Watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.watch(ctx, channel)
+	w, err := h.watch(ctx, &watch{channel: channel, signal: signal, ended: ended})
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 func (s *Signals) hubOf(ctx context.Context, key string, sharded bool) (*hub, error) {

@@ -15,6 +15,7 @@ const (
 	slice       = time.Second // one BLPOP; a broken connection is noticed after it
 	perNode     = 16          // blocking connections to one node of a cluster
 	giveUpTime  = 2 * time.Second
+	giveUpSoon  = 20 * time.Millisecond
 	pauseMin    = 20 * time.Millisecond // after an error
 	pauseMax    = time.Second
 	keepInbox   = 10 * time.Second
@@ -99,11 +100,12 @@ func (b *inboxes) refused(key string) (blocks bool) {
 
 // leave gives the place in the queue of key up, in the background. Called under
 // b.mu.
-func (b *inboxes) leave(key string, after ...func(context.Context)) {
-	if b.closed {
-		return
-	}
+func (b *inboxes) leave(key string, after ...func(context.Context)) <-chan struct{} {
 	before, done := b.leaving[key], make(chan struct{})
+	if b.closed {
+		close(done)
+		return done
+	}
 	b.leaving[key] = done
 	b.work.Go(func() {
 		if before != nil {
@@ -123,6 +125,7 @@ func (b *inboxes) leave(key string, after ...func(context.Context)) {
 		b.mu.Unlock()
 		close(done)
 	})
+	return done
 }
 
 // left waits until a place in the queue of key that is being given up is gone: a
@@ -175,8 +178,8 @@ func (b *inboxes) watch(ctx context.Context, key string) (locker.Watch, error) {
 func (w *watch) Close() {
 	in, b := w.in, w.in.b
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	if in.watches[w.key] != w {
+		b.mu.Unlock()
 		return
 	}
 	delete(in.watches, w.key)
@@ -184,10 +187,19 @@ func (w *watch) Close() {
 	if last && !in.blocks {
 		delete(b.open, in.name)
 	}
+	var done <-chan struct{}
 	if last && in.blocks {
-		b.leave(w.key, in.nudge)
+		done = b.leave(w.key, in.nudge)
 	} else {
-		b.leave(w.key)
+		done = b.leave(w.key)
+	}
+	b.mu.Unlock()
+	// A round trip, so that the place is gone when the waiter's Lock returns.
+	timer := time.NewTimer(giveUpSoon)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
 	}
 }
 

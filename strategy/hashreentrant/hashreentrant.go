@@ -5,31 +5,24 @@ import (
 	_ "embed"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/hashlock"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/redis/go-redis/v9"
 )
 
 var (
-	//go:embed lua/counts.lua
-	counts string
 	//go:embed lua/acquire.lua
 	acquire string
-	//go:embed lua/renew.lua
-	renew string
-	//go:embed lua/setholds.lua
-	setHolds string
 	//go:embed lua/release.lua
 	release string
 
-	acquireScript  = redisdriver.NewScript("acquire", counts+acquire)
-	renewScript    = redisdriver.NewScript("renew", counts+renew)
-	setHoldsScript = redisdriver.NewScript("set holds", counts+setHolds)
-	releaseScript  = redisdriver.NewScript("release", counts+release)
+	acquireScript = hashlock.NewScript("acquire", acquire)
+	releaseScript = hashlock.NewScript("release", release)
 )
 
-// driver adds stored hold counts and wake-ups to the shared driver.
+// driver adds wake-ups by pub/sub to the hash lock.
 type driver struct {
-	*redisdriver.Driver
+	hashlock.Driver
 	signals *redisdriver.Signals
 }
 
@@ -45,29 +38,21 @@ var _ interface {
 func New(rdb redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
 	d := &driver{}
 	var err error
-	d.Driver, err = redisdriver.NewDriver(rdb, redisdriver.Protocol{
-		Name:    "hashreentrant",
-		Acquire: acquireScript,
-		Renew:   renewScript,
-		Release: releaseScript,
-		More: func(s *redisdriver.Script, key string) ([]string, []any) {
-			if s != releaseScript {
-				return nil, nil
-			}
-			channel, publish := d.signals.Channel(key)
-			return nil, []any{channel, publish}
-		},
-	})
+	d.Driver, err = hashlock.NewDriver(rdb, "hashreentrant", acquireScript, releaseScript, d.more)
 	if err != nil {
 		return nil, err
 	}
-	d.signals = d.NewSignals("redisson_lock__channel:")
-	return redisdriver.Open(d, d.Driver, opts)
+	d.signals = d.NewSignals(hashlock.ChannelPrefix)
+	return redisdriver.Open(d, d.Driver.Driver, opts)
 }
 
-// SetHolds implements [locker.HoldCounter].
-func (d *driver) SetHolds(ctx context.Context, c locker.Claim, n int) error {
-	return d.Run(ctx, setHoldsScript, c, n)
+// more gives the release script the channel to tell of the release.
+func (d *driver) more(s *redisdriver.Script, req locker.Request) ([]string, []any) {
+	if s != releaseScript {
+		return nil, nil
+	}
+	channel, publish := d.signals.Channel(req.Key)
+	return nil, []any{channel, publish}
 }
 
 // Watch implements [locker.Notifier].

@@ -1,0 +1,93 @@
+package redlock
+
+import (
+	_ "embed"
+	"fmt"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed lua/acquire.lua
+	acquire string
+	//go:embed lua/token.lua
+	token string
+	//go:embed lua/confirm.lua
+	confirm string
+	//go:embed lua/renew.lua
+	renew string
+	//go:embed lua/join.lua
+	join string
+	//go:embed lua/release.lua
+	release string
+
+	acquireScript = redisdriver.NewScript("acquire", acquire)
+	confirmScript = redisdriver.NewScript("confirm", token+confirm)
+	renewScript   = redisdriver.NewScript("renew", renew)
+	joinScript    = redisdriver.NewScript("join", token+join)
+	releaseScript = redisdriver.NewScript("release", release)
+)
+
+// channelPrefix begins the channels of release notices.
+const channelPrefix = "locker:released:"
+
+type nodeTimeout time.Duration
+
+// WithNodeTimeout sets how long one node may take for one command before it is
+// counted as absent, and skipped until it answers again. Default a tenth of the
+// TTL, at least 50 ms and at most 1 s, and never more than a quarter of the TTL.
+func WithNodeTimeout(d time.Duration) locker.Option {
+	return locker.WithDriverOption(nodeTimeout(d))
+}
+
+// New makes a Locker on independent masters, one client each: an odd number of
+// them, at least 3, none of which replicates another. A server that is given twice
+// is found when it is first spoken to, and refused. The clients stay the caller's;
+// for each the Locker opens up to 16 connections of its own for renewals and
+// releases, and one for notices while somebody waits.
+func New(rdbs []redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
+	if len(rdbs) < 3 || len(rdbs)%2 == 0 {
+		return nil, fmt.Errorf("locker: %w: redlock needs an odd number of nodes, at least 3, not %d: an even one tolerates no more failures than one less; for a single Redis take setnx, hashreentrant or blpop", locker.ErrInvalid, len(rdbs))
+	}
+	d := &driver{quorum: len(rdbs)/2 + 1, holds: make(map[string]*hold)}
+	var pools []redsyncredis.Pool
+	for i, rdb := range rdbs {
+		n := &node{d: d, name: nodeName(i, rdb)}
+		var err error
+		n.Driver, err = redisdriver.NewDriver(rdb, redisdriver.Protocol{
+			Name:    "redlock",
+			Acquire: acquireScript,
+			Renew:   renewScript,
+			Release: releaseScript,
+			More:    n.more,
+		})
+		if err != nil {
+			d.closeNodes()
+			return nil, fmt.Errorf("node %s: %w", n.name, err)
+		}
+		n.signals = n.NewSignals(channelPrefix)
+		d.nodes = append(d.nodes, n)
+		pools = append(pools, pool{d, i})
+	}
+	d.rs = redsync.New(pools...)
+	l, err := locker.New(d, opts...)
+	if err != nil {
+		d.closeNodes()
+		return nil, err
+	}
+	return l, nil
+}
+
+// more gives the release script the channel for its notice.
+func (n *node) more(s *redisdriver.Script, req locker.Request) ([]string, []any) {
+	if s != releaseScript {
+		return nil, nil
+	}
+	channel, publish := n.signals.Channel(req.Key)
+	return nil, []any{channel, publish}
+}
