@@ -14,7 +14,7 @@ import (
 )
 
 // embeddedServers is how many a strategy finds that wants several.
-const embeddedServers = 3
+const embeddedServers = 5
 
 // findRedis returns the URLs of the servers to use, having started them if none
 // are given; the func stops those.

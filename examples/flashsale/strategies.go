@@ -8,8 +8,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/strategy/blpop"
 	"github.com/distlock/locker/strategy/hashreentrant"
 	"github.com/distlock/locker/strategy/memory"
+	"github.com/distlock/locker/strategy/redlock"
 	"github.com/distlock/locker/strategy/setnx"
 )
 
@@ -39,6 +41,8 @@ var strategies = []strategy{
 	}, oneShop: "its locks do not reach other processes"},
 	{name: "setnx", open: onOne(setnx.New)},
 	{name: "hashreentrant", open: onOne(hashreentrant.New)},
+	{name: "blpop", open: onOne(blpop.New)},
+	{name: "redlock", open: redlock.New},
 }
 
 // onOne adapts the constructor of a strategy that uses a single Redis.

@@ -1,0 +1,88 @@
+// Command wire shows two ways of choosing a strategy with github.com/google/wire,
+// under one and the same program:
+//
+//   - when the program is built: newFixed takes strategy.HashReentrantSet. Another
+//     set in wire.go, and `make wire`, and the program uses another strategy.
+//   - when it starts: newConfigured takes strategy.Set, and a Config from a file
+//     or a URL names the strategy.
+//
+// Without arguments it does both on a server of its own (miniredis), the second
+// with each strategy there is for one Redis. With -config locks.yaml or -url it
+// does the second as told.
+//
+//	go run ./examples/wire
+//	go run ./examples/wire -url 'blpop+redis://localhost:6379/0?ttl=10s'
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/embedredis"
+	"github.com/distlock/locker/strategy"
+)
+
+func main() {
+	config := flag.String("config", "", "a strategy.Config in JSON or YAML")
+	url := flag.String("url", "", "the URL of a strategy, instead of -config")
+	flag.Parse()
+	if err := run(context.Background(), os.Stdout, *config, *url); err != nil {
+		fmt.Fprintln(os.Stderr, "wire:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out io.Writer, config, url string) error {
+	switch {
+	case config != "" && url != "":
+		return errors.New("-config and -url exclude each other")
+	case config != "":
+		cfg, err := strategy.Load(config)
+		if err != nil {
+			return err
+		}
+		return configured(ctx, out, cfg)
+	case url != "":
+		return configured(ctx, out, strategy.Config{URL: url})
+	}
+
+	server, err := embedredis.Start()
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	if err := fixed(ctx, out, redisURL(server.URL())); err != nil {
+		return err
+	}
+	for _, name := range []string{"setnx", "hashreentrant", "blpop"} {
+		if err := configured(ctx, out, strategy.Config{Strategy: name, URL: server.URL()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fixed(ctx context.Context, out io.Writer, url redisURL) error {
+	fmt.Fprintln(out, "chosen when built: hashreentrant")
+	app, release, err := newFixed(url, strategy.Options{locker.WithPrefix("wire:")}, out)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return app.report(ctx)
+}
+
+func configured(ctx context.Context, out io.Writer, cfg strategy.Config) error {
+	fmt.Fprintln(out, "chosen when started:", cfg) // shows no password
+	app, release, err := newConfigured(ctx, cfg, out)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return app.report(ctx)
+}

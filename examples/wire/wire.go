@@ -1,0 +1,28 @@
+//go:build wireinject
+
+// What wire reads; `make wire` writes wire_gen.go from it.
+
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/distlock/locker/strategy"
+	"github.com/google/wire"
+	"github.com/redis/go-redis/v9"
+)
+
+// newFixed has its strategy chosen here.
+func newFixed(redisURL, strategy.Options, io.Writer) (*app, func(), error) {
+	panic(wire.Build(
+		strategy.HashReentrantSet,
+		dial, wire.Bind(new(redis.UniversalClient), new(*redis.Client)),
+		newApp,
+	))
+}
+
+// newConfigured has its strategy chosen by a Config.
+func newConfigured(context.Context, strategy.Config, io.Writer) (*app, func(), error) {
+	panic(wire.Build(strategy.Set, newApp))
+}
