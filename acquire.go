@@ -278,7 +278,6 @@ func (c *call) grant(cl Claim, a attempt, named bool, w *waiter) (*Lease, error)
 	}
 	l := &Lease{e: e, claim: claim}
 	claim.leases = []*Lease{l}
-	c.fresh = true
 	terms := renewal.Terms{Validity: validity, Deadline: deadline, MaxRenewals: c.maxRenewals}
 	if e.sharder != nil {
 		terms.Shard = e.sharder.Shard(cl.Key)
@@ -305,6 +304,7 @@ func (c *call) grant(cl Claim, a attempt, named bool, w *waiter) (*Lease, error)
 		undo()
 		return nil, err
 	}
+	c.fresh = true
 	return l, nil
 }
 
@@ -374,8 +374,18 @@ func (c *call) queue(named bool) (*Lease, error) {
 			continue
 		case a.Granted:
 			l, err := c.grant(claim, a, named, w)
-			if err == nil || errors.Is(err, ErrClosed) {
+			switch {
+			case err == nil || errors.Is(err, ErrClosed):
 				return l, err
+			case errors.Is(err, errMerge):
+				continue
+			}
+			a.err = errLate // the store is too slow to be of use
+			if turn.head {
+				e.heard(sh, ks, a)
+			}
+			if err := c.park(sh, ks, w, nil, outage.next(outagePauseMin, outagePauseMax)); err != nil {
+				return nil, err
 			}
 			continue
 		}
