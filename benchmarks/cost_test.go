@@ -12,6 +12,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/internal/redistest"
 	"github.com/distlock/locker/internal/respproxy"
+	"github.com/distlock/locker/strategy/blpop"
 	"github.com/distlock/locker/strategy/hashreentrant"
 	"github.com/distlock/locker/strategy/memory"
 	"github.com/distlock/locker/strategy/setnx"
@@ -26,6 +27,7 @@ var strategies = []struct {
 }{
 	{"setnx", setnx.New},
 	{"hashreentrant", hashreentrant.New},
+	{"blpop", blpop.New},
 }
 
 func open(b *testing.B, rdb redis.UniversalClient, n newLocker, opts ...locker.Option) locker.Locker {
@@ -92,8 +94,8 @@ func BenchmarkCostUncontended(b *testing.B) {
 }
 
 // BenchmarkCostHandOver: commands of one hand-over of a contended key, with the
-// waiters in one process and with each of them in a process of its own. In one
-// process it must not grow with their number.
+// waiters in one process, where it must not grow with their number, and with each
+// of them in a process of its own, where it must not grow for blpop.
 func BenchmarkCostHandOver(b *testing.B) {
 	for _, s := range strategies {
 		for _, waiters := range []int{1, 10, 100} {
@@ -102,14 +104,16 @@ func BenchmarkCostHandOver(b *testing.B) {
 				handOver(b, proxy, waiters, open(b, rdb, s.new))
 			})
 		}
-		b.Run(s.name+"/10-processes/waiters=10", func(b *testing.B) {
-			rdb, proxy := counted(b)
-			ls := make([]locker.Locker, 10)
-			for i := range ls {
-				ls[i] = open(b, rdb, s.new)
-			}
-			handOver(b, proxy, 10, ls...)
-		})
+		for _, processes := range []int{2, 10, 100} {
+			b.Run(fmt.Sprintf("%s/processes=%d", s.name, processes), func(b *testing.B) {
+				rdb, proxy := counted(b)
+				ls := make([]locker.Locker, processes)
+				for i := range ls {
+					ls[i] = open(b, rdb, s.new)
+				}
+				handOver(b, proxy, processes-1, ls...)
+			})
+		}
 	}
 }
 
