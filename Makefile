@@ -6,6 +6,7 @@ GO ?= go
 COUNT ?= 3
 FUZZTIME ?= 30s
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+WIRE := github.com/google/wire/cmd/wire@v0.7.0
 
 .PHONY: help
 help: ## list the targets
@@ -53,12 +54,13 @@ bench: redis ## benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./benchmarks/...
 
 .PHONY: lint
-lint: ## gofmt, vet, staticcheck, a tidy go.mod; golangci-lint when installed
+lint: ## gofmt, vet, staticcheck, a tidy go.mod, fresh wire_gen.go; golangci-lint when installed
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then printf 'not gofmt-ed:\n%s\n' "$$unformatted" >&2; exit 1; fi
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) mod tidy -diff
+	$(GO) run $(WIRE) diff ./examples/wire || { echo "wire_gen.go is not what wire makes of wire.go: make wire" >&2; exit 1; }
 	@if command -v golangci-lint >/dev/null; then golangci-lint run; \
 	else echo "golangci-lint is not installed: skipped"; fi
 
@@ -80,6 +82,10 @@ cover: redis ## test coverage, into cover.out
 .PHONY: demo
 demo: redis ## a flash sale under a distributed lock
 	$(GO) run ./examples/flashsale
+
+.PHONY: wire
+wire: ## write the wire_gen.go of examples/wire
+	$(GO) run $(WIRE) gen ./examples/wire
 
 .PHONY: clean
 clean: ## remove what the other targets leave

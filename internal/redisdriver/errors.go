@@ -1,6 +1,7 @@
 package redisdriver
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"strings"
@@ -33,11 +34,16 @@ func classify(err error) error {
 		}
 	}
 	var op *net.OpError
+	var cert *tls.CertificateVerificationError
+	isOp := errors.As(err, &op)
 	switch {
+	case errors.As(err, &cert), isOp && (op.Op == "remote error" || op.Op == "local error"):
+		// TLS: one side does not trust the other. Nothing was executed.
+		return &locker.StoreError{Err: err, Permanent: true, NotApplied: true}
 	case errors.Is(err, redis.ErrClosed):
 		return &locker.StoreError{Err: err, Permanent: true, NotApplied: true}
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
-		errors.As(err, &op) && op.Op == "dial":
+		isOp && op.Op == "dial":
 		return &locker.StoreError{Err: err, NotApplied: true}
 	}
 	return err

@@ -1,6 +1,7 @@
 package redisdriver
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -39,6 +40,8 @@ func TestClassify(t *testing.T) {
 		{fmt.Errorf("wrapped: %w", &net.OpError{Op: "dial", Err: errors.New("refused")}), false, true},
 		{redis.ErrPoolTimeout, false, true},
 		{redis.ErrClosed, true, true},
+		{&tls.CertificateVerificationError{Err: errors.New("unknown authority")}, true, true},
+		{&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, true, true},
 		{&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, false, false},
 		{io.EOF, false, false},
 	} {

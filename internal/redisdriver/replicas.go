@@ -15,6 +15,9 @@ type replicaAcks struct {
 	timeout time.Duration
 }
 
+// maxAckTimeout is below what the Locker gives an attempt.
+const maxAckTimeout = 3 * time.Second
+
 // WithReplicaAcks counts a grant only when n replicas have confirmed it within
 // timeout (WAIT on the connection that acquired). If they have not, the lock is
 // undone and the attempt fails with [locker.ErrUnavailable], saying how many did;
@@ -27,8 +30,8 @@ func WithReplicaAcks(n int, timeout time.Duration) locker.Option {
 }
 
 func (o replicaAcks) check() error {
-	if o.n < 1 || o.timeout < time.Millisecond {
-		return fmt.Errorf("locker: %w: WithReplicaAcks(%d, %v): at least one replica and one millisecond", locker.ErrInvalid, o.n, o.timeout)
+	if o.n < 1 || o.timeout < time.Millisecond || o.timeout > maxAckTimeout {
+		return fmt.Errorf("locker: %w: WithReplicaAcks(%d, %v): at least one replica, and from 1ms to %v", locker.ErrInvalid, o.n, o.timeout, maxAckTimeout)
 	}
 	return nil
 }

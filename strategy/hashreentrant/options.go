@@ -10,7 +10,8 @@ import (
 // WithReplicaAcks counts a grant only when n replicas have confirmed it within
 // timeout (Redis's WAIT). If they have not, the lock is undone and the attempt
 // fails with [locker.ErrUnavailable], which says how many did; Lock goes on trying.
-// It costs a second round trip for each grant. Default: none are asked.
+// It costs a second round trip for each grant. timeout is 1 ms to 3 s. Default: none
+// are asked.
 //
 // A failover then loses a lock only if it promotes a replica that did not confirm
 // it; with n the number of all replicas there is none.

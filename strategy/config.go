@@ -1,0 +1,95 @@
+package strategy
+
+import (
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/redis/go-redis/v9"
+)
+
+// Config says which strategy to use, where its Redis is, and what the defaults of
+// its Locker are. What is left out has its default.
+//
+// It is written in JSON or YAML with the names of the tags and durations such as
+// "30s"; see [Load]. Within a larger document, as a field, encoding/json and
+// go.yaml.in/yaml/v3 decode it as strictly.
+//
+// Printed, logged or marshalled it shows "xxxxx" for passwords, those in URLs
+// included: what was marshalled is for people to read. (A Config in an
+// unexported field of a struct that is printed whole is out of its reach.)
+type Config struct {
+	// Strategy is one of [Names]. URL may name it instead.
+	Strategy string `json:"strategy,omitempty" yaml:"strategy,omitempty"`
+
+	// Where Redis is: one of URL, Addrs, UnixSocket and Client, or for a
+	// strategy on several servers one of URL, Nodes and Clients.
+
+	// URL is as for [OpenURL]; the strategy may be left out of it. Username,
+	// Password, the Sentinel's and TLS may be given beside it.
+	URL string `json:"url,omitempty" yaml:"url,omitempty"`
+	// Addrs are host:port of one server, of Sentinels if MasterName is set, or
+	// of some nodes of a cluster if Cluster is.
+	Addrs            []string `json:"addrs,omitempty" yaml:"addrs,omitempty"`
+	MasterName       string   `json:"master_name,omitempty" yaml:"master_name,omitempty"`
+	Cluster          bool     `json:"cluster,omitempty" yaml:"cluster,omitempty"`
+	UnixSocket       string   `json:"unix_socket,omitempty" yaml:"unix_socket,omitempty"`
+	DB               int      `json:"db,omitempty" yaml:"db,omitempty"`
+	Username         string   `json:"username,omitempty" yaml:"username,omitempty"`
+	Password         string   `json:"password,omitempty" yaml:"password,omitempty"`
+	SentinelUsername string   `json:"sentinel_username,omitempty" yaml:"sentinel_username,omitempty"`
+	SentinelPassword string   `json:"sentinel_password,omitempty" yaml:"sentinel_password,omitempty"`
+	// TLS, even an empty one, turns TLS on; a URL does by its scheme.
+	TLS *TLS `json:"tls,omitempty" yaml:"tls,omitempty"`
+
+	// Nodes are the independent servers of a strategy that has a quorum of
+	// them: an odd number, at least 3.
+	Nodes []Node `json:"nodes,omitempty" yaml:"nodes,omitempty"`
+
+	// Client and Clients are connections the caller has already. They are not
+	// closed here.
+	Client  redis.UniversalClient   `json:"-" yaml:"-"`
+	Clients []redis.UniversalClient `json:"-" yaml:"-"`
+
+	// Defaults of the Locker, as in the options of package locker.
+
+	TTL           time.Duration `json:"ttl,omitempty" yaml:"ttl,omitempty"`
+	Wait          time.Duration `json:"wait,omitempty" yaml:"wait,omitempty"`
+	Renewal       *bool         `json:"renewal,omitempty" yaml:"renewal,omitempty"` // default true
+	RenewInterval time.Duration `json:"renew_interval,omitempty" yaml:"renew_interval,omitempty"`
+	MaxRenewals   int           `json:"max_renewals,omitempty" yaml:"max_renewals,omitempty"`
+	MaxHold       time.Duration `json:"max_hold,omitempty" yaml:"max_hold,omitempty"`
+	Prefix        string        `json:"prefix,omitempty" yaml:"prefix,omitempty"`
+	Fencing       *bool         `json:"fencing,omitempty" yaml:"fencing,omitempty"` // default true
+	// ReplicaAcks is how many replicas must have a grant before it counts, and
+	// ReplicaAcksTimeout how long to wait for them, 1 s by default. Not every
+	// strategy can.
+	ReplicaAcks        int           `json:"replica_acks,omitempty" yaml:"replica_acks,omitempty"`
+	ReplicaAcksTimeout time.Duration `json:"replica_acks_timeout,omitempty" yaml:"replica_acks_timeout,omitempty"`
+
+	// Options come after those made of the fields above, and override them: a
+	// logger, an observer, options of the strategy.
+	Options []locker.Option `json:"-" yaml:"-"`
+}
+
+// Node is one server of several: by URL (redis://, rediss:// or unix://), by Addr
+// or by UnixSocket.
+type Node struct {
+	URL        string `json:"url,omitempty" yaml:"url,omitempty"`
+	Addr       string `json:"addr,omitempty" yaml:"addr,omitempty"`
+	UnixSocket string `json:"unix_socket,omitempty" yaml:"unix_socket,omitempty"`
+	DB         int    `json:"db,omitempty" yaml:"db,omitempty"`
+	Username   string `json:"username,omitempty" yaml:"username,omitempty"`
+	Password   string `json:"password,omitempty" yaml:"password,omitempty"`
+	TLS        *TLS   `json:"tls,omitempty" yaml:"tls,omitempty"`
+}
+
+// TLS says whom to trust and who we are. Files are in PEM, and are read by Open.
+type TLS struct {
+	CAFile   string `json:"ca_file,omitempty" yaml:"ca_file,omitempty"` // default the system's roots
+	CertFile string `json:"cert_file,omitempty" yaml:"cert_file,omitempty"`
+	KeyFile  string `json:"key_file,omitempty" yaml:"key_file,omitempty"`
+	// ServerName is what the certificates of all servers must be for: by
+	// default the host of the first address.
+	ServerName         string `json:"server_name,omitempty" yaml:"server_name,omitempty"`
+	InsecureSkipVerify bool   `json:"insecure_skip_verify,omitempty" yaml:"insecure_skip_verify,omitempty"`
+}

@@ -1,0 +1,114 @@
+package strategy
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/distlock/locker"
+	"github.com/stretchr/testify/require"
+)
+
+// secret is too odd to stand in an error by chance.
+const secret = "s3cr3T"
+
+func FuzzOpenURLParse(f *testing.F) {
+	for _, s := range [][3]string{
+		{"setnx+redis", "", "h:6379/0?ttl=30s&wait=5s&prefix=app:"},
+		{"setnx+rediss", "/", "h?tls_server_name=s&skip_verify=1"},
+		{"hashreentrant+redis-cluster", "?", "h1?addr=h2:1&read_only=0"},
+		{"setnx+rediss-sentinel", "#", "h1/3?master_name=m&addr=h2&password=x"},
+		{"setnx+unix", "@", "/run/redis.sock?db=1"},
+		{"redlock+redis", "%", "h1?node=h2&node=h3"},
+		{"memory", ":", "name?fencing=off&max_hold=1s"},
+		{"acks+redis", "1", "h?replica_acks=1&pool_size=-1"},
+		{"", "", ""},
+	} {
+		f.Add(s[0], s[1], s[2])
+	}
+	f.Fuzz(func(t *testing.T, scheme, odd, rest string) {
+		if strings.Contains(scheme+rest, secret) || strings.Contains(scheme, "://") || strings.Contains(rest, "@") {
+			t.Skip("not the URL we mean to make")
+		}
+		if strings.Contains(rest, "_file") {
+			t.Skip("it might be a device")
+		}
+		and := "?"
+		if strings.Contains(rest, "?") {
+			and = "&"
+		}
+		r := testRegistry(t)
+		for _, raw := range []string{
+			scheme + "://" + rest,
+			// The password as it is, and as it should be.
+			scheme + "://user:" + odd + secret + "@" + rest,
+			scheme + "://user:" + secret + odd + "@" + rest,
+			scheme + "://" + url.UserPassword("user", odd+secret).String() + "@" + rest,
+			scheme + "://" + rest + and + "password=" + url.QueryEscape(secret+odd),
+		} {
+			p, err := r.plan(Config{URL: raw})
+			require.NotContains(t, redactURL(raw), secret)
+			require.NotContains(t, fmt.Sprint(Config{URL: raw}), secret)
+			if err != nil {
+				require.ErrorIs(t, err, locker.ErrInvalid)
+				require.NotContains(t, err.Error(), secret)
+				continue
+			}
+			for _, s := range p.servers {
+				if s.check() != "" {
+					t.Errorf("%q: %s", raw, s.check())
+				}
+			}
+		}
+	})
+}
+
+func FuzzParseYAML(f *testing.F) {
+	f.Add([]byte(everythingYAML))
+	f.Add([]byte("a: &a [*a]\nb: {<<: *a}"))
+	fuzzParse(f, ParseYAML)
+}
+
+func FuzzParseJSON(f *testing.F) {
+	f.Add([]byte(everythingJSON))
+	f.Add([]byte(`{"ttl":"1s","ttl":null,"nodes":[{}]}`))
+	fuzzParse(f, ParseJSON)
+}
+
+func fuzzParse(f *testing.F, parse func([]byte) (Config, error)) {
+	f.Add([]byte(`{"strategy": "setnx", "password": "s3cr3T"}`))
+	f.Add([]byte(`{"url": "setnx+redis://u:s3cr3T@h?ttl=1s", "nodes": [{"password": "s3cr3T"}]}`))
+	f.Add([]byte(`{"password": s3cr3T`))
+	f.Add([]byte(``))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		cfg, err := parse(data)
+		if err != nil {
+			require.ErrorIs(t, err, locker.ErrInvalid)
+			return
+		}
+		shown := cfg.String()
+		for _, p := range []string{cfg.Password, cfg.SentinelPassword} {
+			if strings.Contains(p, secret) && !strings.Contains(withoutPasswords(cfg), secret) {
+				require.NotContains(t, shown, secret)
+			}
+		}
+		if !strings.Contains(string(data), "_file") { // it might be a device
+			_, _ = testRegistry(t).plan(cfg)
+		}
+
+		// What is shown is a Config, and shown the same.
+		again, err := ParseJSON([]byte(shown))
+		require.NoError(t, err)
+		require.Equal(t, shown, again.String())
+	})
+}
+
+// withoutPasswords is what cfg holds elsewhere.
+func withoutPasswords(cfg Config) string {
+	cfg.Password, cfg.SentinelPassword, cfg.URL = "", "", ""
+	for i := range cfg.Nodes {
+		cfg.Nodes[i].Password, cfg.Nodes[i].URL = "", ""
+	}
+	return fmt.Sprintf("%+v", cfg)
+}

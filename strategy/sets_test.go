@@ -1,0 +1,38 @@
+package strategy
+
+import (
+	"testing"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// What wire's injectors call.
+func TestProviders(t *testing.T) {
+	ctx := t.Context()
+	rdb := redistest.Shared(t).Client(t)
+	on := func(provide func(redis.UniversalClient, Options) (locker.Locker, func(), error)) func(Options) (locker.Locker, func(), error) {
+		return func(opts Options) (locker.Locker, func(), error) { return provide(rdb, opts) }
+	}
+	for name, provide := range map[string]func(Options) (locker.Locker, func(), error){
+		"setnx": on(ProvideSetNX), "hashreentrant": on(ProvideHashReentrant), "blpop": on(ProvideBLPop), "memory": ProvideMemory,
+		"redlock": func(opts Options) (locker.Locker, func(), error) {
+			return ProvideRedlock([]redis.UniversalClient{nowhere(t), nowhere(t), nowhere(t)}, opts)
+		},
+	} {
+		l, release, err := provide(Options{locker.WithPrefix("app:")})
+		require.NoError(t, err, name)
+		if name != "redlock" {
+			lease, err := l.TryLock(ctx, name)
+			require.NoError(t, err, name)
+			require.NoError(t, lease.Unlock(ctx), name)
+		}
+		release()
+		_, err = l.TryLock(ctx, name)
+		require.ErrorIs(t, err, locker.ErrClosed, name)
+		_, _, err = provide(Options{locker.WithPrefix("\xff")})
+		require.ErrorIs(t, err, locker.ErrInvalid, name)
+	}
+}
