@@ -17,7 +17,7 @@ const (
 	allowedMaxRenewals = "at least 1; renewal: false is for none"
 	allowedMaxHold     = "more than 0s; left out there is no limit"
 	allowedAcks        = "at least 1; left out no replica is asked"
-	allowedAcksTimeout = "at least 1ms and less than the ttl; left out it is 1s"
+	allowedAcksTimeout = "1ms to 3s and less than the ttl; left out it is 1s"
 )
 
 // positive are the fields whose zero means that they were left out, so that a
@@ -116,7 +116,7 @@ func (c *Config) replicaAcks(r *Registry, o Opener, ttl time.Duration) ([]locker
 	if timeout == 0 {
 		timeout = min(defaultReplicaAcksTimeout, ttl/2)
 	}
-	if timeout < time.Millisecond || timeout >= ttl {
+	if timeout < time.Millisecond || timeout > 3*time.Second || timeout >= ttl {
 		return nil, refuse("replica_acks_timeout", timeout, "%s (the ttl is %v)", allowedAcksTimeout, ttl)
 	}
 	return []locker.Option{o.ReplicaAcks(c.ReplicaAcks, timeout)}, nil

@@ -164,12 +164,12 @@ func TestReplicaAcks(t *testing.T) {
 			return locker.WithoutFencing()
 		},
 	}))
-	for _, query := range []string{"", "?replica_acks=2", "?replica_acks=3&replica_acks_timeout=20s", "?replica_acks=4&ttl=1s"} {
+	for _, query := range []string{"", "?replica_acks=2", "?replica_acks=3&replica_acks_timeout=3s", "?replica_acks=4&ttl=1s"} {
 		_, release, err := r.OpenURL(t.Context(), "acks+unix:///nowhere"+query)
 		require.NoError(t, err)
 		release()
 	}
-	require.Equal(t, []any{2, time.Second, 3, 20 * time.Second, 4, 500 * time.Millisecond}, acks)
+	require.Equal(t, []any{2, time.Second, 3, 3 * time.Second, 4, 500 * time.Millisecond}, acks)
 }
 
 func await(t *testing.T, c <-chan struct{}) {
