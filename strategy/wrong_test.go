@@ -140,7 +140,7 @@ func TestWrongConfigs(t *testing.T) {
 		{"negative wait", "memory://?wait=-5s", "wait", `"-5s"`, "not negative"},
 		{"interval not below ttl", "setnx+redis://u:hunter2@h?ttl=10s&renew_interval=10s", "renew_interval", `"10s"`, "less than the ttl, which is 10s"},
 		{"interval not below default ttl", Config{Strategy: "memory", RenewInterval: 40 * time.Second}, "renew_interval", `"40s"`, "less than the ttl, which is 30s"},
-		{"tiny interval", Config{Strategy: "memory", RenewInterval: time.Microsecond}, "renew_interval", `"1µs"`, "1ms to 3s"},
+		{"tiny interval", Config{Strategy: "memory", RenewInterval: time.Microsecond}, "renew_interval", `"1µs"`, "at least 1ms"},
 		{"interval of no renewal", "memory://?renewal=false&renew_interval=1s", "renew_interval", `"1s"`, "not together with renewal: false"},
 		{"limit of no renewal", Config{Strategy: "memory", Renewal: new(false), MaxRenewals: 3}, "max_renewals", `"3"`, "not together with renewal: false"},
 		{"negative limit", Config{Strategy: "memory", MaxRenewals: -1}, "max_renewals", `"-1"`, "at least 1"},

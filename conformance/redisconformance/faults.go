@@ -2,12 +2,15 @@ package redisconformance
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/internal/respproxy"
+	"github.com/redis/go-redis/v9"
 )
 
 // opOf tells the scripts of this module's strategies apart.
@@ -18,38 +21,50 @@ func opOf(cmd []string) conformance.Op {
 	return ""
 }
 
-// match matches the commands of a kind. (A reply that says that the server does
-// not know the script uses up no fault.)
-func (h *harness) match(op conformance.Op) respproxy.Match {
-	return func(cmd []string) bool { return h.Op(cmd) == op }
-}
-
-func (h *harness) arm(r *respproxy.Rule) error {
+// once arms a fault for the next command of a kind at whichever server it
+// reaches. (A reply that says that the server does not know the script uses up no
+// fault.)
+func (h *harness) once(op conformance.Op, arm func(*respproxy.Proxy, respproxy.Match) *respproxy.Rule) error {
+	var all atomic.Pointer[[]*respproxy.Rule]
+	match := func(cmd []string) bool {
+		rules := all.Load()
+		return rules != nil && h.Op(cmd) == op &&
+			!slices.ContainsFunc(*rules, func(r *respproxy.Rule) bool { return r.Fired() > 0 })
+	}
+	var rules []*respproxy.Rule
+	for _, p := range h.proxies {
+		rules = append(rules, arm(p, match))
+	}
+	all.Store(&rules)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.rules = append(h.rules, r)
+	h.rules = append(h.rules, rules...)
 	return nil
 }
 
 func (h *harness) LoseReply(op conformance.Op) error {
-	return h.arm(h.proxy.DropReply(h.match(op), 1))
+	return h.once(op, func(p *respproxy.Proxy, m respproxy.Match) *respproxy.Rule { return p.DropReply(m, 1) })
 }
 
 func (h *harness) Repeat(op conformance.Op) error {
-	return h.arm(h.proxy.Duplicate(h.match(op), 1))
+	return h.once(op, func(p *respproxy.Proxy, m respproxy.Match) *respproxy.Rule { return p.Duplicate(m, 1) })
 }
 
 func (h *harness) DelayReply(op conformance.Op, d time.Duration) error {
-	return h.arm(h.proxy.DelayReply(h.match(op), 1, d))
+	return h.once(op, func(p *respproxy.Proxy, m respproxy.Match) *respproxy.Rule { return p.DelayReply(m, 1, d) })
 }
 
 func (h *harness) Refuse() error {
-	h.proxy.Refuse(true)
+	for _, p := range h.proxies {
+		p.Refuse(true)
+	}
 	return nil
 }
 
 func (h *harness) BlackHole() error {
-	h.proxy.Blackhole(true)
+	for _, p := range h.proxies {
+		p.Blackhole(true)
+	}
 	return nil
 }
 
@@ -60,15 +75,21 @@ func (h *harness) Heal() error {
 	}
 	h.rules = nil
 	h.mu.Unlock()
-	h.proxy.Refuse(false)
-	h.proxy.Blackhole(false)
+	for _, p := range h.proxies {
+		p.Refuse(false)
+		p.Blackhole(false)
+	}
 	return nil
 }
 
 func (h *harness) CutNotifications() error {
-	return h.direct.ClientKillByFilter(context.Background(), "TYPE", "pubsub").Err()
+	return h.masters(context.Background(), func(ctx context.Context, c *redis.Client) error {
+		return c.ClientKillByFilter(ctx, "TYPE", "pubsub").Err()
+	})
 }
 
 func (h *harness) ForgetScripts() error {
-	return h.direct.ScriptFlush(context.Background()).Err()
+	return h.masters(context.Background(), func(ctx context.Context, c *redis.Client) error {
+		return c.ScriptFlush(ctx).Err()
+	})
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
-	"github.com/distlock/locker/internal/redistest"
 	"github.com/distlock/locker/internal/respproxy"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -29,6 +28,9 @@ type Strategy struct {
 	Notified    bool
 	Fair        bool
 
+	// Topology is how the Redis under it is set up. Default: one server.
+	Topology Topology
+
 	// Op says which kind of command a Redis command is, "" for none. Default:
 	// the scripts of this module's strategies.
 	Op func(cmd []string) conformance.Op
@@ -37,29 +39,22 @@ type Strategy struct {
 	Timing conformance.Timing
 }
 
-// Harness is the strategy's [conformance.HarnessMaker]: a server of its own, and
-// a proxy between it and the Lockers.
+// Harness is the strategy's [conformance.HarnessMaker]: servers of its own, and a
+// proxy between each of them and the Lockers.
 func (s Strategy) Harness(tb testing.TB) conformance.Harness {
 	if s.Op == nil {
 		s.Op = opOf
 	}
-	srv := redistest.Start(tb)
-	proxy := respproxy.Start(tb, srv.Addr())
-	proxy.Record(false) // the suite watches memory, too
 	return &harness{
-		Strategy: s,
-		srv:      srv,
-		direct:   srv.Client(tb),
-		proxy:    proxy,
-		planted:  make(map[string]string),
+		Strategy:   s,
+		deployment: deploy(tb, s.Topology),
+		planted:    make(map[string]string),
 	}
 }
 
 type harness struct {
 	Strategy
-	srv    *redistest.Server
-	direct *redis.Client // not through the proxy
-	proxy  *respproxy.Proxy
+	*deployment
 
 	mu      sync.Mutex
 	rules   []*respproxy.Rule
@@ -79,9 +74,7 @@ var _ interface {
 
 func (h *harness) NewLocker(tb testing.TB, opts ...locker.Option) locker.Locker {
 	tb.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: h.proxy.Addr()})
-	tb.Cleanup(func() { _ = rdb.Close() })
-	l, err := h.Strategy.New(rdb, opts...)
+	l, err := h.Strategy.New(h.client(tb), opts...)
 	require.NoError(tb, err)
 	return l
 }
@@ -91,8 +84,12 @@ func (h *harness) New(opts ...locker.Option) (locker.Locker, error) {
 }
 
 func (h *harness) Capabilities() conformance.Capabilities {
+	name := h.Name
+	if h.topology != Single {
+		name += " on " + string(h.topology)
+	}
 	return conformance.Capabilities{
-		Name:        h.Name,
+		Name:        name,
 		Fencing:     true,
 		StoredHolds: h.StoredHolds,
 		Notified:    h.Notified,
@@ -110,7 +107,7 @@ func (h *harness) Capabilities() conformance.Capabilities {
 func (h *harness) Timing() conformance.Timing { return h.Strategy.Timing }
 
 func (h *harness) NewChild(tb testing.TB) *conformance.Child {
-	return conformance.StartChild(tb, h.srv.Addr())
+	return conformance.StartChild(tb, h.spec())
 }
 
 // Background implements [conformance.Background].
@@ -119,28 +116,38 @@ func (h *harness) Background(stack string) bool {
 }
 
 // Main runs the tests, or what a child process is to do: it locks with New over
-// the server it was started for.
+// the Redis it was started for.
 func Main(m *testing.M, newLocker New) {
-	conformance.Main(m, func(addr string, opts ...locker.Option) (locker.Locker, error) {
-		return newLocker(redis.NewClient(&redis.Options{Addr: addr}), opts...)
+	conformance.Main(m, func(spec string, opts ...locker.Option) (locker.Locker, error) {
+		rdb, err := connect(spec)
+		if err != nil {
+			return nil, err
+		}
+		return newLocker(rdb, opts...)
 	})
 }
 
 // Inspector.
 
 func (h *harness) Keys(ctx context.Context) ([]conformance.StoredKey, error) {
+	var mu sync.Mutex
 	var keys []conformance.StoredKey
-	scan := h.direct.Scan(ctx, 0, "*", 1000).Iterator()
-	for scan.Next(ctx) {
-		ttl, err := h.direct.PTTL(ctx, scan.Val()).Result()
-		if err != nil {
-			return nil, err
+	err := h.masters(ctx, func(ctx context.Context, c *redis.Client) error {
+		scan := c.Scan(ctx, 0, "*", 1000).Iterator()
+		for scan.Next(ctx) {
+			ttl, err := c.PTTL(ctx, scan.Val()).Result()
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			if ttl != -2 { // gone meanwhile
+				keys = append(keys, conformance.StoredKey{Name: scan.Val(), TTL: ttl})
+			}
+			mu.Unlock()
 		}
-		if ttl != -2 { // gone meanwhile
-			keys = append(keys, conformance.StoredKey{Name: scan.Val(), TTL: ttl})
-		}
-	}
-	return keys, scan.Err()
+		return scan.Err()
+	})
+	return keys, err
 }
 
 func (h *harness) Holder(ctx context.Context, key string) (string, error) {
@@ -204,7 +211,9 @@ func (h *harness) Steal(ctx context.Context, key string) error {
 	return err
 }
 
-func (h *harness) Flush(ctx context.Context) error { return h.direct.FlushAll(ctx).Err() }
+func (h *harness) Flush(ctx context.Context) error {
+	return h.masters(ctx, func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() })
+}
 
 // Planter.
 

@@ -43,8 +43,9 @@ func (b *Blocking) Pop(ctx context.Context, list string) (string, error) {
 	defer cancel()
 	seconds := strconv.FormatFloat(b.slice.Seconds(), 'f', -1, 64)
 	cmd := noRetry{redis.NewCmd(ctx, "blpop", list, seconds)}
-	cmd.SetFirstKeyPos(1)
+	routed(cmd.Cmd, 1)
 	if err := b.rdb.Process(ctx, cmd); err != nil {
+		relearn(b.rdb, err)
 		return "", err
 	}
 	v, err := cmd.StringSlice()

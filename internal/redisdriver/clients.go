@@ -1,6 +1,8 @@
 package redisdriver
 
 import (
+	"context"
+	"errors"
 	"reflect"
 	"time"
 
@@ -54,6 +56,9 @@ func privateOptions(c *redis.Client) *redis.Options {
 	o.DialerRetries = 1
 	o.PoolSize = controlPool
 	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 0, 0, 0
+	if o.Addr == failoverAddr {
+		o.ConnMaxLifetime, o.ConnMaxLifetimeJitter = askAgain, 0
+	}
 	// What a second client made of the same options must not share or repeat.
 	o.PushNotificationProcessor = nil
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
@@ -71,10 +76,44 @@ func privateClusterOptions(c *redis.ClusterClient) *redis.ClusterOptions {
 	o.ReadTimeout = atMost(o.ReadTimeout, controlTimeout)
 	o.WriteTimeout = atMost(o.WriteTimeout, controlTimeout)
 	o.PoolTimeout = controlTimeout
+	o.DialerRetries = 1
 	o.PoolSize = controlPool
 	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 0, 0, 0
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	if o.ClusterSlots != nil {
+		o.ClusterStateReloadInterval = askAgain
+	}
 	return &o
+}
+
+// Who the master is the Sentinels say, whom go-redis asks for each new connection.
+// They leave the old one of an orderly failover a master for some ten seconds, in
+// which it would go on renewing locks that others are granted on the new one. The
+// caller's client drops its connections when the Sentinels announce a change; ours
+// must not outlive such a change either.
+const (
+	failoverAddr = "FailoverClient" // as which go-redis makes clients that ask Sentinels
+	askAgain     = 500 * time.Millisecond
+)
+
+// relearn has a cluster client ask who has which slots, unless err is the answer
+// of the right node. go-redis asks when it is told MOVED and when it is about to
+// send a command once more; ours are sent once, and it would turn to a dead node
+// for a minute.
+func relearn(rdb any, err error) {
+	c, ok := rdb.(*redis.ClusterClient)
+	if !ok || err == nil {
+		return
+	}
+	var server redis.Error
+	if errors.As(err, &server) {
+		switch errorCode(server.Error()) {
+		case "MOVED", "ASK", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "LOADING":
+		default:
+			return
+		}
+	}
+	c.ReloadState(context.Background())
 }
 
 // atMost bounds a timeout; go-redis takes those below 1 for none.

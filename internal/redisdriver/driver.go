@@ -178,6 +178,7 @@ func (d *Driver) renew(ctx context.Context, claims []locker.Claim, which []int,
 		case isNoScript(err):
 			unknown = append(unknown, i)
 		case err != nil:
+			relearn(d.c.control, err)
 			answer(i, classify(err))
 		default:
 			answer(i, verdict(cmds[n].Val(), claims[i]))

@@ -29,6 +29,10 @@ func classify(err error) error {
 			if strings.Contains(server.Error(), "max number of clients") {
 				return &locker.StoreError{Err: err, NotApplied: true}
 			}
+			// In the middle of a script: its slot is on the move.
+			if msg := server.Error(); strings.Contains(msg, "a non local key") || strings.Contains(msg, "while the cluster is down") {
+				return err
+			}
 			// OOM, MISCONF, WRONGTYPE, a script that failed, ...
 			return &locker.StoreError{Err: err, Permanent: true}
 		}

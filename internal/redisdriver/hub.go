@@ -15,6 +15,7 @@ import (
 // since messages may have been missed.
 type hub struct {
 	client  *redis.Client
+	cluster *redis.ClusterClient // or nil
 	sharded bool
 
 	mu      sync.Mutex
@@ -316,6 +317,9 @@ func (h *hub) moved(channel string) {
 	}
 	delete(h.topics, channel)
 	t.fail(errMoved)
+	if h.cluster != nil {
+		h.cluster.ReloadState(context.Background())
+	}
 }
 
 var errMoved = errors.New("the channel has moved to another node")
@@ -355,10 +359,13 @@ func (h *hub) fail(s *session, err error) {
 	}
 	old := h.end()
 	var refusal redis.Error
-	if refused := errors.As(err, &refusal) && isPermanent(err); refused || h.sharded && isMoved(err) {
+	if refused := errors.As(err, &refusal) && isPermanent(err); refused || h.cluster != nil {
 		if refused {
 			// No permission, no such command: not again for a while.
 			h.refusal, h.refused = err, time.Now().Add(hubRefusal)
+		} else {
+			// The slot may have another node by now: whoever watches asks again.
+			h.cluster.ReloadState(context.Background())
 		}
 		for channel, t := range h.topics {
 			t.fail(err)
@@ -381,9 +388,6 @@ func (h *hub) fail(s *session, err error) {
 	h.mu.Unlock()
 	old.close()
 }
-
-// isMoved: whoever watches has to ask which node it is now.
-func isMoved(err error) bool { return errorCode(err.Error()) == "MOVED" }
 
 func (h *hub) again() {
 	h.mu.Lock()

@@ -57,6 +57,7 @@ func (d *Driver) runAcked(ctx context.Context, s *Script, req locker.Request, ke
 	conn := client.Conn()
 	defer func() { _ = conn.Close() }()
 	reply, err := s.run(ctx, conn, keys, args)
+	relearn(d.c.acquire, err)
 	if err != nil || !isGrant(reply) {
 		return reply, err
 	}

@@ -62,8 +62,16 @@ func (s *Script) cmd(ctx context.Context, op, script string, keys []string, args
 		all = append(all, k)
 	}
 	cmd := redis.NewCmd(ctx, append(all, args...)...)
-	cmd.SetFirstKeyPos(3)
+	routed(cmd, 3)
 	return noRetry{cmd}
+}
+
+// routed tells a cluster client where the first key is. With a step count it does
+// not ask the server for its table of commands either, which is long and which a
+// user may not be allowed to see.
+func routed(cmd *redis.Cmd, firstKey int8) {
+	cmd.SetFirstKeyPos(firstKey)
+	cmd.SetStepCount(1)
 }
 
 func (s *Script) bySHA(ctx context.Context, keys []string, args []any) noRetry {
@@ -84,6 +92,7 @@ func (s *Script) run(ctx context.Context, on processor, keys []string, args []an
 		err = on.Process(ctx, cmd)
 	}
 	if err != nil {
+		relearn(on, err)
 		return nil, classify(err)
 	}
 	return cmd.Val(), nil

@@ -66,8 +66,8 @@ func (s *Signals) Channel(key string) (channel, publish string) {
 // answer is known.
 func (s *Signals) probe() <-chan struct{} {
 	cluster, ok := s.d.c.control.(*redis.ClusterClient)
-	if !ok {
-		return nil
+	if !ok || cluster.Options().ClusterSlots != nil {
+		return nil // or servers that are no cluster, used like one
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,10 @@ func (s *Signals) probe() <-chan struct{} {
 			defer close(done)
 			ctx, cancel := context.WithTimeout(context.Background(), controlTimeout)
 			defer cancel()
-			err := cluster.PubSubShardNumSub(ctx).Err()
+			any, err := cluster.MasterForKey(ctx, "")
+			if err == nil {
+				err = any.PubSubShardNumSub(ctx).Err()
+			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			var refused redis.Error
@@ -148,6 +151,7 @@ func (s *Signals) Listen(ctx context.Context, key string, signal, ended func()) 
 
 func (s *Signals) hubOf(ctx context.Context, key string, sharded bool) (*hub, error) {
 	var client *redis.Client
+	var cluster *redis.ClusterClient
 	node := ""
 	switch c := s.d.c.control.(type) {
 	case *redis.ClusterClient:
@@ -155,7 +159,7 @@ func (s *Signals) hubOf(ctx context.Context, key string, sharded bool) (*hub, er
 		if client, err = c.MasterForKey(ctx, key); err != nil {
 			return nil, err
 		}
-		node = client.Options().Addr
+		cluster, node = c, client.Options().Addr
 	case *redis.Client:
 		client = c
 	}
@@ -168,8 +172,13 @@ func (s *Signals) hubOf(ctx context.Context, key string, sharded bool) (*hub, er
 		return nil, redis.ErrClosed
 	}
 	h := s.hubs[node]
+	if h != nil && h.client != client {
+		// The node was away, and the cluster client has closed its connections.
+		go h.close()
+		h = nil
+	}
 	if h == nil {
-		h = &hub{client: client, sharded: sharded, topics: make(map[string]*topic)}
+		h = &hub{client: client, cluster: cluster, sharded: sharded, topics: make(map[string]*topic)}
 		s.hubs[node] = h
 	}
 	return h, nil

@@ -9,9 +9,11 @@ import (
 type Option func(*config)
 
 type config struct {
-	args []string
-	aof  bool
-	dir  string
+	args     []string
+	aof      bool
+	dir      string
+	tls      bool
+	sentinel bool
 }
 
 // WithConfig appends arguments to redis-server's command line, for example

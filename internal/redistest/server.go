@@ -28,9 +28,12 @@ type Server struct {
 	runDir  string // socket and log, removed with the server
 	dataDir string
 	port    int // fixed for life, so that clients find a restarted server
+	tls     *tlsFiles
+	started int // the first process
 
-	mu   sync.Mutex
-	proc *process // nil or exited when the server is down
+	mu     sync.Mutex
+	proc   *process // nil or exited when the server is down
+	paused bool
 }
 
 func launch(opts []Option) (*Server, error) {
@@ -49,10 +52,21 @@ func launch(opts []Option) (*Server, error) {
 	if s.dataDir = s.cfg.dir; s.dataDir == "" {
 		s.dataDir = s.runDir
 	}
+	if s.cfg.tls {
+		if s.tls, err = newTLSFiles(s.runDir); err != nil {
+			s.discard()
+			return nil, err
+		}
+	}
 	// Between choosing a port and redis-server's bind anybody may take it.
 	for range 10 {
 		if s.port, err = freePort(); err != nil {
 			break
+		}
+		if s.tls != nil {
+			if s.tls.port, err = freePort(); err != nil {
+				break
+			}
 		}
 		if err = s.up(time.Now().Add(startTimeout)); !errors.Is(err, errPortTaken) {
 			break
@@ -62,6 +76,7 @@ func launch(opts []Option) (*Server, error) {
 		s.discard()
 		return nil, err
 	}
+	s.started = s.proc.pid()
 	return s, nil
 }
 
@@ -76,7 +91,7 @@ func (s *Server) up(deadline time.Time) error {
 	if err != nil {
 		return err
 	}
-	s.proc = p
+	s.proc, s.paused = p, false
 	// The socket is this server's alone, whereas a stranger may answer on the
 	// port. It opens after the port was bound, so it vouches for both.
 	err = awaitPing(s.Socket(), p.exited, deadline)
@@ -108,6 +123,12 @@ func (s *Server) args() []string {
 		args = append(args, "--appendonly", "yes", "--appendfsync", "always")
 	} else {
 		args = append(args, "--appendonly", "no")
+	}
+	if s.tls != nil {
+		args = append(args, s.tls.args()...)
+	}
+	if s.cfg.sentinel {
+		return slices.Concat([]string{s.sentinelConf(), "--sentinel"}, args, s.cfg.args)
 	}
 	if s.binary.major >= 7 { // older servers always allow DEBUG and do not know the setting
 		args = append(args, "--enable-debug-command", "local")
@@ -188,6 +209,7 @@ func (s *Server) Pause() {
 	defer s.mu.Unlock()
 	s.proc.signal(sigStop)
 	s.proc.awaitStopped()
+	s.paused = true
 }
 
 // Resume lets a paused server go on.
@@ -195,6 +217,27 @@ func (s *Server) Resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.proc.signal(sigCont)
+	s.paused = false
+}
+
+// running reports whether there is a process, be it paused.
+func (s *Server) running() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.proc.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// answers reports whether the process runs and is not paused.
+func (s *Server) answers() bool {
+	running := s.running()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return running && !s.paused
 }
 
 // discard ends the server for good.

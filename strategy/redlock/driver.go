@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -17,7 +16,8 @@ const (
 	renewAtOnce = 32 // claims renewed at the same time
 	laterBudget = 5 * time.Second
 	laterPause  = 100 * time.Millisecond
-	closeBudget = 3 * time.Second
+	closeSoon   = 250 * time.Millisecond // Close lets clean-ups end by themselves
+	closeBudget = 1500 * time.Millisecond
 )
 
 // driver implements [locker.Driver] on the nodes.
@@ -28,12 +28,14 @@ type driver struct {
 
 	perNode time.Duration // 0: by the TTL
 	log     *slog.Logger
+	holds   holds
+	ids     identities
 
-	mu     sync.Mutex
-	holds  map[string]*hold // by claim id, from the attempt to the end of its release
+	// What runs beside the callers. Lock order: node.mu before life.
+	life   sync.Mutex
 	closed bool
-	work   sync.WaitGroup // what background started
-	base   context.Context
+	work   sync.WaitGroup
+	base   context.Context // of what background started
 	stop   context.CancelFunc
 }
 
@@ -58,7 +60,6 @@ func (*driver) Shard(string) string { return "" }
 // Configure implements [locker.Configurer].
 func (d *driver) Configure(cfg locker.DriverConfig) error {
 	d.log = cfg.Logger
-	d.base, d.stop = context.WithCancel(context.Background())
 	for _, o := range cfg.Options {
 		t, ok := o.(nodeTimeout)
 		switch {
@@ -69,6 +70,7 @@ func (d *driver) Configure(cfg locker.DriverConfig) error {
 		}
 		d.perNode = time.Duration(t)
 	}
+	d.base, d.stop = context.WithCancel(context.Background())
 	return nil
 }
 
@@ -76,7 +78,7 @@ func (d *driver) nodeTimeout(ttl time.Duration) time.Duration {
 	if d.perNode > 0 {
 		return d.perNode
 	}
-	return min(max(ttl/10, 50*time.Millisecond), time.Second, ttl/4)
+	return min(max(ttl/10, 200*time.Millisecond), time.Second, ttl/4)
 }
 
 // skip says why not to bother n. With too few nodes up all are asked: they may be
@@ -101,13 +103,25 @@ func (d *driver) skip(n *node) error {
 // background runs f beside the callers. Close ends its context and waits for it;
 // what an Unlock after Close starts runs by itself.
 func (d *driver) background(f func(ctx context.Context)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.life.Lock()
+	defer d.life.Unlock()
 	if d.closed {
 		go f(context.Background())
 		return
 	}
 	d.work.Go(func() { f(d.base) })
+}
+
+// enter has Close wait for what redsync runs beside the callers, until the
+// function returned is called.
+func (d *driver) enter() (leave func()) {
+	d.life.Lock()
+	defer d.life.Unlock()
+	if d.closed {
+		return func() {}
+	}
+	d.work.Add(1)
+	return d.work.Done
 }
 
 // mutex is redsync's view of a claim. Each operation has one of its own: they are
@@ -124,147 +138,114 @@ func (d *driver) mutex(c locker.Claim) *redsync.Mutex {
 	)
 }
 
-func (d *driver) holdOf(c locker.Claim) *hold {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	h := d.holds[c.ID]
-	if h == nil {
-		h = newHold(len(d.nodes))
-		for i := range h.nodes {
-			h.nodes[i].touched = true // for all we know
-		}
-		d.holds[c.ID] = h
-	}
-	return h
-}
-
-func (d *driver) forget(c locker.Claim) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.holds, c.ID)
-}
-
 // Acquire implements [locker.Driver]: one round to all nodes, and with fencing a
 // second one.
 func (d *driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
-	h := newHold(len(d.nodes))
-	d.mu.Lock()
-	d.holds[req.ID] = h
-	d.mu.Unlock()
-
+	h, sent := newHold(len(d.nodes)), time.Now()
 	m := d.mutex(req.Claim)
 	first := d.newOp(ctx, opAcquire, h, req)
 	err := m.TryLockContext(first.in(ctx))
-	if err == nil {
-		err = d.checkDistinct()
+	if same := d.checkDistinct(); same != nil {
+		d.undo(ctx, first)
+		return locker.Answer{}, same
 	}
-	if err == nil {
-		var token int64
-		if token, err = d.confirm(ctx, m, h, req, first); err == nil {
-			return locker.Answer{Granted: true, Token: token}, nil
-		}
+	if err != nil {
+		d.undo(ctx, first)
+		return d.refusal(first)
 	}
-	d.undo(ctx, h, req.Claim, first)
-	return d.refusal(first, err)
+	token, err := d.confirm(ctx, m, first)
+	if err != nil {
+		d.undo(ctx, first)
+		return locker.Answer{}, err
+	}
+	h.lasts(sent, req.TTL)
+	d.holds.add(req.ID, h)
+	return locker.Answer{Granted: true, Token: token}, nil
 }
 
 // confirm makes the greatest proposal of the first round the token.
-func (d *driver) confirm(ctx context.Context, m *redsync.Mutex, h *hold, req locker.Request, first *op) (int64, error) {
-	if !req.Fencing {
+func (d *driver) confirm(ctx context.Context, m *redsync.Mutex, first *op) (int64, error) {
+	if !first.req.Fencing {
 		return 0, nil
 	}
-	second := d.newOp(ctx, opConfirm, h, req)
+	second := d.newOp(ctx, opConfirm, first.hold, first.req)
 	for _, a := range first.snapshot() {
 		if a.state == yes {
 			second.token = max(second.token, a.token)
 		}
 	}
-	ok, err := m.ExtendContext(second.in(ctx))
-	if !ok && err == nil {
-		err = errors.New("the token was not confirmed by a quorum")
+	if ok, err := m.ExtendContext(second.in(ctx)); !ok || err != nil {
+		why := second.trouble("confirmed the token", "the claim is gone")
+		why.NotApplied = true // it is undone
+		return 0, why
 	}
-	return second.token, err
+	return second.token, nil
 }
 
-// refusal says why an attempt failed.
-func (d *driver) refusal(o *op, cause error) (locker.Answer, error) {
-	if err := d.checkDistinct(); err != nil {
-		return locker.Answer{}, err
-	}
-	var granted, taken, silent, permanent int
+// refusal says why the first round failed.
+func (d *driver) refusal(o *op) (locker.Answer, error) {
+	granted, taken, silent := 0, 0, false
 	var lefts []time.Duration
-	var conflict error
 	for _, a := range o.snapshot() {
-		var refined *locker.StoreError
-		switch {
-		case a.state == yes:
+		switch a.state {
+		case yes:
 			granted++
-		case a.state == no:
+		case no:
 			taken++
-			if a.silent {
-				silent++
-			}
+			silent = silent || a.silent
 			if a.left >= 0 {
 				lefts = append(lefts, a.left)
 			}
-		case errors.Is(a.err, locker.ErrConflict):
-			conflict = a.err
-		case errors.As(a.err, &refined) && refined.Permanent:
-			permanent++
 		}
 	}
-	blocking := len(d.nodes) - d.quorum + 1 // as many deny a quorum
 	switch {
-	case conflict != nil:
-		return locker.Answer{}, conflict
-	case permanent >= blocking:
-		return locker.Answer{}, &locker.StoreError{Err: cause, Permanent: true}
-	case taken == 0 || granted+taken < d.quorum && taken < blocking:
-		// Not enough answers, or they came too late.
-		return locker.Answer{}, &locker.StoreError{Err: fmt.Errorf("no quorum: %d of %d nodes granted, %d are needed: %w", granted, len(d.nodes), d.quorum, cause), NotApplied: true}
-	}
-	a := locker.Answer{Left: -1, Silent: true}
-	if taken >= blocking {
+	case taken > len(d.nodes)-d.quorum:
 		// A holder. The lock is free when enough of its keys are gone.
-		a.Silent = silent > 0
+		left := time.Duration(-1)
 		slices.Sort(lefts)
 		if missing := d.quorum - granted; missing <= len(lefts) {
-			a.Left = lefts[missing-1]
+			left = lefts[missing-1]
 		}
-	} // Else a split vote: nobody will give notice, try again after a random while.
-	return a, nil
+		return locker.Answer{Left: left, Silent: silent}, nil
+	case taken > 0 && granted+taken >= d.quorum:
+		// A split vote: nobody will give notice, try again after a random while.
+		return locker.Answer{Left: -1, Silent: true}, nil
+	}
+	// Not enough answers, or they came too late.
+	why := o.trouble("granted the lock", "another holder has it")
+	why.NotApplied = true // it is undone
+	return locker.Answer{}, why
 }
 
 // undo cleans up after an attempt: where it was granted before this returns, so
 // that the next attempt does not meet our own keys, elsewhere in the background.
-func (d *driver) undo(ctx context.Context, h *hold, c locker.Claim, o *op) {
-	h.close()
-	var granted, all sync.WaitGroup
+func (d *driver) undo(ctx context.Context, o *op) {
+	o.hold.close()
+	done := make(chan struct{}, len(d.nodes))
+	waitFor := 0
 	for i, a := range o.snapshot() {
-		all.Add(1)
+		if !o.hold.left(i) {
+			continue
+		}
 		if a.state == yes {
-			granted.Add(1)
+			waitFor++
 		}
 		d.background(func(ctx context.Context) {
-			defer all.Done()
-			d.releaseOn(ctx, h, i, c)
+			d.releaseOn(ctx, o.hold, i, o.req.Claim)
 			if a.state == yes {
-				granted.Done()
+				done <- struct{}{}
 			}
 		})
 	}
-	done := make(chan struct{})
-	d.background(func(context.Context) {
-		granted.Wait()
-		close(done)
-		all.Wait()
-		d.forget(c)
-	})
-	timer := time.NewTimer(d.nodeTimeout(c.TTL))
+	timer := time.NewTimer(d.nodeTimeout(o.req.TTL))
 	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	case <-ctx.Done():
+	for range waitFor {
+		select {
+		case <-done:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/distlock/locker"
@@ -27,29 +28,58 @@ type node struct {
 	d       *driver
 	name    string
 	signals *redisdriver.Signals
+	known   atomic.Bool // the server has said who it is
 
 	mu        sync.Mutex
-	down      error // why it is skipped; nil: it is up
+	down      error         // why it is skipped; nil: it is up
+	back      chan struct{} // closed when it is up again; nil when it is up
 	probing   bool
 	nextProbe time.Time
-	runID     string // of the server, once known
 }
 
-var errSkipped = errors.New("skipped")
+var errSkipped = errors.New("skipped until it answers again")
 
 // usable says whether to send something to n, and looks after n if not.
 func (n *node) usable() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.down == nil {
-		return nil
+	if n.down != nil {
+		n.look()
 	}
+	return n.down
+}
+
+// look begins a probe if it is time for one. Called under n.mu.
+func (n *node) look() {
 	if now := time.Now(); !n.probing && now.After(n.nextProbe) {
 		n.probing = true
 		n.nextProbe = now.Add(probeEvery)
 		n.d.background(n.probe)
 	}
-	return fmt.Errorf("%w until it answers again: %w", errSkipped, n.down)
+}
+
+// await returns when n is up, or with the error of ctx.
+func (n *node) await(ctx context.Context) error {
+	for {
+		n.mu.Lock()
+		back := n.back
+		if back != nil {
+			n.look()
+		}
+		n.mu.Unlock()
+		if back == nil {
+			return nil
+		}
+		timer := time.NewTimer(probeEvery)
+		select {
+		case <-back:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+		timer.Stop()
+	}
 }
 
 func (n *node) isDown() bool {
@@ -65,30 +95,47 @@ func (n *node) probe(ctx context.Context) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.probing = false
-	if err == nil {
+	switch {
+	case err == nil && n.down != nil:
 		n.down = nil
+		close(n.back)
+		n.back = nil
+	case err != nil && (isAway(err) || isSlow(err)):
+		n.skip(err)
 	}
 }
 
-// heard notes what became of a command.
+// skip marks n as down. Called under n.mu.
+func (n *node) skip(why error) {
+	n.down = &locker.StoreError{Err: fmt.Errorf("%w: %w", errSkipped, why), NotApplied: true}
+	if n.back == nil {
+		n.back = make(chan struct{})
+	}
+}
+
+// heard notes what became of a command. That a command got no answer may be our
+// own doing (no connection was free, no time was left): then a probe tells.
 func (n *node) heard(err error) {
+	away := isAway(err)
+	if !away && !isSlow(err) {
+		return
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if isAway(err) {
-		if n.down == nil {
-			n.nextProbe = time.Now().Add(probeEvery)
-		}
-		n.down = err
+	if away {
+		n.skip(err)
 	}
+	n.look()
 }
 
-// isAway tells trouble of the node or the way to it from that of our own pool or
-// of the caller.
+// isAway tells trouble of the node or the way to it.
 func isAway(err error) bool {
-	var ne net.Error
 	var op *net.OpError
-	return errors.As(err, &op) || errors.As(err, &ne) && ne.Timeout() && !errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return errors.As(err, &op) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+func isSlow(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout)
 }
 
 // identify asks the server who it is: the same one twice is no quorum. A server
@@ -96,56 +143,70 @@ func isAway(err error) bool {
 func (n *node) identify(ctx context.Context) error {
 	info, err := n.Info(ctx, "server")
 	var refused redis.Error
-	if errors.As(err, &refused) {
-		info, err = "", nil
-	}
-	if err != nil {
+	if err != nil && !errors.As(err, &refused) {
 		return err
 	}
-	id := "unknown"
+	id := ""
 	for line := range strings.Lines(info) {
 		if v, ok := strings.CutPrefix(line, "run_id:"); ok {
 			id = strings.TrimSpace(v)
 		}
 	}
-	n.mu.Lock()
-	n.runID = id
-	n.mu.Unlock()
-	return n.d.checkDistinct()
+	n.d.identified(n, id)
+	n.known.Store(true)
+	return nil
 }
 
 // ready identifies n before its first command.
 func (n *node) ready(ctx context.Context) error {
-	n.mu.Lock()
-	known := n.runID != ""
-	n.mu.Unlock()
-	if known {
+	if n.known.Load() {
 		return nil
 	}
-	err := n.identify(ctx)
-	n.heard(err)
-	return err
+	if err := n.identify(ctx); err != nil {
+		n.heard(err)
+		return &locker.StoreError{Err: err, NotApplied: true}
+	}
+	return nil
 }
 
-// checkDistinct refuses a quorum that has a server twice.
-func (d *driver) checkDistinct() error {
+// identities knows the servers behind the nodes.
+type identities struct {
+	mu     sync.Mutex
+	runIDs map[*node]string // "" for one that may not be asked
+	same   error            // if two are the same
+}
+
+func (d *driver) identified(n *node, runID string) {
+	ids := &d.ids
+	ids.mu.Lock()
+	defer ids.mu.Unlock()
+	ids.runIDs[n] = runID
+	ids.same = nil
 	seen := make(map[string]*node)
 	for _, n := range d.nodes {
-		n.mu.Lock()
-		id := n.runID
-		n.mu.Unlock()
-		if id == "" || id == "unknown" {
+		id := ids.runIDs[n]
+		if id == "" {
 			continue
 		}
 		if other := seen[id]; other != nil {
-			return &locker.StoreError{
-				Err:       fmt.Errorf("locker: %w: nodes %s and %s are the same Redis server; each node must be an independent master", locker.ErrInvalid, other.name, n.name),
-				Permanent: true, NotApplied: true,
-			}
+			err := fmt.Errorf("locker: %w: nodes %s and %s are the same Redis server; each node must be an independent master", locker.ErrInvalid, other.name, n.name)
+			ids.same = &locker.StoreError{Err: err, Permanent: true, NotApplied: true}
 		}
 		seen[id] = n
 	}
-	return nil
+}
+
+// checkDistinct refuses a quorum that has a server twice. The servers are asked
+// again next time: the way to them may have been put right.
+func (d *driver) checkDistinct() error {
+	d.ids.mu.Lock()
+	defer d.ids.mu.Unlock()
+	if d.ids.same != nil {
+		for _, n := range d.nodes {
+			n.known.Store(false)
+		}
+	}
+	return d.ids.same
 }
 
 func nodeName(i int, rdb redis.UniversalClient) string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ const (
 	opConfirm        // write the token back
 	opRenew
 	opRelease
+	opJoin // take a held claim to a node that lacks it; not through redsync
 )
 
 // op is one operation on all nodes.
@@ -35,8 +37,9 @@ type op struct {
 	req   locker.Request
 	token int64
 
-	mu      sync.Mutex
-	answers []answer
+	mu        sync.Mutex
+	answers   []answer
+	confirmed bool // a majority said yes to a renewal
 }
 
 type answer struct {
@@ -65,16 +68,70 @@ func (d *driver) newOp(ctx context.Context, kind opKind, h *hold, req locker.Req
 // in returns the context that carries the operation through redsync.
 func (o *op) in(ctx context.Context) context.Context { return context.WithValue(ctx, opKey{}, o) }
 
-func (o *op) record(i int, a answer) {
+// record notes a node's answer; it reports whether the operation had a majority
+// before.
+func (o *op) record(i int, a answer) (confirmed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.answers[i] = a
+	return o.confirmed
+}
+
+func (o *op) confirm() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.confirmed = true
 }
 
 func (o *op) snapshot() []answer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.answers)
+}
+
+// trouble is the error of an operation that has no majority: what each node said,
+// by name. denied is what a plain no means.
+func (o *op) trouble(doing, denied string) *locker.StoreError {
+	said := &nodesError{}
+	agreed, permanent := 0, 0
+	for i, a := range o.snapshot() {
+		err := a.err
+		var refined *locker.StoreError
+		switch {
+		case a.state == yes:
+			agreed++
+			continue
+		case a.state == no:
+			err = errors.New(denied)
+		case a.state == unanswered:
+			err = errors.New("no answer yet")
+		case errors.As(err, &refined) && refined.Permanent:
+			permanent++
+		}
+		said.errs = append(said.errs, fmt.Errorf("node %s: %w", o.d.nodes[i].name, err))
+	}
+	said.doing = fmt.Sprintf("%d of %d nodes %s, %d are needed", agreed, len(o.d.nodes), doing, o.d.quorum)
+	return &locker.StoreError{Err: said, Permanent: permanent > len(o.d.nodes)-o.d.quorum}
+}
+
+type nodesError struct {
+	doing string
+	errs  []error
+}
+
+func (e *nodesError) Error() string {
+	all := make([]string, len(e.errs))
+	for i, err := range e.errs {
+		all[i] = err.Error()
+	}
+	return e.doing + ": " + strings.Join(all, "; ")
+}
+
+// Unwrap leaves out the ends of contexts: they are the nodes', not the caller's.
+func (e *nodesError) Unwrap() []error {
+	return slices.DeleteFunc(slices.Clone(e.errs), func(err error) bool {
+		return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	})
 }
 
 // pool is a node to redsync.
@@ -121,53 +178,55 @@ func (c conn) Eval(*redsyncredis.Script, ...interface{}) (interface{}, error) {
 
 // do sends the operation to the node.
 func (c conn) do() (bool, error) {
-	o, n := c.o, c.o.d.nodes[c.i]
-	a := answer{state: failed}
-	switch a.err = o.d.skip(n); {
-	case a.err != nil:
-	default:
-		ctx, cancel := context.WithTimeout(o.ctx, o.d.nodeTimeout(o.req.TTL))
-		defer cancel()
-		a = o.hold.do(ctx, c.i, o.kind, func() answer {
-			a := o.send(ctx, n)
-			n.heard(a.err)
-			return a
-		})
+	o, d, n := c.o, c.o.d, c.o.d.nodes[c.i]
+	defer d.enter()()
+	ctx, cancel := context.WithTimeout(o.ctx, d.nodeTimeout(o.req.TTL))
+	defer cancel()
+	a := o.hold.do(ctx, c.i, o.kind, func() answer { return o.send(ctx, n) })
+	confirmed := o.record(c.i, a)
+	switch {
+	case o.kind == opRelease:
+		d.releaseLater(o.hold, c.i, o.req.Claim) // if need be
+	case confirmed:
+		d.rejoin(o.hold, c.i, o.req.Claim) // likewise
 	}
-	o.record(c.i, a)
-	if o.kind == opRelease && a.err != nil {
-		o.d.releaseLater(o.hold, c.i, o.req.Claim)
-	}
-	if a.err != nil {
-		return false, fmt.Errorf("node %s: %w", n.name, a.err)
-	}
-	return a.state == yes, nil
+	return a.state == yes, a.err
 }
 
 // send sends it, the claim's turn on the node having come.
 func (o *op) send(ctx context.Context, n *node) answer {
+	if err := o.d.skip(n); err != nil {
+		return answer{state: failed, err: err}
+	}
 	if err := n.ready(ctx); err != nil {
 		return answer{state: failed, err: err}
 	}
+	var a answer
 	switch o.kind {
 	case opAcquire:
-		g, err := n.Acquire(ctx, o.req)
-		a := answer{state: no, token: g.Token, left: g.Left, silent: g.Silent, err: err}
-		switch {
-		case err != nil:
-			a.state = failed
-		case g.Granted:
-			a.state = yes
-		}
-		return a
+		a = tried(n.Acquire(ctx, o.req))
 	case opConfirm:
 		c := o.req.Claim
 		c.Token = o.token
-		return verdict(n.Run(ctx, confirmScript, c, o.token))
+		a = verdict(n.Run(ctx, confirmScript, c, o.token))
 	case opRenew:
-		return verdict(n.Run(ctx, renewScript, o.req.Claim))
+		a = verdict(n.Run(ctx, renewScript, o.req.Claim))
+	case opRelease:
+		a = verdict(n.Run(ctx, releaseScript, o.req.Claim))
 	}
-	return verdict(n.Run(ctx, releaseScript, o.req.Claim))
+	n.heard(a.err)
+	return a
+}
+
+func tried(g locker.Answer, err error) answer {
+	a := answer{state: no, token: g.Token, left: g.Left, silent: g.Silent, err: err}
+	switch {
+	case err != nil:
+		a.state = failed
+	case g.Granted:
+		a.state = yes
+	}
+	return a
 }
 
 func verdict(err error) answer {
@@ -178,80 +237,4 @@ func verdict(err error) answer {
 		return answer{state: no}
 	}
 	return answer{state: failed, err: err}
-}
-
-// hold is what this process did with a claim on each node. Commands of one claim
-// to one node go one after another, so that a release never overtakes the
-// attempt it cleans up after, and none but the release goes out once that began.
-type hold struct {
-	nodes   []holdNode
-	mu      sync.Mutex
-	closing bool
-}
-
-type holdNode struct {
-	turn    chan struct{} // holds one while a command is under way
-	touched bool          // the key may be there; guarded by turn
-	missing bool          // a renewal did not find it; guarded by hold.mu
-}
-
-func newHold(n int) *hold {
-	h := &hold{nodes: make([]holdNode, n)}
-	for i := range h.nodes {
-		h.nodes[i].turn = make(chan struct{}, 1)
-	}
-	return h
-}
-
-var errClosing = errors.New("the claim is being released")
-
-// do runs f when it is node i's turn.
-func (h *hold) do(ctx context.Context, i int, kind opKind, f func() answer) answer {
-	hn := &h.nodes[i]
-	select {
-	case hn.turn <- struct{}{}:
-		defer func() { <-hn.turn }()
-	case <-ctx.Done():
-		return answer{state: failed, err: ctx.Err()}
-	}
-	switch kind {
-	case opAcquire:
-		if h.isClosing() {
-			return answer{state: failed, err: errClosing}
-		}
-		hn.touched = true
-	case opConfirm:
-		if !hn.touched {
-			return answer{state: no}
-		}
-	}
-	a := f()
-	switch kind {
-	case opAcquire:
-		var refined *locker.StoreError
-		if a.state == no || errors.As(a.err, &refined) && refined.NotApplied {
-			hn.touched = false
-		}
-	case opRenew:
-		h.mu.Lock()
-		hn.missing = a.state == no
-		h.mu.Unlock()
-	case opRelease:
-		if a.err == nil {
-			hn.touched = false
-		}
-	}
-	return a
-}
-
-func (h *hold) isClosing() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.closing
-}
-
-func (h *hold) close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closing = true
 }

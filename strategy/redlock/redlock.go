@@ -40,7 +40,7 @@ type nodeTimeout time.Duration
 
 // WithNodeTimeout sets how long one node may take for one command before it is
 // counted as absent, and skipped until it answers again. Default a tenth of the
-// TTL, at least 50 ms and at most 1 s, and never more than a quarter of the TTL.
+// TTL, at least 200 ms and at most 1 s, but never more than a quarter of the TTL.
 func WithNodeTimeout(d time.Duration) locker.Option {
 	return locker.WithDriverOption(nodeTimeout(d))
 }
@@ -54,7 +54,9 @@ func New(rdbs []redis.UniversalClient, opts ...locker.Option) (locker.Locker, er
 	if len(rdbs) < 3 || len(rdbs)%2 == 0 {
 		return nil, fmt.Errorf("locker: %w: redlock needs an odd number of nodes, at least 3, not %d: an even one tolerates no more failures than one less; for a single Redis take setnx, hashreentrant or blpop", locker.ErrInvalid, len(rdbs))
 	}
-	d := &driver{quorum: len(rdbs)/2 + 1, holds: make(map[string]*hold)}
+	d := &driver{quorum: len(rdbs)/2 + 1}
+	d.holds.byID = make(map[string]*hold)
+	d.ids.runIDs = make(map[*node]string)
 	var pools []redsyncredis.Pool
 	for i, rdb := range rdbs {
 		n := &node{d: d, name: nodeName(i, rdb)}

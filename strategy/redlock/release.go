@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/distlock/locker"
@@ -12,130 +13,134 @@ import (
 // Renew implements [locker.Driver]: a round to all nodes for each claim.
 func (d *driver) Renew(ctx context.Context, claims []locker.Claim, answer func(i int, err error)) {
 	slots := make(chan struct{}, renewAtOnce)
+	var all sync.WaitGroup
 	for i, c := range claims {
 		slots <- struct{}{}
-		go func() {
+		all.Go(func() {
 			defer func() { <-slots }()
 			answer(i, d.renew(ctx, c))
-		}()
+		})
 	}
-	for range renewAtOnce {
-		slots <- struct{}{} // the last ones are through
-	}
+	all.Wait()
 }
 
 func (d *driver) renew(ctx context.Context, c locker.Claim) error {
-	h := d.holdOf(c)
-	o := d.newOp(ctx, opRenew, h, locker.Request{Claim: c})
-	ok, err := d.mutex(c).ExtendContext(o.in(ctx))
-	if ok {
-		d.rejoin(h, c)
-		return nil
+	h := d.holds.get(c.ID)
+	if h == nil {
+		return &lostError{c.ID} // or rather released
 	}
-	err = lostOr(err, c)
-	if errors.Is(err, locker.ErrLost) {
+	o, sent := d.newOp(ctx, opRenew, h, locker.Request{Claim: c}), time.Now()
+	ok, err := d.mutex(c).ExtendContext(o.in(ctx))
+	switch {
+	case ok:
+		h.lasts(sent, c.TTL)
+		o.confirm()
+		for i := range d.nodes {
+			d.rejoin(h, i, c)
+		}
+		return nil
+	case isTaken(err):
 		// What is left on a minority would only be in the way.
 		h.close()
-		d.background(func(ctx context.Context) {
-			for i := range d.nodes {
-				d.releaseLater(h, i, c)
-			}
-			d.forget(c)
-		})
+		d.holds.remove(c.ID)
+		for i := range d.nodes {
+			d.releaseLater(h, i, c)
+		}
+		return &lostError{c.ID}
 	}
-	return err
+	return o.trouble("renewed the claim", "it does not hold the key")
 }
 
-// rejoin takes a claim that a quorum has just confirmed to the nodes that lack it.
+// rejoin takes a claim that a quorum has just confirmed to a node that lacks it.
 // Without it each restart of a node would bring the lock closer to being lost.
-func (d *driver) rejoin(h *hold, c locker.Claim) {
-	for i := range h.nodes {
-		h.mu.Lock()
-		missing := h.nodes[i].missing && !h.closing
-		h.nodes[i].missing = false
-		h.mu.Unlock()
-		if !missing {
-			continue
-		}
-		n := d.nodes[i]
-		d.background(func(ctx context.Context) {
-			ctx, cancel := context.WithTimeout(ctx, d.nodeTimeout(c.TTL))
-			defer cancel()
-			// As an attempt: never once the release has begun.
-			h.do(ctx, i, opAcquire, func() answer {
-				a := verdict(n.Run(ctx, joinScript, c, c.Token))
-				n.heard(a.err)
-				return a
-			})
-		})
+func (d *driver) rejoin(h *hold, i int, c locker.Claim) {
+	if !h.beginJoin(i) {
+		return
 	}
+	n := d.nodes[i]
+	d.background(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, d.nodeTimeout(c.TTL))
+		defer cancel()
+		h.do(ctx, i, opJoin, func() answer {
+			a := verdict(n.Run(ctx, joinScript, c, c.Token))
+			n.heard(a.err)
+			return a
+		})
+	})
 }
 
 // Release implements [locker.Driver]: a round to all nodes. It returns when a
 // majority has answered; nodes that do not answer are told again and again for 5 s,
 // since two that missed the releases of two holders would keep everybody out.
 func (d *driver) Release(ctx context.Context, c locker.Claim) error {
-	h := d.holdOf(c)
+	h := d.holds.get(c.ID)
+	if h == nil {
+		// Released before, or expired long ago.
+		h = newHold(len(d.nodes))
+		for i := range h.nodes {
+			h.nodes[i].touched = true // for all we know
+		}
+	}
 	h.close()
 	o := d.newOp(ctx, opRelease, h, locker.Request{Claim: c})
 	ok, err := d.mutex(c).UnlockContext(o.in(ctx))
-	if ok {
-		d.forget(c)
+	switch {
+	case ok:
+		d.holds.remove(c.ID)
 		return nil
-	}
-	if err = lostOr(err, c); errors.Is(err, locker.ErrLost) {
-		d.forget(c)
-	}
-	return err
-}
-
-// lostOr tells "not ours on a majority" from trouble.
-func lostOr(err error, c locker.Claim) error {
-	var taken *redsync.ErrTaken
-	if errors.As(err, &taken) {
+	case isTaken(err):
+		d.holds.remove(c.ID)
 		return &lostError{c.ID}
 	}
-	if err == nil {
-		err = errors.New("no quorum")
-	}
-	return err
+	return o.trouble("released the claim", "it does not hold the key")
+}
+
+// isTaken says whether redsync's error means "not ours on a majority".
+func isTaken(err error) bool {
+	var taken *redsync.ErrTaken
+	return errors.As(err, &taken)
 }
 
 type lostError struct{ claim string }
 
 func (e *lostError) Error() string {
-	return "claim " + e.claim + " does not hold a quorum: " + locker.ErrLost.Error()
+	return "claim " + e.claim + " does not hold a majority of the nodes: " + locker.ErrLost.Error()
 }
 func (*lostError) Unwrap() error { return locker.ErrLost }
 
-// releaseLater releases on a node that did not answer, in the background.
+// releaseLater releases in the background on a node that may still have the key.
 func (d *driver) releaseLater(h *hold, i int, c locker.Claim) {
-	d.background(func(ctx context.Context) { d.releaseOn(ctx, h, i, c) })
+	if h.beginLater(i) {
+		d.background(func(ctx context.Context) {
+			defer h.endLater(i)
+			d.releaseOn(ctx, h, i, c)
+		})
+	}
 }
 
-// releaseOn releases on one node, for as long as it takes, 5 s or the TTL.
+// releaseOn releases on one node, for as long as it takes, 5 s or the TTL. If a
+// command that sets the key was not answered it may arrive after a release that
+// found nothing; so that is repeated.
 func (d *driver) releaseOn(ctx context.Context, h *hold, i int, c locker.Claim) {
 	ctx, cancel := context.WithTimeout(ctx, min(laterBudget, c.TTL))
 	defer cancel()
 	n := d.nodes[i]
-	for {
-		if n.usable() == nil {
-			once, cancel := context.WithTimeout(ctx, d.nodeTimeout(c.TTL))
-			a := h.do(once, i, opRelease, func() answer {
-				if !h.nodes[i].touched {
-					return answer{state: no}
-				}
-				a := verdict(n.Run(once, releaseScript, c))
-				n.heard(a.err)
-				return a
-			})
-			cancel()
-			var refined *locker.StoreError
-			if a.err == nil || errors.As(a.err, &refined) && refined.Permanent {
-				return
-			}
+	for pause := laterPause; h.left(i); pause = min(2*pause, time.Second) {
+		if n.await(ctx) != nil {
+			return
 		}
-		timer := time.NewTimer(laterPause)
+		once, cancel := context.WithTimeout(ctx, d.nodeTimeout(c.TTL))
+		a := h.do(once, i, opRelease, func() answer {
+			a := verdict(n.Run(once, releaseScript, c))
+			n.heard(a.err)
+			return a
+		})
+		cancel()
+		var refined *locker.StoreError
+		if errors.As(a.err, &refined) && refined.Permanent || !h.left(i) {
+			return
+		}
+		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -147,22 +152,27 @@ func (d *driver) releaseOn(ctx context.Context, h *hold, i int, c locker.Claim) 
 
 // Close implements [locker.Driver].
 func (d *driver) Close() error {
-	d.mu.Lock()
+	d.life.Lock()
 	d.closed = true
-	d.mu.Unlock()
-	d.stop()
+	d.life.Unlock()
 	done := make(chan struct{})
 	go func() {
 		d.work.Wait()
 		close(done)
 	}()
-	timer := time.NewTimer(closeBudget)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
+	wait := func(most time.Duration) {
+		timer := time.NewTimer(most)
+		defer timer.Stop()
+		select {
+		case <-done:
+		case <-timer.C:
+		}
 	}
-	return d.closeNodes()
+	wait(closeSoon)
+	d.stop()
+	err := d.closeNodes()
+	wait(closeBudget)
+	return err
 }
 
 func (d *driver) closeNodes() error {

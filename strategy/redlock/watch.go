@@ -4,64 +4,76 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"sync"
+	"time"
 
 	"github.com/distlock/locker"
 )
 
 // watch implements [locker.Watch] by the nodes' release notices: it signals when a
 // majority has given notice, so that the attempt that follows finds one free.
+//
+// Lock order: that of a node's notices before mu.
 type watch struct {
-	d     *driver
-	c     chan struct{}
+	d    *driver
+	c    chan struct{}
+	stop context.CancelFunc // of subscriptions under way
+
 	mu    sync.Mutex
-	told  map[int]bool // nodes that gave notice since the last signal
-	ended int
+	told  map[int]time.Time // when a node gave notice, since the last signal; nil when closed
+	mute  map[int]bool      // nodes that will give none
+	ended bool              // too many of them; c is closed
 	subs  []io.Closer
 }
+
+// noticeWindow is how long a node's notice waits for those of others about the
+// same release. What is older was about something else.
+const noticeWindow = 250 * time.Millisecond
+
+const subscribeBudget = time.Second
 
 func (w *watch) C() <-chan struct{} { return w.c }
 
 // Watch implements [locker.Notifier].
 func (d *driver) Watch(ctx context.Context, key string) (locker.Watch, error) {
-	w := &watch{d: d, c: make(chan struct{}, 1), told: make(map[int]bool)}
-	type result struct {
-		sub io.Closer
-		err error
-	}
-	results := make(chan result, len(d.nodes))
+	w := &watch{d: d, c: make(chan struct{}, 1), told: make(map[int]time.Time), mute: make(map[int]bool)}
+	// Nodes that are slow to subscribe do so after this returns.
+	slow, stop := context.WithTimeout(context.WithoutCancel(ctx), subscribeBudget)
+	w.stop = stop
+	results := make(chan error, len(d.nodes))
 	for i, n := range d.nodes {
-		go func() {
-			if err := n.usable(); err != nil {
-				results <- result{err: err}
-				return
+		d.background(func(context.Context) {
+			err := n.usable()
+			if err == nil {
+				var sub io.Closer
+				if sub, err = n.signals.Listen(slow, key, func() { w.notice(i) }, func() { w.end(i) }); err == nil {
+					w.add(sub)
+				}
 			}
-			sub, err := n.signals.Listen(ctx, key, func() { w.notice(i) }, w.end)
-			results <- result{sub, err}
-		}()
+			if err != nil {
+				w.end(i)
+			}
+			results <- err
+		})
 	}
 	var errs []error
-	confirmed := 0
-	for confirmed < d.quorum && len(errs) <= len(d.nodes)-d.quorum {
-		r := <-results
-		if r.err != nil {
-			errs = append(errs, r.err)
-			continue
-		}
-		confirmed++
-		w.add(r.sub)
-	}
-	rest := len(d.nodes) - confirmed - len(errs)
-	go func() { // they come when they come, at the end of ctx at the latest
-		for range rest {
-			if r := <-results; r.sub != nil {
-				w.add(r.sub)
+	for confirmed := 0; confirmed < d.quorum; {
+		select {
+		case err := <-results:
+			if err == nil {
+				confirmed++
+				continue
 			}
+			errs = append(errs, err)
+		case <-ctx.Done():
+			w.Close()
+			return nil, ctx.Err()
 		}
-	}()
-	if confirmed < d.quorum {
-		w.Close()
-		return nil, errors.Join(errs...)
+		if len(errs) > len(d.nodes)-d.quorum {
+			w.Close()
+			return nil, errors.Join(errs...)
+		}
 	}
 	return w, nil
 }
@@ -78,13 +90,16 @@ func (w *watch) add(sub io.Closer) {
 	}
 }
 
+// notice is called when node i gives notice.
 func (w *watch) notice(i int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.told == nil || w.over() {
+	if w.told == nil || w.ended {
 		return
 	}
-	w.told[i] = true
+	now := time.Now()
+	maps.DeleteFunc(w.told, func(_ int, at time.Time) bool { return now.Sub(at) > noticeWindow })
+	w.told[i] = now
 	if len(w.told) < w.d.quorum {
 		return
 	}
@@ -95,20 +110,21 @@ func (w *watch) notice(i int) {
 	}
 }
 
-// end is called when a node's notices end; without a majority of them it is over.
-func (w *watch) end() {
+// end is called when node i will give no more notice. Without a majority that does,
+// the watch is over.
+func (w *watch) end(i int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before := w.over()
-	if w.ended++; !before && w.over() {
+	w.mute[i] = true
+	if !w.ended && len(w.mute) > len(w.d.nodes)-w.d.quorum {
+		w.ended = true
 		close(w.c)
 	}
 }
 
-func (w *watch) over() bool { return w.ended > len(w.d.nodes)-w.d.quorum }
-
 // Close implements [locker.Watch].
 func (w *watch) Close() {
+	w.stop()
 	w.mu.Lock()
 	w.told = nil
 	subs := w.subs
