@@ -1,0 +1,387 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance"
+)
+
+// brokenStrategy is a strategy with one fault, and the cases that catch it.
+type brokenStrategy struct {
+	fake
+	caught []string
+}
+
+var broken = map[string]brokenStrategy{
+	// Exclusion.
+	"grants a held key now and then": {acquiring(func() func(*counting, context.Context, locker.Request) (locker.Answer, error) {
+		var n atomic.Int64
+		return func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+			a, err := d.Acquire(ctx, req)
+			if err == nil && !a.Granted && n.Add(1)%4 == 0 {
+				d.locked(func() { delete(d.s.locks, req.Key) })
+				return d.Acquire(ctx, req)
+			}
+			return a, err
+		}
+	}()), []string{"RefusedTryHasNoEffect", "NeverTwoInside", "CounterExact", "IntervalsDisjoint", "Linearizable", "MixedLockAndTryLock", "DoExcludes", "ProcessesContend"}},
+	"releases some time later": {releasing(func(d *counting, ctx context.Context, c locker.Claim) error {
+		go func() {
+			time.Sleep(30 * time.Millisecond)
+			_ = d.Release(context.Background(), c)
+		}()
+		return nil
+	}), []string{"AcquireRelease", "FreeWhenUnlockReturns", "RapidCycles"}},
+	"never releases": {releasing(func(*counting, context.Context, locker.Claim) error { return nil }),
+		[]string{"AcquireRelease", "UnlockNeedsNoContext", "DoReleases", "EverybodyGetsATurn"}},
+	"takes a refusal for trouble": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		a, err := d.Acquire(ctx, req)
+		if err == nil && !a.Granted {
+			err = errors.New("it is held")
+		}
+		return a, err
+	}), []string{"AcquireRelease", "WaitBoundIsNotAcquired", "CancelIsPrompt"}},
+
+	// Ownership.
+	"releases whatever is there": {releasing(func(d *counting, ctx context.Context, c locker.Claim) error {
+		d.locked(func() { d.s.drop(c.Key) })
+		return nil
+	}), []string{"ExpiredUnlockSparesSuccessor", "BrokenUnlockSparesSuccessor", "StolenUnlockSparesThief", "LossEndsEveryHold"}},
+	"renews whatever is there": {renewing(func(d *counting, ctx context.Context, c locker.Claim) error {
+		d.locked(func() {
+			if l := d.s.live(c.Key); l != nil {
+				l.extend(c.TTL)
+			}
+		})
+		return nil
+	}), []string{"StolenRenewAddsNothing", "BreakIsNoticed", "StolenUnlockSparesThief"}},
+
+	// The lease.
+	"never expires": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		req.TTL = time.Hour
+		return d.Acquire(ctx, req)
+	}), []string{"Expires", "RenewAfterLoss", "TTLIsExact", "WakeByExpiry", "CloseLeavesKeysToTheTTL"}},
+	"expires early": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		req.TTL /= 2
+		return d.Acquire(ctx, req)
+	}), []string{"Expires", "TTLIsExact", "WakeByExpiry"}},
+	"counts TTLs in seconds": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		req.TTL = req.TTL.Truncate(time.Second) + time.Second
+		return d.Acquire(ctx, req)
+	}), []string{"TTLIsExact"}},
+	"resurrects on renewal": {renewing(func(d *counting, ctx context.Context, c locker.Claim) error {
+		d.locked(func() {
+			if d.held(c) == nil && d.s.live(c.Key) == nil {
+				d.s.locks[c.Key] = &fakeLock{owner: c.Owner, holds: map[string]int{c.ID: 1}, token: c.Token, until: time.Now().Add(c.TTL)}
+			}
+		})
+		return (&counted{counting: d}).renewOne(ctx, c)
+	}), []string{"RenewalNeverResurrects", "RenewalAfterBrokenPredecessor", "StoreLosesEverything"}},
+	"shortens on renewal": {renewing(func(d *counting, ctx context.Context, c locker.Claim) error {
+		err := (&counted{counting: d}).renewOne(ctx, c)
+		d.locked(func() {
+			if l := d.held(c); l != nil {
+				l.until = time.Now().Add(c.TTL / 10)
+			}
+		})
+		return err
+	}), []string{"AutoRenewHolds", "InnerNeverShortensStore", "ManyLeasesRenewed", "RenewedHolderKeepsWaitersOut"}},
+	"shortens on re-entry": {with(func(d *counted) {
+		d.setHolds = func(d *counting, ctx context.Context, c locker.Claim, n int) error {
+			err := d.SetHolds(ctx, c, n)
+			d.locked(func() {
+				if l := d.held(c); l != nil {
+					l.until = time.Now().Add(time.Second)
+				}
+			})
+			return err
+		}
+	}), []string{"InnerNeverShortensStore"}},
+	"renews nothing by itself": {options(locker.WithoutRenewal()), []string{"AutoRenewHolds", "InnerUnlockKeepsRenewal", "ManyLeasesRenewed", "LockContextIsForTheWait", "BreakIsNoticed"}},
+	"asks for another TTL":     {lockingWith(locker.WithTTL(time.Hour)), []string{"LeaseDescribesItself", "LostAtDeadline", "LostIsKept", "ContextEndsByLoss"}},
+	"hands out lost leases": {wrapping(wrapped{lock: func(l locker.Locker, ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {
+		lease, err := l.Lock(ctx, key, append(opts, locker.WithMaxHold(time.Millisecond))...)
+		if err == nil {
+			<-lease.Lost()
+		}
+		return lease, err
+	}}), []string{"ContextEndsByUnlock", "ContextFollowsParent", "DoContextEnds", "LostIsNotUnlock", "LeaseDescribesItself"}},
+	"knows no limits": {lockingWith(locker.WithMaxHold(time.Hour)), []string{"MaxHold", "MaxHoldStopsRenewal", "LimitsAsDefaults"}},
+	"takes lost renewals for good": {renewing(func(d *counting, ctx context.Context, c locker.Claim) error {
+		_ = (&counted{counting: d}).renewOne(ctx, c)
+		return nil
+	}), []string{"BreakIsNoticed", "StolenUnlockSparesThief", "RenewReplyLost"}},
+	"takes lost replies for loss": {renewing(func(d *counting, ctx context.Context, c locker.Claim) error {
+		if (&counted{counting: d}).renewOne(ctx, c) != nil {
+			return notHeld(c)
+		}
+		return nil
+	}), []string{"RenewReplyLost", "RenewalRidesOutAnOutage"}},
+
+	// Re-entry.
+	"gives everybody one owner": {changing(func(ctx context.Context) context.Context { return locker.ContextWithOwner(ctx, "me") }),
+		[]string{"SameLockerExcludes", "OtherKeyIsTopLevel", "OtherCallerIsExcluded", "OwnersAreUnique", "OwnerIsTheNameGiven"}},
+	"forgets who holds": {changing(func(ctx context.Context) context.Context { return noValues{ctx} }),
+		[]string{"LeaseContextReenters", "DerivedContextReenters", "AncestorReenters", "ExplicitOwnerReenters", "OwnerIsTheNameGiven", "DoReenters"}},
+	"counts holds up and down": {with(func(d *counted) {
+		d.setHolds = func(d *counting, ctx context.Context, c locker.Claim, n int) (err error) {
+			cerr := d.s.command(ctx, conformance.OpSetHolds, func() {
+				l := d.held(c)
+				switch {
+				case l == nil:
+					err = notHeld(c)
+				case n > l.holds[c.ID]:
+					l.holds[c.ID]++
+				default:
+					if l.holds[c.ID]--; l.holds[c.ID] == 0 {
+						d.s.drop(c.Key)
+					}
+				}
+			})
+			return errors.Join(cerr, err)
+		}
+	}), []string{"ReentryTwice", "ReentryReplyLost"}},
+	"frees the key with the first of two claims": {releasing(func(d *counting, ctx context.Context, c locker.Claim) error {
+		err := d.Release(ctx, c)
+		if err == nil {
+			d.locked(func() { d.s.drop(c.Key) })
+		}
+		return err
+	}), []string{"SharedOwnerAcrossLockers", "SharedOwnerCounts", "SharedOwnerAcrossProcesses"}},
+	"claims stored holds": {claiming(fakeNotified, func(c *conformance.Capabilities) { c.StoredHolds = true }),
+		[]string{"SharedOwnerAcrossLockers", "SharedOwnerCounts"}},
+	"hides stored holds": {claiming(fakeCounting, func(c *conformance.Capabilities) { c.StoredHolds = false }),
+		[]string{"OwnerIsExcludedElsewhere"}},
+
+	// Waiting.
+	"gives up early": {wrapping(wrapped{lock: func(l locker.Locker, ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {
+		return l.Lock(ctx, key, append(opts, locker.WithWait(50*time.Millisecond))...)
+	}}), []string{"BlocksUntilUnlock", "WaitZeroIsNoBound", "WaitBoundIsNotAcquired", "AutoRenewHolds"}},
+	"waits in TryLock": {wrapping(wrapped{tryLock: func(l locker.Locker, ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {
+		return l.Lock(ctx, key, append(opts, locker.WithWait(time.Second))...)
+	}}), []string{"TryLockDoesNotWait"}},
+	"does not mind the context": {changing(context.WithoutCancel), []string{"CancelIsPrompt", "DeadlineMatchesBoth", "DeadContextGetsNothing"}},
+	"serves in any order": {wrapping(wrapped{lock: func(l locker.Locker, ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {
+		for {
+			lease, err := l.TryLock(ctx, key, opts...)
+			if err == nil || !errors.Is(err, locker.ErrNotAcquired) {
+				return lease, err
+			}
+			select {
+			case <-ctx.Done():
+				return nil, fmt.Errorf("%w: %w", locker.ErrNotAcquired, ctx.Err())
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}}), []string{"FIFOWithinLocker", "TryLockFailsBehindTheQueue", "QueueSurvivesItsMembers"}},
+	"claims to be fair": {claiming(fakeCounting, func(c *conformance.Capabilities) { c.Fair = true }), []string{"FIFOAcrossLockers"}},
+	"loses every wake-up": {with(func(d *counted) {
+		d.watch = func(*counting, context.Context, string) (locker.Watch, error) { return deafWatch{}, nil }
+	}), []string{"NotifiedWake"}},
+	"is not notified again": {with(func(d *counted) { d.counting.stuck = true }), []string{"NotifiedAgain"}},
+	"claims to be notified": {claiming(fakePolling, func(c *conformance.Capabilities) { c.Notified = true }), nil}, // polling at 10 to 100 ms is as good
+	"hangs in Watch": {with(func(d *counted) {
+		d.watch = func(d *counting, ctx context.Context, key string) (locker.Watch, error) {
+			<-time.After(2 * time.Second)
+			return d.Watch(ctx, key)
+		}
+	}), []string{"CancelIsPrompt", "CancelledWaiterPassesOn"}},
+
+	// Fencing.
+	"repeats tokens": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		a, err := d.Acquire(ctx, req)
+		a.Token = min(a.Token, 7)
+		return a, err
+	}), []string{"TokensIncrease", "TokenAfterExpiry", "TokenAfterBreak", "StaleWriterIsRefused", "Linearizable"}},
+	"counts tokens from 1": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		fencing := req.Fencing
+		req.Fencing = false
+		a, err := d.Acquire(ctx, req)
+		if fencing && a.Granted {
+			d.locked(func() {
+				l := d.s.locks[req.Key]
+				if l.token == 0 {
+					d.s.tokens[req.Key]++
+					l.token = d.s.tokens[req.Key]
+				}
+				a.Token = l.token
+			})
+		}
+		return a, err
+	}), []string{"TokenAfterDataLoss"}},
+	"gives each process a token": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		a, err := d.Acquire(ctx, req)
+		if a.Granted && req.Fencing {
+			d.locked(func() { a.Token = d.s.token(req.Key) })
+		}
+		return a, err
+	}), []string{"SharedOwnerAcrossLockers"}},
+	"has tokens beyond 2^53": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		a, err := d.Acquire(ctx, req)
+		a.Token *= 1000
+		return a, err
+	}), []string{"TokensFitEverywhere"}},
+	"issues tokens unasked": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		req.Fencing = true
+		return d.Acquire(ctx, req)
+	}), []string{"WithoutFencingIsZero", "WithoutFencingKeepsNothing"}},
+	"claims fencing": {options(locker.WithoutFencing()), []string{"TokensIncrease", "TokensFitEverywhere", "TokenIsStable"}},
+	"hides fencing":  {claiming(fakeCounting, func(c *conformance.Capabilities) { c.Fencing = false }), []string{"ZeroWithoutSupport"}},
+
+	// Failure.
+	"refuses a repeated acquisition": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (a locker.Answer, err error) {
+		cerr := d.s.command(ctx, conformance.OpAcquire, func() {
+			if d.held(req.Claim) != nil {
+				a = locker.Answer{}
+				return
+			}
+			a, err = d.driver.acquire(req)
+		})
+		return a, errors.Join(cerr, err)
+	}), []string{"AcquireTwice"}},
+	"takes a lost reply for a refusal": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		a, err := d.Acquire(ctx, req)
+		if errors.Is(err, errBroken) {
+			return locker.Answer{}, nil
+		}
+		return a, err
+	}), []string{"TryLockReplyLost"}},
+	"takes a lost reply for not applied": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		a, err := d.Acquire(ctx, req)
+		if err != nil {
+			err = &locker.StoreError{Err: err, NotApplied: true}
+		}
+		return a, err
+	}), []string{"TryLockReplyLost"}},
+	"takes an outage for good": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		a, err := d.Acquire(ctx, req)
+		if err != nil && ctx.Err() == nil {
+			err = &locker.StoreError{Err: err, Permanent: true}
+		}
+		return a, err
+	}), []string{"LockRidesOutAnOutage", "AcquireReplyLost", "WaitersSurviveAnOutage"}},
+	"takes an outage for a refusal": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		a, err := d.Acquire(ctx, req)
+		if err != nil {
+			return locker.Answer{}, nil
+		}
+		return a, err
+	}), []string{"TryLockUnreachable", "OutageEndsTheWait", "OutageHasALimit"}},
+	"takes a lost reply for a release": {releasing(func(d *counting, ctx context.Context, c locker.Claim) error {
+		if err := d.Release(ctx, c); errors.Is(err, locker.ErrLost) {
+			return err
+		}
+		return nil
+	}), []string{"UnlockUnreachable", "UnlockUnreachableWithoutContext"}},
+	"takes a lost reply for a lost lock": {releasing(func(d *counting, ctx context.Context, c locker.Claim) error {
+		if d.Release(ctx, c) != nil {
+			return notHeld(c)
+		}
+		return nil
+	}), []string{"ReleaseReplyLost", "UnlockUnreachable"}},
+	"needs its scripts": {releasing(func(d *counting, ctx context.Context, c locker.Claim) error {
+		forgot := false
+		d.locked(func() { forgot = d.s.forgot })
+		if forgot {
+			return &locker.StoreError{Err: errors.New("NOSCRIPT"), Permanent: true, NotApplied: true}
+		}
+		return d.Release(ctx, c)
+	}), []string{"ScriptsForgotten"}},
+
+	// Keys.
+	"ignores case":     {renaming(strings.ToLower), []string{"KeysAreIndependent"}},
+	"cuts keys at NUL": {renaming(func(k string) string { k, _, _ = strings.Cut(k, "\x00"); return k }), []string{"HostileKeys"}},
+	"trims keys":       {renaming(strings.TrimSpace), []string{"KeysAreIndependent"}},
+	"cuts long keys":   {renaming(func(k string) string { return k[:min(len(k), 1000)] }), []string{"HostileKeys"}},
+	"drops prefixes": {renaming(func(k string) string { return k[strings.LastIndexByte(k, ':')+1:] }),
+		[]string{"PrefixesAreApart", "PrefixInStore"}},
+	"takes foreign locks": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		d.locked(func() { delete(d.s.foreign, req.Key) })
+		return d.Acquire(ctx, req)
+	}), []string{"ForeignLocksAreHeld", "ForeignThingsConflict"}},
+	"waits for foreign things": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		a, err := d.Acquire(ctx, req)
+		if errors.Is(err, locker.ErrConflict) {
+			return locker.Answer{Left: -1}, nil
+		}
+		return a, err
+	}), []string{"ForeignThingsConflict"}},
+	"takes any driver option": {with(func(d *counted) { d.counting.tolerant = true }), []string{"BadConstructorOptions"}},
+	"lets bad calls pass": {failing(func(err error) error {
+		if errors.Is(err, locker.ErrInvalid) {
+			return locker.ErrNotAcquired
+		}
+		return err
+	}), []string{"BadKeys", "BadCallOptions", "BadOwnerIsInvalid"}},
+
+	// Hygiene.
+	"leaves keys for ever": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		d.locked(func() { d.s.garbage[req.Key+":garbage"] = -1 })
+		return d.Acquire(ctx, req)
+	}), []string{"KeysEndWithLocks", "TokenKeyExpires", "WithoutFencingKeepsNothing"}},
+	"leaves a key for each waiter": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		a, err := d.Acquire(ctx, req)
+		if !a.Granted && req.Wait {
+			d.locked(func() { d.s.garbage[req.ID] = time.Hour })
+		}
+		return a, err
+	}), []string{"CancelledWaiterLeavesNothing", "KeysEndWithLocks"}},
+	"leaves goroutines": {with(func(d *counted) {
+		end := make(chan struct{})
+		d.acquire = func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+			go func() { <-end }()
+			return d.Acquire(ctx, req)
+		}
+		d.close = func(*counting) error { close(end); return nil }
+	}), []string{"GoroutinesEndWithLocks"}},
+	"leaves goroutines after Close": {with(func(*counted) { go func() { select {} }() }), []string{"GoroutinesEndWithClose"}},
+	"remembers keys": {with(func(d *counted) {
+		var mu sync.Mutex
+		keys := map[string]bool{}
+		d.acquire = func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+			mu.Lock()
+			keys[req.Key] = true
+			mu.Unlock()
+			return d.Acquire(ctx, req)
+		}
+	}), []string{"LocalStateIsBounded"}},
+
+	// Closing.
+	"does not close": {wrapping(wrapped{close: func(locker.Locker) error { return nil }}),
+		[]string{"CloseRefusesLocks", "CloseEndsLeases"}},
+	"closes the store": {with(func(d *counted) {
+		d.close = func(d *counting) error { d.locked(func() { clear(d.s.locks) }); return nil }
+	}), []string{"CloseSparesOthers", "CloseEndsLeases", "CloseLeavesKeysToTheTTL"}},
+	"cannot release after Close": {with(func(d *counted) {
+		var closed atomic.Bool
+		d.close = func(*counting) error { closed.Store(true); return nil }
+		d.release = func(d *counting, ctx context.Context, c locker.Claim) error {
+			if closed.Load() {
+				return &locker.StoreError{Err: errors.New("closed"), Permanent: true}
+			}
+			return d.Release(ctx, c)
+		}
+	}), []string{"CloseEndsLeases"}},
+	"fails to close twice": {wrapping(wrapped{close: func(l locker.Locker) error {
+		_, err := l.TryLock(context.Background(), "probe", locker.WithTTL(time.Hour), locker.WithoutRenewal())
+		if errors.Is(err, locker.ErrClosed) {
+			return err
+		}
+		return l.Close()
+	}}), []string{"CloseTwice"}},
+
+	// Observers.
+	"tells no observer": {options(locker.WithObserver(locker.ObserverFunc(func(locker.Event) {}))),
+		[]string{"EventsAddUp", "EventsTell", "ReentryIsNoEvent", "MaxRenewals", "PanickingObserver", "SlowObserver"}},
+	"is slow to renew": {renewing(func(d *counting, ctx context.Context, c locker.Claim) error {
+		time.Sleep(2 * time.Second)
+		return (&counted{counting: d}).renewOne(ctx, c)
+	}), []string{"RenewalStopsAtUnlock", "CloseSparesOthers", "AutoRenewHolds"}},
+}

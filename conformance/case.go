@@ -1,0 +1,293 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+// Case checks one promise.
+type Case struct {
+	Name     string   // unique
+	Group    string   // what it is about: exclusion, lease, waiting, ...
+	Rules    []string // what it checks, by the numbers of the design
+	Contract string   // the promise in one sentence, shown when it is broken
+	Needs    []Need   // without them it does not run
+	Mode     Mode
+	Slow     bool // takes more than ten seconds; left out under -short
+	Test     func(t *T)
+}
+
+// Mode says what a case can bear beside it.
+type Mode int
+
+// The modes.
+const (
+	// Parallel cases share a harness and run beside one another.
+	Parallel Mode = iota
+	// Isolated cases have a harness of their own, because they break the store
+	// or look at everything in it, and run beside the parallel ones.
+	Isolated
+	// Serial cases have a harness of their own and run alone: they measure, or
+	// count what is left in the process.
+	Serial
+)
+
+// path is the case's name in the test's and the report's.
+func (c Case) path() string { return c.Group + "/" + c.Name }
+
+// Run checks the case on h and reports to tb; see [Run] for the whole suite.
+func (c Case) Run(tb testing.TB, h Harness) { c.run(tb, h, rand.Uint64()) }
+
+func (c Case) run(tb testing.TB, h Harness, seed uint64) {
+	tb.Helper()
+	for _, n := range c.Needs {
+		if up := lacks(h, n); up != "" {
+			tb.Errorf("%s is claimed, but the harness %T is no conformance.%s: implement it, drop the claim, or name the case in WithSkip", n, h, up)
+			return
+		}
+	}
+	t := newT(tb, c, h, seed)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer t.finish()
+		defer t.recovered()
+		c.Test(t)
+	}()
+	guard := time.NewTimer(t.Timing().Guard)
+	defer guard.Stop()
+	select {
+	case <-done:
+	case <-guard.C:
+		t.abandon()
+	}
+	if tb.Failed() {
+		tb.Logf("%s (%s) promises: %s", c.path(), strings.Join(c.Rules, ", "), c.Contract)
+	}
+}
+
+// T is a case's [testing.TB]: with its harness, and helpers that fail the case
+// with a sentence. Unlike those of a testing.T its FailNow, Fatal and so the
+// functions of testify's require may be called from any goroutine: they end
+// that one.
+type T struct {
+	testing.TB
+	h      Harness
+	timing Timing
+	id     string
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	rnd     *rand.Rand
+	lockers []locker.Locker
+	over    bool // the case was given up: nothing may reach TB any more
+}
+
+func newT(tb testing.TB, c Case, h Harness, seed uint64) *T {
+	name := fnv.New64a()
+	name.Write([]byte(c.path()))
+	t := &T{TB: tb, h: h, timing: h.Timing().withDefaults(), rnd: rand.New(rand.NewPCG(seed, name.Sum64()))}
+	// Not only of the seed: a store may outlive the run.
+	t.id = fmt.Sprintf("conformance:%s:%x", c.Name, rand.Uint64())
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	return t
+}
+
+// Context ends when the case does.
+func (t *T) Context() context.Context { return t.ctx }
+
+// Timing is the harness's, zero fields filled in.
+func (t *T) Timing() Timing { return t.timing }
+
+// Capabilities are the harness's.
+func (t *T) Capabilities() Capabilities { return t.h.Capabilities() }
+
+// Harness is what the case runs on.
+func (t *T) Harness() Harness { return t.h }
+
+// Inspector is the harness as one; for cases with [NeedInspect].
+func (t *T) Inspector() Inspector { return t.h.(Inspector) }
+
+// Breaker is the harness as one; for cases with [NeedBreak].
+func (t *T) Breaker() Breaker { return t.h.(Breaker) }
+
+// Faults is the harness as one; for cases with [NeedFaults].
+func (t *T) Faults() Faults { return t.h.(Faults) }
+
+// Planter is the harness as one; for cases with [NeedPlant].
+func (t *T) Planter() Planter { return t.h.(Planter) }
+
+// IntN returns a random number below n, reproducible by [WithSeed].
+func (t *T) IntN(n int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.rnd.IntN(n)
+}
+
+// Key returns a key of the case's own, the same for the same name.
+func (t *T) Key(name string) string { return t.id + ":" + name }
+
+// Go runs f in a goroutine, which has to end soon after the case's context. The
+// channel returned is closed when it does.
+func (t *T) Go(f func()) <-chan struct{} {
+	done := make(chan struct{})
+	t.wg.Add(1)
+	go func() {
+		defer t.wg.Done()
+		defer close(done)
+		defer t.recovered()
+		f()
+	}()
+	return done
+}
+
+// Locker makes a Locker, which is closed when the case ends.
+func (t *T) Locker(opts ...locker.Option) locker.Locker {
+	t.Helper()
+	l := t.h.NewLocker(t, opts...)
+	if l == nil {
+		t.Fatalf("the harness made no Locker")
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lockers = append(t.lockers, l)
+	return l
+}
+
+// Lockers makes n Lockers.
+func (t *T) Lockers(n int, opts ...locker.Option) []locker.Locker {
+	t.Helper()
+	ls := make([]locker.Locker, n)
+	for i := range ls {
+		ls[i] = t.Locker(opts...)
+	}
+	return ls
+}
+
+// finish ends what the case started, while its guard still watches.
+func (t *T) finish() {
+	t.cancel()
+	// A store that was made unreachable must not make each Close last.
+	if f, ok := t.h.(Faults); ok && t.Capabilities().Faults {
+		_ = f.Heal()
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		t.wg.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(t.timing.Slack):
+		// A Lock that does not mind its context may mind Close.
+	}
+	t.mu.Lock()
+	ls := t.lockers
+	t.mu.Unlock()
+	for _, l := range ls {
+		if err := l.Close(); err != nil {
+			t.Errorf("Close at the end of the case: %v", err)
+		}
+	}
+	<-ended
+}
+
+func (t *T) recovered() {
+	if v := recover(); v != nil {
+		t.Errorf("panic: %v\n%s", v, debug.Stack())
+	}
+}
+
+// abandon gives up a case that hangs.
+func (t *T) abandon() {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	t.Errorf("the case did not end within %v; all goroutines:\n\n%s", t.timing.Guard, buf)
+	t.cancel()
+	t.mu.Lock()
+	t.over = true
+	t.mu.Unlock()
+}
+
+// The methods of testing.TB that a case's goroutines may call. They do not
+// reach a test that has ended, and FailNow ends the calling goroutine only.
+
+// Log is testing.TB's.
+func (t *T) Log(args ...any) {
+	t.Helper()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.over {
+		t.TB.Log(args...)
+	}
+}
+
+// Logf is testing.TB's.
+func (t *T) Logf(format string, args ...any) {
+	t.Helper()
+	t.Log(fmt.Sprintf(format, args...))
+}
+
+// Error is testing.TB's.
+func (t *T) Error(args ...any) {
+	t.Helper()
+	t.Log(args...)
+	t.Fail()
+}
+
+// Errorf is testing.TB's.
+func (t *T) Errorf(format string, args ...any) {
+	t.Helper()
+	t.Log(fmt.Sprintf(format, args...))
+	t.Fail()
+}
+
+// Fail is testing.TB's.
+func (t *T) Fail() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.over {
+		t.TB.Fail()
+	}
+}
+
+// FailNow is testing.TB's, for any goroutine.
+func (t *T) FailNow() {
+	t.Fail()
+	runtime.Goexit()
+}
+
+// Fatal is testing.TB's, for any goroutine.
+func (t *T) Fatal(args ...any) {
+	t.Helper()
+	t.Log(args...)
+	t.FailNow()
+}
+
+// Fatalf is testing.TB's, for any goroutine.
+func (t *T) Fatalf(format string, args ...any) {
+	t.Helper()
+	t.Log(fmt.Sprintf(format, args...))
+	t.FailNow()
+}
+
+// Skip fails: a case that cannot run says so by its Needs.
+func (t *T) Skip(args ...any) { t.Helper(); t.Fatal(append([]any{"skipped:"}, args...)...) }
+
+// Skipf fails like Skip.
+func (t *T) Skipf(format string, args ...any) { t.Helper(); t.Fatalf("skipped: "+format, args...) }
+
+// SkipNow fails like Skip.
+func (t *T) SkipNow() { t.Helper(); t.Fatal("skipped") }

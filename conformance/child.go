@@ -1,0 +1,229 @@
+package conformance
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+// childEnv, when set, makes the test binary a child; its value is the spec.
+const childEnv = "LOCKER_CONFORMANCE_CHILD"
+
+// Child is a process of its own that uses the harness's store. It dies with the
+// test.
+type Child struct {
+	cmd  *exec.Cmd
+	next atomic.Int64
+
+	mu    sync.Mutex
+	in    *json.Encoder
+	calls map[int]*childCall
+	gone  bool
+}
+
+type childCall struct {
+	answer  childAnswer // after done
+	done    chan struct{}
+	waiting chan struct{} // closed when it waits for something
+	lost    chan struct{} // closed when the lease it got is lost
+}
+
+// childRequest is a line to a child, childAnswer one from it.
+type (
+	childRequest struct {
+		ID    int
+		Op    string // lock, unlock, renew, contend, ask
+		Lock  ChildLock
+		Lease int    // the ID of the request that got it
+		File  string // contend: exists while somebody is inside
+		N     int    // contend: how often
+	}
+	childAnswer struct {
+		ID    int
+		Event string // "", or waiting, lost
+		Err   string
+		Kinds []int // of childErrors
+		Token int64
+		Owner string
+		N     int // contend: how often two were inside; ask: wrong answers
+	}
+)
+
+// childErrors are the errors that keep their identity between processes.
+var childErrors = []error{
+	locker.ErrNotAcquired, locker.ErrLost, locker.ErrNotHeld, locker.ErrUnavailable, locker.ErrConflict,
+	locker.ErrInvalid, locker.ErrClosed, context.Canceled, context.DeadlineExceeded,
+}
+
+type childError struct{ childAnswer }
+
+func (e childError) Error() string { return e.Err }
+
+func (e childError) Unwrap() []error {
+	var errs []error
+	for _, i := range e.Kinds {
+		errs = append(errs, childErrors[i])
+	}
+	return errs
+}
+
+// StartChild starts this test binary as a child: its TestMain has to call [Main]
+// or [ServeChild], whose newLocker is given spec.
+func StartChild(tb testing.TB, spec string) *Child {
+	tb.Helper()
+	c := &Child{calls: map[int]*childCall{}}
+	// The test framework's flags are of no use to it.
+	c.cmd = exec.Command(os.Args[0])
+	c.cmd.Env = append(os.Environ(), childEnv+"="+spec)
+	c.cmd.Stderr = os.Stderr
+	in, err := c.cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c.in = json.NewEncoder(in)
+	if err := c.cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.listen(bufio.NewScanner(out))
+		_ = c.cmd.Wait()
+	}()
+	tb.Cleanup(func() {
+		c.Kill()
+		<-ended
+	})
+	return c
+}
+
+// listen hands what the child says to those who wait for it.
+func (c *Child) listen(lines *bufio.Scanner) {
+	for lines.Scan() {
+		var a childAnswer
+		if json.Unmarshal(lines.Bytes(), &a) != nil {
+			continue // somebody printed something
+		}
+		c.mu.Lock()
+		call := c.calls[a.ID]
+		c.mu.Unlock()
+		switch {
+		case call == nil:
+		case a.Event == "waiting":
+			close(call.waiting)
+		case a.Event == "lost":
+			close(call.lost)
+		default:
+			call.answer = a
+			close(call.done)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone = true
+	for _, call := range c.calls {
+		select {
+		case <-call.done:
+		default:
+			call.answer.Err = "the child process has ended"
+			close(call.done)
+		}
+	}
+}
+
+// Kill ends the process as kill -9 does.
+func (c *Child) Kill() { _ = c.cmd.Process.Kill() }
+
+func (c *Child) send(r childRequest) *childCall {
+	r.ID = int(c.next.Add(1))
+	call := &childCall{done: make(chan struct{}), waiting: make(chan struct{}), lost: make(chan struct{})}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls[r.ID] = call
+	call.answer.ID = r.ID
+	if err := c.in.Encode(r); err != nil || c.gone {
+		call.answer.Err = fmt.Sprintf("the child process has ended: %v", err)
+		close(call.done)
+	}
+	return call
+}
+
+// ChildLock is a Lock in a child.
+type ChildLock struct {
+	Key            string
+	Owner          string // "" for none
+	TTL            time.Duration
+	Wait           time.Duration
+	Try            bool
+	WithoutRenewal bool
+}
+
+// ChildLease is a lease, or the wait for one, in a child.
+type ChildLease struct {
+	c    *Child
+	call *childCall
+}
+
+// Start makes the child lock, and does not wait for it.
+func (c *Child) Start(r ChildLock) *ChildLease {
+	return &ChildLease{c, c.send(childRequest{Op: "lock", Lock: r})}
+}
+
+// Waiting is closed when the child's Lock waits for something.
+func (l *ChildLease) Waiting() <-chan struct{} { return l.call.waiting }
+
+// Done is closed when the child's Lock has returned.
+func (l *ChildLease) Done() <-chan struct{} { return l.call.done }
+
+// Lost is closed when the child says that the lease's Lost is.
+func (l *ChildLease) Lost() <-chan struct{} { return l.call.lost }
+
+// Err is what the child's Lock returned; after Done.
+func (l *ChildLease) Err() error { return answerErr(l.call.answer) }
+
+// Token is the lease's; after Done.
+func (l *ChildLease) Token() int64 { return l.call.answer.Token }
+
+func answerErr(a childAnswer) error {
+	if a.Err == "" {
+		return nil
+	}
+	return childError{a}
+}
+
+// ChildLock makes child c lock, which must succeed within Timing.Patience.
+func (t *T) ChildLock(c *Child, r ChildLock) *ChildLease {
+	t.Helper()
+	l := c.Start(r)
+	t.Ends(l.Done(), t.timing.Patience, "the end of a child's Lock")
+	if err := l.Err(); err != nil {
+		t.Fatalf("a child's Lock failed: %v", err)
+	}
+	return l
+}
+
+// ChildUnlock makes a child unlock, and returns the error.
+func (t *T) ChildUnlock(l *ChildLease) error { return answerErr(t.ask(l, "unlock")) }
+
+// ChildRenew makes a child renew, and returns the error.
+func (t *T) ChildRenew(l *ChildLease) error { return answerErr(t.ask(l, "renew")) }
+
+func (t *T) ask(l *ChildLease, op string) childAnswer {
+	t.Helper()
+	call := l.c.send(childRequest{Op: op, Lease: l.call.answer.ID})
+	t.Ends(call.done, t.timing.Patience, "a child's answer to "+op)
+	return call.answer
+}

@@ -1,0 +1,195 @@
+package conformance
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+// Main is a TestMain for packages that run the suite: it runs the tests, or does
+// what a child is asked to do.
+//
+//	func TestMain(m *testing.M) { conformance.Main(m, newLocker) }
+//
+// As most cases wait most of the time, it lets four of them run in parallel for
+// each processor, unless -parallel is given.
+func Main(m interface{ Run() int }, newLocker func(spec string, opts ...locker.Option) (locker.Locker, error)) {
+	ServeChild(newLocker)
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0)))
+	}
+	os.Exit(m.Run())
+}
+
+// ServeChild does not return in a process started by [StartChild], but does what
+// that asks of it, with a Locker made by newLocker of the spec given there. In
+// other processes it does nothing. A TestMain that cannot be [Main] calls it
+// first of all.
+func ServeChild(newLocker func(spec string, opts ...locker.Option) (locker.Locker, error)) {
+	spec, ok := os.LookupEnv(childEnv)
+	if !ok {
+		return
+	}
+	l, err := newLocker(spec)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "conformance child:", err)
+		os.Exit(1)
+	}
+	s := &childServer{l: l, out: json.NewEncoder(os.Stdout), leases: map[int]*locker.Lease{}}
+	s.serve()
+	os.Exit(0) // the parent is gone, or done with us
+}
+
+// childServer is the child's side.
+type childServer struct {
+	l locker.Locker
+
+	mu     sync.Mutex
+	out    *json.Encoder
+	leases map[int]*locker.Lease
+}
+
+func (s *childServer) serve() {
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var r childRequest
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			return
+		}
+		go s.do(r)
+	}
+}
+
+func (s *childServer) say(a childAnswer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.out.Encode(a)
+}
+
+func (s *childServer) do(r childRequest) {
+	a := childAnswer{ID: r.ID}
+	var err error
+	s.mu.Lock()
+	lease := s.leases[r.Lease]
+	s.mu.Unlock()
+	switch r.Op {
+	case "lock":
+		lease, err = s.lock(r)
+		if err == nil {
+			a.Token, a.Owner = lease.Token(), lease.Owner()
+			defer func() {
+				<-lease.Lost()
+				s.say(childAnswer{ID: r.ID, Event: "lost"})
+			}()
+		}
+	case "unlock":
+		err = lease.Unlock(context.Background())
+	case "renew":
+		err = lease.Renew(context.Background())
+	case "ask":
+		a.N = askUntilLost(lease)
+	case "contend":
+		a.N, err = s.contend(r)
+	default:
+		err = fmt.Errorf("no such op: %q", r.Op)
+	}
+	if err != nil {
+		a.Err = err.Error()
+		for i, kind := range childErrors {
+			if errors.Is(err, kind) {
+				a.Kinds = append(a.Kinds, i)
+			}
+		}
+	}
+	s.say(a)
+}
+
+func (s *childServer) lock(r childRequest) (*locker.Lease, error) {
+	ctx := context.Background()
+	opts := []locker.LockOption{locker.WithTTL(r.Lock.TTL), locker.WithWait(r.Lock.Wait)}
+	if r.Lock.WithoutRenewal {
+		opts = append(opts, locker.WithoutRenewal())
+	}
+	if r.Lock.Owner != "" {
+		ctx = locker.ContextWithOwner(ctx, r.Lock.Owner)
+	}
+	f := s.l.Lock
+	if r.Lock.Try {
+		f = s.l.TryLock
+	}
+	id, done := goroutineID(), make(chan struct{})
+	defer close(done)
+	go func() {
+		for !parked(id) {
+			time.Sleep(time.Millisecond)
+		}
+		select {
+		case <-done:
+		default:
+			s.say(childAnswer{ID: r.ID, Event: "waiting"})
+		}
+	}()
+	lease, err := f(ctx, r.Lock.Key, opts...)
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.leases[r.ID] = lease
+	}
+	return lease, err
+}
+
+// askUntilLost asks a lease all the time whether it is held, and returns how
+// often the answer was yes at or after its deadline.
+func askUntilLost(lease *locker.Lease) (wrong int) {
+	ctx := lease.Context(context.Background())
+	for {
+		// In this order: what was over at now stays over.
+		now := time.Now()
+		over := !now.Before(lease.Deadline())
+		if ctx.Err() != nil {
+			return wrong
+		}
+		if over {
+			wrong++
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// contend enters r.N times a section in which r.File must not exist yet, and
+// returns how often it did.
+func (s *childServer) contend(r childRequest) (overlaps int, err error) {
+	for range r.N {
+		err := locker.Do(context.Background(), s.l, r.Lock.Key, func(context.Context) error {
+			f, err := os.OpenFile(r.File, os.O_CREATE|os.O_EXCL, 0o600)
+			if errors.Is(err, os.ErrExist) {
+				overlaps++
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			defer os.Remove(r.File)
+			time.Sleep(5 * time.Millisecond)
+			return f.Close()
+		}, locker.WithTTL(r.Lock.TTL))
+		if err != nil {
+			return overlaps, err
+		}
+	}
+	return overlaps, nil
+}

@@ -1,0 +1,63 @@
+// Package conformance is the test suite that every strategy of package locker
+// passes, those of this module and those of third parties alike. It checks the
+// promise a [locker.Locker] makes, on a real store, by what callers can see.
+//
+// A strategy takes part with one line, given a [Harness] that makes Lockers over
+// one store as separate processes would have them:
+//
+//	type harness struct{ store *mystore.Store }
+//
+//	func newHarness(tb testing.TB) conformance.Harness { return harness{mystore.New()} }
+//
+//	func (h harness) NewLocker(tb testing.TB, opts ...locker.Option) locker.Locker {
+//		l, err := locker.New(mystore.NewDriver(h.store), opts...)
+//		if err != nil {
+//			tb.Fatal(err)
+//		}
+//		return l
+//	}
+//	func (harness) Timing() conformance.Timing { return conformance.Timing{} }
+//	func (harness) Capabilities() conformance.Capabilities {
+//		return conformance.Capabilities{Name: "mystore", Fencing: true}
+//	}
+//
+//	func TestConformance(t *testing.T) { conformance.Run(t, newHarness) }
+//
+// That runs what can be seen through the Lockers alone. A harness that can also
+// look into its store, break locks, lose replies or start processes implements
+// [Inspector], [Breaker], [Faults] and so on, claims it in its [Capabilities],
+// and gets the cases that need it. The table that Run prints names every case
+// that was left out, and why: there is no silent skipping, and a claim that
+// cannot be shown fails.
+//
+// # What a pass says
+//
+//   - The rules of the promise held in every case, with real concurrency and,
+//     given Faults and child processes, with lost and repeated commands, outages,
+//     killed and frozen processes.
+//   - Histories of concurrent operations are checked for an order that explains
+//     them, by [porcupine].
+//   - The suite itself is tested: strategies broken on purpose, some sixty of
+//     them, have to fail the cases meant for them.
+//
+// # What it does not say
+//
+//   - That there is no error: a race that shows once in a million runs may not
+//     have shown. Run the suite with the race detector, often, on a busy machine.
+//   - Anything about the store itself: that it keeps what it acknowledged, or
+//     fails over without losing locks.
+//   - Anything about how strategies behave towards one another on the same keys,
+//     or about properties of one store, such as cluster slots. Cases for these
+//     come in by [WithCases].
+//   - How fast it is. Bounds are those of the promise with ample slack; they live
+//     in [Timing], never in a case.
+//
+// # Rules for cases
+//
+// Cases wait for events with a bound, not for a time to pass; where time passing
+// is the subject they say so. Leases that must not be lost last two seconds at
+// least. Keys are unique to a case and a run, so that parallel cases can share a
+// store, and a store can outlive the run.
+//
+// [porcupine]: https://pkg.go.dev/github.com/anishathalye/porcupine
+package conformance

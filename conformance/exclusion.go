@@ -1,0 +1,307 @@
+package conformance
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+const exclusionGroup = "exclusion"
+
+var exclusionCases = []Case{
+	{Name: "AcquireRelease", Group: exclusionGroup, Rules: []string{"R1"}, Test: testAcquireRelease,
+		Contract: "a free key is granted to one Locker, refused to another, and free again after Unlock"},
+	{Name: "SameLockerExcludes", Group: exclusionGroup, Rules: []string{"R1", "R6"}, Test: testSameLockerExcludes,
+		Contract: "two callers of one Locker exclude each other like two processes"},
+	{Name: "RefusedTryHasNoEffect", Group: exclusionGroup, Rules: []string{"R1", "R2"}, Test: testRefusedTryHasNoEffect,
+		Contract: "failed tries leave the holder its lease"},
+	{Name: "FreeWhenUnlockReturns", Group: exclusionGroup, Rules: []string{"R1"}, Test: testFreeWhenUnlockReturns,
+		Contract: "when Unlock has returned nil, another Locker's try succeeds"},
+	{Name: "RapidCycles", Group: exclusionGroup, Rules: []string{"R1", "R4"}, Test: testRapidCycles,
+		Contract: "a key can be locked and unlocked over and over without a pause"},
+	{Name: "CounterExact", Group: exclusionGroup, Rules: []string{"R1"}, Test: testCounterExact,
+		Contract: "a counter read and written back under the lock by several Lockers loses no increment"},
+	{Name: "NeverTwoInside", Group: exclusionGroup, Rules: []string{"R1"}, Test: testNeverTwoInside,
+		Contract: "there are never two callers inside, however many of however many Lockers contend"},
+	{Name: "IntervalsDisjoint", Group: exclusionGroup, Rules: []string{"R1", "R9"}, Test: testIntervalsDisjoint,
+		Contract: "the intervals from grant to Unlock, or to Deadline if there is no Unlock, never overlap"},
+	{Name: "MixedLockAndTryLock", Group: exclusionGroup, Rules: []string{"R1", "R14"}, Test: testMixedLockAndTryLock,
+		Contract: "callers that wait, callers that do not, and callers with a bound exclude one another and all come to an end"},
+	{Name: "EverybodyGetsATurn", Group: exclusionGroup, Rules: []string{"R1", "R15"}, Test: testEverybodyGetsATurn,
+		Contract: "every contender that waits long enough gets the lock"},
+	{Name: "DoExcludes", Group: exclusionGroup, Rules: []string{"R1"}, Test: testDoExcludes,
+		Contract: "functions run by Do under one key run one at a time"},
+	{Name: "Linearizable", Group: exclusionGroup, Rules: []string{"R1", "R2", "R21"}, Test: testLinearizable,
+		Contract: "what TryLock, Renew and Unlock answered is what a mutex with an owner and a growing token would have answered in some order"},
+	{Name: "LateGrantIsRefused", Group: exclusionGroup, Rules: []string{"R1", "R9"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testLateGrantIsRefused,
+		Contract: "a grant whose reply arrives after the lease's end is not handed to the caller"},
+}
+
+func testAcquireRelease(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.TryLock(a, key)
+	t.Taken(b, key)
+	t.Unlock(lease)
+	t.Free(b, key)
+	t.Free(a, key)
+}
+
+func testSameLockerExcludes(t *T) {
+	l, key := t.Locker(), t.Key("k")
+	lease := t.Lock(l, key)
+	t.Taken(l, key)
+	w := t.Wait(l, key)
+	t.Open(w.Done(), "a second caller's Lock returns")
+	t.Unlock(lease)
+	t.Unlock(t.Granted(w, t.Timing().PollWithin))
+}
+
+func testRefusedTryHasNoEffect(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(a, key)
+	for range 20 {
+		t.Taken(b, key)
+		t.Taken(a, key)
+	}
+	t.NoError(lease.Renew(t.Context()), "Renew by the holder")
+	t.Open(lease.Lost(), "the holder's Lost")
+	t.Taken(b, key)
+	t.Unlock(lease)
+	t.Free(b, key)
+}
+
+func testFreeWhenUnlockReturns(t *T) {
+	ls, key := t.Lockers(2), t.Key("k")
+	lease := t.TryLock(ls[0], key)
+	for i := range 50 {
+		t.Unlock(lease)
+		lease = t.TryLock(ls[(i+1)%2], key)
+	}
+	t.Unlock(lease)
+}
+
+func testRapidCycles(t *T) {
+	l, key := t.Locker(), t.Key("k")
+	for range 200 {
+		t.Unlock(t.TryLock(l, key))
+	}
+}
+
+// contend runs section under the lock rounds times in each of perLocker
+// goroutines of each Locker.
+func (t *T) contend(ls []locker.Locker, perLocker, rounds int, lock func(l locker.Locker) *locker.Lease, section func(lease *locker.Lease)) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, l := range ls {
+		for range perLocker {
+			wg.Add(1)
+			t.Go(func() {
+				defer wg.Done()
+				for range rounds {
+					lease := lock(l)
+					section(lease)
+					t.Unlock(lease)
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+func testCounterExact(t *T) {
+	const lockers, perLocker, rounds = 4, 2, 8
+	ls := t.Lockers(lockers)
+	keys := []string{t.Key("a"), t.Key("b")}
+	counters := make([]atomic.Int64, len(keys))
+	var wg sync.WaitGroup
+	for i, key := range keys {
+		wg.Add(1)
+		t.Go(func() {
+			defer wg.Done()
+			t.contend(ls, perLocker, rounds, func(l locker.Locker) *locker.Lease { return t.Lock(l, key) }, func(*locker.Lease) {
+				// Not Add: an increment is lost if somebody else is inside.
+				n := counters[i].Load()
+				time.Sleep(time.Duration(t.IntN(500)) * time.Microsecond)
+				counters[i].Store(n + 1)
+			})
+		})
+	}
+	wg.Wait()
+	for i := range keys {
+		if got, want := counters[i].Load(), int64(lockers*perLocker*rounds); got != want {
+			t.Errorf("counter %d is %d after %d increments", i, got, want)
+		}
+	}
+}
+
+// inside notices when two are in a section at once.
+type inside struct{ n atomic.Int32 }
+
+func (in *inside) enter(t *T) {
+	t.Helper()
+	if n := in.n.Add(1); n != 1 {
+		t.Errorf("%d callers are inside at once", n)
+	}
+}
+
+func (in *inside) leave() { in.n.Add(-1) }
+
+func testNeverTwoInside(t *T) {
+	ls, key := t.Lockers(4), t.Key("k")
+	var in inside
+	t.contend(ls, 5, 4, func(l locker.Locker) *locker.Lease { return t.Lock(l, key) }, func(*locker.Lease) {
+		in.enter(t)
+		time.Sleep(time.Duration(t.IntN(1000)) * time.Microsecond)
+		in.leave()
+	})
+}
+
+func testIntervalsDisjoint(t *T) {
+	type interval struct{ from, to time.Time }
+	var mu sync.Mutex
+	var all []interval
+	key := t.Key("k")
+	var wg sync.WaitGroup
+	for _, l := range t.Lockers(4) {
+		wg.Add(1)
+		t.Go(func() {
+			defer wg.Done()
+			for range 6 {
+				abandon := t.IntN(4) == 0
+				var opts []locker.LockOption
+				if abandon {
+					opts = []locker.LockOption{locker.WithTTL(locker.MinTTL), locker.WithoutRenewal()}
+				}
+				lease := t.Lock(l, key, opts...)
+				iv := interval{from: time.Now(), to: lease.Deadline()}
+				if !abandon {
+					iv.to = time.Now()
+					t.Unlock(lease)
+				}
+				mu.Lock()
+				all = append(all, iv)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(all, func(a, b interval) int { return cmp.Compare(a.from.Sub(b.from), 0) })
+	for i := range all[1:] {
+		if overlap := all[i].to.Sub(all[i+1].from); overlap > 0 {
+			t.Errorf("grant %d lasted until %v after the next one began", i, overlap)
+		}
+	}
+}
+
+func testMixedLockAndTryLock(t *T) {
+	ls, key := t.Lockers(3), t.Key("k")
+	var in inside
+	var granted atomic.Int32
+	var wg sync.WaitGroup
+	attempt := func(f func(l locker.Locker) (*locker.Lease, error)) {
+		for _, l := range ls {
+			wg.Add(1)
+			t.Go(func() {
+				defer wg.Done()
+				for range 8 {
+					lease, err := f(l)
+					if err != nil {
+						// Or ErrUnavailable, if the store took too long to answer.
+						t.Isnt(err, locker.ErrInvalid, locker.ErrLost, locker.ErrClosed)
+						continue
+					}
+					granted.Add(1)
+					in.enter(t)
+					time.Sleep(time.Millisecond)
+					in.leave()
+					t.Unlock(lease)
+				}
+			})
+		}
+	}
+	attempt(func(l locker.Locker) (*locker.Lease, error) { return l.Lock(t.Context(), key) })
+	attempt(func(l locker.Locker) (*locker.Lease, error) { return l.TryLock(t.Context(), key) })
+	attempt(func(l locker.Locker) (*locker.Lease, error) {
+		return l.Lock(t.Context(), key, locker.WithWait(20*time.Millisecond))
+	})
+	wg.Wait()
+	if got := granted.Load(); got < 8*3 {
+		t.Errorf("%d grants, and those that waited without a bound alone were %d", got, 8*3)
+	}
+	t.Free(ls[0], key)
+}
+
+func testEverybodyGetsATurn(t *T) {
+	ls, key := t.Lockers(4), t.Key("k")
+	var waiters []*Waiter
+	first := t.Lock(ls[0], key)
+	for i := range 12 {
+		waiters = append(waiters, t.Wait(ls[i%len(ls)], key))
+	}
+	t.Unlock(first)
+	// Whoever is next unlocks for the one after; the order is not the subject.
+	for len(waiters) > 0 {
+		var w *Waiter
+		t.Eventually(t.Timing().PollWithin, "one of the waiters is granted the key", func() bool {
+			i := slices.IndexFunc(waiters, func(w *Waiter) bool {
+				select {
+				case <-w.Done():
+					return true
+				default:
+					return false
+				}
+			})
+			if i < 0 {
+				return false
+			}
+			w = waiters[i]
+			waiters = slices.Delete(waiters, i, i+1)
+			return true
+		})
+		t.Unlock(t.Granted(w, t.Timing().Slack))
+	}
+}
+
+func testDoExcludes(t *T) {
+	ls, key := t.Lockers(3), t.Key("k")
+	var in inside
+	var ran atomic.Int32
+	var wg sync.WaitGroup
+	for i := range 12 {
+		wg.Add(1)
+		t.Go(func() {
+			defer wg.Done()
+			err := locker.Do(t.Context(), ls[i%len(ls)], key, func(context.Context) error {
+				in.enter(t)
+				defer in.leave()
+				time.Sleep(time.Millisecond)
+				ran.Add(1)
+				return nil
+			})
+			t.NoError(err, "Do")
+		})
+	}
+	wg.Wait()
+	if got := ran.Load(); got != 12 {
+		t.Errorf("%d of 12 functions ran", got)
+	}
+}
+
+func testLateGrantIsRefused(t *T) {
+	ttl := t.Timing().ShortTTL
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	t.NoError(t.Faults().DelayReply(OpAcquire, ttl+ttl/2), "delaying a reply")
+	lease, err := a.TryLock(t.Context(), key, locker.WithTTL(ttl))
+	if err == nil {
+		t.Errorf("a grant that was over when its reply arrived was handed out, with the deadline %v ago", time.Since(lease.Deadline()))
+		_ = lease.Unlock(t.Context())
+	} else {
+		t.Isnt(err, locker.ErrInvalid, locker.ErrClosed)
+	}
+	t.FreeWithin(ttl+t.Timing().PollWithin, b, key)
+}

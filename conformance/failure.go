@@ -1,0 +1,307 @@
+package conformance
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+const failureGroup = "failure"
+
+var failureCases = []Case{
+	{Name: "AcquireReplyLost", Group: failureGroup, Rules: []string{"R17", "R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testAcquireReplyLost,
+		Contract: "Lock whose reply was lost gets the key nevertheless, once, and long before the TTL"},
+	{Name: "TryLockReplyLost", Group: failureGroup, Rules: []string{"R17", "R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testTryLockReplyLost,
+		Contract: "TryLock whose reply was lost is ErrUnavailable, and what it may have got is cleaned up at once"},
+	{Name: "AcquireTwice", Group: failureGroup, Rules: []string{"R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testAcquireTwice,
+		Contract: "an acquisition that reached the store twice is one: one Unlock frees the key"},
+	{Name: "CancelledInFlight", Group: failureGroup, Rules: []string{"R16", "R20"}, Needs: []Need{NeedFaults, NeedInspect}, Mode: Isolated, Test: testCancelledInFlight,
+		Contract: "a Lock cancelled while its command is on the way returns at once, and what it got is cleaned up, not renewed"},
+	{Name: "RenewReplyLost", Group: failureGroup, Rules: []string{"R11", "R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testRenewReplyLost,
+		Contract: "Renew whose reply was lost is ErrUnavailable and leaves the lease as it was; the watchdog just tries again"},
+	{Name: "RenewTwice", Group: failureGroup, Rules: []string{"R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testRenewTwice,
+		Contract: "a renewal that reached the store twice is like one"},
+	{Name: "ReleaseReplyLost", Group: failureGroup, Rules: []string{"R3", "R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testReleaseReplyLost,
+		Contract: "Unlock whose reply was lost frees the key, is not taken for a loss, and spares the next holder when it is repeated"},
+	{Name: "ReleaseTwice", Group: failureGroup, Rules: []string{"R4", "R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testReleaseTwice,
+		Contract: "a release that reached the store twice frees the key and spares the next holder"},
+	{Name: "ReentryReplyLost", Group: failureGroup, Rules: []string{"R8", "R19"}, Needs: []Need{NeedFaults, NeedStoredHolds}, Mode: Isolated, Test: testReentryReplyLost,
+		Contract: "the count in the store is right after replies to re-entries and inner Unlocks were lost"},
+	{Name: "ReentryTwice", Group: failureGroup, Rules: []string{"R8", "R19"}, Needs: []Need{NeedFaults, NeedStoredHolds}, Mode: Isolated, Test: testReentryTwice,
+		Contract: "the count in the store is right after re-entries and inner Unlocks reached it twice"},
+	{Name: "LinearizableUnderFaults", Group: failureGroup, Rules: []string{"R1", "R2", "R19", "R21"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testLinearizableUnderFaults,
+		Contract: "with replies lost and commands repeated the answers are still those of a mutex, where an answer that did not come may mean either"},
+	{Name: "StoreLosesEverything", Group: failureGroup, Rules: []string{"R10", "R11"}, Needs: []Need{NeedBreak}, Mode: Isolated, Test: testStoreLosesEverything,
+		Contract: "when the store loses its data holders know it at the next renewal, and the keys can be locked again"},
+	{Name: "ScriptsForgotten", Group: failureGroup, Rules: []string{"R17"}, Needs: []Need{NeedFaults, NeedScripts}, Mode: Isolated, Test: testScriptsForgotten,
+		Contract: "every operation works when the store has forgotten the scripts it knew"},
+}
+
+func testAcquireReplyLost(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	for range 3 {
+		t.NoError(t.Faults().LoseReply(OpAcquire), "losing a reply")
+		// So long that waiting for the end of what the first attempt got fails.
+		lease := t.Lock(a, key, locker.WithTTL(time.Hour))
+		t.Taken(b, key)
+		// Past the clean-up of the first attempt, which must not hit this one.
+		t.Sleep(t.Timing().ShortTTL)
+		t.Taken(b, key)
+		if lease.Holds() != 1 {
+			t.Errorf("Holds is %d", lease.Holds())
+		}
+		t.Unlock(lease)
+		t.Free(b, key)
+	}
+}
+
+func testTryLockReplyLost(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	for range 3 {
+		t.NoError(t.Faults().LoseReply(OpAcquire), "losing a reply")
+		_, err := a.TryLock(t.Context(), key, locker.WithTTL(time.Hour))
+		t.Is(err, locker.ErrUnavailable)
+		t.Isnt(err, locker.ErrNotAcquired)
+		t.FreeWithin(t.Timing().PollWithin, b, key)
+		t.Free(a, key)
+	}
+}
+
+func testAcquireTwice(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	for _, lock := range []func() *locker.Lease{
+		func() *locker.Lease { return t.Lock(a, key) },
+		func() *locker.Lease { return t.TryLock(a, key) },
+	} {
+		t.NoError(t.Faults().Repeat(OpAcquire), "repeating a command")
+		lease := lock()
+		if lease.Holds() != 1 {
+			t.Errorf("Holds is %d", lease.Holds())
+		}
+		t.Taken(b, key)
+		t.Unlock(lease)
+		t.Free(b, key)
+	}
+}
+
+func testCancelledInFlight(t *T) {
+	delay := t.Timing().Slack
+	var events EventLog
+	a, b, key := t.Locker(locker.WithObserver(&events)), t.Locker(), t.Key("k")
+	t.NoError(t.Faults().DelayReply(OpAcquire, delay), "delaying a reply")
+	w := t.Wait(a, key, locker.WithTTL(time.Hour))
+	t.Eventually(t.Timing().Slack, "the store has granted the key", func() bool {
+		holder, err := t.Inspector().Holder(t.Context(), key)
+		t.NoError(err, "looking for the holder")
+		return holder != ""
+	})
+	w.Cancel()
+	t.Refused(w, t.Timing().Prompt)
+	t.FreeWithin(delay+t.Timing().PollWithin, b, key)
+	if events.Count(locker.EventAcquired) != 0 {
+		t.Errorf("an event tells of a grant that nobody got")
+	}
+}
+
+func testRenewReplyLost(t *T) {
+	every := t.Timing().RenewEvery
+	var events EventLog
+	a, b, key := t.Locker(locker.WithObserver(&events), locker.WithRenewInterval(every)), t.Locker(), t.Key("k")
+	lease := t.Lock(a, key, locker.WithoutRenewal())
+	before := lease.Deadline()
+	t.NoError(t.Faults().LoseReply(OpRenew), "losing a reply")
+	err := lease.Renew(t.Context())
+	t.Is(err, locker.ErrUnavailable)
+	t.Isnt(err, locker.ErrLost)
+	if d := lease.Deadline(); !d.Equal(before) {
+		t.Errorf("a Renew without an answer moved the deadline by %v", d.Sub(before))
+	}
+	t.NoError(lease.Renew(t.Context()), "Renew")
+	t.Taken(b, key)
+	t.Unlock(lease)
+
+	lease = t.Lock(a, key)
+	t.NoError(t.Faults().LoseReply(OpRenew), "losing a reply")
+	t.Eventually(2*every+t.Timing().Slack, "a renewal fails", func() bool { return events.Count(locker.EventRenewFailed) > 0 })
+	n := events.Count(locker.EventRenewed)
+	t.Eventually(2*every+t.Timing().Slack, "a renewal succeeds again", func() bool { return events.Count(locker.EventRenewed) > n })
+	t.Open(lease.Lost(), "Lost")
+	t.Unlock(lease)
+}
+
+func testRenewTwice(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(a, key)
+	t.NoError(t.Faults().Repeat(OpRenew), "repeating a command")
+	t.NoError(lease.Renew(t.Context()), "Renew")
+	t.Taken(b, key)
+	t.Unlock(lease)
+	t.Free(b, key)
+}
+
+func testReleaseReplyLost(t *T) {
+	a, b, c, key := t.Locker(), t.Locker(), t.Locker(), t.Key("k")
+	for range 3 {
+		lease := t.Lock(a, key)
+		w := t.Wait(b, key)
+		t.NoError(t.Faults().LoseReply(OpRelease), "losing a reply")
+		err := lease.Unlock(t.Context())
+		if err != nil {
+			t.Is(err, locker.ErrUnavailable)
+		}
+		next := t.Granted(w, t.Timing().PollWithin)
+		if again := lease.Unlock(t.Context()); err == nil {
+			t.Is(again, locker.ErrNotHeld)
+		} else {
+			t.NoError(again, "the second Unlock")
+		}
+		t.Taken(c, key)
+		t.Unlock(next)
+	}
+}
+
+func testReleaseTwice(t *T) {
+	a, b, c, key := t.Locker(), t.Locker(), t.Locker(), t.Key("k")
+	for range 3 {
+		lease := t.Lock(a, key)
+		w := t.Wait(b, key)
+		t.NoError(t.Faults().Repeat(OpRelease), "repeating a command")
+		// The reply that counts may be the one to the second, which found
+		// nothing.
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Is(err, locker.ErrLost)
+		}
+		next := t.Granted(w, t.Timing().PollWithin)
+		t.Taken(c, key)
+		t.Unlock(next)
+		t.Free(c, key)
+	}
+}
+
+// counted checks holds in the store: inner is unlocked under arm's fault, then
+// outer, and nobody gets in before.
+func (t *T) counted(a, other locker.Locker, key string, arm func(Op) error) {
+	t.Helper()
+	outer := t.Lock(a, key)
+	t.NoError(arm(OpSetHolds), "arranging a fault")
+	inner := t.LockUnder(outer.Context(t.Context()), a, key)
+	if outer.Holds() != 2 {
+		t.Errorf("Holds is %d after two Locks", outer.Holds())
+	}
+	t.NoError(arm(OpSetHolds), "arranging a fault")
+	if err := inner.Unlock(t.Context()); err != nil {
+		t.Is(err, locker.ErrUnavailable)
+		t.NoError(inner.Unlock(t.Context()), "the second Unlock of an inner lease")
+	}
+	t.Taken(other, key)
+	t.NoError(outer.Renew(t.Context()), "Renew")
+	t.Unlock(outer)
+	t.Free(other, key)
+}
+
+func testReentryReplyLost(t *T) {
+	a, other, key := t.Locker(), t.Locker(), t.Key("k")
+	for range 3 {
+		t.counted(a, other, key, t.Faults().LoseReply)
+	}
+	// TryLock does not try twice: what its command may have done is undone.
+	outer := t.Lock(a, key)
+	t.NoError(t.Faults().LoseReply(OpSetHolds), "losing a reply")
+	inner, err := a.TryLock(outer.Context(t.Context()), key)
+	if err == nil {
+		t.Unlock(inner)
+	} else {
+		t.Is(err, locker.ErrUnavailable)
+	}
+	t.Taken(other, key)
+	t.Unlock(outer)
+	t.Free(other, key)
+}
+
+func testReentryTwice(t *T) {
+	a, other, key := t.Locker(), t.Locker(), t.Key("k")
+	for range 3 {
+		t.counted(a, other, key, t.Faults().Repeat)
+	}
+}
+
+func testLinearizableUnderFaults(t *T) {
+	h, key := newHistory(), t.Key("k")
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	faults := t.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Duration(1+t.IntN(20)) * time.Millisecond):
+			}
+			op := []Op{OpAcquire, OpRenew, OpRelease}[t.IntN(3)]
+			arm := t.Faults().LoseReply
+			// Not of a release: the second finds nothing, and says so.
+			if op != OpRelease && t.IntN(2) == 0 {
+				arm = t.Faults().Repeat
+			}
+			t.NoError(arm(op), "arranging a fault")
+		}
+	})
+	for client := range 4 {
+		l := t.Locker()
+		wg.Add(1)
+		t.Go(func() {
+			defer wg.Done()
+			t.historyClient(h, client, !t.Capabilities().Quorum, l, key, 40)
+		})
+	}
+	wg.Wait()
+	close(stop)
+	<-faults
+	h.check(t)
+}
+
+func testStoreLosesEverything(t *T) {
+	every := t.Timing().RenewEvery
+	a, b := t.Locker(locker.WithRenewInterval(every)), t.Locker()
+	var leases []*locker.Lease
+	for _, name := range []string{"a", "b", "c"} {
+		leases = append(leases, t.Lock(a, t.Key(name), locker.WithTTL(time.Hour)))
+	}
+	t.NoError(t.Breaker().Flush(t.Context()), "losing everything")
+	for _, lease := range leases {
+		t.Ends(lease.Lost(), every+t.Timing().Slack, "the loss of a lock the store has forgotten")
+	}
+	for _, lease := range leases {
+		next := t.Lock(b, lease.Key())
+		t.Is(lease.Unlock(t.Context()), locker.ErrLost)
+		t.Taken(a, lease.Key())
+		t.Unlock(next)
+	}
+}
+
+func testScriptsForgotten(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	forget := func() { t.NoError(t.Faults().ForgetScripts(), "forgetting scripts") }
+	for range 2 {
+		forget()
+		lease := t.TryLock(a, key)
+		forget()
+		t.NoError(lease.Renew(t.Context()), "Renew")
+		forget()
+		inner := t.LockUnder(lease.Context(t.Context()), a, key)
+		forget()
+		t.Taken(b, key)
+		forget()
+		t.Unlock(inner)
+		w := t.Wait(b, key)
+		forget()
+		t.Unlock(lease)
+		next := t.Granted(w, t.Timing().PollWithin)
+		forget()
+		if err := next.Unlock(t.Context()); errors.Is(err, locker.ErrLost) {
+			t.Errorf("Unlock after scripts were forgotten: %v", err)
+		}
+		t.Free(a, key)
+	}
+}

@@ -1,0 +1,203 @@
+package conformance_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance"
+)
+
+// fake is a strategy on a fakeStore.
+type fake struct {
+	name   string
+	driver func(s *fakeStore) locker.Driver
+	caps   func(c *conformance.Capabilities)
+	opts   []locker.Option                     // added to those of each Locker
+	wrap   func(l locker.Locker) locker.Locker // around each Locker
+	timing conformance.Timing
+}
+
+func polling(s *fakeStore) locker.Driver { return &driver{s: s} }
+func withNotifications(s *fakeStore) locker.Driver {
+	return &notifying{driver{s: s, fair: true}}
+}
+func withCounts(s *fakeStore) locker.Driver { return &counting{notifying{driver{s: s, counts: true}}} }
+
+// The sound ones. Between them they have every capability, and lack each but
+// Fencing.
+var (
+	fakePolling  = fake{name: "fake, polling", driver: polling}
+	fakeNotified = fake{name: "fake, notified", driver: withNotifications, caps: func(c *conformance.Capabilities) {
+		c.Notified, c.Fair = true, true
+	}}
+	fakeCounting = fake{name: "fake, counting", driver: withCounts, caps: func(c *conformance.Capabilities) {
+		c.Notified, c.StoredHolds = true, true
+	}}
+	fakeUnfenced = fake{name: "fake, without fencing", driver: polling, opts: []locker.Option{locker.WithoutFencing()},
+		caps: func(c *conformance.Capabilities) { c.Fencing = false }}
+)
+
+func TestFakeCounting(t *testing.T) { conformance.Run(t, fakeCounting.harness) }
+func TestFakeNotified(t *testing.T) {
+	conformance.Run(t, fakeNotified.harness, conformance.WithSkip("OutageHasALimit", "TestFakeCounting runs it"))
+}
+
+func TestFakePolling(t *testing.T) {
+	conformance.Run(t, fakePolling.harness, conformance.WithOnly("^(exclusion|owners|waiting|wake-ups|load|failure)/"))
+}
+
+func TestFakeUnfenced(t *testing.T) {
+	conformance.Run(t, fakeUnfenced.harness, conformance.WithOnly("^fencing/"))
+}
+
+func (f fake) harness(testing.TB) conformance.Harness { return &fakeHarness{f, newFakeStore()} }
+
+type fakeHarness struct {
+	fake
+	s *fakeStore
+}
+
+var _ interface {
+	conformance.Harness
+	conformance.Constructor
+	conformance.Inspector
+	conformance.Breaker
+	conformance.Planter
+	conformance.Faults
+	conformance.ChildMaker
+} = (*fakeHarness)(nil)
+
+func (h *fakeHarness) Timing() conformance.Timing { return h.timing }
+
+func (h *fakeHarness) Capabilities() conformance.Capabilities {
+	c := conformance.Capabilities{
+		Name: h.name, Fencing: true,
+		Construct: true, Inspect: true, Break: true, Plant: true, Faults: true, Scripts: true, Processes: true,
+	}
+	if h.caps != nil {
+		h.caps(&c)
+	}
+	return c
+}
+
+func (h *fakeHarness) NewLocker(tb testing.TB, opts ...locker.Option) locker.Locker {
+	tb.Helper()
+	l, err := h.New(opts...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l
+}
+
+func (h *fakeHarness) New(opts ...locker.Option) (locker.Locker, error) {
+	l, err := locker.New(h.driver(h.s), append(opts, h.opts...)...)
+	if err == nil && h.wrap != nil {
+		l = h.wrap(l)
+	}
+	return l, err
+}
+
+// locked runs f with the store's mutex held.
+func (h *fakeHarness) locked(f func()) error {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	f()
+	return nil
+}
+
+func (h *fakeHarness) Keys(context.Context) (keys []conformance.StoredKey, err error) {
+	err = h.locked(func() {
+		for k := range h.s.locks {
+			if l := h.s.live(k); l != nil {
+				keys = append(keys, conformance.StoredKey{Name: k, TTL: time.Until(l.until)})
+			}
+		}
+		for k := range h.s.tokens {
+			keys = append(keys, conformance.StoredKey{Name: k + ":token", TTL: time.Hour})
+		}
+		for k := range h.s.tickets {
+			keys = append(keys, conformance.StoredKey{Name: k + ":tickets", TTL: time.Minute})
+		}
+		for k, ttl := range h.s.garbage {
+			keys = append(keys, conformance.StoredKey{Name: k, TTL: ttl})
+		}
+	})
+	return keys, err
+}
+
+func (h *fakeHarness) Holder(_ context.Context, key string) (holder string, err error) {
+	err = h.locked(func() {
+		if l := h.s.live(key); l != nil {
+			holder = fmt.Sprint(l.holds)
+		}
+	})
+	return holder, err
+}
+
+func (h *fakeHarness) TTL(_ context.Context, key string) (left time.Duration, err error) {
+	err = h.locked(func() {
+		if l := h.s.live(key); l != nil {
+			left = time.Until(l.until)
+		}
+	})
+	return left, err
+}
+
+func (h *fakeHarness) Break(_ context.Context, key string) error {
+	return h.locked(func() { delete(h.s.locks, key) })
+}
+
+func (h *fakeHarness) Expire(ctx context.Context, key string) error { return h.Break(ctx, key) }
+
+func (h *fakeHarness) Steal(_ context.Context, key string) error {
+	return h.locked(func() {
+		h.s.locks[key] = &fakeLock{owner: "thief", holds: map[string]int{"thief": 1}, until: time.Now().Add(time.Minute)}
+	})
+}
+
+func (h *fakeHarness) Flush(context.Context) error {
+	return h.locked(func() { clear(h.s.locks); clear(h.s.tokens) })
+}
+
+func (h *fakeHarness) Foreigners() []conformance.Foreigner {
+	return []conformance.Foreigner{{Name: "lock"}, {Name: "thing", Conflict: true}}
+}
+
+func (h *fakeHarness) Plant(_ context.Context, key, foreigner string) error {
+	return h.locked(func() { h.s.foreign[key] = foreigner })
+}
+
+func (h *fakeHarness) Intact(_ context.Context, key, foreigner string) (ok bool, err error) {
+	err = h.locked(func() { ok = h.s.foreign[key] == foreigner })
+	return ok, err
+}
+
+func (h *fakeHarness) arm(op conformance.Op, f fault) error {
+	return h.locked(func() { h.s.faults[op] = append(h.s.faults[op], f) })
+}
+
+func (h *fakeHarness) LoseReply(op conformance.Op) error { return h.arm(op, fault{kind: "lose"}) }
+func (h *fakeHarness) Repeat(op conformance.Op) error    { return h.arm(op, fault{kind: "repeat"}) }
+
+func (h *fakeHarness) DelayReply(op conformance.Op, d time.Duration) error {
+	return h.arm(op, fault{"delay", d})
+}
+
+func (h *fakeHarness) Refuse() error    { return h.locked(func() { h.s.unreachable = "refusing" }) }
+func (h *fakeHarness) BlackHole() error { return h.locked(func() { h.s.unreachable = "silent" }) }
+func (h *fakeHarness) Heal() error {
+	return h.locked(func() { h.s.unreachable = ""; clear(h.s.faults) })
+}
+
+func (h *fakeHarness) CutNotifications() error {
+	return h.locked(func() { h.s.deaf = time.Now().Add(200 * time.Millisecond) })
+}
+
+func (h *fakeHarness) ForgetScripts() error { return h.locked(func() { h.s.forgot = true }) }
+
+func (h *fakeHarness) NewChild(tb testing.TB) *conformance.Child {
+	return conformance.StartChild(tb, serveStore(tb, h.driver(h.s)))
+}

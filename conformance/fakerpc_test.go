@@ -1,0 +1,147 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/rpc"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance"
+)
+
+func TestMain(m *testing.M) { conformance.Main(m, newRemoteLocker) }
+
+// serveStore lets other processes use d, and returns where.
+func serveStore(tb testing.TB, d locker.Driver) (addr string) {
+	tb.Helper()
+	// Not tb.TempDir, whose names can be too long for a socket.
+	dir, err := os.MkdirTemp("", "fake")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = l.Close() })
+	srv := rpc.NewServer()
+	if err := srv.Register(&Remote{d}); err != nil {
+		tb.Fatal(err)
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return // closed
+			}
+			go srv.ServeConn(c)
+		}
+	}()
+	return l.Addr().String()
+}
+
+// Remote is the store's side. It is exported for net/rpc.
+type Remote struct{ d locker.Driver }
+
+// Command is a driver's call.
+type Command struct {
+	Op      conformance.Op
+	Request locker.Request
+	Holds   int
+}
+
+// Reply is what became of it.
+type Reply struct {
+	Answer   locker.Answer
+	Err      string
+	Lost     bool
+	Conflict bool
+}
+
+// Do runs c.
+func (r *Remote) Do(c Command, reply *Reply) (_ error) {
+	ctx := context.Background()
+	var err error
+	switch c.Op {
+	case conformance.OpAcquire:
+		reply.Answer, err = r.d.Acquire(ctx, c.Request)
+	case conformance.OpRenew:
+		r.d.Renew(ctx, []locker.Claim{c.Request.Claim}, func(_ int, e error) { err = e })
+	case conformance.OpRelease:
+		err = r.d.Release(ctx, c.Request.Claim)
+	case conformance.OpSetHolds:
+		if counter, ok := r.d.(locker.HoldCounter); ok {
+			err = counter.SetHolds(ctx, c.Request.Claim, c.Holds)
+		}
+	}
+	if err != nil {
+		reply.Err, reply.Lost, reply.Conflict = err.Error(), errors.Is(err, locker.ErrLost), errors.Is(err, locker.ErrConflict)
+	}
+	return nil
+}
+
+// remote is a driver in another process. It polls.
+type remote struct{ c *rpc.Client }
+
+func newRemoteLocker(addr string, opts ...locker.Option) (locker.Locker, error) {
+	c, err := rpc.Dial("unix", addr)
+	if err != nil {
+		return nil, err
+	}
+	return locker.New(remote{c}, opts...)
+}
+
+type remoteError struct {
+	Reply
+}
+
+func (e remoteError) Error() string { return e.Err }
+func (e remoteError) Is(target error) bool {
+	return e.Lost && target == locker.ErrLost || e.Conflict && target == locker.ErrConflict
+}
+
+func (r remote) do(ctx context.Context, c Command) (locker.Answer, error) {
+	var reply Reply
+	call := r.c.Go("Remote.Do", c, &reply, make(chan *rpc.Call, 1))
+	select {
+	case <-call.Done:
+	case <-ctx.Done():
+		return locker.Answer{}, ctx.Err()
+	}
+	if call.Error != nil {
+		return locker.Answer{}, call.Error
+	}
+	if reply.Err != "" {
+		return locker.Answer{}, remoteError{reply}
+	}
+	return reply.Answer, nil
+}
+
+func (r remote) Name() string { return "remote fake" }
+func (r remote) Close() error { return r.c.Close() }
+
+func (r remote) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+	return r.do(ctx, Command{Op: conformance.OpAcquire, Request: req})
+}
+
+func (r remote) Renew(ctx context.Context, claims []locker.Claim, answer func(int, error)) {
+	for i, c := range claims {
+		_, err := r.do(ctx, Command{Op: conformance.OpRenew, Request: locker.Request{Claim: c}})
+		answer(i, err)
+	}
+}
+
+func (r remote) Release(ctx context.Context, c locker.Claim) error {
+	_, err := r.do(ctx, Command{Op: conformance.OpRelease, Request: locker.Request{Claim: c}})
+	return err
+}
+
+func (r remote) SetHolds(ctx context.Context, c locker.Claim, n int) error {
+	_, err := r.do(ctx, Command{Op: conformance.OpSetHolds, Request: locker.Request{Claim: c}, Holds: n})
+	return err
+}

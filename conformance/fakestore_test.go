@@ -1,0 +1,323 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance"
+)
+
+// fakeStore is a store in memory that can do all the suite knows of: hold
+// counts, notifications, fairness, and every fault. So the whole suite runs
+// without a server, and strategies broken on purpose are made of it.
+type fakeStore struct {
+	mu      sync.Mutex
+	locks   map[string]*fakeLock
+	tokens  map[string]int64 // by key, "" for the last of all
+	foreign map[string]string
+	garbage map[string]time.Duration // other things broken drivers leave
+	watches map[*fakeWatch]struct{}
+	tickets map[string][]string // ids of waiting Lockers, by key
+	deaf    time.Time           // no notifications until then, once they were cut
+
+	faults      map[conformance.Op][]fault
+	unreachable string
+	forgot      bool
+}
+
+type fakeLock struct {
+	owner string
+	holds map[string]int // by claim
+	token int64
+	until time.Time
+}
+
+type fault struct {
+	kind  string
+	delay time.Duration
+}
+
+func newFakeStore() *fakeStore {
+	return &fakeStore{
+		locks: map[string]*fakeLock{}, tokens: map[string]int64{}, foreign: map[string]string{},
+		garbage: map[string]time.Duration{}, watches: map[*fakeWatch]struct{}{}, tickets: map[string][]string{},
+		faults: map[conformance.Op][]fault{},
+	}
+}
+
+var errBroken = errors.New("the connection broke")
+
+// command sends apply to the store, through whatever faults there are.
+func (s *fakeStore) command(ctx context.Context, op conformance.Op, apply func()) error {
+	time.Sleep(time.Duration(rand.IntN(100)) * time.Microsecond)
+	if err := ctx.Err(); err != nil {
+		return &locker.StoreError{Err: err, NotApplied: true}
+	}
+	s.mu.Lock()
+	unreachable := s.unreachable
+	var f fault
+	if q := s.faults[op]; unreachable == "" && len(q) > 0 {
+		f, s.faults[op] = q[0], q[1:]
+	}
+	if unreachable == "" {
+		apply()
+		if f.kind == "repeat" {
+			apply()
+		}
+	}
+	s.mu.Unlock()
+	switch {
+	case unreachable == "refusing":
+		return &locker.StoreError{Err: errors.New("connection refused"), NotApplied: true}
+	case unreachable == "silent":
+		<-ctx.Done()
+		return ctx.Err()
+	case f.kind == "lose":
+		return errBroken
+	case f.kind == "delay":
+		select {
+		case <-time.After(f.delay):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// live returns the lock at key, or nil. s.mu is held.
+func (s *fakeStore) live(key string) *fakeLock {
+	l := s.locks[key]
+	if l != nil && !time.Now().Before(l.until) {
+		delete(s.locks, key)
+		return nil
+	}
+	return l
+}
+
+// drop frees key and tells those who wait. s.mu is held.
+func (s *fakeStore) drop(key string) {
+	delete(s.locks, key)
+	if time.Now().Before(s.deaf) {
+		return
+	}
+	for w := range s.watches {
+		if w.key == key && !(w.d.stuck && !s.deaf.IsZero()) {
+			w.signal()
+		}
+	}
+}
+
+func (s *fakeStore) token(key string) int64 {
+	// What a flush of tokens cannot turn back.
+	s.tokens[key] = max(s.tokens[key]+1, time.Now().UnixMicro())
+	return s.tokens[key]
+}
+
+// driver is a driver that polls, the base of the others.
+type driver struct {
+	s *fakeStore
+	// counts: another claim of the same named owner is let in.
+	counts bool
+	fair   bool
+	id     string // of the Locker
+
+	tolerant bool // of options it does not know
+	stuck    bool // once notifications were cut
+}
+
+func (d *driver) Name() string { return "fake" }
+func (d *driver) Close() error { return nil }
+
+func (d *driver) Configure(c locker.DriverConfig) error {
+	d.id = c.LockerID
+	if len(c.Options) > 0 && !d.tolerant {
+		return fmt.Errorf("%w: no such option: %v", locker.ErrInvalid, c.Options[0])
+	}
+	return nil
+}
+
+func (d *driver) Acquire(ctx context.Context, req locker.Request) (a locker.Answer, err error) {
+	cerr := d.s.command(ctx, conformance.OpAcquire, func() { a, err = d.acquire(req) })
+	if cerr != nil {
+		return locker.Answer{}, cerr
+	}
+	return a, err
+}
+
+func (d *driver) acquire(req locker.Request) (locker.Answer, error) {
+	s := d.s
+	switch s.foreign[req.Key] {
+	case "lock":
+		return locker.Answer{Left: -1, Silent: true}, nil
+	case "thing":
+		return locker.Answer{}, fmt.Errorf("%w: it is a thing", locker.ErrConflict)
+	}
+	l := s.live(req.Key)
+	switch {
+	case l == nil && d.fair && !d.turn(req):
+		return locker.Answer{Left: -1}, nil
+	case l == nil:
+		l = &fakeLock{owner: req.Owner, holds: map[string]int{}}
+		if req.Fencing {
+			l.token = s.token(req.Key)
+		}
+		s.locks[req.Key] = l
+	case l.holds[req.ID] == 0 && !(d.counts && l.owner == req.Owner):
+		if d.fair && req.Wait {
+			d.ticket(req.Key)
+		}
+		return locker.Answer{Left: time.Until(l.until)}, nil
+	}
+	d.none(req.Key)
+	l.holds[req.ID] = max(l.holds[req.ID], 1)
+	l.extend(req.TTL)
+	token := l.token
+	if !req.Fencing {
+		token = 0
+	}
+	return locker.Answer{Granted: true, Token: token}, nil
+}
+
+// turn says whether no other Locker has waited for the key for longer. s.mu is
+// held.
+func (d *driver) turn(req locker.Request) bool {
+	q := d.s.tickets[req.Key]
+	return len(q) == 0 || q[0] == d.id
+}
+
+// ticket gives the Locker a place in the queue for key; none takes it away. A
+// Locker without a Watch has none, as nothing would tell that it has left. s.mu
+// is held.
+func (d *driver) ticket(key string) {
+	if !slices.Contains(d.s.tickets[key], d.id) && d.s.watched(d, key) {
+		d.s.tickets[key] = append(d.s.tickets[key], d.id)
+	}
+}
+
+func (d *driver) none(key string) {
+	d.s.tickets[key] = slices.DeleteFunc(d.s.tickets[key], func(id string) bool { return id == d.id })
+	if len(d.s.tickets[key]) == 0 {
+		delete(d.s.tickets, key)
+	}
+}
+
+func (s *fakeStore) watched(d *driver, key string) bool {
+	for w := range s.watches {
+		if w.d == d && w.key == key {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *fakeLock) extend(ttl time.Duration) {
+	if until := time.Now().Add(ttl); until.After(l.until) {
+		l.until = until
+	}
+}
+
+func (d *driver) Renew(ctx context.Context, claims []locker.Claim, answer func(int, error)) {
+	errs := make([]error, len(claims))
+	cerr := d.s.command(ctx, conformance.OpRenew, func() {
+		for i, c := range claims {
+			if l := d.held(c); l == nil {
+				errs[i] = notHeld(c)
+			} else {
+				errs[i] = nil
+				l.extend(c.TTL)
+			}
+		}
+	})
+	for i, err := range errs {
+		answer(i, errors.Join(cerr, err))
+	}
+}
+
+// held returns the lock that c holds, or nil. s.mu is held.
+func (d *driver) held(c locker.Claim) *fakeLock {
+	if l := d.s.live(c.Key); l != nil && l.holds[c.ID] > 0 {
+		return l
+	}
+	return nil
+}
+
+func notHeld(c locker.Claim) error { return fmt.Errorf("%w: not held by %s", locker.ErrLost, c.ID) }
+
+func (d *driver) Release(ctx context.Context, c locker.Claim) (err error) {
+	cerr := d.s.command(ctx, conformance.OpRelease, func() { err = d.release(c) })
+	if cerr != nil {
+		return cerr
+	}
+	return err
+}
+
+func (d *driver) release(c locker.Claim) error {
+	l := d.held(c)
+	if l == nil {
+		return notHeld(c)
+	}
+	delete(l.holds, c.ID)
+	if len(l.holds) == 0 {
+		d.s.drop(c.Key)
+	}
+	return nil
+}
+
+// notifying is a driver whose store wakes waiters.
+type notifying struct{ driver }
+
+type fakeWatch struct {
+	d   *driver
+	key string
+	c   chan struct{}
+}
+
+func (w *fakeWatch) C() <-chan struct{} { return w.c }
+
+func (w *fakeWatch) signal() {
+	select {
+	case w.c <- struct{}{}:
+	default:
+	}
+}
+
+func (w *fakeWatch) Close() {
+	s := w.d.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.watches, w)
+	w.d.none(w.key)
+}
+
+func (d *notifying) Watch(_ context.Context, key string) (locker.Watch, error) {
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	w := &fakeWatch{&d.driver, key, make(chan struct{}, 1)}
+	d.s.watches[w] = struct{}{}
+	return w, nil
+}
+
+// counting is a driver whose store counts holds.
+type counting struct{ notifying }
+
+func (d *counting) SetHolds(ctx context.Context, c locker.Claim, n int) (err error) {
+	cerr := d.s.command(ctx, conformance.OpSetHolds, func() {
+		l := d.held(c)
+		if l == nil {
+			err = notHeld(c)
+			return
+		}
+		err = nil
+		l.holds[c.ID] = n
+	})
+	if cerr != nil {
+		return cerr
+	}
+	return err
+}

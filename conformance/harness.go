@@ -1,0 +1,332 @@
+package conformance
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+// HarnessMaker makes a Harness with a store of its own. [Run] calls it once for
+// most cases together, and once for each that breaks its store or looks at all
+// that is in it. What the maker opens it closes by tb.Cleanup.
+type HarnessMaker func(tb testing.TB) Harness
+
+// Harness adapts one strategy to the suite: one store, and Lockers over it.
+// Its methods are called from many goroutines.
+//
+// What a harness can do beyond that it says in its Capabilities and shows by
+// implementing the upgrades: [Constructor], [Inspector], [Breaker], [Planter],
+// [Faults], [ChildMaker].
+type Harness interface {
+	// NewLocker gives a Locker as a separate process would have it: identity
+	// and connections of its own, over the harness's one store. The suite
+	// closes it.
+	NewLocker(tb testing.TB, opts ...locker.Option) locker.Locker
+	Capabilities() Capabilities
+	Timing() Timing
+}
+
+// Capabilities say what a strategy claims and what its harness can do. Every
+// claim is checked: one of a strategy by the cases that need it, one of a
+// harness by looking for the upgrade, whose absence then fails those cases.
+// What is not claimed is reported as skipped. Exclusion, re-entry within a
+// Locker, renewal, loss, queueing and clean-up are nobody's choice and have no
+// claim.
+type Capabilities struct {
+	// Name is the strategy's name in the report.
+	Name string
+
+	// Fencing: grants carry tokens. Without it every Token is 0.
+	Fencing bool
+	// StoredHolds: the store counts holds, so that the same explicit owner
+	// re-enters from another Locker. Without it that owner is excluded.
+	StoredHolds bool
+	// Notified: the store wakes waiters; they do not depend on polling.
+	Notified bool
+	// Fair: waiters of different Lockers are served first come, first served.
+	Fair bool
+	// Quorum: contenders may refuse one another, so that a try can fail while
+	// nobody holds the key.
+	Quorum bool
+
+	Construct bool // the harness is a Constructor
+	Inspect   bool // the harness is an Inspector
+	Break     bool // the harness is a Breaker
+	Plant     bool // the harness is a Planter
+	Faults    bool // the harness is a Faults
+	Scripts   bool // the store caches scripts, which Faults can make it forget
+	Processes bool // the harness is a ChildMaker
+}
+
+// Timing holds every bound the cases use, so that a slow store or machine
+// changes one place. A zero field means its default.
+type Timing struct {
+	// TTL is the lease of cases that last longer than it and must not lose it.
+	// Default 4 s, and not below 2 s: on a busy machine a goroutine may not run
+	// for a second. Where time does not matter leases last the locker's default.
+	TTL time.Duration
+	// ShortTTL is the lease of cases that wait for one to end. Default 400 ms.
+	ShortTTL time.Duration
+	// RenewEvery is the interval of cases that watch renewals. Default 100 ms.
+	RenewEvery time.Duration
+	// WakeWithin is the median time from an Unlock to the grant of a waiter
+	// the store notifies. It has to be well below a second, where the look
+	// every waiter takes anyway would hide a lost notification. Default 300 ms.
+	WakeWithin time.Duration
+	// PollWithin is how long a free lock may go untaken by a waiter whatever
+	// notification was lost: about a second, and slack. Default 4 s.
+	PollWithin time.Duration
+	// PollMedian is the same without the slack, as the median of some tries.
+	// Default 1.5 s.
+	PollMedian time.Duration
+	// Prompt is how long a call takes that waits for nothing or whose context
+	// ended: tens of milliseconds, and slack. Default 2 s.
+	Prompt time.Duration
+	// PromptMedian is the same without the slack, as the median of some tries.
+	// Default 200 ms.
+	PromptMedian time.Duration
+	// Settle is how long after the last release goroutines, connections and
+	// keys may remain: two seconds, and slack. Default 5 s.
+	Settle time.Duration
+	// SignalLife is how long a wake-up nobody took may stay in the store.
+	// Default 10 s.
+	SignalLife time.Duration
+	// Slack is how late a timer or a goroutine may run. Default 3 s.
+	Slack time.Duration
+	// Patience bounds what must happen some time: a contended Lock, the start
+	// of a process. Default 30 s.
+	Patience time.Duration
+	// Guard bounds a whole case; when it runs out, the case fails with a dump
+	// of all goroutines. Default 2 min.
+	Guard time.Duration
+}
+
+// DefaultTiming returns the defaults, which suit a store on the same machine.
+func DefaultTiming() Timing {
+	return Timing{
+		TTL:          4 * time.Second,
+		ShortTTL:     400 * time.Millisecond,
+		RenewEvery:   100 * time.Millisecond,
+		WakeWithin:   300 * time.Millisecond,
+		PollWithin:   4 * time.Second,
+		PollMedian:   1500 * time.Millisecond,
+		Prompt:       2 * time.Second,
+		PromptMedian: 200 * time.Millisecond,
+		Settle:       5 * time.Second,
+		SignalLife:   10 * time.Second,
+		Slack:        3 * time.Second,
+		Patience:     30 * time.Second,
+		Guard:        2 * time.Minute,
+	}
+}
+
+func (tm Timing) withDefaults() Timing {
+	def := DefaultTiming()
+	for _, f := range []struct{ field, def *time.Duration }{
+		{&tm.TTL, &def.TTL}, {&tm.ShortTTL, &def.ShortTTL}, {&tm.RenewEvery, &def.RenewEvery},
+		{&tm.WakeWithin, &def.WakeWithin}, {&tm.PollWithin, &def.PollWithin}, {&tm.PollMedian, &def.PollMedian}, {&tm.Prompt, &def.Prompt}, {&tm.PromptMedian, &def.PromptMedian},
+		{&tm.Settle, &def.Settle}, {&tm.SignalLife, &def.SignalLife}, {&tm.Slack, &def.Slack},
+		{&tm.Patience, &def.Patience}, {&tm.Guard, &def.Guard},
+	} {
+		if *f.field == 0 {
+			*f.field = *f.def
+		}
+	}
+	return tm
+}
+
+// Constructor is a harness that hands out the error of its strategy's
+// constructor. Claim: [Capabilities].Construct.
+type Constructor interface {
+	New(opts ...locker.Option) (locker.Locker, error)
+}
+
+// Inspector is a harness that can look into its store. Names of keys are those
+// in the store, prefix included. Claim: [Capabilities].Inspect.
+type Inspector interface {
+	// Keys lists everything in the store: locks, and what the strategy keeps
+	// beside them.
+	Keys(ctx context.Context) ([]StoredKey, error)
+	// Holder is what the store has at key to tell who holds it; "" if free.
+	Holder(ctx context.Context, key string) (string, error)
+	// TTL is what is left of the lease of key; 0 if free, negative if endless.
+	TTL(ctx context.Context, key string) (time.Duration, error)
+}
+
+// StoredKey is one key in a store.
+type StoredKey struct {
+	Name string
+	TTL  time.Duration // what is left; negative if the key never expires
+}
+
+// Breaker is a harness that can do to locks what operators and accidents do.
+// No waiter is notified of it. Claim: [Capabilities].Break.
+type Breaker interface {
+	// Break deletes the lock.
+	Break(ctx context.Context, key string) error
+	// Expire ends the lease now.
+	Expire(ctx context.Context, key string) error
+	// Steal puts a lock of somebody foreign in place of the present one, for a
+	// minute.
+	Steal(ctx context.Context, key string) error
+	// Flush loses everything in the store.
+	Flush(ctx context.Context) error
+}
+
+// Planter is a harness that can put things at a key that none of our strategies
+// wrote. Claim: [Capabilities].Plant.
+type Planter interface {
+	// Foreigners lists the kinds of things.
+	Foreigners() []Foreigner
+	// Plant puts one at key.
+	Plant(ctx context.Context, key, foreigner string) error
+	// Intact says whether it is still there, unchanged.
+	Intact(ctx context.Context, key, foreigner string) (bool, error)
+}
+
+// Foreigner is a kind of thing found at a key.
+type Foreigner struct {
+	Name string
+	// Conflict: it is no lock, and Lock says [locker.ErrConflict]; otherwise it
+	// counts as somebody's lock.
+	Conflict bool
+}
+
+// Op is a kind of command that a driver sends.
+type Op string
+
+// The kinds, one for each method of [locker.Driver] and [locker.HoldCounter]
+// that changes the store.
+const (
+	OpAcquire  Op = "acquire"
+	OpRenew    Op = "renew"
+	OpRelease  Op = "release"
+	OpSetHolds Op = "set holds"
+)
+
+// Faults is a harness that can come between the Lockers and the store. What it
+// does concerns all Lockers of the harness. Claim: [Capabilities].Faults.
+type Faults interface {
+	// LoseReply lets the next command of the kind take effect and its reply
+	// get lost: the sender sees a broken connection.
+	LoseReply(op Op) error
+	// Repeat lets the next command of the kind reach the store twice; the
+	// sender sees the second reply.
+	Repeat(op Op) error
+	// DelayReply lets the next command of the kind take effect at once, while
+	// its reply arrives d later.
+	DelayReply(op Op, d time.Duration) error
+	// Refuse makes the store refuse every command from now on.
+	Refuse() error
+	// BlackHole makes everything sent from now on vanish, without an error.
+	BlackHole() error
+	// Heal undoes all of the above.
+	Heal() error
+	// CutNotifications ends everything that carries wake-ups, losing those on
+	// their way. It may come back by itself.
+	CutNotifications() error
+	// ForgetScripts empties the store's cache of scripts.
+	ForgetScripts() error
+}
+
+// ChildMaker is a harness that can start processes which use its store; see
+// [StartChild]. Claim: [Capabilities].Processes.
+type ChildMaker interface {
+	NewChild(tb testing.TB) *Child
+}
+
+// Background is a harness that runs goroutines of its own. The cases that count
+// goroutines leave out those whose stack, as runtime.Stack shows it, it says is
+// not a Locker's. It needs no claim.
+type Background interface {
+	Background(stack string) bool
+}
+
+// Need is something a case needs before it can run.
+type Need string
+
+// The needs. Each but the No… ones is a claim in [Capabilities].
+const (
+	NeedFencing     Need = "Fencing"
+	NeedStoredHolds Need = "StoredHolds"
+	NeedNotified    Need = "Notified"
+	NeedFair        Need = "Fair"
+	NeedScripts     Need = "Scripts"
+
+	NeedConstruct Need = "Construct"
+	NeedInspect   Need = "Inspect"
+	NeedBreak     Need = "Break"
+	NeedPlant     Need = "Plant"
+	NeedFaults    Need = "Faults"
+	NeedProcesses Need = "Processes"
+
+	NoFencing     Need = "no Fencing"
+	NoStoredHolds Need = "no StoredHolds"
+)
+
+// Claims says whether c lets a case with need n run.
+func (c Capabilities) Claims(n Need) bool {
+	switch n {
+	case NeedFencing:
+		return c.Fencing
+	case NeedStoredHolds:
+		return c.StoredHolds
+	case NeedNotified:
+		return c.Notified
+	case NeedFair:
+		return c.Fair
+	case NeedScripts:
+		return c.Scripts
+	case NeedConstruct:
+		return c.Construct
+	case NeedInspect:
+		return c.Inspect
+	case NeedBreak:
+		return c.Break
+	case NeedPlant:
+		return c.Plant
+	case NeedFaults:
+		return c.Faults
+	case NeedProcesses:
+		return c.Processes
+	case NoFencing:
+		return !c.Fencing
+	case NoStoredHolds:
+		return !c.StoredHolds
+	}
+	return false
+}
+
+// lacks names the upgrade that h would have to be for n and is not, or "".
+func lacks(h Harness, n Need) string {
+	var ok bool
+	name := string(n)
+	switch n {
+	case NeedConstruct:
+		_, ok = h.(Constructor)
+		name = "Constructor"
+	case NeedInspect:
+		_, ok = h.(Inspector)
+		name = "Inspector"
+	case NeedBreak:
+		_, ok = h.(Breaker)
+		name = "Breaker"
+	case NeedPlant:
+		_, ok = h.(Planter)
+		name = "Planter"
+	case NeedFaults, NeedScripts:
+		_, ok = h.(Faults)
+		name = "Faults"
+	case NeedProcesses:
+		_, ok = h.(ChildMaker)
+		name = "ChildMaker"
+	default:
+		ok = true
+	}
+	if ok {
+		return ""
+	}
+	return name
+}

@@ -1,0 +1,242 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/distlock/locker"
+)
+
+// A history is what callers asked of one key and were answered, with the times
+// of both. It is checked by searching for an order of the operations, each at
+// some moment between its question and its answer, in which a mutex with an owner
+// and a growing token would have given the same answers.
+
+type histKind int
+
+const (
+	histTry histKind = iota
+	histRenew
+	histUnlock
+	histExpire // nobody asked for it: a lease that is not renewed ends by itself
+)
+
+func (k histKind) String() string {
+	return [...]string{"TryLock", "Renew", "Unlock", "expiry"}[k]
+}
+
+// histIn is a question.
+type histIn struct {
+	kind  histKind
+	lease int // which lease asks; a TryLock brings one into being
+	// strict: a refused TryLock means that the key was held. It does not if
+	// other callers of the same Locker may have been in the way, or others in a
+	// quorum.
+	strict bool
+}
+
+// histOut is an answer.
+type histOut struct {
+	granted bool  // TryLock
+	token   int64 // TryLock, 0 without fencing
+	held    bool  // Renew, Unlock: the lease held the key
+	unknown bool  // no answer, so that it may or may not have taken effect
+}
+
+// histState is what the mutex is in.
+type histState struct {
+	holder int // a lease; 0 for nobody
+	token  int64
+}
+
+// histModel is the mutex.
+var histModel = porcupine.Model{
+	Init: func() any { return histState{} },
+	Step: func(state, input, output any) (bool, any) {
+		s, in, out := state.(histState), input.(histIn), output.(histOut)
+		holds := s.holder == in.lease
+		switch in.kind {
+		case histTry:
+			switch {
+			case out.unknown:
+				if s.holder == 0 {
+					s.holder = in.lease // its token, if it took effect, nobody saw
+				}
+				return true, s
+			case !out.granted:
+				return !in.strict || s.holder != 0, s
+			}
+			ok := s.holder == 0 && (out.token == 0 || out.token > s.token)
+			return ok, histState{holder: in.lease, token: max(s.token, out.token)}
+		case histRenew:
+			return out.unknown || out.held == holds, s
+		case histUnlock:
+			ok := out.unknown || out.held == holds
+			if holds {
+				s.holder = 0
+			}
+			return ok, s
+		case histExpire:
+			if holds {
+				s.holder = 0
+			}
+			return true, s
+		}
+		return false, s
+	},
+}
+
+// history records operations on one key. It may be used by many goroutines.
+type history struct {
+	start time.Time
+
+	mu     sync.Mutex
+	leases int
+	ops    []porcupine.Operation
+}
+
+func newHistory() *history { return &history{start: time.Now()} }
+
+func (h *history) now() int64 { return int64(time.Since(h.start)) }
+
+func (h *history) add(client int, in histIn, out histOut, from, to int64) {
+	if out.unknown {
+		to = math.MaxInt64 // it may take effect at any time from now on
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: in, Output: out, Call: from, Return: to})
+}
+
+func (h *history) newLease() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.leases++
+	return h.leases
+}
+
+// tryLock is TryLock, recorded. The lease is nil if it was not granted.
+func (h *history) tryLock(t *T, client int, strict bool, l locker.Locker, key string, opts ...locker.LockOption) (*locker.Lease, int) {
+	t.Helper()
+	in := histIn{kind: histTry, lease: h.newLease(), strict: strict}
+	from := h.now()
+	lease, err := l.TryLock(t.Context(), key, opts...)
+	to := h.now()
+	switch {
+	case err == nil:
+		h.add(client, in, histOut{granted: true, token: lease.Token()}, from, to)
+	case errors.Is(err, locker.ErrNotAcquired):
+		h.add(client, in, histOut{}, from, to)
+	case errors.Is(err, locker.ErrUnavailable):
+		h.add(client, in, histOut{unknown: true}, from, to)
+		// If it was granted, it is cleaned up some time, or expires.
+		h.add(client, histIn{kind: histExpire, lease: in.lease}, histOut{unknown: true}, from, to)
+	default:
+		t.Fatalf("TryLock: %v", err)
+	}
+	return lease, in.lease
+}
+
+// ask is Renew or Unlock, recorded. It says whether there was an answer.
+func (h *history) ask(t *T, client int, kind histKind, id int, f func() error) bool {
+	t.Helper()
+	from := h.now()
+	err := f()
+	to := h.now()
+	out := histOut{held: err == nil, unknown: errors.Is(err, locker.ErrUnavailable)}
+	if err != nil && !out.unknown && !errors.Is(err, locker.ErrLost) {
+		t.Fatalf("%v: %v", kind, err)
+	}
+	h.add(client, histIn{kind: kind, lease: id}, out, from, to)
+	return !out.unknown
+}
+
+// expires says that the lease may end by itself from its deadline on.
+func (h *history) expires(client, id int, deadline time.Time) {
+	h.add(client, histIn{kind: histExpire, lease: id}, histOut{unknown: true}, int64(deadline.Sub(h.start)), 0)
+}
+
+// check fails the case if there is no such order.
+func (h *history) check(t *T) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch porcupine.CheckOperationsTimeout(histModel, h.ops, t.Timing().Patience) {
+	case porcupine.Ok:
+	case porcupine.Unknown:
+		t.Logf("a history of %d operations could not be decided within %v", len(h.ops), t.Timing().Patience)
+	default:
+		t.Errorf("no order of these operations explains their answers:\n%s", h)
+	}
+}
+
+// String lists the operations by the time they were asked.
+func (h *history) String() string {
+	ops := slices.Clone(h.ops)
+	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
+	var b strings.Builder
+	for _, op := range ops {
+		in, out := op.Input.(histIn), op.Output.(histOut)
+		to, answer := time.Duration(op.Return).String(), ""
+		switch {
+		case out.unknown:
+			to, answer = "...", "?"
+		case in.kind == histTry:
+			answer = fmt.Sprintf("granted=%t token=%d", out.granted, out.token)
+		default:
+			answer = fmt.Sprintf("held=%t", out.held)
+		}
+		fmt.Fprintf(&b, "%12v - %-12s client %d %-7v lease %-3d %s\n", time.Duration(op.Call), to, op.ClientId, in.kind, in.lease, answer)
+	}
+	return b.String()
+}
+
+func testLinearizable(t *T) {
+	h, key := newHistory(), t.Key("k")
+	var wg sync.WaitGroup
+	client := 0
+	// Two Lockers with a caller each, whose refusals count, and one with two.
+	for _, callers := range []int{1, 1, 2} {
+		l := t.Locker()
+		for range callers {
+			client++
+			id := client
+			wg.Add(1)
+			t.Go(func() {
+				defer wg.Done()
+				t.historyClient(h, id, callers == 1 && !t.Capabilities().Quorum, l, key, 40)
+			})
+		}
+	}
+	wg.Wait()
+	h.check(t)
+}
+
+// historyClient tries for key n times and does this and that while it holds it.
+func (t *T) historyClient(h *history, client int, strict bool, l locker.Locker, key string, n int) {
+	for range n {
+		abandon := t.IntN(20) == 0
+		var opts []locker.LockOption
+		if abandon {
+			opts = []locker.LockOption{locker.WithTTL(locker.MinTTL), locker.WithoutRenewal()}
+		}
+		lease, id := h.tryLock(t, client, strict, l, key, opts...)
+		if lease != nil && abandon {
+			h.expires(client, id, lease.Deadline())
+		} else if lease != nil {
+			if t.IntN(2) == 0 {
+				h.ask(t, client, histRenew, id, func() error { return lease.Renew(t.Context()) })
+			}
+			time.Sleep(time.Duration(t.IntN(300)) * time.Microsecond)
+			h.ask(t, client, histUnlock, id, func() error { return lease.Unlock(t.Context()) })
+		}
+		time.Sleep(time.Duration(t.IntN(1000)) * time.Microsecond)
+	}
+}

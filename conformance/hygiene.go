@@ -1,0 +1,199 @@
+package conformance
+
+import (
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+const hygieneGroup = "hygiene"
+
+var hygieneCases = []Case{
+	{Name: "GoroutinesEndWithLocks", Group: hygieneGroup, Rules: []string{"R24"}, Mode: Serial, Test: testGoroutinesEndWithLocks,
+		Contract: "two seconds after the last release no goroutine of that lock remains"},
+	{Name: "GoroutinesEndWithClose", Group: hygieneGroup, Rules: []string{"R24"}, Mode: Serial, Test: testGoroutinesEndWithClose,
+		Contract: "after Close no goroutine of the Locker remains"},
+	{Name: "KeysEndWithLocks", Group: hygieneGroup, Rules: []string{"R24"}, Needs: []Need{NeedInspect}, Mode: Isolated, Test: testKeysEndWithLocks,
+		Contract: "after the last release the store keeps at most the fencing key of each lock, which expires, and for some seconds signals"},
+	{Name: "CancelledWaiterLeavesNothing", Group: hygieneGroup, Rules: []string{"R16", "R24"}, Needs: []Need{NeedInspect}, Mode: Isolated, Test: testCancelledWaiterLeavesNothing,
+		Contract: "a waiter that gave up leaves nothing in the store beside what the holder keeps there"},
+	{Name: "LocalStateIsBounded", Group: hygieneGroup, Rules: []string{"R24"}, Mode: Serial, Test: testLocalStateIsBounded,
+		Contract: "ten thousand keys used one after another leave nothing in memory"},
+}
+
+// goroutines counts the running ones by what they were started as, leaving out
+// the test framework's and the harness's.
+func (t *T) goroutines() map[string]int {
+	buf := make([]byte, 1<<20)
+	for {
+		n := runtime.Stack(buf, true)
+		if n < len(buf) {
+			buf = buf[:n]
+			break
+		}
+		buf = make([]byte, 2*len(buf))
+	}
+	b, ok := t.h.(Background)
+	counts := map[string]int{}
+	for stack := range strings.SplitSeq(string(buf), "\n\n") {
+		_, by, found := strings.Cut(stack, "\ncreated by ")
+		if !found || strings.HasPrefix(by, "testing.") || ok && b.Background(stack) {
+			continue
+		}
+		// The line is as of the go statement; the rest differs from one
+		// goroutine to another.
+		by, _, _ = strings.Cut(strings.Replace(by, " in goroutine", "\n", 1), "\n")
+		counts[by]++
+	}
+	return counts
+}
+
+// goroutinesSettle waits until there are no more of any kind than before.
+func (t *T) goroutinesSettle(before map[string]int) {
+	t.Helper()
+	var more []string
+	defer func() {
+		if len(more) > 0 {
+			t.Logf("goroutines that were not there before: %v", more)
+		}
+	}()
+	t.Eventually(t.Timing().Settle, "goroutines end", func() bool {
+		more = nil
+		for by, n := range t.goroutines() {
+			if n > before[by] {
+				more = append(more, fmt.Sprintf("%d by %s", n-before[by], by))
+			}
+		}
+		return len(more) == 0
+	})
+}
+
+// exercise uses the Lockers in every way, and gives everything back.
+func (t *T) exercise(ls []locker.Locker, round string) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for i, l := range ls {
+		wg.Add(1)
+		t.Go(func() {
+			defer wg.Done()
+			shared := t.Key("shared " + round)
+			for range 3 {
+				t.Unlock(t.Lock(l, shared))
+			}
+			own := t.Key(fmt.Sprintf("own %s %d", round, i))
+			lease := t.Lock(l, own)
+			ctx := lease.Context(t.Context())
+			inner := t.LockUnder(ctx, l, own)
+			t.Taken(l, own)
+			waiters := []*Waiter{t.Wait(l, own), t.Wait(l, own)}
+			for _, w := range waiters {
+				w.Cancel()
+				t.Refused(w, t.Timing().Slack)
+			}
+			t.NoError(lease.Renew(t.Context()), "Renew")
+			t.Unlock(inner)
+			t.Unlock(lease)
+		})
+	}
+	wg.Wait()
+}
+
+func testGoroutinesEndWithLocks(t *T) {
+	ls := t.Lockers(3)
+	// What is started once, such as connections, is no leak. What ends with
+	// the locks has two seconds to do so.
+	t.exercise(ls, "warm-up")
+	t.Sleep(2 * time.Second)
+	before := t.goroutines()
+	for round := range 5 {
+		t.exercise(ls, strconv.Itoa(round))
+	}
+	t.goroutinesSettle(before)
+}
+
+func testGoroutinesEndWithClose(t *T) {
+	before := t.goroutines()
+	ls := t.Lockers(3)
+	t.exercise(ls, "")
+	// With a lease held and a wait under way.
+	t.Lock(ls[0], t.Key("held"))
+	w := t.Wait(ls[1], t.Key("held"))
+	for _, l := range ls {
+		t.NoError(l.Close(), "Close")
+	}
+	t.Is(t.Refused(w, t.Timing().Slack), locker.ErrClosed)
+	t.goroutinesSettle(before)
+}
+
+func testKeysEndWithLocks(t *T) {
+	ls := t.Lockers(3)
+	before := t.storedKeys()
+	locks := 0
+	for round := range 2 {
+		t.exercise(ls, strconv.Itoa(round))
+		locks += 1 + len(ls)
+	}
+	for _, k := range t.newKeys(before) {
+		if k.TTL <= 0 {
+			t.Errorf("%q is kept for ever", k.Name)
+		}
+	}
+	if !t.Capabilities().Fencing {
+		locks = 0
+	}
+	t.Eventually(t.Timing().SignalLife, fmt.Sprintf("at most %d keys are left", locks), func() bool {
+		return len(t.newKeys(before)) <= locks
+	})
+}
+
+func testCancelledWaiterLeavesNothing(t *T) {
+	holder, waiter, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(holder, key)
+	before := t.storedKeys()
+	for range 3 {
+		w := t.Wait(waiter, key)
+		t.Sleep(t.Timing().RenewEvery) // until what a waiter keeps in the store is there
+		w.Cancel()
+		t.Refused(w, t.Timing().Prompt)
+		t.Eventually(t.Timing().Settle, "the store is as it was before the waiter", func() bool {
+			return len(t.newKeys(before)) == 0
+		})
+	}
+	t.Unlock(lease)
+}
+
+func testLocalStateIsBounded(t *T) {
+	const warmUp, n, workers = 2000, 10000, 8
+	l := t.Locker(locker.WithoutFencing())
+	use := func(from, to int) {
+		t.together(workers, func(w int) {
+			for i := from + w; i < to; i += workers {
+				// Long, so that keeping it shows.
+				t.Unlock(t.Lock(l, t.Key(strconv.Itoa(i)+strings.Repeat(".", 500))))
+			}
+		})
+	}
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC() // what finalizers and pools held on to
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	use(0, warmUp)
+	before := heap()
+	use(warmUp, warmUp+n)
+	// A key kept would be five times that.
+	const allowed = n * 100
+	var grown int64
+	t.Eventually(t.Timing().Settle, "memory is given back", func() bool {
+		grown = heap() - before
+		return grown < allowed
+	})
+	t.Logf("the heap grew by %d bytes over %d keys", grown, n)
+}

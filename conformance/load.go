@@ -1,0 +1,108 @@
+package conformance
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+const loadGroup = "load"
+
+var loadCases = []Case{
+	{Name: "NoStarvation", Group: loadGroup, Rules: []string{"R15"}, Test: testNoStarvation,
+		Contract: "Lockers that take the key over and over do not keep another one out for good"},
+	{Name: "ManyKeysAtOnce", Group: loadGroup, Rules: []string{"R18"}, Test: testManyKeysAtOnce,
+		Contract: "with hundreds of waiters on hundreds of keys the holder still renews and unlocks, and every waiter gets its key"},
+	{Name: "ManyWaitersOnOneKey", Group: loadGroup, Rules: []string{"R14", "R18"}, Test: testManyWaitersOnOneKey,
+		Contract: "hundreds of callers that wait for one key and are cancelled all return promptly, and the key is free afterwards"},
+	{Name: "ManyLeasesRenewed", Group: loadGroup, Rules: []string{"R11", "R13"}, Test: testManyLeasesRenewed,
+		Contract: "hundreds of leases held by one Locker are all renewed in time"},
+}
+
+func testNoStarvation(t *T) {
+	key := t.Key("k")
+	ls := t.Lockers(3)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var greedy sync.WaitGroup
+	for _, l := range ls[1:] {
+		greedy.Add(1)
+		t.Go(func() {
+			defer greedy.Done()
+			for ctx.Err() == nil {
+				lease, err := l.Lock(ctx, key)
+				if err != nil {
+					t.Is(err, context.Canceled)
+					return
+				}
+				time.Sleep(time.Millisecond)
+				t.Unlock(lease)
+			}
+		})
+	}
+	for range 3 {
+		t.Unlock(t.Lock(ls[0], key))
+	}
+	stop()
+	greedy.Wait()
+}
+
+func testManyKeysAtOnce(t *T) {
+	const n = 200
+	holder, waiter := t.Locker(), t.Locker()
+	leases, waiters := make([]*locker.Lease, n), make([]*Waiter, n)
+	for i := range n {
+		leases[i] = t.Lock(holder, t.Key(strconv.Itoa(i)), locker.WithTTL(t.Timing().TTL))
+	}
+	for i := range n {
+		waiters[i], _ = t.startWaiter(t.Context(), waiter, leases[i].Key())
+	}
+	// Past the end of the leases, had they not been renewed.
+	t.Sleep(t.Timing().TTL + t.Timing().TTL/4)
+	for i := range n {
+		t.Open(leases[i].Lost(), "Lost")
+		t.Open(waiters[i].Done(), "a waiter's Lock returns")
+		t.Unlock(leases[i])
+	}
+	for i := range n {
+		t.Unlock(t.Granted(waiters[i], t.Timing().PollWithin+t.Timing().Slack))
+	}
+}
+
+func testManyWaitersOnOneKey(t *T) {
+	const n = 200
+	holder, waiter, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(holder, key)
+	ctx, cancel := context.WithCancel(t.Context())
+	waiters := make([]*Waiter, n)
+	for i := range n {
+		waiters[i], _ = t.startWaiter(ctx, waiter, key)
+	}
+	t.Taken(waiter, key)
+	cancel()
+	for _, w := range waiters {
+		t.Is(t.Refused(w, t.Timing().Slack), context.Canceled)
+	}
+	t.Unlock(lease)
+	t.FreeWithin(t.Timing().PollWithin, waiter, key)
+}
+
+func testManyLeasesRenewed(t *T) {
+	const n = 300
+	a, b := t.Locker(), t.Locker()
+	keys, leases := make([]string, n), make([]*locker.Lease, n)
+	for i := range n {
+		keys[i] = t.Key(strconv.Itoa(i))
+		leases[i] = t.Lock(a, keys[i], locker.WithTTL(t.Timing().TTL))
+	}
+	// That time passes without a loss is the subject.
+	t.Sleep(t.Timing().TTL + t.Timing().TTL/2)
+	for i := range n {
+		t.Taken(b, keys[i])
+		t.Open(leases[i].Lost(), "Lost")
+		t.Unlock(leases[i])
+	}
+}

@@ -1,0 +1,187 @@
+package conformance
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+const observerGroup = "observer"
+
+var observerCases = []Case{
+	{Name: "EventsAddUp", Group: observerGroup, Rules: []string{"R24"}, Test: testEventsAddUp,
+		Contract: "each attempt is one event of a grant or a failure, and each grant ends with exactly one release, failed release or loss"},
+	{Name: "EventsTell", Group: observerGroup, Rules: []string{"R10", "R11"}, Test: testEventsTell,
+		Contract: "events name the strategy, the key without prefix, the owner, the token, how long it took and what went wrong"},
+	{Name: "ReentryIsNoEvent", Group: observerGroup, Rules: []string{"R5"}, Test: testReentryIsNoEvent,
+		Contract: "re-entry and inner Unlocks are no events"},
+	{Name: "PanickingObserver", Group: observerGroup, Rules: []string{"R11"}, Test: testPanickingObserver,
+		Contract: "an observer that panics does no harm"},
+	{Name: "SlowObserver", Group: observerGroup, Rules: []string{"R11", "R13"}, Test: testSlowObserver,
+		Contract: "an observer that takes its time over renewals and losses delays none"},
+}
+
+func testEventsAddUp(t *T) {
+	var events EventLog
+	var attempts atomic.Int32
+	key := t.Key("k")
+	ls := t.Lockers(2, locker.WithObserver(&events))
+	t.together(6, func(i int) {
+		l := ls[i%2]
+		for range 8 {
+			attempts.Add(1)
+			var lease *locker.Lease
+			var err error
+			switch t.IntN(4) {
+			case 0:
+				lease, err = l.TryLock(t.Context(), key)
+			case 1:
+				lease, err = l.Lock(t.Context(), key, locker.WithWait(5*time.Millisecond))
+			case 2: // to be lost
+				lease, err = l.Lock(t.Context(), key, locker.WithTTL(locker.MinTTL), locker.WithoutRenewal())
+				if err == nil {
+					t.Ends(lease.Lost(), locker.MinTTL+t.Timing().Slack, "the loss of a lease that is not renewed")
+				}
+			default:
+				lease, err = l.Lock(t.Context(), key)
+			}
+			if err != nil {
+				// Or ErrUnavailable, if the store took too long to answer.
+				t.Isnt(err, locker.ErrInvalid, locker.ErrLost, locker.ErrClosed)
+			} else if err := lease.Unlock(t.Context()); err != nil {
+				t.Is(err, locker.ErrLost)
+			}
+		}
+	})
+	ends := func() int {
+		return events.Count(locker.EventReleased) + events.Count(locker.EventReleaseFailed) + events.Count(locker.EventLost)
+	}
+	granted := events.Count(locker.EventAcquired)
+	if n := granted + events.Count(locker.EventNotAcquired); n != int(attempts.Load()) {
+		t.Errorf("%d events for %d attempts", n, attempts.Load())
+	}
+	t.Eventually(t.Timing().Slack, "each grant has an end", func() bool { return ends() >= granted })
+	open := map[string]int{}
+	for _, ev := range events.All() {
+		switch ev.Kind {
+		case locker.EventAcquired:
+			open[ev.Owner]++
+		case locker.EventReleased, locker.EventReleaseFailed, locker.EventLost:
+			open[ev.Owner]--
+		}
+	}
+	for owner, n := range open {
+		if n != 0 {
+			t.Errorf("%q has %d more grants than ends", owner, n)
+		}
+	}
+}
+
+func testEventsTell(t *T) {
+	var events EventLog
+	every := t.Timing().RenewEvery
+	l := t.Locker(locker.WithObserver(&events), locker.WithPrefix(t.Key("prefix:")), locker.WithRenewInterval(every))
+	ctx := locker.ContextWithOwner(t.Context(), "me")
+	start := time.Now()
+	lease := t.LockUnder(ctx, l, "k")
+	t.Eventually(every+t.Timing().Slack, "a renewal", func() bool { return events.Count(locker.EventRenewed) > 0 })
+	_, err := l.TryLock(locker.ContextWithOwner(t.Context(), "you"), "k")
+	t.Is(err, locker.ErrNotAcquired)
+	t.Unlock(lease)
+	short := t.LockUnder(ctx, l, "k", locker.WithTTL(t.Timing().ShortTTL), locker.WithoutRenewal())
+	t.Eventually(t.Timing().ShortTTL+t.Timing().Slack, "a loss", func() bool { return events.Count(locker.EventLost) > 0 })
+	most := time.Since(start)
+	for _, ev := range events.All() {
+		owner, token, wantErr := "me", lease.Token(), error(nil)
+		switch ev.Kind {
+		case locker.EventNotAcquired:
+			owner, token, wantErr = "you", 0, locker.ErrNotAcquired
+		case locker.EventLost:
+			token, wantErr = short.Token(), locker.ErrLost
+		case locker.EventAcquired:
+			if ev.Token == short.Token() {
+				token = ev.Token
+			}
+		}
+		if ev.Strategy == "" || ev.Key != "k" || ev.Owner != owner || ev.Token != token || !errors.Is(ev.Err, wantErr) ||
+			ev.Duration < 0 || ev.Duration > most || ev.Dropped != 0 {
+			t.Errorf("event %v: %+v", ev.Kind, ev)
+		}
+	}
+	for _, kind := range []locker.EventKind{locker.EventAcquired, locker.EventNotAcquired, locker.EventReleased} {
+		if events.Count(kind) == 0 {
+			t.Errorf("no event says %v", kind)
+		}
+	}
+	_ = short.Unlock(t.Context())
+}
+
+func testReentryIsNoEvent(t *T) {
+	var events EventLog
+	l, key := t.Locker(locker.WithObserver(&events)), t.Key("k")
+	outer := t.Lock(l, key)
+	inner := t.LockUnder(outer.Context(t.Context()), l, key)
+	t.Unlock(t.LockUnder(inner.Context(t.Context()), l, key))
+	t.Unlock(outer)
+	if n := events.Count(locker.EventReleased); n != 0 {
+		t.Errorf("%d releases while an inner lease is held", n)
+	}
+	t.Unlock(inner)
+	if a, r := events.Count(locker.EventAcquired), events.Count(locker.EventReleased); a != 1 || r != 1 {
+		t.Errorf("%d grants and %d releases for one acquisition", a, r)
+	}
+}
+
+func testPanickingObserver(t *T) {
+	var seen atomic.Int32
+	every := t.Timing().RenewEvery
+	l := t.Locker(locker.WithRenewInterval(every), locker.WithObserver(locker.ObserverFunc(func(locker.Event) {
+		seen.Add(1)
+		panic("an observer's own trouble")
+	})))
+	other, key := t.Locker(), t.Key("k")
+	lease := t.Lock(l, key)
+	deadline := lease.Deadline()
+	n := seen.Load()
+	t.Eventually(2*every+t.Timing().Slack, "a renewal", func() bool { return seen.Load() > n && lease.Deadline().After(deadline) })
+	_, err := l.TryLock(t.Context(), key)
+	t.Is(err, locker.ErrNotAcquired)
+	t.Taken(other, key)
+	t.Unlock(lease)
+	t.Free(other, key)
+	t.Is(t.lose(l, key).Unlock(t.Context()), locker.ErrLost)
+	t.FreeWithin(t.Timing().PollWithin, l, key)
+}
+
+func testSlowObserver(t *T) {
+	every := t.Timing().RenewEvery
+	stuck, release := make(chan struct{}, 1), make(chan struct{})
+	l := t.Locker(locker.WithRenewInterval(every), locker.WithObserver(locker.ObserverFunc(func(ev locker.Event) {
+		if ev.Kind == locker.EventRenewed || ev.Kind == locker.EventLost {
+			select {
+			case stuck <- struct{}{}:
+			default:
+			}
+			<-release
+		}
+	})))
+	defer close(release)
+	other, key := t.Locker(), t.Key("k")
+	lease := t.Lock(l, key)
+	select {
+	case <-stuck:
+	case <-time.After(every + t.Timing().Slack):
+		t.Fatalf("no event of a renewal")
+	}
+	for range 3 {
+		deadline := lease.Deadline()
+		t.Eventually(every+t.Timing().Slack, "a renewal while an observer is busy", func() bool { return lease.Deadline().After(deadline) })
+	}
+	t.Taken(other, key)
+	short := t.lose(l, t.Key("short"))
+	t.Is(short.Unlock(t.Context()), locker.ErrLost)
+	t.Unlock(lease)
+	t.Free(other, key)
+}

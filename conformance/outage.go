@@ -1,0 +1,303 @@
+package conformance
+
+import (
+	"context"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+const outageGroup = "outage"
+
+var outageCases = []Case{
+	{Name: "TryLockUnreachable", Group: outageGroup, Rules: []string{"R17"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testTryLockUnreachable,
+		Contract: "TryLock with the store unreachable is ErrUnavailable, by its context's end at the latest, and not ErrNotAcquired"},
+	{Name: "LockRidesOutAnOutage", Group: outageGroup, Rules: []string{"R17"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testLockRidesOutAnOutage,
+		Contract: "a Lock begun while the store is unreachable is granted when it comes back"},
+	{Name: "OutageEndsTheWait", Group: outageGroup, Rules: []string{"R17"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testOutageEndsTheWait,
+		Contract: "a wait that is over during an outage is ErrUnavailable, with the context's error if that ended it, and not ErrNotAcquired"},
+	{Name: "CancelInABlackHole", Group: outageGroup, Rules: []string{"R16"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testCancelInABlackHole,
+		Contract: "cancelling a Lock to which the store does not answer returns at once, and no key stays beyond a TTL"},
+	{Name: "OutageHasALimit", Group: outageGroup, Rules: []string{"R17"}, Needs: []Need{NeedFaults}, Mode: Isolated, Slow: true, Test: testOutageHasALimit,
+		Contract: "after an outage of 15 s the Locks that wait for a key fail together with ErrUnavailable"},
+	{Name: "WaitersSurviveAnOutage", Group: outageGroup, Rules: []string{"R15", "R17"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testWaitersSurviveAnOutage,
+		Contract: "waiters for a held key go on waiting through an outage and get the key afterwards"},
+	{Name: "LostWithoutAnAnswer", Group: outageGroup, Rules: []string{"R10"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testLostWithoutAnAnswer,
+		Contract: "a holder that cannot reach the store knows of its loss at Deadline, with no answer needed"},
+	{Name: "RenewalRidesOutAnOutage", Group: outageGroup, Rules: []string{"R11"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testRenewalRidesOutAnOutage,
+		Contract: "a lease survives an outage that is shorter than what is left of it"},
+	{Name: "UnlockUnreachable", Group: outageGroup, Rules: []string{"R3", "R20"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testUnlockUnreachable,
+		Contract: "Unlock with the store unreachable returns by its context's end with ErrUnavailable, may be repeated, and the key is free when the store is back"},
+	{Name: "UnlockUnreachableWithoutContext", Group: outageGroup, Rules: []string{"R20"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testUnlockUnreachableWithoutContext,
+		Contract: "Unlock under a dead context with the store unreachable takes up to 5 s"},
+	{Name: "LockAfterFailedUnlock", Group: outageGroup, Rules: []string{"R4", "R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testLockAfterFailedUnlock,
+		Contract: "after an Unlock that failed the same Locker can lock the key again when the TTL is over at the latest, and no late release harms that lease"},
+	{Name: "CloseUnreachable", Group: outageGroup, Rules: []string{"R24"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testCloseUnreachable,
+		Contract: "Close returns within 5 s while nothing answers, with leases held and Locks waiting"},
+}
+
+// outages makes the store unreachable in each of the two ways and runs f.
+func (t *T) outages(f func(way string, begin func() error)) {
+	f("refusing", t.Faults().Refuse)
+	t.heal()
+	f("silent", t.Faults().BlackHole)
+	t.heal()
+}
+
+func (t *T) heal() {
+	t.Helper()
+	t.NoError(t.Faults().Heal(), "healing the store")
+}
+
+func testTryLockUnreachable(t *T) {
+	l := t.Locker()
+	t.outages(func(way string, begin func() error) {
+		t.Free(l, t.Key(way)) // so that connections are up
+		t.NoError(begin(), "ending the store's service")
+		ctx, cancel := context.WithTimeout(t.Context(), t.Timing().ShortTTL)
+		defer cancel()
+		start := time.Now()
+		_, err := l.TryLock(ctx, t.Key(way))
+		t.Is(err, locker.ErrUnavailable)
+		t.Isnt(err, locker.ErrNotAcquired)
+		if took := time.Since(start); took > t.Timing().ShortTTL+t.Timing().Prompt {
+			t.Errorf("%s: TryLock took %v under a context of %v", way, took, t.Timing().ShortTTL)
+		}
+		_, err = l.TryLock(t.Context(), t.Key(way))
+		t.Is(err, locker.ErrUnavailable)
+		t.Isnt(err, locker.ErrNotAcquired)
+	})
+}
+
+func testLockRidesOutAnOutage(t *T) {
+	l, other := t.Locker(), t.Locker()
+	t.outages(func(way string, begin func() error) {
+		key := t.Key(way)
+		t.NoError(begin(), "ending the store's service")
+		w := t.Wait(l, key)
+		// That it rides out trouble that lasts is the subject.
+		t.Sleep(t.Timing().ShortTTL)
+		t.Open(w.Done(), way+": a Lock returns while the store is unreachable")
+		t.heal()
+		// A command that vanished is given up after some seconds at most.
+		lease := t.Granted(w, t.Timing().Patience)
+		t.Taken(other, key)
+		t.Unlock(lease)
+		t.FreeWithin(t.Timing().PollWithin, other, key)
+	})
+}
+
+func testOutageEndsTheWait(t *T) {
+	wait := t.Timing().ShortTTL
+	l := t.Locker()
+	t.outages(func(way string, begin func() error) {
+		key := t.Key(way)
+		t.NoError(begin(), "ending the store's service")
+		start := time.Now()
+		_, err := l.Lock(t.Context(), key, locker.WithWait(wait))
+		t.Is(err, locker.ErrUnavailable)
+		t.Isnt(err, locker.ErrNotAcquired)
+		if took := time.Since(start); took < wait || took > wait+t.Timing().Slack {
+			t.Errorf("%s: WithWait(%v) took %v", way, wait, took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		defer cancel()
+		_, err = l.Lock(ctx, key)
+		t.Is(err, locker.ErrUnavailable, context.DeadlineExceeded)
+		t.Isnt(err, locker.ErrNotAcquired)
+	})
+}
+
+func testCancelInABlackHole(t *T) {
+	ttl := t.Timing().ShortTTL
+	l, other, key := t.Locker(), t.Locker(), t.Key("k")
+	t.Free(l, key)
+	t.NoError(t.Faults().BlackHole(), "ending the store's service")
+	var waiters []*Waiter
+	for range 3 {
+		waiters = append(waiters, t.Wait(l, key, locker.WithTTL(ttl)))
+	}
+	t.Sleep(t.Timing().RenewEvery) // until the command is sent
+	for _, w := range waiters {
+		w.Cancel()
+	}
+	for _, w := range waiters {
+		err := t.Refused(w, t.Timing().Prompt)
+		t.Is(err, locker.ErrUnavailable, context.Canceled)
+		t.Isnt(err, locker.ErrNotAcquired)
+	}
+	t.heal()
+	t.FreeWithin(ttl+t.Timing().Slack+t.Timing().PollWithin, other, key)
+	t.FreeWithin(t.Timing().PollWithin, l, key)
+}
+
+func testOutageHasALimit(t *T) {
+	const limit = 15 * time.Second
+	l, key := t.Locker(), t.Key("k")
+	t.NoError(t.Faults().Refuse(), "ending the store's service")
+	start := time.Now()
+	// The limit is the TTL if that is more.
+	ttl := locker.WithTTL(t.Timing().TTL)
+	first := t.Wait(l, key, ttl)
+	t.Sleep(limit / 5)
+	second := t.Wait(l, key, ttl)
+	// The outage counts for the key: who came later does not wait longer.
+	for _, w := range []*Waiter{first, second} {
+		err := t.Refused(w, limit+2*t.Timing().Slack)
+		t.Is(err, locker.ErrUnavailable)
+		t.Isnt(err, locker.ErrNotAcquired)
+		if took := w.At.Sub(start); took < limit-t.Timing().Slack || took > limit+2*t.Timing().Slack {
+			t.Errorf("a Lock failed after %v of an outage", took)
+		}
+	}
+	t.heal()
+	t.FreeWithin(t.Timing().PollWithin, l, key)
+}
+
+func testWaitersSurviveAnOutage(t *T) {
+	holder, waiter := t.Locker(), t.Locker()
+	t.outages(func(way string, begin func() error) {
+		key := t.Key(way)
+		lease := t.Lock(holder, key, locker.WithTTL(time.Hour), locker.WithoutRenewal())
+		waiters := []*Waiter{t.Wait(waiter, key), t.Wait(waiter, key)}
+		t.NoError(begin(), "ending the store's service")
+		// Until they have looked, as they do about once a second.
+		t.Sleep(t.Timing().PollWithin)
+		t.heal()
+		for _, w := range waiters {
+			t.Open(w.Done(), way+": a waiter's Lock returns")
+		}
+		t.NoError(lease.Unlock(t.Context()), way+": Unlock")
+		for _, w := range waiters {
+			t.Unlock(t.Granted(w, t.Timing().Patience))
+		}
+	})
+}
+
+func testLostWithoutAnAnswer(t *T) {
+	ttl := t.Timing().ShortTTL
+	l, other := t.Locker(), t.Locker()
+	t.outages(func(way string, begin func() error) {
+		key := t.Key(way)
+		lease := t.Lock(l, key, locker.WithTTL(ttl))
+		ctx := lease.Context(t.Context())
+		t.NoError(begin(), "ending the store's service")
+		for {
+			// In this order: what was over at now stays over.
+			now := time.Now()
+			over := !now.Before(lease.Deadline())
+			if err := ctx.Err(); err != nil {
+				t.Is(err, locker.ErrLost)
+				break
+			}
+			if over {
+				t.Fatalf("%s: at the deadline the lease's context says that it is held", way)
+			}
+			if now.Sub(lease.Deadline()) > ttl {
+				t.Fatalf("%s: the deadline moves on", way)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		t.Ends(lease.Lost(), t.Timing().Slack, "Lost closes at the deadline")
+		t.heal()
+		t.FreeWithin(ttl+t.Timing().PollWithin+t.Timing().Slack, other, key)
+		t.Is(lease.Unlock(t.Context()), locker.ErrLost)
+	})
+}
+
+func testRenewalRidesOutAnOutage(t *T) {
+	every := t.Timing().RenewEvery
+	var events EventLog
+	ttl := t.Timing().TTL + 2*t.Timing().Slack
+	l, other, key := t.Locker(locker.WithRenewInterval(every), locker.WithObserver(&events)), t.Locker(), t.Key("k")
+	lease := t.Lock(l, key, locker.WithTTL(ttl))
+	t.NoError(t.Faults().Refuse(), "ending the store's service")
+	t.Eventually(every+t.Timing().Slack, "renewals fail", func() bool { return events.Count(locker.EventRenewFailed) >= 2 })
+	t.heal()
+	n := events.Count(locker.EventRenewed)
+	t.Eventually(t.Timing().Patience, "renewals succeed again", func() bool { return events.Count(locker.EventRenewed) >= n+2 })
+	t.Open(lease.Lost(), "Lost")
+	t.Taken(other, key)
+	t.Unlock(lease)
+}
+
+func testUnlockUnreachable(t *T) {
+	l, other := t.Locker(), t.Locker()
+	t.outages(func(way string, begin func() error) {
+		key := t.Key(way)
+		lease := t.Lock(l, key)
+		t.NoError(begin(), "ending the store's service")
+		ctx, cancel := context.WithTimeout(t.Context(), t.Timing().ShortTTL)
+		defer cancel()
+		start := time.Now()
+		err := lease.Unlock(ctx)
+		t.Is(err, locker.ErrUnavailable)
+		t.Isnt(err, locker.ErrLost, locker.ErrNotHeld)
+		if took := time.Since(start); took > t.Timing().ShortTTL+t.Timing().Prompt {
+			t.Errorf("%s: Unlock took %v under a context of %v", way, took, t.Timing().ShortTTL)
+		}
+		t.heal()
+		if err := lease.Unlock(t.Context()); err != nil {
+			// The TTL may have been faster than the store's coming back.
+			t.Is(err, locker.ErrLost)
+		}
+		t.Is(lease.Unlock(t.Context()), locker.ErrNotHeld)
+		t.FreeWithin(t.Timing().PollWithin, other, key)
+	})
+}
+
+func testUnlockUnreachableWithoutContext(t *T) {
+	const limit = 5 * time.Second
+	dead, cancel := context.WithCancel(t.Context())
+	cancel()
+	l, key := t.Locker(), t.Key("k")
+	lease := t.Lock(l, key, locker.WithTTL(time.Minute))
+	t.NoError(t.Faults().BlackHole(), "ending the store's service")
+	start := time.Now()
+	t.Is(lease.Unlock(dead), locker.ErrUnavailable)
+	if took := time.Since(start); took > limit+t.Timing().Slack {
+		t.Errorf("Unlock took %v", took)
+	}
+	t.heal()
+	t.NoError(lease.Unlock(dead), "Unlock with the store back")
+	t.FreeWithin(t.Timing().PollWithin, l, key)
+}
+
+func testLockAfterFailedUnlock(t *T) {
+	ttl := t.Timing().TTL
+	l, other, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(l, key, locker.WithTTL(ttl))
+	t.NoError(t.Faults().Refuse(), "ending the store's service")
+	ctx, cancel := context.WithTimeout(t.Context(), t.Timing().RenewEvery)
+	defer cancel()
+	t.Is(lease.Unlock(ctx), locker.ErrUnavailable)
+	t.heal()
+	again, err := t.lockWithin(ttl+t.Timing().PollWithin, l, key)
+	t.NoError(err, "Lock by the same Locker")
+	_ = lease.Unlock(t.Context())
+	t.Taken(other, key)
+	t.NoError(again.Renew(t.Context()), "Renew of the new lease")
+	t.Unlock(again)
+}
+
+func (t *T) lockWithin(d time.Duration, l locker.Locker, key string) (*locker.Lease, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	return l.Lock(ctx, key)
+}
+
+func testCloseUnreachable(t *T) {
+	const limit = 5 * time.Second
+	l := t.Locker()
+	lease := t.Lock(l, t.Key("held"))
+	t.NoError(t.Faults().BlackHole(), "ending the store's service")
+	w := t.Wait(l, t.Key("wanted"))
+	t.Sleep(t.Timing().RenewEvery) // until the command is sent
+	start := time.Now()
+	_ = l.Close()
+	if took := time.Since(start); took > limit+t.Timing().Slack {
+		t.Errorf("Close took %v", took)
+	}
+	t.Is(t.Refused(w, t.Timing().Slack), locker.ErrClosed)
+	t.Ends(lease.Lost(), t.Timing().Slack, "the loss of a lease by Close")
+}

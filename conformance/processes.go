@@ -1,0 +1,183 @@
+package conformance
+
+import (
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+const processesGroup = "processes"
+
+var processCases = []Case{
+	{Name: "ProcessesExclude", Group: processesGroup, Rules: []string{"R1", "R21"}, Needs: []Need{NeedProcesses}, Test: testProcessesExclude,
+		Contract: "a lock is handed back and forth between processes, with tokens that increase"},
+	{Name: "ProcessesContend", Group: processesGroup, Rules: []string{"R1"}, Needs: []Need{NeedProcesses}, Mode: Isolated, Test: testProcessesContend,
+		Contract: "of several processes that contend there are never two inside"},
+	{Name: "KilledHolder", Group: processesGroup, Rules: []string{"R11", "R15"}, Needs: []Need{NeedProcesses}, Test: testKilledHolder,
+		Contract: "when the holder's process is killed a waiter gets the key when the TTL is over"},
+	{Name: "KilledWaiter", Group: processesGroup, Rules: []string{"R15", "R16"}, Needs: []Need{NeedProcesses}, Test: testKilledWaiter,
+		Contract: "a waiter whose process was killed holds nobody up"},
+	{Name: "FrozenHolderIsTold", Group: processesGroup, Rules: []string{"R2", "R10"}, Needs: []Need{NeedProcesses}, Mode: Isolated, Test: testFrozenHolderIsTold,
+		Contract: "a process frozen past its lease is told so by the first question it asks, and cannot harm the next holder"},
+	{Name: "FrozenHolderInTime", Group: processesGroup, Rules: []string{"R10", "R11"}, Needs: []Need{NeedProcesses}, Mode: Isolated, Test: testFrozenHolderInTime,
+		Contract: "a process frozen for less than what is left of its lease keeps it"},
+	{Name: "FrozenWaiter", Group: processesGroup, Rules: []string{"R15", "R16"}, Needs: []Need{NeedProcesses}, Mode: Isolated, Test: testFrozenWaiter,
+		Contract: "a waiter whose process is frozen holds nobody up, and gets its turn when it runs on"},
+	{Name: "SharedOwnerAcrossProcesses", Group: processesGroup, Rules: []string{"R8"}, Needs: []Need{NeedProcesses, NeedStoredHolds}, Test: testSharedOwnerAcrossProcesses,
+		Contract: "the same explicit owner re-enters from another process; when that is killed, its holds end with the lease"},
+}
+
+// child starts a child process.
+func (t *T) child() *Child {
+	t.Helper()
+	return t.h.(ChildMaker).NewChild(t)
+}
+
+func testProcessesExclude(t *T) {
+	child, l, key := t.child(), t.Locker(), t.Key("k")
+	req := ChildLock{Key: key, TTL: t.Timing().TTL}
+	var last int64
+	for range 3 {
+		theirs := t.ChildLock(child, req)
+		t.Taken(l, key)
+		w := t.Wait(l, key)
+		t.NoError(t.ChildUnlock(theirs), "a child's Unlock")
+		ours := t.Granted(w, t.Timing().PollWithin)
+
+		try := req
+		try.Try = true
+		refused := child.Start(try)
+		t.Ends(refused.Done(), t.Timing().Patience, "the end of a child's TryLock")
+		t.Is(refused.Err(), locker.ErrNotAcquired)
+		t.Unlock(ours)
+		if t.Capabilities().Fencing && (theirs.Token() <= last || ours.Token() <= theirs.Token()) {
+			t.Errorf("the tokens are %d, %d, %d", last, theirs.Token(), ours.Token())
+		}
+		last = ours.Token()
+	}
+}
+
+func testProcessesContend(t *T) {
+	key, file := t.Key("k"), filepath.Join(t.TempDir(), "inside")
+	var wg sync.WaitGroup
+	for range 3 {
+		child := t.child()
+		wg.Add(1)
+		t.Go(func() {
+			defer wg.Done()
+			call := child.send(childRequest{Op: "contend", Lock: ChildLock{Key: key, TTL: t.Timing().TTL}, N: 20, File: file})
+			t.Ends(call.done, t.Timing().Patience, "a child has contended")
+			t.NoError(answerErr(call.answer), "a child that contended")
+			if n := call.answer.N; n > 0 {
+				t.Errorf("%d times another process was inside", n)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func testKilledHolder(t *T) {
+	ttl := t.Timing().TTL
+	child, l, key := t.child(), t.Locker(), t.Key("k")
+	t.ChildLock(child, ChildLock{Key: key, TTL: ttl})
+	w := t.Wait(l, key)
+	// Renewal holds it past the TTL.
+	t.Sleep(ttl + ttl/2)
+	t.Open(w.Done(), "a waiter's Lock returns while the holder lives")
+	child.Kill()
+	t.Unlock(t.Granted(w, ttl+t.Timing().PollWithin))
+}
+
+func testKilledWaiter(t *T) {
+	child, holder, l, key := t.child(), t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(holder, key)
+	doomed := child.Start(ChildLock{Key: key, TTL: t.Timing().ShortTTL})
+	t.Ends(doomed.Waiting(), t.Timing().Patience, "a child waits")
+	w := t.Wait(l, key)
+	child.Kill()
+	t.Ends(doomed.Done(), t.Timing().Patience, "the end of the child")
+	t.Unlock(lease)
+	// An attempt of the child's may have been on its way.
+	t.Unlock(t.Granted(w, t.Timing().ShortTTL+t.Timing().PollWithin))
+}
+
+func testFrozenHolderIsTold(t *T) {
+	ttl := t.Timing().ShortTTL
+	child, l, key := t.child(), t.Locker(), t.Key("k")
+	theirs := t.ChildLock(child, ChildLock{Key: key, TTL: ttl})
+	asking := child.send(childRequest{Op: "ask", Lease: theirs.call.answer.ID})
+	t.NoError(child.Stop(), "freezing a child")
+	ours := t.Lock(l, key)
+	// Past its deadline, which is a little before the store's.
+	t.Sleep(ttl / 4)
+	t.NoError(child.Continue(), "letting a child run on")
+	t.Ends(asking.done, t.Timing().Patience, "a child knows of its loss")
+	if n := asking.answer.N; n > 0 {
+		t.Errorf("a child was told %d times after its deadline that it held the key", n)
+	}
+	t.Ends(theirs.Lost(), t.Timing().Slack, "a child's Lost")
+	t.Is(t.ChildRenew(theirs), locker.ErrLost)
+	t.Is(t.ChildUnlock(theirs), locker.ErrLost)
+	t.NoError(ours.Renew(t.Context()), "Renew by the next holder")
+	if t.Capabilities().Fencing && ours.Token() <= theirs.Token() {
+		t.Errorf("token %d after %d", ours.Token(), theirs.Token())
+	}
+	t.Unlock(ours)
+}
+
+func testFrozenHolderInTime(t *T) {
+	ttl := t.Timing().TTL + 2*t.Timing().Slack
+	child, l, key := t.child(), t.Locker(), t.Key("k")
+	theirs := t.ChildLock(child, ChildLock{Key: key, TTL: ttl, WithoutRenewal: true})
+	t.NoError(child.Stop(), "freezing a child")
+	t.Sleep(ttl / 4)
+	t.NoError(child.Continue(), "letting a child run on")
+	t.NoError(t.ChildRenew(theirs), "a child's Renew")
+	t.Taken(l, key)
+	t.NoError(t.ChildUnlock(theirs), "a child's Unlock")
+	t.Open(theirs.Lost(), "a child's Lost")
+	t.Free(l, key)
+}
+
+func testFrozenWaiter(t *T) {
+	child, holder, l, key := t.child(), t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(holder, key)
+	frozen := child.Start(ChildLock{Key: key, TTL: t.Timing().TTL})
+	t.Ends(frozen.Waiting(), t.Timing().Patience, "a child waits")
+	w := t.Wait(l, key)
+	t.NoError(child.Stop(), "freezing a child")
+	t.Unlock(lease)
+	// An attempt of the child's may have been on its way.
+	next := t.Granted(w, t.Timing().TTL+t.Timing().PollWithin)
+	t.NoError(child.Continue(), "letting a child run on")
+	// It was passed over, not granted anything.
+	t.Sleep(t.Timing().ShortTTL)
+	t.Open(frozen.Done(), "a child's Lock returns on a held key")
+	t.Unlock(next)
+	t.Ends(frozen.Done(), t.Timing().PollWithin, "a child that was frozen is granted the key")
+	t.NoError(frozen.Err(), "a child's Lock")
+	t.NoError(t.ChildUnlock(frozen), "a child's Unlock")
+}
+
+func testSharedOwnerAcrossProcesses(t *T) {
+	ttl := t.Timing().ShortTTL
+	child, l, other, key := t.child(), t.Locker(), t.Locker(), t.Key("k")
+	ctx := locker.ContextWithOwner(t.Context(), "shared")
+	req := ChildLock{Key: key, TTL: t.Timing().TTL, Owner: "shared"}
+
+	ours, theirs := t.LockUnder(ctx, l, key), t.ChildLock(child, req)
+	t.Unlock(ours)
+	t.Taken(other, key)
+	t.NoError(t.ChildUnlock(theirs), "a child's Unlock")
+	t.Free(other, key)
+
+	req.TTL = ttl
+	t.ChildLock(child, req)
+	ours = t.LockUnder(ctx, l, key, locker.WithTTL(ttl), locker.WithoutRenewal())
+	child.Kill()
+	// Nobody gives back the child's hold; it ends with the lease.
+	_ = ours.Unlock(t.Context())
+	t.FreeWithin(ttl+t.Timing().PollWithin+time.Second, other, key)
+}

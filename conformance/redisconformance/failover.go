@@ -1,0 +1,189 @@
+package redisconformance
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/internal/redistest"
+)
+
+const failoverGroup = "failover"
+
+// The lease of cases in which a failover must not cost it: several times what one
+// takes, the vote of the Sentinels included.
+const failoverTTL = 10 * time.Second
+
+var failoverCases = []conformance.Case{
+	{Name: "OrderlyFailover", Group: failoverGroup, Rules: []string{"R1", "R11", "R15", "R21"}, Mode: conformance.Isolated, Test: testOrderlyFailover,
+		Contract: "in an orderly failover a holder keeps its lock on the new master, and a waiter gets it after the release"},
+	{Name: "MasterDies", Group: failoverGroup, Rules: []string{"R11", "R15", "R17", "R21"}, Mode: conformance.Isolated, Test: testMasterDies,
+		Contract: "when the master dies and its replica takes over, a holder keeps a lock the replica has, waiters carry on, and what is begun meanwhile is ridden out"},
+	{Name: "LockDiesWithMaster", Group: failoverGroup, Rules: []string{"R2", "R10", "R15", "R21"}, Mode: conformance.Isolated, Test: testLockDiesWithMaster,
+		Contract: "the holder of a lock that the new master does not know is told so in time, and the next holder has a greater token"},
+}
+
+// failover promotes a replica of the master of key, losing nothing.
+func (d *deployment) failover(tb testing.TB, key string) {
+	tb.Helper()
+	if d.cluster != nil {
+		d.cluster.Failover(tb, d.cluster.ShardOf(tb, key))
+		return
+	}
+	d.sentinel.Failover(tb)
+}
+
+// killMaster kills the master of key and has a replica promoted.
+func (d *deployment) killMaster(tb testing.TB, key string) *redistest.Server {
+	tb.Helper()
+	if d.cluster != nil {
+		return d.cluster.KillMaster(tb, d.cluster.ShardOf(tb, key))
+	}
+	return d.sentinel.KillMaster(tb)
+}
+
+func (d *deployment) stopReplication(tb testing.TB, key string) {
+	tb.Helper()
+	if d.cluster != nil {
+		d.cluster.StopReplication(tb, d.cluster.ShardOf(tb, key))
+		return
+	}
+	d.sentinel.StopReplication(tb)
+}
+
+// sync waits until the replicas of key's master have what it has.
+func (d *deployment) sync(tb testing.TB, key string) {
+	tb.Helper()
+	if d.cluster != nil {
+		d.cluster.Sync(tb, d.cluster.ShardOf(tb, key))
+		return
+	}
+	d.sentinel.Sync(tb)
+}
+
+// eventuallyRenewed renews until the store says yes.
+func eventuallyRenewed(t *conformance.T, lease *locker.Lease, within time.Duration) {
+	t.Helper()
+	var err error
+	start := time.Now()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), t.Timing().Slack)
+		err = lease.Renew(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		t.Isnt(err, locker.ErrLost, locker.ErrNotHeld)
+		if time.Since(start) > within {
+			t.Fatalf("Renew: not within %v: %v", within, err)
+		}
+	}
+}
+
+// newer checks that tokens grow.
+func newer(t *conformance.T, later, earlier *locker.Lease) {
+	t.Helper()
+	if later.Token() <= earlier.Token() {
+		t.Errorf("token %d after %d", later.Token(), earlier.Token())
+	}
+}
+
+// passOn releases lease, has w get the lock, and checks that it works like any
+// other from then on.
+func passOn(t *conformance.T, lease *locker.Lease, w *conformance.Waiter, others ...locker.Locker) {
+	t.Helper()
+	t.Open(lease.Lost(), "Lost")
+	t.Open(w.Done(), "a waiter's Lock returns on a held key")
+	t.Unlock(lease)
+	next := t.Granted(w, t.Timing().PollWithin)
+	newer(t, next, lease)
+	for _, l := range others {
+		t.Taken(l, lease.Key())
+	}
+	t.Unlock(next)
+	for _, l := range others {
+		t.FreeWithin(t.Timing().PollWithin, l, lease.Key())
+	}
+}
+
+func testOrderlyFailover(t *conformance.T) {
+	h, key := t.Harness().(*harness), t.Key("k")
+	a, b := t.Locker(), t.Locker()
+	lease := t.Lock(a, key) // for Timing.TTL, which is to pass
+	w := t.Wait(b, key)
+	h.sync(t, key)
+	h.failover(t, key)
+	eventuallyRenewed(t, lease, t.Timing().TTL)
+	// Where a client that starts now looks, the lock must live as long as its
+	// holder believes: time passing is the subject.
+	stranger := t.Locker()
+	for until := time.Now().Add(t.Timing().TTL + t.Timing().TTL/2); time.Now().Before(until); {
+		t.Taken(stranger, key)
+		t.Sleep(t.Timing().TTL / 10)
+	}
+	passOn(t, lease, w, stranger)
+}
+
+func testMasterDies(t *conformance.T) {
+	h, key := t.Harness().(*harness), t.Key("{k}")
+	a, b := t.Locker(locker.WithTTL(failoverTTL)), t.Locker(locker.WithTTL(failoverTTL))
+	lease := t.Lock(a, key)
+	w := t.Wait(b, key)
+	h.sync(t, key)
+
+	// Locks of another key of the same master, all the time.
+	over, busy := make(chan struct{}), make(chan error, 1)
+	t.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-over:
+				busy <- nil
+				return
+			default:
+			}
+			err := locker.Do(t.Context(), b, t.Key("{k}other"), func(context.Context) error { return nil })
+			if err != nil {
+				busy <- fmt.Errorf("after %d: %w", i, err)
+				return
+			}
+			time.Sleep(t.Timing().RenewEvery / 10)
+		}
+	})
+	h.killMaster(t, key)
+	eventuallyRenewed(t, lease, failoverTTL/2)
+	t.FreeWithin(failoverTTL/2, a, t.Key("{k}new"))
+	close(over)
+	select {
+	case err := <-busy:
+		// A lock may be lost with its master, and the holder is told.
+		if err != nil {
+			t.Is(err, locker.ErrLost)
+		}
+	case <-time.After(t.Timing().Patience):
+		t.Fatalf("a caller does not come through the failover")
+	}
+	passOn(t, lease, w, t.Locker())
+}
+
+func testLockDiesWithMaster(t *conformance.T) {
+	h, key := t.Harness().(*harness), t.Key("k")
+	a, b := t.Locker(), t.Locker()
+	t.Free(a, key) // the scripts are known, and the connections made
+	h.sync(t, key)
+	h.stopReplication(t, key)
+	lease := t.Lock(a, key)
+	w := t.Wait(b, key)
+	deadline := lease.Deadline()
+	h.killMaster(t, key)
+	next := t.Granted(w, t.Timing().PollWithin)
+	newer(t, next, lease)
+	t.Ends(lease.Lost(), time.Until(deadline)+t.Timing().Slack, "Lost")
+	t.Is(lease.Unlock(t.Context()), locker.ErrLost)
+	t.Taken(t.Locker(), key) // the loser's Unlock left it alone
+	t.NoError(next.Renew(t.Context()), "Renew")
+	t.Unlock(next)
+	t.FreeWithin(t.Timing().PollWithin, a, key)
+}

@@ -1,0 +1,256 @@
+package conformance_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance"
+)
+
+var exhaustive = flag.Bool("exhaustive", false, "run every case on every broken strategy, and say which catch it")
+
+// selfTiming gives broken strategies less time to prove themselves.
+var selfTiming = conformance.Timing{
+	TTL: 2 * time.Second, ShortTTL: 200 * time.Millisecond, PollWithin: 2 * time.Second, Prompt: 500 * time.Millisecond,
+	Slack: 800 * time.Millisecond, Settle: 2 * time.Second, SignalLife: time.Second, Patience: 4 * time.Second, Guard: time.Minute,
+}
+
+// recorder is a testing.TB that keeps what a case says to itself.
+type recorder struct {
+	testing.TB // for what concerns the test as a whole
+
+	mu       sync.Mutex
+	log      bytes.Buffer
+	failed   bool
+	cleanups []func()
+}
+
+func (r *recorder) Helper() {}
+
+func (r *recorder) Log(args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Fprintln(&r.log, args...)
+}
+
+func (r *recorder) Logf(format string, args ...any) { r.Log(fmt.Sprintf(format, args...)) }
+
+func (r *recorder) Fail() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = true
+}
+
+func (r *recorder) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+func (r *recorder) FailNow() {
+	r.Fail()
+	runtime.Goexit()
+}
+
+func (r *recorder) Error(args ...any) { r.Log(args...); r.Fail() }
+func (r *recorder) Fatal(args ...any) { r.Log(args...); r.FailNow() }
+
+func (r *recorder) Errorf(format string, args ...any) { r.Error(fmt.Sprintf(format, args...)) }
+func (r *recorder) Fatalf(format string, args ...any) { r.Fatal(fmt.Sprintf(format, args...)) }
+
+func (r *recorder) Cleanup(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cleanups = append(r.cleanups, f)
+}
+
+// record runs c on a harness of its own.
+func record(t *testing.T, c conformance.Case, f fake) *recorder {
+	r := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			for _, f := range slices.Backward(r.cleanups) {
+				f()
+			}
+		}()
+		c.Run(r, f.harness(r))
+	}()
+	<-done
+	return r
+}
+
+func caseNamed(t *testing.T, name string) conformance.Case {
+	t.Helper()
+	for _, c := range conformance.Cases() {
+		if c.Name == name {
+			return c
+		}
+	}
+	t.Fatalf("there is no case %s", name)
+	return conformance.Case{}
+}
+
+// TestBroken runs strategies that are broken on purpose: each has to fail the
+// cases named for it. That sound ones pass these is what the suite's runs on
+// them show.
+func TestBroken(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a while")
+	}
+	for _, name := range slices.Sorted(maps.Keys(broken)) {
+		b := broken[name]
+		b.timing = selfTiming
+		for _, cn := range b.caught {
+			c := caseNamed(t, cn)
+			t.Run(strings.ReplaceAll(name, " ", "-")+"/"+cn, func(t *testing.T) {
+				if c.Mode != conformance.Serial {
+					t.Parallel()
+				}
+				r := record(t, c, b.fake)
+				if !r.failed {
+					t.Errorf("%s passes a strategy that %s", cn, name)
+				}
+				if !strings.Contains(r.log.String(), c.Contract) {
+					t.Errorf("the contract is not shown:\n%s", &r.log)
+				}
+				if strings.Contains(r.log.String(), "all goroutines:") {
+					t.Errorf("the case hangs:\n%s", &r.log)
+				}
+			})
+		}
+	}
+}
+
+// TestExhaustive is for working on the suite: with -exhaustive it says which
+// cases catch which broken strategy, and which cases catch none.
+func TestExhaustive(t *testing.T) {
+	if !*exhaustive {
+		return
+	}
+	var mu sync.Mutex
+	catches := map[string]int{}
+	t.Run("all", func(t *testing.T) {
+		for _, name := range slices.Sorted(maps.Keys(broken)) {
+			b := broken[name]
+			b.timing = selfTiming
+			t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+				t.Parallel()
+				var by []string
+				caps := b.harness(t).Capabilities()
+				for _, c := range conformance.Cases() {
+					// What counts goroutines cannot share the process.
+					if c.Slow || c.Mode == conformance.Serial || !claims(caps, c) {
+						continue
+					}
+					if record(t, c, b.fake).failed {
+						by = append(by, c.Name)
+					}
+				}
+				t.Logf("%d cases catch %q: %s", len(by), name, strings.Join(by, ", "))
+				mu.Lock()
+				defer mu.Unlock()
+				for _, c := range by {
+					catches[c]++
+				}
+			})
+		}
+	})
+	for _, c := range conformance.Cases() {
+		if catches[c.Name] == 0 {
+			t.Logf("%s catches nothing", c.Name)
+		}
+	}
+}
+
+func claims(caps conformance.Capabilities, c conformance.Case) bool {
+	for _, n := range c.Needs {
+		if !caps.Claims(n) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestMissingUpgrade: what a harness claims and cannot show fails.
+func TestMissingUpgrade(t *testing.T) {
+	for _, c := range conformance.Cases() {
+		r := &recorder{TB: t}
+		c.Run(r, bareHarness{})
+		needsUpgrade := slices.ContainsFunc(c.Needs, func(n conformance.Need) bool {
+			return strings.Contains("Construct Inspect Break Plant Faults Scripts Processes", string(n))
+		})
+		if needsUpgrade && (!r.failed || !strings.Contains(r.log.String(), "is no conformance.")) {
+			t.Errorf("%s on a harness without upgrades: failed %t\n%s", c.Name, r.failed, &r.log)
+		}
+	}
+}
+
+// bareHarness has no upgrade and makes no Locker.
+type bareHarness struct{}
+
+func (bareHarness) NewLocker(tb testing.TB, _ ...locker.Option) locker.Locker {
+	tb.Fatal("no Locker")
+	return nil
+}
+func (bareHarness) Capabilities() conformance.Capabilities { return conformance.Capabilities{} }
+func (bareHarness) Timing() conformance.Timing             { return conformance.Timing{} }
+
+// TestHangingCase: a case that does not end is reported with a stack dump.
+func TestHangingCase(t *testing.T) {
+	f := fakePolling
+	f.timing.Guard = 100 * time.Millisecond
+	end := make(chan struct{})
+	defer close(end)
+	r := record(t, conformance.Case{
+		Name: "Hangs", Group: "test", Contract: "nothing",
+		Test: func(*conformance.T) { <-end },
+	}, f)
+	if !r.failed || !strings.Contains(r.log.String(), "TestHangingCase") {
+		t.Errorf("failed: %t\n%s", r.failed, &r.log)
+	}
+}
+
+// TestPanickingCase: a panic fails the case alone.
+func TestPanickingCase(t *testing.T) {
+	r := record(t, conformance.Case{
+		Name: "Panics", Group: "test", Contract: "nothing",
+		Test: func(t *conformance.T) { <-t.Go(func() { panic("trouble") }) },
+	}, fakePolling)
+	if !r.failed || !strings.Contains(r.log.String(), "trouble") {
+		t.Errorf("failed: %t\n%s", r.failed, &r.log)
+	}
+}
+
+// TestCases: the list is in order.
+func TestCases(t *testing.T) {
+	names := map[string]bool{}
+	for _, c := range conformance.Cases() {
+		if names[c.Name] {
+			t.Errorf("two cases are named %s", c.Name)
+		}
+		names[c.Name] = true
+		if c.Name == "" || c.Group == "" || c.Contract == "" || len(c.Rules) == 0 || c.Test == nil {
+			t.Errorf("something is missing: %+v", c)
+		}
+	}
+	for i := 1; i <= 24; i++ {
+		rule := fmt.Sprintf("R%d", i)
+		if rule == "R22" {
+			continue // is between strategies: not for a suite of one
+		}
+		if !slices.ContainsFunc(conformance.Cases(), func(c conformance.Case) bool { return slices.Contains(c.Rules, rule) }) {
+			t.Errorf("no case checks %s", rule)
+		}
+	}
+}

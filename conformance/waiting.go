@@ -1,0 +1,311 @@
+package conformance
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+const waitingGroup = "waiting"
+
+var waitingCases = []Case{
+	{Name: "BlocksUntilUnlock", Group: waitingGroup, Rules: []string{"R15"}, Test: testBlocksUntilUnlock,
+		Contract: "Lock returns after the holder's Unlock, not before"},
+	{Name: "WaitBoundIsNotAcquired", Group: waitingGroup, Rules: []string{"R17"}, Test: testWaitBoundIsNotAcquired,
+		Contract: "Lock gives up when WithWait is over, not before, with ErrNotAcquired and no context's error"},
+	{Name: "DeadlineMatchesBoth", Group: waitingGroup, Rules: []string{"R17"}, Test: testDeadlineMatchesBoth,
+		Contract: "a wait ended by its context's deadline matches ErrNotAcquired and context.DeadlineExceeded"},
+	{Name: "CancelIsPrompt", Group: waitingGroup, Rules: []string{"R16", "R17"}, Test: testCancelIsPrompt,
+		Contract: "a wait ended by cancellation returns at once and matches ErrNotAcquired, context.Canceled and the cause given"},
+	{Name: "DeadContextGetsNothing", Group: waitingGroup, Rules: []string{"R16", "R17"}, Test: testDeadContextGetsNothing,
+		Contract: "Lock and TryLock under a context that is over fail with its error, even on a free key, and leave it free"},
+	{Name: "WaitZeroIsNoBound", Group: waitingGroup, Rules: []string{"R17"}, Test: testWaitZeroIsNoBound,
+		Contract: "WithWait(0) waits until the context is done, also against a default of the constructor"},
+	{Name: "TryLockDoesNotWait", Group: waitingGroup, Rules: []string{"R14", "R17"}, Test: testTryLockDoesNotWait,
+		Contract: "TryLock on a held key returns at once, whatever WithWait says"},
+	{Name: "TryLockFailsBehindTheQueue", Group: waitingGroup, Rules: []string{"R14"}, Test: testTryLockFailsBehindTheQueue,
+		Contract: "TryLock does not overtake the callers of its own Locker that wait for the key"},
+	{Name: "FIFOWithinLocker", Group: waitingGroup, Rules: []string{"R14"}, Test: testFIFOWithinLocker,
+		Contract: "callers of one Locker get the key in the order in which they asked for it"},
+	{Name: "FIFOAcrossLockers", Group: waitingGroup, Rules: []string{"R14"}, Needs: []Need{NeedFair}, Test: testFIFOAcrossLockers,
+		Contract: "where the strategy is fair, callers of different Lockers get the key in the order in which they asked for it"},
+	{Name: "QueueSurvivesItsMembers", Group: waitingGroup, Rules: []string{"R14", "R16"}, Test: testQueueSurvivesItsMembers,
+		Contract: "waiters that give up at the head, in the middle and at the end of the queue do not hold up or reorder the others"},
+	{Name: "BoundCountsInTheQueue", Group: waitingGroup, Rules: []string{"R14", "R17"}, Test: testBoundCountsInTheQueue,
+		Contract: "WithWait counts for a caller behind others of its Locker too"},
+	{Name: "CancelledWaiterPassesOn", Group: waitingGroup, Rules: []string{"R16"}, Test: testCancelledWaiterPassesOn,
+		Contract: "a waiter cancelled in the very moment it is woken does not keep the key or the wake-up to itself"},
+	{Name: "ExpiredHolderInOwnLocker", Group: waitingGroup, Rules: []string{"R10", "R14"}, Test: testExpiredHolderInOwnLocker,
+		Contract: "a waiter gets the key when a lease of its own Locker expires"},
+}
+
+func testBlocksUntilUnlock(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(a, key)
+	w := t.Wait(b, key)
+	// That it goes on waiting is the subject: past the first polls.
+	t.Sleep(t.Timing().ShortTTL)
+	t.Open(w.Done(), "a waiter's Lock returns")
+	before := time.Now()
+	t.Unlock(lease)
+	next := t.Granted(w, t.Timing().PollWithin)
+	if w.At.Before(before) {
+		t.Errorf("a waiter was granted the key before Unlock")
+	}
+	t.Unlock(next)
+}
+
+func testWaitBoundIsNotAcquired(t *T) {
+	wait := t.Timing().ShortTTL
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(a, key)
+	for _, l := range []locker.Locker{a, b} {
+		start := time.Now()
+		_, err := l.Lock(t.Context(), key, locker.WithWait(wait))
+		took := time.Since(start)
+		t.Is(err, locker.ErrNotAcquired)
+		t.Isnt(err, locker.ErrUnavailable, context.DeadlineExceeded, context.Canceled)
+		if took < wait || took > wait+t.Timing().Slack {
+			t.Errorf("WithWait(%v) took %v", wait, took)
+		}
+	}
+	t.Unlock(lease)
+}
+
+func testDeadlineMatchesBoth(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(a, key)
+	for _, l := range []locker.Locker{a, b} {
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), t.Timing().ShortTTL)
+		_, err := l.Lock(ctx, key, locker.WithWait(t.Timing().Patience))
+		cancel()
+		t.Is(err, locker.ErrNotAcquired, context.DeadlineExceeded)
+		t.Isnt(err, locker.ErrUnavailable, context.Canceled)
+		if took := time.Since(start); took > t.Timing().ShortTTL+t.Timing().Prompt {
+			t.Errorf("a deadline of %v took %v", t.Timing().ShortTTL, took)
+		}
+	}
+	t.Unlock(lease)
+}
+
+func testCancelIsPrompt(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(a, key)
+	for _, l := range []locker.Locker{a, b} {
+		var times []time.Duration
+		for range 9 {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			w := t.WaitUnder(ctx, l, key)
+			// Until the store has said that the key is held: without an
+			// answer the error would be that of an outage.
+			t.Sleep(t.Timing().RenewEvery)
+			start := time.Now()
+			cancel(locker.ErrConflict)
+			err := t.Refused(w, t.Timing().Prompt)
+			t.Is(err, locker.ErrNotAcquired, context.Canceled, locker.ErrConflict)
+			t.Isnt(err, locker.ErrUnavailable)
+			times = append(times, w.At.Sub(start))
+		}
+		t.median("the time from cancellation to Lock's return", times, t.Timing().PromptMedian)
+	}
+	t.Unlock(lease)
+	// Not at once: an attempt that was on its way is cleaned up first.
+	t.FreeWithin(t.Timing().PollWithin, b, key)
+}
+
+func testDeadContextGetsNothing(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	for ctx, want := range map[context.Context]error{cancelled: context.Canceled, late: context.DeadlineExceeded} {
+		for _, lock := range []func(context.Context, string, ...locker.LockOption) (*locker.Lease, error){a.Lock, a.TryLock} {
+			t.Prompt("a call under a dead context", func() {
+				_, err := lock(ctx, key)
+				t.Is(err, want)
+			})
+			t.Free(b, key)
+		}
+	}
+}
+
+func testWaitZeroIsNoBound(t *T) {
+	wait := t.Timing().RenewEvery
+	a, b, key := t.Locker(), t.Locker(locker.WithWait(wait)), t.Key("k")
+	lease := t.Lock(a, key)
+	w := t.Wait(b, key, locker.WithWait(0))
+	// That it waits longer than the default is the subject.
+	t.Sleep(3 * wait)
+	t.Open(w.Done(), "a waiter's Lock returns")
+	t.Unlock(lease)
+	t.Unlock(t.Granted(w, t.Timing().PollWithin))
+}
+
+func testTryLockDoesNotWait(t *T) {
+	a, b, key := t.Locker(), t.Locker(locker.WithWait(time.Hour)), t.Key("k")
+	lease := t.Lock(a, key)
+	w := t.Wait(b, key)
+	for _, opts := range [][]locker.LockOption{nil, {locker.WithWait(time.Hour)}, {locker.WithWait(0)}} {
+		t.Prompt("TryLock on a held key", func() {
+			_, err := b.TryLock(t.Context(), key, opts...)
+			t.Is(err, locker.ErrNotAcquired)
+			t.Isnt(err, locker.ErrUnavailable)
+		})
+	}
+	t.Unlock(lease)
+	t.Unlock(t.Granted(w, t.Timing().PollWithin))
+}
+
+func testTryLockFailsBehindTheQueue(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(a, key)
+	w := t.Wait(b, key)
+	// Tries that never stop, from before the key is free: the waiter is served
+	// all the same, since none of them gets ahead of it.
+	var overtook int
+	stop := make(chan struct{})
+	tried := t.Go(func() {
+		for {
+			select {
+			case <-w.Done():
+				return
+			case <-stop:
+				return
+			default:
+			}
+			if l, err := b.TryLock(t.Context(), key); err == nil {
+				overtook++
+				_ = l.Unlock(t.Context())
+			}
+		}
+	})
+	t.Unlock(lease)
+	next := t.Granted(w, t.Timing().PollWithin)
+	close(stop)
+	t.Ends(tried, t.Timing().Patience, "the end of the tries")
+	if overtook > 0 {
+		t.Errorf("%d tries were granted the key ahead of a waiter", overtook)
+	}
+	t.Unlock(next)
+}
+
+// served waits for the waiters to be granted the key in their order.
+func (t *T) served(waiters []*Waiter) {
+	t.Helper()
+	for i, w := range waiters {
+		t.Ends(w.Done(), t.Timing().PollWithin, "waiter "+strconv.Itoa(i)+" is granted the key in its turn")
+		lease := t.granted("Lock", w.Lease, w.Err)
+		for _, later := range waiters[i+1:] {
+			t.Open(later.Done(), "the Lock of a later waiter returns")
+		}
+		t.Unlock(lease)
+	}
+}
+
+func testFIFOWithinLocker(t *T) {
+	l, key := t.Locker(), t.Key("k")
+	for _, holder := range []locker.Locker{l, t.Locker()} {
+		lease := t.Lock(holder, key)
+		var waiters []*Waiter
+		for range 10 {
+			waiters = append(waiters, t.Wait(l, key))
+		}
+		t.Unlock(lease)
+		t.served(waiters)
+	}
+}
+
+func testFIFOAcrossLockers(t *T) {
+	ls, key := t.Lockers(4), t.Key("k")
+	lease := t.Lock(ls[0], key)
+	var waiters []*Waiter
+	for _, l := range ls[1:] {
+		waiters = append(waiters, t.Wait(l, key))
+		// A waiter's goroutine being parked does not say that the store has
+		// its request; the order is that of arrival there.
+		t.Sleep(t.Timing().RenewEvery)
+	}
+	t.Unlock(lease)
+	t.served(waiters)
+}
+
+func testQueueSurvivesItsMembers(t *T) {
+	l, other, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(other, key)
+	var waiters []*Waiter
+	for range 9 {
+		waiters = append(waiters, t.Wait(l, key))
+	}
+	t.Sleep(t.Timing().RenewEvery) // until the store has said that the key is held
+	for _, i := range []int{8, 4, 3, 0} {
+		waiters[i].Cancel()
+		t.Is(t.Refused(waiters[i], t.Timing().Prompt), locker.ErrNotAcquired, context.Canceled)
+		waiters = slices.Delete(waiters, i, i+1)
+	}
+	t.Unlock(lease)
+	t.served(waiters)
+	t.FreeWithin(t.Timing().PollWithin, other, key)
+}
+
+func testBoundCountsInTheQueue(t *T) {
+	l, other, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(other, key)
+	first := t.Wait(l, key)
+	bounded := t.Wait(l, key, locker.WithWait(t.Timing().RenewEvery))
+	last := t.Wait(l, key)
+	t.Is(t.Refused(bounded, t.Timing().RenewEvery+t.Timing().Prompt), locker.ErrNotAcquired)
+	t.Unlock(lease)
+	t.served([]*Waiter{first, last})
+}
+
+func testCancelledWaiterPassesOn(t *T) {
+	holder, key := t.Locker(), t.Key("k")
+	ls := t.Lockers(2)
+	for range 20 {
+		lease := t.Lock(holder, key)
+		doomed, near, far := t.Wait(ls[0], key), t.Wait(ls[0], key), t.Wait(ls[1], key)
+		// All at once: the cancellation meets the wake-up anywhere on its way.
+		cancelled := t.Go(func() {
+			time.Sleep(time.Duration(t.IntN(1000)) * time.Microsecond)
+			doomed.Cancel()
+		})
+		t.Unlock(lease)
+		<-cancelled
+		t.Ends(doomed.Done(), t.Timing().Prompt, "the end of a cancelled wait")
+		if doomed.Err == nil {
+			t.Unlock(doomed.Lease)
+		} else {
+			t.Is(doomed.Err, context.Canceled)
+		}
+		rest := []*Waiter{near, far}
+		for len(rest) > 0 {
+			select {
+			case <-rest[0].Done():
+			case <-rest[len(rest)-1].Done():
+				slices.Reverse(rest)
+			case <-time.After(t.Timing().PollWithin):
+				t.Fatalf("no waiter took the key within %v", t.Timing().PollWithin)
+			}
+			t.Unlock(t.Granted(rest[0], t.Timing().Slack))
+			rest = rest[1:]
+		}
+	}
+}
+
+func testExpiredHolderInOwnLocker(t *T) {
+	ttl := t.Timing().ShortTTL
+	l, key := t.Locker(), t.Key("k")
+	first := t.Lock(l, key, locker.WithTTL(ttl), locker.WithoutRenewal())
+	w := t.Wait(l, key)
+	next := t.Granted(w, ttl+t.Timing().PollWithin)
+	if early := first.Deadline().Sub(w.At); early > 0 {
+		t.Errorf("the next holder was granted the key %v before the deadline", early)
+	}
+	t.Is(first.Unlock(t.Context()), locker.ErrLost)
+	t.Unlock(next)
+}

@@ -1,0 +1,222 @@
+package conformance
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+const wakeGroup = "wake-ups"
+
+var wakeCases = []Case{
+	{Name: "NotifiedWake", Group: wakeGroup, Rules: []string{"R15"}, Needs: []Need{NeedNotified}, Mode: Serial, Test: testNotifiedWake,
+		Contract: "where the store notifies, a waiter takes a freed key well before it would have looked by itself"},
+	{Name: "WakeByExpiry", Group: wakeGroup, Rules: []string{"R15"}, Test: testWakeByExpiry,
+		Contract: "waiters take a key that nobody unlocked, one after another, each within the bound"},
+	{Name: "LooksEverySecond", Group: wakeGroup, Rules: []string{"R15"}, Needs: []Need{NeedBreak}, Mode: Serial, Test: testLooksEverySecond,
+		Contract: "a waiter that nothing wakes looks for the key about once a second at least"},
+	{Name: "NoMissedWakeup", Group: wakeGroup, Rules: []string{"R15"}, Test: testNoMissedWakeup,
+		Contract: "an Unlock at any moment of another Locker's beginning to wait is not missed"},
+	{Name: "EarlyWakeGoesOnWaiting", Group: wakeGroup, Rules: []string{"R15"}, Test: testEarlyWakeGoesOnWaiting,
+		Contract: "a waiter that is woken and comes too late waits on, to its own bound"},
+	{Name: "StaleSignalGrantsNothing", Group: wakeGroup, Rules: []string{"R1", "R15"}, Test: testStaleSignalGrantsNothing,
+		Contract: "signals left over from earlier releases do not grant a held key"},
+	{Name: "WakesOneAfterAnother", Group: wakeGroup, Rules: []string{"R15", "R16"}, Test: testWakesOneAfterAnother,
+		Contract: "each Unlock lets one of the waiting Lockers in, until all had their turn"},
+	{Name: "LostNotification", Group: wakeGroup, Rules: []string{"R15"}, Needs: []Need{NeedNotified, NeedFaults}, Mode: Isolated, Test: testLostNotification,
+		Contract: "a waiter whose notifications are cut takes a freed key within the bound"},
+	{Name: "NotifiedAgain", Group: wakeGroup, Rules: []string{"R15"}, Needs: []Need{NeedNotified, NeedFaults}, Mode: Serial, Test: testNotifiedAgain,
+		Contract: "after notifications were cut and came back waiters are woken by them again"},
+	{Name: "RenewedHolderKeepsWaitersOut", Group: wakeGroup, Rules: []string{"R11", "R15"}, Test: testRenewedHolderKeepsWaitersOut,
+		Contract: "a waiter that looks when the lease it knew of should be over finds it renewed, and waits on"},
+}
+
+// wakeTimes hands the key from holder to a waiter n times, and returns how long
+// each took.
+func (t *T) wakeTimes(n int, holder, waiter locker.Locker, key string) []time.Duration {
+	t.Helper()
+	var times []time.Duration
+	for range n {
+		lease := t.Lock(holder, key)
+		w := t.Wait(waiter, key)
+		// Long enough for it to listen: a release seen by the attempts made
+		// before that would prove nothing.
+		t.Sleep(t.Timing().RenewEvery)
+		freed := time.Now()
+		t.Unlock(lease)
+		t.Unlock(t.Granted(w, t.Timing().PollWithin))
+		times = append(times, w.At.Sub(freed))
+	}
+	return times
+}
+
+func testNotifiedWake(t *T) {
+	times := t.wakeTimes(9, t.Locker(), t.Locker(), t.Key("k"))
+	t.median("the time from Unlock to the waiter's grant", times, t.Timing().WakeWithin)
+}
+
+func testWakeByExpiry(t *T) {
+	ttl := t.Timing().ShortTTL
+	key := t.Key("k")
+	opts := []locker.LockOption{locker.WithTTL(ttl), locker.WithoutRenewal()}
+	last := t.Lock(t.Locker(), key, opts...)
+	var waiters []*Waiter
+	for _, l := range t.Lockers(3) {
+		waiters = append(waiters, t.Wait(l, key, opts...))
+	}
+	for len(waiters) > 0 {
+		i := t.first(waiters, ttl+t.Timing().PollWithin)
+		next := t.Granted(waiters[i], t.Timing().Slack)
+		if early := last.Deadline().Sub(waiters[i].At); early > 0 {
+			t.Errorf("the next holder was granted the key %v before the deadline", early)
+		}
+		last, waiters = next, slices.Delete(waiters, i, i+1)
+	}
+}
+
+// first waits for one of the waiters to be done, at most d, and says which.
+func (t *T) first(waiters []*Waiter, d time.Duration) (which int) {
+	t.Helper()
+	t.Eventually(d, "one of the waiters is granted the key", func() bool {
+		which = slices.IndexFunc(waiters, func(w *Waiter) bool {
+			select {
+			case <-w.Done():
+				return true
+			default:
+				return false
+			}
+		})
+		return which >= 0
+	})
+	return which
+}
+
+func testLooksEverySecond(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	var times []time.Duration
+	for range 5 {
+		lease := t.Lock(a, key, locker.WithTTL(time.Hour))
+		w := t.Wait(b, key)
+		t.Sleep(t.Timing().RenewEvery) // until it listens, if it does
+		start := time.Now()
+		t.NoError(t.Breaker().Break(t.Context(), key), "breaking the lock")
+		next := t.Granted(w, t.Timing().PollWithin)
+		times = append(times, w.At.Sub(start))
+		t.Is(lease.Unlock(t.Context()), locker.ErrLost)
+		t.Unlock(next)
+	}
+	t.median("the time from a lock's deletion to the waiter's grant", times, t.Timing().PollMedian)
+}
+
+func testNoMissedWakeup(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	for range 100 {
+		lease := t.Lock(a, key)
+		w, _ := t.startWaiter(t.Context(), b, key)
+		// Anywhere from before its first attempt to after it listens.
+		time.Sleep(time.Duration(t.IntN(2000)) * time.Microsecond)
+		t.Unlock(lease)
+		t.Unlock(t.Granted(w, t.Timing().PollWithin))
+	}
+}
+
+func testEarlyWakeGoesOnWaiting(t *T) {
+	ls, key := t.Lockers(3), t.Key("k")
+	lease := t.Lock(ls[0], key)
+	waiters := []*Waiter{t.Wait(ls[1], key), t.Wait(ls[2], key)}
+	bounded := t.Wait(ls[0], key, locker.WithWait(t.Timing().PollWithin+t.Timing().Slack))
+	t.Unlock(lease)
+	all := append(waiters, bounded)
+	i := t.first(all, t.Timing().PollWithin)
+	winner := t.Granted(all[i], t.Timing().Slack)
+	rest := slices.Delete(all, i, i+1)
+	// That the others wait on is the subject.
+	t.Sleep(t.Timing().ShortTTL)
+	for _, w := range rest {
+		t.Open(w.Done(), "the Lock of a waiter that came too late returns")
+	}
+	t.Unlock(winner)
+	for len(rest) > 0 {
+		i := t.first(rest, t.Timing().PollWithin)
+		t.Unlock(t.Granted(rest[i], t.Timing().Slack))
+		rest = slices.Delete(rest, i, i+1)
+	}
+}
+
+func testStaleSignalGrantsNothing(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	for range 20 {
+		t.Unlock(t.Lock(a, key))
+		ctx, cancel := context.WithCancel(t.Context())
+		lease := t.Lock(a, key)
+		w := t.WaitUnder(ctx, b, key)
+		cancel()
+		t.Ends(w.Done(), t.Timing().Prompt, "the end of a cancelled wait")
+		t.Unlock(lease)
+	}
+	lease := t.Lock(a, key)
+	w := t.Wait(b, key)
+	// That it goes on waiting is the subject.
+	t.Sleep(t.Timing().ShortTTL)
+	t.Open(w.Done(), "a waiter's Lock returns on a held key")
+	t.Taken(t.Locker(), key)
+	t.Unlock(lease)
+	t.Unlock(t.Granted(w, t.Timing().PollWithin))
+}
+
+func testWakesOneAfterAnother(t *T) {
+	key := t.Key("k")
+	last := t.Lock(t.Locker(), key)
+	var waiters []*Waiter
+	for _, l := range t.Lockers(5) {
+		waiters = append(waiters, t.Wait(l, key))
+	}
+	for len(waiters) > 0 {
+		t.Unlock(last)
+		i := t.first(waiters, t.Timing().PollWithin)
+		last = t.Granted(waiters[i], t.Timing().Slack)
+		waiters = slices.Delete(waiters, i, i+1)
+		for _, w := range waiters {
+			t.Open(w.Done(), "the Lock of a second waiter returns")
+		}
+	}
+	t.Unlock(last)
+}
+
+func testLostNotification(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	for range 3 {
+		lease := t.Lock(a, key)
+		w := t.Wait(b, key)
+		t.Sleep(t.Timing().RenewEvery) // until it listens
+		t.NoError(t.Faults().CutNotifications(), "cutting notifications")
+		t.Unlock(lease)
+		t.Unlock(t.Granted(w, t.Timing().PollWithin))
+	}
+}
+
+func testNotifiedAgain(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	t.wakeTimes(1, a, b, key)
+	t.NoError(t.Faults().CutNotifications(), "cutting notifications")
+	// It may come back in its own time, not for good stay away.
+	t.Eventually(t.Timing().Patience, "waiters are notified again", func() bool {
+		return median(t.wakeTimes(3, a, b, key)) <= t.Timing().WakeWithin
+	})
+}
+
+func testRenewedHolderKeepsWaitersOut(t *T) {
+	ttl := t.Timing().TTL
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(a, key, locker.WithTTL(ttl), locker.WithoutRenewal())
+	w := t.Wait(b, key)
+	// The waiter has been told when this lease ends; by then it no longer does.
+	t.Sleep(ttl / 2)
+	t.NoError(lease.Renew(t.Context()), "Renew")
+	t.Sleep(ttl*3/4 - t.Timing().RenewEvery)
+	t.Open(w.Done(), "a waiter's Lock returns on a held key")
+	t.Unlock(lease)
+	t.Unlock(t.Granted(w, t.Timing().PollWithin))
+}
