@@ -31,7 +31,7 @@ const (
 	outagePauseMin = 20 * time.Millisecond
 	outagePauseMax = 500 * time.Millisecond
 	minOutage      = 15 * time.Second
-	answerSoon     = 50 * time.Millisecond
+	answerSoon     = 200 * time.Millisecond
 	answerLate     = time.Second
 	watchTimeout   = time.Second
 	watchLinger    = time.Second
