@@ -301,6 +301,9 @@ func (c *call) grant(cl Claim, a attempt, named bool, w *waiter) (*Lease, error)
 	if err := e.install(claim, w); err != nil {
 		e.sched.Stop(&claim.watched)
 		undo()
+		if errors.Is(err, errLate) {
+			err = c.unavailable(err, "")
+		}
 		return nil, err
 	}
 	c.fresh = true

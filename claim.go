@@ -59,12 +59,14 @@ var errDenied = errors.New("the store says that another holder or nobody has the
 
 // checkClock reports whether the claim is lost, having looked at the clock.
 func (c *claim) checkClock() bool {
-	if c.e.sched.Expired(&c.watched) {
-		// Another goroutine may have found it first and be on its way here.
-		c.lose(c.e.sched.Cause(&c.watched))
-		return true
+	if !c.e.sched.Expired(&c.watched) {
+		return false
 	}
-	return false
+	// Another goroutine may have found it first and be on its way here.
+	c.lose(c.e.sched.Cause(&c.watched))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state == claimLost
 }
 
 func (c *claim) deadline() time.Time { return c.e.sched.Deadline(&c.watched) }
@@ -230,7 +232,10 @@ func (c *claim) reenterCounted(ctx context.Context) (*Lease, error) {
 				_ = r.l.Unlock(context.Background())
 			}
 		})
-	if left {
+	switch {
+	case left && c.e.isClosed():
+		return nil, ErrClosed
+	case left:
 		return nil, errNoAnswer
 	}
 	return r.l, r.err

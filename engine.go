@@ -18,9 +18,10 @@ const (
 	// commandTimeout bounds one command to the store, and so what is left
 	// running when a caller leaves it behind: less than Close's 5 s.
 	commandTimeout = 4 * time.Second
-	releaseTimeout = 2 * time.Second // one try of a release
-	releaseBudget  = 5 * time.Second // all tries
-	closeBudget    = 4500 * time.Millisecond
+	releaseTimeout = 2 * time.Second         // one try of a release
+	releaseBudget  = 5 * time.Second         // all tries
+	closeBudget    = 4300 * time.Millisecond // for what runs at Close to end by itself
+	closeGrace     = 300 * time.Millisecond  // once it is cut short
 	cleanUpAgain   = time.Second
 
 	// A wait that is signalled still looks about once a second; one that is
@@ -96,7 +97,7 @@ func New(d Driver, opts ...Option) (Locker, error) {
 		return nil, err
 	}
 	e.log = e.set.logger
-	e.events = &events{to: e.set.observer, log: e.log}
+	e.events = &events{to: e.set.observer, log: e.log, work: &e.work}
 	e.counter, _ = d.(HoldCounter)
 	e.notifier, _ = d.(Notifier)
 	e.sharder, _ = d.(Sharder)
@@ -170,16 +171,9 @@ func (e *engine) Close() error {
 	for _, c := range e.sched.Close() {
 		c.lose(ErrClosed)
 	}
-	end := time.NewTimer(closeBudget)
-	defer end.Stop()
-	for _, done := range []<-chan struct{}{e.work.done(), e.sched.Done()} {
-		select {
-		case <-done:
-		case <-end.C:
-			end.Reset(0) // for the next one, too
-		}
-	}
+	e.finish(closeBudget)
 	e.stop()
+	e.finish(closeGrace)
 	for i := range e.shards {
 		e.shards[i].closeWatches()
 	}
@@ -187,6 +181,19 @@ func (e *engine) Close() error {
 		return &opError{strategy: e.name, op: "close", kind: ErrUnavailable, why: err}
 	}
 	return nil
+}
+
+// finish waits until nothing runs, at most d.
+func (e *engine) finish(d time.Duration) {
+	end := time.NewTimer(d)
+	defer end.Stop()
+	for _, done := range []<-chan struct{}{e.work.done(), e.sched.Done()} {
+		select {
+		case <-done:
+		case <-end.C:
+			return
+		}
+	}
 }
 
 func (e *engine) shardOf(key string) *shard {

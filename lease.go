@@ -21,6 +21,16 @@ type releaseOp struct {
 	err  error
 }
 
+// failed reports whether op is over without having settled anything.
+func (op *releaseOp) failed() bool {
+	select {
+	case <-op.done:
+		return op.err != nil && !errors.Is(op.err, ErrLost)
+	default:
+		return false
+	}
+}
+
 // over reports whether the lease has ended, and why: the loss, or Canceled after
 // Unlock.
 func (l *Lease) over() (cause error, over bool) {
@@ -108,6 +118,8 @@ func (l *Lease) renew(ctx context.Context) error {
 		return err
 	}, nil)
 	switch {
+	case (left || err != nil) && c.checkClock():
+		return c.lossOf() // it ended meanwhile
 	case left:
 		why := errNoAnswer
 		if err := ctx.Err(); err != nil {
@@ -129,6 +141,16 @@ func (l *Lease) unlock(ctx context.Context) error {
 	live := ctx.Done() != nil && ctx.Err() == nil
 
 	c.mu.Lock()
+	if c.state == claimHeld && len(c.leases) == 1 && c.leases[0] == l && !l.e.sched.Stop(&c.watched) {
+		// Lost, or the Locker closed, since the look at the clock.
+		c.mu.Unlock()
+		cause := l.e.sched.Cause(&c.watched)
+		if cause == nil {
+			cause = ErrClosed
+		}
+		c.lose(cause)
+		c.mu.Lock()
+	}
 	if l.state == leaseDone || l.inUnlock {
 		c.mu.Unlock()
 		return l.notHeld("unlock")
@@ -146,14 +168,13 @@ func (l *Lease) unlock(ctx context.Context) error {
 	}
 	last := l.last
 	if last && c.state == claimHeld {
-		// From here on nobody re-enters, and renewal is disarmed before the
-		// release is sent. (One in flight is harmless: the store checks the
-		// claim id.)
+		// From here on nobody re-enters. Renewal was disarmed above, before
+		// the release is sent. (One in flight is harmless: the store checks
+		// the claim id.)
 		c.state = claimReleasing
-		l.e.sched.Stop(&c.watched)
 	}
 	state, kind, loss := c.state, c.lossKind, c.loss
-	if l.release == nil {
+	if l.release == nil || l.release.failed() {
 		switch {
 		// Nothing to tell the store?
 		case state == claimLost && (!last || kind == lossDenied):
@@ -174,7 +195,7 @@ func (l *Lease) unlock(ctx context.Context) error {
 		}
 	}
 	op, started := l.release, false
-	if op == nil {
+	if op == nil || op.failed() {
 		op, started = &releaseOp{done: make(chan struct{})}, true
 		l.release = op
 	}
@@ -229,7 +250,6 @@ func (l *Lease) finish(op *releaseOp, left, gone error) error {
 		l.state = leaseDone
 		return op.err
 	}
-	l.release = nil // may be tried again
 	return l.fail("unlock", ErrUnavailable, op.err, "Unlock may be called again; the TTL frees the key in any case")
 }
 

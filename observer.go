@@ -9,8 +9,9 @@ const maxPendingEvents = 1000
 
 // events delivers to the observer.
 type events struct {
-	to  Observer // or nil
-	log *slog.Logger
+	to   Observer // or nil
+	log  *slog.Logger
+	work *tracker // Close waits for what is being delivered
 
 	mu      sync.Mutex
 	pending []Event
@@ -49,11 +50,13 @@ func (q *events) later(e Event) {
 	q.pending = append(q.pending, e)
 	if !q.running {
 		q.running = true
+		q.work.beginAlways()
 		go q.drain()
 	}
 }
 
 func (q *events) drain() {
+	defer q.work.end()
 	for {
 		q.mu.Lock()
 		batch := q.pending

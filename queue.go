@@ -38,7 +38,11 @@ func (c *call) queue(named bool) (*Lease, error) {
 			// It is being released; its end wakes the head.
 		}
 		if !turn.attempt {
-			if err := c.park(sh, ks, w, nil, 0); err != nil {
+			look := time.Duration(0) // until woken
+			if named && e.counter != nil {
+				look = signalledPause // whether to join a hold; see turn
+			}
+			if err := c.park(sh, ks, w, nil, look); err != nil {
 				return nil, err
 			}
 			continue

@@ -1,0 +1,142 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// contexts is how many contexts l has to end.
+func contexts(l *Lease) int {
+	l.claim.mu.Lock()
+	defer l.claim.mu.Unlock()
+	return len(l.ctxs)
+}
+
+// A lease forgets the contexts whose parents have ended: a long one may see many
+// requests.
+func TestContextsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		l := b.lock(t.Context(), "k")
+		for range 100 {
+			parent, cancel := context.WithCancel(t.Context())
+			ctx := l.Context(parent)
+			child, stop := context.WithTimeout(ctx, time.Hour)
+			defer stop()
+			cancel()
+			if ctx.Err() != context.Canceled || child.Err() != context.Canceled {
+				t.Fatalf("Err is %v, of a child %v, want Canceled: the parent ended", ctx.Err(), child.Err())
+			}
+			if !errors.Is(l.Context(parent).Err(), context.Canceled) {
+				t.Fatal("a context of an ended parent is alive, want it ended")
+			}
+		}
+		synctest.Wait()
+		if n := contexts(l); n != 0 {
+			t.Errorf("%d contexts are kept, want none: their parents have ended", n)
+		}
+		ctx := l.Context(context.Background())
+		if n := contexts(l); n != 1 {
+			t.Errorf("%d contexts are kept, want 1", n)
+		}
+		b.unlock(l)
+		if n := contexts(l); n != 0 || ctx.Err() != context.Canceled || context.Cause(ctx) != context.Canceled {
+			t.Errorf("%d contexts are kept, Err is %v, Cause %v; want none, Canceled, Canceled after Unlock", n, ctx.Err(), context.Cause(ctx))
+		}
+		if err := l.Context(t.Context()).Err(); err != context.Canceled {
+			t.Errorf("Err of a new context is %v, want Canceled: the lease was unlocked", err)
+		}
+	})
+}
+
+// A context carries its lease and those of its ancestors, for their keys only and
+// for one Locker; an explicit owner hides those that are not its own.
+func TestCarriedLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, stranger := newBench(t, plain), newBench(t, plain)
+		outer := b.lock(t.Context(), "a")
+		inner := b.lock(outer.Context(t.Context()), "b")
+		ctx := inner.Context(outer.Context(t.Context()))
+		reenters := func(b *bench, ctx context.Context, key string, want bool, why string) {
+			t.Helper()
+			l, err := b.TryLock(ctx, key)
+			switch {
+			case want && (err != nil || l.Holds() < 2):
+				t.Errorf("TryLock(%q): %v, want re-entry: %s", key, err, why)
+			case !want && err == nil && l.Holds() > 1:
+				t.Errorf("TryLock(%q) re-entered, want not: %s", key, why)
+			}
+			if err == nil {
+				b.unlock(l)
+			}
+		}
+		reenters(b, ctx, "a", true, "an ancestor's key")
+		reenters(b, ctx, "b", true, "its own key")
+		reenters(b, ctx, "c", false, "nobody's key")
+		reenters(b, t.Context(), "a", false, "no lease is carried")
+		reenters(stranger, ctx, "a", false, "another Locker")
+		reenters(b, ContextWithOwner(ctx, "ann"), "a", false, "ann does not hold it")
+		reenters(b, ContextWithOwner(ctx, inner.Owner()), "b", true, "its owner by name")
+		reenters(b, ContextWithOwner(ContextWithOwner(ctx, inner.Owner()), "ann"), "b", false, "the innermost name counts")
+
+		again := b.lock(ctx, "b")
+		both := again.Context(ctx)
+		b.unlock(again)
+		reenters(b, context.WithoutCancel(both), "b", true, "an unlocked lease is ignored, the one around it is carried")
+		b.unlock(inner)
+		reenters(b, context.WithoutCancel(both), "b", false, "both are unlocked")
+		b.unlock(outer)
+		b.wantIdle("all leases are unlocked")
+	})
+}
+
+// Do unlocks whatever fn does, ends fn's context with the lease, and reports both
+// errors.
+func TestDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal())
+		broken := errors.New("fn is broken")
+		if err := Do(t.Context(), b, "k", func(context.Context) error { return nil }); err != nil {
+			t.Errorf("Do: %v, want nil", err)
+		}
+		wantErr(t, Do(t.Context(), b, "k", func(context.Context) error { return broken }), broken, "fn's error")
+		func() {
+			defer func() {
+				if p := recover(); p != "fn panics" {
+					t.Errorf("recovered %v, want fn's panic", p)
+				}
+			}()
+			_ = Do(t.Context(), b, "k", func(context.Context) error { panic("fn panics") })
+		}()
+		if held := b.store.held("k"); held != "" {
+			t.Errorf("%s holds the key, want nobody after a panic", held)
+		}
+
+		err := Do(t.Context(), b, "k", func(ctx context.Context) error {
+			<-ctx.Done()
+			return errors.Join(broken, context.Cause(ctx))
+		})
+		wantErr(t, err, broken, "fn's error")
+		wantErr(t, err, ErrLost, "the cause, and Unlock's error")
+		wantBetween(t, "Do returned at", b.at(), 988*time.Millisecond, 988*time.Millisecond, "fn's context ends with the lease")
+
+		ctx, cancel := context.WithCancel(t.Context())
+		err = Do(ctx, b, "k", func(ctx context.Context) error { cancel(); return ctx.Err() })
+		wantErr(t, err, context.Canceled, "fn's error", ErrUnavailable)
+		if held := b.store.held("k"); held != "" {
+			t.Errorf("%s holds the key, want nobody: a dead context does not keep it locked", held)
+		}
+		wantErr(t, Do(ctx, b, "k", func(context.Context) error { t.Error("fn runs without the lock"); return nil }), ErrNotAcquired, "Lock failed")
+		fn := func(context.Context) error { t.Error("fn runs, want a refusal"); return nil }
+		for name, err := range map[string]error{
+			"context":  Do(nil, b, "k", fn), //nolint:staticcheck // the point
+			"Locker":   Do(t.Context(), nil, "k", fn),
+			"function": Do(t.Context(), b, "k", nil),
+		} {
+			wantErr(t, err, ErrInvalid, "Do without a "+name)
+		}
+	})
+}
