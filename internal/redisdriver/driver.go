@@ -19,7 +19,9 @@ const minRetention = 10 * time.Minute
 // Protocol is a strategy: its name and its scripts. Each script gets
 //
 //	KEYS[1] the lock key
-//	KEYS[2] its fencing counter
+//	KEYS[2] its fencing counter; the lock key instead for a script that does not
+//	        name it, for Acquire and Renew without fencing, and for Renew unless
+//	        the caller named an owner
 //	ARGV[1] the claim id
 //	ARGV[2] the owner; the claim id unless the caller named one
 //	ARGV[3] the TTL in ms
@@ -215,7 +217,24 @@ func (d *Driver) input(s *Script, req locker.Request) (keys []string, args []any
 	if req.Fencing {
 		retention = max(2*ttl, minRetention.Milliseconds())
 	}
-	keys = append(make([]string, 0, 4), req.Key, FenceKey(req.Key))
+	// While a slot moves, its nodes refuse a command with a key that is there and
+	// one that is not: it must not suffer for a counter that it does not use.
+	fence := req.Key
+	switch s {
+	case d.p.Acquire:
+		if req.Fencing {
+			fence = FenceKey(req.Key)
+		}
+	case d.p.Renew:
+		if req.Fencing && req.ID != req.Owner {
+			fence = FenceKey(req.Key)
+		}
+	default:
+		if s.fenced {
+			fence = FenceKey(req.Key)
+		}
+	}
+	keys = append(make([]string, 0, 4), req.Key, fence)
 	args = append(make([]any, 0, 8), req.ID, req.Owner, ttl, retention)
 	if d.p.More != nil {
 		k, a := d.p.More(s, req)

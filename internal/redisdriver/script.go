@@ -19,6 +19,7 @@ type Script struct {
 	name   string
 	source string
 	sha    string
+	fenced bool // it uses the fencing counter
 }
 
 // registry has the names of all scripts by their hash, for [ScriptName].
@@ -39,9 +40,10 @@ func ScriptName(shaOrSource string) string {
 // NewScript makes a Script of a strategy's Lua source. name says what it does:
 // "acquire", "renew", "release" or "set holds".
 func NewScript(name, source string) *Script {
+	fenced := strings.Contains(source, "KEYS[2]")
 	source = prelude + "\n" + source
 	sum := sha1.Sum([]byte(source))
-	s := &Script{name, source, hex.EncodeToString(sum[:])}
+	s := &Script{name, source, hex.EncodeToString(sum[:]), fenced}
 	registry.Store(s.sha, name)
 	return s
 }

@@ -1,10 +1,11 @@
 -- What the scripts of all strategies share; it precedes each of them.
 --
--- Fencing tokens are a clock base plus a counter: INCR the fencing key, and only
--- when that shows that it was absent, start it at the server's clock in
--- microseconds, to be kept for `retention` ms. Grants of one key come slower than
--- one a microsecond, so the counter never overtakes the clock, and a fresh start
--- is ahead of every token before it. A retention of '0' means no fencing.
+-- A fencing token is the server's clock in microseconds, or one more than the last
+-- token if that is greater. So tokens grow while the clock is wrong, and they grow
+-- when the fencing key is gone or, after a failover, is that of a replica which had
+-- not heard of the last grants: a counter alone would give their tokens out again.
+-- The key is kept for `retention` ms from its first use. A retention of '0' means no
+-- fencing.
 --
 -- A token is issued before the lock is written: if that fails (wrong type, out
 -- of memory), nothing has happened yet.
@@ -14,11 +15,15 @@ local function issue_token(fence, retention)
     return 0
   end
   local token = redis.call('INCR', fence)
-  if token == 1 then
-    local now = redis.call('TIME')
-    token = now[1] * 1000000 + now[2]
+  local now = redis.call('TIME')
+  local behind = now[1] * 1000000 + now[2] - token
+  if behind > 0 then
     -- Not tostring: that rounds to 14 digits.
-    redis.call('SET', fence, string.format('%.0f', token), 'PX', retention)
+    redis.call('INCRBY', fence, string.format('%.0f', behind))
+    if token == 1 then
+      redis.call('PEXPIRE', fence, retention)
+    end
+    token = token + behind
   end
   return token
 end

@@ -1,0 +1,146 @@
+package redisdriver
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// startCluster starts a cluster of one node that has all slots. That takes two
+// seconds, so tests that need one run beside each other.
+func startCluster(t *testing.T) (*redistest.Server, *redis.ClusterClient) {
+	t.Helper()
+	t.Parallel()
+	srv := redistest.Start(t, redistest.WithConfig("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"))
+	node := srv.Client(t)
+	require.NoError(t, node.Do(t.Context(), "cluster", "addslotsrange", 0, slots-1).Err())
+	require.Eventually(t, func() bool {
+		info, err := node.ClusterInfo(t.Context()).Result()
+		return err == nil && strings.Contains(info, "cluster_state:ok")
+	}, soon, time.Millisecond, "the cluster is up")
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{srv.Addr()}})
+	t.Cleanup(func() { _ = c.Close() })
+	return srv, c
+}
+
+// Many subscriptions at once are cut by slot: a server of a cluster takes only
+// channels of one slot in one command.
+func TestSubscriptionsAreCutBySlot(t *testing.T) {
+	srv, c := startCluster(t)
+	s := newSignals(t, c)
+	var keys []string
+	for i := range 20 {
+		keys = append(keys, fmt.Sprint("k", i), fmt.Sprint("{same}", i), fmt.Sprint("{}", i))
+	}
+	watches := make([]locker.Watch, len(keys))
+	round := func(then func(i int)) {
+		var all sync.WaitGroup
+		for i := range keys {
+			all.Go(func() { then(i) })
+		}
+		all.Wait()
+	}
+	round(func(i int) {
+		w, err := s.Watch(t.Context(), keys[i])
+		if err != nil {
+			t.Errorf("Watch(%q): %v, want a watch", keys[i], err)
+			return
+		}
+		watches[i] = w
+	})
+	require.False(t, t.Failed())
+	for i, key := range keys {
+		channel, publish := s.Channel(key)
+		require.Equal(t, "SPUBLISH", publish, "a cluster of Redis 7 has sharded pub/sub")
+		require.Equal(t, Slot(key), Slot(channel), "a script may publish in its key's slot only")
+		drain(watches[i])
+		require.EqualValues(t, 1, c.SPublish(t.Context(), channel, "0").Val(), "receivers of %q", channel)
+		wantSignal(t, watches[i], true, "a release was told")
+	}
+	ids := connections(t, srv.Client(t), true)
+	require.Len(t, ids, 1, "one connection for a node")
+	round(func(i int) { watches[i].Close() })
+	wantGone(t, srv.Client(t), ids[0])
+}
+
+// When the server unsubscribes a channel, because its slot moves away, that watch
+// ends, and the others stay.
+func TestMovedSlotEndsItsWatches(t *testing.T) {
+	srv, c := startCluster(t)
+	s := newSignals(t, c)
+	moving, staying := mustWatch(t, s, "a"), mustWatch(t, s, "b")
+	require.NotEqual(t, Slot("a"), Slot("b"))
+	require.NoError(t, srv.Client(t).ClusterDelSlots(t.Context(), Slot("a")).Err())
+	wantSignal(t, moving, false, "the server signals no more")
+	moving.Close()
+
+	channel, _ := s.Channel("b")
+	drain(staying)
+	require.EqualValues(t, 1, srv.Client(t).SPublish(t.Context(), channel, "0").Val())
+	wantSignal(t, staying, true, "its slot has not moved")
+}
+
+// Leaving a channel and joining it again at once is no move.
+func TestRejoiningIsNoMove(t *testing.T) {
+	_, c := startCluster(t)
+	s := newSignals(t, c)
+	other := mustWatch(t, s, "{k}other") // keeps the connection
+	defer other.Close()
+	channel, _ := s.Channel("k")
+	for range 100 {
+		w := mustWatch(t, s, "k")
+		w.Close()
+		w = mustWatch(t, s, "k")
+		drain(w)
+		require.EqualValues(t, 1, c.SPublish(t.Context(), channel, "0").Val())
+		wantSignal(t, w, true, "it is subscribed")
+		w.Close()
+	}
+}
+
+// A broken connection to a node ends its watches: the slots may have another node
+// by now. New ones stand on a new connection.
+func TestBrokenConnectionOfACluster(t *testing.T) {
+	srv, c := startCluster(t)
+	s := newSignals(t, c)
+	a, b := mustWatch(t, s, "a"), mustWatch(t, s, "b")
+	require.EqualValues(t, 1, srv.Client(t).Do(t.Context(), "client", "kill", "type", "pubsub").Val())
+	for _, w := range []locker.Watch{a, b} {
+		wantSignal(t, w, false, "whoever watches asks again where")
+		w.Close()
+	}
+	channel, _ := s.Channel("a")
+	w := mustWatch(t, s, "a")
+	require.EqualValues(t, 1, c.SPublish(t.Context(), channel, "0").Val())
+	wantSignal(t, w, true, "the new watch stands")
+}
+
+// A release does not wait for the probe of a cluster that does not answer.
+func TestChannelOfASilentCluster(t *testing.T) {
+	srv, c := startCluster(t)
+	srv.Pause()
+	defer srv.Resume()
+	s := newSignals(t, c)
+	start := time.Now()
+	channel, publish := s.Channel("k")
+	require.Less(t, time.Since(start), controlTimeout/4, "the probe goes on in the background")
+	require.Equal(t, prefix+"{k}", channel)
+	require.Equal(t, "PUBLISH", publish, "what every server has, until more is known")
+
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := s.Watch(ctx, "k")
+	require.ErrorIs(t, err, context.DeadlineExceeded, "a Watch waits for the answer, but not longer than it may")
+	srv.Resume()
+	mustWatch(t, s, "k")
+	_, publish = s.Channel("k")
+	require.Equal(t, "SPUBLISH", publish, "asked again, now that it answers")
+}

@@ -1,0 +1,240 @@
+package redisdriver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// soon is how long what takes a round trip or two may take on a busy machine.
+const soon = 10 * time.Second
+
+const prefix = "redisson_lock__channel:"
+
+// newSignals makes the Signals of a driver on rdb.
+func newSignals(t *testing.T, rdb redis.UniversalClient) *Signals {
+	t.Helper()
+	d, err := NewDriver(rdb, Protocol{Name: "test"})
+	require.NoError(t, err)
+	s := d.NewSignals(prefix)
+	t.Cleanup(func() {
+		s.Close()
+		_ = d.Close()
+	})
+	return s
+}
+
+func mustWatch(t *testing.T, s *Signals, key string) locker.Watch {
+	t.Helper()
+	w, err := s.Watch(t.Context(), key)
+	require.NoError(t, err, "watch on %q", key)
+	return w
+}
+
+// drain takes the signal that w holds, if any.
+func drain(w locker.Watch) {
+	select {
+	case <-w.C():
+	default:
+	}
+}
+
+// wantSignal waits for a signal of w, or its end.
+func wantSignal(t *testing.T, w locker.Watch, open bool, why string) {
+	t.Helper()
+	end := time.After(soon)
+	for {
+		select {
+		case _, ok := <-w.C():
+			if ok == open {
+				return
+			}
+			require.True(t, ok, "C was closed: %s", why)
+		case <-end:
+			require.Fail(t, "nothing came from C", why)
+		}
+	}
+}
+
+// connections are the ids of the connections to the server; those that are
+// subscribed to something or all.
+func connections(t *testing.T, rdb *redis.Client, subscribed bool) []string {
+	t.Helper()
+	args := []any{"client", "list"}
+	if subscribed {
+		args = append(args, "type", "pubsub")
+	}
+	list, err := rdb.Do(t.Context(), args...).Text()
+	require.NoError(t, err)
+	var ids []string
+	for line := range strings.Lines(list) {
+		id, _, _ := strings.Cut(line, " ") // id=7
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// wantGone waits until the connection has been closed.
+func wantGone(t *testing.T, rdb *redis.Client, id string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return !slices.Contains(connections(t, rdb, false), id) }, soon, 10*time.Millisecond,
+		"a connection that nobody needs is closed")
+}
+
+// A watch stands when its own subscription is confirmed, not an abandoned earlier
+// one, after which an unsubscription is still to come.
+func TestStaleConfirmation(t *testing.T) {
+	s := &session{pending: make(map[string]int), writing: true} // what is enqueued stays there
+	h := &hub{topics: make(map[string]*topic), cur: s}
+	listener := func() *watch { return &watch{channel: "c", signal: func() {}, ended: func() {}} }
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := h.watch(ended, listener())
+	require.ErrorIs(t, err, context.Canceled)
+	stands := make(chan error)
+	go func() {
+		_, err := h.watch(t.Context(), listener())
+		stands <- err
+	}()
+	pending := func() (ops []op, ready bool) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		t := h.topics["c"]
+		return s.ops, t != nil && t.isReady
+	}
+	require.Eventually(t, func() bool { ops, _ := pending(); return len(ops) == 3 }, soon, time.Millisecond, "the second subscription is sent")
+	ops, _ := pending()
+	require.Equal(t, []op{{true, "c"}, {false, "c"}, {true, "c"}}, ops)
+
+	h.confirm(s, "c")
+	_, ready := pending()
+	require.False(t, ready, "that was the answer to the first subscription: an unsubscription comes after it")
+	h.confirm(s, "c")
+	require.NoError(t, <-stands)
+
+	h.confirm(&session{pending: make(map[string]int)}, "c")
+	_, ready = pending()
+	require.True(t, ready, "another session's confirmation is no concern of this one")
+}
+
+// All watches of a Locker share one connection, which is there only while
+// somebody watches and a moment longer.
+func TestOneConnectionWhileWatched(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	s := newSignals(t, rdb)
+	require.Empty(t, connections(t, rdb, true), "nobody watches yet")
+	var watches []locker.Watch
+	for i := range 50 {
+		watches = append(watches, mustWatch(t, s, fmt.Sprint("k", i%25))) // two of each
+	}
+	first := connections(t, rdb, true)
+	require.Len(t, first, 1, "all watches share one connection")
+	channels, err := rdb.PubSubChannels(t.Context(), "*").Result()
+	require.NoError(t, err)
+	require.Len(t, channels, 25)
+
+	for _, w := range watches[:25] {
+		w.Close()
+		w.Close() // idempotent
+	}
+	channel, _ := s.Channel("k0")
+	require.EqualValues(t, 1, rdb.Publish(t.Context(), channel, "0").Val(), "the other watch of the channel stays")
+	drain(watches[0])
+	wantSignal(t, watches[25], true, "the other watch of the channel stays")
+	for _, w := range watches[25:] {
+		w.Close()
+	}
+	require.Eventually(t, func() bool {
+		channels, err := rdb.PubSubChannels(t.Context(), "*").Result()
+		return err == nil && len(channels) == 0
+	}, soon, time.Millisecond, "who does not watch is not subscribed")
+	again := mustWatch(t, s, "k0")
+	require.Equal(t, first, connections(t, rdb, true), "who contended once will do so again: the connection is kept for a moment")
+	require.EqualValues(t, 1, rdb.Publish(t.Context(), channel, "0").Val())
+	wantSignal(t, again, true, "it serves new watches")
+	again.Close()
+	wantGone(t, rdb, first[0])
+
+	again = mustWatch(t, s, "k0")
+	require.EqualValues(t, 1, rdb.Publish(t.Context(), channel, "0").Val())
+	wantSignal(t, again, true, "a new connection serves new watches")
+}
+
+// After a broken connection everybody is woken, for messages may have been
+// missed, and subscribed again.
+func TestReconnect(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	s := newSignals(t, rdb)
+	watches := make(map[string]locker.Watch)
+	for _, key := range []string{"a", "b", "c"} {
+		watches[key] = mustWatch(t, s, key)
+		drain(watches[key]) // a confirmation may signal
+	}
+	require.EqualValues(t, 1, rdb.Do(t.Context(), "client", "kill", "type", "pubsub").Val())
+	for key, w := range watches {
+		wantSignal(t, w, true, "messages may have been missed")
+		channel, _ := s.Channel(key)
+		require.Eventually(t, func() bool { return rdb.Publish(t.Context(), channel, "0").Val() == 1 }, soon, 10*time.Millisecond, "subscribed again")
+	}
+	for _, w := range watches {
+		drain(w)
+	}
+	for key, w := range watches {
+		channel, _ := s.Channel(key)
+		// What was left of the reconnection may be taken for the message; so twice.
+		for range 2 {
+			require.EqualValues(t, 1, rdb.Publish(t.Context(), channel, "0").Val())
+			wantSignal(t, w, true, "messages arrive again")
+		}
+	}
+	require.Len(t, connections(t, rdb, true), 1)
+	mustWatch(t, s, "new")
+}
+
+// A server that refuses a subscription ends every watch on its connection, and is
+// not asked again for a while.
+func TestRefusedSubscription(t *testing.T) {
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	s := newSignals(t, admin)
+	allowed, _ := s.Channel("allowed")
+	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "bob", "on", ">pw", "~*", "+@all", "resetchannels", "&"+allowed).Err())
+	o := srv.Options()
+	o.Username, o.Password = "bob", "pw"
+	bob := redis.NewClient(o)
+	defer bob.Close()
+
+	s = newSignals(t, bob)
+	w := mustWatch(t, s, "allowed")
+	id := connections(t, admin, true)[0]
+	_, err := s.Watch(t.Context(), "forbidden")
+	require.ErrorContains(t, err, "NOPERM")
+	wantSignal(t, w, false, "its connection has been given up")
+	w.Close()
+	_, err = s.Watch(t.Context(), "allowed")
+	require.ErrorContains(t, err, "NOPERM", "the refusal is believed for a while")
+	wantGone(t, admin, id)
+}
+
+// Closing the Signals ends all watches, those being made included, and leaves no
+// connection.
+func TestClosedSignals(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	s := newSignals(t, rdb)
+	w := mustWatch(t, s, "a")
+	id := connections(t, rdb, true)[0]
+	s.Close()
+	wantSignal(t, w, false, "the Signals are closed")
+	w.Close()
+	_, err := s.Watch(t.Context(), "b")
+	require.ErrorIs(t, err, redis.ErrClosed)
+	wantGone(t, rdb, id)
+}
