@@ -181,6 +181,19 @@ var broken = map[string]brokenStrategy{
 			}
 		}
 	}}), []string{"FIFOWithinLocker", "TryLockFailsBehindTheQueue", "QueueSurvivesItsMembers"}},
+	"looks every three seconds": {wrapping(wrapped{lock: func(l locker.Locker, ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {
+		for {
+			lease, err := l.TryLock(ctx, key, opts...)
+			if err == nil || !errors.Is(err, locker.ErrNotAcquired) {
+				return lease, err
+			}
+			select {
+			case <-ctx.Done():
+				return nil, fmt.Errorf("%w: %w", locker.ErrNotAcquired, ctx.Err())
+			case <-time.After(3 * time.Second):
+			}
+		}
+	}}), []string{"LooksEverySecond", "WakesOneAfterAnother"}},
 	"claims to be fair": {claiming(fakeCounting, func(c *conformance.Capabilities) { c.Fair = true }), []string{"FIFOAcrossLockers"}},
 	"loses every wake-up": {with(func(d *counted) {
 		d.watch = func(*counting, context.Context, string) (locker.Watch, error) { return deafWatch{}, nil }
@@ -332,7 +345,7 @@ var broken = map[string]brokenStrategy{
 			d.locked(func() { d.s.garbage[req.ID] = time.Hour })
 		}
 		return a, err
-	}), []string{"CancelledWaiterLeavesNothing", "KeysEndWithLocks"}},
+	}), []string{"CancelledWaiterLeavesNothing", "KeysEndWithLocks", "SignalsDoNotPileUp"}},
 	"leaves goroutines": {with(func(d *counted) {
 		end := make(chan struct{})
 		d.acquire = func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {

@@ -97,7 +97,7 @@ type T struct {
 
 func newT(tb testing.TB, c Case, h Harness, seed uint64) *T {
 	name := fnv.New64a()
-	name.Write([]byte(c.path()))
+	_, _ = name.Write([]byte(c.path()))
 	t := &T{TB: tb, h: h, timing: h.Timing().withDefaults(), rnd: rand.New(rand.NewPCG(seed, name.Sum64()))}
 	// Not only of the seed: a store may outlive the run.
 	t.id = fmt.Sprintf("conformance:%s:%x", c.Name, rand.Uint64())

@@ -183,7 +183,7 @@ func (s *childServer) contend(r childRequest) (overlaps int, err error) {
 			if err != nil {
 				return err
 			}
-			defer os.Remove(r.File)
+			defer func() { _ = os.Remove(r.File) }()
 			time.Sleep(5 * time.Millisecond)
 			return f.Close()
 		}, locker.WithTTL(r.Lock.TTL))

@@ -229,35 +229,24 @@ func testReentryTwice(t *T) {
 
 func testLinearizableUnderFaults(t *T) {
 	h, key := newHistory(), t.Key("k")
-	var wg sync.WaitGroup
-	stop := make(chan struct{})
-	faults := t.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(time.Duration(1+t.IntN(20)) * time.Millisecond):
-			}
-			op := []Op{OpAcquire, OpRenew, OpRelease}[t.IntN(3)]
-			arm := t.Faults().LoseReply
-			// Not of a release: the second finds nothing, and says so.
-			if op != OpRelease && t.IntN(2) == 0 {
-				arm = t.Faults().Repeat
-			}
-			t.NoError(arm(op), "arranging a fault")
+	faults := func(op Op) {
+		switch n := t.IntN(6); {
+		case n == 0:
+			t.NoError(t.Faults().LoseReply(op), "losing a reply")
+		case n == 1 && op != OpRelease: // the second finds nothing, and says so
+			t.NoError(t.Faults().Repeat(op), "repeating a command")
 		}
-	})
+	}
+	var wg sync.WaitGroup
 	for client := range 4 {
 		l := t.Locker()
 		wg.Add(1)
 		t.Go(func() {
 			defer wg.Done()
-			t.historyClient(h, client, !t.Capabilities().Quorum, l, key, 40)
+			t.historyClient(h, client, !t.Capabilities().Quorum, l, key, 40, faults)
 		})
 	}
 	wg.Wait()
-	close(stop)
-	<-faults
 	h.check(t)
 }
 

@@ -211,7 +211,7 @@ func testLinearizable(t *T) {
 			wg.Add(1)
 			t.Go(func() {
 				defer wg.Done()
-				t.historyClient(h, id, callers == 1 && !t.Capabilities().Quorum, l, key, 40)
+				t.historyClient(h, id, callers == 1 && !t.Capabilities().Quorum, l, key, 40, func(Op) {})
 			})
 		}
 	}
@@ -220,21 +220,25 @@ func testLinearizable(t *T) {
 }
 
 // historyClient tries for key n times and does this and that while it holds it.
-func (t *T) historyClient(h *history, client int, strict bool, l locker.Locker, key string, n int) {
+// Before each command it calls before.
+func (t *T) historyClient(h *history, client int, strict bool, l locker.Locker, key string, n int, before func(Op)) {
 	for range n {
 		abandon := t.IntN(20) == 0
 		var opts []locker.LockOption
 		if abandon {
 			opts = []locker.LockOption{locker.WithTTL(locker.MinTTL), locker.WithoutRenewal()}
 		}
+		before(OpAcquire)
 		lease, id := h.tryLock(t, client, strict, l, key, opts...)
 		if lease != nil && abandon {
 			h.expires(client, id, lease.Deadline())
 		} else if lease != nil {
 			if t.IntN(2) == 0 {
+				before(OpRenew)
 				h.ask(t, client, histRenew, id, func() error { return lease.Renew(t.Context()) })
 			}
 			time.Sleep(time.Duration(t.IntN(300)) * time.Microsecond)
+			before(OpRelease)
 			h.ask(t, client, histUnlock, id, func() error { return lease.Unlock(t.Context()) })
 		}
 		time.Sleep(time.Duration(t.IntN(1000)) * time.Microsecond)

@@ -20,6 +20,8 @@ var hygieneCases = []Case{
 		Contract: "after Close no goroutine of the Locker remains"},
 	{Name: "KeysEndWithLocks", Group: hygieneGroup, Rules: []string{"R24"}, Needs: []Need{NeedInspect}, Mode: Isolated, Test: testKeysEndWithLocks,
 		Contract: "after the last release the store keeps at most the fencing key of each lock, which expires, and for some seconds signals"},
+	{Name: "SignalsDoNotPileUp", Group: hygieneGroup, Rules: []string{"R24"}, Needs: []Need{NeedInspect}, Mode: Isolated, Test: testSignalsDoNotPileUp,
+		Contract: "however often a key is handed over, the number of keys in the store stays small"},
 	{Name: "CancelledWaiterLeavesNothing", Group: hygieneGroup, Rules: []string{"R16", "R24"}, Needs: []Need{NeedInspect}, Mode: Isolated, Test: testCancelledWaiterLeavesNothing,
 		Contract: "a waiter that gave up leaves nothing in the store beside what the holder keeps there"},
 	{Name: "LocalStateIsBounded", Group: hygieneGroup, Rules: []string{"R24"}, Mode: Serial, Test: testLocalStateIsBounded,
@@ -149,6 +151,23 @@ func testKeysEndWithLocks(t *T) {
 	t.Eventually(t.Timing().SignalLife, fmt.Sprintf("at most %d keys are left", locks), func() bool {
 		return len(t.newKeys(before)) <= locks
 	})
+}
+
+func testSignalsDoNotPileUp(t *T) {
+	// The lock, its fencing key, a queue, and something for each Locker.
+	const rounds, allowed = 30, 8
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	before := t.storedKeys()
+	for range rounds {
+		lease := t.Lock(a, key)
+		w := t.Wait(b, key)
+		t.Unlock(lease)
+		t.Unlock(t.Granted(w, t.Timing().PollWithin))
+		t.Unlock(t.Lock(a, key))
+	}
+	if keys := t.newKeys(before); len(keys) > allowed {
+		t.Errorf("after %d rounds the store has %d keys: %v", rounds, len(keys), keys)
+	}
 }
 
 func testCancelledWaiterLeavesNothing(t *T) {

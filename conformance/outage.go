@@ -117,7 +117,7 @@ func testCancelInABlackHole(t *T) {
 	for range 3 {
 		waiters = append(waiters, t.Wait(l, key, locker.WithTTL(ttl)))
 	}
-	t.Sleep(t.Timing().RenewEvery) // until the command is sent
+	t.Sleep(3 * t.Timing().RenewEvery) // until a healthy store would have answered
 	for _, w := range waiters {
 		w.Cancel()
 	}
@@ -292,7 +292,7 @@ func testCloseUnreachable(t *T) {
 	lease := t.Lock(l, t.Key("held"))
 	t.NoError(t.Faults().BlackHole(), "ending the store's service")
 	w := t.Wait(l, t.Key("wanted"))
-	t.Sleep(t.Timing().RenewEvery) // until the command is sent
+	t.Sleep(3 * t.Timing().RenewEvery) // until a healthy store would have answered
 	start := time.Now()
 	_ = l.Close()
 	if took := time.Since(start); took > limit+t.Timing().Slack {

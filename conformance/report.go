@@ -80,16 +80,16 @@ func (r *report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "conformance of %s (seed %d)\n", r.strategy, r.seed)
 	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(tw, "group\tpassed\tskipped\tfailed\tnot run\t\n")
+	_, _ = fmt.Fprintf(tw, "group\tpassed\tskipped\tfailed\tnot run\t\n")
 	total := map[verdict]int{}
 	for _, g := range groups {
 		n := counts[g]
-		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%d\t\n", g, n[passed], n[skipped], n[failed], n[notRun])
+		_, _ = fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%d\t\n", g, n[passed], n[skipped], n[failed], n[notRun])
 		for v, k := range n {
 			total[v] += k
 		}
 	}
-	fmt.Fprintf(tw, "all\t%d\t%d\t%d\t%d\t\n", total[passed], total[skipped], total[failed], total[notRun])
+	_, _ = fmt.Fprintf(tw, "all\t%d\t%d\t%d\t%d\t\n", total[passed], total[skipped], total[failed], total[notRun])
 	_ = tw.Flush()
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		fmt.Fprintf(&b, "skipped, %s: %s\n", reason, strings.Join(reasons[reason], ", "))

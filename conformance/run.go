@@ -99,7 +99,7 @@ func Run(t *testing.T, newHarness HarnessMaker, opts ...Option) {
 	})
 	t.Logf("\n%s", rep)
 	if r.out != nil {
-		fmt.Fprint(r.out, rep)
+		_, _ = fmt.Fprint(r.out, rep)
 	}
 }
 

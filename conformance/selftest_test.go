@@ -75,6 +75,7 @@ func (r *recorder) Cleanup(f func()) {
 
 // record runs c on a harness of its own.
 func record(t *testing.T, c conformance.Case, f fake) *recorder {
+	t.Helper()
 	r := &recorder{TB: t}
 	done := make(chan struct{})
 	go func() {
@@ -106,7 +107,8 @@ func caseNamed(t *testing.T, name string) conformance.Case {
 // them show.
 func TestBroken(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a while")
+		t.Log("left out under -short")
+		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(broken)) {
 		b := broken[name]

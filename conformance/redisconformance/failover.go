@@ -111,19 +111,20 @@ func passOn(t *conformance.T, lease *locker.Lease, w *conformance.Waiter, others
 
 func testOrderlyFailover(t *conformance.T) {
 	h, key := t.Harness().(*harness), t.Key("k")
-	a, b := t.Locker(), t.Locker()
-	lease := t.Lock(a, key) // for Timing.TTL, which is to pass
+	ttl := t.Timing().TTL
+	a, b := t.Locker(locker.WithTTL(ttl)), t.Locker(locker.WithTTL(ttl))
+	lease := t.Lock(a, key)
 	w := t.Wait(b, key)
 	h.sync(t, key)
 	h.failover(t, key)
-	eventuallyRenewed(t, lease, t.Timing().TTL)
 	// Where a client that starts now looks, the lock must live as long as its
 	// holder believes: time passing is the subject.
 	stranger := t.Locker()
-	for until := time.Now().Add(t.Timing().TTL + t.Timing().TTL/2); time.Now().Before(until); {
+	for until := time.Now().Add(ttl + ttl/4); time.Now().Before(until); {
 		t.Taken(stranger, key)
-		t.Sleep(t.Timing().TTL / 10)
+		t.Sleep(ttl / 10)
 	}
+	eventuallyRenewed(t, lease, ttl/2)
 	passOn(t, lease, w, stranger)
 }
 
@@ -170,7 +171,8 @@ func testMasterDies(t *conformance.T) {
 
 func testLockDiesWithMaster(t *conformance.T) {
 	h, key := t.Harness().(*harness), t.Key("k")
-	a, b := t.Locker(), t.Locker()
+	ttl := locker.WithTTL(t.Timing().TTL)
+	a, b := t.Locker(ttl), t.Locker(ttl)
 	t.Free(a, key) // the scripts are known, and the connections made
 	h.sync(t, key)
 	h.stopReplication(t, key)

@@ -10,6 +10,7 @@ import (
 	"github.com/distlock/locker/internal/redistest"
 	"github.com/distlock/locker/internal/respproxy"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // Topology is how the Redis under test is set up.
@@ -80,7 +81,12 @@ func (d *deployment) client(tb testing.TB) redis.UniversalClient {
 }
 
 func (d *deployment) clusterOptions() *redis.ClusterOptions {
-	return &redis.ClusterOptions{Addrs: d.cluster.Addrs(), Dialer: d.dial}
+	return &redis.ClusterOptions{
+		Addrs:  d.cluster.Addrs(),
+		Dialer: d.dial,
+		// Each node's would come with goroutines that outlive a Locker.
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
 }
 
 // dial connects to the proxy of a server, or to anything else itself.

@@ -1,19 +1,155 @@
 package redisconformance
 
 import (
+	"context"
+	"net"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 
+	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
+	"github.com/redis/go-redis/v9"
 )
 
-// Cases are what holds beyond the suite where Redis is more than one server; for
-// [conformance.WithCases]. They run on a harness of [Strategy.Harness] only.
+const topologyGroup = "topology"
+
+var topologyCases = []conformance.Case{
+	{Name: "ReplicasAreNotAsked", Group: topologyGroup, Rules: []string{"R1"}, Mode: conformance.Isolated, Test: testReplicasAreNotAsked,
+		Contract: "a client that reads from replicas locks on masters all the same"},
+	{Name: "ConnectionsEndWithClose", Group: topologyGroup, Rules: []string{"R24"}, Mode: conformance.Isolated, Test: testConnectionsEndWithClose,
+		Contract: "after Close no connection to any node remains but the caller's"},
+}
+
+// Cases are what holds beyond the suite where Redis is more than one server, for
+// [conformance.WithCases]. They run on harnesses of [Strategy.Harness] only.
 func (s Strategy) Cases() []conformance.Case {
 	switch s.Topology {
 	case Sentinel:
-		return failoverCases
+		return slices.Concat(topologyCases, failoverCases)
 	case Cluster:
-		return slices.Concat(failoverCases)
+		return slices.Concat(topologyCases, failoverCases, slotCases)
 	}
 	return nil
+}
+
+func testReplicasAreNotAsked(t *conformance.T) {
+	h := t.Harness().(*harness)
+	var reader *redis.ClusterClient
+	if h.cluster != nil {
+		o := h.clusterOptions()
+		o.RouteRandomly = true
+		reader = redis.NewClusterClient(o)
+	} else {
+		o := h.sentinel.Options()
+		o.RouteRandomly = true
+		reader = redis.NewFailoverClusterClient(o)
+	}
+	defer reader.Close()
+	t.Eventually(t.Timing().Patience, "the client knows of the replicas", func() bool {
+		var known atomic.Int32
+		err := reader.ForEachSlave(t.Context(), func(context.Context, *redis.Client) error {
+			known.Add(1)
+			return nil
+		})
+		return err == nil && int(known.Load()) == len(h.nodes)/2
+	})
+	l, err := h.Strategy.New(reader)
+	t.NoError(err, "New")
+	defer l.Close()
+	other := t.Locker()
+	for i := range 10 {
+		key := t.Key(strconv.Itoa(i))
+		lease := t.Lock(l, key)
+		t.Taken(other, key)
+		w := t.Wait(other, key)
+		t.NoError(lease.Renew(t.Context()), "Renew")
+		t.Unlock(lease)
+		next := t.Granted(w, t.Timing().PollWithin)
+		w = t.Wait(l, key)
+		t.Unlock(next)
+		t.Unlock(t.Granted(w, t.Timing().PollWithin))
+	}
+	for _, s := range h.nodes {
+		c := s.Client(t)
+		role, err := c.Do(t.Context(), "role").Slice()
+		t.NoError(err, "asking for a role")
+		if role[0] != "slave" {
+			continue
+		}
+		stats, err := c.Info(t.Context(), "commandstats").Result()
+		t.NoError(err, "asking for statistics")
+		// (Sentinels subscribe at replicas, too.)
+		for _, cmd := range []string{"eval", "evalsha", "ssubscribe", "blpop"} {
+			if strings.Contains(stats, "cmdstat_"+cmd+":") {
+				t.Errorf("a replica was sent %s:\n%s", cmd, stats)
+			}
+		}
+	}
+}
+
+// dialed counts connections that are open.
+type dialed struct {
+	net.Conn
+	open *atomic.Int32
+	once sync.Once
+}
+
+func (d *dialed) Close() error {
+	d.once.Do(func() { d.open.Add(-1) })
+	return d.Conn.Close()
+}
+
+func testConnectionsEndWithClose(t *conformance.T) {
+	h := t.Harness().(*harness)
+	var open atomic.Int32
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := h.dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		open.Add(1)
+		return &dialed{Conn: conn, open: &open}, nil
+	}
+	connect := func() redis.UniversalClient {
+		if h.cluster != nil {
+			o := h.clusterOptions()
+			o.Dialer = dial
+			return redis.NewClusterClient(o)
+		}
+		o := h.sentinel.Options()
+		o.Dialer = dial
+		return redis.NewFailoverClient(o)
+	}
+	clients := []redis.UniversalClient{connect(), connect()}
+	var ls []locker.Locker
+	for _, rdb := range clients {
+		l, err := h.Strategy.New(rdb)
+		t.NoError(err, "New")
+		ls = append(ls, l)
+	}
+	for i := range 20 { // on all nodes
+		key := t.Key(strconv.Itoa(i))
+		lease := t.Lock(ls[0], key)
+		w := t.Wait(ls[1], key)
+		t.NoError(lease.Renew(t.Context()), "Renew")
+		t.Unlock(lease)
+		t.Unlock(t.Granted(w, t.Timing().PollWithin))
+	}
+	lease := t.Lock(ls[0], t.Key("held"))
+	w := t.Wait(ls[1], lease.Key())
+	for _, l := range ls {
+		t.NoError(l.Close(), "Close")
+	}
+	t.Refused(w, t.Timing().Slack)
+	t.Unlock(lease) // on the caller's client
+	if open.Load() == 0 {
+		t.Errorf("the caller's connections are gone, too")
+	}
+	for _, rdb := range clients {
+		t.NoError(rdb.Close(), "closing the caller's client")
+	}
+	t.Eventually(t.Timing().Settle, "connections end", func() bool { return open.Load() == 0 })
 }
