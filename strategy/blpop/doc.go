@@ -39,10 +39,12 @@
 //
 // The lock key N, a hash; locker:queue:{N} and locker:seen:{N}, the queue, which
 // expire ten seconds after the last waiter; locker:inbox:<id>, the list a process
-// blocks on, likewise; locker:fence:{N}, the fencing counter; and Redisson's channel
-// redisson_lock__channel:{N}. Redis 6.0 or newer. Commands: EVALSHA, EVAL, BLPOP,
-// RPUSH, PEXPIRE, and inside scripts HGET, HSET, HDEL, HLEN, HKEYS, HGETALL,
-// HEXISTS, HINCRBY, ZADD, ZRANGE, ZREM, RPUSH, EXISTS, DEL, PTTL, PEXPIRE, TYPE,
-// INCR, GET, SET, TIME, PUBLISH or SPUBLISH. Without the permission to publish
-// waiters of other strategies look by themselves.
+// blocks on, likewise; locker:fence:{N}, the fencing counter; and the channel
+// hashreentrant waits on, redisson_lock__channel:{N} or on a cluster locker:channel:{N}.
+// Redis 6.0 or newer. Commands: EVALSHA, EVAL, BLPOP, RPUSH, PEXPIRE (on a cluster of
+// Redis 7 or newer PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS and ASKING), and
+// inside scripts HGET, HSET, HDEL, HLEN, HKEYS, HGETALL, HEXISTS, HINCRBY, ZADD,
+// ZRANGE, ZREM, RPUSH, EXISTS, DEL, PTTL, PEXPIRE, TYPE, INCR, INCRBY, GET, TIME,
+// PUBLISH or SPUBLISH. Without the permission to publish waiters of other strategies
+// look by themselves.
 package blpop

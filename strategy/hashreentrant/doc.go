@@ -33,10 +33,11 @@
 //
 // # Keys
 //
-// The lock key N, a hash; the channel redisson_lock__channel:{N}; and
-// locker:fence:{N}, the fencing counter. Redis 6.0 or newer. Commands: EVALSHA,
-// EVAL, SUBSCRIBE, UNSUBSCRIBE, PING (on a cluster of Redis 7 or newer SSUBSCRIBE,
-// SUNSUBSCRIBE and PUBSUB SHARDNUMSUB), and inside scripts HGET, HSET, HDEL, HLEN,
-// HGETALL, DEL, PTTL, PEXPIRE, TYPE, INCR, GET, SET, TIME, PUBLISH or SPUBLISH.
-// Without the permission to subscribe or publish waiters poll.
+// The lock key N, a hash; locker:fence:{N}, the fencing counter; and the channel
+// redisson_lock__channel:{N}, or on a cluster, where that would lie in another slot
+// than N, locker:channel:{N}. Redis 6.0 or newer. Commands: EVALSHA, EVAL, SUBSCRIBE,
+// UNSUBSCRIBE, PING (on a cluster of Redis 7 or newer SSUBSCRIBE, SUNSUBSCRIBE and
+// PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS and ASKING), and inside scripts HGET,
+// HSET, HDEL, HLEN, HGETALL, DEL, PTTL, PEXPIRE, TYPE, INCR, INCRBY, GET, TIME,
+// PUBLISH or SPUBLISH. Without the permission to subscribe or publish waiters poll.
 package hashreentrant

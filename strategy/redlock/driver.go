@@ -127,15 +127,18 @@ func (d *driver) enter() (leave func()) {
 // mutex is redsync's view of a claim. Each operation has one of its own: they are
 // not safe for concurrent use.
 func (d *driver) mutex(c locker.Claim) *redsync.Mutex {
-	return d.rs.NewMutex(c.Key,
+	return d.rs.NewMutex(c.Key, append(mutexOptions[:len(mutexOptions):len(mutexOptions)],
 		redsync.WithExpiry(c.TTL),
 		redsync.WithGenValueFunc(func() (string, error) { return c.ID, nil }),
 		redsync.WithValue(c.ID),
-		redsync.WithTries(1),
-		redsync.WithFailFast(true),    // a majority is enough; the rest goes on
-		redsync.WithTimeoutFactor(1),  // nodes have their own timeouts
-		redsync.WithDriftFactor(0.01), // the Locker's, too
-	)
+	)...)
+}
+
+var mutexOptions = []redsync.Option{
+	redsync.WithTries(1),
+	redsync.WithFailFast(true),    // a majority is enough; the rest goes on
+	redsync.WithTimeoutFactor(1),  // nodes have their own timeouts
+	redsync.WithDriftFactor(0.01), // the Locker's, too
 }
 
 // Acquire implements [locker.Driver]: one round to all nodes, and with fencing a
@@ -163,23 +166,34 @@ func (d *driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer
 	return locker.Answer{Granted: true, Token: token}, nil
 }
 
-// confirm makes the greatest proposal of the first round the token.
+// confirm makes the greatest proposal of the first round the token, which takes a
+// second round to write it down unless a majority has it already. That is the rule:
+// nodes that took part in the last grant of a key make the same proposal.
 func (d *driver) confirm(ctx context.Context, m *redsync.Mutex, first *op) (int64, error) {
 	if !first.req.Fencing {
 		return 0, nil
 	}
-	second := d.newOp(ctx, opConfirm, first.hold, first.req)
+	token, agreed := int64(0), 0
 	for _, a := range first.snapshot() {
-		if a.state == yes {
-			second.token = max(second.token, a.token)
+		switch {
+		case a.state != yes:
+		case a.token > token:
+			token, agreed = a.token, 1
+		case a.token == token:
+			agreed++
 		}
 	}
+	if agreed >= d.quorum {
+		return token, nil
+	}
+	second := d.newOp(ctx, opConfirm, first.hold, first.req)
+	second.token = token
 	if ok, err := m.ExtendContext(second.in(ctx)); !ok || err != nil {
 		why := second.trouble("confirmed the token", "the claim is gone")
 		why.NotApplied = true // it is undone
 		return 0, why
 	}
-	return second.token, nil
+	return token, nil
 }
 
 // refusal says why the first round failed.

@@ -31,13 +31,15 @@ const (
 // op is one operation on all nodes.
 type op struct {
 	d     *driver
-	ctx   context.Context // of the commands; redsync's ends with its own call
+	ctx   context.Context // of the commands, for as long as a node may take; redsync's ends with its own call
+	end   func()          // when all nodes are through
 	kind  opKind
 	hold  *hold
 	req   locker.Request
 	token int64
 
 	mu        sync.Mutex
+	through   int // nodes
 	answers   []answer
 	confirmed bool // a majority said yes to a renewal
 }
@@ -62,7 +64,13 @@ const (
 type opKey struct{}
 
 func (d *driver) newOp(ctx context.Context, kind opKind, h *hold, req locker.Request) *op {
-	return &op{d: d, ctx: context.WithoutCancel(ctx), kind: kind, hold: h, req: req, answers: make([]answer, len(d.nodes))}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.nodeTimeout(req.TTL))
+	leave := d.enter()
+	end := func() {
+		cancel()
+		leave()
+	}
+	return &op{d: d, ctx: ctx, end: end, kind: kind, hold: h, req: req, answers: make([]answer, len(d.nodes))}
 }
 
 // in returns the context that carries the operation through redsync.
@@ -74,6 +82,9 @@ func (o *op) record(i int, a answer) (confirmed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.answers[i] = a
+	if o.through++; o.through == len(o.answers) {
+		o.end()
+	}
 	return o.confirmed
 }
 
@@ -178,11 +189,8 @@ func (c conn) Eval(*redsyncredis.Script, ...interface{}) (interface{}, error) {
 
 // do sends the operation to the node.
 func (c conn) do() (bool, error) {
-	o, d, n := c.o, c.o.d, c.o.d.nodes[c.i]
-	defer d.enter()()
-	ctx, cancel := context.WithTimeout(o.ctx, d.nodeTimeout(o.req.TTL))
-	defer cancel()
-	a := o.hold.do(ctx, c.i, o.kind, func() answer { return o.send(ctx, n) })
+	o, d := c.o, c.o.d
+	a := o.hold.do(o.ctx, c.i, o.kind, func() answer { return o.send(o.ctx, c.i) })
 	confirmed := o.record(c.i, a)
 	switch {
 	case o.kind == opRelease:
@@ -194,7 +202,8 @@ func (c conn) do() (bool, error) {
 }
 
 // send sends it, the claim's turn on the node having come.
-func (o *op) send(ctx context.Context, n *node) answer {
+func (o *op) send(ctx context.Context, i int) answer {
+	n := o.d.nodes[i]
 	if err := o.d.skip(n); err != nil {
 		return answer{state: failed, err: err}
 	}
@@ -209,10 +218,11 @@ func (o *op) send(ctx context.Context, n *node) answer {
 		c := o.req.Claim
 		c.Token = o.token
 		a = verdict(n.Run(ctx, confirmScript, c, o.token))
+		a.token = o.token
 	case opRenew:
 		a = verdict(n.Run(ctx, renewScript, o.req.Claim))
 	case opRelease:
-		a = verdict(n.Run(ctx, releaseScript, o.req.Claim))
+		a = o.d.releaseOnce(ctx, o.hold, i, o.req.Claim)
 	}
 	n.heard(a.err)
 	return a

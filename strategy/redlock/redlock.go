@@ -26,11 +26,11 @@ var (
 	//go:embed lua/release.lua
 	release string
 
-	acquireScript = redisdriver.NewScript("acquire", acquire)
+	acquireScript = redisdriver.NewScript("acquire", token+acquire)
 	confirmScript = redisdriver.NewScript("confirm", token+confirm)
 	renewScript   = redisdriver.NewScript("renew", renew)
 	joinScript    = redisdriver.NewScript("join", token+join)
-	releaseScript = redisdriver.NewScript("release", release)
+	releaseScript = redisdriver.NewScript("release", token+release)
 )
 
 // channelPrefix begins the channels of release notices.

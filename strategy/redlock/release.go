@@ -63,6 +63,7 @@ func (d *driver) rejoin(h *hold, i int, c locker.Claim) {
 		defer cancel()
 		h.do(ctx, i, opJoin, func() answer {
 			a := verdict(n.Run(ctx, joinScript, c, c.Token))
+			a.token = c.Token
 			n.heard(a.err)
 			return a
 		})
@@ -131,7 +132,7 @@ func (d *driver) releaseOn(ctx context.Context, h *hold, i int, c locker.Claim) 
 		}
 		once, cancel := context.WithTimeout(ctx, d.nodeTimeout(c.TTL))
 		a := h.do(once, i, opRelease, func() answer {
-			a := verdict(n.Run(once, releaseScript, c))
+			a := d.releaseOnce(once, h, i, c)
 			n.heard(a.err)
 			return a
 		})
@@ -148,6 +149,10 @@ func (d *driver) releaseOn(ctx context.Context, h *hold, i int, c locker.Claim) 
 			return
 		}
 	}
+}
+
+func (d *driver) releaseOnce(ctx context.Context, h *hold, i int, c locker.Claim) answer {
+	return verdict(d.nodes[i].Run(ctx, releaseScript, c, h.untold(i, c.Token)))
 }
 
 // Close implements [locker.Driver].

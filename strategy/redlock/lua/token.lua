@@ -1,5 +1,36 @@
--- Raises the fencing counter to a token other nodes know of. It then rests on their
--- clocks, so it is kept for the whole retention anew: see docs/decisions/0008.
+-- Tokens of a quorum; docs/decisions/0008 has the argument.
+
+-- The token this node proposes for a grant: greater than every one it has seen, and
+-- not behind its clock, in microseconds. A node that has seen none starts at its
+-- clock; else the clock counts in tenths of a second only, so that nodes which took
+-- part in the last grant propose the same.
+local function propose(fence, retention)
+  if retention == '0' then
+    return 0
+  end
+  local token = redis.call('INCR', fence)
+  local now = redis.call('TIME')
+  local at = now[1] * 1000000 + now[2]
+  -- Not tostring: that rounds to 14 digits.
+  if token == 1 then
+    redis.call('SET', fence, string.format('%.0f', at), 'PX', retention)
+    return at
+  end
+  local behind = at - at % 100000 - token
+  if behind > 0 then
+    redis.call('INCRBY', fence, string.format('%.0f', behind))
+    token = token + behind
+  end
+  return token
+end
+
+-- The proposal made before for the grant in force.
+local function proposed(fence, retention)
+  return retention ~= '0' and tonumber(redis.call('GET', fence)) or propose(fence, retention)
+end
+
+-- Makes this node know of a token. What it knows then rests on other nodes' clocks,
+-- so it is kept for the whole retention anew.
 local function raise_token(fence, token, retention)
   if token == '0' or (tonumber(redis.call('GET', fence)) or 0) >= tonumber(token) then
     return

@@ -1,0 +1,21 @@
+package blpop_test
+
+import (
+	"testing"
+
+	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/conformance/redisconformance"
+	"github.com/distlock/locker/strategy/blpop"
+)
+
+func TestMain(m *testing.M) { redisconformance.Main(m, blpop.New) }
+
+func TestConformance(t *testing.T) {
+	conformance.Run(t, redisconformance.Strategy{
+		Name:        "blpop",
+		New:         blpop.New,
+		StoredHolds: true,
+		Notified:    true,
+		Fair:        true,
+	}.Harness)
+}

@@ -1,0 +1,27 @@
+package blpop_test
+
+import (
+	"testing"
+
+	"github.com/distlock/locker/conformance/redisconformance"
+	"github.com/distlock/locker/strategy/blpop"
+)
+
+func on(topology redisconformance.Topology) redisconformance.Strategy {
+	return redisconformance.Strategy{
+		Name:        "blpop",
+		New:         blpop.New,
+		StoredHolds: true,
+		Notified:    true,
+		Fair:        true,
+		Topology:    topology,
+	}
+}
+
+func TestConformanceOnSentinel(t *testing.T) {
+	redisconformance.RunOn(t, on(redisconformance.Sentinel))
+}
+
+func TestConformanceOnCluster(t *testing.T) { redisconformance.RunOn(t, on(redisconformance.Cluster)) }
+
+func TestAccess(t *testing.T) { redisconformance.RunAccess(t, on(redisconformance.Single)) }

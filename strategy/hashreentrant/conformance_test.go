@@ -1,0 +1,20 @@
+package hashreentrant_test
+
+import (
+	"testing"
+
+	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/conformance/redisconformance"
+	"github.com/distlock/locker/strategy/hashreentrant"
+)
+
+func TestMain(m *testing.M) { redisconformance.Main(m, hashreentrant.New) }
+
+func TestConformance(t *testing.T) {
+	conformance.Run(t, redisconformance.Strategy{
+		Name:        "hashreentrant",
+		New:         hashreentrant.New,
+		StoredHolds: true,
+		Notified:    true,
+	}.Harness)
+}

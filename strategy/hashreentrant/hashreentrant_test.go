@@ -1,0 +1,180 @@
+package hashreentrant_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/strategy/hashreentrant"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+const soon = 10 * time.Second
+
+// newLocker makes what another process would have.
+func newLocker(t *testing.T, rdb redis.UniversalClient, opts ...locker.Option) locker.Locker {
+	t.Helper()
+	l, err := hashreentrant.New(rdb, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	return l
+}
+
+func mustLock(t *testing.T, ctx context.Context, l locker.Locker, key string, opts ...locker.LockOption) *locker.Lease {
+	t.Helper()
+	lease, err := l.Lock(ctx, key, append(opts, locker.WithWait(soon))...)
+	require.NoError(t, err, "Lock of %q", key)
+	return lease
+}
+
+// Two leases of one claim that are unlocked at once both go: the count and the
+// release reach Redis in order.
+func TestConcurrentUnlockOfTwoLeases(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	l := newLocker(t, rdb)
+	for range 100 {
+		outer := mustLock(t, t.Context(), l, "k")
+		inner := mustLock(t, outer.Context(t.Context()), l, "k")
+		var both sync.WaitGroup
+		for name, lease := range map[string]*locker.Lease{"outer": outer, "inner": inner} {
+			both.Go(func() {
+				if err := lease.Unlock(t.Context()); err != nil {
+					t.Errorf("%s Unlock: %v, want nil: nothing was lost", name, err)
+				}
+			})
+		}
+		both.Wait()
+		require.Zero(t, rdb.Exists(t.Context(), "k").Val(), "both holds were given back")
+	}
+}
+
+// An owner who holds the key in another process re-enters here, though others
+// wait for it here, and does not wait for itself behind them.
+func TestOwnerBehindALocalQueueReenters(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	elsewhere, here := newLocker(t, rdb), newLocker(t, rdb)
+	ann := locker.ContextWithOwner(t.Context(), "ann")
+	held := mustLock(t, ann, elsewhere, "k")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	bob := make(chan error)
+	go func() {
+		_, err := here.Lock(ctx, "k")
+		bob <- err
+	}()
+	require.Eventually(t, func() bool { return len(rdb.PubSubChannels(t.Context(), "*").Val()) == 1 }, soon, time.Millisecond, "bob waits here")
+
+	again := mustLock(t, ann, here, "k")
+	require.Equal(t, held.Token(), again.Token())
+	require.Equal(t, "2", rdb.HGet(t.Context(), "k", "ann").Val(), "the owner's total")
+	require.NoError(t, again.Unlock(ann))
+	again, err := here.TryLock(ann, "k")
+	require.NoError(t, err)
+	require.NoError(t, held.Unlock(ann))
+	require.Equal(t, "1", rdb.HGet(t.Context(), "k", "ann").Val(), "the hold of this process is left")
+	require.NoError(t, again.Unlock(ann))
+	cancel()
+	if err := <-bob; err != nil { // or he was faster
+		require.ErrorIs(t, err, context.Canceled)
+	}
+}
+
+// A process that joins a hold gets its token, however old the fencing counter is:
+// a named owner's grants and renewals keep it; others leave it to expire.
+func TestTokenOfAJoiningProcess(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	first, second := newLocker(t, rdb), newLocker(t, rdb)
+	fence := redisdriver.FenceKey("k")
+	const ttl = 30 * time.Second
+	left := func() time.Duration { return rdb.PTTL(t.Context(), fence).Val() }
+	old := func() { // as if the counter was made almost ten minutes ago
+		require.True(t, rdb.PExpire(t.Context(), fence, time.Second).Val())
+	}
+
+	unnamed := mustLock(t, t.Context(), first, "k", locker.WithTTL(ttl))
+	old()
+	require.NoError(t, unnamed.Renew(t.Context()))
+	require.NoError(t, unnamed.Unlock(t.Context()))
+	require.LessOrEqual(t, left(), time.Second, "nobody can join a hold without a name: its counter is not kept")
+
+	ann := locker.ContextWithOwner(t.Context(), "ann")
+	old()
+	held := mustLock(t, ann, first, "k", locker.WithTTL(ttl))
+	require.Greater(t, left(), ttl, "a grant keeps the counter for as long as it lasts")
+	old()
+	require.NoError(t, held.Renew(ann))
+	require.Greater(t, left(), ttl, "a renewal keeps it")
+	old()
+	joined := mustLock(t, ann, second, "k", locker.WithTTL(ttl))
+	require.Equal(t, held.Token(), joined.Token(), "re-entry keeps the token")
+	require.Greater(t, left(), ttl, "joining keeps it")
+	require.NoError(t, held.Unlock(ann))
+	require.NoError(t, joined.Unlock(ann))
+	next := mustLock(t, ann, second, "k", locker.WithTTL(ttl))
+	require.Greater(t, next.Token(), joined.Token())
+	require.NoError(t, next.Unlock(ann))
+}
+
+// An Unlock beside Close is never refused: it frees the key by one client or the
+// other.
+func TestUnlockBesideClose(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	for i := range 100 {
+		l, err := hashreentrant.New(rdb)
+		require.NoError(t, err)
+		lease := mustLock(t, t.Context(), l, "k")
+		var both sync.WaitGroup
+		both.Go(func() {
+			if err := l.Close(); err != nil {
+				t.Errorf("round %d: Close: %v, want nil", i, err)
+			}
+		})
+		both.Go(func() {
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Errorf("round %d: Unlock: %v, want nil", i, err)
+			}
+		})
+		both.Wait()
+		require.Zero(t, rdb.Exists(t.Context(), "k").Val(), "Unlock frees the key, before Close or after")
+	}
+}
+
+// On a cluster that does not answer, Unlocks with a dead context take 5 s in all,
+// not 5 s after one another.
+func TestUnlocksOnASilentCluster(t *testing.T) {
+	srv := redistest.Start(t, redistest.WithConfig("--cluster-enabled", "yes"))
+	node := srv.Client(t)
+	require.NoError(t, node.Do(t.Context(), "cluster", "addslotsrange", 0, 16383).Err())
+	require.Eventually(t, func() bool {
+		return strings.Contains(node.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
+	}, soon, 10*time.Millisecond, "the cluster is up")
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{srv.Addr()}})
+	defer rdb.Close()
+	l := newLocker(t, rdb)
+	var leases []*locker.Lease
+	for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
+		leases = append(leases, mustLock(t, t.Context(), l, key))
+	}
+
+	srv.Pause()
+	defer srv.Resume()
+	dead, cancel := context.WithCancel(t.Context())
+	cancel()
+	start := time.Now()
+	var all sync.WaitGroup
+	for _, lease := range leases {
+		all.Go(func() {
+			if err := lease.Unlock(dead); err == nil {
+				t.Error("Unlock: nil, want an error: the cluster is silent")
+			}
+		})
+	}
+	all.Wait()
+	require.Less(t, time.Since(start), 6*time.Second, "a dead context gives an Unlock 5s")
+}
