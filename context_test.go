@@ -131,8 +131,9 @@ func TestDo(t *testing.T) {
 		}
 		wantErr(t, Do(ctx, b, "k", func(context.Context) error { t.Error("fn runs without the lock"); return nil }), ErrNotAcquired, "Lock failed")
 		fn := func(context.Context) error { t.Error("fn runs, want a refusal"); return nil }
+		var none context.Context
 		for name, err := range map[string]error{
-			"context":  Do(nil, b, "k", fn), //nolint:staticcheck // the point
+			"context":  Do(none, b, "k", fn),
 			"Locker":   Do(t.Context(), nil, "k", fn),
 			"function": Do(t.Context(), b, "k", nil),
 		} {

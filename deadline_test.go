@@ -2,10 +2,7 @@ package locker
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,117 +93,6 @@ func TestLostAtTheDeadline(t *testing.T) {
 	}
 }
 
-// stuckLog blocks whoever tells it of a loss first, as a slow disk does.
-type stuckLog struct {
-	slog.Handler
-	first   *atomic.Bool
-	stuck   chan struct{}
-	release chan struct{}
-}
-
-func (h stuckLog) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h stuckLog) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == "lock lost" && h.first.CompareAndSwap(false, true) {
-		close(h.stuck)
-		<-h.release
-	}
-	return nil
-}
-
-// Whoever asks a lease whose time is over is told so, even if nobody else has
-// been told yet: the timer's goroutine is stuck here.
-func TestLossIsKnownWhenAsked(t *testing.T) {
-	type held struct {
-		b     *bench
-		l     *Lease
-		ctx   context.Context // of the lease
-		value context.Context // a child that only adds a value
-	}
-	type key struct{}
-	for question, ask := range map[string]func(held) error{
-		"Err":            func(h held) error { return h.ctx.Err() },
-		"Err of a child": func(h held) error { return h.value.Err() },
-		"Cause":          func(h held) error { return context.Cause(h.value) },
-		"Done": func(h held) error {
-			select {
-			case <-h.ctx.Done():
-				return ErrLost
-			default:
-				return nil
-			}
-		},
-		"Lost": func(h held) error {
-			if isLost(h.l) {
-				return ErrLost
-			}
-			return nil
-		},
-		"Holds": func(h held) error {
-			if h.l.Holds() == 0 {
-				return ErrLost
-			}
-			return nil
-		},
-		"a new context":    func(h held) error { return h.l.Context(context.Background()).Err() },
-		"Renew":            func(h held) error { return h.l.Renew(context.Background()) },
-		"Unlock":           func(h held) error { return h.l.Unlock(context.Background()) },
-		"Lock under it":    func(h held) error { _, err := h.b.Lock(h.ctx, h.l.Key()); return err },
-		"TryLock under it": func(h held) error { _, err := h.b.TryLock(h.ctx, h.l.Key()); return err },
-		"Lock by its owner": func(h held) error {
-			_, err := h.b.Lock(ContextWithOwner(context.Background(), h.l.Owner()), h.l.Key())
-			return err
-		},
-		"TryLock by its owner": func(h held) error {
-			_, err := h.b.TryLock(ContextWithOwner(context.Background(), h.l.Owner()), h.l.Key())
-			return err
-		},
-	} {
-		t.Run(question, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				log := stuckLog{slog.DiscardHandler, new(atomic.Bool), make(chan struct{}), make(chan struct{})}
-				b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal(), WithLogger(slog.New(log)))
-				defer close(log.release)
-				// They end together: one is lost by the timer, which gets
-				// stuck, the others are still to be found.
-				var all []held
-				for i := range 5 {
-					l := b.lock(ContextWithOwner(t.Context(), fmt.Sprint("owner ", i)), fmt.Sprint("k", i))
-					ctx := l.Context(t.Context())
-					all = append(all, held{b, l, ctx, context.WithValue(ctx, key{}, 1)})
-				}
-				<-log.stuck
-				wantBetween(t, "the timer came at", b.at(), 988*time.Millisecond, 988*time.Millisecond, "that is the deadline")
-				for i, h := range all {
-					if err := ask(h); !errors.Is(err, ErrLost) {
-						t.Errorf("%s of lease %d: %v, want %v: its time is over", question, i, err, ErrLost)
-					}
-				}
-				b.wantSent(opRenew, 0, "what is lost is not renewed")
-			})
-		})
-	}
-}
-
-// A lease whose time is over makes this Locker ask the store again, even if its
-// loss has not been told yet.
-func TestTryLockAsksAfterTheDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := stuckLog{slog.DiscardHandler, new(atomic.Bool), make(chan struct{}), make(chan struct{})}
-		b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal(), WithLogger(slog.New(log)))
-		defer close(log.release)
-		for i := range 5 {
-			b.lock(t.Context(), fmt.Sprint(i))
-		}
-		<-log.stuck
-		for i := range 5 {
-			_, err := b.TryLock(t.Context(), fmt.Sprint(i))
-			wantErr(t, err, ErrNotAcquired, "in the store the TTL is not over")
-		}
-		b.wantSent(opAcquire, 10, "nobody here holds any of them")
-	})
-}
-
 // A grant that is newer than the one held here ends that: the store has lost it.
 func TestNewerGrantEndsTheOldOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -225,6 +111,24 @@ func TestNewerGrantEndsTheOldOne(t *testing.T) {
 		wantErr(t, old.Unlock(t.Context()), ErrLost, "the store has lost it")
 		b.unlock(l)
 		b.wantIdle("all leases are unlocked")
+	})
+}
+
+// A grant that arrives after a newer one is known is late; TryLock says so like of
+// any other late grant.
+func TestOvertakenGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		b.store.next(opAcquire, replyAfter(time.Second))
+		trying := b.begin(func() (*Lease, error) { return b.TryLock(t.Context(), "k") })
+		b.store.free("k") // the store loses its data
+		held := b.lock(t.Context(), "k")
+		<-trying.done
+		if trying.lease != nil || isLost(held) {
+			t.Error("the late grant counts, want the newer one to count")
+		}
+		wantErr(t, trying.err, ErrUnavailable, "every error of TryLock is one of the package's")
+		b.unlock(held)
 	})
 }
 

@@ -46,7 +46,7 @@ func (b *bench) at() time.Duration { return time.Since(b.start) }
 
 // until lets the bubble's clock run to at and all that is due by then happen.
 func (b *bench) until(at time.Duration) {
-	time.Sleep(at - b.at())
+	time.Sleep(at - b.at()) // on the bubble's clock: takes no time
 	synctest.Wait()
 }
 

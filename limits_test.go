@@ -130,7 +130,8 @@ func TestRenewalInFlightAtUnlock(t *testing.T) {
 				}
 				b.wantEvents(map[EventKind]int{EventAcquired: 2, EventReleased: 1}, "the late renewal is no event")
 				<-next.Lost()
-				wantBetween(t, "the next lease was lost at", b.at(), 1100*time.Millisecond+2968*time.Millisecond, 1100*time.Millisecond+2968*time.Millisecond, "a late renewal extends nobody's lease")
+				const end = 1100*time.Millisecond + 2968*time.Millisecond
+				wantBetween(t, "the next lease was lost at", b.at(), end, end, "a late renewal extends nobody's lease")
 			})
 		})
 	}

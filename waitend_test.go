@@ -31,21 +31,22 @@ var errShutdown = errors.New("shutting down")
 // A wait that ends in contention says ErrNotAcquired, one that ends in an outage
 // ErrUnavailable and not ErrNotAcquired; if a context ended it, its error too.
 func TestEndOfAWait(t *testing.T) {
+	taken := busy(unknownLeft, false)
 	for name, c := range map[string]struct {
 		first step // the first attempt
 		then  step // the others
 		wait  time.Duration
 		want  error
 	}{
-		"contention":                     {busy(unknownLeft, false), busy(unknownLeft, false), 2 * time.Second, ErrNotAcquired},
-		"answered slowly":                {delay(400*time.Millisecond, busy(unknownLeft, false)), delay(400*time.Millisecond, busy(unknownLeft, false)), 2 * time.Second, ErrNotAcquired},
+		"contention":                     {taken, taken, 2 * time.Second, ErrNotAcquired},
+		"answered slowly":                {delay(400*time.Millisecond, taken), delay(400*time.Millisecond, taken), 2 * time.Second, ErrNotAcquired},
 		"over as soon as it began":       {hang, hang, answerSoon - time.Millisecond, ErrNotAcquired},
 		"refused":                        {fail(errRefused), fail(errRefused), 2 * time.Second, ErrUnavailable},
-		"refused since a moment ago":     {busy(unknownLeft, false), fail(errRefused), 500 * time.Millisecond, ErrUnavailable},
+		"refused since a moment ago":     {taken, fail(errRefused), 500 * time.Millisecond, ErrUnavailable},
 		"unanswered":                     {hang, hang, 2 * time.Second, ErrUnavailable},
 		"unanswered, short wait":         {hang, hang, 2 * answerSoon, ErrUnavailable},
-		"unanswered after an answer":     {busy(unknownLeft, false), hang, 2 * time.Second, ErrUnavailable},
-		"slow only for the last attempt": {busy(unknownLeft, false), hang, answerLate / 2, ErrNotAcquired},
+		"unanswered after an answer":     {taken, hang, 2 * time.Second, ErrUnavailable},
+		"slow only for the last attempt": {taken, hang, answerLate / 2, ErrNotAcquired},
 	} {
 		for ending, e := range waitEnds {
 			t.Run(name+", "+ending, func(t *testing.T) {
