@@ -200,7 +200,10 @@ func (c *call) local(named bool) (*Lease, error) {
 	sh.mu.Unlock()
 
 	if current != nil && current.checkClock() {
-		return c.local(named) // it is off the table now
+		if named && current.Owner == c.owner {
+			return nil, c.lost(current)
+		}
+		current = nil // off the table, or about to be
 	}
 	switch {
 	case orphan != nil:

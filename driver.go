@@ -89,7 +89,7 @@ func (e *StoreError) Error() string { return e.Err.Error() }
 func (e *StoreError) Unwrap() error { return e.Err }
 
 // Configurer is implemented by a driver that has options of its own or wants to
-// know the Locker's. [New] calls Configure once, first of all methods. The driver
+// know the Locker's. [New] calls Configure once, before any command. The driver
 // refuses an element of Options it does not know with ErrInvalid; one that is no
 // Configurer takes none.
 type Configurer interface {

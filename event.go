@@ -8,7 +8,8 @@ import "time"
 // (unless its context ends first), outside all locks. Renewals and losses are delivered by a
 // goroutine beside them; when an observer is so slow that a thousand of these
 // wait, further ones are dropped and the next delivered Event's Dropped says how
-// many. A panic is recovered and logged.
+// many. A panic is recovered and logged. Close waits for what is being delivered, so
+// an observer does not call it.
 type Observer interface {
 	Observe(Event)
 }
