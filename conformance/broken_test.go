@@ -69,7 +69,7 @@ var broken = map[string]brokenStrategy{
 		return d.Acquire(ctx, req)
 	}), []string{"Expires", "RenewAfterLoss", "TTLIsExact", "WakeByExpiry", "CloseLeavesKeysToTheTTL"}},
 	"expires early": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
-		req.TTL /= 2
+		req.TTL /= 10
 		return d.Acquire(ctx, req)
 	}), []string{"Expires", "TTLIsExact", "WakeByExpiry"}},
 	"counts TTLs in seconds": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {

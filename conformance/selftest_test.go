@@ -20,7 +20,7 @@ var exhaustive = flag.Bool("exhaustive", false, "run every case on every broken 
 
 // selfTiming gives broken strategies less time to prove themselves.
 var selfTiming = conformance.Timing{
-	TTL: 2 * time.Second, ShortTTL: 200 * time.Millisecond, PollWithin: 2 * time.Second, Prompt: 500 * time.Millisecond,
+	TTL: 2 * time.Second, ShortTTL: 400 * time.Millisecond, PollWithin: 2 * time.Second, Prompt: 500 * time.Millisecond,
 	Slack: 800 * time.Millisecond, Settle: 2 * time.Second, SignalLife: time.Second, Patience: 4 * time.Second, Guard: time.Minute,
 }
 

@@ -125,16 +125,12 @@ func (m *Move) MoveKeys(tb testing.TB, keys ...string) {
 // returns when all nodes know.
 func (m *Move) Finish(tb testing.TB) {
 	tb.Helper()
+	m.MoveKeys(tb)
 	id := m.id(tb, m.to)
-	m.do(tb, m.to, "cluster", "setslot", m.slot, "node", id)
-	err := until("the old master lets go of the slot", func(ctx context.Context) error {
-		m.MoveKeys(tb) // more may have come
-		return m.c.admins[m.from].Do(ctx, "cluster", "setslot", m.slot, "node", id).Err()
-	})
-	if err == nil {
-		err = m.c.settle(func(context.Context) error { return nil })
+	for _, node := range []int{m.to, m.from} {
+		m.do(tb, node, "cluster", "setslot", m.slot, "node", id)
 	}
-	if err != nil {
+	if err := m.c.settle(func(context.Context) error { return nil }); err != nil {
 		tb.Fatalf("redistest: slot %d: %v", m.slot, err)
 	}
 }

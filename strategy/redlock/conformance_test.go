@@ -11,11 +11,24 @@ import (
 func TestMain(m *testing.M) { redisconformance.MainQuorum(m, redlock.New) }
 
 func TestConformance(t *testing.T) {
-	conformance.Run(t, redisconformance.Quorum{Name: "redlock", New: redlock.New}.Harness)
+	const elsewhere = "in TestConformanceDirect: not through five proxies"
+	conformance.Run(t, redisconformance.Quorum{Name: "redlock", New: redlock.New}.Harness,
+		conformance.WithSkip("ManyKeysAtOnce", elsewhere),
+		conformance.WithSkip("ManyLeasesRenewed", elsewhere),
+		conformance.WithSkip("LocalStateIsBounded", elsewhere))
+}
+
+// What a proxy's share of time and memory would hide.
+func TestConformanceDirect(t *testing.T) {
+	conformance.Run(t, redisconformance.Quorum{
+		Name:   "redlock, without proxies",
+		New:    redlock.New,
+		Direct: true,
+	}.Harness, conformance.WithOnly(`^load/Many|^hygiene/LocalStateIsBounded$`))
 }
 
 // The rules that a minority of nodes could break.
-const basics = `^(exclusion|ownership|re-entry|reentry|lease|fencing)/`
+const basics = `^(exclusion|ownership|reentry|lease|fencing)/`
 
 func TestConformanceTwoDead(t *testing.T) {
 	conformance.Run(t, redisconformance.Quorum{
