@@ -37,7 +37,7 @@
 //     killed and frozen processes.
 //   - Histories of concurrent operations are checked for an order that explains
 //     them, by [porcupine].
-//   - The suite itself is tested: strategies broken on purpose, some sixty of
+//   - The suite itself is tested: strategies broken on purpose, some seventy of
 //     them, have to fail the cases meant for them.
 //
 // # What it does not say

@@ -127,6 +127,7 @@ func (h *harness) Background(stack string) bool {
 // Main runs the tests, or what a child process is to do: it locks with New over
 // the Redis it was started for.
 func Main(m *testing.M, newLocker New) {
+	redis.SetLogger(quiet{})
 	conformance.Main(m, func(spec string, opts ...locker.Option) (locker.Locker, error) {
 		rdb, err := connect(spec)
 		if err != nil {

@@ -30,8 +30,9 @@ type Quorum struct {
 	// what is sent to them.
 	Dead, BlackHoled int
 
-	// Direct lets the Lockers reach the servers without proxies, which saves time and
-	// memory and rules out the cases that need faults.
+	// Direct lets the Lockers reach the servers without proxies (but for those that
+	// are black-holed). That saves time and memory, and rules out the cases that need
+	// faults.
 	Direct bool
 
 	// Op says which kind of command a Redis command is, "" for none. Default:
@@ -91,7 +92,7 @@ func (h *quorumHarness) NewLocker(tb testing.TB, opts ...locker.Option) locker.L
 	var rdbs []redis.UniversalClient
 	for _, n := range h.all {
 		addr := n.nodes[0].Addr()
-		if !h.Direct {
+		if !h.Direct || slices.Contains(h.holes, n) {
 			addr = n.proxies[addr].Addr()
 		}
 		// Small buffers: there are many connections, and memory is watched.
@@ -168,12 +169,14 @@ func (h *quorumHarness) each(f func(n *harness) error) error {
 
 func (h *quorumHarness) majority() int { return h.Nodes/2 + 1 }
 
+// moment is how long what a majority has decided may take to reach the others.
+const moment = 500 * time.Millisecond
+
 // Inspector.
 
 // Keys implements [conformance.Inspector]. A command is over when a majority has
 // answered it; what is left on a minority only is given a moment to go, too.
 func (h *quorumHarness) Keys(ctx context.Context) ([]conformance.StoredKey, error) {
-	const moment = 500 * time.Millisecond
 	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		keys, settled, err := h.keys(ctx)
 		if err != nil || settled || time.Since(start) > moment {
@@ -261,16 +264,43 @@ func (h *quorumHarness) TTL(ctx context.Context, key string) (time.Duration, err
 
 // Breaker.
 
+// settle waits a moment for all servers to agree on who holds key: a Lock is over
+// when a majority has granted it, and what happens to the lock is to happen to all of
+// it.
+func (h *quorumHarness) settle(ctx context.Context, key string) error {
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		var mu sync.Mutex
+		holders := make(map[string]bool)
+		err := h.each(func(n *harness) error {
+			holder, err := n.Holder(ctx, key)
+			mu.Lock()
+			defer mu.Unlock()
+			holders[holder] = true
+			return err
+		})
+		if err != nil || len(holders) == 1 || time.Since(start) > moment {
+			return err
+		}
+	}
+}
+
+func (h *quorumHarness) broken(ctx context.Context, key string, f func(n *harness) error) error {
+	if err := h.settle(ctx, key); err != nil {
+		return err
+	}
+	return h.each(f)
+}
+
 func (h *quorumHarness) Break(ctx context.Context, key string) error {
-	return h.each(func(n *harness) error { return n.Break(ctx, key) })
+	return h.broken(ctx, key, func(n *harness) error { return n.Break(ctx, key) })
 }
 
 func (h *quorumHarness) Expire(ctx context.Context, key string) error {
-	return h.each(func(n *harness) error { return n.Expire(ctx, key) })
+	return h.broken(ctx, key, func(n *harness) error { return n.Expire(ctx, key) })
 }
 
 func (h *quorumHarness) Steal(ctx context.Context, key string) error {
-	return h.each(func(n *harness) error { return n.Steal(ctx, key) })
+	return h.broken(ctx, key, func(n *harness) error { return n.Steal(ctx, key) })
 }
 
 func (h *quorumHarness) Flush(ctx context.Context) error {

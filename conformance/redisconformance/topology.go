@@ -3,9 +3,11 @@ package redisconformance
 import (
 	"context"
 	"fmt"
+	"log"
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/distlock/locker/internal/redistest"
 	"github.com/distlock/locker/internal/respproxy"
@@ -72,12 +74,28 @@ func (d *deployment) client(tb testing.TB) redis.UniversalClient {
 		o.Dialer = d.dial
 		rdb = redis.NewFailoverClient(o)
 	case Cluster:
-		rdb = redis.NewClusterClient(d.clusterOptions())
+		c := redis.NewClusterClient(d.clusterOptions())
+		warmUp(c)
+		rdb = c
 	default:
 		rdb = redis.NewClient(&redis.Options{Addr: d.proxies[d.nodes[0].Addr()].Addr()})
 	}
 	tb.Cleanup(func() { _ = rdb.Close() })
 	return rdb
+}
+
+// warmUp has a client look for its cluster's nodes, which takes a while on a busy
+// machine. They may be out of reach on purpose.
+func warmUp(c *redis.ClusterClient) {
+	found := make(chan struct{})
+	go func() {
+		defer close(found)
+		_ = c.ForEachMaster(context.Background(), func(ctx context.Context, c *redis.Client) error { return c.Ping(ctx).Err() })
+	}()
+	select {
+	case <-found:
+	case <-time.After(time.Second):
+	}
 }
 
 func (d *deployment) clusterOptions() *redis.ClusterOptions {
@@ -130,4 +148,13 @@ func (d *deployment) masters(ctx context.Context, f func(context.Context, *redis
 		return c.ForEachMaster(ctx, f)
 	}
 	return f(ctx, d.direct.(*redis.Client))
+}
+
+// quiet keeps go-redis from telling of every Sentinel it has found.
+type quiet struct{}
+
+func (quiet) Printf(_ context.Context, format string, v ...any) {
+	if !strings.HasPrefix(format, "sentinel: selected") && !strings.HasPrefix(format, "sentinel: new master") {
+		log.Printf("redis: "+format, v...)
+	}
 }

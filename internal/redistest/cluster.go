@@ -146,18 +146,13 @@ func (c *Cluster) settle(extra func(ctx context.Context) error) error {
 // view is who has which slots in the eyes of a node, in a form to be compared.
 // (Replicas are not part of it: word of them takes seconds to spread.)
 func (c *Cluster) view(ctx context.Context, node int) (string, error) {
-	ranges, err := c.admins[node].ClusterSlots(ctx).Result()
-	if err != nil {
-		return "", err
-	}
+	ranges, err := c.slots(ctx, node)
 	lines := make([]string, 0, len(ranges))
 	for _, r := range ranges {
-		if len(r.Nodes) > 0 { // the master comes first
-			lines = append(lines, fmt.Sprintf("%05d-%05d %s", r.Start, r.End, r.Nodes[0].Addr))
-		}
+		lines = append(lines, fmt.Sprintf("%05d-%05d %s", r.first, r.last, r.master))
 	}
 	slices.Sort(lines)
-	return strings.Join(lines, "\n"), nil
+	return strings.Join(lines, "\n"), err
 }
 
 // follows reports nil when a replica has its master's data.

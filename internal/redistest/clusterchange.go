@@ -80,15 +80,9 @@ type Move struct {
 func (c *Cluster) StartMove(tb testing.TB, slot, toShard int) *Move {
 	tb.Helper()
 	c.changed.Store(true)
-	m := &Move{c: c, slot: slot, from: -1, to: c.master(tb, toShard)}
-	ranges, err := c.admins[m.to].ClusterSlots(tb.Context()).Result()
-	for _, r := range ranges {
-		if r.Start <= slot && slot <= r.End && len(r.Nodes) > 0 {
-			m.from = slices.Index(c.Addrs(), r.Nodes[0].Addr)
-		}
-	}
-	if err != nil || m.from < 0 || m.from == m.to {
-		tb.Fatalf("redistest: slot %d cannot be moved from node %d to %d: %v", slot, m.from, m.to, err)
+	m := &Move{c: c, slot: slot, from: c.owner(tb, slot), to: c.master(tb, toShard)}
+	if m.from == m.to {
+		tb.Fatalf("redistest: slot %d is there already", slot)
 	}
 	m.do(tb, m.to, "cluster", "setslot", slot, "importing", m.id(tb, m.from))
 	m.do(tb, m.from, "cluster", "setslot", slot, "migrating", m.id(tb, m.to))

@@ -44,8 +44,8 @@ func StartSentinel(tb testing.TB, replicas, sentinels int) *Sentinel {
 }
 
 const (
-	patience   = 10 * time.Minute       // of Sentinels with the master
-	impatience = 300 * time.Millisecond // when it was killed
+	patience       = 10 * time.Minute // of Sentinels with a master that does not answer
+	failoverWithin = 5 * time.Second  // else they give up and may begin anew
 )
 
 func launchSentinel(replicas, sentinels int) (s *Sentinel, err error) {
@@ -63,7 +63,7 @@ func launchSentinel(replicas, sentinels int) (s *Sentinel, err error) {
 	for i, d := range s.data {
 		s.dataAdmin = append(s.dataAdmin, d.admin())
 		if i > 0 {
-			if err = s.dataAdmin[i].SlaveOf(ctx, "127.0.0.1", strconv.Itoa(master.port)).Err(); err != nil {
+			if err = s.dataAdmin[i].ReplicaOf(ctx, "127.0.0.1", strconv.Itoa(master.port)).Err(); err != nil {
 				return s, err
 			}
 		}
@@ -87,7 +87,7 @@ func launchSentinel(replicas, sentinels int) (s *Sentinel, err error) {
 		if err = c.Monitor(ctx, masterName, "127.0.0.1", strconv.Itoa(master.port), strconv.Itoa(sentinels/2+1)).Err(); err != nil {
 			return s, err
 		}
-		if err = errors.Join(s.set(c, "down-after-milliseconds", patience), s.set(c, "failover-timeout", settleTimeout)); err != nil {
+		if err = errors.Join(s.set(c, "down-after-milliseconds", patience), s.set(c, "failover-timeout", failoverWithin)); err != nil {
 			return s, err
 		}
 	}
@@ -201,49 +201,44 @@ func (s *Sentinel) masterOf(ctx context.Context, c *redis.SentinelClient) (int, 
 func (s *Sentinel) Failover(tb testing.TB) {
 	tb.Helper()
 	s.changed.Store(true)
-	old := s.master(tb)
-	err := until("the Sentinels agree to a failover", func(ctx context.Context) error {
-		return s.sentinels[0].Failover(ctx, masterName).Err()
-	})
-	s.promoted(tb, old, err)
+	s.promote(tb, s.master(tb))
 }
 
-// KillMaster kills the master and waits until the Sentinels have promoted a
-// replica, which may lack the last writes (and does after StopReplication). It
-// returns the old master, which is down.
+// KillMaster kills the master and has the Sentinels promote a replica, which may
+// lack the last writes (and does after StopReplication). It returns the old master,
+// which is down.
 func (s *Sentinel) KillMaster(tb testing.TB) *Server {
 	tb.Helper()
 	s.changed.Store(true)
 	old, replicas := s.master(tb), s.Replicas(tb)
 	s.data[old].Kill()
 	resume(replicas)
-	var err error
-	for _, c := range s.sentinels {
-		err = errors.Join(err, s.set(c, "down-after-milliseconds", impatience))
-	}
-	s.promoted(tb, old, err)
-	for _, c := range s.sentinels {
-		if err := s.set(c, "down-after-milliseconds", patience); err != nil {
-			tb.Fatalf("redistest: %v", err)
-		}
-	}
+	s.promote(tb, old)
 	return s.data[old]
 }
 
-// promoted waits until all Sentinels name another master than old.
-func (s *Sentinel) promoted(tb testing.TB, old int, err error) {
+// promote makes the Sentinels promote a replica, and waits until all of them name
+// another master than old.
+func (s *Sentinel) promote(tb testing.TB, old int) {
 	tb.Helper()
-	for _, c := range s.sentinels {
-		if err == nil {
-			err = until("a replica becomes the master", func(ctx context.Context) error {
-				i, err := s.masterOf(ctx, c)
-				if err == nil && i == old {
-					err = errors.New("it is still the old one")
-				}
+	first := s.sentinels[0]
+	err := until("a replica becomes the master", func(ctx context.Context) error {
+		for _, c := range s.sentinels {
+			i, err := s.masterOf(ctx, c)
+			if err != nil {
 				return err
-			})
+			}
+			if i == old {
+				// Refused while one is under way, and while they do not know
+				// how the replicas are.
+				if c == first {
+					err = first.Failover(ctx, masterName).Err()
+				}
+				return errors.Join(errors.New("it is still the old one"), err)
+			}
 		}
-	}
+		return nil
+	})
 	if err != nil {
 		tb.Fatalf("redistest: failover: %v", err)
 	}

@@ -1,6 +1,9 @@
 package redlock_test
 
 import (
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/distlock/locker/conformance"
@@ -10,21 +13,28 @@ import (
 
 func TestMain(m *testing.M) { redisconformance.MainQuorum(m, redlock.New) }
 
-func TestConformance(t *testing.T) {
-	const elsewhere = "in TestConformanceDirect: not through five proxies"
-	conformance.Run(t, redisconformance.Quorum{Name: "redlock", New: redlock.New}.Harness,
-		conformance.WithSkip("ManyKeysAtOnce", elsewhere),
-		conformance.WithSkip("ManyLeasesRenewed", elsewhere),
-		conformance.WithSkip("LocalStateIsBounded", elsewhere))
-}
+// The suite on five masters, in two halves: the cases that need faults, with a proxy
+// before each node, and the others without.
 
-// What a proxy's share of time and memory would hide.
-func TestConformanceDirect(t *testing.T) {
+func TestConformance(t *testing.T) {
 	conformance.Run(t, redisconformance.Quorum{
-		Name:   "redlock, without proxies",
+		Name:   "redlock",
 		New:    redlock.New,
 		Direct: true,
-	}.Harness, conformance.WithOnly(`^load/Many|^hygiene/LocalStateIsBounded$`))
+	}.Harness)
+}
+
+func TestConformanceFaults(t *testing.T) {
+	var names []string
+	for _, c := range conformance.Cases() {
+		if slices.Contains(c.Needs, conformance.NeedFaults) {
+			names = append(names, regexp.QuoteMeta(c.Name))
+		}
+	}
+	conformance.Run(t, redisconformance.Quorum{
+		Name: "redlock under faults",
+		New:  redlock.New,
+	}.Harness, conformance.WithOnly("/("+strings.Join(names, "|")+")$"))
 }
 
 // The rules that a minority of nodes could break.
@@ -32,9 +42,10 @@ const basics = `^(exclusion|ownership|reentry|lease|fencing)/`
 
 func TestConformanceTwoDead(t *testing.T) {
 	conformance.Run(t, redisconformance.Quorum{
-		Name: "redlock, two of five dead",
-		New:  redlock.New,
-		Dead: 2,
+		Name:   "redlock, two of five dead",
+		New:    redlock.New,
+		Dead:   2,
+		Direct: true,
 	}.Harness, conformance.WithOnly(basics))
 }
 
@@ -44,5 +55,6 @@ func TestConformanceOneBlackHoledOneDead(t *testing.T) {
 		New:        redlock.New,
 		Dead:       1,
 		BlackHoled: 1,
+		Direct:     true,
 	}.Harness, conformance.WithOnly(basics))
 }

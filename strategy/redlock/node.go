@@ -100,7 +100,7 @@ func (n *node) probe(ctx context.Context) {
 		n.down = nil
 		close(n.back)
 		n.back = nil
-	case err != nil && (isAway(err) || isSlow(err)):
+	case isAway(err):
 		n.skip(err)
 	}
 }
@@ -113,29 +113,25 @@ func (n *node) skip(why error) {
 	}
 }
 
-// heard notes what became of a command. That a command got no answer may be our
-// own doing (no connection was free, no time was left): then a probe tells.
+// heard notes what became of a command. That it got no answer may be our own doing
+// (no connection was free, no time was left): then the probe that follows at once
+// brings the node back in no time.
 func (n *node) heard(err error) {
-	away := isAway(err)
-	if !away && !isSlow(err) {
+	if !isAway(err) {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if away {
-		n.skip(err)
-	}
+	n.skip(err)
 	n.look()
 }
 
-// isAway tells trouble of the node or the way to it.
+// isAway tells trouble of the node or the way to it, and silence.
 func isAway(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-}
-
-func isSlow(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout)
+	var timeout net.Error // a context's end is one, too
+	return errors.As(err, &op) || errors.As(err, &timeout) && timeout.Timeout() ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, redis.ErrPoolTimeout)
 }
 
 // identify asks the server who it is: the same one twice is no quorum. A server
