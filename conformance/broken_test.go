@@ -53,7 +53,7 @@ var broken = map[string]brokenStrategy{
 	"releases whatever is there": {releasing(func(d *counting, ctx context.Context, c locker.Claim) error {
 		d.locked(func() { d.s.drop(c.Key) })
 		return nil
-	}), []string{"ExpiredUnlockSparesSuccessor", "BrokenUnlockSparesSuccessor", "StolenUnlockSparesThief", "LossEndsEveryHold"}},
+	}), []string{"ExpiredUnlockSparesSuccessor", "BrokenUnlockSparesSuccessor", "StolenUnlockSparesThief"}},
 	"renews whatever is there": {renewing(func(d *counting, ctx context.Context, c locker.Claim) error {
 		d.locked(func() {
 			if l := d.s.live(c.Key); l != nil {

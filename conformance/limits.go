@@ -124,8 +124,9 @@ func testLimitIsTheCause(t *T) {
 func testLimitsAsDefaults(t *T) {
 	hold := t.Timing().RenewEvery
 	l := t.Locker(locker.WithMaxHold(hold), locker.WithWait(hold))
-	byDefault := t.Lock(l, t.Key("default"))
-	byCall := t.Lock(l, t.Key("call"), locker.WithMaxHold(time.Hour))
+	patient := locker.WithWait(t.Timing().Patience)
+	byDefault := t.Lock(l, t.Key("default"), patient)
+	byCall := t.Lock(l, t.Key("call"), patient, locker.WithMaxHold(time.Hour))
 	t.Ends(byDefault.Lost(), hold+t.Timing().Slack, "the end of the default WithMaxHold")
 	_, err := l.Lock(t.Context(), byCall.Key())
 	t.Is(err, locker.ErrNotAcquired)

@@ -62,6 +62,7 @@ func testWaitBoundIsNotAcquired(t *T) {
 	wait := t.Timing().ShortTTL
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key)
+	t.Taken(b, key) // it is connected now
 	for _, l := range []locker.Locker{a, b} {
 		start := time.Now()
 		_, err := l.Lock(t.Context(), key, locker.WithWait(wait))
