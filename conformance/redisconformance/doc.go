@@ -1,6 +1,7 @@
 // Package redisconformance is the harness of the conformance suite for a strategy
-// on a single Redis: real redis-server processes, a proxy that loses replies and
-// connections, and child processes. A strategy's test is then
+// on one Redis deployment: a server, a master that Sentinels watch, or a cluster.
+// It has real redis-server processes, proxies that lose replies and connections, and
+// child processes. A strategy's test is then
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Run(t, redisconformance.Strategy{
@@ -12,6 +13,10 @@
 // and, for the cases with child processes,
 //
 //	func TestMain(m *testing.M) { redisconformance.Main(m, setnx.New) }
+//
+// Beside it [RunOn] tests what other topologies are most likely to break, slots that
+// move and masters that fail over among it, and [RunAccess] the permissions that the
+// strategy's documentation names.
 //
 // It needs a redis-server on the PATH.
 package redisconformance

@@ -192,12 +192,9 @@ func (h *harness) Break(ctx context.Context, key string) error {
 }
 
 func (h *harness) Expire(ctx context.Context, key string) error {
-	if err := h.direct.PExpire(ctx, key, time.Millisecond).Err(); err != nil {
-		return err
-	}
-	for {
-		n, err := h.direct.Exists(ctx, key).Result()
-		if err != nil || n == 0 {
+	for { // a renewal may come in between
+		there, err := h.direct.PExpire(ctx, key, time.Millisecond).Result()
+		if err != nil || !there {
 			return err
 		}
 	}

@@ -36,6 +36,8 @@ func TestClassify(t *testing.T) {
 		{serverError("OOM command not allowed when used memory > 'maxmemory'. script: f00, on @user_script:9."), true, false},
 		{serverError("MISCONF Errors trying to persist"), true, false},
 		{serverError("ERR Error running script (call to f_00): @user_script:9: -OOM command not allowed"), true, false},
+		{serverError("ERR Script attempted to access a non local key in a cluster node script: f00, on @user_script:9."), false, false},
+		{serverError("ERR Script attempted to execute a write command while the cluster is down and readonly"), false, false},
 		{&net.OpError{Op: "dial", Err: errors.New("connection refused")}, false, true},
 		{fmt.Errorf("wrapped: %w", &net.OpError{Op: "dial", Err: errors.New("refused")}), false, true},
 		{redis.ErrPoolTimeout, false, true},

@@ -9,5 +9,7 @@
 //
 // [Start] gives a test a server for itself, which it may kill, pause and
 // restart. [Shared] is one server for all tests of a binary: cheaper, and to be
-// left running.
+// left running. [StartCluster] and [StartSentinel] start several that belong
+// together, and can make them fail over and move their slots; [BorrowCluster] and
+// [BorrowSentinel] start them less often.
 package redistest

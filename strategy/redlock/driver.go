@@ -78,7 +78,7 @@ func (d *driver) nodeTimeout(ttl time.Duration) time.Duration {
 	if d.perNode > 0 {
 		return d.perNode
 	}
-	return min(max(ttl/10, 200*time.Millisecond), time.Second, ttl/4)
+	return min(ttl/4, time.Second)
 }
 
 // skip says why not to bother n. With too few nodes up all are asked: they may be
@@ -100,16 +100,14 @@ func (d *driver) skip(n *node) error {
 	return err
 }
 
-// background runs f beside the callers. Close ends its context and waits for it;
-// what an Unlock after Close starts runs by itself.
+// background runs f beside the callers. Close ends its context and waits for it.
+// After Close it does not run: an Unlock then makes one round and no more.
 func (d *driver) background(f func(ctx context.Context)) {
 	d.life.Lock()
 	defer d.life.Unlock()
-	if d.closed {
-		go f(context.Background())
-		return
+	if !d.closed {
+		d.work.Go(func() { f(d.base) })
 	}
-	d.work.Go(func() { f(d.base) })
 }
 
 // enter has Close wait for what redsync runs beside the callers, until the

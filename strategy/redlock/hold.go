@@ -118,6 +118,12 @@ func (h *hold) close() {
 	h.closing = true
 }
 
+func (h *hold) isClosing() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.closing
+}
+
 // left says whether the key may still be on node i, or get there.
 func (h *hold) left(i int) bool {
 	h.mu.Lock()

@@ -204,10 +204,3 @@ func (d *driver) checkDistinct() error {
 	}
 	return d.ids.same
 }
-
-func nodeName(i int, rdb redis.UniversalClient) string {
-	if c, ok := rdb.(*redis.Client); ok {
-		return c.Options().Addr
-	}
-	return fmt.Sprintf("#%d", i+1)
-}

@@ -100,6 +100,17 @@ func (o *op) snapshot() []answer {
 	return slices.Clone(o.answers)
 }
 
+// without counts the nodes that are known not to have the claim after a release.
+func (o *op) without() int {
+	n := 0
+	for _, a := range o.snapshot() {
+		if a.state == yes || a.state == no {
+			n++
+		}
+	}
+	return n
+}
+
 // trouble is the error of an operation that has no majority: what each node said,
 // by name. denied is what a plain no means.
 func (o *op) trouble(doing, denied string) *locker.StoreError {

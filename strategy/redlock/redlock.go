@@ -39,8 +39,8 @@ const channelPrefix = "locker:released:"
 type nodeTimeout time.Duration
 
 // WithNodeTimeout sets how long one node may take for one command before it is
-// counted as absent, and skipped until it answers again. Default a tenth of the
-// TTL, at least 200 ms and at most 1 s, but never more than a quarter of the TTL.
+// counted as absent, and skipped until it answers again. Default a quarter of the
+// TTL, at most 1 s.
 func WithNodeTimeout(d time.Duration) locker.Option {
 	return locker.WithDriverOption(nodeTimeout(d))
 }
@@ -51,6 +51,19 @@ func WithNodeTimeout(d time.Duration) locker.Option {
 // for each the Locker opens up to 16 connections of its own for renewals and
 // releases, and one for notices while somebody waits.
 func New(rdbs []redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
+	d, err := newDriver(rdbs)
+	if err != nil {
+		return nil, err
+	}
+	l, err := locker.New(d, opts...)
+	if err != nil {
+		_ = d.closeNodes()
+		return nil, err
+	}
+	return l, nil
+}
+
+func newDriver(rdbs []redis.UniversalClient) (*driver, error) {
 	if len(rdbs) < 3 || len(rdbs)%2 == 0 {
 		return nil, fmt.Errorf("locker: %w: redlock needs an odd number of nodes, at least 3, not %d: an even one tolerates no more failures than one less; for a single Redis take setnx, hashreentrant or blpop", locker.ErrInvalid, len(rdbs))
 	}
@@ -59,7 +72,7 @@ func New(rdbs []redis.UniversalClient, opts ...locker.Option) (locker.Locker, er
 	d.ids.runIDs = make(map[*node]string)
 	var pools []redsyncredis.Pool
 	for i, rdb := range rdbs {
-		n := &node{d: d, name: nodeName(i, rdb)}
+		n := &node{d: d, name: fmt.Sprintf("#%d", i+1)}
 		var err error
 		n.Driver, err = redisdriver.NewDriver(rdb, redisdriver.Protocol{
 			Name:    "redlock",
@@ -69,20 +82,18 @@ func New(rdbs []redis.UniversalClient, opts ...locker.Option) (locker.Locker, er
 			More:    n.more,
 		})
 		if err != nil {
-			d.closeNodes()
+			_ = d.closeNodes()
 			return nil, fmt.Errorf("node %s: %w", n.name, err)
+		}
+		if c, ok := rdb.(*redis.Client); ok {
+			n.name = c.Options().Addr
 		}
 		n.signals = n.NewSignals(channelPrefix)
 		d.nodes = append(d.nodes, n)
 		pools = append(pools, pool{d, i})
 	}
 	d.rs = redsync.New(pools...)
-	l, err := locker.New(d, opts...)
-	if err != nil {
-		d.closeNodes()
-		return nil, err
-	}
-	return l, nil
+	return d, nil
 }
 
 // more gives the release script the channel for its notice.

@@ -47,6 +47,8 @@ func (d *driver) renew(ctx context.Context, c locker.Claim) error {
 			d.releaseLater(h, i, c)
 		}
 		return &lostError{c.ID}
+	case h.isClosing():
+		return &lostError{c.ID} // a release came in between
 	}
 	return o.trouble("renewed the claim", "it does not hold the key")
 }
@@ -71,8 +73,9 @@ func (d *driver) rejoin(h *hold, i int, c locker.Claim) {
 }
 
 // Release implements [locker.Driver]: a round to all nodes. It returns when a
-// majority has answered; nodes that do not answer are told again and again for 5 s,
-// since two that missed the releases of two holders would keep everybody out.
+// majority is without the claim; nodes that do not answer are told again and again
+// for 5 s, since two that missed the releases of two holders would keep everybody
+// out.
 func (d *driver) Release(ctx context.Context, c locker.Claim) error {
 	h := d.holds.get(c.ID)
 	if h == nil {
@@ -86,12 +89,13 @@ func (d *driver) Release(ctx context.Context, c locker.Claim) error {
 	o := d.newOp(ctx, opRelease, h, locker.Request{Claim: c})
 	ok, err := d.mutex(c).UnlockContext(o.in(ctx))
 	switch {
-	case ok:
-		d.holds.remove(c.ID)
-		return nil
 	case isTaken(err):
 		d.holds.remove(c.ID)
 		return &lostError{c.ID}
+	case ok || o.without() >= d.quorum:
+		// In the second case, it was not on all nodes to begin with.
+		d.holds.remove(c.ID)
+		return nil
 	}
 	return o.trouble("released the claim", "it does not hold the key")
 }

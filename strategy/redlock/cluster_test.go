@@ -1,0 +1,135 @@
+package redlock
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/respproxy"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// masters are real servers, each behind a proxy.
+type masters struct {
+	servers []*redistest.Server
+	proxies []*respproxy.Proxy
+	direct  []*redis.Client // not through the proxies
+}
+
+func startMasters(t *testing.T, n int) *masters {
+	t.Helper()
+	m := &masters{}
+	for range n {
+		s := redistest.Start(t)
+		m.servers = append(m.servers, s)
+		m.proxies = append(m.proxies, respproxy.Start(t, s.Addr()))
+		m.direct = append(m.direct, s.Client(t))
+	}
+	return m
+}
+
+// clients are new ones with default options.
+func (m *masters) clients(t *testing.T) []redis.UniversalClient {
+	t.Helper()
+	var rdbs []redis.UniversalClient
+	for _, p := range m.proxies {
+		rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
+		t.Cleanup(func() { _ = rdb.Close() })
+		rdbs = append(rdbs, rdb)
+	}
+	return rdbs
+}
+
+func (m *masters) locker(t *testing.T, opts ...locker.Option) locker.Locker {
+	t.Helper()
+	l, _ := m.open(t, opts...)
+	return l
+}
+
+// open is locker and its driver.
+func (m *masters) open(t *testing.T, opts ...locker.Option) (locker.Locker, *driver) {
+	t.Helper()
+	d, err := newDriver(m.clients(t))
+	require.NoError(t, err)
+	l, err := locker.New(d, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	return l, d
+}
+
+// isOp matches the commands that run a script.
+func isOp(names ...string) respproxy.Match {
+	return func(cmd []string) bool {
+		return len(cmd) > 1 && strings.HasPrefix(strings.ToLower(cmd[0]), "eval") && slices.Contains(names, redisdriver.ScriptName(cmd[1]))
+	}
+}
+
+var isAnyOp = isOp("acquire", "confirm", "renew", "join", "release")
+
+// holder is what node i has at key; "" for nothing.
+func (m *masters) holder(t *testing.T, i int, key string) string {
+	t.Helper()
+	v, err := m.direct[i].Get(context.WithoutCancel(t.Context()), key).Result()
+	if err != redis.Nil {
+		require.NoError(t, err)
+	}
+	return v
+}
+
+// fence is node i's fencing counter of key.
+func (m *masters) fence(t *testing.T, i int, key string) int64 {
+	t.Helper()
+	v, err := m.direct[i].Get(t.Context(), redisdriver.FenceKey(key)).Int64()
+	if err != redis.Nil {
+		require.NoError(t, err)
+	}
+	return v
+}
+
+// holds waits for node i to have key as the lease's.
+func (m *masters) holds(t *testing.T, i int, lease *locker.Lease) {
+	t.Helper()
+	eventually(t, "the key is on node "+m.servers[i].Addr(), func() bool {
+		return m.holder(t, i, lease.Key()) == lease.Owner()
+	})
+}
+
+// free waits for node i not to have key, for d at most.
+func (m *masters) free(t *testing.T, d time.Duration, i int, key string) {
+	t.Helper()
+	within(t, d, "the key is gone from node "+m.servers[i].Addr()+", long before its TTL is over", func() bool {
+		return m.holder(t, i, key) == ""
+	})
+}
+
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	within(t, 20*time.Second, what, cond)
+}
+
+func within(t *testing.T, d time.Duration, what string, cond func() bool) {
+	t.Helper()
+	for start := time.Now(); !cond(); time.Sleep(2 * time.Millisecond) {
+		require.Less(t, time.Since(start), d, what)
+	}
+}
+
+func lock(t *testing.T, l locker.Locker, key string, opts ...locker.LockOption) *locker.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	lease, err := l.Lock(ctx, key, opts...)
+	require.NoError(t, err)
+	return lease
+}
+
+func unlock(t *testing.T, lease *locker.Lease) {
+	t.Helper()
+	require.NoError(t, lease.Unlock(t.Context()))
+}

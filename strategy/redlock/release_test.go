@@ -1,0 +1,207 @@
+package redlock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/internal/respproxy"
+	"github.com/stretchr/testify/require"
+)
+
+// A TTL that nobody waits for.
+const long = time.Minute
+
+func TestFailedAttemptLeavesNoKeys(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	l := m.locker(t, locker.WithTTL(long))
+	for i := range 3 {
+		m.servers[i].Kill()
+	}
+	for range 5 {
+		_, err := l.TryLock(t.Context(), "k")
+		require.ErrorIs(t, err, locker.ErrUnavailable)
+		for i := 3; i < 5; i++ {
+			require.Empty(t, m.holder(t, i, "k"), "what a minority granted is gone when TryLock returns")
+		}
+	}
+}
+
+func TestCancelledAttemptLeavesNoKeys(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	l := m.locker(t, locker.WithTTL(long), WithNodeTimeout(10*time.Second))
+	// Three answer so late that the caller has gone.
+	var rules []*respproxy.Rule
+	for i := range 3 {
+		rules = append(rules, m.proxies[i].Delay(isOp("acquire"), 500*time.Millisecond))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() {
+		_, err := l.Lock(ctx, "k")
+		failed <- err
+	}()
+	for _, r := range rules {
+		require.NoError(t, r.Wait(t.Context(), 1))
+	}
+	for i := 3; i < 5; i++ {
+		eventually(t, "the others have granted it", func() bool { return m.holder(t, i, "k") != "" })
+	}
+	cancel()
+	require.ErrorIs(t, <-failed, context.Canceled)
+	for i := range 5 {
+		eventually(t, "the attempt has reached the node", func() bool { return m.fence(t, i, "k") > 0 })
+		m.free(t, 10*time.Second, i, "k")
+	}
+}
+
+// What a node did not answer in time may reach it after the release that cleans up.
+func TestStragglerDoesNotOutliveTheCleanUp(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	l := m.locker(t, locker.WithTTL(long), WithNodeTimeout(200*time.Millisecond))
+	unlock(t, lock(t, l, "warm-up")) // the scripts become known
+	for i := range 3 {
+		require.NoError(t, m.direct[i].Set(t.Context(), "k", "somebody else", 0).Err())
+	}
+	late := m.proxies[4].Delay(isOp("acquire"), time.Second)
+	_, err := l.TryLock(t.Context(), "k")
+	require.ErrorIs(t, err, locker.ErrNotAcquired)
+	require.NoError(t, late.Wait(t.Context(), 1))
+	late.Stop()
+	eventually(t, "the late command reaches the node", func() bool { return m.fence(t, 4, "k") > 0 })
+	m.free(t, 5*time.Second, 4, "k")
+	m.free(t, 5*time.Second, 3, "k")
+}
+
+// Likewise of an attempt that succeeded without that node.
+func TestStragglerDoesNotOutliveTheRelease(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	l := m.locker(t, locker.WithTTL(long), WithNodeTimeout(200*time.Millisecond))
+	unlock(t, lock(t, l, "warm-up"))
+	late := m.proxies[4].Delay(isOp("acquire"), time.Second)
+	lease := lock(t, l, "k")
+	require.NoError(t, late.Wait(t.Context(), 1))
+	late.Stop()
+	unlock(t, lease)
+	eventually(t, "the late command or the release reaches the node", func() bool { return m.fence(t, 4, "k") > 0 })
+	// The counter may be the release's word; the command arrives within a second.
+	within(t, 10*time.Second, "the release is repeated until it finds the key", func() bool {
+		return m.proxies[4].Count(isOp("release")) >= 3
+	})
+	m.free(t, 5*time.Second, 4, "k")
+}
+
+func TestReleaseReachesANodeThatWasAway(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	l := m.locker(t, locker.WithTTL(long), WithNodeTimeout(200*time.Millisecond))
+	lease := lock(t, l, "k")
+	for i := range 5 {
+		m.holds(t, i, lease)
+	}
+	m.proxies[2].Blackhole(true)
+	unlock(t, lease)
+	for _, i := range []int{0, 1, 3, 4} {
+		m.free(t, 10*time.Second, i, "k")
+	}
+	require.NotEmpty(t, m.holder(t, 2, "k"))
+	// Not for an event, but for the first tries to fail.
+	time.Sleep(time.Second)
+	m.proxies[2].Blackhole(false)
+	m.free(t, 5*time.Second, 2, "k")
+}
+
+// With three nodes, two that missed the release of a holder each would leave but one
+// free.
+func TestMissedReleasesLockNobodyOut(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	l := m.locker(t, locker.WithTTL(long), WithNodeTimeout(200*time.Millisecond))
+	for _, away := range []int{1, 2} {
+		lease := lock(t, l, "k")
+		m.holds(t, away, lease)
+		m.proxies[away].Blackhole(true)
+		unlock(t, lease)
+		m.proxies[away].Blackhole(false)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	lease, err := m.locker(t).Lock(ctx, "k")
+	require.NoError(t, err, "the nodes that missed a release are told again")
+	unlock(t, lease)
+}
+
+// A lease that is lost leaves nothing on the minority that still has it.
+func TestLossCleansUp(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	l := m.locker(t, locker.WithTTL(long), locker.WithRenewInterval(100*time.Millisecond))
+	lease := lock(t, l, "k")
+	for i := range 5 {
+		m.holds(t, i, lease)
+	}
+	for i := range 3 {
+		require.NoError(t, m.direct[i].FlushAll(t.Context()).Err())
+	}
+	select {
+	case <-lease.Lost():
+	case <-time.After(20 * time.Second):
+		t.Fatal("three nodes of five have lost the key, and the lease is not lost at the next renewal")
+	}
+	m.free(t, 10*time.Second, 3, "k")
+	m.free(t, 10*time.Second, 4, "k")
+	require.ErrorIs(t, lease.Unlock(t.Context()), locker.ErrLost)
+}
+
+func TestQuorumIsNeededToStay(t *testing.T) {
+	t.Parallel()
+	const ttl = 2 * time.Second
+	m := startMasters(t, 5)
+	l := m.locker(t, locker.WithTTL(ttl), locker.WithRenewInterval(200*time.Millisecond))
+	lease := lock(t, l, "k")
+	m.servers[0].Kill()
+	m.servers[1].Kill()
+	// Past the lease, had it not been renewed.
+	first := lease.Deadline()
+	within(t, 20*time.Second, "three nodes of five renew it", func() bool { return lease.Deadline().Sub(first) > ttl })
+	select {
+	case <-lease.Lost():
+		t.Fatal("the lease is lost with three nodes of five")
+	default:
+	}
+
+	m.servers[2].Kill()
+	killed := time.Now()
+	ctx := lease.Context(t.Context())
+	select {
+	case <-lease.Lost():
+	case <-time.After(ttl + 10*time.Second):
+		t.Fatal("the lease is not lost with two nodes of five")
+	}
+	require.ErrorIs(t, ctx.Err(), locker.ErrLost)
+	// A renewal may have been on its way.
+	require.Less(t, lease.Deadline().Sub(killed), ttl+200*time.Millisecond, "no renewal succeeds on two nodes of five")
+	require.ErrorIs(t, lease.Unlock(t.Context()), locker.ErrLost)
+	m.free(t, 10*time.Second, 3, "k")
+	m.free(t, 10*time.Second, 4, "k")
+}
+
+func TestReleaseLeavesTheFencingKeyOnly(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	unlock(t, lock(t, m.locker(t), "fenced"))
+	unlock(t, lock(t, m.locker(t, locker.WithoutFencing()), "plain"))
+	for i := range 3 {
+		m.free(t, 10*time.Second, i, "fenced")
+		m.free(t, 10*time.Second, i, "plain")
+		keys, err := m.direct[i].Keys(t.Context(), "*").Result()
+		require.NoError(t, err)
+		require.Subset(t, []string{redisdriver.FenceKey("fenced")}, keys)
+	}
+}

@@ -1,0 +1,146 @@
+package redlock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/stretchr/testify/require"
+)
+
+// settled waits for all nodes to know what a majority has decided.
+func settled(t *testing.T, m *masters, lease *locker.Lease) {
+	t.Helper()
+	for i := range m.servers {
+		m.holds(t, i, lease)
+	}
+}
+
+func TestTokenOfAKeyInUseTakesOneRound(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	l := m.locker(t)
+	var last int64
+	rounds, grants := 0, 50
+	for range grants {
+		lease := lock(t, l, "k")
+		require.Greater(t, lease.Token(), last)
+		last = lease.Token()
+		settled(t, m, lease)
+		unlock(t, lease)
+		for i := range m.servers {
+			m.free(t, 20*time.Second, i, "k")
+		}
+	}
+	rounds = m.proxies[0].Count(isOp("confirm"))
+	t.Logf("%d of %d grants took a second round", rounds, grants)
+	require.LessOrEqual(t, rounds, grants/2, "nodes whose clocks agree make the same proposal")
+}
+
+func TestTokenIsThatOfAMajority(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	l := m.locker(t)
+	unlock(t, lock(t, l, "k"))
+	// One is ahead by an hour: its proposal counts, and a majority has it written down.
+	ahead := time.Now().Add(time.Hour).UnixMicro()
+	require.NoError(t, m.direct[3].Set(t.Context(), redisdriver.FenceKey("k"), ahead, time.Hour).Err())
+	for range 20 {
+		lease := lock(t, l, "k")
+		token := lease.Token()
+		know := 0
+		for i := range m.servers {
+			if m.fence(t, i, "k") >= token {
+				know++
+			}
+		}
+		require.GreaterOrEqual(t, know, 3, "token %d must be known to a majority", token)
+		unlock(t, lease)
+	}
+	require.GreaterOrEqual(t, m.fence(t, 3, "k"), ahead)
+	// It is ahead for good, wherever the majority is.
+	lease := lock(t, l, "k")
+	if lease.Token() > ahead {
+		m.servers[3].Kill()
+		unlock(t, lease)
+		last := lease.Token()
+		for range 5 {
+			lease = lock(t, l, "k")
+			require.Greater(t, lease.Token(), last)
+			last = lease.Token()
+			unlock(t, lease)
+		}
+	}
+}
+
+// The token of a lost counter starts at the node's clock.
+func TestTokenAfterLossOfEverything(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	l := m.locker(t)
+	var last int64
+	for range 30 {
+		lease := lock(t, l, "k")
+		require.Greater(t, lease.Token(), last)
+		last = lease.Token()
+		settled(t, m, lease)
+		unlock(t, lease)
+		for i := range m.servers {
+			require.NoError(t, m.direct[i].FlushAll(t.Context()).Err())
+		}
+	}
+}
+
+// What rests on another node's clock is kept as long as anything.
+func TestRaisedCounterIsKeptAnew(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	l := m.locker(t)
+	lease := lock(t, l, "k")
+	settled(t, m, lease)
+	unlock(t, lease)
+	fence := redisdriver.FenceKey("k")
+	for i := range 3 {
+		m.free(t, 20*time.Second, i, "k")
+		require.NoError(t, m.direct[i].PExpire(t.Context(), fence, time.Minute).Err())
+	}
+	require.NoError(t, m.direct[0].Set(t.Context(), fence, time.Now().Add(time.Hour).UnixMicro(), time.Minute).Err())
+	eventually(t, "a grant that node 0 takes part in, first", func() bool {
+		lease := lock(t, l, "k")
+		token := lease.Token()
+		settled(t, m, lease)
+		unlock(t, lease)
+		return token >= m.fence(t, 0, "k")
+	})
+	raised := 0
+	for i := 1; i < 3; i++ {
+		if m.direct[i].PTTL(t.Context(), fence).Val() > 5*time.Minute {
+			raised++
+		}
+	}
+	require.Positive(t, raised, "a counter that was raised to another node's is kept for the whole retention")
+}
+
+func TestWithoutFencing(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	l := m.locker(t, locker.WithoutFencing(), locker.WithRenewInterval(100*time.Millisecond))
+	for range 3 {
+		lease := lock(t, l, "k")
+		require.Zero(t, lease.Token())
+		settled(t, m, lease)
+		require.NoError(t, lease.Renew(t.Context()))
+		unlock(t, lease)
+	}
+	// A node that joins learns of the lock and of no token.
+	lease := lock(t, l, "k")
+	settled(t, m, lease)
+	require.NoError(t, m.direct[1].FlushAll(t.Context()).Err())
+	m.holds(t, 1, lease)
+	unlock(t, lease)
+	for i, p := range m.proxies {
+		require.Zero(t, p.Count(isOp("confirm")), "without a token there is nothing to confirm")
+		require.Zero(t, m.fence(t, i, "k"))
+	}
+}

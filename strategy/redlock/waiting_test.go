@@ -1,0 +1,192 @@
+package redlock
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/respproxy"
+	"github.com/stretchr/testify/require"
+)
+
+var isSubscribe = respproxy.MatchCommand("SUBSCRIBE")
+
+// waiter starts a Lock that has to wait, and returns when it listens to all nodes.
+func waiter(t *testing.T, m *masters, l locker.Locker, key string) <-chan *locker.Lease {
+	t.Helper()
+	before := make([]int, len(m.proxies))
+	for i, p := range m.proxies {
+		before[i] = p.Count(isSubscribe)
+	}
+	got := make(chan *locker.Lease, 1)
+	go func() {
+		lease, err := l.Lock(t.Context(), key)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- lease
+	}()
+	for i, p := range m.proxies {
+		eventually(t, "the waiter subscribes on each node", func() bool { return p.Count(isSubscribe) > before[i] })
+	}
+	return got
+}
+
+func TestWaiterIsWoken(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	const turns = 9
+	var took []time.Duration
+	for range turns {
+		holder, l := m.locker(t), m.locker(t)
+		lease := lock(t, holder, "k")
+		got := waiter(t, m, l, "k")
+		for i := range m.direct {
+			eventually(t, "the server knows of the subscription", func() bool {
+				n, err := m.direct[i].PubSubNumSub(t.Context(), channelPrefix+"{k}").Result()
+				return err == nil && n[channelPrefix+"{k}"] == 1
+			})
+		}
+		attempts := m.proxies[0].Count(isOp("acquire"))
+		// Time in which somebody who polls would.
+		time.Sleep(300 * time.Millisecond)
+		require.LessOrEqual(t, m.proxies[0].Count(isOp("acquire")), attempts+1, "who is notified need not poll")
+		freed := time.Now()
+		unlock(t, lease)
+		next := <-got
+		took = append(took, time.Since(freed))
+		unlock(t, next)
+	}
+	slices.Sort(took)
+	t.Logf("from Unlock to the waiter's grant: %v", took)
+	require.Less(t, took[turns/2], 100*time.Millisecond, "a few round trips, where polling takes redsync 50 to 250 ms")
+}
+
+// With two nodes gone the notices of three must do.
+func TestWaiterIsWokenByAMajority(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	holder, l := m.locker(t), m.locker(t)
+	lease := lock(t, holder, "k")
+	got := waiter(t, m, l, "k")
+	m.servers[0].Kill()
+	m.servers[1].Kill()
+	unlock(t, lease)
+	select {
+	case next := <-got:
+		unlock(t, next)
+	case <-time.After(20 * time.Second):
+		t.Fatal("a waiter takes a free lock with three nodes of five")
+	}
+}
+
+// Contenders refuse one another when none gets a majority. That must end.
+func TestSplitVotesEnd(t *testing.T) {
+	t.Parallel()
+	const contenders, turns = 5, 20
+	m := startMasters(t, 5)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var inside, attempts atomic.Int32
+	var all sync.WaitGroup
+	start := make(chan struct{})
+	for range contenders {
+		l := m.locker(t)
+		all.Go(func() {
+			<-start
+			for turn := range turns {
+				lease, err := l.Lock(ctx, "k")
+				if err != nil {
+					t.Errorf("turn %d: %v", turn, err)
+					return
+				}
+				if inside.Add(1) > 1 {
+					t.Error("two are inside")
+				}
+				inside.Add(-1)
+				if err := lease.Unlock(ctx); err != nil {
+					t.Errorf("turn %d: %v", turn, err)
+				}
+			}
+		})
+	}
+	began := time.Now()
+	close(start)
+	all.Wait()
+	for _, p := range m.proxies {
+		attempts.Add(int32(p.Count(isOp("acquire"))))
+	}
+	t.Logf("%d turns took %v and %.1f attempts each", contenders*turns, time.Since(began), float64(attempts.Load())/5/contenders/turns)
+}
+
+func TestWatchIsOverWithoutAMajority(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	_, d := m.open(t)
+	w, err := d.Watch(t.Context(), "k")
+	require.NoError(t, err)
+	defer w.Close()
+	ww := w.(*watch)
+	drain := func() bool {
+		select {
+		case _, ok := <-w.C():
+			return ok
+		case <-time.After(time.Second):
+			t.Fatal("no signal")
+			return false
+		}
+	}
+	// Nobody else's, so that each notice below is ours.
+	eventually(t, "all have subscribed", func() bool {
+		ww.mu.Lock()
+		defer ww.mu.Unlock()
+		return len(ww.subs) == 3
+	})
+	ww.mu.Lock()
+	clear(ww.told)
+	ww.mu.Unlock()
+	select {
+	case <-w.C():
+	default:
+	}
+
+	ww.notice(0)
+	ww.notice(0)
+	select {
+	case <-w.C():
+		t.Fatal("one node's notices are no majority")
+	default:
+	}
+	ww.notice(2)
+	require.True(t, drain(), "two nodes of three have given notice")
+	ww.end(1)
+	ww.notice(0)
+	ww.notice(2)
+	require.True(t, drain(), "two can still give notice")
+	ww.end(1)
+	ww.end(0)
+	require.False(t, drain(), "with one node the watch is over")
+	ww.end(2)
+	ww.notice(2)
+}
+
+func TestWatchOfTheDeadFails(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	_, d := m.open(t)
+	m.servers[0].Kill()
+	m.servers[1].Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err := d.Watch(ctx, "k")
+	require.Error(t, err)
+	require.NoError(t, ctx.Err(), "it is known without waiting for ctx")
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = d.Watch(gone, "k")
+	require.Error(t, err)
+}
