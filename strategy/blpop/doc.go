@@ -38,7 +38,7 @@
 // # Keys
 //
 // The lock key N, a hash; locker:queue:{N} and locker:seen:{N}, the queue, which
-// expire ten seconds after the last waiter; locker:inbox:<id>, the list a process
+// expire five seconds after the last waiter; locker:inbox:<id>, the list a process
 // blocks on, likewise; locker:fence:{N}, the fencing counter; and the channel
 // hashreentrant waits on, redisson_lock__channel:{N} or on a cluster locker:channel:{N}.
 // Redis 6.0 or newer. Commands: EVALSHA, EVAL, BLPOP, RPUSH, PEXPIRE (on a cluster of

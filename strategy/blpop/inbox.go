@@ -18,7 +18,7 @@ const (
 	giveUpSoon  = 20 * time.Millisecond
 	pauseMin    = 20 * time.Millisecond // after an error
 	pauseMax    = time.Second
-	keepInbox   = 10 * time.Second
+	keepInbox   = 5 * time.Second
 	closeBudget = 3 * time.Second
 )
 

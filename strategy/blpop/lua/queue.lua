@@ -17,12 +17,12 @@
 -- with somebody else first in the queue grants it to that one. A process that
 -- died with a grant costs the second the grant lasts; one that died in the queue
 -- is skipped when it was not heard of for three. Why nothing is left: the queue
--- and seen expire ten seconds after the last process was heard of, an inbox ten
+-- and seen expire five seconds after the last process was heard of, an inbox five
 -- seconds after the last push.
 
 local STALE = 3000000 -- µs
 local GRANT = 1000 -- ms
-local KEEP = 10000 -- ms
+local KEEP = 5000 -- ms
 local RUN_TIME = 250000 -- µs
 local RUN_LENGTH = 4
 local OPEN_LEAST = 10000 -- µs
