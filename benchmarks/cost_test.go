@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/internal/redistest"
-	"github.com/distlock/locker/internal/respproxy"
 	"github.com/distlock/locker/strategy/blpop"
 	"github.com/distlock/locker/strategy/hashreentrant"
 	"github.com/distlock/locker/strategy/memory"
@@ -45,9 +45,9 @@ func open(b *testing.B, rdb redis.UniversalClient, n newLocker, opts ...locker.O
 }
 
 // counted makes a client whose commands a proxy counts.
-func counted(b *testing.B) (*redis.Client, *respproxy.Proxy) {
+func counted(b *testing.B) (*redis.Client, *faultproxy.Proxy) {
 	b.Helper()
-	proxy := respproxy.Start(b, redistest.Shared(b).Addr())
+	proxy := faultproxy.Start(b, redistest.Shared(b).Addr())
 	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), PoolSize: 64})
 	b.Cleanup(func() { _ = rdb.Close() })
 	return rdb, proxy
@@ -117,7 +117,7 @@ func BenchmarkCostHandOver(b *testing.B) {
 	}
 }
 
-func handOver(b *testing.B, proxy *respproxy.Proxy, waiters int, ls ...locker.Locker) {
+func handOver(b *testing.B, proxy *faultproxy.Proxy, waiters int, ls ...locker.Locker) {
 	for _, l := range ls {
 		pair(b, l, "warm-up")
 	}

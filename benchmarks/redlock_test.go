@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/internal/redistest"
-	"github.com/distlock/locker/internal/respproxy"
 	"github.com/distlock/locker/strategy/redlock"
 	"github.com/go-redsync/redsync/v4"
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"
@@ -54,11 +54,11 @@ func BenchmarkRedlock(b *testing.B) {
 // of them, the only one with a proxy before it, a black hole.
 func fiveMasters(b *testing.B) (rdbs []redis.UniversalClient, hole func()) {
 	b.Helper()
-	var last *respproxy.Proxy
+	var last *faultproxy.Proxy
 	for i := range 5 {
 		addr := redistest.Start(b).Addr()
 		if i == 4 {
-			last = respproxy.Start(b, addr)
+			last = faultproxy.Start(b, addr)
 			last.Record(false)
 			addr = last.Addr()
 		}

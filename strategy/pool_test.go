@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/internal/redistest"
-	"github.com/distlock/locker/internal/respproxy"
 	"github.com/distlock/locker/strategy/blpop"
 	"github.com/distlock/locker/strategy/hashreentrant"
 	"github.com/distlock/locker/strategy/setnx"
@@ -85,7 +85,7 @@ func TestCommandBudget(t *testing.T) {
 	for name, newLocker := range onOneRedis {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			proxy := respproxy.Start(t, redistest.Shared(t).Addr())
+			proxy := faultproxy.Start(t, redistest.Shared(t).Addr())
 			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
 			defer rdb.Close()
 			l, err := newLocker(rdb, locker.WithPrefix(t.Name()))

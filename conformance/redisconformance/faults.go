@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/internal/redisdriver"
-	"github.com/distlock/locker/internal/respproxy"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -24,14 +24,14 @@ func opOf(cmd []string) conformance.Op {
 // once arms a fault for the next command of a kind at whichever server it
 // reaches. (A reply that says that the server does not know the script uses up no
 // fault.)
-func (h *harness) once(op conformance.Op, arm func(*respproxy.Proxy, respproxy.Match) *respproxy.Rule) error {
-	var all atomic.Pointer[[]*respproxy.Rule]
+func (h *harness) once(op conformance.Op, arm func(*faultproxy.Proxy, faultproxy.Match) *faultproxy.Rule) error {
+	var all atomic.Pointer[[]*faultproxy.Rule]
 	match := func(cmd []string) bool {
 		rules := all.Load()
 		return rules != nil && h.Op(cmd) == op &&
-			!slices.ContainsFunc(*rules, func(r *respproxy.Rule) bool { return r.Fired() > 0 })
+			!slices.ContainsFunc(*rules, func(r *faultproxy.Rule) bool { return r.Fired() > 0 })
 	}
-	var rules []*respproxy.Rule
+	var rules []*faultproxy.Rule
 	for _, p := range h.proxies {
 		rules = append(rules, arm(p, match))
 	}
@@ -43,15 +43,15 @@ func (h *harness) once(op conformance.Op, arm func(*respproxy.Proxy, respproxy.M
 }
 
 func (h *harness) LoseReply(op conformance.Op) error {
-	return h.once(op, func(p *respproxy.Proxy, m respproxy.Match) *respproxy.Rule { return p.DropReply(m, 1) })
+	return h.once(op, func(p *faultproxy.Proxy, m faultproxy.Match) *faultproxy.Rule { return p.DropReply(m, 1) })
 }
 
 func (h *harness) Repeat(op conformance.Op) error {
-	return h.once(op, func(p *respproxy.Proxy, m respproxy.Match) *respproxy.Rule { return p.Duplicate(m, 1) })
+	return h.once(op, func(p *faultproxy.Proxy, m faultproxy.Match) *faultproxy.Rule { return p.Duplicate(m, 1) })
 }
 
 func (h *harness) DelayReply(op conformance.Op, d time.Duration) error {
-	return h.once(op, func(p *respproxy.Proxy, m respproxy.Match) *respproxy.Rule { return p.DelayReply(m, 1, d) })
+	return h.once(op, func(p *faultproxy.Proxy, m faultproxy.Match) *faultproxy.Rule { return p.DelayReply(m, 1, d) })
 }
 
 func (h *harness) Refuse() error {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
-	"github.com/distlock/locker/internal/respproxy"
+	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -57,7 +57,7 @@ type harness struct {
 	*deployment
 
 	mu      sync.Mutex
-	rules   []*respproxy.Rule
+	rules   []*faultproxy.Rule
 	planted map[string]string // dumps, by key
 }
 
@@ -113,7 +113,7 @@ func (h *harness) NewChild(tb testing.TB) *conformance.Child {
 // Background implements [conformance.Background].
 func (h *harness) Background(stack string) bool {
 	for _, its := range []string{
-		"/internal/respproxy.", "/internal/redistest.",
+		"/conformance/faultproxy.", "/internal/redistest.",
 		// Of the client given to the Locker, which finds the master with them.
 		"redis/go-redis/v9.(*sentinelFailover)", "redis/go-redis/v9.(*channel)",
 	} {

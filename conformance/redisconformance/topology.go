@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/internal/redistest"
-	"github.com/distlock/locker/internal/respproxy"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
@@ -33,13 +33,13 @@ type deployment struct {
 	sentinel *redistest.Sentinel // or nil
 	cluster  *redistest.Cluster  // or nil
 	direct   redis.UniversalClient
-	proxies  map[string]*respproxy.Proxy // by the address of the server
+	proxies  map[string]*faultproxy.Proxy // by the address of the server
 }
 
 // deploy makes a deployment for a test.
 func deploy(tb testing.TB, topology Topology) *deployment {
 	tb.Helper()
-	d := &deployment{topology: topology, proxies: make(map[string]*respproxy.Proxy)}
+	d := &deployment{topology: topology, proxies: make(map[string]*faultproxy.Proxy)}
 	switch topology {
 	case Single:
 		d.nodes = []*redistest.Server{redistest.Start(tb)}
@@ -56,7 +56,7 @@ func deploy(tb testing.TB, topology Topology) *deployment {
 		tb.Fatalf("no such topology: %q", topology)
 	}
 	for _, s := range d.nodes {
-		p := respproxy.Start(tb, s.Addr())
+		p := faultproxy.Start(tb, s.Addr())
 		p.Record(false) // the suite watches memory, too
 		d.proxies[s.Addr()] = p
 	}
