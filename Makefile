@@ -47,7 +47,7 @@ stress: redis ## engine and strategies, COUNT times on 1, 2 and 8 processors
 
 .PHONY: conformance
 conformance: redis ## the whole conformance suite on every strategy and topology, case by case, and a table
-	LOCKER_CONFORMANCE=all $(GO) test -race -v -timeout 40m -run TestConformance ./strategy/... | awk "$$conformance_table"
+	LOCKER_CONFORMANCE=all $(GO) test -race -v -timeout 40m -run '^TestConformance' ./conformance ./strategy/... | awk "$$conformance_table"
 
 # What go test -v says, and at its end for each topology a table of groups by
 # strategies: how many cases of how many have passed; the others need what the

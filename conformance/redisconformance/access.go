@@ -83,6 +83,16 @@ func RunAccess(t *testing.T, s Strategy) {
 	})
 }
 
+// RunAs checks that a user with these rules and no others, as in ACL SETUSER, can do
+// everything with locks whose prefix is "app:".
+func RunAs(t *testing.T, s Strategy, rules ...string) {
+	t.Helper()
+	srv := redistest.Start(t)
+	srv.AddUser(t, user, password, rules...)
+	exercise(t, s, func() redis.UniversalClient { return asUser(t, srv) })
+	require.Empty(t, denied(t, srv), "permissions are missing")
+}
+
 // renewInMove renews a lock whose slot is between two nodes, to which the client is
 // told to turn by ASKING.
 func renewInMove(t *testing.T, s Strategy, c *redistest.Cluster, rdb redis.UniversalClient) {

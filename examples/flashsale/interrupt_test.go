@@ -42,10 +42,10 @@ func startLong(t *testing.T, strategy string) (*exec.Cmd, *bufio.Reader) {
 }
 
 func TestInterrupt(t *testing.T) {
-	for _, s := range strategies {
-		t.Run(s.name, func(t *testing.T) {
+	for _, m := range methods {
+		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			cmd, stderr := startLong(t, s.name)
+			cmd, stderr := startLong(t, m.name)
 			// As a terminal does, to the shops as well.
 			require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGINT))
 			rest, err := io.ReadAll(stderr)
@@ -58,10 +58,10 @@ func TestInterrupt(t *testing.T) {
 }
 
 func TestKilledParentLeavesNoShops(t *testing.T) {
-	for _, s := range strategies {
-		t.Run(s.name, func(t *testing.T) {
+	for _, m := range methods {
+		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			cmd, stderr := startLong(t, s.name)
+			cmd, stderr := startLong(t, m.name)
 			require.NoError(t, cmd.Process.Kill())
 			_, err := io.ReadAll(stderr)
 			require.NoError(t, err, "shops are left")

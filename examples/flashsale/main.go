@@ -4,6 +4,7 @@
 //	go run ./examples/flashsale                      # all strategies in turn
 //	go run ./examples/flashsale -strategy none,setnx
 //	go run ./examples/flashsale -redis redis://localhost:6379/0
+//	go run ./examples/flashsale -config examples/flashsale/blpop.yaml
 //
 // Every shop is a process of its own, serving HTTP. The stock is a number in
 // Redis, and shops treat it as careless shops do: read it, take the payment,
@@ -17,6 +18,9 @@
 //	setnx, ...     the strategies of this module: stop at the last unit
 //
 // Start reading at shop.go: a sale under a lock, whatever the strategy.
+//
+// With -config the shops' Locker is what the file says (a strategy.Config, in YAML
+// or JSON), wherever it says its Redis is; the stock stays where it is otherwise.
 //
 // Without -redis it starts a server of its own (miniredis), so that nothing
 // needs to be installed. That one runs scripts slowly: to compare how long
@@ -52,7 +56,7 @@ func main() {
 }
 
 type config struct {
-	strategies  []strategy
+	methods     []method
 	redis       string
 	shops       int
 	buyers      int
@@ -100,7 +104,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	var cfg config
 	f := flag.NewFlagSet("flashsale", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	names := f.String("strategy", "all", "comma list of "+strategyNames()+", or all")
+	names := f.String("strategy", "all", "comma list of "+methodNames()+", or all")
+	file := f.String("config", "", "a strategy's configuration, in YAML or JSON, in place of -strategy")
 	f.StringVar(&cfg.redis, "redis", "", "URL of a Redis to use; a comma list where a strategy uses several (default an embedded server)")
 	f.IntVar(&cfg.shops, "shops", 4, "shop processes")
 	f.IntVar(&cfg.buyers, "buyers", 600, "buyers, each wanting one unit")
@@ -117,11 +122,24 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		if min(cfg.shops, cfg.buyers, cfg.stock, cfg.concurrency) < 1 {
 			return errors.New("-shops, -buyers, -stock and -concurrency are at least 1")
 		}
-		cfg.strategies, err = pick(*names)
+		if *file == "" {
+			cfg.methods, err = pick(*names)
+			return err
+		}
+		if given(f, "strategy") {
+			return errors.New("-config names the strategy: leave -strategy out")
+		}
+		m, err := configured(*file)
+		cfg.methods = []method{m}
 		return err
 	}()
 	if err != nil {
 		fmt.Fprintln(stderr, "flashsale:", err)
 	}
 	return cfg, err
+}
+
+func given(f *flag.FlagSet, name string) (yes bool) {
+	f.Visit(func(fl *flag.Flag) { yes = yes || fl.Name == name })
+	return yes
 }

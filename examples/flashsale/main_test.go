@@ -6,9 +6,12 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/distlock/locker/internal/embedredis"
+	"github.com/distlock/locker/strategy"
 	"github.com/stretchr/testify/require"
 )
 
@@ -48,15 +51,15 @@ func TestSale(t *testing.T) {
 	const buyers, stock = 200, 30
 	results, code := sell(t, "-buyers", "200", "-stock", "30", "-concurrency", "20")
 	require.Equal(t, exitOK, code)
-	require.Len(t, results, len(strategies))
-	for i, s := range strategies {
-		t.Run(s.name, func(t *testing.T) {
+	require.Len(t, results, len(methods))
+	for i, m := range methods {
+		t.Run(m.name, func(t *testing.T) {
 			r := results[i]
 			t.Logf("%+v", r)
-			require.Equal(t, s.name, r.Strategy)
+			require.Equal(t, m.name, r.Strategy)
 			require.True(t, r.OK, r.Verdict)
 			require.Equal(t, buyers, r.Sold+r.Refused)
-			if s.careless != nil {
+			if m.careless != nil {
 				require.Positive(t, r.Oversold)
 				return
 			}
@@ -72,6 +75,48 @@ func TestFewerBuyersThanUnits(t *testing.T) {
 	require.Len(t, results, 1)
 	require.Equal(t, 5, results[0].Sold)
 	require.NotEmpty(t, results[0].Note)
+}
+
+func TestEveryStrategyIsThere(t *testing.T) {
+	for _, name := range strategy.Names() {
+		m, err := find(name)
+		require.NoError(t, err)
+		require.Nil(t, m.careless, name)
+	}
+}
+
+// TestConfig: the Locker is what the file says, in the sale's Redis or its own.
+func TestConfig(t *testing.T) {
+	few := []string{"-buyers", "20", "-stock", "9", "-concurrency", "3"}
+	write := func(name, text string) string {
+		path := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	redis, err := embedredis.Start()
+	require.NoError(t, err)
+	t.Cleanup(redis.Close)
+	for name, path := range map[string]string{
+		"blpop":   "blpop.yaml",
+		"setnx":   write("setnx.yaml", "url: setnx+"+redis.URL()+"\nttl: 5s\n"),
+		"redlock": write("redlock.json", `{"strategy": "redlock", "fencing": false}`),
+		"memory":  write("memory.yaml", "strategy: memory"),
+	} {
+		results, code := sell(t, append(few, "-config", path)...)
+		require.Equal(t, exitOK, code, path)
+		require.Len(t, results, 1)
+		require.Equal(t, name, results[0].Strategy)
+		require.Equal(t, 9, results[0].Sold)
+	}
+	for _, args := range [][]string{
+		{"-config", "blpop.yaml", "-strategy", "blpop"},
+		{"-config", write("none.yaml", "strategy: none")},
+		{"-config", write("wrong.yaml", "strategy: blpop\ntll: 5s")},
+		{"-config", "nowhere.yaml"},
+	} {
+		_, code := sell(t, args...)
+		require.Equal(t, exitUsage, code, args)
+	}
 }
 
 func TestBadUsage(t *testing.T) {
@@ -103,7 +148,7 @@ func TestVerdict(t *testing.T) {
 	require.NoError(t, err)
 	cfg := config{buyers: 20, stock: 10}
 	for _, tc := range []struct {
-		s            strategy
+		m            method
 		sold, failed int64
 		ok           bool
 		oversold     int
@@ -120,7 +165,7 @@ func TestVerdict(t *testing.T) {
 		c := &crowd{failure: errors.New("boom")}
 		c.sold.Store(tc.sold)
 		c.failed.Store(tc.failed)
-		r := newResult(tc.s, cfg, c, time.Second)
+		r := newResult(tc.m, cfg, c, time.Second)
 		require.Equal(t, tc.verdict, r.Verdict)
 		require.Equal(t, tc.ok, r.OK, r.Verdict)
 		require.Equal(t, tc.oversold, r.Oversold, r.Verdict)

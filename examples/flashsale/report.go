@@ -26,9 +26,9 @@ type result struct {
 	Note     string        `json:"note,omitempty"`
 }
 
-func newResult(s strategy, cfg config, c *crowd, took time.Duration) result {
+func newResult(m method, cfg config, c *crowd, took time.Duration) result {
 	r := result{
-		Strategy: s.name,
+		Strategy: m.name,
 		Shops:    len(c.shops),
 		Sold:     int(c.sold.Load()),
 		Refused:  int(c.refused.Load()),
@@ -39,16 +39,16 @@ func newResult(s strategy, cfg config, c *crowd, took time.Duration) result {
 	unsold := min(cfg.stock, cfg.buyers) - r.Sold
 	slices.Sort(c.waits)
 	r.WaitP50, r.WaitP99 = percentile(c.waits, 50), percentile(c.waits, 99)
-	if s.oneShop != "" {
-		r.Note = fmt.Sprintf("%s: one shop only, because %s", s.name, s.oneShop)
+	if m.oneShop != "" {
+		r.Note = fmt.Sprintf("%s: one shop only, because %s", m.name, m.oneShop)
 	}
 
 	switch {
 	case r.Failed > 0:
 		r.Verdict = fmt.Sprintf("FAILED: %s, first: %v", plural(r.Failed, "request"), c.failure)
-	case s.careless != nil && r.Oversold > 0:
+	case m.careless != nil && r.Oversold > 0:
 		r.OK, r.Verdict = true, "oversold, as expected"
-	case s.careless != nil:
+	case m.careless != nil:
 		r.OK, r.Verdict = true, "got away with it"
 	case r.Oversold > 0:
 		r.Verdict = "OVERSOLD"

@@ -24,8 +24,8 @@ func sellOut(ctx context.Context, cfg config, stderr *os.File) ([]result, error)
 	}
 	defer hangUp()
 	var results []result
-	for _, s := range cfg.strategies {
-		r, err := hold(ctx, cfg, s, rdbs[0], urls, stderr)
+	for _, m := range cfg.methods {
+		r, err := hold(ctx, cfg, m, rdbs[0], urls, stderr)
 		if err != nil {
 			return results, err
 		}
@@ -35,9 +35,9 @@ func sellOut(ctx context.Context, cfg config, stderr *os.File) ([]result, error)
 }
 
 // hold holds one sale.
-func hold(ctx context.Context, cfg config, s strategy, rdb redis.UniversalClient, urls []string, stderr *os.File) (result, error) {
+func hold(ctx context.Context, cfg config, m method, rdb redis.UniversalClient, urls []string, stderr *os.File) (result, error) {
 	n := cfg.shops
-	if s.oneShop != "" {
+	if m.oneShop != "" {
 		n = 1
 	}
 	// The Redis may be somebody's: keys of our own, new ones for each sale.
@@ -48,12 +48,12 @@ func hold(ctx context.Context, cfg config, s strategy, rdb redis.UniversalClient
 	}
 	defer rdb.Del(context.WithoutCancel(ctx), shelf.key)
 
-	shops, err := openShops(ctx, n, shopConfig{Strategy: s.name, Redis: urls, Prefix: prefix}, stderr)
+	shops, err := openShops(ctx, n, shopConfig{Method: m.name, Config: m.config, Redis: urls, Prefix: prefix}, stderr)
 	if err != nil {
 		return result{}, err
 	}
 	c := &crowd{buyers: cfg.buyers, concurrency: cfg.concurrency, shops: shops.urls()}
-	unwatch := watch(stderr, s.name, c)
+	unwatch := watch(stderr, m.name, c)
 	began := time.Now()
 	c.buy(ctx)
 	took := time.Since(began)
@@ -61,5 +61,5 @@ func hold(ctx context.Context, cfg config, s strategy, rdb redis.UniversalClient
 	if err := errors.Join(shops.close(), ctx.Err()); err != nil {
 		return result{}, err
 	}
-	return newResult(s, cfg, c, took), nil
+	return newResult(m, cfg, c, took), nil
 }

@@ -17,9 +17,10 @@ import (
 const shopEnv = "FLASHSALE_SHOP"
 
 type shopConfig struct {
-	Strategy string
-	Redis    []string // URLs
-	Prefix   string   // of every key of this sale
+	Method string
+	Config string   // path of the Locker's configuration, if there is one
+	Redis  []string // URLs
+	Prefix string   // of every key of this sale
 }
 
 // waitHeader tells the buyer how long the shop waited for the lock.
@@ -44,25 +45,26 @@ func shopMain(cfg string) int {
 }
 
 // serve sells until ctx ends. It prints the shop's URL once it is open.
-func serve(ctx context.Context, cfgJSON string) (err error) {
+func serve(ctx context.Context, cfgJSON string) error {
 	var cfg shopConfig
 	if err := json.Unmarshal([]byte(cfgJSON), &cfg); err != nil {
 		return err
 	}
-	s, err := find(cfg.Strategy)
+	m, err := find(cfg.Method)
 	if err != nil {
 		return err
 	}
+	m.config = cfg.Config
 	rdbs, hangUp, err := dial(cfg.Redis)
 	if err != nil {
 		return err
 	}
 	defer hangUp()
-	shop, closeShop, err := s.shop(rdbs, cfg.Prefix)
+	shop, closeShop, err := m.shop(ctx, rdbs, cfg.Prefix)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeShop()) }()
+	defer closeShop()
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -93,25 +93,28 @@ func (d *Driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer
 	if err != nil {
 		return locker.Answer{}, err
 	}
+	return answerOf(reply)
+}
+
+// answerOf reads the reply of an Acquire script; see [Protocol].
+func answerOf(reply any) (locker.Answer, error) {
 	r, _ := reply.([]any)
 	if len(r) < 2 {
 		return locker.Answer{}, unexpected(reply)
 	}
-	switch verdict, _ := r[0].(int64); verdict {
-	case 1:
-		token, ok := r[1].(int64)
-		if !ok {
-			return locker.Answer{}, unexpected(reply)
+	switch r[0] {
+	case int64(1):
+		if token, ok := r[1].(int64); ok {
+			return locker.Answer{Granted: true, Token: token}, nil
 		}
-		return locker.Answer{Granted: true, Token: token}, nil
-	case 0:
-		left, ok := r[1].(int64)
-		if !ok || len(r) < 3 {
-			return locker.Answer{}, unexpected(reply)
+	case int64(0):
+		if left, ok := r[1].(int64); ok && len(r) > 2 {
+			return locker.Answer{Left: time.Duration(left) * time.Millisecond, Silent: r[2] == int64(1)}, nil
 		}
-		return locker.Answer{Left: time.Duration(left) * time.Millisecond, Silent: r[2] == int64(1)}, nil
+	case int64(-1):
+		return locker.Answer{}, fmt.Errorf("%w: it is a %v; it is left alone", locker.ErrConflict, r[1])
 	}
-	return locker.Answer{}, fmt.Errorf("%w: it is a %v; it is left alone", locker.ErrConflict, r[1])
+	return locker.Answer{}, unexpected(reply)
 }
 
 // Release implements [locker.Driver]: one round trip on the private client, or

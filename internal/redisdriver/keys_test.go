@@ -74,16 +74,21 @@ func TestSlotTagsCoverAllSlots(t *testing.T) {
 	}
 }
 
+// FuzzAuxKeySlot compares slots with Redis's own CLUSTER KEYSLOT.
 func FuzzAuxKeySlot(f *testing.F) {
 	for _, k := range hostile[:len(hostile)-2] {
 		f.Add(k)
 	}
+	rdb := redistest.Start(f, redistest.WithConfig("--cluster-enabled", "yes")).Client(f)
 	f.Fuzz(func(t *testing.T, key string) {
 		if key == "" {
 			return
 		}
-		if a, b := Slot(key), Slot(FenceKey(key)); a != b {
-			t.Fatalf("%q lies in slot %d, its fencing counter in %d", key, a, b)
+		slot := Slot(key)
+		for _, k := range []string{key, FenceKey(key), "x{" + SlotTag(key) + "}y"} {
+			got, err := rdb.ClusterKeySlot(context.Background(), k).Result()
+			require.NoError(t, err)
+			require.EqualValues(t, slot, got, "%q lies in slot %d, its companion %q elsewhere", key, slot, k)
 		}
 	})
 }
