@@ -6,6 +6,7 @@ GO ?= go
 COUNT ?= 3
 FUZZTIME ?= 30s
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 WIRE := github.com/google/wire/cmd/wire@v0.7.0
 
 .PHONY: help
@@ -91,13 +92,17 @@ bench: redis ## benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./benchmarks/...
 
 .PHONY: lint
-lint: ## gofmt, vet, staticcheck, a tidy go.mod, fresh wire_gen.go; golangci-lint when installed
+lint: ## gofmt, vet, staticcheck, govulncheck, a tidy go.mod, fresh wire_gen.go; golangci-lint when installed
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then printf 'not gofmt-ed:\n%s\n' "$$unformatted" >&2; exit 1; fi
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) mod tidy -diff
 	$(GO) run $(WIRE) diff ./examples/wire || { echo "wire_gen.go is not what wire makes of wire.go: make wire" >&2; exit 1; }
+	@out=$$($(GO) run $(GOVULNCHECK) ./... 2>&1) || case $$out in \
+		*"fetching vulnerabilities"*) echo "govulncheck cannot reach its database: skipped";; \
+		*) printf '%s\n' "$$out" >&2; exit 1;; \
+	esac
 	@if command -v golangci-lint >/dev/null; then golangci-lint run; \
 	else echo "golangci-lint is not installed: skipped"; fi
 

@@ -96,7 +96,7 @@ func (c *call) report(l *Lease, err error) error {
 			e.events.now(Event{Kind: EventNotAcquired, Strategy: e.name, Key: c.userKey, Owner: c.owner, Duration: took, Err: err})
 		}
 	case c.fresh:
-		e.log.Debug("lock acquired", "strategy", e.name, "key", c.userKey, "owner", l.Owner(), "token", l.Token(), "wait", took)
+		e.log.Debug("lock acquired", l.claim.logged(), "wait", took)
 		e.events.now(l.claim.event(EventAcquired, took, nil))
 	}
 	return err

@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -122,8 +123,23 @@ func (c *claim) lose(cause error) {
 		cs.end(loss)
 	}
 	c.e.detach(c)
-	c.e.log.Warn("lock lost", "strategy", c.e.name, "key", c.userKey, "owner", c.Owner, "token", c.Token, "err", cause)
+	c.e.log.Warn("lock lost", c.logged(), "err", cause)
 	c.e.events.later(c.event(EventLost, time.Since(c.granted), loss))
+}
+
+// logged are the attributes by which a claim is known in logs. Its id is not: it
+// stands in the store.
+func (c *claim) logged() slog.Attr { return slog.Any("", (*loggedClaim)(c)) }
+
+type loggedClaim claim
+
+// LogValue implements [slog.LogValuer].
+func (c *loggedClaim) LogValue() slog.Value {
+	attrs := []slog.Attr{slog.String("strategy", c.e.name), slog.String("key", c.userKey), slog.Int64("token", c.Token)}
+	if c.named {
+		attrs = append(attrs, slog.String("owner", c.Owner))
+	}
+	return slog.GroupValue(attrs...)
 }
 
 func (c *claim) event(kind EventKind, d time.Duration, err error) Event {

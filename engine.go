@@ -242,7 +242,7 @@ func (e *engine) cleanUp(c Claim, definite bool) {
 		err = release()
 	}
 	if err != nil && !errors.Is(err, ErrLost) {
-		e.log.Warn("clean-up after an attempt without an answer failed; the TTL frees the key", "strategy", e.name, "claim", c.ID, "err", err)
+		e.log.Warn("clean-up after an attempt without an answer failed; the TTL frees the key", "strategy", e.name, "key", c.Key, "err", err)
 	}
 }
 

@@ -271,13 +271,13 @@ func (l *Lease) runRelease(ctx context.Context, op *releaseOp) {
 	switch {
 	case lost: // EventLost told it
 	case op.err == nil:
-		e.log.Debug("lock released", "strategy", e.name, "key", c.userKey, "owner", c.Owner, "token", c.Token)
+		e.log.Debug("lock released", c.logged())
 		e.events.now(c.event(EventReleased, held, nil))
 	case errors.Is(op.err, ErrLost):
-		e.log.Warn("lock was lost before it was released", "strategy", e.name, "key", c.userKey, "owner", c.Owner, "token", c.Token)
+		e.log.Warn("lock was lost before it was released", c.logged())
 		e.events.now(c.event(EventLost, held, op.err))
 	default:
-		e.log.Warn("release failed; the TTL frees the key", "strategy", e.name, "key", c.userKey, "owner", c.Owner, "token", c.Token, "err", op.err)
+		e.log.Warn("release failed; the TTL frees the key", c.logged(), "err", op.err)
 		e.events.now(c.event(EventReleaseFailed, held, op.err))
 	}
 }

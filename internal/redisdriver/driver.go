@@ -136,7 +136,7 @@ func (d *Driver) Run(ctx context.Context, s *Script, c locker.Claim, args ...any
 	if err != nil {
 		return err
 	}
-	return verdict(reply, c)
+	return verdict(reply)
 }
 
 func (d *Driver) control() redis.UniversalClient {
@@ -186,7 +186,7 @@ func (d *Driver) renew(ctx context.Context, claims []locker.Claim, which []int,
 			relearn(d.c.control, err)
 			answer(i, classify(err))
 		default:
-			answer(i, verdict(cmds[n].Val(), claims[i]))
+			answer(i, verdict(cmds[n].Val()))
 		}
 	}
 	return append(unknown, rest...)
@@ -246,15 +246,17 @@ func (d *Driver) input(s *Script, req locker.Request) (keys []string, args []any
 	return keys, args
 }
 
-func verdict(reply any, c locker.Claim) error {
+func verdict(reply any) error {
 	switch reply {
 	case int64(1):
 		return nil
 	case int64(0):
-		return fmt.Errorf("claim %s does not hold the key: %w", c.ID, locker.ErrLost)
+		return errLost
 	}
 	return unexpected(reply)
 }
+
+var errLost = fmt.Errorf("the claim does not hold the key: %w", locker.ErrLost)
 
 func unexpected(reply any) error {
 	return &locker.StoreError{Err: fmt.Errorf("unexpected reply %v of a script", reply), Permanent: true}

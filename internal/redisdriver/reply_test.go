@@ -36,7 +36,7 @@ func FuzzReplies(f *testing.F) {
 			require.True(t, refined.Permanent)
 			require.Zero(t, a)
 		}
-		switch err := verdict(reply, locker.Claim{ID: "c"}); {
+		switch err := verdict(reply); {
 		case err == nil:
 			require.Equal(t, int64(1), reply)
 		case errors.Is(err, locker.ErrLost):

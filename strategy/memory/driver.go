@@ -59,7 +59,7 @@ func (d driver) renew(ctx context.Context, c locker.Claim) error {
 	now := time.Now()
 	g := d.s.holder(c.Key, now)
 	if g == nil || g.id != c.ID {
-		return lost(c)
+		return errLost
 	}
 	g.extend(now, c.TTL)
 	return nil
@@ -77,11 +77,11 @@ func (d driver) Release(ctx context.Context, c locker.Claim) error {
 	defer s.tidy(now)
 	g := s.held[c.Key]
 	if g == nil || g.id != c.ID {
-		return lost(c)
+		return errLost
 	}
 	s.drop(c.Key)
 	if !now.Before(g.until) {
-		return lost(c)
+		return errLost
 	}
 	return nil
 }
@@ -137,6 +137,4 @@ func dead(ctx context.Context) error {
 	return nil
 }
 
-func lost(c locker.Claim) error {
-	return fmt.Errorf("claim %s does not hold the key: %w", c.ID, locker.ErrLost)
-}
+var errLost = fmt.Errorf("the claim does not hold the key: %w", locker.ErrLost)
