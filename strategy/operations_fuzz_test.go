@@ -164,16 +164,17 @@ func (m *model) lock(who, key, caller, under int) {
 
 	// A Locker that does not know of its loss yet may go by what it remembers, and
 	// one that does tells whoever depends on it.
-	if b := m.brokenOf(who, key); b != nil {
-		switch {
-		case errors.Is(err, locker.ErrNotAcquired), errors.Is(err, locker.ErrLost):
-			return
-		case err == nil && lease.Token() == b.token:
+	broken := m.brokenOf(who, key)
+	if len(broken) > 0 && (errors.Is(err, locker.ErrNotAcquired) || errors.Is(err, locker.ErrLost)) {
+		return
+	}
+	for _, b := range broken {
+		if err == nil && lease.Token() == b.token {
 			m.add(lease, b, who, key)
 			return
 		}
-		m.check(carried == nil || err != nil, "a fresh grant under a lease that is lost")
 	}
+	m.check(carried == nil || !carried.h.broken || err != nil, "a fresh grant under a lease that is lost")
 	joins := h != nil && (carried != nil && carried.h == h ||
 		owner != "" && owner == h.owner && (m.shared || slices.ContainsFunc(h.leases, func(v *view) bool { return v.locker == who })))
 	switch {
@@ -192,13 +193,15 @@ func (m *model) lock(who, key, caller, under int) {
 	}
 }
 
-func (m *model) brokenOf(who, key int) *holding {
+// brokenOf are the holdings of a Locker that it has not unlocked and may not know to
+// be broken.
+func (m *model) brokenOf(who, key int) (all []*holding) {
 	for _, v := range m.all {
 		if v.locker == who && v.key == key && v.h.broken && !v.unlocked {
-			return v.h
+			all = append(all, v.h)
 		}
 	}
-	return nil
+	return all
 }
 
 func (m *model) add(lease *locker.Lease, h *holding, who, key int) {
