@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 )
 
 var nobody = ObserverFunc(func(Event) {})
@@ -233,4 +234,38 @@ func TestConfigure(t *testing.T) {
 	broken := errors.New("no such option")
 	_, err = New(&configured{fake: newFake(), err: broken})
 	wantErr(t, err, broken, "New fails with the driver's error")
+}
+
+// FuzzKeys: a key is taken if it is 1 byte to 16 KiB of UTF-8, the prefix not counted, and
+// refused without asking the store if not.
+func FuzzKeys(f *testing.F) {
+	for _, s := range [][2]string{
+		{"", "k"}, {"app:", ""}, {"", "\xff"}, {"\xc3", "\xa9"}, {"p", strings.Repeat("k", MaxKeyLen)}, {"", "{}\x00\n"},
+	} {
+		f.Add(s[0], s[1])
+	}
+	f.Fuzz(func(t *testing.T, prefix, key string) {
+		driver := newFake()
+		l, err := New(driver, WithPrefix(prefix))
+		if !utf8.ValidString(prefix) || len(prefix) > MaxKeyLen {
+			wantErr(t, err, ErrInvalid, "New")
+			return
+		}
+		defer l.Close()
+		lease, err := l.TryLock(t.Context(), key)
+		if key == "" || !utf8.ValidString(key) || len(key) > MaxKeyLen {
+			wantErr(t, err, ErrInvalid, "TryLock")
+			if n := len(driver.log); n > 0 {
+				t.Errorf("the store was sent %d commands", n)
+			}
+			return
+		}
+		if err != nil || lease.Key() != key || driver.held(prefix+key) == "" {
+			t.Errorf("TryLock(%q) with prefix %q: %v", key, prefix, err)
+			return
+		}
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+	})
 }
