@@ -10,6 +10,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/require"
@@ -58,6 +59,7 @@ func (q Quorum) Harness(tb testing.TB) conformance.Harness {
 		switch {
 		case i < q.Dead:
 			n.nodes[0].Kill()
+			require.NoError(tb, n.Refuse()) // for whoever gets its port
 		case i < q.Dead+q.BlackHoled:
 			h.holes = append(h.holes, n)
 		default:
@@ -90,9 +92,9 @@ func (h *quorumHarness) NewLocker(tb testing.TB, opts ...locker.Option) locker.L
 	tb.Helper()
 	var rdbs []redis.UniversalClient
 	for _, n := range h.all {
-		addr := n.nodes[0].Addr()
-		if !h.Direct || slices.Contains(h.holes, n) {
-			addr = n.proxies[addr].Addr()
+		addr := h.addr(n)
+		if !h.Direct {
+			addr = n.proxy().Addr()
 		}
 		// There are many connections: with small buffers, for memory is watched, and
 		// without a ceremony at the beginning.
@@ -109,6 +111,18 @@ func (h *quorumHarness) NewLocker(tb testing.TB, opts ...locker.Option) locker.L
 	require.NoError(tb, err)
 	return l
 }
+
+// addr is where a server is reached without a proxy, unless that is what makes it a
+// black hole: at its socket, because the port of a server that is down may go to
+// another.
+func (h *quorumHarness) addr(n *harness) string {
+	if slices.Contains(h.holes, n) {
+		return n.proxy().Addr()
+	}
+	return n.nodes[0].Socket()
+}
+
+func (h *harness) proxy() *faultproxy.Proxy { return h.proxies[h.nodes[0].Addr()] }
 
 func (h *quorumHarness) New(opts ...locker.Option) (locker.Locker, error) {
 	var rdbs []redis.UniversalClient
@@ -139,7 +153,7 @@ func (h *quorumHarness) Timing() conformance.Timing { return h.Quorum.Timing }
 func (h *quorumHarness) NewChild(tb testing.TB) *conformance.Child {
 	var specs []string
 	for _, n := range h.all {
-		specs = append(specs, n.spec())
+		specs = append(specs, string(Single)+";"+h.addr(n))
 	}
 	return conformance.StartChild(tb, strings.Join(specs, ","))
 }

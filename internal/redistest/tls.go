@@ -45,11 +45,22 @@ func (s *Server) TLSConfig(tb testing.TB) *tls.Config {
 	return s.tls.client.Clone()
 }
 
+// TLSFiles returns the paths of what [Server.TLSConfig] is made of, in PEM: the
+// authority, the client's certificate and its key.
+func (s *Server) TLSFiles(tb testing.TB) (ca, cert, key string) {
+	tb.Helper()
+	if s.tls == nil {
+		tb.Fatal("redistest: the server was started without WithTLS")
+	}
+	return s.tls.ca, s.tls.clientCert, s.tls.clientKey
+}
+
 // tlsFiles are the certificates of one server and its clients.
 type tlsFiles struct {
-	port          int
-	ca, cert, key string // paths
-	client        *tls.Config
+	port                  int
+	ca, cert, key         string // paths
+	clientCert, clientKey string
+	client                *tls.Config
 }
 
 func (f *tlsFiles) args() []string {
@@ -71,6 +82,9 @@ func newTLSFiles(dir string) (*tlsFiles, error) {
 		ca:   filepath.Join(dir, "ca.crt"),
 		cert: filepath.Join(dir, "server.crt"),
 		key:  filepath.Join(dir, "server.key"),
+
+		clientCert: filepath.Join(dir, "client.crt"),
+		clientKey:  filepath.Join(dir, "client.key"),
 	}
 	certPEM, keyPEM, err := ca.issue("server")
 	if err != nil {
@@ -85,6 +99,13 @@ func newTLSFiles(dir string) (*tlsFiles, error) {
 		return nil, err
 	}
 	if certPEM, keyPEM, err = ca.issue("client"); err != nil {
+		return nil, err
+	}
+	err = errors.Join(
+		os.WriteFile(f.clientCert, certPEM, 0o600),
+		os.WriteFile(f.clientKey, keyPEM, 0o600),
+	)
+	if err != nil {
 		return nil, err
 	}
 	own, err := tls.X509KeyPair(certPEM, keyPEM)

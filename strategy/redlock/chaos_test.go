@@ -97,7 +97,10 @@ func chaos(t *testing.T, grants int64, servers []*redistest.Server, troubles ...
 	for range lockers {
 		var rdbs []redis.UniversalClient
 		for _, s := range servers {
-			rdbs = append(rdbs, s.Client(t))
+			// By its socket: the port of a server that is down may go to another.
+			rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket()})
+			t.Cleanup(func() { _ = rdb.Close() })
+			rdbs = append(rdbs, rdb)
 		}
 		l, err := New(rdbs, locker.WithTTL(chaosTTL))
 		require.NoError(t, err)

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/internal/redistest"
-	"github.com/distlock/locker/internal/respproxy"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -18,7 +18,7 @@ import (
 // masters are real servers, each behind a proxy.
 type masters struct {
 	servers []*redistest.Server
-	proxies []*respproxy.Proxy
+	proxies []*faultproxy.Proxy
 	direct  []*redis.Client // not through the proxies
 }
 
@@ -28,10 +28,16 @@ func startMasters(t *testing.T, n int) *masters {
 	for range n {
 		s := redistest.Start(t)
 		m.servers = append(m.servers, s)
-		m.proxies = append(m.proxies, respproxy.Start(t, s.Addr()))
+		m.proxies = append(m.proxies, faultproxy.Start(t, s.Addr()))
 		m.direct = append(m.direct, s.Client(t))
 	}
 	return m
+}
+
+// kill ends a server for good, and keeps whoever is given its port from answering for it.
+func (m *masters) kill(i int) {
+	m.servers[i].Kill()
+	m.proxies[i].Refuse(true)
 }
 
 // clients are new ones with default options.
@@ -64,7 +70,7 @@ func (m *masters) open(t *testing.T, opts ...locker.Option) (locker.Locker, *dri
 }
 
 // isOp matches the commands that run a script.
-func isOp(names ...string) respproxy.Match {
+func isOp(names ...string) faultproxy.Match {
 	return func(cmd []string) bool {
 		return len(cmd) > 1 && strings.HasPrefix(strings.ToLower(cmd[0]), "eval") && slices.Contains(names, redisdriver.ScriptName(cmd[1]))
 	}

@@ -26,10 +26,12 @@ type driver struct {
 	rs     *redsync.Redsync
 	quorum int
 
-	perNode time.Duration // 0: by the TTL
-	log     *slog.Logger
-	holds   holds
-	ids     identities
+	perNode    time.Duration // 0: by the TTL
+	log        *slog.Logger
+	holds      holds
+	ids        identities
+	first      sync.Once
+	acquainted chan struct{} // closed when all nodes have been asked who they are
 
 	// What runs beside the callers. Lock order: node.mu before life.
 	life   sync.Mutex
@@ -142,6 +144,9 @@ var mutexOptions = []redsync.Option{
 // Acquire implements [locker.Driver]: one round to all nodes, and with fencing a
 // second one.
 func (d *driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+	if err := d.acquaint(ctx, req.TTL); err != nil {
+		return locker.Answer{}, err
+	}
 	h, sent := newHold(len(d.nodes)), time.Now()
 	m := d.mutex(req.Claim)
 	first := d.newOp(ctx, opAcquire, h, req)

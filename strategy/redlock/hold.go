@@ -25,6 +25,7 @@ type hold struct {
 type holdNode struct {
 	touched bool // it may be there
 	unsure  bool // a command that sets it was not answered, and may arrive late
+	twice   bool // and another was sent after it: that the key is there does not say that both arrived
 	freed   bool // it was there, and was released
 	missing bool // a renewal did not find it
 	later   bool // it is being released in the background
@@ -68,6 +69,7 @@ func (h *hold) before(i int, kind opKind) (a answer, known bool) {
 			return answer{state: failed, err: errClosing}, true
 		}
 		hn.touched = true
+		hn.twice = hn.unsure
 	case opConfirm:
 		if !hn.touched {
 			return answer{state: no}, true
@@ -88,7 +90,7 @@ func (h *hold) after(i int, kind opKind, a answer) {
 	defer h.mu.Unlock()
 	hn := &h.nodes[i]
 	if a.state == yes && kind != opRelease {
-		hn.unsure = false // whatever was on its way has arrived
+		hn.unsure = hn.unsure && hn.twice // if not, what was on its way has arrived
 		hn.knows = max(hn.knows, a.token)
 	}
 	switch kind {

@@ -67,6 +67,20 @@ func TestHoldRemembersWhatMayBeThere(t *testing.T) {
 	require.False(t, h.left(0), "a command that was seen to arrive does not arrive again")
 }
 
+// That a node has the key once it was joined does not say that the attempt which it
+// did not answer has arrived, too.
+func TestLateAttemptBehindAJoin(t *testing.T) {
+	t.Parallel()
+	ctx, h := t.Context(), newHold(1)
+	h.do(ctx, 0, opAcquire, did(failed, errBroken))
+	h.do(ctx, 0, opRenew, did(no, nil))
+	require.True(t, h.beginJoin(0))
+	h.do(ctx, 0, opJoin, did(yes, nil))
+	h.do(ctx, 0, opRenew, did(yes, nil))
+	h.do(ctx, 0, opRelease, did(no, nil))
+	require.True(t, h.left(0), "the attempt may still arrive")
+}
+
 func TestHoldSetsNothingOnceReleaseBegan(t *testing.T) {
 	t.Parallel()
 	h := newHold(1)
@@ -169,7 +183,7 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 	for i := range 20 {
 		held := lock(t, l, fmt.Sprint(i))
 		if i == 10 {
-			m.servers[0].Kill()
+			m.kill(0)
 			m.proxies[1].Blackhole(true)
 		}
 		unlock(t, held)
@@ -191,7 +205,7 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 		_ = rdb.Close()
 	}
 	goleak.VerifyNone(t, before,
-		goleak.IgnoreAnyFunction("github.com/distlock/locker/internal/respproxy.(*conn).serve"),
-		goleak.IgnoreAnyFunction("github.com/distlock/locker/internal/respproxy.(*conn).forwardReplies"),
+		goleak.IgnoreAnyFunction("github.com/distlock/locker/conformance/faultproxy.(*conn).serve"),
+		goleak.IgnoreAnyFunction("github.com/distlock/locker/conformance/faultproxy.(*conn).forwardReplies"),
 		goleak.IgnoreAnyFunction("github.com/distlock/locker/internal/redistest.(*process).reap"))
 }

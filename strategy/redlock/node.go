@@ -165,6 +165,32 @@ func (n *node) ready(ctx context.Context) error {
 	return nil
 }
 
+// acquaint returns when all nodes have been asked who they are, so that not even the
+// first attempt takes a server that is there twice for two. Those that do not say are
+// asked again before their first command.
+func (d *driver) acquaint(ctx context.Context, ttl time.Duration) error {
+	d.first.Do(func() {
+		d.background(func(ctx context.Context) {
+			defer close(d.acquainted)
+			ctx, cancel := context.WithTimeout(ctx, d.nodeTimeout(ttl))
+			defer cancel()
+			var all sync.WaitGroup
+			for _, n := range d.nodes {
+				all.Go(func() { _ = n.ready(ctx) })
+			}
+			all.Wait()
+		})
+	})
+	select {
+	case <-d.acquainted:
+		return nil
+	case <-ctx.Done():
+		return &locker.StoreError{Err: ctx.Err(), NotApplied: true}
+	case <-d.base.Done(): // closed
+		return &locker.StoreError{Err: d.base.Err(), NotApplied: true}
+	}
+}
+
 // identities knows the servers behind the nodes.
 type identities struct {
 	mu     sync.Mutex

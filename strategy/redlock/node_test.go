@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/internal/redistest"
-	"github.com/distlock/locker/internal/respproxy"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -45,7 +45,7 @@ func TestDeadNodeIsSkipped(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 3)
 	l, d := m.open(t)
-	m.servers[0].Kill()
+	m.kill(0)
 	unlock(t, lock(t, l, "k"))
 	eventually(t, "a node that refuses connections is down", d.nodes[0].isDown)
 	m.proxies[0].ResetCounts()
@@ -64,7 +64,7 @@ func TestRestartedEmptyNodeIsRejoined(t *testing.T) {
 	m.holds(t, 0, lease)
 	require.GreaterOrEqual(t, m.fence(t, 0, "k"), lease.Token())
 	// Now it counts again: another may go.
-	m.servers[1].Kill()
+	m.kill(1)
 	require.NoError(t, lease.Renew(t.Context()), "the two that are left are a majority")
 	unlock(t, lease)
 }
@@ -120,7 +120,7 @@ func TestErrorsNameTheNodes(t *testing.T) {
 	l := m.locker(t, locker.WithTTL(time.Second))
 	lease := lock(t, l, "held", locker.WithoutRenewal())
 	for i := range 3 {
-		m.servers[i].Kill()
+		m.kill(i)
 	}
 	_, err := l.TryLock(t.Context(), "k")
 	require.ErrorIs(t, err, locker.ErrUnavailable)
@@ -190,7 +190,7 @@ func TestRefusesBadNodes(t *testing.T) {
 func TestSameServerTwiceIsRefused(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 3)
-	same := respproxy.Start(t, m.servers[0].Addr()) // a second way to it
+	same := faultproxy.Start(t, m.servers[0].Addr()) // a second way to it
 	right := m.proxies[2]
 	m.proxies[2] = same
 	l := m.locker(t)

@@ -64,7 +64,13 @@ const (
 type opKey struct{}
 
 func (d *driver) newOp(ctx context.Context, kind opKind, h *hold, req locker.Request) *op {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.nodeTimeout(req.TTL))
+	// The slower nodes are heard after the majority has ended the call, but not past
+	// the time that the caller gives it.
+	most := d.nodeTimeout(req.TTL)
+	if end, ok := ctx.Deadline(); ok {
+		most = min(most, time.Until(end))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
 	leave := d.enter()
 	end := func() {
 		cancel()

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/internal/redisdriver"
-	"github.com/distlock/locker/internal/respproxy"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,7 +19,7 @@ func TestFailedAttemptLeavesNoKeys(t *testing.T) {
 	m := startMasters(t, 5)
 	l := m.locker(t, locker.WithTTL(long))
 	for i := range 3 {
-		m.servers[i].Kill()
+		m.kill(i)
 	}
 	for range 5 {
 		_, err := l.TryLock(t.Context(), "k")
@@ -35,9 +35,9 @@ func TestCancelledAttemptLeavesNoKeys(t *testing.T) {
 	m := startMasters(t, 5)
 	l := m.locker(t, locker.WithTTL(long), WithNodeTimeout(10*time.Second))
 	// Three answer so late that the caller has gone.
-	var rules []*respproxy.Rule
+	var rules []*faultproxy.Rule
 	for i := range 3 {
-		rules = append(rules, m.proxies[i].Delay(isOp("acquire"), 500*time.Millisecond))
+		rules = append(rules, m.proxies[i].Delay(isOp("acquire"), 0, 500*time.Millisecond))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
@@ -68,7 +68,7 @@ func TestStragglerDoesNotOutliveTheCleanUp(t *testing.T) {
 	for i := range 3 {
 		require.NoError(t, m.direct[i].Set(t.Context(), "k", "somebody else", 0).Err())
 	}
-	late := m.proxies[4].Delay(isOp("acquire"), time.Second)
+	late := m.proxies[4].Delay(isOp("acquire"), 0, time.Second)
 	_, err := l.TryLock(t.Context(), "k")
 	require.ErrorIs(t, err, locker.ErrNotAcquired)
 	require.NoError(t, late.Wait(t.Context(), 1))
@@ -84,7 +84,7 @@ func TestStragglerDoesNotOutliveTheRelease(t *testing.T) {
 	m := startMasters(t, 5)
 	l := m.locker(t, locker.WithTTL(long), WithNodeTimeout(200*time.Millisecond))
 	unlock(t, lock(t, l, "warm-up"))
-	late := m.proxies[4].Delay(isOp("acquire"), time.Second)
+	late := m.proxies[4].Delay(isOp("acquire"), 0, time.Second)
 	lease := lock(t, l, "k")
 	require.NoError(t, late.Wait(t.Context(), 1))
 	late.Stop()
@@ -165,8 +165,8 @@ func TestQuorumIsNeededToStay(t *testing.T) {
 	m := startMasters(t, 5)
 	l := m.locker(t, locker.WithTTL(ttl), locker.WithRenewInterval(200*time.Millisecond))
 	lease := lock(t, l, "k")
-	m.servers[0].Kill()
-	m.servers[1].Kill()
+	m.kill(0)
+	m.kill(1)
 	// Past the lease, had it not been renewed.
 	first := lease.Deadline()
 	within(t, 20*time.Second, "three nodes of five renew it", func() bool { return lease.Deadline().Sub(first) > ttl })
@@ -176,7 +176,7 @@ func TestQuorumIsNeededToStay(t *testing.T) {
 	default:
 	}
 
-	m.servers[2].Kill()
+	m.kill(2)
 	killed := time.Now()
 	ctx := lease.Context(t.Context())
 	select {

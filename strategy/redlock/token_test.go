@@ -62,7 +62,7 @@ func TestTokenIsThatOfAMajority(t *testing.T) {
 	// It is ahead for good, wherever the majority is.
 	lease := lock(t, l, "k")
 	if lease.Token() > ahead {
-		m.servers[3].Kill()
+		m.kill(3)
 		unlock(t, lease)
 		last := lease.Token()
 		for range 5 {

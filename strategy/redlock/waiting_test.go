@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/internal/respproxy"
+	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/stretchr/testify/require"
 )
 
-var isSubscribe = respproxy.MatchCommand("SUBSCRIBE")
+var isSubscribe = faultproxy.MatchCommand("SUBSCRIBE")
 
 // waiter starts a Lock that has to wait, and returns when it listens to all nodes.
 func waiter(t *testing.T, m *masters, l locker.Locker, key string) <-chan *locker.Lease {
@@ -73,8 +73,8 @@ func TestWaiterIsWokenByAMajority(t *testing.T) {
 	holder, l := m.locker(t), m.locker(t)
 	lease := lock(t, holder, "k")
 	got := waiter(t, m, l, "k")
-	m.servers[0].Kill()
-	m.servers[1].Kill()
+	m.kill(0)
+	m.kill(1)
 	unlock(t, lease)
 	select {
 	case next := <-got:
@@ -178,8 +178,8 @@ func TestWatchOfTheDeadFails(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 3)
 	_, d := m.open(t)
-	m.servers[0].Kill()
-	m.servers[1].Kill()
+	m.kill(0)
+	m.kill(1)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	_, err := d.Watch(ctx, "k")
