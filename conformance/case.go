@@ -126,6 +126,9 @@ func (t *T) Breaker() Breaker { return t.h.(Breaker) }
 // Faults is the harness as one; for cases with [NeedFaults].
 func (t *T) Faults() Faults { return t.h.(Faults) }
 
+// Servers is the harness as a ServerFaults; for cases with [NeedServers].
+func (t *T) Servers() ServerFaults { return t.h.(ServerFaults) }
+
 // Planter is the harness as one; for cases with [NeedPlant].
 func (t *T) Planter() Planter { return t.h.(Planter) }
 
@@ -182,6 +185,9 @@ func (t *T) finish() {
 	// A store that was made unreachable must not make each Close last.
 	if f, ok := t.h.(Faults); ok && t.Capabilities().Faults {
 		_ = f.Heal()
+	}
+	if f, ok := t.h.(ServerFaults); ok && t.Capabilities().Servers {
+		_ = f.Recover()
 	}
 	ended := make(chan struct{})
 	go func() {

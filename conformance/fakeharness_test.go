@@ -40,13 +40,15 @@ var (
 		caps: func(c *conformance.Capabilities) { c.Fencing = false }}
 )
 
-func TestFakeCounting(t *testing.T) { conformance.Run(t, fakeCounting.harness) }
+func TestFakeCounting(t *testing.T) {
+	conformance.Run(t, fakeCounting.harness, conformance.WithCases(conformance.TroubleCases(fakeTroubles...)...))
+}
 func TestFakeNotified(t *testing.T) {
 	conformance.Run(t, fakeNotified.harness, conformance.WithSkip("OutageHasALimit", "TestFakeCounting runs it"))
 }
 
 func TestFakePolling(t *testing.T) {
-	conformance.Run(t, fakePolling.harness, conformance.WithOnly("^(exclusion|owners|waiting|wake-ups|load|failure)/"))
+	conformance.Run(t, fakePolling.harness, conformance.WithOnly("^(exclusion|owners|waiting|wake-ups|load|failure|faults)/"))
 }
 
 func TestFakeUnfenced(t *testing.T) {
@@ -67,6 +69,7 @@ var _ interface {
 	conformance.Breaker
 	conformance.Planter
 	conformance.Faults
+	conformance.ServerFaults
 	conformance.ChildMaker
 } = (*fakeHarness)(nil)
 
@@ -75,7 +78,7 @@ func (h *fakeHarness) Timing() conformance.Timing { return h.timing }
 func (h *fakeHarness) Capabilities() conformance.Capabilities {
 	c := conformance.Capabilities{
 		Name: h.name, Fencing: true,
-		Construct: true, Inspect: true, Break: true, Plant: true, Faults: true, Scripts: true, Processes: true,
+		Construct: true, Inspect: true, Break: true, Plant: true, Faults: true, Scripts: true, Servers: true, Processes: true,
 	}
 	if h.caps != nil {
 		h.caps(&c)
@@ -179,6 +182,9 @@ func (h *fakeHarness) arm(op conformance.Op, f fault) error {
 	return h.locked(func() { h.s.faults[op] = append(h.s.faults[op], f) })
 }
 
+func (h *fakeHarness) LoseCommand(op conformance.Op) error {
+	return h.arm(op, fault{kind: "lose command"})
+}
 func (h *fakeHarness) LoseReply(op conformance.Op) error { return h.arm(op, fault{kind: "lose"}) }
 func (h *fakeHarness) Repeat(op conformance.Op) error    { return h.arm(op, fault{kind: "repeat"}) }
 
@@ -189,7 +195,48 @@ func (h *fakeHarness) DelayReply(op conformance.Op, d time.Duration) error {
 func (h *fakeHarness) Refuse() error    { return h.locked(func() { h.s.unreachable = "refusing" }) }
 func (h *fakeHarness) BlackHole() error { return h.locked(func() { h.s.unreachable = "silent" }) }
 func (h *fakeHarness) Heal() error {
-	return h.locked(func() { h.s.unreachable = ""; clear(h.s.faults) })
+	return h.locked(func() {
+		h.s.unreachable = ""
+		close(h.s.healed)
+		h.s.healed = make(chan struct{})
+		clear(h.s.faults)
+	})
+}
+
+func (h *fakeHarness) Persist() error { return h.locked(func() { h.s.persists = true }) }
+
+func (h *fakeHarness) Crash() error {
+	return h.locked(func() {
+		h.s.unreachable = "refusing"
+		if !h.s.persists {
+			clear(h.s.locks)
+			clear(h.s.tokens)
+		}
+	})
+}
+
+// CutConnections implements [conformance.ServerFaults]: what holders send next is on
+// a connection that is no more.
+func (h *fakeHarness) CutConnections() error {
+	for _, op := range []conformance.Op{conformance.OpRenew, conformance.OpRelease} {
+		if err := h.arm(op, fault{kind: "lose"}); err != nil {
+			return err
+		}
+	}
+	return h.CutNotifications()
+}
+
+func (h *fakeHarness) Slow(d time.Duration) error { return h.locked(func() { h.s.slow = d }) }
+
+func (h *fakeHarness) Cause(trouble string) error {
+	return h.locked(func() {
+		h.s.unreachable = map[string]string{"Full": "full", "Starting": "loading", "Stuck": "silent"}[trouble]
+	})
+}
+
+func (h *fakeHarness) Recover() error {
+	_ = h.locked(func() { h.s.slow = 0 })
+	return h.Heal()
 }
 
 func (h *fakeHarness) CutNotifications() error {

@@ -28,7 +28,17 @@ type fakeStore struct {
 
 	faults      map[conformance.Op][]fault
 	unreachable string
+	healed      chan struct{} // closed when it is reachable again
 	forgot      bool
+	persists    bool
+	slow        time.Duration
+}
+
+// The troubles the store can be in.
+var fakeTroubles = []conformance.Trouble{
+	{Name: "Full", Permanent: true, Words: "out of memory"},
+	{Name: "Starting", Words: "loading"},
+	{Name: "Stuck"},
 }
 
 type fakeLock struct {
@@ -47,7 +57,7 @@ func newFakeStore() *fakeStore {
 	return &fakeStore{
 		locks: map[string]*fakeLock{}, tokens: map[string]int64{}, foreign: map[string]string{},
 		garbage: map[string]time.Duration{}, watches: map[*fakeWatch]struct{}{}, tickets: map[string][]string{},
-		faults: map[conformance.Op][]fault{},
+		faults: map[conformance.Op][]fault{}, healed: make(chan struct{}),
 	}
 }
 
@@ -60,12 +70,15 @@ func (s *fakeStore) command(ctx context.Context, op conformance.Op, apply func()
 		return &locker.StoreError{Err: err, NotApplied: true}
 	}
 	s.mu.Lock()
-	unreachable := s.unreachable
+	unreachable, healed := s.unreachable, s.healed
 	var f fault
 	if q := s.faults[op]; unreachable == "" && len(q) > 0 {
 		f, s.faults[op] = q[0], q[1:]
 	}
-	if unreachable == "" {
+	if s.slow > 0 && f.kind == "" {
+		f = fault{"delay", s.slow}
+	}
+	if unreachable == "" && f.kind != "lose command" {
 		apply()
 		if f.kind == "repeat" {
 			apply()
@@ -75,10 +88,18 @@ func (s *fakeStore) command(ctx context.Context, op conformance.Op, apply func()
 	switch {
 	case unreachable == "refusing":
 		return &locker.StoreError{Err: errors.New("connection refused"), NotApplied: true}
+	case unreachable == "loading":
+		return &locker.StoreError{Err: errors.New("still loading"), NotApplied: true}
+	case unreachable == "full":
+		return &locker.StoreError{Err: errors.New("out of memory"), Permanent: true}
 	case unreachable == "silent":
-		<-ctx.Done()
-		return ctx.Err()
-	case f.kind == "lose":
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-healed:
+			return errBroken
+		}
+	case f.kind == "lose", f.kind == "lose command":
 		return errBroken
 	case f.kind == "delay":
 		select {
@@ -295,11 +316,12 @@ func (w *fakeWatch) Close() {
 	w.d.none(w.key)
 }
 
-func (d *notifying) Watch(_ context.Context, key string) (locker.Watch, error) {
-	d.s.mu.Lock()
-	defer d.s.mu.Unlock()
+func (d *notifying) Watch(ctx context.Context, key string) (locker.Watch, error) {
 	w := &fakeWatch{&d.driver, key, make(chan struct{}, 1)}
-	d.s.watches[w] = struct{}{}
+	if err := d.s.command(ctx, conformance.OpWatch, func() { d.s.watches[w] = struct{}{} }); err != nil {
+		w.Close()
+		return nil, err
+	}
 	return w, nil
 }
 

@@ -18,7 +18,7 @@ type HarnessMaker func(tb testing.TB) Harness
 //
 // What a harness can do beyond that it says in its Capabilities and shows by
 // implementing the upgrades: [Constructor], [Inspector], [Breaker], [Planter],
-// [Faults], [ChildMaker].
+// [Faults], [ServerFaults], [ChildMaker].
 type Harness interface {
 	// NewLocker gives a Locker as a separate process would have it: identity
 	// and connections of its own, over the harness's one store. The suite
@@ -57,6 +57,7 @@ type Capabilities struct {
 	Plant     bool // the harness is a Planter
 	Faults    bool // the harness is a Faults
 	Scripts   bool // the store caches scripts, which Faults can make it forget
+	Servers   bool // the harness is a ServerFaults
 	Processes bool // the harness is a ChildMaker
 }
 
@@ -206,9 +207,15 @@ const (
 	OpSetHolds Op = "set holds"
 )
 
+// OpWatch is what has the store tell of releases: see [locker.Notifier].
+const OpWatch Op = "watch"
+
 // Faults is a harness that can come between the Lockers and the store. What it
 // does concerns all Lockers of the harness. Claim: [Capabilities].Faults.
 type Faults interface {
+	// LoseCommand loses the next command of the kind before it takes effect:
+	// the sender sees a broken connection.
+	LoseCommand(op Op) error
 	// LoseReply lets the next command of the kind take effect and its reply
 	// get lost: the sender sees a broken connection.
 	LoseReply(op Op) error
@@ -216,7 +223,7 @@ type Faults interface {
 	// sender sees the second reply.
 	Repeat(op Op) error
 	// DelayReply lets the next command of the kind take effect at once, while
-	// its reply arrives d later.
+	// its reply arrives d later. An OpWatch may take effect late, too.
 	DelayReply(op Op, d time.Duration) error
 	// Refuse makes the store refuse every command from now on.
 	Refuse() error
@@ -229,6 +236,29 @@ type Faults interface {
 	CutNotifications() error
 	// ForgetScripts empties the store's cache of scripts.
 	ForgetScripts() error
+}
+
+// ServerFaults is a harness that can do to its store's servers what crashes and
+// operators do. The store may be any number of them; what happens, happens to all.
+// Claim: [Capabilities].Servers.
+type ServerFaults interface {
+	// Persist makes the store keep through a crash what it acknowledges from now
+	// on.
+	Persist() error
+	// Crash ends the servers as kill -9 does. Without Persist what they know is
+	// gone for good.
+	Crash() error
+	// CutConnections ends every connection to the servers, those that carry
+	// wake-ups included.
+	CutConnections() error
+	// Slow makes every answer arrive d later, from now on.
+	Slow(d time.Duration) error
+	// Cause gets the servers into a trouble that [TroubleCases] was given, by its
+	// name.
+	Cause(trouble string) error
+	// Recover undoes what the others did, and returns when the servers are at
+	// anybody's service again. Those that crashed are started anew.
+	Recover() error
 }
 
 // ChildMaker is a harness that can start processes which use its store; see
@@ -260,6 +290,7 @@ const (
 	NeedBreak     Need = "Break"
 	NeedPlant     Need = "Plant"
 	NeedFaults    Need = "Faults"
+	NeedServers   Need = "Servers"
 	NeedProcesses Need = "Processes"
 
 	NoFencing     Need = "no Fencing"
@@ -289,6 +320,8 @@ func (c Capabilities) Claims(n Need) bool {
 		return c.Plant
 	case NeedFaults:
 		return c.Faults
+	case NeedServers:
+		return c.Servers
 	case NeedProcesses:
 		return c.Processes
 	case NoFencing:
@@ -319,6 +352,9 @@ func lacks(h Harness, n Need) string {
 	case NeedFaults, NeedScripts:
 		_, ok = h.(Faults)
 		name = "Faults"
+	case NeedServers:
+		_, ok = h.(ServerFaults)
+		name = "ServerFaults"
 	case NeedProcesses:
 		_, ok = h.(ChildMaker)
 		name = "ChildMaker"

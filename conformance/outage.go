@@ -182,27 +182,35 @@ func testLostWithoutAnAnswer(t *T) {
 		lease := t.Lock(l, key, locker.WithTTL(ttl))
 		ctx := lease.Context(t.Context())
 		t.NoError(begin(), "ending the store's service")
-		for {
-			// In this order: what was over at now stays over.
-			now := time.Now()
-			over := !now.Before(lease.Deadline())
-			if err := ctx.Err(); err != nil {
-				t.Is(err, locker.ErrLost)
-				break
-			}
-			if over {
-				t.Fatalf("%s: at the deadline the lease's context says that it is held", way)
-			}
-			if now.Sub(lease.Deadline()) > ttl {
-				t.Fatalf("%s: the deadline moves on", way)
-			}
-			time.Sleep(time.Millisecond)
-		}
-		t.Ends(lease.Lost(), t.Timing().Slack, "Lost closes at the deadline")
+		t.lostAtDeadline(lease, ctx)
 		t.heal()
 		t.FreeWithin(ttl+t.Timing().PollWithin+t.Timing().Slack, other, key)
 		t.Is(lease.Unlock(t.Context()), locker.ErrLost)
 	})
+}
+
+// lostAtDeadline checks that a lease, which cannot be renewed any more, and its
+// context end at the deadline.
+func (t *T) lostAtDeadline(lease *locker.Lease, ctx context.Context) {
+	t.Helper()
+	began := time.Now()
+	for {
+		// In this order: what was over at now stays over.
+		now := time.Now()
+		over := !now.Before(lease.Deadline())
+		if err := ctx.Err(); err != nil {
+			t.Is(err, locker.ErrLost)
+			break
+		}
+		if over {
+			t.Fatalf("at the deadline the lease's context says that it is held")
+		}
+		if now.Sub(began) > t.Timing().ShortTTL+t.Timing().Slack {
+			t.Fatalf("the lease does not end")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Ends(lease.Lost(), t.Timing().Slack, "Lost closes at the deadline")
 }
 
 func testRenewalRidesOutAnOutage(t *T) {

@@ -132,7 +132,7 @@ func testFrozenHolderInTime(t *T) {
 	child, l, key := t.child(), t.Locker(), t.Key("k")
 	theirs := t.ChildLock(child, ChildLock{Key: key, TTL: ttl, WithoutRenewal: true})
 	t.NoError(child.Stop(), "freezing a child")
-	t.Sleep(ttl / 4)
+	t.Sleep(ttl / 2)
 	t.NoError(child.Continue(), "letting a child run on")
 	t.NoError(t.ChildRenew(theirs), "a child's Renew")
 	t.Taken(l, key)

@@ -91,9 +91,14 @@ func record(t *testing.T, c conformance.Case, f fake) *recorder {
 	return r
 }
 
+// allCases are the suite's and those a fakeStore has of its own.
+func allCases() []conformance.Case {
+	return append(conformance.Cases(), conformance.TroubleCases(fakeTroubles...)...)
+}
+
 func caseNamed(t *testing.T, name string) conformance.Case {
 	t.Helper()
-	for _, c := range conformance.Cases() {
+	for _, c := range allCases() {
 		if c.Name == name {
 			return c
 		}
@@ -150,7 +155,7 @@ func TestExhaustive(t *testing.T) {
 				t.Parallel()
 				var by []string
 				caps := b.harness(t).Capabilities()
-				for _, c := range conformance.Cases() {
+				for _, c := range allCases() {
 					// What counts goroutines cannot share the process.
 					if c.Slow || c.Mode == conformance.Serial || !claims(caps, c) {
 						continue
@@ -168,7 +173,7 @@ func TestExhaustive(t *testing.T) {
 			})
 		}
 	})
-	for _, c := range conformance.Cases() {
+	for _, c := range allCases() {
 		if catches[c.Name] == 0 {
 			t.Logf("%s catches nothing", c.Name)
 		}
@@ -186,11 +191,11 @@ func claims(caps conformance.Capabilities, c conformance.Case) bool {
 
 // TestMissingUpgrade: what a harness claims and cannot show fails.
 func TestMissingUpgrade(t *testing.T) {
-	for _, c := range conformance.Cases() {
+	for _, c := range allCases() {
 		r := &recorder{TB: t}
 		c.Run(r, bareHarness{})
 		needsUpgrade := slices.ContainsFunc(c.Needs, func(n conformance.Need) bool {
-			return strings.Contains("Construct Inspect Break Plant Faults Scripts Processes", string(n))
+			return strings.Contains("Construct Inspect Break Plant Faults Scripts Servers Processes", string(n))
 		})
 		if needsUpgrade && (!r.failed || !strings.Contains(r.log.String(), "is no conformance.")) {
 			t.Errorf("%s on a harness without upgrades: failed %t\n%s", c.Name, r.failed, &r.log)
@@ -237,7 +242,7 @@ func TestPanickingCase(t *testing.T) {
 // TestCases: the list is in order.
 func TestCases(t *testing.T) {
 	names := map[string]bool{}
-	for _, c := range conformance.Cases() {
+	for _, c := range allCases() {
 		if names[c.Name] {
 			t.Errorf("two cases are named %s", c.Name)
 		}

@@ -13,13 +13,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// opOf tells the scripts of this module's strategies apart.
+// opOf tells the commands of this module's strategies apart.
 func opOf(cmd []string) conformance.Op {
-	if len(cmd) > 1 && strings.HasPrefix(strings.ToLower(cmd[0]), "eval") {
+	switch {
+	case isWatch(cmd):
+		return conformance.OpWatch
+	case isScript(cmd) && len(cmd) > 1:
 		return conformance.Op(redisdriver.ScriptName(cmd[1]))
 	}
 	return ""
 }
+
+var (
+	isWatch  = faultproxy.MatchCommand("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "BLPOP")
+	isScript = faultproxy.MatchCommand("EVAL", "EVALSHA")
+)
 
 // once arms a fault for the next command of a kind at whichever server it
 // reaches. (A reply that says that the server does not know the script uses up no
@@ -36,10 +44,12 @@ func (h *harness) once(op conformance.Op, arm func(*faultproxy.Proxy, faultproxy
 		rules = append(rules, arm(p, match))
 	}
 	all.Store(&rules)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.rules = append(h.rules, rules...)
+	h.later(rules...)
 	return nil
+}
+
+func (h *harness) LoseCommand(op conformance.Op) error {
+	return h.once(op, func(p *faultproxy.Proxy, m faultproxy.Match) *faultproxy.Rule { return p.ResetBefore(m, 1) })
 }
 
 func (h *harness) LoseReply(op conformance.Op) error {
@@ -51,7 +61,12 @@ func (h *harness) Repeat(op conformance.Op) error {
 }
 
 func (h *harness) DelayReply(op conformance.Op, d time.Duration) error {
-	return h.once(op, func(p *faultproxy.Proxy, m faultproxy.Match) *faultproxy.Rule { return p.DelayReply(m, 1, d) })
+	return h.once(op, func(p *faultproxy.Proxy, m faultproxy.Match) *faultproxy.Rule {
+		if op == conformance.OpWatch { // its reply cannot be told from messages
+			return p.Delay(m, 1, d)
+		}
+		return p.DelayReply(m, 1, d)
+	})
 }
 
 func (h *harness) Refuse() error {
@@ -82,10 +97,40 @@ func (h *harness) Heal() error {
 	return nil
 }
 
+// CutNotifications ends subscriptions and the connections that wait for an element
+// of a list.
 func (h *harness) CutNotifications() error {
 	return h.masters(context.Background(), func(ctx context.Context, c *redis.Client) error {
-		return c.ClientKillByFilter(ctx, "TYPE", "pubsub").Err()
+		if err := c.ClientKillByFilter(ctx, "TYPE", "pubsub").Err(); err != nil {
+			return err
+		}
+		list, err := c.ClientList(ctx).Result()
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(list) {
+			if id, ok := blocked(line); ok {
+				if err := c.ClientKillByFilter(ctx, "ID", id).Err(); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
 	})
+}
+
+// blocked returns the id of a client that CLIENT LIST shows to be in a BLPOP.
+func blocked(line string) (id string, ok bool) {
+	for field := range strings.FieldsSeq(line) {
+		name, value, _ := strings.Cut(field, "=")
+		switch name {
+		case "id":
+			id = value
+		case "cmd":
+			ok = value == "blpop"
+		}
+	}
+	return id, ok
 }
 
 func (h *harness) ForgetScripts() error {

@@ -58,6 +58,7 @@ type harness struct {
 
 	mu      sync.Mutex
 	rules   []*faultproxy.Rule
+	ends    []func() error    // of troubles
 	planted map[string]string // dumps, by key
 }
 
@@ -68,6 +69,7 @@ var _ interface {
 	conformance.Breaker
 	conformance.Planter
 	conformance.Faults
+	conformance.ServerFaults
 	conformance.ChildMaker
 	conformance.Background
 } = (*harness)(nil)
@@ -100,6 +102,7 @@ func (h *harness) Capabilities() conformance.Capabilities {
 		Plant:       true,
 		Faults:      true,
 		Scripts:     true,
+		Servers:     h.topology == Single,
 		Processes:   true,
 	}
 }

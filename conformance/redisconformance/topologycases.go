@@ -23,10 +23,13 @@ var topologyCases = []conformance.Case{
 		Contract: "after Close no connection to any node remains but the caller's"},
 }
 
-// Cases are what holds beyond the suite where Redis is more than one server, for
-// [conformance.WithCases]. They run on harnesses of [Strategy.Harness] only.
+// Cases are what holds for Redis beyond the suite, for [conformance.WithCases]: on
+// one server in the troubles it can be in, elsewhere in what only more servers can
+// do. They run on harnesses of [Strategy.Harness] only.
 func (s Strategy) Cases() []conformance.Case {
 	switch s.Topology {
+	case Single:
+		return slices.Concat(troubleCases(), poolCases)
 	case Sentinel:
 		return slices.Concat(topologyCases, failoverCases)
 	case Cluster:

@@ -19,7 +19,7 @@ type process struct {
 	exited  chan struct{} // closed once it is gone and reaped
 }
 
-func startProcess(path string, args []string, dir, logPath string) (*process, error) {
+func startProcess(path string, args, env []string, dir, logPath string) (*process, error) {
 	log, err := os.Create(logPath)
 	if err != nil {
 		return nil, err
@@ -27,6 +27,9 @@ func startProcess(path string, args []string, dir, logPath string) (*process, er
 	defer log.Close() // the child has its own descriptor
 	cmd := exec.Command(path, args...)
 	cmd.Dir = dir
+	if len(env) > 0 {
+		cmd.Env = append(os.Environ(), env...)
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	release, err := spawn(cmd)
 	if err != nil {

@@ -14,6 +14,8 @@ type config struct {
 	dir      string
 	tls      bool
 	sentinel bool
+	env      []string
+	clock    bool
 }
 
 // WithConfig appends arguments to redis-server's command line, for example

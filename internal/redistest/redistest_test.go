@@ -253,3 +253,46 @@ func dial(ctx context.Context, addr string) error {
 	}
 	return conn.Close()
 }
+
+func TestPersist(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c, ctx := s.Client(t), t.Context()
+	if err := c.Set(ctx, "before", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Persist(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Set(ctx, "after", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.Kill()
+	if err := s.Revive(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.Exists(ctx, "before", "after").Result(); err != nil || n != 2 {
+		t.Errorf("%d keys are left of two, %v", n, err)
+	}
+	pid := s.PID()
+	if err := s.Revive(); err != nil || s.PID() != pid {
+		t.Errorf("Revive of a server that runs: %v", err)
+	}
+}
+
+func TestSetClock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, redistest.WithSettableClock())
+	c, ctx := s.Client(t), t.Context()
+	if err := c.Set(ctx, "k", 1, time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.SetClock(t, -time.Hour)
+	if ttl, err := c.TTL(ctx, "k").Result(); err != nil || ttl < time.Hour {
+		t.Errorf("an hour earlier a minute's key lives for %v, %v", ttl, err)
+	}
+	s.SetClock(t, time.Hour)
+	if n, err := c.Exists(ctx, "k").Result(); err != nil || n != 0 {
+		t.Errorf("an hour later a minute's key is there: %d, %v", n, err)
+	}
+}

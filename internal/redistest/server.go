@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -58,6 +59,12 @@ func launch(opts []Option) (*Server, error) {
 			return nil, err
 		}
 	}
+	if s.cfg.clock {
+		if err = s.settableClock(); err != nil {
+			s.discard()
+			return nil, err
+		}
+	}
 	// Between choosing a port and redis-server's bind anybody may take it.
 	for range 10 {
 		if s.port, err = freePort(); err != nil {
@@ -87,7 +94,7 @@ func (s *Server) up(deadline time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	logPath := filepath.Join(s.runDir, "redis.log")
-	p, err := startProcess(s.binary.path, s.args(), s.runDir, logPath)
+	p, err := startProcess(s.binary.path, s.args(), s.cfg.env, s.runDir, logPath)
 	if err != nil {
 		return err
 	}
@@ -189,17 +196,51 @@ func (s *Server) Stop() {
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
 	s.Kill()
+	if err := s.Revive(); err != nil {
+		tb.Fatalf("redistest: %v", err)
+	}
+}
+
+// Revive is the second half of Restart, for a server that was killed or stopped;
+// one that runs it leaves alone.
+func (s *Server) Revive() error {
+	if s.running() {
+		return nil
+	}
 	deadline := time.Now().Add(startTimeout)
 	for {
 		err := s.up(deadline)
 		if err == nil {
-			return
+			return nil
 		}
 		if !errors.Is(err, errPortTaken) || time.Now().After(deadline) {
-			tb.Fatalf("redistest: restart: %v", err)
+			return fmt.Errorf("restart: %w", err)
 		}
 		time.Sleep(50 * time.Millisecond) // whoever borrowed the port gives it back
 	}
+}
+
+// Persist makes a server that runs go on like one started WithAOF.
+func (s *Server) Persist() error {
+	c := s.admin()
+	defer c.Close()
+	ctx := context.Background()
+	for _, setting := range [][2]string{{"appendfsync", "always"}, {"appendonly", "yes"}} {
+		if err := c.ConfigSet(ctx, setting[0], setting[1]).Err(); err != nil {
+			return fmt.Errorf("CONFIG SET %s: %w", setting[0], err)
+		}
+	}
+	s.mu.Lock()
+	s.cfg.aof = true
+	s.mu.Unlock()
+	// What is written before the first file is complete is not in it.
+	return until("the log is written", func(ctx context.Context) error {
+		info, err := c.Info(ctx, "persistence").Result()
+		if err == nil && (!strings.Contains(info, "aof_rewrite_in_progress:0") || !strings.Contains(info, "aof_rewrite_scheduled:0")) {
+			err = errors.New("not yet")
+		}
+		return err
+	})
 }
 
 // Pause freezes the server: connections stay open and nothing answers, until

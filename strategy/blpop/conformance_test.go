@@ -11,11 +11,6 @@ import (
 func TestMain(m *testing.M) { redisconformance.Main(m, blpop.New) }
 
 func TestConformance(t *testing.T) {
-	conformance.Run(t, redisconformance.Strategy{
-		Name:        "blpop",
-		New:         blpop.New,
-		StoredHolds: true,
-		Notified:    true,
-		Fair:        true,
-	}.Harness)
+	s := on(redisconformance.Single)
+	conformance.Run(t, s.Harness, conformance.WithCases(s.Cases()...))
 }

@@ -11,10 +11,6 @@ import (
 func TestMain(m *testing.M) { redisconformance.Main(m, hashreentrant.New) }
 
 func TestConformance(t *testing.T) {
-	conformance.Run(t, redisconformance.Strategy{
-		Name:        "hashreentrant",
-		New:         hashreentrant.New,
-		StoredHolds: true,
-		Notified:    true,
-	}.Harness)
+	s := on(redisconformance.Single)
+	conformance.Run(t, s.Harness, conformance.WithCases(s.Cases()...))
 }

@@ -11,8 +11,6 @@ import (
 func TestMain(m *testing.M) { redisconformance.Main(m, setnx.New) }
 
 func TestConformance(t *testing.T) {
-	conformance.Run(t, redisconformance.Strategy{
-		Name: "setnx",
-		New:  setnx.New,
-	}.Harness)
+	s := on(redisconformance.Single)
+	conformance.Run(t, s.Harness, conformance.WithCases(s.Cases()...))
 }

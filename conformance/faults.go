@@ -1,0 +1,346 @@
+package conformance
+
+import (
+	"context"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+const faultsGroup = "faults"
+
+// faultCases are what goes wrong with commands, callers, processes and servers
+// beyond the groups failure, outage and processes. See also [TroubleCases].
+var faultCases = []Case{
+	{Name: "CommandLost", Group: faultsGroup, Rules: []string{"R11", "R17", "R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testCommandLost,
+		Contract: "a command that did not reach the store is ErrUnavailable or tried again, and changes nothing"},
+	{Name: "CancelledWhileSubscribing", Group: faultsGroup, Rules: []string{"R16", "R17"}, Needs: []Need{NeedFaults, NeedNotified}, Mode: Isolated, Test: testCancelledWhileSubscribing,
+		Contract: "a Lock cancelled while it waits for the store to promise wake-ups returns at once, and does not keep others from waiting"},
+	{Name: "CancelledWhileRenewing", Group: faultsGroup, Rules: []string{"R11", "R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testCancelledWhileRenewing,
+		Contract: "Renew cancelled while its command is on the way returns at once with ErrUnavailable, and the lease goes on"},
+	{Name: "CancelledWhileUnlocking", Group: faultsGroup, Rules: []string{"R3", "R20"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testCancelledWhileUnlocking,
+		Contract: "Unlock cancelled while its command is on the way returns at once with ErrUnavailable, frees the key, may be repeated, and spares the next holder"},
+	{Name: "SilenceWithinTheLease", Group: faultsGroup, Rules: []string{"R11", "R15"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testSilenceWithinTheLease,
+		Contract: "a lease survives a black hole that is shorter than what is left of it, and waiters wait on"},
+	{Name: "AnswersPastTheLease", Group: faultsGroup, Rules: []string{"R1", "R10", "R17"}, Needs: []Need{NeedServers}, Mode: Isolated, Test: testAnswersPastTheLease,
+		Contract: "when answers take twice the TTL a holder knows of its loss at Deadline, and nobody is granted what has ended by the time he is told"},
+	{Name: "ConnectionsCut", Group: faultsGroup, Rules: []string{"R11", "R15", "R19"}, Needs: []Need{NeedServers}, Mode: Isolated, Test: testConnectionsCut,
+		Contract: "when the store ends all connections a holder keeps its lease, a release in that moment succeeds, and a waiter gets the key"},
+	{Name: "CrashLosesEverything", Group: faultsGroup, Rules: []string{"R2", "R10", "R15", "R17", "R21"}, Needs: []Need{NeedServers}, Mode: Isolated, Test: testCrashLosesEverything,
+		Contract: "when the store is killed and comes back empty waiters carry on, the holder is told by its Deadline, and the next one has a greater token"},
+	{Name: "CrashKeepsEverything", Group: faultsGroup, Rules: []string{"R1", "R11", "R15", "R17", "R21"}, Needs: []Need{NeedServers}, Mode: Isolated, Test: testCrashKeepsEverything,
+		Contract: "when a store that persists is killed and comes back within a lease, the lease survives and still excludes others, holds included"},
+	{Name: "KilledAroundTheGrant", Group: faultsGroup, Rules: []string{"R15", "R16"}, Needs: []Need{NeedProcesses}, Mode: Isolated, Test: testKilledAroundTheGrant,
+		Contract: "a process killed in the moment in which it is granted the key holds up the next waiter for a TTL at most"},
+	{Name: "FrozenAroundTheTTL", Group: faultsGroup, Rules: []string{"R1", "R2", "R10", "R21"}, Needs: []Need{NeedProcesses}, Mode: Isolated, Test: testFrozenAroundTheTTL,
+		Contract: "a process frozen for half a TTL, one and three either holds the key on or is told that it does not: never both it and the next"},
+}
+
+// renewedWithin renews until the store says yes. That it cannot be reached is fine
+// until then.
+func (t *T) renewedWithin(d time.Duration, lease *locker.Lease) {
+	t.Helper()
+	for start := time.Now(); ; {
+		ctx, cancel := context.WithTimeout(t.Context(), t.Timing().Slack)
+		err := lease.Renew(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		t.Is(err, locker.ErrUnavailable)
+		t.Isnt(err, locker.ErrLost)
+		if time.Since(start) > d {
+			t.Fatalf("Renew: not within %v: %v", d, err)
+		}
+	}
+}
+
+// newer checks that later was granted after earlier as far as tokens say.
+func (t *T) newer(later, earlier int64) {
+	t.Helper()
+	if t.Capabilities().Fencing && later <= earlier {
+		t.Errorf("token %d after %d", later, earlier)
+	}
+}
+
+func testCommandLost(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	lose := t.Faults().LoseCommand
+	for range 2 {
+		t.NoError(lose(OpAcquire), "losing a command")
+		lease := t.Lock(a, key, locker.WithTTL(time.Hour))
+		t.Taken(b, key)
+
+		before := lease.Deadline()
+		t.NoError(lose(OpRenew), "losing a command")
+		err := lease.Renew(t.Context())
+		t.Is(err, locker.ErrUnavailable)
+		t.Isnt(err, locker.ErrLost)
+		if d := lease.Deadline(); !d.Equal(before) {
+			t.Errorf("a Renew that did not arrive moved the deadline by %v", d.Sub(before))
+		}
+		t.NoError(lease.Renew(t.Context()), "Renew")
+
+		t.NoError(lose(OpRelease), "losing a command")
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Is(err, locker.ErrUnavailable)
+			t.Unlock(lease)
+		}
+		t.FreeWithin(t.Timing().PollWithin, b, key)
+
+		t.NoError(lose(OpAcquire), "losing a command")
+		_, err = a.TryLock(t.Context(), key, locker.WithTTL(time.Hour))
+		t.Is(err, locker.ErrUnavailable)
+		t.Isnt(err, locker.ErrNotAcquired)
+		t.FreeWithin(t.Timing().PollWithin, b, key)
+
+		if t.Capabilities().StoredHolds {
+			t.counted(a, b, key, lose)
+		}
+	}
+}
+
+func testCancelledWhileSubscribing(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(a, key)
+	t.NoError(t.Faults().DelayReply(OpWatch, t.Timing().Slack), "delaying a reply")
+	w := t.Wait(b, key)
+	t.Sleep(t.Timing().RenewEvery) // until it has been refused
+	w.Cancel()
+	err := t.Refused(w, t.Timing().Prompt)
+	t.Is(err, locker.ErrNotAcquired, context.Canceled)
+	t.Isnt(err, locker.ErrUnavailable)
+	w = t.Wait(b, key)
+	t.Unlock(lease)
+	t.Unlock(t.Granted(w, t.Timing().PollWithin))
+}
+
+// cancelled runs f, cancels its context when it should be under way, and returns
+// its error, which must be there at once.
+func (t *T) cancelled(what string, f func(ctx context.Context) error) (err error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := t.Go(func() { err = f(ctx) })
+	t.Sleep(t.Timing().RenewEvery)
+	cancel()
+	t.Ends(done, t.Timing().Prompt, "the end of "+what+" that was cancelled")
+	return err
+}
+
+func testCancelledWhileRenewing(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(a, key, locker.WithTTL(time.Hour))
+	t.NoError(t.Faults().DelayReply(OpRenew, t.Timing().Slack), "delaying a reply")
+	err := t.cancelled("Renew", lease.Renew)
+	t.Is(err, locker.ErrUnavailable, context.Canceled)
+	t.Isnt(err, locker.ErrLost)
+	t.Open(lease.Lost(), "Lost")
+	before := lease.Deadline()
+	t.NoError(lease.Renew(t.Context()), "Renew")
+	if !lease.Deadline().After(before) {
+		t.Errorf("Renew does not move the deadline")
+	}
+	t.Taken(b, key)
+	t.Unlock(lease)
+	t.Free(b, key)
+}
+
+func testCancelledWhileUnlocking(t *T) {
+	a, b, c, key := t.Locker(), t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(a, key, locker.WithTTL(time.Hour))
+	w := t.Wait(b, key)
+	t.NoError(t.Faults().DelayReply(OpRelease, t.Timing().Slack), "delaying a reply")
+	err := t.cancelled("Unlock", lease.Unlock)
+	t.Is(err, locker.ErrUnavailable, context.Canceled)
+	t.Isnt(err, locker.ErrLost, locker.ErrNotHeld)
+	next := t.Granted(w, t.Timing().PollWithin)
+	t.NoError(lease.Unlock(t.Context()), "the second Unlock")
+	t.Is(lease.Unlock(t.Context()), locker.ErrNotHeld)
+	t.Taken(c, key)
+	t.Unlock(next)
+	t.FreeWithin(t.Timing().PollWithin, c, key)
+}
+
+func testSilenceWithinTheLease(t *T) {
+	var events EventLog
+	ttl := t.Timing().TTL + 2*t.Timing().Slack
+	a, b, key := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), locker.WithObserver(&events)), t.Locker(), t.Key("k")
+	lease := t.Lock(a, key, locker.WithTTL(ttl))
+	w := t.Wait(b, key)
+	t.NoError(t.Faults().BlackHole(), "ending the store's service")
+	// That nothing answers for a while is the subject.
+	t.Sleep(ttl / 5)
+	t.heal()
+	n := events.Count(locker.EventRenewed)
+	t.Eventually(t.Timing().Patience, "renewals succeed again", func() bool { return events.Count(locker.EventRenewed) >= n+2 })
+	t.Open(lease.Lost(), "Lost")
+	t.Open(w.Done(), "a waiter's Lock returns on a held key")
+	t.Taken(t.Locker(), key)
+	t.Unlock(lease)
+	next := t.Granted(w, t.Timing().Patience)
+	t.newer(next.Token(), lease.Token())
+	t.Unlock(next)
+}
+
+func testAnswersPastTheLease(t *T) {
+	ttl := t.Timing().ShortTTL
+	a, b, key, other := t.Locker(), t.Locker(), t.Key("k"), t.Key("other")
+	t.Free(b, other) // so that connections are up
+	lease := t.Lock(a, key, locker.WithTTL(ttl))
+	ctx := lease.Context(t.Context())
+	t.NoError(t.Servers().Slow(2*ttl), "slowing the store down")
+	t.lostAtDeadline(lease, ctx)
+	for _, lock := range []func() (*locker.Lease, error){
+		func() (*locker.Lease, error) { return b.TryLock(t.Context(), other, locker.WithTTL(ttl)) },
+		func() (*locker.Lease, error) {
+			return b.Lock(t.Context(), other, locker.WithTTL(ttl), locker.WithWait(3*ttl))
+		},
+	} {
+		_, err := lock()
+		t.Is(err, locker.ErrUnavailable)
+		t.Isnt(err, locker.ErrNotAcquired)
+	}
+	t.recover()
+	// A command and a clean-up may be on their slow way.
+	within := 4*ttl + t.Timing().PollWithin + t.Timing().Slack
+	t.FreeWithin(within, b, key)
+	t.FreeWithin(within, a, other)
+	t.Is(lease.Unlock(t.Context()), locker.ErrLost)
+}
+
+func (t *T) recover() {
+	t.Helper()
+	t.NoError(t.Servers().Recover(), "having the servers recover")
+}
+
+func testConnectionsCut(t *T) {
+	ttl := t.Timing().TTL + 2*t.Timing().Slack
+	a, b, key := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery)), t.Locker(), t.Key("k")
+	for range 3 {
+		lease := t.Lock(a, key, locker.WithTTL(ttl))
+		w := t.Wait(b, key)
+		t.Sleep(t.Timing().RenewEvery) // until it listens
+		t.NoError(t.Servers().CutConnections(), "ending connections")
+		t.renewedWithin(ttl/2, lease)
+		t.Open(lease.Lost(), "Lost")
+		t.Open(w.Done(), "a waiter's Lock returns on a held key")
+
+		cut := t.Go(func() { t.NoError(t.Servers().CutConnections(), "ending connections") })
+		t.Unlock(lease)
+		t.Ends(cut, t.Timing().Patience, "the end of connections")
+		next := t.Granted(w, t.Timing().PollWithin)
+		t.newer(next.Token(), lease.Token())
+		t.Unlock(next)
+	}
+}
+
+func testCrashLosesEverything(t *T) {
+	ttl := t.Timing().TTL
+	a, b, key := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery)), t.Locker(), t.Key("k")
+	lease := t.Lock(a, key, locker.WithTTL(ttl))
+	w := t.Wait(b, key)
+	t.NoError(t.Servers().Crash(), "killing the store")
+	begun := t.Wait(b, t.Key("begun meanwhile"))
+	t.Sleep(2 * t.Timing().RenewEvery) // until renewals and waiters have met the failure
+	t.recover()
+	next := t.Granted(w, ttl+t.Timing().PollWithin)
+	t.newer(next.Token(), lease.Token())
+	// By its next renewal, not before: for that long there are two. (See the
+	// token.)
+	t.Ends(lease.Lost(), ttl+t.Timing().Slack, "the loss of a lock the store has forgotten")
+	t.Is(lease.Unlock(t.Context()), locker.ErrLost)
+	t.Taken(t.Locker(), key)
+	t.renewedWithin(ttl/2, next)
+	t.Unlock(next)
+	t.Unlock(t.Granted(begun, t.Timing().Patience))
+	t.FreeWithin(t.Timing().PollWithin, a, key)
+}
+
+func testCrashKeepsEverything(t *T) {
+	ttl := t.Timing().TTL + 2*t.Timing().Slack
+	t.NoError(t.Servers().Persist(), "making the store persist")
+	a, b, key := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery)), t.Locker(), t.Key("k")
+	lease := t.Lock(a, key, locker.WithTTL(ttl))
+	inner := t.LockUnder(lease.Context(t.Context()), a, key)
+	w := t.Wait(b, key)
+	t.NoError(t.Servers().Crash(), "killing the store")
+	t.Sleep(2 * t.Timing().RenewEvery) // until renewals and waiters have met the failure
+	t.recover()
+	t.renewedWithin(ttl/2, lease)
+	t.Open(lease.Lost(), "Lost")
+	t.Open(w.Done(), "a waiter's Lock returns on a held key")
+	other := t.Locker()
+	t.Taken(other, key)
+	if err := inner.Unlock(t.Context()); err != nil {
+		t.Is(err, locker.ErrUnavailable) // on a connection from before
+	}
+	t.Taken(other, key)
+	t.Unlock(lease)
+	next := t.Granted(w, t.Timing().PollWithin+t.Timing().Slack)
+	t.newer(next.Token(), lease.Token())
+	t.Unlock(next)
+}
+
+func testKilledAroundTheGrant(t *T) {
+	ttl := t.Timing().ShortTTL
+	holder, l, key := t.Locker(), t.Locker(), t.Key("k")
+	for round := range 3 {
+		child := t.child()
+		lease := t.Lock(holder, key)
+		doomed := child.Start(ChildLock{Key: key, TTL: ttl})
+		t.Ends(doomed.Waiting(), t.Timing().Patience, "a child waits")
+		t.Sleep(t.Timing().RenewEvery) // until it listens
+		t.Unlock(lease)
+		if round == 0 { // after, for certain
+			t.Ends(doomed.Done(), t.Timing().Patience, "a child is granted the key")
+			t.NoError(doomed.Err(), "a child's Lock")
+		} else { // in the midst of it
+			time.Sleep(time.Duration(t.IntN(3000)) * time.Microsecond)
+		}
+		child.Kill()
+		t.FreeWithin(ttl+t.Timing().PollWithin, l, key)
+	}
+}
+
+func testFrozenAroundTheTTL(t *T) {
+	ttl := t.Timing().ShortTTL
+	l := t.Locker()
+	for _, frozen := range []time.Duration{ttl / 2, ttl, 3 * ttl} {
+		child, key := t.child(), t.Key(frozen.String())
+		theirs := t.ChildLock(child, ChildLock{Key: key, TTL: ttl})
+		asking := child.send(childRequest{Op: "ask", Lease: theirs.call.answer.ID})
+		w := t.Wait(l, key, locker.WithTTL(t.Timing().TTL))
+		t.NoError(child.Stop(), "freezing a child")
+		t.Sleep(frozen)
+		t.NoError(child.Continue(), "letting a child run on")
+
+		asked := time.Now()
+		err := t.ChildRenew(theirs)
+		switch {
+		case err != nil:
+			t.Is(err, locker.ErrLost)
+		case frozen > 2*ttl:
+			t.Errorf("a child renewed its lease after %v", frozen)
+		default:
+			select {
+			case <-w.Done():
+				if w.At.Before(asked) {
+					t.Errorf("a child renewed a lease after the next holder was granted the key")
+				}
+			default:
+			}
+			if err := t.ChildUnlock(theirs); err != nil {
+				t.Is(err, locker.ErrLost)
+			}
+		}
+		next := t.Granted(w, ttl+t.Timing().PollWithin)
+		t.newer(next.Token(), theirs.Token())
+		t.Ends(asking.done, t.Timing().Patience, "a child knows that its lease is over")
+		if n := asking.answer.N; n > 0 {
+			t.Errorf("a child was told %d times after its deadline that it held the key", n)
+		}
+		t.NoError(next.Renew(t.Context()), "Renew by the next holder")
+		t.Unlock(next)
+	}
+}

@@ -1,0 +1,137 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+// Trouble is a state of the store's servers in which they cannot do what they are
+// asked to.
+type Trouble struct {
+	// Name is what the case is called, and what [ServerFaults].Cause is given.
+	Name string
+	// Permanent trouble needs a person: Lock does not ride it out.
+	Permanent bool
+	// Words are the server's, to be found in errors; "" if it says nothing.
+	Words string
+}
+
+// TroubleCases makes a case of each trouble, for [WithCases]. They need
+// [ServerFaults].
+func TroubleCases(troubles ...Trouble) []Case {
+	var cases []Case
+	for _, tr := range troubles {
+		c := Case{Name: tr.Name, Group: faultsGroup, Rules: []string{"R11", "R17"}, Needs: []Need{NeedServers}, Mode: Isolated}
+		if tr.Permanent {
+			c.Contract = "in trouble that needs a person Lock and TryLock are ErrUnavailable at once with the server's words, and a lease goes on when it is over in time"
+			c.Test = func(t *T) { testPermanentTrouble(t, tr) }
+		} else {
+			c.Contract = "transient trouble is ErrUnavailable to TryLock, and ridden out by Lock, by waiters and by a lease that outlasts it"
+			c.Test = func(t *T) { testTransientTrouble(t, tr) }
+		}
+		cases = append(cases, c)
+	}
+	return cases
+}
+
+func (t *T) cause(tr Trouble) {
+	t.Helper()
+	t.NoError(t.Servers().Cause(tr.Name), "getting the servers into trouble")
+}
+
+// told checks that err tells of the trouble.
+func (t *T) told(tr Trouble, err error) {
+	t.Helper()
+	t.Is(err, locker.ErrUnavailable)
+	t.Isnt(err, locker.ErrNotAcquired, locker.ErrLost, locker.ErrNotHeld)
+	if !strings.Contains(err.Error(), tr.Words) {
+		t.Fatalf("the error does not say %q: %v", tr.Words, err)
+	}
+}
+
+func testPermanentTrouble(t *T, tr Trouble) {
+	ttl := t.Timing().TTL + 2*t.Timing().Slack
+	a, b := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery)), t.Locker()
+	t.Free(b, t.Key("free"))
+	held, other := t.Lock(a, t.Key("held"), locker.WithTTL(ttl)), t.Lock(a, t.Key("other"), locker.WithTTL(ttl))
+	w := t.Wait(b, held.Key())
+	t.Sleep(t.Timing().RenewEvery) // until it listens
+	t.cause(tr)
+	for what, lock := range map[string]func(context.Context, string, ...locker.LockOption) (*locker.Lease, error){
+		"Lock": b.Lock, "TryLock": b.TryLock,
+	} {
+		t.Prompt(what+" in trouble", func() {
+			_, err := lock(t.Context(), t.Key("free"))
+			t.told(tr, err)
+		})
+	}
+	if err := held.Renew(t.Context()); err != nil {
+		t.told(tr, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), t.Timing().ShortTTL)
+	defer cancel()
+	err := other.Unlock(ctx)
+	t.Isnt(err, locker.ErrLost, locker.ErrNotHeld)
+	t.Open(held.Lost(), "Lost")
+
+	t.recover()
+	if err != nil {
+		t.Is(err, locker.ErrUnavailable)
+		t.Unlock(other)
+	}
+	t.FreeWithin(t.Timing().PollWithin, b, other.Key())
+	t.renewedWithin(ttl/2, held)
+	t.Open(held.Lost(), "Lost")
+	t.Unlock(held)
+	// The waiter may have been told, or have needed nothing that did not work.
+	t.Ends(w.Done(), t.Timing().PollWithin, "the end of a wait")
+	next := w.Lease
+	if w.Err != nil {
+		t.told(tr, w.Err)
+		next = t.Lock(b, held.Key())
+	}
+	t.newer(next.Token(), held.Token())
+	t.Unlock(next)
+}
+
+func testTransientTrouble(t *T, tr Trouble) {
+	ttl := t.Timing().TTL + 2*t.Timing().Slack
+	var events EventLog
+	a, b, free := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), locker.WithObserver(&events)), t.Locker(), t.Key("free")
+	t.Free(b, free)
+	held := t.Lock(a, t.Key("held"), locker.WithTTL(ttl))
+	w := t.Wait(b, held.Key())
+	t.cause(tr)
+	failed := events.Count(locker.EventRenewFailed)
+	for what, lock := range map[string]func(ctx context.Context) error{
+		"TryLock": func(ctx context.Context) error { _, err := b.TryLock(ctx, free); return err },
+		"Lock":    func(ctx context.Context) error { _, err := b.Lock(ctx, free); return err },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), t.Timing().ShortTTL)
+		start := time.Now()
+		err := lock(ctx)
+		cancel()
+		t.told(tr, err)
+		if took := time.Since(start); took > t.Timing().ShortTTL+t.Timing().Prompt {
+			t.Errorf("%s took %v under a context of %v", what, took, t.Timing().ShortTTL)
+		}
+	}
+	begun := t.Wait(b, free)
+	t.Eventually(ttl/2, "a renewal fails", func() bool { return events.Count(locker.EventRenewFailed) > failed })
+	t.Open(begun.Done(), fmt.Sprintf("%s: a Lock returns in transient trouble", tr.Name))
+	t.Open(held.Lost(), "Lost")
+
+	t.recover()
+	t.Unlock(t.Granted(begun, t.Timing().Patience))
+	t.renewedWithin(ttl/2, held)
+	t.Open(held.Lost(), "Lost")
+	t.Open(w.Done(), "a waiter's Lock returns on a held key")
+	t.Unlock(held)
+	next := t.Granted(w, t.Timing().Patience)
+	t.newer(next.Token(), held.Token())
+	t.Unlock(next)
+}
