@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/distlock/locker/renewal"
@@ -96,7 +97,7 @@ func (c *call) report(l *Lease, err error) error {
 			e.events.now(Event{Kind: EventNotAcquired, Strategy: e.name, Key: c.userKey, Owner: c.owner, Duration: took, Err: err})
 		}
 	case c.fresh:
-		e.log.Debug("lock acquired", l.claim.logged(), "wait", took)
+		e.log.Debug("lock acquired", l.claim.logged(), slog.Duration("wait", took))
 		e.events.now(l.claim.event(EventAcquired, took, nil))
 	}
 	return err

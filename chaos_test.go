@@ -55,6 +55,7 @@ type inside struct {
 
 // enter wants nobody else there whose lease is not lost.
 func (in *inside) enter(t *testing.T, l *Lease) {
+	t.Helper()
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if l.Holds() == 0 {
@@ -74,6 +75,7 @@ func (in *inside) enter(t *testing.T, l *Lease) {
 
 // user locks and unlocks until the end, patient or not, re-entering or not.
 func user(t *testing.T, base context.Context, b *bench, in *inside, r *roll, end time.Duration) {
+	t.Helper()
 	for b.at() < end {
 		key := fmt.Sprint("k", r.n(2))
 		ctx, cancel := context.WithTimeout(base, r.ms(1500))

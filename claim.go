@@ -123,7 +123,7 @@ func (c *claim) lose(cause error) {
 		cs.end(loss)
 	}
 	c.e.detach(c)
-	c.e.log.Warn("lock lost", c.logged(), "err", cause)
+	c.e.log.Warn("lock lost", c.logged(), slog.Any("err", cause))
 	c.e.events.later(c.event(EventLost, time.Since(c.granted), loss))
 }
 

@@ -24,7 +24,7 @@ type leaseCtx struct {
 // to it yet.
 func (c *leaseCtx) check() {
 	if c.l.claim.checkClock() {
-		if cause, over := c.l.over(); over {
+		if cause := c.l.over(); cause != nil {
 			c.cancel(cause)
 		}
 	}
@@ -92,8 +92,8 @@ func (l *Lease) newContext(parent context.Context) context.Context {
 	l.claim.checkClock()
 	inner, cancel := context.WithCancelCause(parent)
 	c := &leaseCtx{Context: inner, l: l, cancel: cancel}
-	cause, over := l.over()
-	if !over {
+	cause := l.over()
+	if cause == nil {
 		// Forgotten when parent ends: a long lease may see many requests.
 		var unhook func() bool
 		if parent.Done() != nil {
@@ -113,7 +113,7 @@ func (l *Lease) newContext(parent context.Context) context.Context {
 			return c
 		}
 		l.claim.mu.Unlock()
-		cause, _ = l.over()
+		cause = l.over()
 		if unhook != nil {
 			unhook()
 		}

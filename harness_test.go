@@ -231,6 +231,7 @@ func gaps(cs []command) []time.Duration {
 
 // ended is a context that is done.
 func ended(t *testing.T) context.Context {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	return ctx

@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 )
 
@@ -31,18 +32,18 @@ func (op *releaseOp) failed() bool {
 	}
 }
 
-// over reports whether the lease has ended, and why: the loss, or Canceled after
+// over tells why the lease has ended, if it has: the loss, or Canceled after
 // Unlock.
-func (l *Lease) over() (cause error, over bool) {
+func (l *Lease) over() error {
 	l.claim.mu.Lock()
 	defer l.claim.mu.Unlock()
 	switch l.state {
 	case leaseHeld:
-		return nil, false
+		return nil
 	case leaseLost:
-		return l.claim.loss, true
+		return l.claim.loss
 	}
-	return context.Canceled, true
+	return context.Canceled
 }
 
 // answers reports whether a Lock that asks with q re-enters l. A lost lease
@@ -84,10 +85,10 @@ func (l *Lease) renew(ctx context.Context) error {
 	}
 	c := l.claim
 	c.checkClock()
-	switch cause, over := l.over(); {
-	case over && errors.Is(cause, ErrLost):
+	switch cause := l.over(); {
+	case errors.Is(cause, ErrLost):
 		return cause
-	case over:
+	case cause != nil:
 		return l.notHeld("renew")
 	}
 	if err := ctx.Err(); err != nil {
@@ -277,7 +278,7 @@ func (l *Lease) runRelease(ctx context.Context, op *releaseOp) {
 		e.log.Warn("lock was lost before it was released", c.logged())
 		e.events.now(c.event(EventLost, held, op.err))
 	default:
-		e.log.Warn("release failed; the TTL frees the key", c.logged(), "err", op.err)
+		e.log.Warn("release failed; the TTL frees the key", c.logged(), slog.Any("err", op.err))
 		e.events.now(c.event(EventReleaseFailed, held, op.err))
 	}
 }

@@ -19,15 +19,18 @@ func TestUnlockEnds(t *testing.T) {
 		is  error
 	}{
 		"live": {func(t *testing.T) (context.Context, context.CancelFunc) {
+			t.Helper()
 			return context.WithTimeout(t.Context(), 300*time.Millisecond)
 		}, 300 * time.Millisecond, context.DeadlineExceeded},
 		"long-lived": {func(t *testing.T) (context.Context, context.CancelFunc) {
+			t.Helper()
 			return context.WithTimeout(t.Context(), time.Hour)
 		}, releaseBudget, ErrUnavailable},
 		"endless": {func(*testing.T) (context.Context, context.CancelFunc) {
 			return context.Background(), func() {}
 		}, releaseBudget, ErrUnavailable},
 		"dead": {func(t *testing.T) (context.Context, context.CancelFunc) {
+			t.Helper()
 			return ended(t), func() {}
 		}, releaseBudget, ErrUnavailable},
 	} {

@@ -63,6 +63,7 @@ func isOurs(cmd []string) bool {
 }
 
 func pair(b *testing.B, l locker.Locker, key string) {
+	b.Helper()
 	ctx := context.Background()
 	lease, err := l.Lock(ctx, key)
 	if err != nil {
@@ -118,6 +119,7 @@ func BenchmarkCostHandOver(b *testing.B) {
 }
 
 func handOver(b *testing.B, proxy *faultproxy.Proxy, waiters int, ls ...locker.Locker) {
+	b.Helper()
 	for _, l := range ls {
 		pair(b, l, "warm-up")
 	}
@@ -198,6 +200,7 @@ func usage() (goroutines int, bytes int64) {
 }
 
 func hold(b *testing.B, l locker.Locker) []*locker.Lease {
+	b.Helper()
 	ctx := context.Background()
 	leases := make([]*locker.Lease, held)
 	each(func(i int) {
@@ -213,6 +216,7 @@ func hold(b *testing.B, l locker.Locker) []*locker.Lease {
 }
 
 func release(b *testing.B, leases []*locker.Lease) {
+	b.Helper()
 	each(func(i int) {
 		if err := leases[i].Unlock(context.Background()); err != nil {
 			b.Error(err)

@@ -36,6 +36,7 @@ func BenchmarkFairness(b *testing.B) {
 
 // contend counts the holds each Locker gets within d.
 func contend(b *testing.B, ls []locker.Locker, goroutines int, d time.Duration) []int {
+	b.Helper()
 	shares := make([]int, len(ls))
 	end := time.Now().Add(d)
 	var wg sync.WaitGroup

@@ -55,6 +55,7 @@ type bench struct {
 // newBench has renew renew; nil says yes to all at once. onLost may be nil. The
 // Scheduler is closed when the test ends.
 func newBench(t *testing.T, maxBatch int, renew Func[*claim], onLost func(*claim)) *bench {
+	t.Helper()
 	b := &bench{t: t, start: time.Now()}
 	note := func(to *[]event, c *claim, err error) {
 		b.mu.Lock()

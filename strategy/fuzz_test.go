@@ -77,6 +77,7 @@ func FuzzParseJSON(f *testing.F) {
 }
 
 func fuzzParse(f *testing.F, parse func([]byte) (Config, error)) {
+	f.Helper()
 	f.Add([]byte(`{"strategy": "setnx", "password": "s3cr3T"}`))
 	f.Add([]byte(`{"url": "setnx+redis://u:s3cr3T@h?ttl=1s", "nodes": [{"password": "s3cr3T"}]}`))
 	f.Add([]byte(`{"password": s3cr3T`))

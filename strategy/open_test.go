@@ -21,6 +21,7 @@ type spy struct {
 }
 
 func (s *spy) registry(t *testing.T) *Registry {
+	t.Helper()
 	r := new(Registry)
 	require.NoError(t, r.Register("one", Opener{Redis: func(rdb redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
 		s.clients = []redis.UniversalClient{rdb}
@@ -47,6 +48,7 @@ func isClosed(rdb redis.UniversalClient) bool {
 
 // nowhere is a client whose connections are refused at once.
 func nowhere(t *testing.T) *redis.Client {
+	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("nowhere")
 	}, MaxRetries: -1, DialerRetries: 1})

@@ -87,6 +87,7 @@ func TestTLS(t *testing.T) {
 }
 
 func freePort(t *testing.T) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()

@@ -84,7 +84,7 @@ func (f fleet) close() (err error) {
 	f.hangUp()
 	late := time.AfterFunc(15*time.Second, func() {
 		for _, p := range f {
-			p.cmd.Process.Kill()
+			_ = p.cmd.Process.Kill()
 		}
 	})
 	defer late.Stop()

@@ -19,6 +19,7 @@ import (
 // The pipe is the stderr of the program and of its shops: its end means that
 // all of them are gone.
 func startLong(t *testing.T, strategy string) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	t.Cleanup(func() { r.Close() })

@@ -26,6 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	// The race detector would keep each process for a second at its exit.
 	cmd.Env = append(os.Environ(), runEnv+"=1", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))

@@ -48,12 +48,12 @@ func reachable(ctx context.Context, urls []string) error {
 	if err != nil {
 		return err
 	}
-	defer hangUp()
+	defer func() { _ = hangUp() }()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	for i, rdb := range rdbs {
 		if err := rdb.Ping(ctx).Err(); err != nil {
-			return fmt.Errorf("Redis %d of -redis does not answer: %w", i+1, err) // its URL may hold a password
+			return fmt.Errorf("server %d of -redis does not answer: %w", i+1, err) // its URL may hold a password
 		}
 	}
 	return nil

@@ -22,7 +22,7 @@ func sellOut(ctx context.Context, cfg config, stderr *os.File) ([]result, error)
 	if err != nil {
 		return nil, err
 	}
-	defer hangUp()
+	defer func() { _ = hangUp() }()
 	var results []result
 	for _, m := range cfg.methods {
 		r, err := hold(ctx, cfg, m, rdbs[0], urls, stderr)

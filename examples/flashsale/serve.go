@@ -33,7 +33,7 @@ func shopMain(cfg string) int {
 	signal.Ignore(os.Interrupt)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		io.Copy(io.Discard, os.Stdin)
+		_, _ = io.Copy(io.Discard, os.Stdin)
 		time.AfterFunc(10*time.Second, func() { os.Exit(exitFailed) })
 		cancel()
 	}()
@@ -59,7 +59,7 @@ func serve(ctx context.Context, cfgJSON string) error {
 	if err != nil {
 		return err
 	}
-	defer hangUp()
+	defer func() { _ = hangUp() }()
 	shop, closeShop, err := m.shop(ctx, rdbs, cfg.Prefix)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func counter(s seller) http.HandlerFunc {
 		switch {
 		case err == nil:
 			w.WriteHeader(http.StatusCreated)
-		case err == errSoldOut: // and nothing went wrong besides
+		case err == errSoldOut: //nolint:errorlint // alone: nothing went wrong besides
 			http.Error(w, err.Error(), http.StatusGone)
 		default:
 			http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -9,6 +9,7 @@ import (
 )
 
 func start(t *testing.T) *redis.Client {
+	t.Helper()
 	s, err := Start()
 	require.NoError(t, err)
 	t.Cleanup(s.Close)

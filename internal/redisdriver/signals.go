@@ -81,9 +81,9 @@ func (s *Signals) probe() <-chan struct{} {
 			defer close(done)
 			ctx, cancel := context.WithTimeout(context.Background(), controlTimeout)
 			defer cancel()
-			any, err := cluster.MasterForKey(ctx, "")
+			node, err := cluster.MasterForKey(ctx, "")
 			if err == nil {
-				err = any.PubSubShardNumSub(ctx).Err()
+				err = node.PubSubShardNumSub(ctx).Err()
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()

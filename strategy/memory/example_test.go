@@ -36,7 +36,7 @@ func Example() {
 	lease, _ := theirs.Lock(ctx, "report:daily")
 	fmt.Println(Report(ctx, ours))
 
-	lease.Unlock(ctx)
+	_ = lease.Unlock(ctx)
 	fmt.Println(Report(ctx, ours))
 	fmt.Println("still held:", store.Keys())
 
