@@ -44,6 +44,14 @@ var _ interface {
 // for renewals and releases, and one to block on while somebody waits (on a
 // cluster up to 16 a node).
 func New(rdb redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
+	d, err := newDriver(rdb)
+	if err != nil {
+		return nil, err
+	}
+	return redisdriver.Open(d, d.Driver.Driver, opts)
+}
+
+func newDriver(rdb redis.UniversalClient) (*driver, error) {
 	d := &driver{}
 	var err error
 	d.Driver, err = hashlock.NewDriver(rdb, "blpop", acquireScript, releaseScript, d.more)
@@ -52,7 +60,7 @@ func New(rdb redis.UniversalClient, opts ...locker.Option) (locker.Locker, error
 	}
 	d.signals = d.NewSignals(hashlock.ChannelPrefix)
 	d.inboxes = newInboxes(d)
-	return redisdriver.Open(d, d.Driver.Driver, opts)
+	return d, nil
 }
 
 // Brand implements [locker.Branded]: is_ours in queue.lua knows it.

@@ -12,9 +12,8 @@ dequeue(queue, seen, inbox)
 local kind = type_of(lock)
 if kind == 'hash' and is_granted(lock, inbox) then
   redis.call('DEL', lock)
-  kind = 'none'
-end
-if redis.call('EXISTS', queue) == 0 then
+  pass_on(lock, queue, seen, ARGV[5], ARGV[6]) -- to those who listen, if nobody queues
+elseif redis.call('EXISTS', queue) == 0 then
   redis.call('DEL', seen)
 elseif kind == 'none' then
   pass_on(lock, queue, seen, ARGV[5], ARGV[6])
