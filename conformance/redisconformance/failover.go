@@ -24,6 +24,10 @@ var failoverCases = []conformance.Case{
 		Contract: "when the master dies and its replica takes over, a holder keeps a lock the replica has, waiters carry on, and what is begun meanwhile is ridden out"},
 	{Name: "LockDiesWithMaster", Group: failoverGroup, Rules: []string{"R2", "R10", "R15", "R21"}, Mode: conformance.Isolated, Test: testLockDiesWithMaster,
 		Contract: "the holder of a lock that the new master does not know is told so in time, and the next holder has a greater token"},
+	{Name: "HoldsDieWithMaster", Group: failoverGroup, Rules: []string{"R8", "R11", "R15", "R19"}, Needs: []conformance.Need{conformance.NeedStoredHolds}, Mode: conformance.Isolated, Test: testHoldsDieWithMaster,
+		Contract: "when the new master knows of fewer holds than there are, each of them still excludes others, and the last Unlock frees the key"},
+	{Name: "UnlockDiesWithMaster", Group: failoverGroup, Rules: []string{"R8", "R11", "R15", "R19"}, Needs: []conformance.Need{conformance.NeedStoredHolds}, Mode: conformance.Isolated, Test: testUnlockDiesWithMaster,
+		Contract: "when the new master knows of more holds than there are, the last Unlock frees the key"},
 }
 
 // failover promotes a replica of the master of key, losing nothing.
@@ -188,4 +192,34 @@ func testLockDiesWithMaster(t *conformance.T) {
 	t.NoError(next.Renew(t.Context()), "Renew")
 	t.Unlock(next)
 	t.FreeWithin(t.Timing().PollWithin, a, key)
+}
+
+func testHoldsDieWithMaster(t *conformance.T) {
+	h, key := t.Harness().(*harness), t.Key("k")
+	a, b := t.Locker(locker.WithTTL(failoverTTL)), t.Locker(locker.WithTTL(failoverTTL))
+	lease := t.Lock(a, key)
+	h.sync(t, key)
+	h.stopReplication(t, key)
+	inner := t.LockUnder(lease.Context(t.Context()), a, key)
+	w := t.Wait(b, key)
+	h.killMaster(t, key)
+	eventuallyRenewed(t, lease, failoverTTL/2)
+	t.Unlock(inner)
+	stranger := t.Locker()
+	t.Taken(stranger, key)
+	passOn(t, lease, w, stranger)
+}
+
+func testUnlockDiesWithMaster(t *conformance.T) {
+	h, key := t.Harness().(*harness), t.Key("k")
+	a, b := t.Locker(locker.WithTTL(failoverTTL)), t.Locker(locker.WithTTL(failoverTTL))
+	lease := t.Lock(a, key)
+	inner := t.LockUnder(lease.Context(t.Context()), a, key)
+	h.sync(t, key)
+	h.stopReplication(t, key)
+	t.Unlock(inner)
+	w := t.Wait(b, key)
+	h.killMaster(t, key)
+	eventuallyRenewed(t, lease, failoverTTL/2)
+	passOn(t, lease, w, t.Locker())
 }

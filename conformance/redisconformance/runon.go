@@ -26,7 +26,7 @@ var onTopologies = []string{
 	"keys/HostileKeys", "keys/HostileKeysWait", "keys/ForeignThingsConflict",
 	"hygiene/KeysEndWithLocks", "hygiene/CancelledWaiterLeavesNothing", "hygiene/GoroutinesEndWithClose",
 	"processes/ProcessesExclude",
-	topologyGroup + "/.*", failoverGroup + "/.*", slotsGroup + "/.*",
+	topologyGroup + "/.*", failoverGroup + "/(OrderlyFailover|MasterDies|LockDiesWithMaster)", slotsGroup + "/.*",
 }
 
 // RunOn runs the suite, and [Strategy.Cases], for a strategy on its Topology: a

@@ -236,8 +236,3 @@ func loading(ctx context.Context, o *redis.Options) (func() error, error) {
 		return err != nil && strings.HasPrefix(err.Error(), "LOADING"), err
 	})
 }
-
-// LoseCommand implements [conformance.Faults].
-func (h *quorumHarness) LoseCommand(op conformance.Op) error {
-	return h.each(func(n *harness) error { return n.LoseCommand(op) })
-}

@@ -1,0 +1,181 @@
+package redisconformance
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// FaultHarness is [Quorum.Harness] with [conformance.ServerFaults], for the cases
+// that need those and for [Quorum.Cases].
+func (q Quorum) FaultHarness(tb testing.TB) conformance.Harness {
+	tb.Helper()
+	return faultQuorum{q.Harness(tb).(*quorumHarness)}
+}
+
+// Cases are what holds for a quorum of Redis servers beyond the suite, for
+// [conformance.WithCases]. They run on harnesses of [Quorum.FaultHarness] only.
+func (q Quorum) Cases() []conformance.Case { return append(troubleCases(), minorityCases...) }
+
+type faultQuorum struct{ *quorumHarness }
+
+var _ conformance.ServerFaults = faultQuorum{}
+
+func (h faultQuorum) Capabilities() conformance.Capabilities {
+	c := h.quorumHarness.Capabilities()
+	c.Servers = !h.Direct
+	return c
+}
+
+func (h faultQuorum) Persist() error        { return h.each((*harness).Persist) }
+func (h faultQuorum) Crash() error          { return h.each((*harness).Crash) }
+func (h faultQuorum) CutConnections() error { return h.each((*harness).CutConnections) }
+func (h faultQuorum) Recover() error        { return h.each((*harness).Recover) }
+
+func (h faultQuorum) Slow(d time.Duration) error {
+	return h.each(func(n *harness) error { return n.Slow(d) })
+}
+
+func (h faultQuorum) Cause(trouble string) error {
+	return h.each(func(n *harness) error { return n.Cause(trouble) })
+}
+
+// LoseCommand implements [conformance.Faults].
+func (h *quorumHarness) LoseCommand(op conformance.Op) error {
+	return h.each(func(n *harness) error { return n.LoseCommand(op) })
+}
+
+const minorityGroup = "minority"
+
+var minorityCases = []conformance.Case{
+	{Name: "MinorityDies", Group: minorityGroup, Rules: []string{"R1", "R11", "R13", "R15", "R21"}, Mode: conformance.Isolated,
+		Test:     func(t *conformance.T) { testMinority(t, (*harness).Crash, (*harness).Recover) },
+		Contract: "when a minority of the servers dies holders keep their leases, others are refused, and keys change hands as before, and again when it is back"},
+	{Name: "MinorityHangs", Group: minorityGroup, Rules: []string{"R1", "R11", "R13", "R15", "R21"}, Mode: conformance.Isolated,
+		Test:     func(t *conformance.T) { testMinority(t, (*harness).BlackHole, (*harness).Heal) },
+		Contract: "when a minority of the servers does not answer holders keep their leases, others are refused, and keys change hands as before, and again when it is back"},
+	{Name: "MinorityForgets", Group: minorityGroup, Rules: []string{"R1", "R11", "R13", "R15", "R21"}, Mode: conformance.Isolated,
+		Test: func(t *conformance.T) {
+			testMinority(t, func(n *harness) error {
+				if err := n.Crash(); err != nil {
+					return err
+				}
+				return n.Recover()
+			}, (*harness).Recover)
+		},
+		Contract: "when a minority of the servers is restarted empty holders keep their leases, others are refused, and keys change hands as before"},
+	{Name: "ClocksJumpAhead", Group: minorityGroup, Rules: []string{"R1", "R9", "R11", "R21"}, Mode: conformance.Isolated,
+		Test:     func(t *conformance.T) { testClocksJump(t, time.Hour) },
+		Contract: "when the clocks of a minority jump an hour ahead, so that what they know of expires, holders keep their leases and others are refused"},
+	{Name: "ClocksJumpBack", Group: minorityGroup, Rules: []string{"R1", "R9", "R15", "R21"}, Mode: conformance.Isolated,
+		Test:     func(t *conformance.T) { testClocksJump(t, -time.Hour) },
+		Contract: "when the clocks of a minority jump an hour back, so that nothing they know of expires, nobody is locked out by it, and tokens grow"},
+}
+
+func testMinority(t *conformance.T, begin, end func(*harness) error) {
+	h := t.Harness().(faultQuorum)
+	minority := h.all[:(len(h.all)-1)/2]
+	var events conformance.EventLog
+	a, b := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), locker.WithObserver(&events)), t.Locker()
+	lease := t.Lock(a, t.Key("k"), locker.WithTTL(t.Timing().TTL))
+	w := t.Wait(b, lease.Key())
+	goesOn := func() {
+		t.Helper()
+		n := events.Count(locker.EventRenewed)
+		t.Eventually(t.Timing().Patience, "renewals go on", func() bool { return events.Count(locker.EventRenewed) >= n+3 })
+		t.Open(lease.Lost(), "Lost")
+		t.Open(w.Done(), "a waiter's Lock returns on a held key")
+		refused(t, t.Locker(), lease.Key())
+	}
+	for _, n := range minority {
+		t.NoError(begin(n), "getting a server into trouble")
+	}
+	goesOn()
+	t.Unlock(lease)
+	next := t.Granted(w, t.Timing().PollWithin)
+	newer(t, next, lease)
+
+	lease, w = next, t.Wait(a, lease.Key())
+	for _, n := range minority {
+		t.NoError(end(n), "getting a server out of trouble")
+	}
+	t.NoError(lease.Renew(t.Context()), "Renew")
+	t.Open(w.Done(), "a waiter's Lock returns on a held key")
+	refused(t, t.Locker(), lease.Key())
+	t.Unlock(lease)
+	next = t.Granted(w, t.Timing().PollWithin)
+	newer(t, next, lease)
+	t.Unlock(next)
+}
+
+func testClocksJump(t *conformance.T, by time.Duration) {
+	h := t.Harness().(faultQuorum)
+	var jumpers []*redistest.Server
+	var rdbs []redis.UniversalClient
+	for i := range h.Nodes {
+		var opts []redistest.Option
+		jumps := i < (h.Nodes-1)/2
+		if jumps {
+			opts = append(opts, redistest.WithSettableClock())
+		}
+		s := redistest.Start(t, opts...)
+		if jumps {
+			jumpers = append(jumpers, s)
+		}
+		rdbs = append(rdbs, s.Client(t))
+	}
+	open := func(opts ...locker.Option) locker.Locker {
+		l, err := h.Quorum.New(rdbs, opts...)
+		t.NoError(err, "New")
+		t.Cleanup(func() { _ = l.Close() })
+		return l
+	}
+	jump := func(to time.Duration) {
+		for _, s := range jumpers {
+			s.SetClock(t, to)
+		}
+	}
+	every := locker.WithRenewInterval(t.Timing().RenewEvery)
+	a, b, c := open(every), open(every), open()
+	ttl := locker.WithTTL(t.Timing().TTL)
+	lease := t.Lock(a, "k", ttl)
+	abandoned := t.Lock(a, "abandoned", locker.WithTTL(t.Timing().ShortTTL), locker.WithoutRenewal())
+	w := t.Wait(b, "k", ttl)
+	for _, to := range []time.Duration{by, 0} { // and back
+		jump(to)
+		for range 3 {
+			before := lease.Deadline()
+			t.Eventually(t.Timing().Slack, "renewals go on", func() bool { return lease.Deadline().After(before) })
+		}
+		t.Open(lease.Lost(), "Lost")
+		t.Open(w.Done(), "a waiter's Lock returns on a held key")
+		refused(t, c, "k")
+		t.Unlock(lease)
+		next := t.Granted(w, t.Timing().PollWithin)
+		newer(t, next, lease)
+		lease, w = next, t.Wait(a, "k", ttl)
+		a, b = b, a
+
+		// What nobody releases ends with its TTL, whatever a minority thinks.
+		t.SleepPast(abandoned.Deadline())
+		again, err := lockWithin(t, c, "abandoned", t.Timing().PollWithin)
+		t.NoError(err, "Lock of a key whose holder is gone")
+		newer(t, again, abandoned)
+		t.Unlock(again)
+		abandoned = t.Lock(c, "abandoned", locker.WithTTL(t.Timing().ShortTTL), locker.WithoutRenewal())
+	}
+	w.Cancel()
+	t.Refused(w, t.Timing().Prompt)
+	t.Unlock(lease)
+}
+
+func lockWithin(t *conformance.T, l locker.Locker, key string, d time.Duration) (*locker.Lease, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	return l.Lock(ctx, key)
+}

@@ -1,0 +1,20 @@
+package redlock_test
+
+import (
+	"testing"
+
+	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/conformance/redisconformance"
+	"github.com/distlock/locker/strategy/redlock"
+)
+
+// What goes wrong with servers: a minority of them, and all of them. The latter, and
+// what is slow, under `make conformance` and `make faults`.
+func TestConformanceServerFaults(t *testing.T) {
+	q := redisconformance.Quorum{Name: "redlock under server faults", New: redlock.New, Timing: timing}
+	only := `^minority/`
+	if everything {
+		only = `^(minority|faults)/`
+	}
+	conformance.Run(t, q.FaultHarness, conformance.WithCases(q.Cases()...), conformance.WithOnly(only))
+}
