@@ -38,7 +38,7 @@ var broken = map[string]brokenStrategy{
 			_ = d.Release(context.Background(), c)
 		}()
 		return nil
-	}), []string{"AcquireRelease", "FreeWhenUnlockReturns", "RapidCycles"}},
+	}), []string{"AcquireRelease", "FreeWhenUnlockReturns", "RapidCycles", "CancelledWhileUnlocking"}},
 	"never releases": {releasing(func(*counting, context.Context, locker.Claim) error { return nil }),
 		[]string{"AcquireRelease", "UnlockNeedsNoContext", "DoReleases", "EverybodyGetsATurn"}},
 	"takes a refusal for trouble": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
@@ -67,7 +67,7 @@ var broken = map[string]brokenStrategy{
 	"never expires": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
 		req.TTL = time.Hour
 		return d.Acquire(ctx, req)
-	}), []string{"Expires", "RenewAfterLoss", "TTLIsExact", "WakeByExpiry", "CloseLeavesKeysToTheTTL"}},
+	}), []string{"Expires", "RenewAfterLoss", "TTLIsExact", "WakeByExpiry", "CloseLeavesKeysToTheTTL", "AnswersPastTheLease", "KilledAroundTheGrant", "FrozenAroundTheTTL"}},
 	"expires early": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
 		req.TTL /= 10
 		return d.Acquire(ctx, req)
@@ -105,7 +105,7 @@ var broken = map[string]brokenStrategy{
 		}
 	}), []string{"InnerNeverShortensStore"}},
 	"renews nothing by itself": {options(locker.WithoutRenewal()), []string{"AutoRenewHolds", "InnerUnlockKeepsRenewal", "ManyLeasesRenewed", "LockContextIsForTheWait", "BreakIsNoticed"}},
-	"asks for another TTL":     {lockingWith(locker.WithTTL(time.Hour)), []string{"LeaseDescribesItself", "LostAtDeadline", "LostIsKept", "ContextEndsByLoss"}},
+	"asks for another TTL":     {lockingWith(locker.WithTTL(time.Hour)), []string{"LeaseDescribesItself", "LostAtDeadline", "LostIsKept", "ContextEndsByLoss", "AnswersPastTheLease"}},
 	"hands out lost leases": {wrapping(wrapped{lock: func(l locker.Locker, ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {
 		lease, err := l.Lock(ctx, key, append(opts, locker.WithMaxHold(time.Millisecond))...)
 		if err == nil {
@@ -117,13 +117,13 @@ var broken = map[string]brokenStrategy{
 	"takes lost renewals for good": {renewing(func(d *counting, ctx context.Context, c locker.Claim) error {
 		_ = (&counted{counting: d}).renewOne(ctx, c)
 		return nil
-	}), []string{"BreakIsNoticed", "StolenUnlockSparesThief", "RenewReplyLost"}},
+	}), []string{"BreakIsNoticed", "StolenUnlockSparesThief", "RenewReplyLost", "CrashLosesEverything"}},
 	"takes lost replies for loss": {renewing(func(d *counting, ctx context.Context, c locker.Claim) error {
 		if (&counted{counting: d}).renewOne(ctx, c) != nil {
 			return notHeld(c)
 		}
 		return nil
-	}), []string{"RenewReplyLost", "RenewalRidesOutAnOutage"}},
+	}), []string{"RenewReplyLost", "RenewalRidesOutAnOutage", "SilenceWithinTheLease", "ConnectionsCut", "CrashKeepsEverything", "Full", "Stuck"}},
 
 	// Re-entry.
 	"gives everybody one owner": {changing(func(ctx context.Context) context.Context { return locker.ContextWithOwner(ctx, "me") }),
@@ -279,26 +279,51 @@ var broken = map[string]brokenStrategy{
 			err = &locker.StoreError{Err: err, Permanent: true}
 		}
 		return a, err
-	}), []string{"LockRidesOutAnOutage", "AcquireReplyLost", "WaitersSurviveAnOutage"}},
+	}), []string{"LockRidesOutAnOutage", "AcquireReplyLost", "WaitersSurviveAnOutage", "Starting"}},
 	"takes an outage for a refusal": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		if err != nil {
 			return locker.Answer{}, nil
 		}
 		return a, err
-	}), []string{"TryLockUnreachable", "OutageEndsTheWait", "OutageHasALimit"}},
+	}), []string{"TryLockUnreachable", "OutageEndsTheWait", "OutageHasALimit", "Starting"}},
 	"takes a lost reply for a release": {releasing(func(d *counting, ctx context.Context, c locker.Claim) error {
 		if err := d.Release(ctx, c); errors.Is(err, locker.ErrLost) {
 			return err
 		}
 		return nil
-	}), []string{"UnlockUnreachable", "UnlockUnreachableWithoutContext"}},
+	}), []string{"UnlockUnreachable", "UnlockUnreachableWithoutContext", "CommandLost"}},
 	"takes a lost reply for a lost lock": {releasing(func(d *counting, ctx context.Context, c locker.Claim) error {
 		if d.Release(ctx, c) != nil {
 			return notHeld(c)
 		}
 		return nil
 	}), []string{"ReleaseReplyLost", "UnlockUnreachable"}},
+	"answers renewals at once": {renewing(func(d *counting, ctx context.Context, c locker.Claim) error {
+		go func() { _ = (&counted{counting: d}).renewOne(context.WithoutCancel(ctx), c) }()
+		return nil
+	}), []string{"CancelledWhileRenewing", "BreakIsNoticed"}},
+	"waits for wake-ups whatever happens": {with(func(d *counted) {
+		d.watch = func(d *counting, _ context.Context, key string) (locker.Watch, error) {
+			return d.Watch(context.Background(), key)
+		}
+	}), []string{"CancelledWhileSubscribing"}},
+	"rides out what needs a person": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		a, err := d.Acquire(ctx, req)
+		var refined *locker.StoreError
+		if errors.As(err, &refined) {
+			err = &locker.StoreError{Err: refined.Err, NotApplied: refined.NotApplied}
+		}
+		return a, err
+	}), []string{"Full"}},
+	"keeps the store's words to itself": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		a, err := d.Acquire(ctx, req)
+		var refined *locker.StoreError
+		if errors.As(err, &refined) {
+			err = &locker.StoreError{Err: errors.New("it failed"), Permanent: refined.Permanent, NotApplied: refined.NotApplied}
+		}
+		return a, err
+	}), []string{"Full", "Starting"}},
 	"needs its scripts": {releasing(func(d *counting, ctx context.Context, c locker.Claim) error {
 		forgot := false
 		d.locked(func() { forgot = d.s.forgot })
