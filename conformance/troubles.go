@@ -65,7 +65,9 @@ func testPermanentTrouble(t *T, tr Trouble) {
 		"Lock": b.Lock, "TryLock": b.TryLock,
 	} {
 		t.Prompt(what+" in trouble", func() {
-			_, err := lock(t.Context(), t.Key("free"))
+			ctx, cancel := context.WithTimeout(t.Context(), 2*t.Timing().Prompt)
+			defer cancel()
+			_, err := lock(ctx, t.Key("free"))
 			t.told(tr, err)
 		})
 	}
