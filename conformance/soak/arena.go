@@ -1,0 +1,308 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/distlock/locker/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// arena is where one strategy is tested for a round: its servers, its processes, and
+// what befell them.
+type arena struct {
+	cfg      Config
+	strategy Strategy
+	seed     uint64
+	dir      string
+	stage    *stage
+	nodes    []*node
+	socket   string // of the server with the guarded resource
+	resource *resourceClient
+
+	mu         sync.Mutex
+	workers    []*process // those that run, by index
+	all        []*process // and those that have ended
+	events     []event
+	violations []Violation
+	stale      int
+}
+
+// node is a server and the link to it.
+type node struct {
+	name   string
+	server *redistest.Server
+	dir    string // of its data
+	link   *link
+	admin  *redis.Client
+}
+
+func newArena(cfg Config, s Strategy, seed uint64, dir string, st *stage) *arena {
+	a := &arena{cfg: cfg, strategy: s, seed: seed, dir: dir, stage: st, workers: make([]*process, cfg.Processes)}
+	for i := range max(1, s.Nodes) {
+		a.nodes = append(a.nodes, newNode(st, fmt.Sprint("node", i)))
+	}
+	resource := redistest.Start(st)
+	a.socket = resource.Socket()
+	rdb := adminClient(resource)
+	st.Cleanup(func() { _ = rdb.Close() })
+	a.resource = &resourceClient{rdb, s.Name}
+	return a
+}
+
+func newNode(st *stage, name string) *node {
+	dir, err := os.MkdirTemp(memoryDir(), "locker-soak-")
+	if err != nil {
+		st.Fatal(err)
+	}
+	st.Cleanup(func() { _ = os.RemoveAll(dir) })
+	n := &node{name: name, dir: dir}
+	n.server = redistest.Start(st, redistest.WithAOF(), redistest.WithDir(dir))
+	if n.link, err = newLink(n.server.Addr()); err != nil {
+		st.Fatal(err)
+	}
+	n.admin = adminClient(n.server)
+	st.Cleanup(func() {
+		if err := n.link.Close(); err != nil {
+			st.Error(err)
+		}
+		_ = n.admin.Close()
+	})
+	return n
+}
+
+// memoryDir is a directory on a file system that syncs in no time, if there is one.
+// A log is to survive kill -9, not a power cut.
+func memoryDir() string {
+	const shm = "/dev/shm"
+	if info, err := os.Stat(shm); err == nil && info.IsDir() {
+		return shm
+	}
+	return ""
+}
+
+func adminClient(s *redistest.Server) *redis.Client {
+	return redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket(), ReadTimeout: 10 * time.Second, PoolSize: 2})
+}
+
+// do sends a command past the link; that a server which is being made trouble for
+// does not take it is part of the trouble.
+func (n *node) do(command ...any) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_ = n.admin.Do(ctx, command...).Err()
+}
+
+// down kills the server. Nobody gets through to whoever may borrow its port.
+func (n *node) down() {
+	n.server.Kill()
+	n.link.Refuse(true)
+}
+
+func (n *node) up(st *stage) {
+	n.server.Restart(st)
+	n.link.Refuse(false)
+}
+
+func (a *arena) tell(e event) {
+	e.to = now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.events = append(a.events, e)
+}
+
+func (a *arena) violate(v Violation) {
+	v.Strategy = a.strategy.Name
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.violations = append(a.violations, v)
+}
+
+// start starts the next process with this index.
+func (a *arena) start(index int) {
+	a.mu.Lock()
+	n := len(a.all)
+	a.mu.Unlock()
+	spec := workerSpec{
+		Strategy: a.strategy.Name,
+		Process:  index,
+		Seed:     a.seed + uint64(n)<<32,
+		Resource: a.socket,
+		Log:      filepath.Join(a.dir, fmt.Sprintf("%s.%d.log", a.strategy.Name, n)),
+		Callers:  a.cfg.Callers,
+		Keys:     a.cfg.Keys,
+		TTLs:     a.cfg.TTLs,
+	}
+	for _, node := range a.nodes {
+		spec.Nodes = append(spec.Nodes, node.link.Addr())
+	}
+	p, err := startProcess(fmt.Sprint("p", n), spec)
+	if err != nil {
+		a.stage.Fatal(err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.workers[index] = p
+	a.all = append(a.all, p)
+}
+
+func (a *arena) worker(index int) *process {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.workers[index]
+}
+
+func (a *arena) replace(p *process) { a.start(p.index) }
+
+// run plays a round: until ctx is done there is work and trouble, then everything is
+// given back.
+func (a *arena) run(ctx context.Context) {
+	for i := range a.cfg.Processes {
+		a.start(i)
+	}
+	a.stage.Cleanup(func() {
+		for _, p := range a.all {
+			p.kill() // of those that have ended there is nothing left to kill
+		}
+	})
+	newNemesis(a).run(ctx)
+	if a.stage.ctx.Err() != nil {
+		return // something is broken
+	}
+	if !a.drain() {
+		return
+	}
+	a.wantNobodyWaiting()
+	a.wantNoKeys()
+	a.close()
+	n, err := a.resource.stale(context.Background())
+	if err != nil {
+		a.stage.Error(err)
+	}
+	a.stale = n
+}
+
+// drain lets all callers finish. It reports false when some did not.
+func (a *arena) drain() bool {
+	for _, p := range a.workers {
+		p.tell(sayDrain)
+	}
+	ok := true
+	for _, p := range a.workers {
+		// The longest hold, and then an Unlock that is tried three times.
+		if _, err := p.hear(sayDrained, 3*a.cfg.maxTTL()+30*time.Second+a.cfg.Slack); err != nil {
+			ok = false
+			if why := p.crashed(); why != "" {
+				a.violate(Violation{Kind: Crash, Text: p.name + " ended: " + why})
+			} else {
+				a.violate(Violation{Kind: Stuck, Text: err.Error() + "; its goroutines:\n" + p.dump()})
+			}
+		}
+	}
+	return ok
+}
+
+// eventually polls until f finds nothing wrong, and returns what it found last.
+func eventually(patience time.Duration, f func() string) string {
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		wrong := f()
+		if wrong == "" || time.Now().After(end) {
+			return wrong
+		}
+	}
+}
+
+// wantNobodyWaiting: two seconds after the last release no connection is blocked or
+// subscribed.
+func (a *arena) wantNobodyWaiting() {
+	wrong := eventually(2*time.Second+a.cfg.Slack, func() string {
+		var left []string
+		for _, n := range a.nodes {
+			list, err := n.admin.ClientList(context.Background()).Result()
+			if err != nil {
+				return err.Error()
+			}
+			for line := range strings.Lines(list) {
+				_, flags, _ := strings.Cut(line, " flags=")
+				flags, _, _ = strings.Cut(flags, " ")
+				if strings.ContainsAny(flags, "bP") {
+					left = append(left, n.name+": "+line)
+				}
+			}
+		}
+		return strings.Join(left, "")
+	})
+	if wrong != "" {
+		a.violate(Violation{Kind: LeakedConnection, Text: "after the last release there are connections that wait:\n" + wrong})
+	}
+}
+
+// keysPatience is how long after the last release signals may stay.
+const keysPatience = 10 * time.Second
+
+// wantNoKeys: no lock is left, and what else is left expires.
+func (a *arena) wantNoKeys() {
+	wrong := eventually(a.cfg.maxTTL()+keysPatience+a.cfg.Slack, func() string {
+		var left []string
+		for _, n := range a.nodes {
+			ctx := context.Background()
+			keys := n.admin.Scan(ctx, 0, "*", 1000).Iterator()
+			for keys.Next(ctx) {
+				key := keys.Val()
+				ttl := n.admin.PTTL(ctx, key).Val()
+				if ttl == -1 || a.isLock(key) && ttl > 0 {
+					left = append(left, fmt.Sprintf("%s: %s, TTL %v", n.name, key, ttl))
+				}
+			}
+			if err := keys.Err(); err != nil {
+				return err.Error()
+			}
+		}
+		return strings.Join(left, "\n")
+	})
+	if wrong != "" {
+		a.violate(Violation{Kind: LeakedKey, Text: "after the last release there are keys:\n" + wrong})
+	}
+}
+
+func (a *arena) isLock(key string) bool {
+	var n int
+	_, err := fmt.Sscanf(key, "k%d", &n)
+	return err == nil && key == fmt.Sprint("k", n)
+}
+
+// closeWithin is what Close promises.
+const closeWithin = 5 * time.Second
+
+// close closes the Lockers.
+func (a *arena) close() {
+	for _, p := range a.workers {
+		p.tell(sayClose)
+	}
+	for _, p := range a.workers {
+		line, err := p.hear(sayClosed, closeWithin+leakPatience+a.cfg.Slack+10*time.Second)
+		if err != nil {
+			a.violate(Violation{Kind: Stuck, Text: err.Error() + "\n" + p.dump()})
+			continue
+		}
+		p.reap()
+		if why := p.crashed(); why != "" {
+			a.violate(Violation{Kind: Crash, Text: p.name + " ended: " + why})
+		}
+		var took, left int
+		if _, err := fmt.Sscanf(line, sayClosed+" %d %d", &took, &left); err != nil {
+			a.stage.Error(err)
+		}
+		if d := time.Duration(took) * time.Millisecond; d > closeWithin+a.cfg.Slack {
+			a.violate(Violation{Kind: Slow, Text: fmt.Sprintf("%s: Close took %v", p.name, d)})
+		}
+		if left > 0 {
+			a.violate(Violation{Kind: LeakedGoroutine, Text: fmt.Sprintf("%s: after Close %d goroutines run:\n%s", p.name, left, p.stderr())})
+		}
+	}
+}

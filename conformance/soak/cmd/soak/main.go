@@ -1,0 +1,165 @@
+// Command soak puts the strategies of this module under faults, for as long as one
+// likes, and checks what their users saw; see package soak.
+//
+//	go run ./conformance/soak/cmd/soak -duration=5m -strategies=setnx,redlock
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/soak"
+	"github.com/distlock/locker/strategy/blpop"
+	"github.com/distlock/locker/strategy/hashreentrant"
+	"github.com/distlock/locker/strategy/redlock"
+	"github.com/distlock/locker/strategy/setnx"
+	"github.com/redis/go-redis/v9"
+)
+
+type constructor = func(redis.UniversalClient, ...locker.Option) (locker.Locker, error)
+
+// single makes a strategy of those that take turns over its processes.
+func single(name string, news ...constructor) soak.Strategy {
+	return soak.Strategy{Name: name, New: func(p soak.Process) (locker.Locker, error) {
+		return news[p.Index%len(news)](p.Clients[0])
+	}}
+}
+
+var strategies = []soak.Strategy{
+	single("setnx", setnx.New),
+	single("hashreentrant", hashreentrant.New),
+	single("blpop", blpop.New),
+	{Name: "redlock", Nodes: 5, New: func(p soak.Process) (locker.Locker, error) { return redlock.New(p.Clients) }},
+	single("mixed", setnx.New, hashreentrant.New, blpop.New), // they exclude one another
+}
+
+func main() {
+	soak.ServeWorker(strategies...)
+	cfg, err := parse(os.Args[1:])
+	if err != nil {
+		if err != flag.ErrHelp {
+			fmt.Fprintln(os.Stderr, "soak:", err)
+		}
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	report, err := soak.Run(ctx, cfg)
+	fmt.Print(report)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	if err != nil || len(report.Violations) > 0 {
+		fmt.Printf("\nlogs in %s; to run a round again: go run ./conformance/soak/cmd/soak and the flags above\n", report.Dir)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (soak.Config, error) {
+	cfg := soak.Config{Logf: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }}
+	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
+	flags.DurationVar(&cfg.Duration, "duration", time.Minute, "how long")
+	flags.Uint64Var(&cfg.Seed, "seed", 0, "of what is tried; 0 for a random one")
+	names := flags.String("strategies", "all", "which, separated by commas: "+strategyNames())
+	faults := flags.String("faults", "all", "which, separated by commas, each perhaps with a minus before it to leave it out; none for none")
+	list := flags.Bool("list", false, "list the faults")
+	flags.IntVar(&cfg.Processes, "processes", 3, "of each strategy")
+	flags.IntVar(&cfg.Callers, "callers", 16, "in each process")
+	flags.IntVar(&cfg.Keys, "keys", 64, "of each strategy")
+	ttls := flags.String("ttls", "300ms,500ms,1s", "of the leases, separated by commas")
+	flags.DurationVar(&cfg.Storm, "storm", 12*time.Second, "how long faults happen at a time")
+	flags.DurationVar(&cfg.Calm, "calm", 8*time.Second, "how long none happens then")
+	flags.DurationVar(&cfg.Slack, "slack", 2*time.Second, "how late a busy machine may make things")
+	flags.StringVar(&cfg.Dir, "dir", "", "for logs (default a new one for temporary files)")
+	if err := flags.Parse(args); err != nil {
+		return cfg, err
+	}
+	if *list {
+		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+		for _, f := range soak.Faults() {
+			fmt.Fprintf(w, "%s\t%s\n", f.Name, f.Doc)
+		}
+		_ = w.Flush()
+		return cfg, flag.ErrHelp
+	}
+	if flags.NArg() > 0 {
+		return cfg, fmt.Errorf("unknown argument %s", strconv.Quote(flags.Arg(0)))
+	}
+	var err error
+	if cfg.Strategies, err = chooseStrategies(*names); err != nil {
+		return cfg, err
+	}
+	cfg.Faults = chooseFaults(*faults)
+	for _, text := range strings.Split(*ttls, ",") {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < locker.MinTTL {
+			return cfg, fmt.Errorf("-ttls: %q is no duration of at least %v", text, locker.MinTTL)
+		}
+		cfg.TTLs = append(cfg.TTLs, d)
+	}
+	return cfg, nil
+}
+
+func strategyNames() string {
+	var names []string
+	for _, s := range strategies {
+		names = append(names, s.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+func chooseStrategies(text string) ([]soak.Strategy, error) {
+	if text == "all" {
+		return strategies, nil
+	}
+	var chosen []soak.Strategy
+next:
+	for _, name := range strings.Split(text, ",") {
+		for _, s := range strategies {
+			if s.Name == name {
+				chosen = append(chosen, s)
+				continue next
+			}
+		}
+		return nil, fmt.Errorf("-strategies: no strategy %q; there are: %s", name, strategyNames())
+	}
+	return chosen, nil
+}
+
+// chooseFaults leaves it to soak.Run to know the names.
+func chooseFaults(text string) []string {
+	chosen, without := []string{}, map[string]bool{}
+	for _, name := range strings.Split(text, ",") {
+		switch {
+		case name == "none" || name == "all":
+		case strings.HasPrefix(name, "-"):
+			without[name[1:]] = true
+		default:
+			chosen = append(chosen, name)
+		}
+	}
+	if strings.HasPrefix(text, "all") || len(without) > 0 && len(chosen) == 0 {
+		for _, f := range soak.Faults() {
+			chosen = append(chosen, f.Name)
+		}
+	}
+	var rest []string
+	for _, name := range chosen {
+		if !without[name] {
+			rest = append(rest, name)
+		}
+	}
+	if rest == nil {
+		rest = []string{}
+	}
+	return rest
+}

@@ -1,0 +1,58 @@
+// Package soak is a nemesis for lockers on Redis: processes that lock, and faults
+// that befall them, their connections and their servers, for as long as one likes.
+// What the processes saw is logged on one monotonic clock and checked afterwards
+// against the promise of package locker.
+//
+// It complements the conformance suite. A conformance case makes one fault happen at
+// one chosen moment; the soak makes many happen at moments nobody chose, and goes on
+// until something is found. [Run] is the whole of it, [ServeWorker] makes the program
+// its own worker; the command in cmd/soak is both for the strategies of this module.
+//
+//	func main() {
+//		soak.ServeWorker(mine) // does not return in a worker
+//		report, err := soak.Run(ctx, soak.Config{Strategies: []soak.Strategy{mine}, Duration: 5 * time.Minute})
+//		...
+//	}
+//
+// # What is done
+//
+// A run is a sequence of rounds of a minute at most. Each strategy gets Redis servers
+// of its own, a proxy before each of them, and some processes with many callers, who
+// lock, try, wait, give up, re-enter, renew, overrun their lease and unlock on keys
+// they share. Storms of faults alternate with calms, for a lock that ought to be free
+// can only be told from one that cannot be reached while nothing is wrong. [Faults]
+// lists the faults. At the end of a round the processes give everything back.
+//
+// In the middle sits a resource on a server that suffers no faults. It refuses writes
+// with a smaller token than it has seen, and counts them: these are the writes that
+// no lock with a TTL can prevent, and that fencing stops.
+//
+// # What is checked
+//
+// See [Kind] for the violations. A hold reaches from the moment Lock has returned to
+// the moment Unlock was called, the lease's deadline, or the death of the process,
+// whichever is first. No two holds of a key may overlap, and their tokens must grow.
+// Beside that, what each key's callers asked and were answered has to be explained by
+// some order of these operations (porcupine), window by window: at an instant at
+// which somebody certainly holds the key the history can be cut in two. Commands
+// whose outcome nobody knows may have taken effect or not.
+//
+// Where a server loses its data (faults lose-data and flush of a strategy with one
+// server) a lock is lost with it, by design. That is announced in the log: a new
+// grant is then accepted, but it must have a greater token, and the lease of the old
+// holder must not have been renewed any more.
+//
+// # Guarantees
+//
+// A violation is reported only where the log proves one; a busy machine delays what
+// is checked, and no check but those of [Stall], [LateLoss] and [Slow] depends on how
+// long something took. Their bounds have [Config].Slack on top. Memory is bounded by
+// what happens in one round.
+//
+// # Not guaranteed
+//
+// That a run without violations would not find one if it went on. That the same seed
+// brings about the same history: it determines what is tried, not when the scheduler
+// of the machine lets it happen. Other than on Linux the log is on the wall clock,
+// which nobody must set meanwhile.
+package soak

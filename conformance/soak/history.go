@@ -1,0 +1,335 @@
+package soak
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A history is what happened in an arena in a round, by key.
+type history struct {
+	maxTTL, slack time.Duration
+	quorum        bool // several nodes: contenders may refuse one another
+	events        []event
+	began         instant
+	losses        spans // of data, and with it of locks
+	twice         spans // commands arrived twice
+	troubled      spans // in which, and shortly after which, a free lock may go untaken
+	keys          map[uint16]*keyHistory
+	stats         Stats
+	violations    []Violation
+}
+
+// keyHistory is what happened on one key.
+type keyHistory struct {
+	key   uint16
+	holds []*hold   // by from
+	tries []attempt // those that got nothing, by call
+	last  []instant // when anything was heard of a hold or one before it
+}
+
+// attempt is a Lock or TryLock.
+type attempt struct {
+	proc   *process
+	flags  flags
+	result result
+	key    uint16
+	op     uint32
+	ttl    time.Duration
+	wait   time.Duration
+	call   instant
+	ret    instant
+	// unknown: nobody knows whether it got the lock.
+	unknown bool
+}
+
+// hold is a lease, from the grant to its end.
+type hold struct {
+	attempt  // ret is when the grant was returned
+	token    int64
+	deadline instant // the last one known
+	lost     instant // Lost was seen; 0: it was not
+	killed   instant // the process died
+	renews   []answer
+
+	unlock   answer  // from the first call to the definite answer, if any
+	unlocked bool    // there was a definite answer
+	asked    instant // when Unlock was last called
+	refused  instant // the resource refused its token
+	inner    instant // when the re-entry under way was called
+}
+
+// answer is what a call was answered: with result at to, or nothing (to is 0).
+type answer struct {
+	span
+	result result
+}
+
+// end is when the holder had no reason any more to think that it holds.
+func (h *hold) end(data spans) instant {
+	end := h.deadline
+	if h.unlock.from != 0 {
+		end = min(end, h.unlock.from)
+	}
+	if h.killed != 0 {
+		end = min(end, h.killed)
+	}
+	if h.lost != 0 && data.between(h.call, h.lost) {
+		end = min(end, h.lost)
+	}
+	return end
+}
+
+// freed is when the key is free in the store at the latest, if nobody else takes it.
+func (h *hold) freed() instant {
+	if h.unlocked && h.unlock.result == resOK {
+		return h.unlock.to
+	}
+	// A last renewal may have been applied without an answer.
+	return max(h.deadline, h.unlock.to, h.killed).add(h.ttl)
+}
+
+// spans are times of something.
+type spans []span
+
+func (l spans) between(from, to instant) bool {
+	return slices.ContainsFunc(l, func(s span) bool { return s.overlaps(span{from, to}) })
+}
+
+func (h *history) violate(kind Kind, key uint16, around span, format string, args ...any) {
+	h.stats.Found[kind]++
+	if h.stats.Found[kind] > mostOfAKind {
+		return
+	}
+	h.violations = append(h.violations, Violation{Kind: kind, Key: keyName(key), Text: fmt.Sprintf(format, args...), around: around})
+}
+
+// mostOfAKind is how many violations of a kind are described; all are counted.
+const mostOfAKind = 5
+
+func keyName(key uint16) string { return fmt.Sprint("k", key) }
+
+func newHistory(cfg Config, s Strategy, events []event, began instant) *history {
+	h := &history{
+		maxTTL: cfg.maxTTL(), slack: cfg.Slack, quorum: s.Nodes > 1, events: events, began: began,
+		keys:  make(map[uint16]*keyHistory),
+		stats: newStats(s.Name),
+	}
+	for _, e := range events {
+		h.stats.Faults[e.fault.Name]++
+		if e.loses {
+			h.losses = append(h.losses, e.span)
+		}
+		if e.fault.twice {
+			h.twice = append(h.twice, e.span)
+		}
+		if !e.fault.harmless {
+			h.troubled = append(h.troubled, e.span)
+		}
+	}
+	return h
+}
+
+func (h *history) at(key uint16) *keyHistory {
+	k := h.keys[key]
+	if k == nil {
+		k = &keyHistory{key: key}
+		h.keys[key] = k
+	}
+	return k
+}
+
+// reader makes holds and attempts of the records of one process.
+type reader struct {
+	*history
+	p       *process
+	pending map[uint32]attempt
+	open    map[uint32]*hold
+	last    map[uint16]uint32 // the op of each caller
+}
+
+// read takes in the log of p, and checks what can be seen in one process alone.
+func (h *history) read(p *process) error {
+	r := &reader{h, p, make(map[uint32]attempt), make(map[uint32]*hold), make(map[uint16]uint32)}
+	var last instant
+	err := readLog(p.spec.Log, func(rec record) {
+		last = max(last, rec.at)
+		r.record(rec)
+	})
+	if err != nil {
+		return err
+	}
+	if p.killed != 0 {
+		last = p.killed
+	}
+	for _, a := range r.pending {
+		a.ret, a.unknown = last, true
+		h.stats.Unknown++
+		h.at(a.key).tries = append(h.at(a.key).tries, a)
+	}
+	for _, hold := range r.open {
+		if !hold.unlocked {
+			hold.killed = last
+		}
+	}
+	return nil
+}
+
+func (r *reader) record(rec record) {
+	hold := r.open[rec.op]
+	if hold != nil && rec.kind != recWrite {
+		hold.deadline = max(hold.deadline, rec.deadline)
+	}
+	if rec.result == resOther {
+		r.violate(Unexpected, rec.key, span{rec.at, rec.at}, "%s, op %d: %v returned an error that nothing calls for: %s", r.p.name, rec.op, rec.kind, r.p.complaint(rec.op))
+	}
+	switch {
+	case rec.kind == recLock:
+		r.stats.count(rec)
+		if rec.flags&flagInner != 0 {
+			hold.inner = rec.at
+			return
+		}
+		delete(r.open, r.last[rec.caller])
+		r.last[rec.caller] = rec.op
+		r.pending[rec.op] = attempt{
+			proc: r.p, flags: rec.flags, key: rec.key, op: rec.op, call: rec.at,
+			ttl: time.Duration(rec.ttl) * time.Millisecond, wait: time.Duration(rec.wait) * time.Millisecond,
+		}
+	case rec.flags&flagInner != 0:
+		r.innerRecord(hold, rec)
+	case rec.kind == recGranted || rec.kind == recRefused:
+		r.returned(rec)
+	case hold == nil:
+		r.violate(Unexpected, rec.key, span{rec.at, rec.at}, "%s: the log has %v of op %d, which has no lease", r.p.name, rec.kind, rec.op)
+	default:
+		r.leaseRecord(hold, rec)
+	}
+}
+
+// returned is the end of a Lock or TryLock.
+func (r *reader) returned(rec record) {
+	a := r.pending[rec.op]
+	delete(r.pending, rec.op)
+	a.ret, a.result = rec.at, rec.result
+	limit := a.wait
+	if a.flags&flagTry != 0 {
+		limit = a.ttl // an attempt is given no longer
+	}
+	r.wantPrompt(a.key, span{a.call, a.ret}, limit, "Lock", a.op)
+	if rec.kind == recRefused {
+		a.unknown = a.result == resUnavailable
+		r.stats.refused(a)
+		r.at(a.key).tries = append(r.at(a.key).tries, a)
+		return
+	}
+	h := &hold{attempt: a, token: rec.token, deadline: rec.deadline}
+	r.stats.Granted++
+	r.open[rec.op] = h
+	r.at(a.key).holds = append(r.at(a.key).holds, h)
+}
+
+func (r *reader) leaseRecord(h *hold, rec record) {
+	here := span{rec.at, rec.at}
+	yes := rec.flags&flagYes != 0
+	switch rec.kind {
+	case recAsk:
+		if yes && rec.at >= rec.deadline {
+			r.violate(Outlived, rec.key, here, "%s, op %d: %v after its deadline the lease says that it is held", r.p.name, rec.op, rec.at.since(rec.deadline))
+		}
+		if yes && h.refused != 0 && !r.losses.between(h.call, rec.at) {
+			r.violate(Overlap, rec.key, span{h.refused, rec.at}, "%s, op %d: the lease says that it is held; but the resource has refused its token %d, so somebody else was granted a greater one", r.p.name, rec.op, h.token)
+		}
+	case recLost:
+		h.lost = rec.at
+		r.stats.Lost++
+		if late := r.late(span{rec.deadline, rec.at}); late > r.slack {
+			r.violate(LateLoss, rec.key, span{rec.deadline, rec.at}, "%s, op %d: Lost was closed %v after the deadline", r.p.name, rec.op, late)
+		}
+	case recRenew:
+		r.stats.count(rec)
+		h.renews = append(h.renews, answer{span: span{from: rec.at}})
+	case recRenewed:
+		last := &h.renews[len(h.renews)-1]
+		last.to, last.result = rec.at, rec.result
+		r.wantPrompt(rec.key, last.span, h.ttl, "Renew", rec.op)
+	case recUnlock:
+		r.stats.count(rec)
+		h.asked = rec.at
+		if h.unlock.from == 0 {
+			h.unlock.from = rec.at
+		}
+	case recUnlocked:
+		r.unlocked(h, rec)
+	case recWrite:
+		r.stats.Writes++
+		if !yes {
+			r.stats.Stale++
+			h.refused = rec.deadline
+		}
+	}
+}
+
+func (r *reader) unlocked(h *hold, rec record) {
+	here := span{h.unlock.from, rec.at}
+	r.wantPrompt(rec.key, span{h.asked, rec.at}, unlockWithin, "Unlock", rec.op)
+	switch {
+	case h.unlocked && rec.result != resNotHeld, !h.unlocked && rec.result == resNotHeld:
+		r.violate(WrongAnswer, rec.key, here, "%s, op %d: Unlock returned %v; an Unlock before it was answered: %t", r.p.name, rec.op, rec.result, h.unlocked)
+	case h.unlocked:
+	case rec.result == resUnavailable:
+		r.stats.Unavailable++
+	case rec.result == resOK || rec.result == resLost:
+		h.unlocked, h.unlock.result, h.unlock.to = true, rec.result, rec.at
+	}
+}
+
+func (r *reader) innerRecord(h *hold, rec record) {
+	switch rec.kind {
+	case recGranted:
+		if h.inner >= rec.deadline {
+			r.violate(Outlived, rec.key, span{h.inner, rec.at}, "%s, op %d: re-entered %v after the deadline", r.p.name, rec.op, h.inner.since(rec.deadline))
+		}
+		if rec.token != h.token {
+			r.violate(TokenOrder, rec.key, span{h.call, rec.at}, "%s, op %d: token %d on re-entry, and %d before", r.p.name, rec.op, rec.token, h.token)
+		}
+	case recUnlock:
+		r.stats.count(rec)
+	}
+}
+
+// late is how long s lasted for a process that ran: what it was frozen does not
+// count, and neither does what comes before.
+func (r *reader) late(s span) time.Duration {
+	for _, f := range r.p.frozen {
+		if f.overlaps(s) {
+			s.from = max(s.from, f.to)
+		}
+	}
+	return max(0, s.to.since(s.from))
+}
+
+// wantPrompt wants a call to return when its wait is over.
+func (r *reader) wantPrompt(key uint16, s span, limit time.Duration, what string, op uint32) {
+	if took := r.late(s); took > limit+r.slack {
+		r.violate(Slow, key, s, "%s, op %d: %s took %v, %v of them with no reason", r.p.name, op, what, s, took-limit)
+	}
+}
+
+// sort brings everything in order. After it the history is complete.
+func (h *history) sort() []*keyHistory {
+	slices.SortFunc(h.losses, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	var all []*keyHistory
+	for _, k := range h.keys {
+		slices.SortFunc(k.holds, func(a, b *hold) int { return cmp.Compare(a.ret, b.ret) })
+		slices.SortFunc(k.tries, func(a, b attempt) int { return cmp.Compare(a.call, b.call) })
+		all = append(all, k)
+	}
+	slices.SortFunc(all, func(a, b *keyHistory) int { return cmp.Compare(a.key, b.key) })
+	return all
+}
+
+func (x *hold) String() string {
+	return fmt.Sprintf("%s, op %d, with token %d", x.proc.name, x.op, x.token)
+}

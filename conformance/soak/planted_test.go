@@ -1,0 +1,279 @@
+package soak_test
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/soak"
+	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/redis/go-redis/v9"
+)
+
+// planted is a locker with a bug, and how the nemesis finds it.
+type planted struct {
+	name string
+	new  func(*redis.Client) (locker.Locker, error)
+
+	want   soak.Kind
+	faults []string
+	ttls   []time.Duration
+	keys   int
+	length time.Duration // default 6 s
+	quick  bool          // in each test run
+}
+
+var bugs = []planted{
+	{
+		// An Unlock after the lease has ended frees what others hold by then.
+		name: "release without a look at the owner", quick: true, want: soak.Overlap,
+		new: scripted(planting{"release": {"if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then\n  return 0\nend\n", ""}}),
+	},
+	{
+		// An acquire that arrives twice counts two; one release leaves one.
+		name: "counts are incremented", quick: true, want: soak.Stall,
+		faults: []string{"duplicate"}, ttls: []time.Duration{8 * time.Second}, length: 12 * time.Second,
+		new: scripted(planting{
+			"acquire": {"local left = redis.call('PTTL', KEYS[1])\n", `
+if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+  redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
+  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+  return {1, issue_token(KEYS[2], ARGV[4])}
+end
+local left = redis.call('PTTL', KEYS[1])
+`},
+			"renew": {"redis.pcall('GET', KEYS[1]) ~= ARGV[1]", "redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0"},
+			"release": {"if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then\n  return 0\nend\n", `
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+  return 0
+end
+if redis.call('HINCRBY', KEYS[1], ARGV[1], -1) > 0 then
+  return 1
+end
+`},
+		}),
+	},
+	{
+		// A lock lost with the data of the server is taken anew under its holder.
+		name: "renewal revives", want: soak.Overlap, faults: []string{"flush"}, length: 10 * time.Second,
+		new: scripted(planting{"renew": {"if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then\n  return 0\nend\n",
+			"redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])\n"}}),
+	},
+	{
+		name: "tokens repeat", quick: true, want: soak.TokenOrder,
+		new: driven(func(d *redisdriver.Driver, _ *redis.Client) locker.Driver { return coarseTokens{d} }),
+	},
+	{
+		name: "deadline counted from the reply", want: soak.Overlap,
+		faults: []string{"late-reply"}, length: 15 * time.Second,
+		keys: 4, ttls: []time.Duration{300 * time.Millisecond},
+		new: driven(func(d *redisdriver.Driver, rdb *redis.Client) locker.Driver { return fromReply{d, rdb} }),
+	},
+	{
+		name: "wake-up dropped and no polling", want: soak.Stall, length: 8 * time.Second,
+		new: driven(func(d *redisdriver.Driver, _ *redis.Client) locker.Driver {
+			return &trusting{Driver: d, refused: make(map[string]time.Time)}
+		}),
+	},
+	{
+		name: "claim ids used again", want: soak.Overlap,
+		faults: []string{"lose-reply", "reset-reply"}, length: 15 * time.Second,
+		new: driven(func(d *redisdriver.Driver, _ *redis.Client) locker.Driver { return sameID{d} }),
+	},
+	{
+		name: "goroutines stay", want: soak.LeakedGoroutine, length: 2 * time.Second,
+		new: driven(func(d *redisdriver.Driver, _ *redis.Client) locker.Driver { return leaky{d} }),
+	},
+	{
+		name: "keys stay", want: soak.LeakedKey, length: 2 * time.Second,
+		new: scripted(planting{"release": {"redis.call('DEL', KEYS[1])\n", "redis.call('DEL', KEYS[1])\nredis.call('SET', KEYS[1] .. ':was', 1)\n"}}),
+	},
+}
+
+func plantedStrategies() []soak.Strategy {
+	var all []soak.Strategy
+	for _, b := range bugs {
+		all = append(all, soak.Strategy{Name: b.name, New: func(p soak.Process) (locker.Locker, error) {
+			return b.new(p.Clients[0].(*redis.Client))
+		}})
+	}
+	return all
+}
+
+// TestFindsPlantedBugs: each locker is broken in one way, and the nemesis says in
+// which.
+func TestFindsPlantedBugs(t *testing.T) {
+	t.Parallel()
+	for i, b := range bugs {
+		t.Run(b.name, func(t *testing.T) {
+			if !b.quick && os.Getenv("LOCKER_CONFORMANCE") != "all" {
+				t.Skip("for LOCKER_CONFORMANCE=all")
+			}
+			t.Parallel()
+			report, err := soak.Run(t.Context(), soak.Config{
+				Strategies: plantedStrategies()[i : i+1],
+				Duration:   cmp.Or(b.length, 6*time.Second),
+				Seed:       1,
+				Faults:     append([]string{}, b.faults...),
+				Storm:      time.Minute, // none but these
+				TTLs:       b.ttls,
+				Keys:       cmp.Or(b.keys, 16),
+				Dir:        t.TempDir(),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !report.Has(b.want) {
+				t.Errorf("no %s was found:\n%v", b.want, report)
+			}
+			t.Logf("%d operations, found %v", report.Operations(), report.Stats[0].Found)
+		})
+	}
+}
+
+// planting says what is put in place of what in the scripts of setnx.
+type planting map[string][2]string
+
+func scripted(p planting) func(*redis.Client) (locker.Locker, error) {
+	return func(rdb *redis.Client) (locker.Locker, error) {
+		d, err := newDriver(rdb, p)
+		if err != nil {
+			return nil, err
+		}
+		return locker.New(d)
+	}
+}
+
+// driven makes a locker of setnx with another driver around it.
+func driven(wrap func(*redisdriver.Driver, *redis.Client) locker.Driver) func(*redis.Client) (locker.Locker, error) {
+	return func(rdb *redis.Client) (locker.Locker, error) {
+		d, err := newDriver(rdb, nil)
+		if err != nil {
+			return nil, err
+		}
+		return locker.New(wrap(d, rdb))
+	}
+}
+
+func newDriver(rdb *redis.Client, p planting) (*redisdriver.Driver, error) {
+	script := func(name string) *redisdriver.Script {
+		source, err := os.ReadFile(filepath.Join("..", "..", "strategy", "setnx", "lua", name+".lua"))
+		if err != nil {
+			panic(err)
+		}
+		bug, there := p[name]
+		if there && strings.Count(string(source), bug[0]) != 1 {
+			panic(name + ".lua is not what the bug was made for")
+		}
+		return redisdriver.NewScript(name, strings.Replace(string(source), bug[0], bug[1], 1))
+	}
+	return redisdriver.NewDriver(rdb, redisdriver.Protocol{
+		Name: "planted", Acquire: script("acquire"), Renew: script("renew"), Release: script("release"),
+	})
+}
+
+// coarseTokens issues tokens that are whole seconds.
+type coarseTokens struct{ locker.Driver }
+
+func (d coarseTokens) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+	a, err := d.Driver.Acquire(ctx, req)
+	a.Token -= a.Token % 1_000_000
+	return a, err
+}
+
+// fromReply has what a lease counted from the reply has: it ends in the store as much
+// earlier than its holder thinks as the reply took.
+type fromReply struct {
+	locker.Driver
+	rdb *redis.Client
+}
+
+var shorten = redis.NewScript(`
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+  redis.call('PEXPIRE', KEYS[1], math.max(1, redis.call('PTTL', KEYS[1]) - ARGV[2]))
+end
+return 1`)
+
+func (d fromReply) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+	sent := time.Now()
+	a, err := d.Driver.Acquire(ctx, req)
+	if took := time.Since(sent); err == nil && a.Granted {
+		_ = shorten.Run(ctx, d.rdb, []string{req.Key}, req.ID, took.Milliseconds()).Err()
+	}
+	return a, err
+}
+
+// trusting asks the store again only when it was signalled, which it never is.
+type trusting struct {
+	locker.Driver
+	mu      sync.Mutex
+	refused map[string]time.Time
+}
+
+func (d *trusting) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+	d.mu.Lock()
+	last, again := d.refused[req.Key]
+	d.mu.Unlock()
+	if req.Wait && again && time.Since(last) < time.Minute {
+		return locker.Answer{Left: -1}, nil
+	}
+	a, err := d.Driver.Acquire(ctx, req)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if delete(d.refused, req.Key); err == nil && !a.Granted {
+		d.refused[req.Key] = time.Now()
+	}
+	a.Silent = false
+	return a, err
+}
+
+func (d *trusting) Watch(context.Context, string) (locker.Watch, error) { return silence{}, nil }
+
+type silence struct{}
+
+func (silence) C() <-chan struct{} { return nil }
+func (silence) Close()             {}
+
+// sameID gives all grants of a key in a process one name.
+type sameID struct{ locker.Driver }
+
+func same(c locker.Claim) locker.Claim {
+	c.ID, _, _ = strings.Cut(c.ID, ":")
+	return c
+}
+
+func (d sameID) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+	req.Claim = same(req.Claim)
+	return d.Driver.Acquire(ctx, req)
+}
+
+func (d sameID) Renew(ctx context.Context, claims []locker.Claim, answer func(int, error)) {
+	renamed := make([]locker.Claim, len(claims))
+	for i, c := range claims {
+		renamed[i] = same(c)
+	}
+	d.Driver.Renew(ctx, renamed, answer)
+}
+
+func (d sameID) Release(ctx context.Context, c locker.Claim) error {
+	return d.Driver.Release(ctx, same(c))
+}
+
+// leaky starts a goroutine for each grant, and does not end it.
+type leaky struct{ locker.Driver }
+
+func (d leaky) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+	a, err := d.Driver.Acquire(ctx, req)
+	if a.Granted {
+		go leak()
+	}
+	return a, err
+}
+
+func leak() { select {} }

@@ -1,0 +1,11 @@
+//go:build unix
+
+package soak
+
+import "syscall"
+
+const (
+	sigStop = syscall.SIGSTOP
+	sigCont = syscall.SIGCONT
+	sigQuit = syscall.SIGQUIT
+)

@@ -1,0 +1,96 @@
+package soak
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	timelineBefore = 1500 * time.Millisecond
+	timelineAfter  = 300 * time.Millisecond
+	timelineMost   = 120 // lines
+)
+
+type line struct {
+	at   instant
+	text string
+}
+
+// timeline is what happened around a violation, in words: on its key, and which
+// faults.
+func (a *arena) timeline(h *history, v Violation) string {
+	began := h.began
+	around := span{v.around.from.add(-timelineBefore), v.around.to.add(timelineAfter)}
+	var lines []line
+	say := func(at instant, format string, args ...any) {
+		lines = append(lines, line{at, fmt.Sprintf(format, args...)})
+	}
+	for _, e := range h.events {
+		if e.overlaps(around) {
+			say(e.from, "---- %v, until %s", e, clock(e.to, began))
+		}
+	}
+	for _, p := range a.all {
+		// An error has been seen before, when the log was checked.
+		_ = readLog(p.spec.Log, func(r record) {
+			if keyName(r.key) == v.Key && r.at >= around.from && r.at <= around.to {
+				say(r.at, "%-4s caller %-2d op %-6d %s", p.name, r.caller, r.op, r.words(began))
+			}
+		})
+	}
+	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
+	if extra := len(lines) - timelineMost; extra > 0 {
+		// What is near the violation matters.
+		i, _ := slices.BinarySearchFunc(lines, v.around.to, func(l line, t instant) int { return cmp.Compare(l.at, t) })
+		first := max(0, min(i-timelineMost*3/4, extra))
+		lines = lines[first : first+timelineMost]
+	}
+	var b strings.Builder
+	for _, l := range lines {
+		fmt.Fprintf(&b, "%s  %s\n", clock(l.at, began), l.text)
+	}
+	return b.String()
+}
+
+// clock is t as seconds since the beginning of the round.
+func clock(t, began instant) string { return fmt.Sprintf("%11.6f", t.since(began).Seconds()) }
+
+// words is a record as a person reads it.
+func (r record) words(began instant) string {
+	s := r.kind.String()
+	if r.flags&flagInner != 0 {
+		s += " (inner)"
+	}
+	switch r.kind {
+	case recLock:
+		if r.flags&flagTry != 0 {
+			s = "TryLock"
+		}
+		return fmt.Sprintf("%s, TTL %d ms, wait %d ms", s, r.ttl, r.wait)
+	case recGranted:
+		return fmt.Sprintf("%s token %d, deadline %s", s, r.token, clock(r.deadline, began))
+	case recRefused, recUnlocked, recRenewed:
+		return fmt.Sprintf("%s: %v", s, r.result)
+	case recAsk:
+		answer := "lost"
+		if r.flags&flagYes != 0 {
+			answer = "held"
+		}
+		return fmt.Sprintf("%s: %s, deadline %s", s, answer, clock(r.deadline, began))
+	case recWrite:
+		answer := "refused"
+		if r.flags&flagYes != 0 {
+			answer = "accepted"
+		}
+		return fmt.Sprintf("%s with token %d: %s at %s", s, r.token, answer, clock(r.deadline, began))
+	case recUnlock, recLost:
+		if r.deadline == 0 {
+			return s
+		}
+		return fmt.Sprintf("%s, deadline %s", s, clock(r.deadline, began))
+	}
+	return s
+}
