@@ -87,6 +87,14 @@ END {
 endef
 export conformance_table
 
+# The groups that are all about faults, and the cases of others that are.
+suite := TestConformance/(parallel|serial)
+fault_cases := $(suite)/(failure|outage|faults|minority|failover|slots)|$(suite)/processes/(Killed|Frozen)|$(suite)/wake-ups/(LostNotification|NotifiedAgain)
+
+.PHONY: faults
+faults: redis ## what goes wrong, on every strategy and topology, and a table of faults by strategies
+	LOCKER_CONFORMANCE=all $(GO) test -race -json -timeout 20m -run '$(fault_cases)' ./strategy/... | $(GO) run ./internal/faultmatrix
+
 .PHONY: bench
 bench: redis ## benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./benchmarks/...

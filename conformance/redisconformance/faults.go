@@ -52,8 +52,15 @@ func (h *harness) LoseCommand(op conformance.Op) error {
 	return h.once(op, func(p *faultproxy.Proxy, m faultproxy.Match) *faultproxy.Rule { return p.ResetBefore(m, 1) })
 }
 
+// LoseReply closes the connection one time and resets it the next.
 func (h *harness) LoseReply(op conformance.Op) error {
-	return h.once(op, func(p *faultproxy.Proxy, m faultproxy.Match) *faultproxy.Rule { return p.DropReply(m, 1) })
+	reset := h.lost.Add(1)%2 == 0
+	return h.once(op, func(p *faultproxy.Proxy, m faultproxy.Match) *faultproxy.Rule {
+		if reset {
+			return p.ResetAfter(m, 1)
+		}
+		return p.DropReply(m, 1)
+	})
 }
 
 func (h *harness) Repeat(op conformance.Op) error {

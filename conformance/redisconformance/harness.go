@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,6 +57,7 @@ type harness struct {
 	Strategy
 	*deployment
 
+	lost    atomic.Int64 // replies
 	mu      sync.Mutex
 	rules   []*faultproxy.Rule
 	ends    []func() error    // of troubles

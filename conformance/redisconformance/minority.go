@@ -2,6 +2,7 @@ package redisconformance
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,7 +21,9 @@ func (q Quorum) FaultHarness(tb testing.TB) conformance.Harness {
 
 // Cases are what holds for a quorum of Redis servers beyond the suite, for
 // [conformance.WithCases]. They run on harnesses of [Quorum.FaultHarness] only.
-func (q Quorum) Cases() []conformance.Case { return append(troubleCases(), minorityCases...) }
+func (q Quorum) Cases() []conformance.Case {
+	return slices.Concat(troubleCases(), minorityCases, onLinux(minorityClockCases))
+}
 
 type faultQuorum struct{ *quorumHarness }
 
@@ -69,6 +72,9 @@ var minorityCases = []conformance.Case{
 			}, (*harness).Recover)
 		},
 		Contract: "when a minority of the servers is restarted empty holders keep their leases, others are refused, and keys change hands as before"},
+}
+
+var minorityClockCases = []conformance.Case{
 	{Name: "ClocksJumpAhead", Group: minorityGroup, Rules: []string{"R1", "R9", "R11", "R21"}, Mode: conformance.Isolated,
 		Test:     func(t *conformance.T) { testClocksJump(t, time.Hour) },
 		Contract: "when the clocks of a minority jump an hour ahead, so that what they know of expires, holders keep their leases and others are refused"},

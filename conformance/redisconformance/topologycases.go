@@ -29,7 +29,7 @@ var topologyCases = []conformance.Case{
 func (s Strategy) Cases() []conformance.Case {
 	switch s.Topology {
 	case Single:
-		return slices.Concat(troubleCases(), poolCases)
+		return slices.Concat(troubleCases(), poolCases, onLinux(clockCases))
 	case Sentinel:
 		return slices.Concat(topologyCases, failoverCases)
 	case Cluster:
