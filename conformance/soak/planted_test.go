@@ -16,30 +16,47 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// planted is a locker with a bug, and how the nemesis finds it.
+// planted is a locker with a bug, and how the nemesis finds it. The locker is setnx
+// with other scripts or with a driver around it.
 type planted struct {
-	name string
-	new  func(*redis.Client) (locker.Locker, error)
+	name    string
+	scripts map[string][2]string // by name: what is taken out, and what put in
+	wrap    func(locker.Driver, *redis.Client) locker.Driver
+	opts    []locker.Option
 
 	want   soak.Kind
 	faults []string
 	ttls   []time.Duration
-	keys   int
+	keys   int           // default 16
 	length time.Duration // default 6 s
 	quick  bool          // in each test run
 }
+
+const (
+	releaseCheck = "if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then\n  return 0\nend\n"
+	short        = 300 * time.Millisecond
+)
 
 var bugs = []planted{
 	{
 		// An Unlock after the lease has ended frees what others hold by then.
 		name: "release without a look at the owner", quick: true, want: soak.Overlap,
-		new: scripted(planting{"release": {"if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then\n  return 0\nend\n", ""}}),
+		scripts: map[string][2]string{"release": {releaseCheck, ""}},
+		opts:    []locker.Option{locker.WithoutRenewal()}, keys: 4, ttls: []time.Duration{short},
+	},
+	{
+		name: "tokens repeat", quick: true, want: soak.TokenOrder, length: 2 * time.Second,
+		wrap: func(d locker.Driver, _ *redis.Client) locker.Driver { return coarseTokens{d} },
+	},
+	{
+		name: "goroutines stay", quick: true, want: soak.LeakedGoroutine, length: time.Second,
+		wrap: func(d locker.Driver, _ *redis.Client) locker.Driver { return leaky{d} },
 	},
 	{
 		// An acquire that arrives twice counts two; one release leaves one.
-		name: "counts are incremented", quick: true, want: soak.Stall,
-		faults: []string{"duplicate"}, ttls: []time.Duration{8 * time.Second}, length: 12 * time.Second,
-		new: scripted(planting{
+		name: "counts are incremented", want: soak.Stall,
+		faults: []string{"duplicate"}, ttls: []time.Duration{8 * time.Second}, length: 15 * time.Second,
+		scripts: map[string][2]string{
 			"acquire": {"local left = redis.call('PTTL', KEYS[1])\n", `
 if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
   redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
@@ -49,7 +66,7 @@ end
 local left = redis.call('PTTL', KEYS[1])
 `},
 			"renew": {"redis.pcall('GET', KEYS[1]) ~= ARGV[1]", "redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0"},
-			"release": {"if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then\n  return 0\nend\n", `
+			"release": {releaseCheck, `
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return 0
 end
@@ -57,42 +74,31 @@ if redis.call('HINCRBY', KEYS[1], ARGV[1], -1) > 0 then
   return 1
 end
 `},
-		}),
+		},
 	},
 	{
 		// A lock lost with the data of the server is taken anew under its holder.
 		name: "renewal revives", want: soak.Overlap, faults: []string{"flush"}, length: 10 * time.Second,
-		new: scripted(planting{"renew": {"if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then\n  return 0\nend\n",
-			"redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])\n"}}),
+		scripts: map[string][2]string{"renew": {releaseCheck, "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])\n"}},
 	},
 	{
-		name: "tokens repeat", quick: true, want: soak.TokenOrder,
-		new: driven(func(d *redisdriver.Driver, _ *redis.Client) locker.Driver { return coarseTokens{d} }),
-	},
-	{
-		name: "deadline counted from the reply", want: soak.Overlap,
-		faults: []string{"late-reply"}, length: 15 * time.Second,
-		keys: 4, ttls: []time.Duration{300 * time.Millisecond},
-		new: driven(func(d *redisdriver.Driver, rdb *redis.Client) locker.Driver { return fromReply{d, rdb} }),
+		name: "deadline counted from the reply", want: soak.Overlap, faults: []string{"late-reply"}, length: 20 * time.Second,
+		wrap: func(d locker.Driver, rdb *redis.Client) locker.Driver { return fromReply{d, rdb} },
+		opts: []locker.Option{locker.WithoutRenewal()}, keys: 4, ttls: []time.Duration{short},
 	},
 	{
 		name: "wake-up dropped and no polling", want: soak.Stall, length: 8 * time.Second,
-		new: driven(func(d *redisdriver.Driver, _ *redis.Client) locker.Driver {
+		wrap: func(d locker.Driver, _ *redis.Client) locker.Driver {
 			return &trusting{Driver: d, refused: make(map[string]time.Time)}
-		}),
+		},
 	},
 	{
-		name: "claim ids used again", want: soak.Overlap,
-		faults: []string{"lose-reply", "reset-reply"}, length: 15 * time.Second,
-		new: driven(func(d *redisdriver.Driver, _ *redis.Client) locker.Driver { return sameID{d} }),
-	},
-	{
-		name: "goroutines stay", want: soak.LeakedGoroutine, length: 2 * time.Second,
-		new: driven(func(d *redisdriver.Driver, _ *redis.Client) locker.Driver { return leaky{d} }),
+		name: "claim ids used again", want: soak.Overlap, faults: []string{"lose-reply", "reset-reply"}, length: 15 * time.Second,
+		wrap: func(d locker.Driver, _ *redis.Client) locker.Driver { return sameID{d} },
 	},
 	{
 		name: "keys stay", want: soak.LeakedKey, length: 2 * time.Second,
-		new: scripted(planting{"release": {"redis.call('DEL', KEYS[1])\n", "redis.call('DEL', KEYS[1])\nredis.call('SET', KEYS[1] .. ':was', 1)\n"}}),
+		scripts: map[string][2]string{"release": {"redis.call('DEL', KEYS[1])\n", "redis.call('DEL', KEYS[1])\nredis.call('SET', KEYS[1] .. ':was', 1)\n"}},
 	},
 }
 
@@ -100,10 +106,38 @@ func plantedStrategies() []soak.Strategy {
 	var all []soak.Strategy
 	for _, b := range bugs {
 		all = append(all, soak.Strategy{Name: b.name, New: func(p soak.Process) (locker.Locker, error) {
-			return b.new(p.Clients[0].(*redis.Client))
+			return b.locker(p.Clients[0].(*redis.Client))
 		}})
 	}
 	return all
+}
+
+// locker makes the Locker with the bug.
+func (b planted) locker(rdb *redis.Client) (locker.Locker, error) {
+	setnx, err := redisdriver.NewDriver(rdb, redisdriver.Protocol{
+		Name: "planted", Acquire: b.script("acquire"), Renew: b.script("renew"), Release: b.script("release"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	var d locker.Driver = setnx
+	if b.wrap != nil {
+		d = b.wrap(d, rdb)
+	}
+	return locker.New(d, b.opts...)
+}
+
+// script is one of setnx's, with what was put into it.
+func (b planted) script(name string) *redisdriver.Script {
+	source, err := os.ReadFile(filepath.Join("..", "..", "strategy", "setnx", "lua", name+".lua"))
+	if err != nil {
+		panic(err)
+	}
+	bug, there := b.scripts[name]
+	if there && strings.Count(string(source), bug[0]) != 1 {
+		panic(name + ".lua is not what the bug was made for")
+	}
+	return redisdriver.NewScript(name, strings.Replace(string(source), bug[0], bug[1], 1))
 }
 
 // TestFindsPlantedBugs: each locker is broken in one way, and the nemesis says in
@@ -112,7 +146,7 @@ func TestFindsPlantedBugs(t *testing.T) {
 	t.Parallel()
 	for i, b := range bugs {
 		t.Run(b.name, func(t *testing.T) {
-			if !b.quick && os.Getenv("LOCKER_CONFORMANCE") != "all" {
+			if (!b.quick || testing.Short()) && os.Getenv("LOCKER_CONFORMANCE") != "all" {
 				t.Skip("for LOCKER_CONFORMANCE=all")
 			}
 			t.Parallel()
@@ -135,47 +169,6 @@ func TestFindsPlantedBugs(t *testing.T) {
 			t.Logf("%d operations, found %v", report.Operations(), report.Stats[0].Found)
 		})
 	}
-}
-
-// planting says what is put in place of what in the scripts of setnx.
-type planting map[string][2]string
-
-func scripted(p planting) func(*redis.Client) (locker.Locker, error) {
-	return func(rdb *redis.Client) (locker.Locker, error) {
-		d, err := newDriver(rdb, p)
-		if err != nil {
-			return nil, err
-		}
-		return locker.New(d)
-	}
-}
-
-// driven makes a locker of setnx with another driver around it.
-func driven(wrap func(*redisdriver.Driver, *redis.Client) locker.Driver) func(*redis.Client) (locker.Locker, error) {
-	return func(rdb *redis.Client) (locker.Locker, error) {
-		d, err := newDriver(rdb, nil)
-		if err != nil {
-			return nil, err
-		}
-		return locker.New(wrap(d, rdb))
-	}
-}
-
-func newDriver(rdb *redis.Client, p planting) (*redisdriver.Driver, error) {
-	script := func(name string) *redisdriver.Script {
-		source, err := os.ReadFile(filepath.Join("..", "..", "strategy", "setnx", "lua", name+".lua"))
-		if err != nil {
-			panic(err)
-		}
-		bug, there := p[name]
-		if there && strings.Count(string(source), bug[0]) != 1 {
-			panic(name + ".lua is not what the bug was made for")
-		}
-		return redisdriver.NewScript(name, strings.Replace(string(source), bug[0], bug[1], 1))
-	}
-	return redisdriver.NewDriver(rdb, redisdriver.Protocol{
-		Name: "planted", Acquire: script("acquire"), Renew: script("renew"), Release: script("release"),
-	})
 }
 
 // coarseTokens issues tokens that are whole seconds.

@@ -1,0 +1,239 @@
+package soak
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// script is what processes log, in milliseconds. Each line is one record of p0 or p1.
+type script []step
+
+type step struct {
+	proc int
+	at   int
+	rec  record
+}
+
+func lock(proc, at, op int, f flags) step {
+	return step{proc, at, record{kind: recLock, flags: f, op: uint32(op), caller: uint16(op), ttl: 300, wait: 2000}}
+}
+
+func granted(proc, at, op int, token int64, deadline int) step {
+	return step{proc, at, record{kind: recGranted, op: uint32(op), caller: uint16(op), token: token, deadline: ms(deadline)}}
+}
+
+func refused(proc, at, op int, f flags, r result) step {
+	return step{proc, at, record{kind: recRefused, flags: f, op: uint32(op), caller: uint16(op), result: r}}
+}
+
+func unlock(proc, at, op, deadline int) step {
+	return step{proc, at, record{kind: recUnlock, op: uint32(op), caller: uint16(op), deadline: ms(deadline)}}
+}
+
+func unlocked(proc, at, op int, r result) step {
+	return step{proc, at, record{kind: recUnlocked, op: uint32(op), caller: uint16(op), result: r}}
+}
+
+func asked(proc, at, op, deadline int, f flags) step {
+	return step{proc, at, record{kind: recAsk, flags: f, op: uint32(op), caller: uint16(op), deadline: ms(deadline)}}
+}
+
+func lostSeen(proc, at, op, deadline int) step {
+	return step{proc, at, record{kind: recLost, op: uint32(op), caller: uint16(op), deadline: ms(deadline)}}
+}
+
+func written(proc, at, op int, token int64, f flags) step {
+	return step{proc, at, record{kind: recWrite, flags: f, op: uint32(op), caller: uint16(op), token: token, deadline: ms(at)}}
+}
+
+// ms is a time in the script: the clock has run for an hour already.
+func ms(n int) instant { return instant(time.Hour).add(time.Duration(n) * time.Millisecond) }
+
+func during(from, to int) span { return span{ms(from), ms(to)} }
+
+func fault(name string) *Fault {
+	i := slices.IndexFunc(Faults(), func(f Fault) bool { return f.Name == name })
+	return &Faults()[i]
+}
+
+// TestChecker: what happened, and which violations that is.
+func TestChecker(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		script script
+		events []event
+		frozen []span // p0
+		killed int    // p0, 0: not
+		quorum bool
+		want   []Kind
+	}{
+		"one after the other": {script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK),
+			lock(1, 2, 2, 0), granted(1, 7, 2, 11, 300), unlock(1, 9, 2, 300), unlocked(1, 10, 2, resOK),
+		}},
+		"the reply to Unlock comes after the next grant": {script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 50, 1, resOK),
+			lock(1, 2, 2, 0), granted(1, 7, 2, 11, 300), unlock(1, 9, 2, 300), unlocked(1, 10, 2, resOK),
+		}},
+		"granted beside a holder": {want: []Kind{NoOrder, Overlap}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 50, 1, 298), unlocked(0, 51, 1, resOK),
+			lock(1, 2, 2, 0), granted(1, 7, 2, 11, 300), unlock(1, 9, 2, 300), unlocked(1, 10, 2, resOK),
+		}},
+		"granted before the deadline of a killed holder": {killed: 200, want: []Kind{NoOrder, Overlap}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298),
+			lock(1, 2, 2, 0), granted(1, 100, 2, 11, 400), unlock(1, 109, 2, 400), unlocked(1, 110, 2, resOK),
+		}},
+		"granted after the deadline": {script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), lostSeen(0, 300, 1, 298), unlock(0, 400, 1, 298), unlocked(0, 401, 1, resLost),
+			lock(1, 2, 2, 0), granted(1, 302, 2, 11, 600), unlock(1, 309, 2, 600), unlocked(1, 310, 2, resOK),
+		}},
+		"granted after the data was lost": {events: []event{{fault: fault("flush"), span: during(10, 11), loses: true}}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), lostSeen(0, 100, 1, 298), unlock(0, 101, 1, 298), unlocked(0, 102, 1, resLost),
+			lock(1, 2, 2, 0), granted(1, 12, 2, 11, 300), unlock(1, 209, 2, 300), unlocked(1, 210, 2, resOK),
+		}},
+		"renewed after the data was lost": {events: []event{{fault: fault("flush"), span: during(10, 11), loses: true}}, want: []Kind{LateLoss}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 500, 1, 700), unlocked(0, 501, 1, resLost),
+			lock(1, 2, 2, 0), granted(1, 12, 2, 11, 300), unlock(1, 209, 2, 300), unlocked(1, 210, 2, resOK),
+		}},
+		"a smaller token": {want: []Kind{NoOrder, TokenOrder}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK),
+			lock(1, 2, 2, 0), granted(1, 7, 2, 9, 300), unlock(1, 9, 2, 300), unlocked(1, 10, 2, resOK),
+		}},
+		"another token on re-entry": {want: []Kind{TokenOrder}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), lock(0, 2, 1, flagInner),
+			{0, 3, record{kind: recGranted, flags: flagInner, op: 1, caller: 1, token: 11, deadline: ms(298)}},
+			unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK),
+		}},
+		"held after the deadline": {want: []Kind{Outlived}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), asked(0, 298, 1, 298, flagYes), unlock(0, 299, 1, 298), unlocked(0, 300, 1, resLost),
+		}},
+		"told by the first question after a freeze": {frozen: []span{during(10, 9000)}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), asked(0, 9000, 1, 298, 0), lostSeen(0, 9001, 1, 298), unlock(0, 9002, 1, 298), unlocked(0, 9003, 1, resLost),
+		}},
+		"not told by the first question after a freeze": {frozen: []span{during(10, 9000)}, want: []Kind{Outlived}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), asked(0, 9000, 1, 298, flagYes), lostSeen(0, 9001, 1, 298), unlock(0, 9002, 1, 298), unlocked(0, 9003, 1, resLost),
+		}},
+		"told late": {want: []Kind{LateLoss}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), lostSeen(0, 2400, 1, 298), unlock(0, 2401, 1, 298), unlocked(0, 2402, 1, resLost),
+		}},
+		"held though the resource has seen a greater token": {want: []Kind{Overlap}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), written(0, 5, 1, 10, 0), asked(0, 6, 1, 298, flagYes), unlock(0, 7, 1, 298), unlocked(0, 8, 1, resOK),
+		}},
+		"a free lock is not taken": {want: []Kind{Stall}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK),
+			lock(1, 2, 2, 0), refused(1, 2002, 2, 0, resNotAcquired), lock(1, 1900, 3, 0), refused(1, 3900, 3, 0, resNotAcquired),
+		}},
+		"a free lock is not taken while the server is away": {events: []event{{fault: fault("refuse"), span: during(1000, 1100)}}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK),
+			lock(1, 2, 2, 0), refused(1, 2002, 2, 0, resNotAcquired), lock(1, 1900, 3, 0), refused(1, 3900, 3, 0, resNotAcquired),
+		}},
+		"what a dead holder had is not taken": {killed: 5, want: []Kind{Stall}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298),
+			lock(1, 2, 2, 0), refused(1, 2002, 2, 0, resNotAcquired), lock(1, 1900, 3, 0), refused(1, 3900, 3, 0, resNotAcquired), lock(1, 3800, 4, 0), refused(1, 5800, 4, 0, resNotAcquired),
+		}},
+		"nobody waits for what a dead holder had": {killed: 5, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298),
+			lock(1, 2, 2, 0), refused(1, 2002, 2, 0, resNotAcquired), lock(1, 9000, 3, 0), granted(1, 9001, 3, 11, 9298), unlock(1, 9005, 3, 9298), unlocked(1, 9006, 3, resOK),
+		}},
+		"refused though nobody holds": {want: []Kind{NoOrder}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK),
+			lock(1, 8, 2, flagTry), refused(1, 9, 2, flagTry, resNotAcquired),
+		}},
+		"refused though nobody holds, by a quorum": {quorum: true, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK),
+			lock(1, 8, 2, flagTry), refused(1, 9, 2, flagTry, resNotAcquired),
+		}},
+		"refused while a holder unlocks": {script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 8, 1, resOK),
+			lock(1, 6, 2, flagTry), refused(1, 7, 2, flagTry, resNotAcquired),
+		}},
+		"Unlock says that the lock was lost, but it was held": {want: []Kind{NoOrder}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resLost),
+			lock(1, 8, 2, 0), granted(1, 9, 2, 11, 300), unlock(1, 10, 2, 300), unlocked(1, 11, 2, resOK),
+		}},
+		"the release arrived twice": {events: []event{{fault: fault("duplicate"), span: during(0, 100)}}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resLost),
+			lock(1, 8, 2, 0), granted(1, 9, 2, 11, 300), unlock(1, 10, 2, 300), unlocked(1, 11, 2, resOK),
+		}},
+		"unlocked twice": {want: []Kind{WrongAnswer}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK), unlock(0, 7, 1, 0), unlocked(0, 8, 1, resOK),
+		}},
+		"nobody knows of the release": {script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 8, 1, resUnavailable),
+			lock(1, 8, 2, 0), granted(1, 100, 2, 11, 400), unlock(1, 110, 2, 400), unlocked(1, 111, 2, resOK),
+		}},
+		"an error out of place": {want: []Kind{Unexpected}, script: script{
+			lock(0, 0, 1, 0), refused(0, 1, 1, 0, resOther),
+		}},
+		"a wait that does not end": {want: []Kind{Slow}, script: script{
+			lock(0, 0, 1, 0), refused(0, 4100, 1, 0, resNotAcquired),
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := Config{TTLs: []time.Duration{300 * time.Millisecond}, Slack: 2 * time.Second}
+			s := Strategy{Name: "s", Nodes: 1}
+			if c.quorum {
+				s.Nodes = 3
+			}
+			h := newHistory(cfg, s, c.events, ms(0))
+			for proc := range 2 {
+				path := filepath.Join(t.TempDir(), "log")
+				log, err := createLog(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := &process{name: "p" + string(rune('0'+proc)), index: proc, spec: workerSpec{Log: path}}
+				if proc == 0 {
+					p.frozen = c.frozen
+					if c.killed > 0 {
+						p.killed = ms(c.killed)
+					}
+				}
+				for _, l := range c.script {
+					if l.proc == proc {
+						l.rec.at = ms(l.at)
+						log.add(l.rec)
+					}
+				}
+				if err := h.read(p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.check()
+			if got := slices.Sorted(maps.Keys(h.stats.Found)); !slices.Equal(got, c.want) {
+				t.Errorf("found %v, want %v", got, c.want)
+				for _, v := range h.violations {
+					t.Log(v)
+				}
+			}
+		})
+	}
+}
+
+// TestRecordSurvives: what is written is read again, and half a record at the end of
+// a log is left out.
+func TestRecordSurvives(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "log")
+	log, err := createLog(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := record{recGranted, flagTry | flagYes, resLost, 3, 4, 5, 6, 7, 8, -9, 10}
+	log.add(want)
+	if _, err := log.f.WriteString(strings.Repeat("x", recordSize/2)); err != nil {
+		t.Fatal(err)
+	}
+	var got []record
+	if err := readLog(path, func(r record) { got = append(got, r) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 1 || got[0] != want {
+		t.Errorf("read %v, want %v", got, want)
+	}
+}
