@@ -100,7 +100,11 @@ func newer(t *conformance.T, later, earlier *locker.Lease) {
 func passOn(t *conformance.T, lease *locker.Lease, w *conformance.Waiter, others ...locker.Locker) {
 	t.Helper()
 	t.Open(lease.Lost(), "Lost")
-	t.Open(w.Done(), "a waiter's Lock returns on a held key")
+	select {
+	case <-w.Done():
+		t.Fatalf("a waiter's Lock returns on a held key, with error: %v", w.Err)
+	default:
+	}
 	t.Unlock(lease)
 	next := t.Granted(w, t.Timing().PollWithin)
 	newer(t, next, lease)
