@@ -5,6 +5,8 @@ SHELL := bash
 GO ?= go
 COUNT ?= 3
 FUZZTIME ?= 30s
+DURATION ?= 5m
+SOAK_FLAGS ?=
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 WIRE := github.com/google/wire/cmd/wire@v0.7.0
@@ -94,6 +96,11 @@ fault_cases := $(suite)/(failure|outage|faults|minority|failover|slots)|$(suite)
 .PHONY: faults
 faults: redis ## what goes wrong, on every strategy and topology, and a table of faults by strategies
 	LOCKER_CONFORMANCE=all $(GO) test -race -json -timeout 20m -run '$(fault_cases)' ./strategy/... | $(GO) run ./internal/faultmatrix
+
+.PHONY: soak
+soak: redis ## all strategies under random faults for DURATION, checked; SOAK_FLAGS="-help" lists more
+	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && \
+	$(GO) build -o "$$bin/soak" ./conformance/soak/cmd/soak && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
 
 .PHONY: bench
 bench: redis ## benchmarks

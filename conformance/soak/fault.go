@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -61,7 +60,7 @@ func sleep(ctx context.Context, d time.Duration) {
 }
 
 // Faults lists what the nemesis can do.
-var Faults = sync.OnceValue(func() []Fault {
+func Faults() []Fault {
 	return []Fault{
 		{Name: "freeze", Doc: "a process stands still (SIGSTOP) for half a TTL to three", onProcess: freeze},
 		{Name: "kill", Doc: "a process is killed (kill -9), and another one started", onProcess: kill},
@@ -87,7 +86,7 @@ var Faults = sync.OnceValue(func() []Fault {
 		{Name: "reset", Doc: "all connections are reset", onNode: func(_ *trouble, n *node) { n.link.Reset() }},
 		{Name: "throttle", Doc: "a link passes on a few KB a second", onNode: throttle},
 	}
-})
+}
 
 func faultNames() string {
 	var names []string

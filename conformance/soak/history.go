@@ -265,7 +265,6 @@ func (r *reader) leaseRecord(h *hold, rec record) {
 	case recWrite:
 		r.stats.Writes++
 		if !yes {
-			r.stats.Stale++
 			h.refused = rec.deadline
 		}
 	}

@@ -78,7 +78,7 @@ end
 	},
 	{
 		// A lock lost with the data of the server is taken anew under its holder.
-		name: "renewal revives", want: soak.Overlap, faults: []string{"flush"}, length: 10 * time.Second,
+		name: "renewal revives", want: soak.LateLoss, faults: []string{"flush"}, length: 10 * time.Second,
 		scripts: map[string][2]string{"renew": {releaseCheck, "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])\n"}},
 	},
 	{

@@ -2,6 +2,7 @@ package soak
 
 import (
 	"context"
+	"errors"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -31,7 +32,7 @@ func (c *resourceClient) write(ctx context.Context, key string, token int64) (bo
 // stale is how many writes the resource has refused.
 func (c *resourceClient) stale(ctx context.Context) (int, error) {
 	n, err := c.rdb.HGet(ctx, c.name, "stale").Int()
-	if err == redis.Nil {
+	if errors.Is(err, redis.Nil) {
 		return 0, nil
 	}
 	return n, err

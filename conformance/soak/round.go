@@ -72,7 +72,7 @@ func (r *round) run(report *Report) error {
 // check checks what the arena's processes have logged.
 func (a *arena) check(began instant) (*history, error) {
 	h := newHistory(a.cfg, a.strategy, a.events, began)
-	h.stats.Processes = len(a.all)
+	h.stats.Processes, h.stats.Stale = len(a.all), a.stale
 	for _, p := range a.all {
 		if err := h.read(p); err != nil {
 			return nil, err

@@ -6,10 +6,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -46,7 +48,7 @@ func main() {
 	soak.ServeWorker(strategies...)
 	cfg, err := parse(os.Args[1:])
 	if err != nil {
-		if err != flag.ErrHelp {
+		if !errors.Is(err, flag.ErrHelp) {
 			fmt.Fprintln(os.Stderr, "soak:", err)
 		}
 		os.Exit(2)
@@ -70,7 +72,7 @@ func parse(args []string) (soak.Config, error) {
 	flags.DurationVar(&cfg.Duration, "duration", time.Minute, "how long")
 	flags.Uint64Var(&cfg.Seed, "seed", 0, "of what is tried; 0 for a random one")
 	names := flags.String("strategies", "all", "which, separated by commas: "+strategyNames())
-	faults := flags.String("faults", "all", "which, separated by commas, each perhaps with a minus before it to leave it out; none for none")
+	faults := flags.String("faults", "all", "which, separated by commas: all, none or names, with a minus before those to leave out")
 	list := flags.Bool("list", false, "list the faults")
 	flags.IntVar(&cfg.Processes, "processes", 3, "of each strategy")
 	flags.IntVar(&cfg.Callers, "callers", 16, "in each process")
@@ -122,44 +124,33 @@ func chooseStrategies(text string) ([]soak.Strategy, error) {
 		return strategies, nil
 	}
 	var chosen []soak.Strategy
-next:
 	for _, name := range strings.Split(text, ",") {
-		for _, s := range strategies {
-			if s.Name == name {
-				chosen = append(chosen, s)
-				continue next
-			}
+		i := slices.IndexFunc(strategies, func(s soak.Strategy) bool { return s.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("-strategies: no strategy %q; there are: %s", name, strategyNames())
 		}
-		return nil, fmt.Errorf("-strategies: no strategy %q; there are: %s", name, strategyNames())
+		chosen = append(chosen, strategies[i])
 	}
 	return chosen, nil
 }
 
-// chooseFaults leaves it to soak.Run to know the names.
+// chooseFaults adds and takes away what the text names; whether there are such
+// faults soak.Run knows.
 func chooseFaults(text string) []string {
-	chosen, without := []string{}, map[string]bool{}
-	for _, name := range strings.Split(text, ",") {
+	chosen := []string{}
+	for i, name := range strings.Split(text, ",") {
+		without, minus := strings.CutPrefix(name, "-")
+		if name == "all" || minus && i == 0 {
+			for _, f := range soak.Faults() {
+				chosen = append(chosen, f.Name)
+			}
+		}
 		switch {
-		case name == "none" || name == "all":
-		case strings.HasPrefix(name, "-"):
-			without[name[1:]] = true
-		default:
+		case minus:
+			chosen = slices.DeleteFunc(chosen, func(f string) bool { return f == without })
+		case name != "all" && name != "none":
 			chosen = append(chosen, name)
 		}
 	}
-	if strings.HasPrefix(text, "all") || len(without) > 0 && len(chosen) == 0 {
-		for _, f := range soak.Faults() {
-			chosen = append(chosen, f.Name)
-		}
-	}
-	var rest []string
-	for _, name := range chosen {
-		if !without[name] {
-			rest = append(rest, name)
-		}
-	}
-	if rest == nil {
-		rest = []string{}
-	}
-	return rest
+	return chosen
 }
