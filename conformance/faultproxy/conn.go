@@ -23,11 +23,17 @@ type conn struct {
 	ctx    context.Context // done when the connection is cut
 	cancel context.CancelFunc
 	client *net.TCPConn
-	server *net.TCPConn
+	server halfCloser
 
 	mu      sync.Mutex
 	is      Conn
 	pending []expected // replies to come, in order
+}
+
+// halfCloser is a TCP connection or one by a unix socket.
+type halfCloser interface {
+	net.Conn
+	CloseWrite() error
 }
 
 // expected says what becomes of a reply.
@@ -74,16 +80,18 @@ func (c *conn) serve() {
 		return
 	}
 	var d net.Dialer
-	server, err := d.DialContext(c.ctx, "tcp", c.p.upstream)
+	server, err := d.DialContext(c.ctx, c.p.network, c.p.upstream)
 	if err != nil {
 		return // the client learns it from the closed connection
 	}
 	defer server.Close()
 	defer context.AfterFunc(c.ctx, func() { _ = server.Close() })()
-	c.server = server.(*net.TCPConn)
-	c.mu.Lock()
-	c.is.ServerAddr = server.LocalAddr().String()
-	c.mu.Unlock()
+	c.server = server.(halfCloser)
+	if c.p.network == "tcp" {
+		c.mu.Lock()
+		c.is.ServerAddr = server.LocalAddr().String()
+		c.mu.Unlock()
+	}
 
 	var wg sync.WaitGroup
 	wg.Go(c.forwardReplies)
@@ -228,7 +236,7 @@ func (c *conn) next(reply []byte) expected {
 const piece = 50
 
 // write sends b when and as fast as the link lets it.
-func (c *conn) write(to *net.TCPConn, b []byte) error {
+func (c *conn) write(to net.Conn, b []byte) error {
 	for len(b) > 0 {
 		if !c.p.awaitLink(c.ctx, c) {
 			return context.Cause(c.ctx)

@@ -11,7 +11,7 @@ type Conn struct {
 	// ClientAddr is the client's end: the LocalAddr of its net.Conn.
 	ClientAddr string
 	// ServerAddr is what the server calls the client, as in CLIENT LIST; "" until
-	// the proxy has connected.
+	// the proxy has connected, and by a unix socket.
 	ServerAddr string
 	// Subscribed says that the client has sent SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE.
 	Subscribed bool

@@ -242,6 +242,14 @@ func TestOnlySubscribed(t *testing.T) {
 	}
 }
 
+func TestUnixSocket(t *testing.T) {
+	t.Parallel()
+	p := faultproxy.Start(t, redistest.Shared(t).Socket())
+	c := dial(t, p)
+	c.send("PING")
+	c.says("+PONG")
+}
+
 func TestNewAndClose(t *testing.T) {
 	t.Parallel()
 	p, err := faultproxy.New(redistest.Shared(t).Addr())

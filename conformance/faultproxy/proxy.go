@@ -17,6 +17,7 @@ import (
 // concurrent use.
 type Proxy struct {
 	*Faults
+	network  string
 	upstream string
 	listener net.Listener
 	wg       sync.WaitGroup
@@ -33,13 +34,18 @@ type Proxy struct {
 	err      error // what was not understood
 }
 
-// New starts a proxy for the server at upstream, a host:port. Close ends it.
+// New starts a proxy for the server at upstream, a host:port or the path of a unix
+// socket. (The port of a server that has died may go to another one, its socket does
+// not.) Close ends it.
 func New(upstream string) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("faultproxy: %w", err)
 	}
-	p := &Proxy{upstream: upstream, listener: l, conns: make(map[*conn]struct{})}
+	p := &Proxy{network: "tcp", upstream: upstream, listener: l, conns: make(map[*conn]struct{})}
+	if strings.ContainsRune(upstream, '/') {
+		p.network = "unix"
+	}
 	p.Faults = &Faults{p: p, which: func(Conn) bool { return true }}
 	p.wg.Go(p.accept)
 	return p, nil

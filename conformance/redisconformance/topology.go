@@ -56,8 +56,8 @@ func deploy(tb testing.TB, topology Topology) *deployment {
 		tb.Fatalf("no such topology: %q", topology)
 	}
 	for _, s := range d.nodes {
-		p := faultproxy.Start(tb, s.Addr())
-		p.Record(false) // the suite watches memory, too
+		p := faultproxy.Start(tb, s.Socket()) // the port of one that is killed may go to another
+		p.Record(false)                       // the suite watches memory, too
 		d.proxies[s.Addr()] = p
 	}
 	return d
