@@ -44,10 +44,10 @@
 //
 // # Guarantees
 //
-// A violation is reported only where the log proves one; a busy machine delays what
-// is checked, and no check but those of [Stall], [LateLoss] and [Slow] depends on how
-// long something took. Their bounds have [Config].Slack on top. Memory is bounded by
-// what happens in one round.
+// A violation is reported only where the log proves one. Whether two held a key, in
+// which order and for how long does not depend on how busy the machine is; what does
+// ([Stall], [LateLoss], [Slow], [Stuck] and the leaks) has [Config].Slack on top of its
+// bound. Memory is bounded by what happens in one round.
 //
 // # Not guaranteed
 //

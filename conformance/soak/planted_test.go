@@ -166,8 +166,27 @@ func TestFindsPlantedBugs(t *testing.T) {
 			if !report.Has(b.want) {
 				t.Errorf("no %s was found:\n%v", b.want, report)
 			}
+			for _, v := range report.Violations {
+				wantEvidence(t, v)
+			}
 			t.Logf("%d operations, found %v", report.Operations(), report.Stats[0].Found)
 		})
+	}
+}
+
+// wantEvidence wants a violation to say what a person needs who looks for the reason.
+func wantEvidence(t *testing.T, v soak.Violation) {
+	t.Helper()
+	if v.Seed != 1 || !strings.Contains(v.Again, "-seed=1 ") {
+		t.Errorf("%s: seed %d, again: %s; want the seed given", v.Kind, v.Seed, v.Again)
+	}
+	if v.Key != "" && !strings.Contains(v.Timeline, "granted token") {
+		t.Errorf("%s: the timeline does not tell of grants:\n%s", v.Kind, v.Timeline)
+	}
+	if v.Kind == soak.NoOrder {
+		if _, err := os.Stat(v.Picture); err != nil {
+			t.Errorf("%s: no picture: %v", v.Kind, err)
+		}
 	}
 }
 

@@ -121,19 +121,26 @@ func (c Config) withDefaults() (Config, error) {
 
 func (c Config) maxTTL() time.Duration { return slices.Max(c.TTLs) }
 
-// again is the command line that does round n once more.
+// again are the flags of the command that does round n once more.
 func (c Config) again(n int, length time.Duration) string {
-	var names []string
+	names := make([]string, 0, len(c.Strategies))
 	for _, s := range c.Strategies {
 		names = append(names, s.Name)
 	}
-	var ttls []string
+	ttls := make([]string, 0, len(c.TTLs))
 	for _, d := range c.TTLs {
 		ttls = append(ttls, d.String())
 	}
-	length = length.Round(time.Millisecond)
-	return fmt.Sprintf("-seed=%d -duration=%v -strategies=%s -faults=%s -processes=%d -callers=%d -keys=%d -ttls=%s",
-		c.Seed+uint64(n), length, strings.Join(names, ","), strings.Join(c.Faults, ","), c.Processes, c.Callers, c.Keys, strings.Join(ttls, ","))
+	faults := strings.Join(c.Faults, ",")
+	switch len(c.Faults) {
+	case 0:
+		faults = "none"
+	case len(Faults()):
+		faults = "all"
+	}
+	return fmt.Sprintf("-seed=%d -duration=%v -strategies=%s -faults=%s -processes=%d -callers=%d -keys=%d -ttls=%s -storm=%v -calm=%v -slack=%v",
+		c.Seed+uint64(n), length.Round(time.Millisecond), strings.Join(names, ","), faults,
+		c.Processes, c.Callers, c.Keys, strings.Join(ttls, ","), c.Storm, c.Calm, c.Slack)
 }
 
 // Run soaks the strategies for the time given, or until a round has found
