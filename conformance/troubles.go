@@ -60,8 +60,8 @@ func testPermanentTrouble(t *T, tr Trouble) {
 	a, b := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery)), t.Locker()
 	t.Free(b, t.Key("free"))
 	held, other := t.Lock(a, t.Key("held"), locker.WithTTL(ttl)), t.Lock(a, t.Key("other"), locker.WithTTL(ttl))
-	w := t.Wait(b, held.Key())
-	t.Sleep(t.Timing().RenewEvery) // until it listens
+	waiters := map[*locker.Lease]*Waiter{held: t.Wait(b, held.Key()), other: t.Wait(b, other.Key())}
+	t.Sleep(t.Timing().RenewEvery) // until they listen
 	t.cause(tr)
 	for what, lock := range map[string]func(context.Context, string, ...locker.LockOption) (*locker.Lease, error){
 		"Lock": b.Lock, "TryLock": b.TryLock,
@@ -87,19 +87,21 @@ func testPermanentTrouble(t *T, tr Trouble) {
 		t.Is(err, locker.ErrUnavailable)
 		t.Unlock(other)
 	}
-	t.FreeWithin(t.Timing().PollWithin, b, other.Key())
 	t.renewedWithin(ttl/2, held)
 	t.Open(held.Lost(), "Lost")
 	t.Unlock(held)
-	// The waiter may have been told, or have needed nothing that did not work.
-	t.Ends(w.Done(), t.Timing().PollWithin, "the end of a wait")
-	next := w.Lease
-	if w.Err != nil {
-		t.told(tr, w.Err)
-		next = t.Lock(b, held.Key())
+	for lease, w := range waiters {
+		// It may have been told, or have needed nothing that did not work.
+		t.Ends(w.Done(), t.Timing().PollWithin, "the end of a wait")
+		next := w.Lease
+		if w.Err != nil {
+			t.told(tr, w.Err)
+			next, err = t.lockWithin(t.Timing().PollWithin, b, lease.Key())
+			t.NoError(err, "Lock when the trouble is over")
+		}
+		t.newer(next.Token(), lease.Token())
+		t.Unlock(next)
 	}
-	t.newer(next.Token(), held.Token())
-	t.Unlock(next)
 }
 
 func testTransientTrouble(t *T, tr Trouble) {
