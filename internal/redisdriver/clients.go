@@ -22,6 +22,7 @@ type clients struct {
 	given   redis.UniversalClient // the caller's, never closed here
 	acquire processor             // the caller's, made to keep deadlines where that can be done
 	control redis.UniversalClient // private, or the caller's
+	runs    processor             // control for scripts
 	private bool
 }
 
@@ -37,11 +38,22 @@ func newClients(rdb redis.UniversalClient) (*clients, error) {
 		o.MaxRetries = 0
 		o.ContextTimeoutEnabled = true
 
-		return &clients{given: rdb, acquire: view, control: redis.NewClient(privateOptions(c)), private: true}, nil
+		control := redis.NewClient(privateOptions(c))
+		return &clients{given: rdb, acquire: view, control: control, runs: control, private: true}, nil
 	case *redis.ClusterClient:
-		return &clients{given: rdb, acquire: c, control: redis.NewClusterClient(privateClusterOptions(c)), private: true}, nil
+		control := redis.NewClusterClient(privateClusterOptions(c))
+		return &clients{given: rdb, acquire: c, control: control, runs: control, private: true}, nil
 	}
-	return &clients{given: rdb, acquire: rdb, control: rdb}, nil
+	return &clients{given: rdb, acquire: rdb, control: rdb, runs: rdb}, nil
+}
+
+// batch lets scripts share round trips, on a client of one server.
+func (c *clients) batch() {
+	view, one := c.acquire.(*redis.Client)
+	control, ours := c.control.(*redis.Client)
+	if one && ours && c.private {
+		c.acquire, c.runs = &batches{to: view}, &batches{to: control}
+	}
 }
 
 // privateOptions are those of c, for a small client of ours.
@@ -55,6 +67,7 @@ func privateOptions(c *redis.Client) *redis.Options {
 	o.PoolTimeout = controlTimeout
 	o.DialerRetries = 1
 	o.PoolSize = controlPool
+	o.PipelinePoolSize = -1 // pipelines are what there is
 	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 0, 0, 0
 	if o.Addr == failoverAddr {
 		o.ConnMaxLifetime, o.ConnMaxLifetimeJitter = askAgain, 0

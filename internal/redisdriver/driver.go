@@ -39,6 +39,9 @@ type Protocol struct {
 	// More gives the further keys and arguments of a script; nil: none. Of
 	// req only the Claim is set unless the script acquires.
 	More func(s *Script, req locker.Request) (keys []string, args []any)
+	// Batched lets commands that come while others are under way share round trips.
+	// One that is slow delays the others with it.
+	Batched bool
 }
 
 // Driver is a [locker.Driver] made of a Protocol. Strategies embed it.
@@ -55,6 +58,9 @@ func NewDriver(rdb redis.UniversalClient, p Protocol) (*Driver, error) {
 	c, err := newClients(rdb)
 	if err != nil {
 		return nil, err
+	}
+	if p.Batched {
+		c.batch()
 	}
 	return &Driver{p: p, c: c, log: slog.New(slog.DiscardHandler)}, nil
 }
@@ -128,7 +134,7 @@ func (d *Driver) Release(ctx context.Context, c locker.Claim) error {
 func (d *Driver) Run(ctx context.Context, s *Script, c locker.Claim, args ...any) error {
 	keys, all := d.input(s, locker.Request{Claim: c, Fencing: c.Token != 0})
 	all = append(all, args...)
-	reply, err := s.run(ctx, d.control(), keys, all)
+	reply, err := s.run(ctx, d.runs(), keys, all)
 	if errors.Is(err, redis.ErrClosed) && d.closed.Load() {
 		// Close came in between.
 		reply, err = s.run(ctx, d.c.given, keys, all)
@@ -144,6 +150,14 @@ func (d *Driver) control() redis.UniversalClient {
 		return d.c.given
 	}
 	return d.c.control
+}
+
+// runs is control for scripts.
+func (d *Driver) runs() processor {
+	if d.closed.Load() {
+		return d.c.given
+	}
+	return d.c.runs
 }
 
 // Renew implements [locker.Driver]: one pipeline.

@@ -113,9 +113,9 @@ func (n *node) skip(why error) {
 	}
 }
 
-// heard notes what became of a command. That it got no answer may be our own doing
-// (no connection was free, no time was left): then the probe that follows at once
-// brings the node back in no time.
+// heard notes what became of a command. If that it got no answer was our own doing
+// after all (the caller uses up the connections), the probe that follows at once
+// brings the node back.
 func (n *node) heard(err error) {
 	if !isAway(err) {
 		return
@@ -124,6 +124,17 @@ func (n *node) heard(err error) {
 	defer n.mu.Unlock()
 	n.skip(err)
 	n.look()
+}
+
+// call runs f, which sends one command under ctx, and notes what the answer, or that
+// there was none, says about the node.
+func (n *node) call(ctx context.Context, ttl time.Duration, f func() answer) answer {
+	sent := time.Now()
+	a := f()
+	if a.err != nil && (ctx.Err() == nil || time.Since(sent) >= n.d.nodeTimeout(ttl)/2) {
+		n.heard(a.err) // else it did not have its time
+	}
+	return a
 }
 
 // isAway tells trouble of the node or the way to it, and silence.

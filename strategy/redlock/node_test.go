@@ -18,7 +18,7 @@ import (
 func TestBlackHoledNodeIsSkippedAndComesBack(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 5)
-	l, d := m.open(t, WithNodeTimeout(100*time.Millisecond), locker.WithRenewInterval(100*time.Millisecond))
+	l, d := m.open(t, locker.WithRenewInterval(200*time.Millisecond))
 	unlock(t, lock(t, l, "k"))
 	hole, n := m.proxies[4], d.nodes[4]
 

@@ -207,7 +207,7 @@ func (c conn) Eval(*redsyncredis.Script, ...interface{}) (interface{}, error) {
 // do sends the operation to the node.
 func (c conn) do() (bool, error) {
 	o, d := c.o, c.o.d
-	a := o.hold.do(o.ctx, c.i, o.kind, func() answer { return o.send(o.ctx, c.i) })
+	a := o.hold.do(o.ctx, c.i, o.kind, func() answer { return o.send(c.i) })
 	confirmed := o.record(c.i, a)
 	switch {
 	case o.kind == opRelease:
@@ -219,30 +219,29 @@ func (c conn) do() (bool, error) {
 }
 
 // send sends it, the claim's turn on the node having come.
-func (o *op) send(ctx context.Context, i int) answer {
+func (o *op) send(i int) answer {
 	n := o.d.nodes[i]
 	if err := o.d.skip(n); err != nil {
 		return answer{state: failed, err: err}
 	}
-	if err := n.ready(ctx); err != nil {
+	if err := n.ready(o.ctx); err != nil {
 		return answer{state: failed, err: err}
 	}
-	var a answer
-	switch o.kind {
-	case opAcquire:
-		a = tried(n.Acquire(ctx, o.req))
-	case opConfirm:
+	return n.call(o.ctx, o.req.TTL, func() answer {
 		c := o.req.Claim
-		c.Token = o.token
-		a = verdict(n.Run(ctx, confirmScript, c, o.token))
-		a.token = o.token
-	case opRenew:
-		a = verdict(n.Run(ctx, renewScript, o.req.Claim))
-	case opRelease:
-		a = o.d.releaseOnce(ctx, o.hold, i, o.req.Claim)
-	}
-	n.heard(a.err)
-	return a
+		switch o.kind {
+		case opAcquire:
+			return tried(n.Acquire(o.ctx, o.req))
+		case opConfirm:
+			c.Token = o.token
+			a := verdict(n.Run(o.ctx, confirmScript, c, o.token))
+			a.token = o.token
+			return a
+		case opRenew:
+			return verdict(n.Run(o.ctx, renewScript, c))
+		}
+		return o.d.releaseOnce(o.ctx, o.hold, i, c)
+	})
 }
 
 func tried(g locker.Answer, err error) answer {

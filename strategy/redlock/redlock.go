@@ -80,6 +80,7 @@ func newDriver(rdbs []redis.UniversalClient) (*driver, error) {
 			Renew:   renewScript,
 			Release: releaseScript,
 			More:    n.more,
+			Batched: true,
 		})
 		if err != nil {
 			_ = d.closeNodes()

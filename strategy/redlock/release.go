@@ -64,10 +64,11 @@ func (d *driver) rejoin(h *hold, i int, c locker.Claim) {
 		ctx, cancel := context.WithTimeout(ctx, d.nodeTimeout(c.TTL))
 		defer cancel()
 		h.do(ctx, i, opJoin, func() answer {
-			a := verdict(n.Run(ctx, joinScript, c, c.Token))
-			a.token = c.Token
-			n.heard(a.err)
-			return a
+			return n.call(ctx, c.TTL, func() answer {
+				a := verdict(n.Run(ctx, joinScript, c, c.Token))
+				a.token = c.Token
+				return a
+			})
 		})
 	})
 }
@@ -134,13 +135,11 @@ func (d *driver) releaseOn(ctx context.Context, h *hold, i int, c locker.Claim) 
 		if n.await(ctx) != nil {
 			return
 		}
-		once, cancel := context.WithTimeout(ctx, d.nodeTimeout(c.TTL))
-		a := h.do(once, i, opRelease, func() answer {
-			a := d.releaseOnce(once, h, i, c)
-			n.heard(a.err)
-			return a
+		a := h.do(ctx, i, opRelease, func() answer {
+			once, cancel := context.WithTimeout(ctx, d.nodeTimeout(c.TTL))
+			defer cancel()
+			return n.call(once, c.TTL, func() answer { return d.releaseOnce(once, h, i, c) })
 		})
-		cancel()
 		var refined *locker.StoreError
 		if errors.As(a.err, &refined) && refined.Permanent || !h.left(i) {
 			return

@@ -39,7 +39,7 @@ func waiter(t *testing.T, m *masters, l locker.Locker, key string) <-chan *locke
 func TestWaiterIsWoken(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 5)
-	const turns = 9
+	const turns = 5
 	var took []time.Duration
 	for range turns {
 		holder, l := m.locker(t), m.locker(t)
@@ -63,7 +63,7 @@ func TestWaiterIsWoken(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("from Unlock to the waiter's grant: %v", took)
-	require.Less(t, took[turns/2], 100*time.Millisecond, "a few round trips, where polling takes redsync 50 to 250 ms")
+	require.Less(t, took[turns/2], 600*time.Millisecond, "the first look that is not for a notice comes after 800 ms")
 }
 
 // With two nodes gone the notices of three must do.
