@@ -66,7 +66,7 @@ func (h *history) checkLostData(k *keyHistory) {
 			if x.ret > loss.from {
 				break
 			}
-			if end := x.end(nil); x.lost == 0 && end > loss.to.add(x.ttl) {
+			if end := x.end(h.losses); end > loss.to.add(x.ttl) {
 				h.violate(LateLoss, k.key, span{loss.from, end}, "%v, lost its lock with the data of the server, and held on for %v, longer than its TTL", x, end.since(loss.to))
 			}
 		}

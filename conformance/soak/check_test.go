@@ -117,6 +117,9 @@ func TestChecker(t *testing.T) {
 		"not told by the first question after a freeze": {frozen: []span{during(10, 9000)}, want: []Kind{Outlived}, script: script{
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), asked(0, 9000, 1, 298, flagYes), lostSeen(0, 9001, 1, 298), unlock(0, 9002, 1, 298), unlocked(0, 9003, 1, resLost),
 		}},
+		"lost too early": {want: []Kind{FalseLoss}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), lostSeen(0, 200, 1, 298), unlock(0, 500, 1, 298), unlocked(0, 501, 1, resLost),
+		}},
 		"told late": {want: []Kind{LateLoss}, script: script{
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), lostSeen(0, 2400, 1, 298), unlock(0, 2401, 1, 298), unlocked(0, 2402, 1, resLost),
 		}},
@@ -151,7 +154,7 @@ func TestChecker(t *testing.T) {
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 8, 1, resOK),
 			lock(1, 6, 2, flagTry), refused(1, 7, 2, flagTry, resNotAcquired),
 		}},
-		"Unlock says that the lock was lost, but it was held": {want: []Kind{NoOrder}, script: script{
+		"Unlock says that the lock was lost, but it was held": {want: []Kind{FalseLoss, NoOrder}, script: script{
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resLost),
 			lock(1, 8, 2, 0), granted(1, 9, 2, 11, 300), unlock(1, 10, 2, 300), unlocked(1, 11, 2, resOK),
 		}},

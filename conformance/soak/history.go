@@ -238,12 +238,16 @@ func (r *reader) leaseRecord(h *hold, rec record) {
 		if yes && rec.at >= rec.deadline {
 			r.violate(Outlived, rec.key, here, "%s, op %d: %v after its deadline the lease says that it is held", r.p.name, rec.op, rec.at.since(rec.deadline))
 		}
+		if !yes {
+			r.wantReason(h, rec.at)
+		}
 		if yes && h.refused != 0 && !r.losses.between(h.call, rec.at) {
 			r.violate(Overlap, rec.key, span{h.refused, rec.at}, "%s, op %d: the lease says that it is held; but the resource has refused its token %d, so somebody else was granted a greater one", r.p.name, rec.op, h.token)
 		}
 	case recLost:
 		h.lost = rec.at
 		r.stats.Lost++
+		r.wantReason(h, rec.at)
 		if late := r.late(span{rec.deadline, rec.at}); late > r.slack {
 			r.violate(LateLoss, rec.key, span{rec.deadline, rec.at}, "%s, op %d: Lost was closed %v after the deadline", r.p.name, rec.op, late)
 		}
@@ -270,6 +274,14 @@ func (r *reader) leaseRecord(h *hold, rec record) {
 	}
 }
 
+// wantReason wants a reason for a loss.
+func (r *reader) wantReason(h *hold, t instant) {
+	if t >= h.deadline || h.flags&flagLimited != 0 || r.losses.between(h.call, t) {
+		return
+	}
+	r.violate(FalseLoss, h.key, span{h.ret, t}, "%s, op %d: the lease was lost %v before its deadline", r.p.name, h.op, h.deadline.since(t))
+}
+
 func (r *reader) unlocked(h *hold, rec record) {
 	here := span{h.unlock.from, rec.at}
 	r.wantPrompt(rec.key, span{h.asked, rec.at}, unlockWithin, "Unlock", rec.op)
@@ -280,6 +292,9 @@ func (r *reader) unlocked(h *hold, rec record) {
 	case rec.result == resUnavailable:
 		r.stats.Unavailable++
 	case rec.result == resOK || rec.result == resLost:
+		if rec.result == resLost && !r.twice.between(h.unlock.from, rec.at) {
+			r.wantReason(h, rec.at)
+		}
 		h.unlocked, h.unlock.result, h.unlock.to = true, rec.result, rec.at
 	}
 }

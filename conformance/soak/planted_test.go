@@ -13,6 +13,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance/soak"
 	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/strategy/redlock"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -23,6 +24,7 @@ type planted struct {
 	scripts map[string][2]string // by name: what is taken out, and what put in
 	wrap    func(locker.Driver, *redis.Client) locker.Driver
 	opts    []locker.Option
+	nodes   int // more than one: redlock, on some of them
 
 	want   soak.Kind
 	faults []string
@@ -82,9 +84,9 @@ end
 		scripts: map[string][2]string{"renew": {releaseCheck, "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])\n"}},
 	},
 	{
-		name: "deadline counted from the reply", want: soak.Overlap, faults: []string{"late-reply"}, length: 20 * time.Second,
+		name: "deadline counted from the reply", want: soak.FalseLoss, faults: []string{"late-reply"}, length: 15 * time.Second,
 		wrap: func(d locker.Driver, rdb *redis.Client) locker.Driver { return fromReply{d, rdb} },
-		opts: []locker.Option{locker.WithoutRenewal()}, keys: 4, ttls: []time.Duration{short},
+		opts: []locker.Option{locker.WithoutRenewal()}, keys: 4, ttls: []time.Duration{500 * time.Millisecond},
 	},
 	{
 		name: "wake-up dropped and no polling", want: soak.Stall, length: 8 * time.Second,
@@ -97,6 +99,9 @@ end
 		wrap: func(d locker.Driver, _ *redis.Client) locker.Driver { return sameID{d} },
 	},
 	{
+		name: "processes that do not agree on the nodes", want: soak.Overlap, nodes: 5,
+	},
+	{
 		name: "keys stay", want: soak.LeakedKey, length: 2 * time.Second,
 		scripts: map[string][2]string{"release": {"redis.call('DEL', KEYS[1])\n", "redis.call('DEL', KEYS[1])\nredis.call('SET', KEYS[1] .. ':was', 1)\n"}},
 	},
@@ -105,7 +110,10 @@ end
 func plantedStrategies() []soak.Strategy {
 	var all []soak.Strategy
 	for _, b := range bugs {
-		all = append(all, soak.Strategy{Name: b.name, New: func(p soak.Process) (locker.Locker, error) {
+		all = append(all, soak.Strategy{Name: b.name, Nodes: b.nodes, New: func(p soak.Process) (locker.Locker, error) {
+			if b.nodes > 1 {
+				return redlock.New(p.Clients[p.Index : p.Index+3])
+			}
 			return b.locker(p.Clients[0].(*redis.Client))
 		}})
 	}

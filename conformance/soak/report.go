@@ -24,6 +24,8 @@ const (
 	// LateLoss: Lost was closed too long after the deadline; or a lease went on
 	// for longer than its TTL after its lock was lost with the data.
 	LateLoss Kind = "late loss"
+	// FalseLoss: a lease was lost before its deadline for no reason.
+	FalseLoss Kind = "false loss"
 	// Stall: somebody waited too long for a free lock while the store was healthy.
 	Stall Kind = "stall"
 	// NoOrder: no order of the operations on a key explains their answers.
