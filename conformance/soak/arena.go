@@ -162,14 +162,14 @@ func (a *arena) replace(p *process) { a.start(p.index) }
 // run plays a round: until ctx is done there is work and trouble, then everything is
 // given back.
 func (a *arena) run(ctx context.Context) {
+	a.stage.Cleanup(func() {
+		for _, p := range a.all {
+			p.kill()
+		}
+	})
 	for i := range a.cfg.Processes {
 		a.start(i)
 	}
-	a.stage.Cleanup(func() {
-		for _, p := range a.all {
-			p.kill() // of those that have ended there is nothing left to kill
-		}
-	})
 	newNemesis(a).run(ctx)
 	if a.stage.ctx.Err() != nil {
 		return // something is broken

@@ -42,6 +42,12 @@
 // grant is then accepted, but it must have a greater token, and the lease of the old
 // holder must not have been renewed any more.
 //
+// The nemesis is tested itself, with lockers broken on purpose: a release without a
+// look at the owner, counts that are incremented, a renewal that revives, a deadline
+// counted from the reply, wake-ups that are dropped with no polling behind them, claim
+// ids used again, tokens that repeat, processes that do not agree on the nodes, and
+// leaks. It names each within a quarter of a minute.
+//
 // # Guarantees
 //
 // A violation is reported only where the log proves one. Whether two held a key, in

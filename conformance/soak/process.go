@@ -115,8 +115,13 @@ func (p *process) complaint(op uint32) string {
 	return "see " + p.errPath()
 }
 
-// kill ends the worker as a crash would.
+// kill ends the worker as a crash would, unless it has ended.
 func (p *process) kill() {
+	select {
+	case <-p.ended:
+		return
+	default:
+	}
 	p.mu.Lock()
 	if p.killed == 0 {
 		p.killed = now()
