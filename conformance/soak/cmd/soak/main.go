@@ -47,23 +47,32 @@ var strategies = []soak.Strategy{
 func main() {
 	soak.ServeWorker(strategies...)
 	cfg, err := parse(os.Args[1:])
-	if err != nil {
-		if !errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(os.Stderr, "soak:", err)
-		}
-		os.Exit(2)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil:
+		fail(err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	report, err := soak.Run(ctx, cfg)
-	fmt.Print(report)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+	if report.Rounds > 0 {
+		fmt.Print(report)
 	}
-	if err != nil || len(report.Violations) > 0 {
-		fmt.Printf("\nlogs in %s; to run a round again: go run ./conformance/soak/cmd/soak and the flags above\n", report.Dir)
+	if len(report.Violations) > 0 {
+		fmt.Printf("\nlogs in %s; for one of the rounds again: go run ./conformance/soak/cmd/soak with the flags given there\n", report.Dir)
+	}
+	if err != nil {
+		fail(err)
+	}
+	if len(report.Violations) > 0 {
 		os.Exit(1)
 	}
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(2)
 }
 
 func parse(args []string) (soak.Config, error) {
@@ -94,7 +103,7 @@ func parse(args []string) (soak.Config, error) {
 		return cfg, flag.ErrHelp
 	}
 	if flags.NArg() > 0 {
-		return cfg, fmt.Errorf("unknown argument %s", strconv.Quote(flags.Arg(0)))
+		return cfg, fmt.Errorf("soak: unknown argument %s", strconv.Quote(flags.Arg(0)))
 	}
 	var err error
 	if cfg.Strategies, err = chooseStrategies(*names); err != nil {
@@ -104,7 +113,7 @@ func parse(args []string) (soak.Config, error) {
 	for _, text := range strings.Split(*ttls, ",") {
 		d, err := time.ParseDuration(text)
 		if err != nil || d < locker.MinTTL {
-			return cfg, fmt.Errorf("-ttls: %q is no duration of at least %v", text, locker.MinTTL)
+			return cfg, fmt.Errorf("soak: -ttls: %q is no duration of at least %v", text, locker.MinTTL)
 		}
 		cfg.TTLs = append(cfg.TTLs, d)
 	}
@@ -127,7 +136,7 @@ func chooseStrategies(text string) ([]soak.Strategy, error) {
 	for _, name := range strings.Split(text, ",") {
 		i := slices.IndexFunc(strategies, func(s soak.Strategy) bool { return s.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("-strategies: no strategy %q; there are: %s", name, strategyNames())
+			return nil, fmt.Errorf("soak: -strategies: no strategy %q; there are: %s", name, strategyNames())
 		}
 		chosen = append(chosen, strategies[i])
 	}
