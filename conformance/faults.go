@@ -101,11 +101,12 @@ func testCommandLost(t *T) {
 }
 
 func testCancelledWhileSubscribing(t *T) {
+	refused := 3 * t.Timing().RenewEvery
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key)
-	t.NoError(t.Faults().DelayReply(OpWatch, t.Timing().Slack), "delaying a reply")
+	t.NoError(t.Faults().DelayReply(OpWatch, refused+t.Timing().Slack), "delaying a reply")
 	w := t.Wait(b, key)
-	t.Sleep(3 * t.Timing().RenewEvery) // until it has been refused
+	t.Sleep(refused) // by then, most likely
 	w.Cancel()
 	t.Is(t.Refused(w, t.Timing().Prompt), context.Canceled)
 	w = t.Wait(b, key)
