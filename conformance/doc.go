@@ -24,20 +24,21 @@
 //	func TestConformance(t *testing.T) { conformance.Run(t, newHarness) }
 //
 // That runs what can be seen through the Lockers alone. A harness that can also
-// look into its store, break locks, lose replies or start processes implements
-// [Inspector], [Breaker], [Faults] and so on, claims it in its [Capabilities],
-// and gets the cases that need it. The table that Run prints names every case
+// look into its store, break locks, lose replies, kill servers or start processes
+// implements [Inspector], [Breaker], [Faults], [ServerFaults] and so on, claims it in
+// its [Capabilities], and gets the cases that need it. What a store's servers can be
+// in that no other store's can goes to [TroubleCases]. The table that Run prints names every case
 // that was left out, and why: there is no silent skipping, and a claim that
 // cannot be shown fails.
 //
 // # What a pass says
 //
 //   - The rules of the promise held in every case, with real concurrency and,
-//     given Faults and child processes, with lost and repeated commands, outages,
-//     killed and frozen processes.
+//     given Faults, ServerFaults and child processes, with lost and repeated
+//     commands, outages, servers in trouble, killed and frozen processes.
 //   - Histories of concurrent operations are checked for an order that explains
 //     them, by [porcupine].
-//   - The suite itself is tested: strategies broken on purpose, some seventy of
+//   - The suite itself is tested: strategies broken on purpose, more than seventy of
 //     them, have to fail the cases meant for them.
 //
 // # What it does not say
@@ -52,6 +53,9 @@
 //   - How fast it is. Bounds are those of the promise with ample slack; they live
 //     in [Timing], never in a case.
 //
+// A store that speaks Redis's protocol gets most of Faults and ServerFaults from
+// package [faultproxy].
+//
 // # Rules for cases
 //
 // Cases wait for events with a bound, not for a time to pass; where time passing
@@ -59,5 +63,6 @@
 // least. Keys are unique to a case and a run, so that parallel cases can share a
 // store, and a store can outlive the run.
 //
+// [faultproxy]: https://pkg.go.dev/github.com/distlock/locker/conformance/faultproxy
 // [porcupine]: https://pkg.go.dev/github.com/anishathalye/porcupine
 package conformance

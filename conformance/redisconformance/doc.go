@@ -1,13 +1,11 @@
 // Package redisconformance is the harness of the conformance suite for a strategy
 // on one Redis deployment: a server, a master that Sentinels watch, or a cluster.
-// It has real redis-server processes, proxies that lose replies and connections, and
-// child processes. A strategy's test is then
+// It has real redis-server processes, which it kills and gets into trouble, proxies
+// that lose replies and connections, and child processes. A strategy's test is then
 //
 //	func TestConformance(t *testing.T) {
-//		conformance.Run(t, redisconformance.Strategy{
-//			Name: "setnx",
-//			New:  setnx.New,
-//		}.Harness)
+//		s := redisconformance.Strategy{Name: "setnx", New: setnx.New}
+//		conformance.Run(t, s.Harness, conformance.WithCases(s.Cases()...))
 //	}
 //
 // and, for the cases with child processes,
