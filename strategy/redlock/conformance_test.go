@@ -31,7 +31,7 @@ func run(t *testing.T, q redisconformance.Quorum, opts ...conformance.Option) {
 }
 
 func TestConformance(t *testing.T) {
-	q := redisconformance.Quorum{Name: "redlock", Direct: true}
+	q := redisconformance.Quorum{Name: "redlock", Direct: !everything}
 	if everything {
 		run(t, q)
 	} else {
@@ -55,12 +55,12 @@ func TestConformanceFaults(t *testing.T) {
 
 func TestConformanceTwoDead(t *testing.T) {
 	if everything {
-		run(t, redisconformance.Quorum{Name: "redlock, two of five dead", Dead: 2, Direct: true}, conformance.WithOnly(basics))
+		run(t, redisconformance.Quorum{Name: "redlock, two of five dead", Dead: 2})
 	}
 }
 
 func TestConformanceOneBlackHoledOneDead(t *testing.T) {
 	if everything {
-		run(t, redisconformance.Quorum{Name: "redlock, one of five black-holed, one dead", Dead: 1, BlackHoled: 1, Direct: true}, conformance.WithOnly(basics))
+		run(t, redisconformance.Quorum{Name: "redlock, one of five black-holed, one dead", Dead: 1, BlackHoled: 1})
 	}
 }

@@ -80,7 +80,7 @@ func (d *driver) nodeTimeout(ttl time.Duration) time.Duration {
 	if d.perNode > 0 {
 		return d.perNode
 	}
-	return min(ttl/4, time.Second)
+	return min(ttl/2, time.Second)
 }
 
 // skip says why not to bother n. With too few nodes up all are asked: they may be
@@ -144,12 +144,15 @@ var mutexOptions = []redsync.Option{
 // Acquire implements [locker.Driver]: one round to all nodes, and with fencing a
 // second one.
 func (d *driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
-	if err := d.acquaint(ctx, req.TTL); err != nil {
+	if err := d.acquaint(ctx); err != nil {
 		return locker.Answer{}, err
 	}
 	h, sent := newHold(len(d.nodes)), time.Now()
 	m := d.mutex(req.Claim)
 	first := d.newOp(ctx, opAcquire, h, req)
+	if req.Wait {
+		first.askAhead(d.referee())
+	}
 	err := m.TryLockContext(first.in(ctx))
 	if same := d.checkDistinct(); same != nil {
 		d.undo(ctx, first)

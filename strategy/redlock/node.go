@@ -127,12 +127,19 @@ func (n *node) heard(err error) {
 }
 
 // call runs f, which sends one command under ctx, and notes what the answer, or that
-// there was none, says about the node.
-func (n *node) call(ctx context.Context, ttl time.Duration, f func() answer) answer {
+// there was none, says about the node. Of silence too short to tell, the probe makes
+// certain.
+func (n *node) call(ctx context.Context, f func() answer) answer {
 	sent := time.Now()
 	a := f()
-	if a.err != nil && (ctx.Err() == nil || time.Since(sent) >= n.d.nodeTimeout(ttl)/2) {
-		n.heard(a.err) // else it did not have its time
+	switch {
+	case a.err == nil:
+	case ctx.Err() == nil || time.Since(sent) >= n.d.nodeTimeout(locker.DefaultTTL)/2:
+		n.heard(a.err)
+	default:
+		n.mu.Lock()
+		n.look()
+		n.mu.Unlock()
 	}
 	return a
 }
@@ -176,22 +183,11 @@ func (n *node) ready(ctx context.Context) error {
 	return nil
 }
 
-// acquaint returns when all nodes have been asked who they are, so that not even the
-// first attempt takes a server that is there twice for two. Those that do not say are
-// asked again before their first command.
-func (d *driver) acquaint(ctx context.Context, ttl time.Duration) error {
-	d.first.Do(func() {
-		d.background(func(ctx context.Context) {
-			defer close(d.acquainted)
-			ctx, cancel := context.WithTimeout(ctx, d.nodeTimeout(ttl))
-			defer cancel()
-			var all sync.WaitGroup
-			for _, n := range d.nodes {
-				all.Go(func() { _ = n.ready(ctx) })
-			}
-			all.Wait()
-		})
-	})
+// acquaint returns when all nodes have said who they are, so that not even the first
+// attempt takes a server that is there twice for two; or a majority has, and the others
+// were given a moment. They are asked again before their first command.
+func (d *driver) acquaint(ctx context.Context) error {
+	d.first.Do(func() { d.background(d.introduce) })
 	select {
 	case <-d.acquainted:
 		return nil
@@ -199,6 +195,31 @@ func (d *driver) acquaint(ctx context.Context, ttl time.Duration) error {
 		return &locker.StoreError{Err: ctx.Err(), NotApplied: true}
 	case <-d.base.Done(): // closed
 		return &locker.StoreError{Err: d.base.Err(), NotApplied: true}
+	}
+}
+
+// introduction is how long the first attempt waits for a minority to say who they are.
+const introduction = 100 * time.Millisecond
+
+func (d *driver) introduce(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, d.nodeTimeout(locker.DefaultTTL))
+	defer cancel()
+	said := make(chan error, len(d.nodes))
+	for _, n := range d.nodes {
+		go func() { said <- n.ready(ctx) }()
+	}
+	var acquainted sync.Once
+	done := func() { acquainted.Do(func() { close(d.acquainted) }) }
+	defer done()
+	known := 0
+	for range d.nodes {
+		if <-said == nil {
+			known++
+		}
+		if known == d.quorum {
+			timer := time.AfterFunc(introduction, done)
+			defer timer.Stop()
+		}
 	}
 }
 
@@ -227,6 +248,21 @@ func (d *driver) identified(n *node, runID string) {
 		}
 		seen[id] = n
 	}
+}
+
+// referee is the node that contenders ask first; -1 if there is none. They may know the
+// nodes in different orders and by different names, so it is the one with the least
+// run id of those that are up.
+func (d *driver) referee() int {
+	d.ids.mu.Lock()
+	defer d.ids.mu.Unlock()
+	best, least := -1, ""
+	for i, n := range d.nodes {
+		if id := d.ids.runIDs[n]; id != "" && (best < 0 || id < least) && !n.isDown() {
+			best, least = i, id
+		}
+	}
+	return best
 }
 
 // checkDistinct refuses a quorum that has a server twice. The servers are asked

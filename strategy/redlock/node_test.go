@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -194,6 +195,10 @@ func TestSameServerTwiceIsRefused(t *testing.T) {
 	right := m.proxies[2]
 	m.proxies[2] = same
 	l := m.locker(t)
+	eventually(t, "all nodes have said who they are", func() bool {
+		_, err := l.TryLock(t.Context(), fmt.Sprint(time.Now()))
+		return errors.Is(err, locker.ErrInvalid)
+	})
 	for range 2 {
 		_, err := l.Lock(t.Context(), "k")
 		require.ErrorIs(t, err, locker.ErrInvalid, "a majority of two would be one server")

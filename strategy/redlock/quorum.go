@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -38,6 +39,9 @@ type op struct {
 	req   locker.Request
 	token int64
 
+	ahead int         // the node that was asked before the others; -1: none
+	early chan answer // its
+
 	mu        sync.Mutex
 	through   int // nodes
 	answers   []answer
@@ -61,6 +65,9 @@ const (
 	failed
 )
 
+// slowReferee is how long to wait for the node that is asked ahead.
+const slowReferee = 50 * time.Millisecond
+
 type opKey struct{}
 
 func (d *driver) newOp(ctx context.Context, kind opKind, h *hold, req locker.Request) *op {
@@ -76,7 +83,7 @@ func (d *driver) newOp(ctx context.Context, kind opKind, h *hold, req locker.Req
 		cancel()
 		leave()
 	}
-	return &op{d: d, ctx: ctx, end: end, kind: kind, hold: h, req: req, answers: make([]answer, len(d.nodes))}
+	return &op{d: d, ctx: ctx, end: end, kind: kind, hold: h, req: req, ahead: -1, answers: make([]answer, len(d.nodes))}
 }
 
 // in returns the context that carries the operation through redsync.
@@ -207,7 +214,12 @@ func (c conn) Eval(*redsyncredis.Script, ...interface{}) (interface{}, error) {
 // do sends the operation to the node.
 func (c conn) do() (bool, error) {
 	o, d := c.o, c.o.d
-	a := o.hold.do(o.ctx, c.i, o.kind, func() answer { return o.send(c.i) })
+	var a answer
+	if c.i == o.ahead {
+		a = <-o.early
+	} else {
+		a = o.ask(c.i)
+	}
 	confirmed := o.record(c.i, a)
 	switch {
 	case o.kind == opRelease:
@@ -216,6 +228,43 @@ func (c conn) do() (bool, error) {
 		d.rejoin(o.hold, c.i, o.req.Claim) // likewise
 	}
 	return a.state == yes, a.err
+}
+
+func (o *op) ask(i int) answer {
+	return o.hold.do(o.ctx, i, o.kind, func() answer { return o.send(i) })
+}
+
+// askAhead asks one node before the others, which is the same for all contenders:
+// those that are woken by the same release would else ask all nodes at the same time,
+// and split their votes. Who is refused there lets another go first, and then asks
+// all nodes, since the one may have what is left of a lock that no majority has. One
+// that is slow is not waited for.
+func (o *op) askAhead(i int) {
+	if i < 0 {
+		return
+	}
+	o.ahead, o.early = i, make(chan answer, 1)
+	sent := time.Now()
+	go func() { o.early <- o.ask(i) }()
+	timer := time.NewTimer(slowReferee)
+	defer timer.Stop()
+	select {
+	case a := <-o.early:
+		if a.state != no {
+			o.early <- a
+			return
+		}
+		o.ahead = -1
+	case <-timer.C:
+		return
+	}
+	// Twice the time that the other takes for the rest, if it is as far away.
+	took := time.Since(sent)
+	timer.Reset(2*took + rand.N(2*took+1))
+	select {
+	case <-timer.C:
+	case <-o.ctx.Done():
+	}
 }
 
 // send sends it, the claim's turn on the node having come.
@@ -227,7 +276,7 @@ func (o *op) send(i int) answer {
 	if err := n.ready(o.ctx); err != nil {
 		return answer{state: failed, err: err}
 	}
-	return n.call(o.ctx, o.req.TTL, func() answer {
+	return n.call(o.ctx, func() answer {
 		c := o.req.Claim
 		switch o.kind {
 		case opAcquire:

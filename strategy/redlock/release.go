@@ -64,7 +64,7 @@ func (d *driver) rejoin(h *hold, i int, c locker.Claim) {
 		ctx, cancel := context.WithTimeout(ctx, d.nodeTimeout(c.TTL))
 		defer cancel()
 		h.do(ctx, i, opJoin, func() answer {
-			return n.call(ctx, c.TTL, func() answer {
+			return n.call(ctx, func() answer {
 				a := verdict(n.Run(ctx, joinScript, c, c.Token))
 				a.token = c.Token
 				return a
@@ -138,7 +138,7 @@ func (d *driver) releaseOn(ctx context.Context, h *hold, i int, c locker.Claim) 
 		a := h.do(ctx, i, opRelease, func() answer {
 			once, cancel := context.WithTimeout(ctx, d.nodeTimeout(c.TTL))
 			defer cancel()
-			return n.call(once, c.TTL, func() answer { return d.releaseOnce(once, h, i, c) })
+			return n.call(once, func() answer { return d.releaseOnce(once, h, i, c) })
 		})
 		var refined *locker.StoreError
 		if errors.As(a.err, &refined) && refined.Permanent || !h.left(i) {
