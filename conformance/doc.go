@@ -26,8 +26,8 @@
 // That runs what can be seen through the Lockers alone. A harness that can also
 // look into its store, break locks, lose replies, kill servers or start processes
 // implements [Inspector], [Breaker], [Faults], [ServerFaults] and so on, claims it in
-// its [Capabilities], and gets the cases that need it. What a store's servers can be
-// in that no other store's can goes to [TroubleCases]. The table that Run prints names every case
+// its [Capabilities], and gets the cases that need it. Troubles that only this store's
+// servers know go to [TroubleCases]. The table that Run prints names every case
 // that was left out, and why: there is no silent skipping, and a claim that
 // cannot be shown fails.
 //
