@@ -34,11 +34,12 @@ const (
 	slowKeys = 8 // held for longer than the TTL
 )
 
-// TestTokensAndExclusionWhileNodesFail: ten thousand grants to racing holders (under
-// `make conformance`; else two thousand), while nodes are killed and come back empty, or are paused. A minority at a time, and a
-// node that lost its data stays away for longer than the TTL: within these limits no
-// two holds of a key overlap, and tokens are in the order of the holds.
-func TestTokensAndExclusionWhileNodesFail(t *testing.T) {
+// TestConformanceWhileNodesFail: ten thousand grants to racing holders, two
+// thousand unless everything is asked for, while nodes are killed and come back empty,
+// or are paused. A minority at a time, and a node that lost its data stays away for
+// longer than the TTL: within these limits no two holds of a key overlap, and tokens
+// are in the order of the holds.
+func TestConformanceWhileNodesFail(t *testing.T) {
 	t.Parallel()
 	chaos(t, 10_000, startServers(t), func(s *redistest.Server, pause func(time.Duration)) {
 		s.Kill()
@@ -47,9 +48,9 @@ func TestTokensAndExclusionWhileNodesFail(t *testing.T) {
 	}, pauseNode)
 }
 
-// TestTokensDoNotNeedClocks: with counters that are hours apart and ahead of every
+// TestConformanceWithoutClocks: with counters that are hours apart and ahead of every
 // clock, and nothing lost, it is majorities that keep the tokens in order.
-func TestTokensDoNotNeedClocks(t *testing.T) {
+func TestConformanceWithoutClocks(t *testing.T) {
 	t.Parallel()
 	servers := startServers(t)
 	for i, s := range servers {

@@ -5,27 +5,62 @@
 //
 // What every strategy of this module promises (see package locker), as long as a
 // majority of the nodes answers and keeps its keys: a minority may be dead,
-// unreachable or slow. A node that does not answer in its time is skipped and looked
-// after until it does, and held locks are taken to it again. Tokens grow from holder
-// to holder: the greatest proposal of a first round is written to a majority by a
-// second one. A redsync mutex of the same name on the same nodes excludes it and is
-// excluded by it.
+// unreachable or slow. A node that does not answer in its time costs that time once
+// (see [WithNodeTimeout]), and none of it if the others are a majority; then it is
+// skipped, looked after in the background, and held locks are taken to it when it is
+// back. Tokens grow from holder to holder, whatever the nodes' clocks say as long as
+// the nodes keep their keys: docs/decisions/0008 has the argument. A redsync mutex of
+// the same name on the same nodes excludes it and is excluded by it.
+//
+// The nodes are masters that do not replicate one another, an odd number of them, at
+// least 3. A server that is there twice is refused as soon as both have said who they
+// are (by their run ids; a user who may not ask for INFO is believed).
 //
 // # Not guaranteed
 //
-// A node that restarts without its data can help to grant a lock that is held: keep
-// it away for a TTL. A clock that jumps forward expires keys early on its node. Hold
-// counts stay in the process, and between processes whoever gets a majority first
-// wins. Where the nodes are not really independent, one master with all its replicas
-// confirming (WithReplicaAcks of the other strategies) is the better choice.
+// A node that restarts without its keys can help to grant a lock that is held. With
+// appendonly yes and appendfsync always it loses nothing, at the cost of a disk write
+// for each lock; with everysec up to two seconds, with snapshots or no persistence
+// more. Unless it is always, keep a node that was restarted away for the longest TTL in use. (Held
+// locks are taken to it at their next renewal, so that the gap is a third of their TTL
+// if nobody keeps it away. It takes as many restarts as make up a majority together
+// with the nodes that lack the lock anyway.)
+//
+// A clock that jumps ahead by a TTL expires keys early on its node, and is like such a
+// restart. One that is set back, or runs slow, keeps keys for longer, which is
+// harmless. Clock rates may differ by 1 %.
+//
+// A replica that is promoted in a node's place, or a FLUSHALL, is a restart without
+// keys, too.
+//
+// Hold counts stay in the process. Between processes whoever gets a majority first
+// wins; contenders that are woken together ask one node first, so that they seldom
+// refuse one another.
+//
+// # When it is not the best choice
+//
+// Nodes that share a machine, a rack, a disk or an operator's mistake fail together, and
+// five of them are five times the commands for nothing. Then, and wherever a master with replicas
+// is there already, take one of the other strategies with WithReplicaAcks for all
+// replicas: a lock is granted once each of them has it, so that a failover keeps it. It
+// stops granting while a replica is away, where redlock goes on; and it depends on the
+// failover choosing one of these replicas.
 //
 // # Cost
 //
-// On each node: two commands to lock (one without fencing), one to unlock, one for
-// each renewal.
+// On each node one command to lock, one to unlock, and one for each renewal: two round
+// trips in all. A second command to lock, and a third round trip, when nodes have
+// proposed different tokens: at the first grant of a key, then for a few in a hundred
+// (more if the clocks of the nodes are further apart than some ms and the key is used
+// less than ten times a second). Calls return with a majority's answers.
+//
+// Commands of many goroutines to one node share its round trips: two are under way
+// at a time, what comes meanwhile goes with the next.
 //
 // # Keys
 //
 // On each node the lock key, a string; locker:fence:{key}; and the channel
-// locker:released:{key}. Redis 6.0 or newer.
+// locker:released:{key}. Redis 6.0 or newer. Commands: EVALSHA EVAL GET SET DEL EXISTS
+// PTTL PEXPIRE TYPE INCR INCRBY TIME INFO. To be woken rather than poll: PUBLISH SUBSCRIBE
+// UNSUBSCRIBE PING.
 package redlock

@@ -47,9 +47,10 @@ func WithNodeTimeout(d time.Duration) locker.Option {
 
 // New makes a Locker on independent masters, one client each: an odd number of
 // them, at least 3, none of which replicates another. A server that is given twice
-// is found when it is first spoken to, and refused. The clients stay the caller's;
-// for each the Locker opens up to 16 connections of its own for renewals and
-// releases, and one for notices while somebody waits.
+// is refused once both have said who they are, which is before the first grant unless
+// one of them is slow. The clients stay the caller's; for each the Locker opens some
+// three connections of its own for renewals and releases, and one for notices while
+// somebody waits.
 func New(rdbs []redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
 	d, err := newDriver(rdbs)
 	if err != nil {
