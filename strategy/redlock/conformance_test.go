@@ -30,37 +30,44 @@ func run(t *testing.T, q redisconformance.Quorum, opts ...conformance.Option) {
 	conformance.Run(t, q.Harness, opts...)
 }
 
-func TestConformance(t *testing.T) {
-	q := redisconformance.Quorum{Name: "redlock", Direct: !everything}
-	if everything {
-		run(t, q)
-	} else {
-		run(t, q, conformance.WithOnly(basics))
-	}
-}
-
-// The cases that need faults, with a proxy before each node.
-func TestConformanceFaults(t *testing.T) {
+// whole is the suite in two parts: what needs no faults without proxies, and the rest
+// with one before each node.
+func whole(t *testing.T, q redisconformance.Quorum) {
 	if !everything {
 		return
 	}
-	var names []string
+	var faults []string
 	for _, c := range conformance.Cases() {
 		if slices.Contains(c.Needs, conformance.NeedFaults) {
-			names = append(names, regexp.QuoteMeta(c.Name))
+			faults = append(faults, regexp.QuoteMeta(c.Name))
 		}
 	}
-	run(t, redisconformance.Quorum{Name: "redlock under faults"}, conformance.WithOnly("/("+strings.Join(names, "|")+")$"))
+	t.Run("direct", func(t *testing.T) {
+		q := q
+		q.Direct = true
+		run(t, q)
+	})
+	t.Run("faults", func(t *testing.T) {
+		q := q
+		q.Name += ", faults"
+		run(t, q, conformance.WithOnly("/("+strings.Join(faults, "|")+")$"))
+	})
+}
+
+func TestConformance(t *testing.T) {
+	q := redisconformance.Quorum{Name: "redlock"}
+	if everything {
+		whole(t, q)
+		return
+	}
+	q.Direct = true
+	run(t, q, conformance.WithOnly(basics))
 }
 
 func TestConformanceTwoDead(t *testing.T) {
-	if everything {
-		run(t, redisconformance.Quorum{Name: "redlock, two of five dead", Dead: 2})
-	}
+	whole(t, redisconformance.Quorum{Name: "redlock, two of five dead", Dead: 2})
 }
 
 func TestConformanceOneBlackHoledOneDead(t *testing.T) {
-	if everything {
-		run(t, redisconformance.Quorum{Name: "redlock, one of five black-holed, one dead", Dead: 1, BlackHoled: 1})
-	}
+	whole(t, redisconformance.Quorum{Name: "redlock, one of five black-holed, one dead", Dead: 1, BlackHoled: 1})
 }
