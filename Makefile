@@ -95,7 +95,7 @@ fault_cases := $(suite)/(failure|outage|faults|minority|failover|slots)|$(suite)
 
 .PHONY: faults
 faults: redis ## what goes wrong, on every strategy and topology, and a table of faults by strategies
-	LOCKER_CONFORMANCE=all $(GO) test -race -json -timeout 20m -run '$(fault_cases)' ./strategy/... | $(GO) run ./internal/faultmatrix
+	LOCKER_CONFORMANCE=all $(GO) test -race -json -p 1 -timeout 20m -run '$(fault_cases)' ./strategy/... | $(GO) run ./internal/faultmatrix
 
 .PHONY: soak
 soak: redis ## all strategies under random faults for DURATION, checked; SOAK_FLAGS="-help" lists more

@@ -85,7 +85,7 @@ func testPermanentTrouble(t *T, tr Trouble) {
 	t.recover()
 	if err != nil {
 		t.Is(err, locker.ErrUnavailable)
-		t.Unlock(other)
+		t.unlockedWithin(t.Timing().Patience, other)
 	}
 	t.renewedWithin(ttl/2, held)
 	t.Open(held.Lost(), "Lost")
