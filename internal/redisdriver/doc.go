@@ -12,6 +12,9 @@
 // their own. A client whose options cannot be read (a redis.Ring, a wrapper)
 // serves everything itself; waiters then poll.
 //
+// A strategy that sends each command to several servers has the commands of many
+// callers share round trips; see [Protocol].
+//
 // # Keys
 //
 // Beside a lock's own key there is one fencing counter, [FenceKey], in the slot
