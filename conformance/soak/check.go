@@ -26,8 +26,11 @@ func (h *history) checkOverlap(k *keyHistory) {
 			last = next
 			continue
 		}
-		if end := last.end(data); next.ret < end {
-			if data.between(last.call, next.ret) {
+		if end := last.end(data); next.ret < end && !next.shares(last) {
+			if next.token < last.token && data.between(next.since, next.ret) {
+				continue // granted before the data was lost, and told so only after it
+			}
+			if data.between(last.since, next.ret) {
 				h.stats.Excused++
 				last = next
 				continue
@@ -48,10 +51,10 @@ func (h *history) checkTokens(k *keyHistory) {
 			continue
 		}
 		last := k.holds[i-1]
-		if next.token > last.token {
+		if next.token > last.token || next.shares(last) {
 			continue
 		}
-		if data.between(next.call, next.ret) {
+		if data.between(next.since, next.ret) {
 			continue // granted before the data was lost, and told so only after it
 		}
 		h.violate(TokenOrder, k.key, span{last.ret, next.ret}, "%v, was granted after %v", next, last)

@@ -1,6 +1,7 @@
 package soak
 
 import (
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,11 @@ type step struct {
 
 func lock(proc, at, op int, f flags) step {
 	return step{proc, at, record{kind: recLock, flags: f, op: uint32(op), caller: uint16(op), ttl: 300, wait: 2000}}
+}
+
+func of(t team, s step) step {
+	s.rec.team = t
+	return s
 }
 
 func granted(proc, at, op int, token int64, deadline int) step {
@@ -68,7 +74,7 @@ func TestChecker(t *testing.T) {
 		events []event
 		frozen []span // p0
 		killed int    // p0, 0: not
-		quorum bool
+		nodes  int
 		want   []Kind
 	}{
 		"one after the other": {script: script{
@@ -99,9 +105,31 @@ func TestChecker(t *testing.T) {
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 500, 1, 700), unlocked(0, 501, 1, resLost),
 			lock(1, 2, 2, 0), granted(1, 12, 2, 11, 300), unlock(1, 209, 2, 300), unlocked(1, 210, 2, resOK),
 		}},
+		"granted before the data was lost, and told so after others": {events: []event{{fault: fault("flush"), span: during(10, 11), loses: true}}, script: script{
+			lock(0, 0, 1, 0), granted(0, 40, 1, 10, 298), unlock(0, 41, 1, 298), unlocked(0, 42, 1, resLost),
+			lock(1, 2, 2, 0), granted(1, 12, 2, 11, 300), unlock(1, 13, 2, 300), unlocked(1, 14, 2, resOK),
+			lock(1, 20, 3, 0), granted(1, 21, 3, 12, 310), unlock(1, 45, 3, 310), unlocked(1, 46, 3, resOK),
+		}},
+		"joined after the data was lost": {events: []event{{fault: fault("flush"), span: during(10, 11), loses: true}}, script: script{
+			of(1, lock(0, 0, 1, 0)), granted(0, 1, 1, 10, 298), of(2, lock(1, 2, 2, 0)), granted(1, 12, 2, 11, 300),
+			of(1, lock(0, 15, 3, 0)), granted(0, 16, 3, 10, 298), lostSeen(0, 100, 3, 298), unlock(0, 101, 3, 298), unlocked(0, 102, 3, resLost),
+			unlock(0, 103, 1, 298), unlocked(0, 104, 1, resLost), unlock(1, 107, 2, 300), unlocked(1, 108, 2, resOK),
+		}},
 		"a smaller token": {want: []Kind{NoOrder, TokenOrder}, script: script{
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK),
 			lock(1, 2, 2, 0), granted(1, 7, 2, 9, 300), unlock(1, 9, 2, 300), unlocked(1, 10, 2, resOK),
+		}},
+		"a team shares a hold": {script: script{
+			of(1, lock(0, 0, 1, 0)), granted(0, 1, 1, 10, 298), of(1, lock(1, 2, 2, 0)), granted(1, 3, 2, 10, 300),
+			unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK), unlock(1, 7, 2, 300), unlocked(1, 8, 2, resOK),
+		}},
+		"a team holds twice": {want: []Kind{Overlap}, script: script{
+			of(1, lock(0, 0, 1, 0)), granted(0, 1, 1, 10, 298), of(1, lock(1, 2, 2, 0)), granted(1, 3, 2, 11, 300),
+			unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK), unlock(1, 7, 2, 300), unlocked(1, 8, 2, resOK),
+		}},
+		"two teams": {want: []Kind{Overlap, TokenOrder}, script: script{
+			of(1, lock(0, 0, 1, 0)), granted(0, 1, 1, 10, 298), of(2, lock(1, 2, 2, 0)), granted(1, 3, 2, 10, 300),
+			unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK), unlock(1, 7, 2, 300), unlocked(1, 8, 2, resOK),
 		}},
 		"another token on re-entry": {want: []Kind{TokenOrder}, script: script{
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), lock(0, 2, 1, flagInner),
@@ -146,7 +174,7 @@ func TestChecker(t *testing.T) {
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK),
 			lock(1, 8, 2, flagTry), refused(1, 9, 2, flagTry, resNotAcquired),
 		}},
-		"refused though nobody holds, by a quorum": {quorum: true, script: script{
+		"refused though nobody holds, by a quorum": {nodes: 3, script: script{
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK),
 			lock(1, 8, 2, flagTry), refused(1, 9, 2, flagTry, resNotAcquired),
 		}},
@@ -178,44 +206,50 @@ func TestChecker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := Config{TTLs: []time.Duration{300 * time.Millisecond}, Slack: 2 * time.Second}
-			s := Strategy{Name: "s", Nodes: 1}
-			if c.quorum {
-				s.Nodes = 3
-			}
-			h := newHistory(cfg, s, c.events, ms(0))
-			for proc := range 2 {
-				path := filepath.Join(t.TempDir(), "log")
-				log, err := createLog(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				p := &process{name: "p" + string(rune('0'+proc)), index: proc, spec: workerSpec{Log: path}}
-				if proc == 0 {
-					p.frozen = c.frozen
-					if c.killed > 0 {
-						p.killed = ms(c.killed)
+			// The answer does not depend on where the history is cut.
+			for _, holds := range []int{1, 100} {
+				h := newHistory(Config{TTLs: []time.Duration{300 * time.Millisecond}, Slack: 2 * time.Second},
+					Strategy{Name: "s", Nodes: c.nodes}, c.events, ms(0))
+				h.windowHolds = holds
+				for i, p := range c.script.processes(t) {
+					if i == 0 {
+						p.frozen = c.frozen
+						if c.killed > 0 {
+							p.killed = ms(c.killed)
+						}
+					}
+					if err := h.read(p); err != nil {
+						t.Fatal(err)
 					}
 				}
-				for _, l := range c.script {
-					if l.proc == proc {
-						l.rec.at = ms(l.at)
-						log.add(l.rec)
-					}
-				}
-				if err := h.read(p); err != nil {
-					t.Fatal(err)
-				}
-			}
-			h.check()
-			if got := slices.Sorted(maps.Keys(h.stats.Found)); !slices.Equal(got, c.want) {
-				t.Errorf("found %v, want %v", got, c.want)
-				for _, v := range h.violations {
-					t.Log(v)
+				h.check()
+				if got := slices.Sorted(maps.Keys(h.stats.Found)); !slices.Equal(got, c.want) {
+					t.Errorf("found %v, want %v: %v", got, c.want, h.violations)
 				}
 			}
 		})
 	}
+}
+
+// processes writes the logs.
+func (s script) processes(t *testing.T) []*process {
+	t.Helper()
+	var all []*process
+	for proc := range 2 {
+		path := filepath.Join(t.TempDir(), "log")
+		log, err := createLog(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range s {
+			if step.proc == proc {
+				step.rec.at = ms(step.at)
+				log.add(step.rec)
+			}
+		}
+		all = append(all, &process{name: fmt.Sprint("p", proc), index: proc, spec: workerSpec{Log: path}})
+	}
+	return all
 }
 
 // TestRecordSurvives: what is written is read again, and half a record at the end of
@@ -227,7 +261,7 @@ func TestRecordSurvives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := record{recGranted, flagTry | flagYes, resLost, 3, 4, 5, 6, 7, 8, -9, 10}
+	want := record{recGranted, flagTry | flagYes, resLost, 2, 3, 4, 5, 6, 7, 8, -9, 10}
 	log.add(want)
 	if _, err := log.f.WriteString(strings.Repeat("x", recordSize/2)); err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ type history struct {
 	keys          map[uint16]*keyHistory
 	stats         Stats
 	violations    []Violation
+	windowHolds   int // so many in a window at least
 }
 
 // keyHistory is what happened on one key.
@@ -27,6 +28,7 @@ type keyHistory struct {
 	holds []*hold   // by from
 	tries []attempt // those that got nothing, by call
 	last  []instant // when anything was heard of a hold or one before it
+	teams bool      // it is locked by teams
 }
 
 // attempt is a Lock or TryLock.
@@ -36,10 +38,14 @@ type attempt struct {
 	result result
 	key    uint16
 	op     uint32
+	team   team
 	ttl    time.Duration
 	wait   time.Duration
 	call   instant
 	ret    instant
+	// since: what was asked for may have been granted from then on: a lease of a
+	// team may join an older hold.
+	since instant
 	// unknown: nobody knows whether it got the lock.
 	unknown bool
 }
@@ -75,7 +81,7 @@ func (h *hold) end(data spans) instant {
 	if h.killed != 0 {
 		end = min(end, h.killed)
 	}
-	if h.lost != 0 && data.between(h.call, h.lost) {
+	if h.lost != 0 && data.between(h.since, h.lost) {
 		end = min(end, h.lost)
 	}
 	return end
@@ -113,8 +119,9 @@ func keyName(key uint16) string { return fmt.Sprint("k", key) }
 func newHistory(cfg Config, s Strategy, events []event, began instant) *history {
 	h := &history{
 		maxTTL: cfg.maxTTL(), slack: cfg.Slack, quorum: s.Nodes > 1, events: events, began: began,
-		keys:  make(map[uint16]*keyHistory),
-		stats: newStats(s.Name),
+		keys:        make(map[uint16]*keyHistory),
+		stats:       newStats(s.Name),
+		windowHolds: 100,
 	}
 	for _, e := range events {
 		h.stats.Faults[e.fault.Name]++
@@ -194,8 +201,8 @@ func (r *reader) record(rec record) {
 		delete(r.open, r.last[rec.caller])
 		r.last[rec.caller] = rec.op
 		r.pending[rec.op] = attempt{
-			proc: r.p, flags: rec.flags, key: rec.key, op: rec.op, call: rec.at,
-			ttl: time.Duration(rec.ttl) * time.Millisecond, wait: time.Duration(rec.wait) * time.Millisecond,
+			proc: r.p, flags: rec.flags, key: rec.key, op: rec.op, team: rec.team, call: rec.at,
+			since: rec.at, ttl: time.Duration(rec.ttl) * time.Millisecond, wait: time.Duration(rec.wait) * time.Millisecond,
 		}
 	case rec.flags&flagInner != 0:
 		r.innerRecord(hold, rec)
@@ -212,6 +219,9 @@ func (r *reader) record(rec record) {
 func (r *reader) returned(rec record) {
 	a := r.pending[rec.op]
 	delete(r.pending, rec.op)
+	if a.team != 0 {
+		a.since = a.call.add(-r.maxTTL) // a lost one lives no longer
+	}
 	a.ret, a.result = rec.at, rec.result
 	limit := a.wait
 	if a.flags&flagTry != 0 {
@@ -227,7 +237,9 @@ func (r *reader) returned(rec record) {
 	h := &hold{attempt: a, token: rec.token, deadline: rec.deadline}
 	r.stats.Granted++
 	r.open[rec.op] = h
-	r.at(a.key).holds = append(r.at(a.key).holds, h)
+	k := r.at(a.key)
+	k.holds = append(k.holds, h)
+	k.teams = k.teams || a.team != 0
 }
 
 func (r *reader) leaseRecord(h *hold, rec record) {
@@ -241,7 +253,7 @@ func (r *reader) leaseRecord(h *hold, rec record) {
 		if !yes {
 			r.wantReason(h, rec.at)
 		}
-		if yes && h.refused != 0 && !r.losses.between(h.call, rec.at) {
+		if yes && h.refused != 0 && !r.losses.between(h.since, rec.at) {
 			r.violate(Overlap, rec.key, span{h.refused, rec.at}, "%s, op %d: the lease says that it is held; but the resource has refused its token %d, so somebody else was granted a greater one", r.p.name, rec.op, h.token)
 		}
 	case recLost:
@@ -276,7 +288,7 @@ func (r *reader) leaseRecord(h *hold, rec record) {
 
 // wantReason wants a reason for a loss.
 func (r *reader) wantReason(h *hold, t instant) {
-	if t >= h.deadline || h.flags&flagLimited != 0 || r.losses.between(h.call, t) {
+	if t >= h.deadline || h.flags&flagLimited != 0 || r.losses.between(h.since, t) {
 		return
 	}
 	r.violate(FalseLoss, h.key, span{h.ret, t}, "%s, op %d: the lease was lost %v before its deadline", r.p.name, h.op, h.deadline.since(t))
@@ -343,6 +355,9 @@ func (h *history) sort() []*keyHistory {
 	slices.SortFunc(all, func(a, b *keyHistory) int { return cmp.Compare(a.key, b.key) })
 	return all
 }
+
+// shares reports whether two leases are of one hold, which a team shares.
+func (x *hold) shares(o *hold) bool { return x.team != 0 && x.team == o.team && x.token == o.token }
 
 func (x *hold) String() string {
 	return fmt.Sprintf("%s, op %d, with token %d", x.proc.name, x.op, x.token)

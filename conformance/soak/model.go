@@ -108,10 +108,7 @@ func describeOp(in opIn, out opOut) string {
 	}
 }
 
-const (
-	windowHolds   = 100             // so many in a window at least
-	windowTimeout = 5 * time.Second // to find an order, or that there is none
-)
+const windowTimeout = 5 * time.Second // to find an order, or that there is none
 
 // window is a part of a key's history between two instants at which it is certain
 // who held the key: from (0: the beginning, nobody) and to (the end: for ever).
@@ -129,13 +126,15 @@ const forever = instant(1<<63 - 1)
 //
 // At the moment a grant was returned its holder holds, unless the data was lost or
 // others hold, too. What was going on then for other leases has taken effect before
-// that moment if it began before the grant, or has yet to.
+// that moment if it began before the grant, or has yet to; but a grant from before a
+// loss of data may be told of after later ones.
 func (h *history) windows(k *keyHistory, strict []attempt, holds int) []window {
 	data := h.losses
 	var all []window
 	from, first := instant(0), 0 // the window's beginning, and the hold then if from != 0
+	least := k.leastTokens()
 	for i, x := range k.holds {
-		if i-first < holds || data.between(x.call, x.ret) || x.end(data) <= x.ret || k.heldByOthers(i, data) {
+		if i-first < holds || data.between(x.call, x.ret) || x.end(data) <= x.ret || least[i] < x.token || k.heldByOthers(i, data) {
 			continue
 		}
 		all = append(all, h.window(k, span{from, x.ret}, first, i, strict))
@@ -144,9 +143,22 @@ func (h *history) windows(k *keyHistory, strict []attempt, holds int) []window {
 	return append(all, h.window(k, span{from, forever}, first, len(k.holds), strict))
 }
 
+// leastTokens has for each hold the least token of it and those after it.
+func (k *keyHistory) leastTokens() []int64 {
+	least := make([]int64, len(k.holds))
+	for i := len(k.holds) - 1; i >= 0; i-- {
+		least[i] = k.holds[i].token
+		if i+1 < len(least) {
+			least[i] = min(least[i], least[i+1])
+		}
+	}
+	return least
+}
+
 // heldByOthers reports whether anybody else holds when hold i is granted.
 func (k *keyHistory) heldByOthers(i int, data spans) bool {
-	for j := i - 1; j >= max(0, i-2*windowHolds); j-- {
+	const far = 200 // who was granted before these holds no more
+	for j := i - 1; j >= max(0, i-far); j-- {
 		if k.holds[j].end(data) > k.holds[i].ret {
 			return true
 		}
@@ -280,12 +292,16 @@ func (h *history) strictRefusals(k *keyHistory) []attempt {
 	return strict
 }
 
-// checkOrder wants an order that explains each window.
+// checkOrder wants an order that explains each window. Of holds that are shared the
+// model knows nothing.
 func (h *history) checkOrder(k *keyHistory) {
+	if k.teams {
+		return
+	}
 	strict := h.strictRefusals(k)
 	h.stats.Strict += len(strict)
 	var small []window
-	for _, w := range h.windows(k, strict, windowHolds) {
+	for _, w := range h.windows(k, strict, h.windowHolds) {
 		h.stats.Windows++
 		h.stats.Largest = max(h.stats.Largest, len(w.ops))
 		switch porcupine.CheckOperationsTimeout(mutexModel(w.initial), w.ops, windowTimeout) {

@@ -75,11 +75,16 @@ func resultOf(err error) result {
 	return resOther
 }
 
+// team is an owner whom all processes name on some keys, so that they share its holds
+// where the strategy keeps them in the store. 0 is none: each caller for himself.
+type team uint8
+
 // record is one line of a worker's log. An op is one Lock and what follows from it.
 type record struct {
 	kind     recordKind
 	flags    flags
 	result   result
+	team     team
 	caller   uint16
 	key      uint16
 	op       uint32
@@ -93,7 +98,7 @@ type record struct {
 const recordSize = 48
 
 func (r *record) encode(b *[recordSize]byte) {
-	b[0], b[1], b[2], b[3] = byte(r.kind), byte(r.flags), byte(r.result), 0
+	b[0], b[1], b[2], b[3] = byte(r.kind), byte(r.flags), byte(r.result), byte(r.team)
 	le := binary.LittleEndian
 	le.PutUint16(b[4:], r.caller)
 	le.PutUint16(b[6:], r.key)
@@ -108,7 +113,7 @@ func (r *record) encode(b *[recordSize]byte) {
 func (r *record) decode(b []byte) {
 	le := binary.LittleEndian
 	*r = record{
-		kind: recordKind(b[0]), flags: flags(b[1]), result: result(b[2]),
+		kind: recordKind(b[0]), flags: flags(b[1]), result: result(b[2]), team: team(b[3]),
 		caller: le.Uint16(b[4:]), key: le.Uint16(b[6:]), op: le.Uint32(b[8:]),
 		ttl: le.Uint32(b[12:]), wait: le.Uint32(b[16:]),
 		at: instant(le.Uint64(b[24:])), token: int64(le.Uint64(b[32:])), deadline: instant(le.Uint64(b[40:])),

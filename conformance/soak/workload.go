@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/distlock/locker"
@@ -12,6 +13,7 @@ import (
 
 const (
 	hotKeys      = 4               // one call in four is for one of these
+	teamKeys     = 8               // one key in so many is locked by teams
 	patient      = 6 * time.Second // the longest wait
 	unlockWithin = 3 * time.Second // the context given to Unlock
 )
@@ -58,6 +60,11 @@ func (c *caller) once() {
 	}
 	s.key = fmt.Sprint("k", n)
 	s.rec = record{caller: uint16(c.id), key: uint16(n), op: c.ops.Add(1)}
+	if n >= c.Keys-c.Keys/teamKeys {
+		s.rec.team = team(1 + c.r.IntN(2))
+		// TTL and limits are those of the team's first lease.
+		s.ttl = slices.Max(c.TTLs)
+	}
 	ctx, opts, wait, cancel := s.plan()
 	defer cancel()
 	if !s.acquire(ctx, opts, wait) {
@@ -84,7 +91,9 @@ func (s *section) plan() (ctx context.Context, opts []locker.LockOption, wait ti
 		s.flags |= flagCtx
 		ctx, cancel = context.WithTimeout(ctx, wait)
 	}
-	if c.oneIn(10) {
+	if s.rec.team != 0 {
+		ctx = locker.ContextWithOwner(ctx, fmt.Sprint("team ", s.rec.team))
+	} else if c.oneIn(10) {
 		ctx = locker.ContextWithOwner(ctx, fmt.Sprintf("p%d-%x-%d", c.Process, c.Seed, s.rec.op))
 	}
 	switch n := c.r.IntN(1000); {
@@ -97,6 +106,8 @@ func (s *section) plan() (ctx context.Context, opts []locker.LockOption, wait ti
 	case n < 994:
 		s.hold = c.upTo(2 * s.ttl) // past the deadline
 		opts = append(opts, locker.WithoutRenewal())
+	case s.rec.team != 0:
+		s.hold = c.upTo(2 * s.ttl)
 	case n < 997:
 		s.hold = c.upTo(2 * s.ttl)
 		s.flags |= flagLimited
