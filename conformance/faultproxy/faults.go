@@ -102,7 +102,8 @@ func (f *Faults) add(match Match, a action, limit int, d time.Duration) *Rule {
 
 // Blackhole makes the link go silent in both directions. Connections stay open
 // and new ones are accepted. What was sent meanwhile arrives when the blackhole
-// ends, whoever has gone away by then, unless the connection was cut.
+// ends, whoever has gone away by then, unless the connection was cut. The Faults that
+// began it ends it, no other one.
 func (f *Faults) Blackhole(on bool) {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
@@ -117,7 +118,7 @@ func (f *Faults) Blackhole(on bool) {
 }
 
 // Throttle lets so many bytes a second pass in each direction of each connection;
-// 0 is any number again.
+// 0 is any number again. Of several that concern a connection the least counts.
 func (f *Faults) Throttle(bytesPerSecond int) {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()

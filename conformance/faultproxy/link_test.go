@@ -270,17 +270,26 @@ func TestNewAndClose(t *testing.T) {
 	if err := rdb.Ping(ctx).Err(); err == nil {
 		t.Error("the proxy serves after Close")
 	}
+}
 
-	p, err = faultproxy.New(redistest.Shared(t).Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := dial(t, p)
-	c.send("*1\r\n:1") // an argument that is no string
-	if got, err := c.reply(); err == nil {
-		t.Errorf("the proxy has passed on %q", got)
-	}
-	if err := p.Close(); err == nil || !strings.Contains(err.Error(), "protocol") {
-		t.Errorf("Close of a proxy that was told nonsense: %v", err)
+func TestNonsense(t *testing.T) {
+	t.Parallel()
+	for what, sent := range map[string]string{
+		"an argument that is no string": "*1\r\n:1",
+		"a length that is none":         "*1\r\n$x",
+		"a length beyond any":           "*1\r\n$9999999999999",
+	} {
+		p, err := faultproxy.New(redistest.Shared(t).Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := dial(t, p)
+		c.send(sent)
+		if got, err := c.reply(); err == nil {
+			t.Errorf("%s: the proxy has passed on %q", what, got)
+		}
+		if err := p.Close(); err == nil || !strings.Contains(err.Error(), "protocol") {
+			t.Errorf("%s: Close says %v", what, err)
+		}
 	}
 }

@@ -94,10 +94,13 @@ func appendValue(buf []byte, r *bufio.Reader) ([]byte, byte, error) {
 	return buf, line[0], nil
 }
 
+// maxLength is more than Redis takes or gives at a time.
+const maxLength = 1 << 30
+
 // length returns the number after the type: -1 is a null.
 func length(line []byte) (int, error) {
 	n, err := strconv.Atoi(string(bytes.TrimSuffix(line[1:], []byte("\r\n"))))
-	if err != nil || n < -1 {
+	if err != nil || n < -1 || n > maxLength {
 		return 0, fmt.Errorf("%w: length in %q", errProtocol, line)
 	}
 	return n, nil
