@@ -89,9 +89,10 @@ END {
 endef
 export conformance_table
 
-# The groups that are all about faults, and the cases of others that are.
-suite := TestConformance/(parallel|serial)
-fault_cases := $(suite)/(failure|outage|faults|minority|failover|slots)|$(suite)/processes/(Killed|Frozen)|$(suite)/wake-ups/(LostNotification|NotifiedAgain)
+# The groups that are all about faults, and the cases of others that are; redlock's
+# suite is in parts.
+in_suite = TestConformance/(parallel|serial)/$(1)|TestConformance$$/(direct|faults)/(parallel|serial)/$(1)
+fault_cases := $(call in_suite,(failure|outage|faults|minority|failover|slots))|$(call in_suite,processes/(Killed|Frozen))|$(call in_suite,wake-ups/(LostNotification|NotifiedAgain))
 
 .PHONY: faults
 faults: redis ## what goes wrong, on every strategy and topology, and a table of faults by strategies

@@ -81,15 +81,16 @@ func (m *matrix) note(e event) {
 	if e.Action == "fail" {
 		m.broken = true
 	}
-	// TestConformance.../parallel/group/Case
+	// TestConformance.../parallel/group/Case, or a level deeper
 	parts := strings.Split(e.Test, "/")
-	if len(parts) != 4 {
+	n := len(parts)
+	if n < 4 || parts[n-3] != "parallel" && parts[n-3] != "serial" {
 		return
 	}
 	if !slices.Contains(m.strategies, strategy) {
 		m.strategies = append(m.strategies, strategy)
 	}
-	at := cell{parts[2] + "/" + parts[3], strategy}
+	at := cell{parts[n-2] + "/" + parts[n-1], strategy}
 	switch {
 	case e.Action == "fail":
 		m.results[at] = "FAILED"

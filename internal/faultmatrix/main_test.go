@@ -11,7 +11,7 @@ const stream = `
 {"Action":"pass","Package":"x/strategy/setnx","Test":"TestConformance/parallel/faults/CommandLost"}
 {"Action":"pass","Package":"x/strategy/setnx","Test":"TestConformance"}
 {"Action":"pass","Package":"x/strategy/blpop","Test":"TestConformance/parallel/failure/AcquireTwice"}
-{"Action":"pass","Package":"x/strategy/blpop","Test":"TestConformanceOnCluster/parallel/failure/AcquireTwice"}
+{"Action":"pass","Package":"x/strategy/blpop","Test":"TestConformance/faults/serial/failure/AcquireTwice"}
 `
 
 func TestMatrix(t *testing.T) {
