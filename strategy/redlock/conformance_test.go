@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { redisconformance.MainQuorum(m, redlock.New) }
 
 // Each lease is five, and each command five; on two processors, under the race
 // detector and with hundreds of leases at a time, two seconds are soon gone.
-var timing = conformance.Timing{TTL: 10 * time.Second}
+var timing = conformance.Timing{TTL: 10 * time.Second, ShortTTL: 800 * time.Millisecond, RenewEvery: 250 * time.Millisecond}
 
 // Everything, everywhere: `make conformance`. Otherwise the rules that a minority of
 // nodes could break, on five masters.

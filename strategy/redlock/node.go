@@ -199,7 +199,7 @@ func (d *driver) acquaint(ctx context.Context) error {
 }
 
 // introduction is how long the first attempt waits for a minority to say who they are.
-const introduction = 100 * time.Millisecond
+const introduction = 20 * time.Millisecond
 
 func (d *driver) introduce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, d.nodeTimeout(locker.DefaultTTL))
@@ -217,6 +217,7 @@ func (d *driver) introduce(ctx context.Context) {
 			known++
 		}
 		if known == d.quorum {
+			// The others are not much further away, or not there.
 			timer := time.AfterFunc(introduction, done)
 			defer timer.Stop()
 		}

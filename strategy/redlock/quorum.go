@@ -258,9 +258,9 @@ func (o *op) askAhead(i int) {
 	case <-timer.C:
 		return
 	}
-	// Twice the time that the other takes for the rest, if it is as far away.
-	took := time.Since(sent)
-	timer.Reset(2*took + rand.N(2*took+1))
+	// The other has as long a way to the rest.
+	took := min(time.Since(sent), slowReferee/5)
+	timer.Reset(took + rand.N(2*took+1))
 	select {
 	case <-timer.C:
 	case <-o.ctx.Done():
