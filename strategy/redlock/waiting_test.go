@@ -55,7 +55,8 @@ func TestWaiterIsWoken(t *testing.T) {
 		attempts := m.proxies[0].Count(isOp("acquire"))
 		// Time in which somebody who polls would.
 		time.Sleep(300 * time.Millisecond)
-		require.LessOrEqual(t, m.proxies[0].Count(isOp("acquire")), attempts+1, "who is notified need not poll")
+		// A look that began before, and one a second, each of which may ask a node twice.
+		require.LessOrEqual(t, m.proxies[0].Count(isOp("acquire")), attempts+4, "who is notified need not poll")
 		freed := time.Now()
 		unlock(t, lease)
 		next := <-got
