@@ -28,11 +28,6 @@ func (a *arena) timeline(h *history, v Violation) string {
 	say := func(at instant, format string, args ...any) {
 		lines = append(lines, line{at, fmt.Sprintf(format, args...)})
 	}
-	for _, e := range h.events {
-		if e.overlaps(around) {
-			say(e.from, "---- %v, until %s", e, clock(e.to, began))
-		}
-	}
 	for _, p := range a.all {
 		// An error has been seen before, when the log was checked.
 		_ = readLog(p.spec.Log, func(r record) {
@@ -47,7 +42,14 @@ func (a *arena) timeline(h *history, v Violation) string {
 		i, _ := slices.BinarySearchFunc(lines, v.around.to, func(l line, t instant) int { return cmp.Compare(l.at, t) })
 		first := max(0, min(i-timelineMost*3/4, extra))
 		lines = lines[first : first+timelineMost]
+		around.from = lines[0].at
 	}
+	for _, e := range h.events {
+		if e.overlaps(around) {
+			say(max(e.from, around.from), "---- %v, from %s until %s", e, clock(e.from, began), clock(e.to, began))
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
 	var b strings.Builder
 	for _, l := range lines {
 		fmt.Fprintf(&b, "%s  %s\n", clock(l.at, began), l.text)
