@@ -178,6 +178,10 @@ func TestChecker(t *testing.T) {
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK),
 			lock(1, 8, 2, flagTry), refused(1, 9, 2, flagTry, resNotAcquired),
 		}},
+		"refused for what a lease that is over has left": {script: script{
+			lock(0, 0, 1, 0), granted(0, 200, 1, 10, 298), unlock(0, 299, 1, 298), unlocked(0, 300, 1, resLost),
+			lock(0, 310, 2, flagTry), refused(0, 311, 2, flagTry, resNotAcquired),
+		}},
 		"refused while a holder unlocks": {script: script{
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 8, 1, resOK),
 			lock(1, 6, 2, flagTry), refused(1, 7, 2, flagTry, resNotAcquired),

@@ -269,6 +269,10 @@ func (h *history) strictRefusals(k *keyHistory) []attempt {
 	var murky []span
 	for _, x := range k.holds {
 		murky = append(murky, span{x.call, x.ret})
+		if !x.unlocked || x.unlock.result != resOK {
+			// A lease that is over may be left in the store for a while.
+			murky = append(murky, span{x.call, x.freed()})
+		}
 	}
 	for _, a := range k.tries {
 		if a.flags&flagTry == 0 || a.unknown {
