@@ -126,7 +126,7 @@ func testCancelledWhileSubscribing(t *T) {
 	t.Is(t.Refused(w, t.Timing().Prompt), context.Canceled)
 	w = t.Wait(b, key)
 	t.Unlock(lease)
-	t.Unlock(t.Granted(w, t.Timing().PollWithin))
+	t.Unlock(t.Granted(w, t.Timing().PollWithin+t.Timing().Slack))
 }
 
 // cancelled runs f, cancels its context when it should be under way, and returns

@@ -88,7 +88,7 @@ func testMinority(t *conformance.T, begin, end func(*harness) error) {
 	minority := h.all[:(len(h.all)-1)/2]
 	var events conformance.EventLog
 	a, b := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), locker.WithObserver(&events)), t.Locker()
-	lease := t.Lock(a, t.Key("k"), locker.WithTTL(t.Timing().TTL))
+	lease := t.Lock(a, t.Key("k"))
 	w := t.Wait(b, lease.Key())
 	goesOn := func() {
 		t.Helper()
@@ -103,18 +103,18 @@ func testMinority(t *conformance.T, begin, end func(*harness) error) {
 	}
 	goesOn()
 	t.Unlock(lease)
-	next := t.Granted(w, t.Timing().PollWithin)
+	next := t.Granted(w, t.Timing().Patience)
 	newer(t, next, lease)
 
 	lease, w = next, t.Wait(a, lease.Key())
 	for _, n := range minority {
 		t.NoError(end(n), "getting a server out of trouble")
 	}
-	t.NoError(lease.Renew(t.Context()), "Renew")
+	eventuallyRenewed(t, lease, t.Timing().Patience)
 	t.Open(w.Done(), "a waiter's Lock returns on a held key")
 	refused(t, t.Locker(), lease.Key())
 	t.Unlock(lease)
-	next = t.Granted(w, t.Timing().PollWithin)
+	next = t.Granted(w, t.Timing().Patience)
 	newer(t, next, lease)
 	t.Unlock(next)
 }
@@ -148,28 +148,27 @@ func testClocksJump(t *conformance.T, by time.Duration) {
 	}
 	every := locker.WithRenewInterval(t.Timing().RenewEvery)
 	a, b, c := open(every), open(every), open()
-	ttl := locker.WithTTL(t.Timing().TTL)
-	lease := t.Lock(a, "k", ttl)
+	lease := t.Lock(a, "k")
 	abandoned := t.Lock(a, "abandoned", locker.WithTTL(t.Timing().ShortTTL), locker.WithoutRenewal())
-	w := t.Wait(b, "k", ttl)
+	w := t.Wait(b, "k")
 	for _, to := range []time.Duration{by, 0} { // and back
 		jump(to)
 		for range 3 {
 			before := lease.Deadline()
-			t.Eventually(t.Timing().Slack, "renewals go on", func() bool { return lease.Deadline().After(before) })
+			t.Eventually(t.Timing().Patience, "renewals go on", func() bool { return lease.Deadline().After(before) })
 		}
 		t.Open(lease.Lost(), "Lost")
 		t.Open(w.Done(), "a waiter's Lock returns on a held key")
 		refused(t, c, "k")
 		t.Unlock(lease)
-		next := t.Granted(w, t.Timing().PollWithin)
+		next := t.Granted(w, t.Timing().Patience)
 		newer(t, next, lease)
-		lease, w = next, t.Wait(a, "k", ttl)
+		lease, w = next, t.Wait(a, "k")
 		a, b = b, a
 
 		// What nobody releases ends with its TTL, whatever a minority thinks.
 		t.SleepPast(abandoned.Deadline())
-		again, err := lockWithin(t, c, "abandoned", t.Timing().PollWithin)
+		again, err := lockWithin(t, c, "abandoned", t.Timing().Patience)
 		t.NoError(err, "Lock of a key whose holder is gone")
 		newer(t, again, abandoned)
 		t.Unlock(again)
