@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/distlock/locker"
 	"github.com/redis/go-redis/v9"
@@ -22,7 +23,8 @@ const (
 // with whatever has gathered. So a server that is busy is sent fewer and longer
 // messages, not more and more connections. A command that comes alone goes alone.
 //
-// Who leads a batch is one of those whose commands it has; there is no goroutine.
+// Who leads a batch is one of those whose commands it has; a goroutine runs only while
+// a batch is on its way.
 type batches struct {
 	to interface {
 		processor
@@ -61,7 +63,7 @@ func (b *batches) Process(ctx context.Context, cmd redis.Cmder) error {
 	select {
 	case lead := <-e.turn:
 		if lead {
-			b.lead(e)
+			return b.lead(e)
 		}
 		return cmd.Err()
 	case <-ctx.Done():
@@ -83,39 +85,51 @@ func (b *batches) next() {
 	first.turn <- true
 }
 
-// lead sends e and all that wait.
-func (b *batches) lead(e *batched) {
-	defer b.next()
+// lead sends e and all that wait. It returns when e is answered or its ctx ends: the
+// others may have more time.
+func (b *batches) lead(e *batched) error {
 	b.mu.Lock()
 	n := min(len(b.queue), maxBatch-1)
 	rest := slices.Clone(b.queue[:n])
 	b.queue = slices.Delete(b.queue, 0, n)
 	b.mu.Unlock()
 	if n == 0 {
-		_ = b.to.Process(e.ctx, e.cmd) // it keeps the error
-		return
+		defer b.next()
+		return b.to.Process(e.ctx, e.cmd)
 	}
+	go func() {
+		defer b.next()
+		b.send(append(rest, e))
+	}()
+	select {
+	case <-e.turn:
+		return e.cmd.Err()
+	case <-e.ctx.Done():
+		return e.ctx.Err()
+	}
+}
 
+// send sends a batch, for as long as one of its commands has time, and tells each that
+// it was answered.
+func (b *batches) send(batch []*batched) {
 	pipe := b.to.Pipeline()
-	_ = pipe.Process(e.ctx, e.cmd)
-	until, bounded := e.ctx.Deadline()
-	for _, other := range rest {
-		_ = pipe.Process(other.ctx, other.cmd)
-		t, ok := other.ctx.Deadline()
+	until, bounded := time.Time{}, true
+	for _, e := range batch {
+		_ = pipe.Process(e.ctx, e.cmd)
+		t, ok := e.ctx.Deadline()
 		bounded = bounded && ok
 		if t.After(until) {
 			until = t
 		}
 	}
-	// Those whose own time is over before do not wait for it.
-	ctx, cancel := context.WithoutCancel(e.ctx), func() {}
+	ctx, cancel := context.WithoutCancel(batch[0].ctx), func() {}
 	if bounded {
 		ctx, cancel = context.WithDeadline(ctx, until)
 	}
+	defer cancel()
 	_, _ = pipe.Exec(ctx) // each command has its own error
-	cancel()
-	for _, other := range rest {
-		other.turn <- false
+	for _, e := range batch {
+		e.turn <- false
 	}
 }
 

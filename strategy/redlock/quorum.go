@@ -53,6 +53,7 @@ type answer struct {
 	token  int64
 	left   time.Duration
 	silent bool
+	late   bool // it came after the end of the lease
 	err    error
 }
 
@@ -118,6 +119,19 @@ func (o *op) without() int {
 	n := 0
 	for _, a := range o.snapshot() {
 		if a.state == yes || a.state == no {
+			n++
+		}
+	}
+	return n
+}
+
+// mayHaveHeld counts the nodes that had the claim when a release was sent, as far as
+// one can tell: what a node says it does not have after the end of the lease may have
+// expired there while the release was on its way.
+func (o *op) mayHaveHeld() int {
+	n := 0
+	for _, a := range o.snapshot() {
+		if a.state == yes || a.state == no && a.late {
 			n++
 		}
 	}
@@ -289,7 +303,9 @@ func (o *op) send(i int) answer {
 		case opRenew:
 			return verdict(n.Run(o.ctx, renewScript, c))
 		}
-		return o.d.releaseOnce(o.ctx, o.hold, i, c)
+		a := o.d.releaseOnce(o.ctx, o.hold, i, c)
+		a.late = o.hold.over(time.Now())
+		return a
 	})
 }
 

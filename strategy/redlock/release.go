@@ -87,10 +87,11 @@ func (d *driver) Release(ctx context.Context, c locker.Claim) error {
 		}
 	}
 	h.close()
+	inTime := !h.over(time.Now())
 	o := d.newOp(ctx, opRelease, h, locker.Request{Claim: c})
 	ok, err := d.mutex(c).UnlockContext(o.in(ctx))
 	switch {
-	case isTaken(err):
+	case isTaken(err) && !(inTime && o.mayHaveHeld() >= d.quorum):
 		d.holds.remove(c.ID)
 		return &lostError{c.ID}
 	case ok || o.without() >= d.quorum:

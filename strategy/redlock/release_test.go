@@ -202,3 +202,19 @@ func TestReleaseLeavesTheFencingKeyOnly(t *testing.T) {
 		require.Subset(t, []string{redisdriver.FenceKey("fenced")}, keys)
 	}
 }
+
+// The last node of a bare majority answers when the key has expired there: its "not
+// yours" does not say that the lock was lost before it was released.
+func TestUnlockInTimeOnASlowNodeIsNoLoss(t *testing.T) {
+	t.Parallel()
+	const ttl = time.Second
+	m := startMasters(t, 5)
+	l := m.locker(t, locker.WithTTL(ttl), WithNodeTimeout(3*ttl))
+	unlock(t, lock(t, l, "warm-up")) // the scripts become known
+	for i := 3; i < 5; i++ {
+		require.NoError(t, m.direct[i].Set(t.Context(), "k", "somebody else", 0).Err())
+	}
+	lease := lock(t, l, "k")
+	m.proxies[2].Delay(isOp("release"), 1, ttl+ttl/2)
+	require.NoError(t, lease.Unlock(t.Context()), "Unlock, called long before the deadline %v", lease.Deadline())
+}
