@@ -79,6 +79,7 @@ func testWaitBoundIsNotAcquired(t *T) {
 func testDeadlineMatchesBoth(t *T) {
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key)
+	t.Taken(b, key) // it is connected now
 	for _, l := range []locker.Locker{a, b} {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), t.Timing().ShortTTL)
@@ -96,6 +97,7 @@ func testDeadlineMatchesBoth(t *T) {
 func testCancelIsPrompt(t *T) {
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key)
+	t.Taken(b, key) // it is connected now
 	for _, l := range []locker.Locker{a, b} {
 		var times []time.Duration
 		for range 9 {
@@ -241,6 +243,7 @@ func testFIFOAcrossLockers(t *T) {
 func testQueueSurvivesItsMembers(t *T) {
 	l, other, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(other, key)
+	t.Taken(l, key) // it is connected now
 	var waiters []*Waiter
 	for range 9 {
 		waiters = append(waiters, t.Wait(l, key))
@@ -259,6 +262,7 @@ func testQueueSurvivesItsMembers(t *T) {
 func testBoundCountsInTheQueue(t *T) {
 	l, other, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(other, key)
+	t.Taken(l, key) // it is connected now
 	first := t.Wait(l, key)
 	bounded := t.Wait(l, key, locker.WithWait(t.Timing().RenewEvery))
 	last := t.Wait(l, key)
