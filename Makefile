@@ -50,44 +50,7 @@ stress: redis ## engine and strategies, COUNT times on 1, 2 and 8 processors
 
 .PHONY: conformance
 conformance: redis ## the whole conformance suite on every strategy and topology, case by case, and a table
-	LOCKER_CONFORMANCE=all $(GO) test -race -v -timeout 40m -run '^TestConformance' ./conformance ./strategy/... | awk "$$conformance_table"
-
-# What go test -v says, and at its end for each topology a table of groups by
-# strategies: how many cases of how many have passed; the others need what the
-# strategy does not claim. A report is of "STRATEGY on TOPOLOGY (seed N)".
-define conformance_table
-{ print; fflush() }
-/conformance of .* \(seed [0-9]+\)/ {
-	name = $$0; sub(/.*conformance of /, "", name); sub(/ \(seed.*/, "", name)
-	topology = "single"
-	if (match(name, / on [a-z]+$$/)) { topology = substr(name, RSTART + 4); name = substr(name, 1, RSTART - 1) }
-	if (!(topology in seen)) { seen[topology]; topologies[++nt] = topology }
-	if (!((topology, name) in cols)) { cols[topology, name]; names[topology, ++n[topology]] = name }
-	inside = 1; next
-}
-inside && NF >= 5 && $$NF ~ /^[0-9]+$$/ {
-	group = $$1; passed = $$(NF-3); failed = $$(NF-1)
-	if (!((topology, group) in rows)) { rows[topology, group]; groups[topology, ++m[topology]] = group }
-	cell[topology, name, group] = passed "/" (passed + $$(NF-2) + failed + $$NF) (failed ? " FAILED" : "")
-	if (group == "all") inside = 0
-}
-END {
-	for (t = 1; t <= nt; t++) {
-		topology = topologies[t]
-		printf "\n%-12s", topology
-		for (i = 1; i <= n[topology]; i++) printf "  %-14s", names[topology, i]
-		for (g = 1; g <= m[topology]; g++) {
-			printf "\n%-12s", groups[topology, g]
-			for (i = 1; i <= n[topology]; i++) {
-				w = length(names[topology, i]); if (w < 14) w = 14
-				printf "  %-" w "s", cell[topology, names[topology, i], groups[topology, g]]
-			}
-		}
-		print ""
-	}
-}
-endef
-export conformance_table
+	LOCKER_CONFORMANCE=all $(GO) test -race -json -timeout 40m -run '^TestConformance' ./conformance ./strategy/... | $(GO) run ./internal/suitetable
 
 # The groups that are all about faults, and the cases of others that are; redlock's
 # suite is in parts.
@@ -96,7 +59,7 @@ fault_cases := $(call in_suite,(failure|outage|faults|minority|failover|slots))|
 
 .PHONY: faults
 faults: redis ## what goes wrong, on every strategy and topology, and a table of faults by strategies
-	LOCKER_CONFORMANCE=all $(GO) test -race -json -p 1 -timeout 20m -run '$(fault_cases)' ./strategy/... | $(GO) run ./internal/faultmatrix
+	LOCKER_CONFORMANCE=all $(GO) test -race -json -p 1 -timeout 20m -run '$(fault_cases)' ./strategy/... | $(GO) run ./internal/suitetable -cases
 
 .PHONY: soak
 soak: redis ## all strategies under random faults for DURATION, checked; SOAK_FLAGS="-help" lists more
