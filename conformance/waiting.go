@@ -95,7 +95,7 @@ func testDeadlineMatchesBoth(t *T) {
 }
 
 func testCancelIsPrompt(t *T) {
-	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	a, b, probe, key := t.Locker(), t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key)
 	t.Taken(b, key) // it is connected now
 	for _, l := range []locker.Locker{a, b} {
@@ -103,9 +103,7 @@ func testCancelIsPrompt(t *T) {
 		for range 9 {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			w := t.WaitUnder(ctx, l, key)
-			// Until the store has said that the key is held: without an
-			// answer the error would be that of an outage.
-			t.Sleep(t.Timing().RenewEvery)
+			t.answered(probe, key)
 			start := time.Now()
 			cancel(locker.ErrConflict)
 			err := t.Refused(w, t.Timing().Prompt)
@@ -134,6 +132,17 @@ func testDeadContextGetsNothing(t *T) {
 			})
 			t.Free(b, key)
 		}
+	}
+}
+
+// answered returns when the store has told those who wait for a held key so, as far as
+// can be seen from outside: it has answered others who came after them. Without an
+// answer a wait ends in the error of an outage.
+func (t *T) answered(probe locker.Locker, key string) {
+	t.Helper()
+	t.Sleep(t.Timing().RenewEvery / 2)
+	for range 2 {
+		t.Taken(probe, key)
 	}
 }
 
@@ -241,14 +250,14 @@ func testFIFOAcrossLockers(t *T) {
 }
 
 func testQueueSurvivesItsMembers(t *T) {
-	l, other, key := t.Locker(), t.Locker(), t.Key("k")
+	l, other, probe, key := t.Locker(), t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(other, key)
 	t.Taken(l, key) // it is connected now
 	var waiters []*Waiter
 	for range 9 {
 		waiters = append(waiters, t.Wait(l, key))
 	}
-	t.Sleep(t.Timing().RenewEvery) // until the store has said that the key is held
+	t.answered(probe, key)
 	for _, i := range []int{8, 4, 3, 0} {
 		waiters[i].Cancel()
 		t.Is(t.Refused(waiters[i], t.Timing().Prompt), locker.ErrNotAcquired, context.Canceled)
@@ -260,10 +269,11 @@ func testQueueSurvivesItsMembers(t *T) {
 }
 
 func testBoundCountsInTheQueue(t *T) {
-	l, other, key := t.Locker(), t.Locker(), t.Key("k")
+	l, other, probe, key := t.Locker(), t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(other, key)
 	t.Taken(l, key) // it is connected now
 	first := t.Wait(l, key)
+	t.answered(probe, key)
 	bounded := t.Wait(l, key, locker.WithWait(t.Timing().RenewEvery))
 	last := t.Wait(l, key)
 	t.Is(t.Refused(bounded, t.Timing().RenewEvery+t.Timing().Prompt), locker.ErrNotAcquired)

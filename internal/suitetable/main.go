@@ -107,9 +107,12 @@ func caseOf(e event) (r result, ok bool) {
 
 // topologyOf makes "two dead" of TestConformanceTwoDead.
 func topologyOf(test string) string {
-	name := strings.TrimPrefix(strings.TrimPrefix(test, "TestConformance"), "On")
+	name := strings.TrimPrefix(test, "TestConformance")
 	if name == "" || name == "ServerFaults" {
 		return "single"
+	}
+	if on, ok := strings.CutPrefix(name, "On"); ok && unicode.IsUpper(rune(on[0])) {
+		name = on
 	}
 	var b strings.Builder
 	for i, c := range name {

@@ -12,14 +12,14 @@ const stream = `
 {"Action":"pass","Package":"x/strategy/setnx","Test":"TestConformance/parallel/faults/CommandLost","Elapsed":1.23}
 {"Action":"pass","Package":"x/strategy/setnx","Test":"TestConformance"}
 {"Action":"pass","Package":"x/strategy/blpop","Test":"TestConformance/parallel/failure/AcquireTwice"}
-{"Action":"pass","Package":"x/strategy/blpop","Test":"TestConformanceTwoDead/faults/serial/failure/AcquireTwice"}
+{"Action":"pass","Package":"x/strategy/blpop","Test":"TestConformanceOneDead/faults/serial/failure/AcquireTwice"}
 `
 
 // passed is what is said of the stream's cases as they end.
 var passed = []string{
 	"pass setnx single faults/CommandLost (1.2s)",
 	"pass blpop single failure/AcquireTwice (0.0s)",
-	"pass blpop two dead failure/AcquireTwice (0.0s)",
+	"pass blpop one dead failure/AcquireTwice (0.0s)",
 }
 
 func TestCases(t *testing.T) {
@@ -50,7 +50,7 @@ func TestGroups(t *testing.T) {
 		"failure n/a 1 1",
 		"faults 1 of 2 n/a n/a",
 		"all 1 of 2 1 1",
-		"", "two dead blpop",
+		"", "one dead blpop",
 		"failure 1",
 		"all 1",
 	}))
