@@ -245,7 +245,20 @@ func (c conn) do() (bool, error) {
 }
 
 func (o *op) ask(i int) answer {
+	if o.kind == opRelease {
+		o.tell(i)
+	}
 	return o.hold.do(o.ctx, i, o.kind, func() answer { return o.send(i) })
+}
+
+// tell tells a node that took no part in the grant of its token, so that it proposes
+// the same as the others next time. Nothing depends on it.
+func (o *op) tell(i int) {
+	n, token := o.d.nodes[i], o.req.Token
+	if o.hold.left(i) || o.hold.untold(i, token) == 0 || n.isDown() || !n.known.Load() {
+		return
+	}
+	_ = n.call(o.ctx, func() answer { return o.d.releaseOnce(o.ctx, o.hold, i, o.req.Claim) })
 }
 
 // askAhead asks one node before the others, which is the same for all contenders:

@@ -218,3 +218,19 @@ func TestUnlockInTimeOnASlowNodeIsNoLoss(t *testing.T) {
 	m.proxies[2].Delay(isOp("release"), 1, ttl+ttl/2)
 	require.NoError(t, lease.Unlock(t.Context()), "Unlock, called long before the deadline %v", lease.Deadline())
 }
+
+// A node that took no part in a grant is told of its token by the release, and so
+// makes the same proposal as the others next time.
+func TestReleaseTellsNodesThatTookNoPart(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	l := m.locker(t)
+	unlock(t, lock(t, l, "k")) // all nodes know each other
+	require.NoError(t, m.direct[4].Set(t.Context(), "k", "somebody else", 0).Err())
+	lease := lock(t, l, "k")
+	unlock(t, lease)
+	eventually(t, "the node has the token", func() bool { return m.fence(t, 4, "k") >= lease.Token() })
+	held, err := m.direct[4].Get(t.Context(), "k").Result()
+	require.NoError(t, err)
+	require.Equal(t, "somebody else", held)
+}
