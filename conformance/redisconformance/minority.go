@@ -152,6 +152,8 @@ func testClocksJump(t *conformance.T, by time.Duration) {
 	abandoned := t.Lock(a, "abandoned", locker.WithTTL(t.Timing().ShortTTL), locker.WithoutRenewal())
 	w := t.Wait(b, "k")
 	for _, to := range []time.Duration{by, 0} { // and back
+		// One that lacked the claim and those that forget it would be a majority.
+		t.Eventually(t.Timing().Patience, "renewals have taken the claim to every node", func() bool { return everywhere(t, rdbs, "k") })
 		jump(to)
 		for range 3 {
 			before := lease.Deadline()
@@ -177,6 +179,20 @@ func testClocksJump(t *conformance.T, by time.Duration) {
 	w.Cancel()
 	t.Refused(w, t.Timing().Prompt)
 	t.Unlock(lease)
+}
+
+// everywhere reports whether all servers have the same string at key.
+func everywhere(t *conformance.T, rdbs []redis.UniversalClient, key string) bool {
+	t.Helper()
+	values := make(map[string]bool)
+	for _, rdb := range rdbs {
+		v, err := rdb.Get(t.Context(), key).Result()
+		if err != nil {
+			return false
+		}
+		values[v] = true
+	}
+	return len(values) == 1
 }
 
 func lockWithin(t *conformance.T, l locker.Locker, key string, d time.Duration) (*locker.Lease, error) {
