@@ -43,21 +43,20 @@ func (h *history) checkOverlap(k *keyHistory) {
 	}
 }
 
-// checkTokens wants the tokens of grants that follow one another to grow.
+// checkTokens wants the tokens of grants that follow one another to grow. A process that
+// was frozen on the way out of Lock is told of its grant when that is long over, and so
+// by the first question it asks: that is no hold, and in no order.
 func (h *history) checkTokens(k *keyHistory) {
-	data := h.losses
-	for i, next := range k.holds {
-		if i == 0 {
+	var last *hold
+	for _, next := range k.holds {
+		if next.deadline <= next.ret {
 			continue
 		}
-		last := k.holds[i-1]
-		if next.token > last.token || next.shares(last) {
-			continue
+		// But one that was granted before the data was lost may be told so only after it.
+		if last != nil && next.token <= last.token && !next.shares(last) && !h.losses.between(next.since, next.ret) {
+			h.violate(TokenOrder, k.key, span{last.ret, next.ret}, "%v, was granted after %v", next, last)
 		}
-		if data.between(next.since, next.ret) {
-			continue // granted before the data was lost, and told so only after it
-		}
-		h.violate(TokenOrder, k.key, span{last.ret, next.ret}, "%v, was granted after %v", next, last)
+		last = next
 	}
 }
 

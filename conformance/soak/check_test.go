@@ -142,6 +142,13 @@ func TestChecker(t *testing.T) {
 		"told by the first question after a freeze": {frozen: []span{during(10, 9000)}, script: script{
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), asked(0, 9000, 1, 298, 0), lostSeen(0, 9001, 1, 298), unlock(0, 9002, 1, 298), unlocked(0, 9003, 1, resLost),
 		}},
+		"frozen on the way out of Lock": {frozen: []span{during(2, 2000)}, script: script{
+			lock(0, 0, 1, 0), lock(1, 500, 2, 0), granted(1, 501, 2, 11, 800), unlock(1, 510, 2, 800), unlocked(1, 511, 2, resOK),
+			granted(0, 2001, 1, 10, 298), asked(0, 2002, 1, 298, 0), lostSeen(0, 2003, 1, 298), unlock(0, 2004, 1, 298), unlocked(0, 2005, 1, resLost),
+		}},
+		"granted late with no freeze": {want: []Kind{LateLoss, Outlived}, script: script{
+			lock(0, 0, 1, 0), granted(0, 2500, 1, 10, 298), asked(0, 2502, 1, 298, 0), lostSeen(0, 2503, 1, 298), unlock(0, 2504, 1, 298), unlocked(0, 2505, 1, resLost),
+		}},
 		"not told by the first question after a freeze": {frozen: []span{during(10, 9000)}, want: []Kind{Outlived}, script: script{
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), asked(0, 9000, 1, 298, flagYes), lostSeen(0, 9001, 1, 298), unlock(0, 9002, 1, 298), unlocked(0, 9003, 1, resLost),
 		}},

@@ -234,6 +234,9 @@ func (r *reader) returned(rec record) {
 		r.at(a.key).tries = append(r.at(a.key).tries, a)
 		return
 	}
+	if late := r.late(span{rec.deadline, rec.at}); late > r.slack {
+		r.violate(Outlived, rec.key, span{rec.deadline, rec.at}, "%s, op %d: granted %v after the end of the lease", r.p.name, rec.op, late)
+	}
 	h := &hold{attempt: a, token: rec.token, deadline: rec.deadline}
 	r.stats.Granted++
 	r.open[rec.op] = h
