@@ -249,7 +249,7 @@ func BenchmarkCostRenewal(b *testing.B) {
 			for b.Loop() {
 				leases := hold(b, l)
 				proxy.ResetCounts()
-				time.Sleep(watched)
+				time.Sleep(watched) // it is commands in a time that are counted
 				trips, cmds := proxy.RoundTrips(), proxy.Count(isOurs)
 				for _, lease := range leases {
 					select {

@@ -34,7 +34,7 @@ var broken = map[string]brokenStrategy{
 	}()), []string{"RefusedTryHasNoEffect", "NeverTwoInside", "CounterExact", "IntervalsDisjoint", "Linearizable", "MixedLockAndTryLock", "DoExcludes", "ProcessesContend"}},
 	"releases some time later": {releasing(func(d *counting, ctx context.Context, c locker.Claim) error {
 		go func() {
-			time.Sleep(30 * time.Millisecond)
+			time.Sleep(30 * time.Millisecond) // the bug: Unlock has returned by then
 			_ = d.Release(context.Background(), c)
 		}()
 		return nil
@@ -419,7 +419,7 @@ var broken = map[string]brokenStrategy{
 	"tells no observer": {options(locker.WithObserver(locker.ObserverFunc(func(locker.Event) {}))),
 		[]string{"EventsAddUp", "EventsTell", "ReentryIsNoEvent", "MaxRenewals", "PanickingObserver", "SlowObserver"}},
 	"is slow to renew": {renewing(func(d *counting, ctx context.Context, c locker.Claim) error {
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // the bug
 		return (&counted{counting: d}).renewOne(ctx, c)
 	}), []string{"RenewalStopsAtUnlock", "CloseSparesOthers", "AutoRenewHolds"}},
 }

@@ -135,7 +135,7 @@ func (s *childServer) lock(r childRequest) (*locker.Lease, error) {
 	defer close(done)
 	go func() {
 		for !parked(id) {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // nothing tells that a goroutine has been parked
 		}
 		select {
 		case <-done:
@@ -166,7 +166,7 @@ func askUntilLost(lease *locker.Lease) (wrong int) {
 		if over {
 			wrong++
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // all the time, but not all of the processor
 	}
 }
 
@@ -184,7 +184,7 @@ func (s *childServer) contend(r childRequest) (overlaps int, err error) {
 				return err
 			}
 			defer func() { _ = os.Remove(r.File) }()
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(5 * time.Millisecond) // the section
 			return f.Close()
 		}, locker.WithTTL(r.Lock.TTL))
 		if err != nil {

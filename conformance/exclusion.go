@@ -126,7 +126,7 @@ func testCounterExact(t *T) {
 			t.contend(ls, perLocker, rounds, func(l locker.Locker) *locker.Lease { return t.Lock(l, key) }, func(*locker.Lease) {
 				// Not Add: an increment is lost if somebody else is inside.
 				n := counters[i].Load()
-				time.Sleep(time.Duration(t.IntN(500)) * time.Microsecond)
+				time.Sleep(time.Duration(t.IntN(500)) * time.Microsecond) // room for somebody else
 				counters[i].Store(n + 1)
 			})
 		})
@@ -156,7 +156,7 @@ func testNeverTwoInside(t *T) {
 	var in inside
 	t.contend(ls, 5, 4, func(l locker.Locker) *locker.Lease { return t.Lock(l, key) }, func(*locker.Lease) {
 		in.enter(t)
-		time.Sleep(time.Duration(t.IntN(1000)) * time.Microsecond)
+		time.Sleep(time.Duration(t.IntN(1000)) * time.Microsecond) // the section
 		in.leave()
 	})
 }
@@ -217,7 +217,7 @@ func testMixedLockAndTryLock(t *T) {
 					}
 					granted.Add(1)
 					in.enter(t)
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // the section
 					in.leave()
 					t.Unlock(lease)
 				}
@@ -279,7 +279,7 @@ func testDoExcludes(t *T) {
 			err := locker.Do(t.Context(), ls[i%len(ls)], key, func(context.Context) error {
 				in.enter(t)
 				defer in.leave()
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) // the section
 				ran.Add(1)
 				return nil
 			})

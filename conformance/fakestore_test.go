@@ -65,7 +65,7 @@ var errBroken = errors.New("the connection broke")
 
 // command sends apply to the store, through whatever faults there are.
 func (s *fakeStore) command(ctx context.Context, op conformance.Op, apply func()) error {
-	time.Sleep(time.Duration(rand.IntN(100)) * time.Microsecond)
+	time.Sleep(time.Duration(rand.IntN(100)) * time.Microsecond) // the way to a store
 	if err := ctx.Err(); err != nil {
 		return &locker.StoreError{Err: err, NotApplied: true}
 	}

@@ -238,10 +238,10 @@ func (t *T) historyClient(h *history, client int, strict bool, l locker.Locker, 
 				before(OpRenew)
 				h.ask(t, client, histRenew, id, func() error { return lease.Renew(t.Context()) })
 			}
-			time.Sleep(time.Duration(t.IntN(300)) * time.Microsecond)
+			time.Sleep(time.Duration(t.IntN(300)) * time.Microsecond) // the section
 			before(OpRelease)
 			h.ask(t, client, histUnlock, id, func() error { return lease.Unlock(t.Context()) })
 		}
-		time.Sleep(time.Duration(t.IntN(1000)) * time.Microsecond)
+		time.Sleep(time.Duration(t.IntN(1000)) * time.Microsecond) // so that others get in between, or not
 	}
 }

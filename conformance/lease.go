@@ -223,7 +223,7 @@ func testLostAtDeadline(t *T) {
 		if holds := lease.Holds(); over && holds != 0 {
 			t.Errorf("Holds is %d after the deadline", holds)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // it is asked up to its end and beyond
 	}
 	t.Is(lease.Renew(t.Context()), locker.ErrLost)
 	t.Ends(lease.Lost(), t.Timing().Slack, "Lost closes at the deadline")

@@ -38,7 +38,7 @@ func testNoStarvation(t *T) {
 					t.Is(err, context.Canceled)
 					return
 				}
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) // the section
 				t.Unlock(lease)
 			}
 		})

@@ -208,7 +208,7 @@ func (t *T) lostAtDeadline(lease *locker.Lease, ctx context.Context) {
 		if now.Sub(began) > t.Timing().ShortTTL+t.Timing().Slack {
 			t.Fatalf("the lease does not end")
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // it is asked up to its end
 	}
 	t.Ends(lease.Lost(), t.Timing().Slack, "Lost closes at the deadline")
 }

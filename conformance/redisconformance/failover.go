@@ -158,7 +158,7 @@ func testMasterDies(t *conformance.T) {
 				busy <- fmt.Errorf("after %d: %w", i, err)
 				return
 			}
-			time.Sleep(t.Timing().RenewEvery / 10)
+			time.Sleep(t.Timing().RenewEvery / 10) // all the time, but not all of the processor
 		}
 	})
 	h.killMaster(t, key)

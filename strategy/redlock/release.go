@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -27,7 +28,7 @@ func (d *driver) Renew(ctx context.Context, claims []locker.Claim, answer func(i
 func (d *driver) renew(ctx context.Context, c locker.Claim) error {
 	h := d.holds.get(c.ID)
 	if h == nil {
-		return &lostError{c.ID} // or rather released
+		return errLost // or rather released
 	}
 	o, sent := d.newOp(ctx, opRenew, h, locker.Request{Claim: c}), time.Now()
 	ok, err := d.mutex(c).ExtendContext(o.in(ctx))
@@ -46,9 +47,9 @@ func (d *driver) renew(ctx context.Context, c locker.Claim) error {
 		for i := range d.nodes {
 			d.releaseLater(h, i, c)
 		}
-		return &lostError{c.ID}
+		return errLost
 	case h.isClosing():
-		return &lostError{c.ID} // a release came in between
+		return errLost // a release came in between
 	}
 	return o.trouble("renewed the claim", "it does not hold the key")
 }
@@ -93,7 +94,7 @@ func (d *driver) Release(ctx context.Context, c locker.Claim) error {
 	switch {
 	case isTaken(err) && !(inTime && o.mayHaveHeld() >= d.quorum):
 		d.holds.remove(c.ID)
-		return &lostError{c.ID}
+		return errLost
 	case ok || o.without() >= d.quorum:
 		// In the second case, it was not on all nodes to begin with.
 		d.holds.remove(c.ID)
@@ -108,12 +109,7 @@ func isTaken(err error) bool {
 	return errors.As(err, &taken)
 }
 
-type lostError struct{ claim string }
-
-func (e *lostError) Error() string {
-	return "claim " + e.claim + " does not hold a majority of the nodes: " + locker.ErrLost.Error()
-}
-func (*lostError) Unwrap() error { return locker.ErrLost }
+var errLost = fmt.Errorf("the claim does not hold a majority of the nodes: %w", locker.ErrLost)
 
 // releaseLater releases in the background on a node that may still have the key.
 func (d *driver) releaseLater(h *hold, i int, c locker.Claim) {
