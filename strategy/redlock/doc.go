@@ -62,7 +62,7 @@
 //	go test -run '^$' -bench Redlock ./benchmarks
 //
 // on two processors, which the masters share: as many pairs of Lock and Unlock a second
-// from one goroutine (0.93 to 1.06 times, run by run) and 1.14 times as many from 32, with
+// from one goroutine (0.91 to 1.10 times, run by run) and 1.14 times as many from 32, with
 // tokens, which redsync has not. With a black hole for one of the nodes the 99th
 // percentile of a pair is 0.7 ms from one goroutine and 14 ms from 32, that of redsync
 // 10 s (of redsync with WithFailFast 0.5 and 13 ms).
