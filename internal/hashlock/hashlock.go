@@ -27,8 +27,8 @@ var (
 const ChannelPrefix = "redisson_lock__channel:"
 
 // NewScript makes a script that has the functions of counts.lua.
-func NewScript(name, source string) *redisdriver.Script {
-	return redisdriver.NewScript(name, counts+source)
+func NewScript(name, source string, libraries ...string) *redisdriver.Script {
+	return redisdriver.NewScript(name, source, append([]string{counts}, libraries...)...)
 }
 
 // Driver is a [locker.Driver] and [locker.HoldCounter] on hash locks. The

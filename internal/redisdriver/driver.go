@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -88,13 +89,16 @@ func (d *Driver) Configure(cfg locker.DriverConfig) error {
 // Acquire implements [locker.Driver]: one round trip on the caller's client, two
 // with [WithReplicaAcks].
 func (d *Driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
-	keys, args := d.input(d.p.Acquire, req)
+	return d.acquire(ctx, req, d.input(d.p.Acquire, req))
+}
+
+func (d *Driver) acquire(ctx context.Context, req locker.Request, in input) (locker.Answer, error) {
 	var reply any
 	var err error
 	if d.acks.n > 0 {
-		reply, err = d.runAcked(ctx, d.p.Acquire, req, keys, args)
+		reply, err = d.runAcked(ctx, d.p.Acquire, req, in)
 	} else {
-		reply, err = d.p.Acquire.run(ctx, d.c.acquire, keys, args)
+		reply, err = d.p.Acquire.run(ctx, d.c.acquire, in)
 	}
 	if err != nil {
 		return locker.Answer{}, err
@@ -132,12 +136,14 @@ func (d *Driver) Release(ctx context.Context, c locker.Claim) error {
 // Run runs a script that replies 1, or 0 when c does not hold its key. args are
 // appended to its arguments.
 func (d *Driver) Run(ctx context.Context, s *Script, c locker.Claim, args ...any) error {
-	keys, all := d.input(s, locker.Request{Claim: c, Fencing: c.Token != 0})
-	all = append(all, args...)
-	reply, err := s.run(ctx, d.runs(), keys, all)
+	return d.run(ctx, s, append(d.input(s, locker.Request{Claim: c, Fencing: c.Token != 0}), args...))
+}
+
+func (d *Driver) run(ctx context.Context, s *Script, in input) error {
+	reply, err := s.run(ctx, d.runs(), in)
 	if errors.Is(err, redis.ErrClosed) && d.closed.Load() {
 		// Close came in between.
-		reply, err = s.run(ctx, d.c.given, keys, all)
+		reply, err = s.run(ctx, d.c.given, in)
 	}
 	if err != nil {
 		return err
@@ -180,15 +186,14 @@ func (d *Driver) Renew(ctx context.Context, claims []locker.Claim, answer func(i
 // renew sends the renewals of claims[i] for each i of which, answers for those
 // that ran, and returns rest and those for which the server lacked the script.
 func (d *Driver) renew(ctx context.Context, claims []locker.Claim, which []int,
-	cmd func(context.Context, []string, []any) noRetry, answer func(int, error), rest ...int) (unknown []int) {
+	cmd func(context.Context, input) noRetry, answer func(int, error), rest ...int) (unknown []int) {
 	if len(which) == 0 {
 		return rest
 	}
 	pipe := d.control().Pipeline()
 	cmds := make([]noRetry, len(which))
 	for n, i := range which {
-		keys, args := d.input(d.p.Renew, locker.Request{Claim: claims[i], Fencing: claims[i].Token != 0})
-		cmds[n] = cmd(ctx, keys, args)
+		cmds[n] = cmd(ctx, d.input(d.p.Renew, locker.Request{Claim: claims[i], Fencing: claims[i].Token != 0}))
 		_ = pipe.Process(ctx, cmds[n])
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
@@ -228,8 +233,8 @@ func (d *Driver) Close() error {
 	return d.c.close()
 }
 
-// input makes a script's keys and arguments.
-func (d *Driver) input(s *Script, req locker.Request) (keys []string, args []any) {
+// input makes the command for a script, with room for a few more arguments.
+func (d *Driver) input(s *Script, req locker.Request) input {
 	ttl, retention := req.TTL.Milliseconds(), int64(0)
 	if req.Fencing {
 		retention = max(2*ttl, minRetention.Milliseconds())
@@ -251,13 +256,47 @@ func (d *Driver) input(s *Script, req locker.Request) (keys []string, args []any
 			fence = FenceKey(req.Key)
 		}
 	}
-	keys = append(make([]string, 0, 4), req.Key, fence)
-	args = append(make([]any, 0, 8), req.ID, req.Owner, ttl, retention)
+	var keys []string
+	var args []any
 	if d.p.More != nil {
-		k, a := d.p.More(s, req)
-		keys, args = append(keys, k...), append(args, a...)
+		keys, args = d.p.More(s, req)
 	}
-	return keys, args
+	in := make(input, inputHead, inputHead+6+len(keys)+len(args)+4)
+	in[inputHead-1] = 2 + len(keys)
+	in = append(in, req.Key, fence)
+	for _, k := range keys {
+		in = append(in, k)
+	}
+	in = append(in, req.ID, req.Owner, ttl, retention)
+	return append(in, args...)
+}
+
+// Call is a script with its keys and arguments, made once for all Drivers of a
+// quorum: they have the same scripts, and nothing More.
+type Call struct {
+	s   *Script
+	req locker.Request
+	in  input
+}
+
+// NewAcquire makes the Call of what Acquire sends.
+func (d *Driver) NewAcquire(req locker.Request) *Call {
+	return &Call{d.p.Acquire, req, d.input(d.p.Acquire, req)}
+}
+
+// NewCall makes a Call of what Run sends.
+func (d *Driver) NewCall(s *Script, c locker.Claim, args ...any) *Call {
+	return &Call{s, locker.Request{Claim: c}, append(d.input(s, locker.Request{Claim: c, Fencing: c.Token != 0}), args...)}
+}
+
+// AcquireBy is Acquire with a Call.
+func (d *Driver) AcquireBy(ctx context.Context, c *Call) (locker.Answer, error) {
+	return d.acquire(ctx, c.req, slices.Clone(c.in))
+}
+
+// RunCall is Run with a Call, and further arguments of this Driver's own.
+func (d *Driver) RunCall(ctx context.Context, c *Call, args ...any) error {
+	return d.run(ctx, c.s, append(append(make(input, 0, len(c.in)+len(args)), c.in...), args...))
 }
 
 func verdict(reply any) error {

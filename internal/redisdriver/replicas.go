@@ -37,7 +37,7 @@ func (o replicaAcks) check() error {
 }
 
 // runAcked runs the script and has what it granted confirmed.
-func (d *Driver) runAcked(ctx context.Context, s *Script, req locker.Request, keys []string, args []any) (any, error) {
+func (d *Driver) runAcked(ctx context.Context, s *Script, req locker.Request, in input) (any, error) {
 	var client *redis.Client
 	switch c := d.c.acquire.(type) {
 	case *redis.Client:
@@ -56,7 +56,7 @@ func (d *Driver) runAcked(ctx context.Context, s *Script, req locker.Request, ke
 	// WAIT counts the writes of its own connection.
 	conn := client.Conn()
 	defer func() { _ = conn.Close() }()
-	reply, err := s.run(ctx, conn, keys, args)
+	reply, err := s.run(ctx, conn, in)
 	relearn(d.c.acquire, err)
 	if err != nil || !isGrant(reply) {
 		return reply, err

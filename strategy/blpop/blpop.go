@@ -20,9 +20,9 @@ var (
 	//go:embed lua/giveup.lua
 	giveUp string
 
-	acquireScript = hashlock.NewScript("acquire", queue+acquire)
-	releaseScript = hashlock.NewScript("release", queue+release)
-	giveUpScript  = hashlock.NewScript("give up", queue+giveUp)
+	acquireScript = hashlock.NewScript("acquire", acquire, queue)
+	releaseScript = hashlock.NewScript("release", release, queue)
+	giveUpScript  = hashlock.NewScript("give up", giveUp, queue)
 )
 
 // driver adds the queue of processes to the hash lock.

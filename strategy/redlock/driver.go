@@ -149,7 +149,7 @@ func (d *driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer
 	}
 	h, sent := newHold(len(d.nodes)), time.Now()
 	m := d.mutex(req.Claim)
-	first := d.newOp(ctx, opAcquire, h, req)
+	first := d.newOp(ctx, opAcquire, h, req, d.nodes[0].NewAcquire(req))
 	if req.Wait {
 		first.askAhead(d.referee())
 	}
@@ -192,7 +192,9 @@ func (d *driver) confirm(ctx context.Context, m *redsync.Mutex, first *op) (int6
 	if agreed >= d.quorum {
 		return token, nil
 	}
-	second := d.newOp(ctx, opConfirm, first.hold, first.req)
+	c := first.req.Claim
+	c.Token = token
+	second := d.newOp(ctx, opConfirm, first.hold, first.req, d.nodes[0].NewCall(confirmScript, c, token))
 	second.token = token
 	if ok, err := m.ExtendContext(second.in(ctx)); !ok || err != nil {
 		why := second.trouble("confirmed the token", "the claim is gone")

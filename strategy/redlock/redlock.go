@@ -26,11 +26,11 @@ var (
 	//go:embed lua/release.lua
 	release string
 
-	acquireScript = redisdriver.NewScript("acquire", token+acquire)
-	confirmScript = redisdriver.NewScript("confirm", token+confirm)
+	acquireScript = redisdriver.NewScript("acquire", acquire, token)
+	confirmScript = redisdriver.NewScript("confirm", confirm, token)
 	renewScript   = redisdriver.NewScript("renew", renew)
-	joinScript    = redisdriver.NewScript("join", token+join)
-	releaseScript = redisdriver.NewScript("release", token+release)
+	joinScript    = redisdriver.NewScript("join", join, token)
+	releaseScript = redisdriver.NewScript("release", release, token)
 )
 
 // channelPrefix begins the channels of release notices.
@@ -80,7 +80,6 @@ func newDriver(rdbs []redis.UniversalClient) (*driver, error) {
 			Acquire: acquireScript,
 			Renew:   renewScript,
 			Release: releaseScript,
-			More:    n.more,
 			Batched: true,
 		})
 		if err != nil {
@@ -96,13 +95,4 @@ func newDriver(rdbs []redis.UniversalClient) (*driver, error) {
 	}
 	d.rs = redsync.New(pools...)
 	return d, nil
-}
-
-// more gives the release script the channel for its notice.
-func (n *node) more(s *redisdriver.Script, req locker.Request) ([]string, []any) {
-	if s != releaseScript {
-		return nil, nil
-	}
-	channel, publish := n.signals.Channel(req.Key)
-	return nil, []any{channel, publish}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/go-redsync/redsync/v4"
 )
 
@@ -30,7 +31,7 @@ func (d *driver) renew(ctx context.Context, c locker.Claim) error {
 	if h == nil {
 		return errLost // or rather released
 	}
-	o, sent := d.newOp(ctx, opRenew, h, locker.Request{Claim: c}), time.Now()
+	o, sent := d.newOp(ctx, opRenew, h, locker.Request{Claim: c}, d.nodes[0].NewCall(renewScript, c)), time.Now()
 	ok, err := d.mutex(c).ExtendContext(o.in(ctx))
 	switch {
 	case ok:
@@ -89,7 +90,7 @@ func (d *driver) Release(ctx context.Context, c locker.Claim) error {
 	}
 	h.close()
 	inTime := !h.over(time.Now())
-	o := d.newOp(ctx, opRelease, h, locker.Request{Claim: c})
+	o := d.newOp(ctx, opRelease, h, locker.Request{Claim: c}, d.newRelease(c))
 	ok, err := d.mutex(c).UnlockContext(o.in(ctx))
 	switch {
 	case isTaken(err) && !(inTime && o.mayHaveHeld() >= d.quorum):
@@ -127,7 +128,7 @@ func (d *driver) releaseLater(h *hold, i int, c locker.Claim) {
 func (d *driver) releaseOn(ctx context.Context, h *hold, i int, c locker.Claim) {
 	ctx, cancel := context.WithTimeout(ctx, min(laterBudget, c.TTL))
 	defer cancel()
-	n := d.nodes[i]
+	n, call := d.nodes[i], d.newRelease(c)
 	for pause := laterPause; h.left(i); pause = min(2*pause, time.Second) {
 		if n.await(ctx) != nil {
 			return
@@ -135,7 +136,7 @@ func (d *driver) releaseOn(ctx context.Context, h *hold, i int, c locker.Claim) 
 		a := h.do(ctx, i, opRelease, func() answer {
 			once, cancel := context.WithTimeout(ctx, d.nodeTimeout(c.TTL))
 			defer cancel()
-			return n.call(once, func() answer { return d.releaseOnce(once, h, i, c) })
+			return n.call(once, func() answer { return d.releaseOnce(once, h, i, c, call) })
 		})
 		var refined *locker.StoreError
 		if errors.As(a.err, &refined) && refined.Permanent || !h.left(i) {
@@ -151,8 +152,14 @@ func (d *driver) releaseOn(ctx context.Context, h *hold, i int, c locker.Claim) 
 	}
 }
 
-func (d *driver) releaseOnce(ctx context.Context, h *hold, i int, c locker.Claim) answer {
-	return verdict(d.nodes[i].Run(ctx, releaseScript, c, h.untold(i, c.Token)))
+func (d *driver) newRelease(c locker.Claim) *redisdriver.Call {
+	return d.nodes[0].NewCall(releaseScript, c)
+}
+
+func (d *driver) releaseOnce(ctx context.Context, h *hold, i int, c locker.Claim, call *redisdriver.Call) answer {
+	n := d.nodes[i]
+	channel, publish := n.signals.Channel(c.Key)
+	return verdict(n.RunCall(ctx, call, channel, publish, h.untold(i, c.Token)))
 }
 
 // Close implements [locker.Driver].
