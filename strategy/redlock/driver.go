@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/distlock/locker"
@@ -30,6 +31,7 @@ type driver struct {
 	log        *slog.Logger
 	holds      holds
 	ids        identities
+	raced      atomic.Int64 // when an attempt last met another, as UnixNano
 	first      sync.Once
 	acquainted chan struct{} // closed when all nodes have been asked who they are
 
@@ -150,7 +152,7 @@ func (d *driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer
 	h, sent := newHold(len(d.nodes)), time.Now()
 	m := d.mutex(req.Claim)
 	first := d.newOp(ctx, opAcquire, h, req, d.nodes[0].NewAcquire(req))
-	if req.Wait {
+	if req.Wait && d.isRace() {
 		first.askAhead(d.referee())
 	}
 	err := m.TryLockContext(first.in(ctx))
@@ -220,6 +222,9 @@ func (d *driver) refusal(o *op) (locker.Answer, error) {
 			}
 		}
 	}
+	if taken > 0 && granted > 0 {
+		d.raced.Store(time.Now().UnixNano())
+	}
 	switch {
 	case taken > len(d.nodes)-d.quorum:
 		// A holder. The lock is free when enough of its keys are gone.
@@ -237,6 +242,14 @@ func (d *driver) refusal(o *op) (locker.Answer, error) {
 	why := o.trouble("granted the lock", "another holder has it")
 	why.NotApplied = true // it is undone
 	return locker.Answer{}, why
+}
+
+// raceLasts is how long after contenders met on the nodes one is asked ahead: a round
+// trip more, but only one of those that a release wakes gets any votes.
+const raceLasts = time.Second
+
+func (d *driver) isRace() bool {
+	return time.Since(time.Unix(0, d.raced.Load())) < raceLasts
 }
 
 // undo cleans up after an attempt: where it was granted before this returns, so

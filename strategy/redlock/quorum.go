@@ -278,7 +278,7 @@ func (o *op) tell(i int) {
 }
 
 // askAhead asks one node before the others, which is the same for all contenders:
-// those that are woken by the same release would else ask all nodes at the same time,
+// several that are woken by the same release would else ask all nodes at the same time,
 // and split their votes. Who is refused there lets another go first, and then asks
 // all nodes, since the one may have what is left of a lock that no majority has. One
 // that is slow is not waited for.
