@@ -36,8 +36,8 @@ type arena struct {
 // node is a server and the link to it.
 type node struct {
 	name   string
-	server *redistest.Server
-	dir    string // of its data
+	server *redistest.Server // nil: it is the caller's
+	dir    string            // of its data
 	link   *link
 	admin  *redis.Client
 }
@@ -45,7 +45,7 @@ type node struct {
 func newArena(cfg Config, s Strategy, seed uint64, dir string, st *stage) *arena {
 	a := &arena{cfg: cfg, strategy: s, seed: seed, dir: dir, stage: st, workers: make([]*process, cfg.Processes)}
 	for i := range max(1, s.Nodes) {
-		a.nodes = append(a.nodes, newNode(st, fmt.Sprint("node", i)))
+		a.nodes = append(a.nodes, newNode(st, fmt.Sprint("node", i), s.Server))
 	}
 	resource := redistest.Start(st)
 	a.socket = resource.Socket()
@@ -55,18 +55,24 @@ func newArena(cfg Config, s Strategy, seed uint64, dir string, st *stage) *arena
 	return a
 }
 
-func newNode(st *stage, name string) *node {
-	dir, err := os.MkdirTemp(memoryDir(), "locker-soak-")
-	if err != nil {
+func newNode(st *stage, name, server string) *node {
+	n := &node{name: name}
+	if server == "" {
+		var err error
+		if n.dir, err = os.MkdirTemp(memoryDir(), "locker-soak-"); err != nil {
+			st.Fatal(err)
+		}
+		st.Cleanup(func() { _ = os.RemoveAll(n.dir) })
+		n.server = redistest.Start(st, redistest.WithAOF(), redistest.WithDir(n.dir))
+		n.admin = adminClient(n.server)
+		server = n.server.Addr()
+	} else {
+		n.admin = redis.NewClient(&redis.Options{Addr: server, ReadTimeout: 10 * time.Second, PoolSize: 2})
+	}
+	var err error
+	if n.link, err = newLink(server); err != nil {
 		st.Fatal(err)
 	}
-	st.Cleanup(func() { _ = os.RemoveAll(dir) })
-	n := &node{name: name, dir: dir}
-	n.server = redistest.Start(st, redistest.WithAOF(), redistest.WithDir(dir))
-	if n.link, err = newLink(n.server.Addr()); err != nil {
-		st.Fatal(err)
-	}
-	n.admin = adminClient(n.server)
 	st.Cleanup(func() {
 		if err := n.link.Close(); err != nil {
 			st.Error(err)

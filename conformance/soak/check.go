@@ -102,8 +102,13 @@ const stallOfInterest = 50 * time.Millisecond
 // gaps are the times in which nobody can have held the key.
 func (h *history) gaps(k *keyHistory) []span {
 	var taken []span
+	shared := h.haunted(k)
 	for _, x := range k.holds {
-		taken = append(taken, span{x.ret, x.freed()})
+		freed := x.freed()
+		if shared[x.token] {
+			freed = x.over()
+		}
+		taken = append(taken, span{x.ret, freed})
 	}
 	for _, a := range k.tries {
 		if a.unknown {
@@ -116,6 +121,36 @@ func (h *history) gaps(k *keyHistory) []span {
 	}
 	slices.SortFunc(taken, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	return complement(taken, last)
+}
+
+// haunted are the tokens of holds that a team shares, or may share, with a member that
+// was killed or whose release was not answered: others who come and go lengthen that
+// one's hold as well.
+func (h *history) haunted(k *keyHistory) map[int64]bool {
+	type hold struct {
+		team team
+		span
+	}
+	holds := map[int64]hold{}
+	all := map[int64]bool{}
+	for _, x := range k.holds {
+		if x.team == 0 {
+			continue
+		}
+		all[x.token] = all[x.token] || !x.unlocked || x.unlock.result != resOK
+		g, ok := holds[x.token]
+		if !ok {
+			g = hold{x.team, span{x.since, x.ret}}
+		}
+		g.to = max(g.to, x.over())
+		holds[x.token] = g
+	}
+	for _, a := range k.tries {
+		for token, g := range holds {
+			all[token] = all[token] || a.unknown && a.team == g.team && g.overlaps(span{a.call, a.ret.add(h.maxTTL)})
+		}
+	}
+	return all
 }
 
 // quiet are the parts of s in which nothing keeps waiters from a free lock.

@@ -23,6 +23,12 @@ func lock(proc, at, op int, f flags) step {
 	return step{proc, at, record{kind: recLock, flags: f, op: uint32(op), caller: uint16(op), ttl: 300, wait: 2000}}
 }
 
+// long is a lock with a TTL that outlasts what a busy machine does.
+func long(s step) step {
+	s.rec.ttl = 9000
+	return s
+}
+
 func of(t team, s step) step {
 	s.rec.team = t
 	return s
@@ -173,6 +179,12 @@ func TestChecker(t *testing.T) {
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298),
 			lock(1, 2, 2, 0), refused(1, 2002, 2, 0, resNotAcquired), lock(1, 1900, 3, 0), refused(1, 3900, 3, 0, resNotAcquired), lock(1, 3800, 4, 0), refused(1, 5800, 4, 0, resNotAcquired),
 		}},
+		"what a dead member of a team shares is lengthened by the others": {killed: 5, script: script{
+			of(1, lock(0, 0, 1, 0)), granted(0, 1, 1, 10, 298),
+			of(1, lock(1, 200, 2, 0)), granted(1, 201, 2, 10, 500), unlock(1, 202, 2, 500), unlocked(1, 203, 2, resOK),
+			of(1, lock(1, 490, 3, 0)), granted(1, 491, 3, 10, 790), unlock(1, 492, 3, 790), unlocked(1, 493, 3, resOK),
+			of(2, lock(1, 500, 4, 0)), refused(1, 2500, 4, 0, resNotAcquired), of(2, lock(1, 2400, 5, 0)), granted(1, 4500, 5, 11, 4700), unlock(1, 4501, 5, 4700), unlocked(1, 4502, 5, resOK),
+		}},
 		"nobody waits for what a dead holder had": {killed: 5, script: script{
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298),
 			lock(1, 2, 2, 0), refused(1, 2002, 2, 0, resNotAcquired), lock(1, 9000, 3, 0), granted(1, 9001, 3, 11, 9298), unlock(1, 9005, 3, 9298), unlocked(1, 9006, 3, resOK),
@@ -210,6 +222,35 @@ func TestChecker(t *testing.T) {
 		}},
 		"an error out of place": {want: []Kind{Unexpected}, script: script{
 			lock(0, 0, 1, 0), refused(0, 1, 1, 0, resOther),
+		}},
+		"gives up early": {want: []Kind{WrongAnswer}, script: script{
+			lock(0, 0, 1, 0), refused(0, 1999, 1, 0, resNotAcquired), lock(0, 2000, 2, 0), refused(0, 4000, 2, 0, resNotAcquired),
+		}},
+		"unavailable for no reason": {want: []Kind{Unexpected}, script: script{
+			long(lock(0, 0, 1, flagTry)), refused(0, 1, 1, flagTry, resUnavailable),
+		}},
+		"unavailable, a busy machine being the reason perhaps": {script: script{
+			lock(0, 0, 1, flagTry), refused(0, 1, 1, flagTry, resUnavailable),
+		}},
+		"unavailable while the server is away": {events: []event{{fault: fault("refuse"), span: during(0, 1)}}, script: script{
+			long(lock(0, 0, 1, flagTry)), refused(0, 1, 1, flagTry, resUnavailable),
+		}},
+		"kept out of its own lock": {want: []Kind{WrongAnswer}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), lock(0, 2, 1, flagInner), refused(0, 100, 1, flagInner, resNotAcquired),
+			unlock(0, 101, 1, 298), unlocked(0, 102, 1, resOK),
+		}},
+		"kept out of its own lock by a freeze": {frozen: []span{during(3, 99)}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), lock(0, 2, 1, flagInner), refused(0, 100, 1, flagInner, resNotAcquired),
+			unlock(0, 101, 1, 298), unlocked(0, 102, 1, resOK),
+		}},
+		"not renewed": {want: []Kind{FalseLoss}, script: script{
+			long(lock(0, 0, 1, 0)), granted(0, 1, 1, 10, 8900), lostSeen(0, 8901, 1, 8900), unlock(0, 9000, 1, 8900), unlocked(0, 9001, 1, resLost),
+		}},
+		"not renewed, as asked": {script: script{
+			long(lock(0, 0, 1, flagUnrenewed)), granted(0, 1, 1, 10, 8900), lostSeen(0, 8901, 1, 8900), unlock(0, 9000, 1, 8900), unlocked(0, 9001, 1, resLost),
+		}},
+		"not renewed, the server being away": {events: []event{{fault: fault("refuse"), span: during(6000, 8900)}}, script: script{
+			long(lock(0, 0, 1, 0)), granted(0, 1, 1, 10, 8900), lostSeen(0, 8901, 1, 8900), unlock(0, 9000, 1, 8900), unlocked(0, 9001, 1, resLost),
 		}},
 		"a wait that does not end": {want: []Kind{Slow}, script: script{
 			lock(0, 0, 1, 0), refused(0, 4100, 1, 0, resNotAcquired),

@@ -28,6 +28,8 @@ type Fault struct {
 	loses bool
 	// single: not for strategies on several nodes.
 	single bool
+	// redis: not for servers that are no Redis.
+	redis bool
 }
 
 // trouble is one occurrence of a fault.
@@ -65,14 +67,14 @@ func Faults() []Fault {
 		{Name: "freeze", Doc: "a process stands still (SIGSTOP) for half a TTL to three", onProcess: freeze},
 		{Name: "kill", Doc: "a process is killed (kill -9), and another one started", onProcess: kill},
 
-		{Name: "restart", Doc: "a server is killed and started with its data", onNode: restart},
-		{Name: "lose-data", Doc: "a server is killed and started empty", onNode: loseData, loses: true},
+		{Name: "restart", Doc: "a server is killed and started with its data", onNode: restart, redis: true},
+		{Name: "lose-data", Doc: "a server is killed and started empty", onNode: loseData, loses: true, redis: true},
 		{Name: "flush", Doc: "FLUSHALL", onNode: flush, loses: true, single: true},
-		{Name: "pause", Doc: "a server stands still (SIGSTOP) for up to two TTLs", onNode: pause},
-		{Name: "client-kill", Doc: "CLIENT KILL of all connections but subscriptions", onNode: admin("client", "kill", "type", "normal")},
-		{Name: "signal-kill", Doc: "CLIENT KILL of all subscriptions", onNode: admin("client", "kill", "type", "pubsub"), harmless: true},
-		{Name: "client-pause", Doc: "CLIENT PAUSE for up to two TTLs", onNode: clientPause},
-		{Name: "script-flush", Doc: "SCRIPT FLUSH", onNode: admin("script", "flush"), harmless: true},
+		{Name: "pause", Doc: "a server stands still (SIGSTOP) for up to two TTLs", onNode: pause, redis: true},
+		{Name: "client-kill", Doc: "CLIENT KILL of all connections but subscriptions", onNode: admin("client", "kill", "type", "normal"), redis: true},
+		{Name: "signal-kill", Doc: "CLIENT KILL of all subscriptions", onNode: admin("client", "kill", "type", "pubsub"), harmless: true, redis: true},
+		{Name: "client-pause", Doc: "CLIENT PAUSE for up to two TTLs", onNode: clientPause, redis: true},
+		{Name: "script-flush", Doc: "SCRIPT FLUSH", onNode: admin("script", "flush"), harmless: true, redis: true},
 
 		{Name: "lose-reply", Doc: "commands are applied, their replies lost, connections closed", onNode: func(t *trouble, n *node) { t.sometimes(&n.link.loseReply) }},
 		{Name: "hang-reply", Doc: "commands are applied, their replies never come", onNode: func(t *trouble, n *node) { t.sometimes(&n.link.hangReply) }},

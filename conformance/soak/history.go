@@ -92,9 +92,12 @@ func (h *hold) freed() instant {
 	if h.unlocked && h.unlock.result == resOK {
 		return h.unlock.to
 	}
-	// A last renewal may have been applied without an answer.
-	return max(h.deadline, h.unlock.to, h.killed).add(h.ttl)
+	return h.over()
 }
+
+// over is when the key is free even if nobody gives it back: a last renewal may have
+// been applied without an answer.
+func (h *hold) over() instant { return max(h.deadline, h.unlock.to, h.killed).add(h.ttl) }
 
 // spans are times of something.
 type spans []span
@@ -230,6 +233,7 @@ func (r *reader) returned(rec record) {
 	r.wantPrompt(a.key, span{a.call, a.ret}, limit, "Lock", a.op)
 	if rec.kind == recRefused {
 		a.unknown = a.result == resUnavailable
+		r.wantRefused(a)
 		r.stats.refused(a)
 		r.at(a.key).tries = append(r.at(a.key).tries, a)
 		return
@@ -250,6 +254,9 @@ func (r *reader) leaseRecord(h *hold, rec record) {
 	yes := rec.flags&flagYes != 0
 	switch rec.kind {
 	case recAsk:
+		if !yes {
+			r.wantRenewed(h, rec.at)
+		}
 		if yes && rec.at >= rec.deadline {
 			r.violate(Outlived, rec.key, here, "%s, op %d: %v after its deadline the lease says that it is held", r.p.name, rec.op, rec.at.since(rec.deadline))
 		}
@@ -262,6 +269,7 @@ func (r *reader) leaseRecord(h *hold, rec record) {
 	case recLost:
 		h.lost = rec.at
 		r.stats.Lost++
+		r.wantRenewed(h, rec.at)
 		r.wantReason(h, rec.at)
 		if late := r.late(span{rec.deadline, rec.at}); late > r.slack {
 			r.violate(LateLoss, rec.key, span{rec.deadline, rec.at}, "%s, op %d: Lost was closed %v after the deadline", r.p.name, rec.op, late)
@@ -287,6 +295,37 @@ func (r *reader) leaseRecord(h *hold, rec record) {
 			h.refused = rec.deadline
 		}
 	}
+}
+
+// wantRefused wants whoever waits to do so until the wait is over, and a healthy store
+// to be available.
+func (r *reader) wantRefused(a attempt) {
+	call := span{a.call, a.ret}
+	early := a.result == resNotAcquired || a.result == resUnavailable
+	if took := a.ret.since(a.call); early && a.flags&flagTry == 0 && took < a.wait {
+		r.violate(WrongAnswer, a.key, call, "%s, op %d: Lock gave up after %v of %v: %v", r.p.name, a.op, took, a.wait, a.result)
+	}
+	if a.result == resUnavailable && a.ttl > r.slack && r.nothingWrong(call) {
+		r.violate(Unexpected, a.key, call, "%s, op %d: ErrUnavailable while nothing was wrong", r.p.name, a.op)
+	}
+}
+
+// nothingWrong reports that no fault can have kept commands in s from being answered,
+// and the process was not frozen.
+func (r *reader) nothingWrong(s span) bool {
+	s.from = s.from.add(-r.maxTTL)
+	return !spans(r.troubled).between(s.from, s.to) && !spans(r.p.frozen).between(s.from, s.to)
+}
+
+// wantRenewed wants a lease that has ended by itself to have been held up by something.
+// It is certain only of those with so long a TTL that no busy machine is the reason.
+func (r *reader) wantRenewed(h *hold, t instant) {
+	const unrenewed = flagLimited | flagUnrenewed
+	if t < h.deadline || h.flags&unrenewed != 0 || h.team != 0 || h.ttl/2 < r.slack ||
+		!r.nothingWrong(span{h.ret, h.deadline}) {
+		return
+	}
+	r.violate(FalseLoss, h.key, span{h.ret, t}, "%s, op %d: the lease was not renewed, and nothing was wrong", r.p.name, h.op)
 }
 
 // wantReason wants a reason for a loss.
@@ -316,6 +355,10 @@ func (r *reader) unlocked(h *hold, rec record) {
 
 func (r *reader) innerRecord(h *hold, rec record) {
 	switch rec.kind {
+	case recRefused:
+		if call := (span{h.inner, rec.at}); rec.result == resNotAcquired && r.nothingWrong(call) {
+			r.violate(WrongAnswer, rec.key, call, "%s, op %d: the holder was kept out of its own lock", r.p.name, rec.op)
+		}
 	case recGranted:
 		if h.inner >= rec.deadline {
 			r.violate(Outlived, rec.key, span{h.inner, rec.at}, "%s, op %d: re-entered %v after the deadline", r.p.name, rec.op, h.inner.since(rec.deadline))

@@ -37,7 +37,8 @@ func newNemesis(a *arena) *nemesis {
 		switch {
 		case f.onProcess != nil:
 			n.onProcess = append(n.onProcess, f)
-		case !f.single || len(a.nodes) == 1:
+		case f.redis && a.strategy.Server != "", f.single && len(a.nodes) > 1:
+		default:
 			n.onNodes = append(n.onNodes, f)
 		}
 	}

@@ -40,6 +40,7 @@ const (
 	flagLimited                   // WithMaxHold or WithMaxRenewals
 	flagInner                     // re-entry: the outer lease has the same op
 	flagCtx                       // the wait is bounded by ctx, not by WithWait
+	flagUnrenewed                 // WithoutRenewal
 	flagYes                       // recAsk: held; recWrite: accepted
 )
 

@@ -21,6 +21,10 @@ type Strategy struct {
 	// than one, faults befall a minority at a time, and a node that has lost its
 	// data stays away for longer than the longest TTL.
 	Nodes int
+	// Server is the host:port of a server that the caller runs, in place of a Redis of
+	// the run's own: it speaks the Redis protocol and has locks. What befalls single
+	// commands befalls EVALSHA and EVAL, what needs a Redis is left out.
+	Server string
 	// New makes the Locker of one process. It need not close the clients.
 	New func(Process) (locker.Locker, error)
 }

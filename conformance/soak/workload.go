@@ -65,8 +65,7 @@ func (c *caller) once() {
 		// TTL and limits are those of the team's first lease.
 		s.ttl = slices.Max(c.TTLs)
 	}
-	ctx, opts, wait, cancel := s.plan()
-	defer cancel()
+	ctx, opts, wait := s.plan()
 	if !s.acquire(ctx, opts, wait) {
 		// A refusal inside the process costs nothing; do not count millions.
 		time.Sleep(time.Millisecond + c.upTo(4*time.Millisecond))
@@ -77,9 +76,9 @@ func (c *caller) once() {
 }
 
 // plan draws lots for the options.
-func (s *section) plan() (ctx context.Context, opts []locker.LockOption, wait time.Duration, cancel func()) {
+func (s *section) plan() (ctx context.Context, opts []locker.LockOption, wait time.Duration) {
 	c := s.c
-	ctx, cancel = context.Background(), func() {}
+	ctx = context.Background()
 	opts = []locker.LockOption{locker.WithTTL(s.ttl)}
 	switch wait = s.wait(); {
 	case c.r.IntN(10) < 3:
@@ -89,7 +88,6 @@ func (s *section) plan() (ctx context.Context, opts []locker.LockOption, wait ti
 		opts = append(opts, locker.WithWait(wait))
 	default:
 		s.flags |= flagCtx
-		ctx, cancel = context.WithTimeout(ctx, wait)
 	}
 	if s.rec.team != 0 {
 		ctx = locker.ContextWithOwner(ctx, fmt.Sprint("team ", s.rec.team))
@@ -105,6 +103,7 @@ func (s *section) plan() (ctx context.Context, opts []locker.LockOption, wait ti
 		s.hold = c.upTo(5 * s.ttl / 2) // renewed
 	case n < 994:
 		s.hold = c.upTo(2 * s.ttl) // past the deadline
+		s.flags |= flagUnrenewed
 		opts = append(opts, locker.WithoutRenewal())
 	case s.rec.team != 0:
 		s.hold = c.upTo(2 * s.ttl)
@@ -117,7 +116,7 @@ func (s *section) plan() (ctx context.Context, opts []locker.LockOption, wait ti
 		s.flags |= flagLimited
 		opts = append(opts, locker.WithMaxRenewals(1))
 	}
-	return ctx, opts, wait, cancel
+	return ctx, opts, wait
 }
 
 // wait draws lots for how long to wait at most.
@@ -153,6 +152,11 @@ func (s *section) acquire(ctx context.Context, opts []locker.LockOption, wait ti
 		lock = s.c.locker.TryLock
 	}
 	s.note(recLock, now(), record{ttl: uint32(s.ttl.Milliseconds()), wait: uint32(wait.Milliseconds())})
+	if s.flags&flagCtx != 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, wait) // from now on: a refusal before its end is early
+		defer cancel()
+	}
 	lease, err := lock(ctx, s.key, opts...)
 	if err != nil {
 		s.ended(recRefused, err, record{})

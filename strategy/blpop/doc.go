@@ -7,7 +7,7 @@
 // What every strategy of this module promises (see package locker), on one Redis
 // deployment; and among processes that wait with this strategy, first come, first
 // served: a place in the queue is kept however long the wait, and a lock that is
-// handed over cannot be taken by anybody else for the second the receiver has to
+// handed over cannot be taken by anybody else for the 0.6 s the receiver has to
 // take it. Within a process goroutines queue in turn; the process has one place.
 //
 // It excludes and is excluded by hashreentrant, setnx and Redisson's RLock on the
@@ -15,8 +15,8 @@
 // ends with an opening, in which the lock is free for 10 to 100 ms and the queue
 // holds back.
 //
-// A process that dies while it waits costs nothing, one that dies between being
-// handed the lock and taking it about a second. A wait that no wake-up reaches
+// A process that dies between being handed the lock and taking it costs 0.6 s, one
+// that dies while it waits as much if it is next within 2 s, and else nothing. A wait that no wake-up reaches
 // (the holder's lease expired, a connection broke) goes on within about a second.
 //
 // The hold count is in Redis, as with hashreentrant.

@@ -31,13 +31,13 @@ if kind == 'none' then
   if not granted and redis.call('EXISTS', queue) == 1 then
     -- Free with a queue: an opening, or a holder that vanished.
     local now = now_us()
+    if waits then
+      enqueue(queue, seen, inbox, now) -- it was heard of
+    end
     local first = first_of(queue, seen, now)
     if first then
       local left = (tonumber(redis.call('HGET', seen, 'until')) or 0) - now
       if first ~= inbox or left > 0 then
-        if waits then
-          enqueue(queue, seen, inbox, now)
-        end
         if left > 0 then
           return {0, math.ceil(left / 1000), 0}
         end

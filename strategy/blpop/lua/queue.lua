@@ -8,20 +8,20 @@
 -- An inbox is the list on which a process blocks; it is its name in the queue.
 --
 -- Who is next is *granted* the free lock: the lock key becomes a hash with the one
--- field "grant:<inbox>" for a second, so that nobody barges in, and the key's
+-- field "grant:<inbox>" for a while, so that nobody barges in, and the key's
 -- name is pushed to the inbox. The grant decides, the pushed name is a hint: an
 -- attempt of the granted process is let in with or without it.
 --
 -- Why no wake-up is lost for long: every waiting process makes an attempt about
 -- once a second whatever is pushed to it, and an attempt that finds the lock free
 -- with somebody else first in the queue grants it to that one. A process that
--- died with a grant costs the second the grant lasts; one that died in the queue
--- is skipped when it was not heard of for three. Why nothing is left: the queue
--- and seen expire five seconds after the last process was heard of, an inbox five
--- seconds after the last push.
+-- died with a grant costs the time the grant lasts; one that died in the queue is
+-- skipped when it was not heard of for twice as long as it takes to make another
+-- attempt. Why nothing is left: the queue and seen expire five seconds after the last
+-- process was heard of, an inbox five seconds after the last push.
 
-local STALE = 3000000 -- µs
-local GRANT = 1000 -- ms
+local STALE = 2000000 -- µs
+local GRANT = 600 -- ms
 local KEEP = 5000 -- ms
 local RUN_TIME = 250000 -- µs
 local RUN_LENGTH = 4
