@@ -66,6 +66,10 @@ soak: redis ## all strategies under random faults for DURATION, checked; SOAK_FL
 	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && \
 	$(GO) build -o "$$bin/soak" ./conformance/soak/cmd/soak && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
 
+.PHONY: nemesis
+nemesis: redis ## the soak on lockers broken on purpose: it has to find what is wrong with each
+	LOCKER_CONFORMANCE=all $(GO) test -v -timeout 20m -run '^(TestNemesis|TestFindsPlantedBugs)$$' ./conformance ./conformance/soak | grep -E '^ok|FAIL|---|found'
+
 .PHONY: bench
 bench: redis ## benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./benchmarks/...

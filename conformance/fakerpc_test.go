@@ -11,9 +11,13 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/conformance/soak"
 )
 
-func TestMain(m *testing.M) { conformance.Main(m, newRemoteLocker) }
+func TestMain(m *testing.M) {
+	soak.ServeWorker(soaked()...)
+	conformance.Main(m, newRemoteLocker)
+}
 
 // serveStore lets other processes use d, and returns where.
 func serveStore(tb testing.TB, d locker.Driver) (addr string) {
@@ -57,10 +61,12 @@ type Command struct {
 
 // Reply is what became of it.
 type Reply struct {
-	Answer   locker.Answer
-	Err      string
-	Lost     bool
-	Conflict bool
+	Answer     locker.Answer
+	Err        string
+	Lost       bool
+	Conflict   bool
+	Permanent  bool
+	NotApplied bool
 }
 
 // Do runs c.
@@ -81,19 +87,36 @@ func (r *Remote) Do(c Command, reply *Reply) (_ error) {
 	}
 	if err != nil {
 		reply.Err, reply.Lost, reply.Conflict = err.Error(), errors.Is(err, locker.ErrLost), errors.Is(err, locker.ErrConflict)
+		var refined *locker.StoreError
+		if errors.As(err, &refined) {
+			reply.Permanent, reply.NotApplied = refined.Permanent, refined.NotApplied
+		}
 	}
 	return nil
 }
 
 // remote is a driver in another process. It polls.
-type remote struct{ c *rpc.Client }
+type remote struct {
+	send  func(ctx context.Context, c Command) (Reply, error)
+	close func() error
+}
 
 func newRemoteLocker(addr string, opts ...locker.Option) (locker.Locker, error) {
 	c, err := rpc.Dial("unix", addr)
 	if err != nil {
 		return nil, err
 	}
-	return locker.New(remote{c}, opts...)
+	send := func(ctx context.Context, command Command) (Reply, error) {
+		var reply Reply
+		call := c.Go("Remote.Do", command, &reply, make(chan *rpc.Call, 1))
+		select {
+		case <-call.Done:
+			return reply, call.Error
+		case <-ctx.Done():
+			return Reply{}, ctx.Err()
+		}
+	}
+	return locker.New(remote{send, c.Close}, opts...)
 }
 
 type remoteError struct {
@@ -106,24 +129,20 @@ func (e remoteError) Is(target error) bool {
 }
 
 func (r remote) do(ctx context.Context, c Command) (locker.Answer, error) {
-	var reply Reply
-	call := r.c.Go("Remote.Do", c, &reply, make(chan *rpc.Call, 1))
-	select {
-	case <-call.Done:
-	case <-ctx.Done():
-		return locker.Answer{}, ctx.Err()
-	}
-	if call.Error != nil {
-		return locker.Answer{}, call.Error
-	}
-	if reply.Err != "" {
+	reply, err := r.send(ctx, c)
+	switch {
+	case err != nil:
+		return locker.Answer{}, err
+	case reply.Permanent || reply.NotApplied:
+		return locker.Answer{}, &locker.StoreError{Err: remoteError{reply}, Permanent: reply.Permanent, NotApplied: reply.NotApplied}
+	case reply.Err != "":
 		return locker.Answer{}, remoteError{reply}
 	}
 	return reply.Answer, nil
 }
 
 func (r remote) Name() string { return "remote fake" }
-func (r remote) Close() error { return r.c.Close() }
+func (r remote) Close() error { return r.close() }
 
 func (r remote) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
 	return r.do(ctx, Command{Op: conformance.OpAcquire, Request: req})

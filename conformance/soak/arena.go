@@ -199,9 +199,10 @@ func (a *arena) drain() bool {
 		p.tell(sayDrain)
 	}
 	ok := true
+	// The longest hold, and then an Unlock that is tried three times.
+	end := time.Now().Add(3*a.cfg.maxTTL() + 30*time.Second + a.cfg.Slack)
 	for _, p := range a.workers {
-		// The longest hold, and then an Unlock that is tried three times.
-		if _, err := p.hear(sayDrained, 3*a.cfg.maxTTL()+30*time.Second+a.cfg.Slack); err != nil {
+		if _, err := p.hear(sayDrained, max(time.Until(end), time.Second)); err != nil {
 			ok = false
 			if why := p.crashed(); why != "" {
 				a.violate(Violation{Kind: Crash, Text: p.name + " ended: " + why})

@@ -19,7 +19,7 @@
 // A run is a sequence of rounds of a minute at most. Each strategy gets Redis servers
 // of its own, a proxy before each of them, and some processes with many callers, who
 // lock, try, wait, give up, re-enter, renew, overrun their lease and unlock on keys
-// they share. Storms of faults alternate with calms, for a lock that ought to be free
+// they share. (A store that is no Redis takes part by way of [Strategy].Server.) Storms of faults alternate with calms, for a lock that ought to be free
 // can only be told from one that cannot be reached while nothing is wrong. [Faults]
 // lists the faults. At the end of a round the processes give everything back.
 //
@@ -42,11 +42,12 @@
 // grant is then accepted, but it must have a greater token, and the lease of the old
 // holder must not have been renewed any more.
 //
-// The nemesis is tested itself, with lockers broken on purpose: a release without a
-// look at the owner, counts that are incremented, a renewal that revives, a deadline
-// counted from the reply, wake-ups that are dropped with no polling behind them, claim
-// ids used again, tokens that repeat, processes that do not agree on the nodes, and
-// leaks. It names each within a quarter of a minute.
+// The nemesis is tested itself, with lockers broken on purpose (make nemesis): a release
+// without a look at the owner, counts that are incremented, a renewal that revives, a
+// deadline counted from the reply, wake-ups that are dropped with no polling behind them,
+// claim ids used again, tokens that repeat, processes that do not agree on the nodes,
+// leaks; and with those of the conformance suite whose fault shows in what callers see,
+// on a store of their own. It names each within a minute.
 //
 // # Guarantees
 //

@@ -36,12 +36,12 @@ func (k recordKind) String() string {
 type flags uint8
 
 const (
-	flagTry     flags = 1 << iota // TryLock
-	flagLimited                   // WithMaxHold or WithMaxRenewals
-	flagInner                     // re-entry: the outer lease has the same op
-	flagCtx                       // the wait is bounded by ctx, not by WithWait
-	flagUnrenewed                 // WithoutRenewal
-	flagYes                       // recAsk: held; recWrite: accepted
+	flagTry       flags = 1 << iota // TryLock
+	flagLimited                     // WithMaxHold or WithMaxRenewals
+	flagInner                       // re-entry: the outer lease has the same op
+	flagCtx                         // the wait is bounded by ctx, not by WithWait
+	flagUnrenewed                   // WithoutRenewal
+	flagYes                         // recAsk: held; recWrite: accepted
 )
 
 // result is how a call ended.
