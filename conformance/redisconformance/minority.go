@@ -3,7 +3,6 @@ package redisconformance
 import (
 	"context"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/distlock/locker"
@@ -12,39 +11,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// FaultHarness is [Quorum.Harness] with [conformance.ServerFaults], for the cases
-// that need those and for [Quorum.Cases].
-func (q Quorum) FaultHarness(tb testing.TB) conformance.Harness {
-	tb.Helper()
-	return faultQuorum{q.Harness(tb).(*quorumHarness)}
-}
-
 // Cases are what holds for a quorum of Redis servers beyond the suite, for
-// [conformance.WithCases]. They run on harnesses of [Quorum.FaultHarness] only.
+// [conformance.WithCases].
 func (q Quorum) Cases() []conformance.Case {
 	return slices.Concat(troubleCases(), minorityCases, onLinux(minorityClockCases))
 }
 
-type faultQuorum struct{ *quorumHarness }
+// Server faults.
 
-var _ conformance.ServerFaults = faultQuorum{}
+func (h *quorumHarness) Persist() error        { return h.each((*harness).Persist) }
+func (h *quorumHarness) Crash() error          { return h.each((*harness).Crash) }
+func (h *quorumHarness) CutConnections() error { return h.each((*harness).CutConnections) }
+func (h *quorumHarness) Recover() error        { return h.each((*harness).Recover) }
 
-func (h faultQuorum) Capabilities() conformance.Capabilities {
-	c := h.quorumHarness.Capabilities()
-	c.Servers = !h.Direct
-	return c
-}
-
-func (h faultQuorum) Persist() error        { return h.each((*harness).Persist) }
-func (h faultQuorum) Crash() error          { return h.each((*harness).Crash) }
-func (h faultQuorum) CutConnections() error { return h.each((*harness).CutConnections) }
-func (h faultQuorum) Recover() error        { return h.each((*harness).Recover) }
-
-func (h faultQuorum) Slow(d time.Duration) error {
+func (h *quorumHarness) Slow(d time.Duration) error {
 	return h.each(func(n *harness) error { return n.Slow(d) })
 }
 
-func (h faultQuorum) Cause(trouble string) error {
+func (h *quorumHarness) Cause(trouble string) error {
 	return h.each(func(n *harness) error { return n.Cause(trouble) })
 }
 
@@ -56,13 +40,13 @@ func (h *quorumHarness) LoseCommand(op conformance.Op) error {
 const minorityGroup = "minority"
 
 var minorityCases = []conformance.Case{
-	{Name: "MinorityDies", Group: minorityGroup, Rules: []string{"R1", "R11", "R13", "R15", "R21"}, Mode: conformance.Isolated,
+	{Name: "MinorityDies", Group: minorityGroup, Rules: []string{"R1", "R11", "R13", "R15", "R21"}, Needs: []conformance.Need{conformance.NeedServers}, Mode: conformance.Isolated,
 		Test:     func(t *conformance.T) { testMinority(t, (*harness).Crash, (*harness).Recover) },
 		Contract: "when a minority of the servers dies holders keep their leases, others are refused, and keys change hands as before, and again when it is back"},
-	{Name: "MinorityHangs", Group: minorityGroup, Rules: []string{"R1", "R11", "R13", "R15", "R21"}, Mode: conformance.Isolated,
+	{Name: "MinorityHangs", Group: minorityGroup, Rules: []string{"R1", "R11", "R13", "R15", "R21"}, Needs: []conformance.Need{conformance.NeedServers}, Mode: conformance.Isolated,
 		Test:     func(t *conformance.T) { testMinority(t, (*harness).BlackHole, (*harness).Heal) },
 		Contract: "when a minority of the servers does not answer holders keep their leases, others are refused, and keys change hands as before, and again when it is back"},
-	{Name: "MinorityForgets", Group: minorityGroup, Rules: []string{"R1", "R11", "R13", "R15", "R21"}, Mode: conformance.Isolated,
+	{Name: "MinorityForgets", Group: minorityGroup, Rules: []string{"R1", "R11", "R13", "R15", "R21"}, Needs: []conformance.Need{conformance.NeedServers}, Mode: conformance.Isolated,
 		Test: func(t *conformance.T) {
 			testMinority(t, func(n *harness) error {
 				if err := n.Crash(); err != nil {
@@ -75,16 +59,16 @@ var minorityCases = []conformance.Case{
 }
 
 var minorityClockCases = []conformance.Case{
-	{Name: "ClocksJumpAhead", Group: minorityGroup, Rules: []string{"R1", "R9", "R11", "R21"}, Mode: conformance.Isolated,
+	{Name: "ClocksJumpAhead", Group: minorityGroup, Rules: []string{"R1", "R9", "R11", "R21"}, Needs: []conformance.Need{conformance.NeedServers}, Mode: conformance.Isolated,
 		Test:     func(t *conformance.T) { testClocksJump(t, time.Hour) },
 		Contract: "when the clocks of a minority jump an hour ahead, so that what they know of expires, holders keep their leases and others are refused"},
-	{Name: "ClocksJumpBack", Group: minorityGroup, Rules: []string{"R1", "R9", "R15", "R21"}, Mode: conformance.Isolated,
+	{Name: "ClocksJumpBack", Group: minorityGroup, Rules: []string{"R1", "R9", "R15", "R21"}, Needs: []conformance.Need{conformance.NeedServers}, Mode: conformance.Isolated,
 		Test:     func(t *conformance.T) { testClocksJump(t, -time.Hour) },
 		Contract: "when the clocks of a minority jump an hour back, so that nothing they know of expires, nobody is locked out by it, and tokens grow"},
 }
 
 func testMinority(t *conformance.T, begin, end func(*harness) error) {
-	h := t.Harness().(faultQuorum)
+	h := t.Harness().(*quorumHarness)
 	minority := h.all[:(len(h.all)-1)/2]
 	var events conformance.EventLog
 	a, b := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), locker.WithObserver(&events)), t.Locker()
@@ -120,7 +104,7 @@ func testMinority(t *conformance.T, begin, end func(*harness) error) {
 }
 
 func testClocksJump(t *conformance.T, by time.Duration) {
-	h := t.Harness().(faultQuorum)
+	h := t.Harness().(*quorumHarness)
 	var jumpers []*redistest.Server
 	var rdbs []redis.UniversalClient
 	for i := range h.Nodes {

@@ -27,7 +27,7 @@ type Quorum struct {
 	Nodes int // servers; default 5
 
 	// Dead of the servers are down all the time, and BlackHoled others swallow
-	// what is sent to them.
+	// what is sent to them. Either rules out the cases in which servers fail.
 	Dead, BlackHoled int
 
 	// Direct lets the Lockers reach the servers without proxies (but for those that
@@ -84,6 +84,7 @@ var _ interface {
 	conformance.Breaker
 	conformance.Planter
 	conformance.Faults
+	conformance.ServerFaults
 	conformance.ChildMaker
 	conformance.Background
 } = (*quorumHarness)(nil)
@@ -144,6 +145,7 @@ func (h *quorumHarness) Capabilities() conformance.Capabilities {
 		Plant:     true,
 		Faults:    !h.Direct,
 		Scripts:   !h.Direct,
+		Servers:   !h.Direct && len(h.up) == len(h.all),
 		Processes: true,
 	}
 }

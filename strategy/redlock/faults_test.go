@@ -16,5 +16,5 @@ func TestConformanceServerFaults(t *testing.T) {
 	if everything {
 		only = `^(minority|faults)/`
 	}
-	conformance.Run(t, q.FaultHarness, conformance.WithCases(q.Cases()...), conformance.WithOnly(only))
+	conformance.Run(t, q.Harness, conformance.WithCases(q.Cases()...), conformance.WithOnly(only))
 }
