@@ -34,8 +34,8 @@
 // keys, too.
 //
 // Hold counts stay in the process. Between processes whoever gets a majority first
-// wins; contenders that are woken together ask one node first, so that they seldom
-// refuse one another.
+// wins; contenders that have met on the nodes ask one of them first for a second, so
+// that they seldom refuse one another again.
 //
 // # When it is not the best choice
 //
@@ -59,13 +59,17 @@
 //
 // Against plain redsync on the same five masters, by
 //
-//	go test -run '^$' -bench Redlock ./benchmarks
+//	go test -run '^$' -bench 'Redlock|^BenchmarkHandOver' ./benchmarks
 //
-// on two processors, which the masters share: as many pairs of Lock and Unlock a second
-// from one goroutine (0.91 to 1.10 times, run by run) and 1.14 times as many from 32, with
-// tokens, which redsync has not. With a black hole for one of the nodes the 99th
-// percentile of a pair is 0.7 ms from one goroutine and 14 ms from 32, that of redsync
-// 10 s (of redsync with WithFailFast 0.5 and 13 ms).
+// on two processors, which the masters share: 1.15 to 1.24 times as many pairs of Lock
+// and Unlock a second from one goroutine, run by run, and 1.28 times as many from 32,
+// with tokens, which redsync has not (of redsync with WithFailFast 0.91 to 1.03 and 1.22
+// times). With a black hole for one of the nodes the 99th percentile of a pair is 0.7 ms
+// from one goroutine and 19 ms from 32, that of redsync 10 s (of redsync with
+// WithFailFast 0.5 and 13 ms). From the call of Unlock to the return of a Lock that waits
+// in another process it takes 2.1 round trips: the release and its notices, and one to
+// take the lock; redsync, which polls, needs 4 in the median and 12 for the slowest
+// tenth, of 20 ms each.
 //
 // # Keys
 //
