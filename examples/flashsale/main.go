@@ -22,9 +22,9 @@
 // With -config the shops' Locker is what the file says (a strategy.Config, in YAML
 // or JSON), wherever it says its Redis is; the stock stays where it is otherwise.
 //
-// Without -redis it starts a server of its own (miniredis), so that nothing
-// needs to be installed. That one runs scripts slowly: to compare how long
-// strategies wait, give it a real Redis.
+// Without -redis it starts servers of its own (miniredis; redlock needs five), so that
+// nothing needs to be installed. They run scripts slowly: to compare how long strategies
+// wait, give it a real Redis.
 //
 // Ctrl-C stops everything. The exit code is 0 when every real strategy sold
 // exactly the stock, 1 when one did not, 2 for bad usage and 130 after Ctrl-C.

@@ -39,7 +39,7 @@ func findRedis(ctx context.Context, urls string, stderr io.Writer) ([]string, fu
 		servers = append(servers, s)
 		list = append(list, s.URL())
 	}
-	fmt.Fprintf(stderr, "No -redis given: using an embedded server (miniredis) at %s\n", list[0])
+	fmt.Fprintf(stderr, "No -redis given: using embedded servers (miniredis), the first at %s\n", list[0])
 	return list, stop, nil
 }
 

@@ -6,8 +6,8 @@
 //
 // What every strategy of this module promises (see package locker), on one Redis
 // deployment; and among processes that wait with this strategy, first come, first
-// served: a place in the queue is kept however long the wait, and a lock that is
-// handed over cannot be taken by anybody else for the 0.6 s the receiver has to
+// served: a place in the queue is kept however long the wait, as long as the process is
+// heard of every 2 s (it asks every second), and a lock that is handed over cannot be taken by anybody else for the 0.6 s the receiver has to
 // take it. Within a process goroutines queue in turn; the process has one place.
 //
 // It excludes and is excluded by hashreentrant, setnx and Redisson's RLock on the

@@ -9,6 +9,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/internal/redistest"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -53,65 +54,110 @@ func TestGrantGivenUpIsAnnounced(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// Who was not heard of for longer than a waiter is silent is taken for dead; who asks
-// is not.
+// place is one process's in the queue of "k", without what makes it look again.
+type place struct {
+	*driver
+	t   *testing.T
+	rdb *redis.Client
+	id  string
+}
+
+func takePlace(t *testing.T, rdb *redis.Client, id string) place {
+	t.Helper()
+	d, err := newDriver(rdb)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = d.Close() })
+	require.NoError(t, d.Configure(locker.DriverConfig{LockerID: id, Logger: slog.New(slog.DiscardHandler)}))
+	p := place{d, t, rdb, id}
+	require.False(t, p.asks())
+	return p
+}
+
+func (p place) asks() (granted bool) {
+	p.t.Helper()
+	claim := locker.Claim{Key: "k", ID: p.id, Owner: p.id, TTL: time.Minute}
+	a, err := p.Driver.Acquire(p.t.Context(), locker.Request{Claim: claim, Wait: true})
+	require.NoError(p.t, err)
+	return a.Granted
+}
+
+var seenOfK = redisdriver.AuxKey("locker:seen:", "k")
+
+// wasSilent has it be heard of that much earlier.
+func (p place) wasSilent(d time.Duration) {
+	require.NoError(p.t, p.rdb.HIncrBy(p.t.Context(), seenOfK, p.inboxes.name("k"), -d.Microseconds()).Err())
+}
+
+// wasTold says whether the lock was pushed to it.
+func (p place) wasTold() bool { return p.rdb.LLen(p.t.Context(), p.inboxes.name("k")).Val() > 0 }
+
+func held(t *testing.T, rdb *redis.Client) *locker.Lease {
+	t.Helper()
+	l, err := New(rdb)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	lease, err := l.Lock(t.Context(), "k")
+	require.NoError(t, err)
+	return lease
+}
+
+// Who was not heard of for longer than a waiter is silent is taken for dead.
 func TestTheDeadAreSkipped(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
-	holder, err := New(rdb)
-	require.NoError(t, err)
-	defer holder.Close()
-	claim := locker.Claim{Key: "k", ID: "c", Owner: "c", TTL: time.Minute}
-	waiting := func(id string) (inbox string) {
-		d, err := newDriver(rdb)
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = d.Close() })
-		require.NoError(t, d.Configure(locker.DriverConfig{LockerID: id, Logger: slog.New(slog.DiscardHandler)}))
-		a, err := d.Driver.Acquire(t.Context(), locker.Request{Claim: claim, Wait: true})
-		require.NoError(t, err)
-		require.False(t, a.Granted)
-		return d.inboxes.name("k")
-	}
-	queue, seen := redisdriver.AuxKey("locker:queue:", "k"), redisdriver.AuxKey("locker:seen:", "k")
-	silence := func(inbox string, d time.Duration) {
-		require.NoError(t, rdb.HIncrBy(t.Context(), seen, inbox, -d.Microseconds()).Err())
-	}
-	granted := func() string {
-		fields, err := rdb.HKeys(t.Context(), "k").Result()
-		require.NoError(t, err)
-		require.Len(t, fields, 1)
-		return fields[0]
-	}
-	queued := func() []string { return rdb.ZRange(t.Context(), queue, 0, -1).Val() }
-
-	lease, err := holder.Lock(t.Context(), "k")
-	require.NoError(t, err)
-	gone, silent, alive := waiting("gone"), waiting("silent"), waiting("alive")
-	silence(gone, 2100*time.Millisecond)
-	silence(silent, 1500*time.Millisecond) // a busy machine's
+	lease := held(t, rdb)
+	dead, silent, alive := takePlace(t, rdb, "dead"), takePlace(t, rdb, "silent"), takePlace(t, rdb, "alive")
+	dead.wasSilent(2100 * time.Millisecond)
+	silent.wasSilent(time.Second) // a busy machine's
 	require.NoError(t, lease.Unlock(t.Context()))
-	require.Equal(t, "grant:"+silent, granted(), "the first that may be alive")
-	require.Equal(t, []string{alive}, queued())
+	require.False(t, dead.wasTold())
+	require.True(t, silent.wasTold(), "the first that may be alive")
+	require.False(t, alive.wasTold())
+}
+
+// Who asks is alive, however long it was silent.
+func TestWhoAsksIsAlive(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client(t)
+	held(t, rdb)
+	late, next := takePlace(t, rdb, "late"), takePlace(t, rdb, "next")
+	late.wasSilent(2100 * time.Millisecond)
+	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // the holder vanished
+	require.True(t, late.asks())
+	require.False(t, next.asks())
+}
+
+// Who comes too late for its grant, because the server is far away, takes the lock if
+// nobody was granted it since: else those who wait would miss their turns one after
+// the other, for ever.
+func TestLateForTheGrant(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client(t)
+	lease := held(t, rdb)
+	first, second := takePlace(t, rdb, "first"), takePlace(t, rdb, "second")
+	require.NoError(t, lease.Unlock(t.Context()))
 	left, err := rdb.PTTL(t.Context(), "k").Result()
 	require.NoError(t, err)
 	require.LessOrEqual(t, left, 600*time.Millisecond, "if it is dead, the others do not wait for long")
+	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // the grant is over
+	require.True(t, first.asks())
+	require.False(t, second.asks())
 
-	require.NoError(t, rdb.Del(t.Context(), "k", queue, seen).Err())
-	lease, err = holder.Lock(t.Context(), "k")
-	require.NoError(t, err)
-	back, err := newDriver(rdb)
-	require.NoError(t, err)
-	defer back.Close()
-	require.NoError(t, back.Configure(locker.DriverConfig{LockerID: "back", Logger: slog.New(slog.DiscardHandler)}))
-	ask := func() locker.Answer {
-		a, err := back.Driver.Acquire(t.Context(), locker.Request{Claim: claim, Wait: true})
-		require.NoError(t, err)
-		return a
-	}
-	require.False(t, ask().Granted)
-	waiting("alive")
-	silence(back.inboxes.name("k"), 2100*time.Millisecond)
+	// That is good for once.
+	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // it vanished
+	require.False(t, first.asks(), "the lock is the second's turn")
+	require.True(t, second.wasTold())
+	require.True(t, second.asks())
+}
+
+// A server's clock that goes back does not make an opening longer.
+func TestOpeningAndAClockThatGoesBack(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client(t)
+	held(t, rdb)
+	waiter := takePlace(t, rdb, "waiter")
+	future := time.Now().Add(time.Hour).UnixMicro()
+	require.NoError(t, rdb.HSet(t.Context(), seenOfK, "until", future, "open", future, "count", 100).Err())
 	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // the holder vanished
-	require.True(t, ask().Granted, "who asks is alive")
-	require.ErrorIs(t, lease.Unlock(t.Context()), locker.ErrLost)
+	require.True(t, waiter.asks())
 }

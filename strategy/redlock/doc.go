@@ -33,6 +33,10 @@
 // A replica that is promoted in a node's place, or a FLUSHALL, is a restart without
 // keys, too.
 //
+// What a node that is away missed is put right for 5 s or the TTL, whichever is less.
+// After that its key of a lock that was released stays until its TTL ends: two such
+// nodes of three, for two different holders, keep everybody out for so long.
+//
 // Hold counts stay in the process. Between processes whoever gets a majority first
 // wins; contenders that have met on the nodes ask one of them first for a second, so
 // that they seldom refuse one another again.
@@ -52,7 +56,9 @@
 // trips in all. A second command to lock, and a third round trip, when nodes have
 // proposed different tokens: at the first grant of a key, then for a few in a hundred
 // (more if the clocks of the nodes are further apart than some ms and the key is used
-// less than ten times a second). Calls return with a majority's answers.
+// less than ten times a second). For a second after contenders have met on the nodes,
+// one command and a round trip more for those who waited. Calls return with a majority's
+// answers.
 //
 // Commands of many goroutines to one node share its round trips: two are under way
 // at a time, what comes meanwhile goes with the next.

@@ -235,7 +235,7 @@ func (d *driver) refusal(o *op) (locker.Answer, error) {
 		}
 		return locker.Answer{Left: left, Silent: silent}, nil
 	case taken > 0 && granted+taken >= d.quorum:
-		// A split vote: nobody will give notice, try again after a random while.
+		// A split vote: a majority may give no notice, try again after a random while.
 		return locker.Answer{Left: -1, Silent: true}, nil
 	}
 	// Not enough answers, or they came too late.

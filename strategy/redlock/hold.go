@@ -106,6 +106,8 @@ func (h *hold) after(i int, kind opKind, a answer) {
 		hn.missing = a.state == no
 	case opRelease:
 		switch {
+		case a.state == yes && hn.unsure && hn.twice:
+			hn.twice = false // the other of the two may be on its way
 		case a.state == yes:
 			hn.touched, hn.unsure, hn.freed = false, false, true
 		case a.state == no && !hn.unsure:

@@ -79,6 +79,10 @@ func TestLateAttemptBehindAJoin(t *testing.T) {
 	h.do(ctx, 0, opRenew, did(yes, nil))
 	h.do(ctx, 0, opRelease, did(no, nil))
 	require.True(t, h.left(0), "the attempt may still arrive")
+	h.do(ctx, 0, opRelease, did(yes, nil))
+	require.True(t, h.left(0), "that was one of the two")
+	h.do(ctx, 0, opRelease, did(yes, nil))
+	require.False(t, h.left(0), "and that the other")
 }
 
 func TestHoldSetsNothingOnceReleaseBegan(t *testing.T) {

@@ -103,3 +103,35 @@ func TestConflicts(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n, "what is no lock is left alone")
 }
+
+// Something else at the key on one node and two nodes away is an outage that will pass,
+// not a conflict.
+func TestConflictOnAMinorityIsNoConflict(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	l, d := m.open(t)
+	unlock(t, lock(t, l, "warm-up"))
+	require.NoError(t, m.direct[0].RPush(t.Context(), "k", "x").Err())
+	before := m.proxies[0].Count(isOp("release"))
+	unlock(t, lock(t, l, "k"))
+	unlock(t, lock(t, l, "after"))
+	eventually(t, "the other key is released", func() bool { return m.proxies[0].Count(isOp("release")) > before })
+	require.Equal(t, before+1, m.proxies[0].Count(isOp("release")), "a node that has said that it is something else has nothing to release")
+	m.proxies[1].Refuse(true)
+	m.proxies[2].Refuse(true)
+	_, err := l.TryLock(t.Context(), "k")
+	require.ErrorIs(t, err, locker.ErrUnavailable)
+	require.NotErrorIs(t, err, locker.ErrConflict)
+	got := make(chan error, 1)
+	go func() {
+		lease, err := l.Lock(t.Context(), "k")
+		if err == nil {
+			err = lease.Unlock(t.Context())
+		}
+		got <- err
+	}()
+	eventually(t, "the nodes are known to be away", func() bool { return d.nodes[1].isDown() && d.nodes[2].isDown() })
+	m.proxies[1].Refuse(false)
+	m.proxies[2].Refuse(false)
+	require.NoError(t, <-got, "it waits until a majority is back")
+}

@@ -156,8 +156,10 @@ func isAway(err error) bool {
 // that may not be asked is believed to be another one.
 func (n *node) identify(ctx context.Context) error {
 	info, err := n.Info(ctx, "server")
-	var refused redis.Error
-	if err != nil && !errors.As(err, &refused) {
+	var server redis.Error
+	var refined *locker.StoreError
+	refused := errors.As(err, &server) && errors.As(err, &refined) && refined.Permanent
+	if err != nil && !refused {
 		return err
 	}
 	id := ""

@@ -68,8 +68,10 @@ const (
 	failed
 )
 
-// slowReferee is how long to wait for the node that is asked ahead.
-const slowReferee = 50 * time.Millisecond
+// patience is how long to wait for the node that is asked ahead.
+func (d *driver) patience(ttl time.Duration) time.Duration {
+	return min(d.nodeTimeout(ttl)/8, 50*time.Millisecond)
+}
 
 type opKey struct{}
 
@@ -77,6 +79,9 @@ func (d *driver) newOp(ctx context.Context, kind opKind, h *hold, req locker.Req
 	// The slower nodes are heard after the majority has ended the call, but not past
 	// the time that the caller gives it.
 	most := d.nodeTimeout(req.TTL)
+	if kind == opAcquire {
+		most += 2 * d.patience(req.TTL) // for askAhead
+	}
 	if end, ok := ctx.Deadline(); ok {
 		most = min(most, time.Until(end))
 	}
@@ -144,7 +149,7 @@ func (o *op) mayHaveHeld() int {
 // by name. denied is what a plain no means.
 func (o *op) trouble(doing, denied string) *locker.StoreError {
 	said := &nodesError{}
-	agreed, permanent := 0, 0
+	agreed, permanent, conflicts := 0, 0, 0
 	for i, a := range o.snapshot() {
 		err := a.err
 		var refined *locker.StoreError
@@ -156,18 +161,23 @@ func (o *op) trouble(doing, denied string) *locker.StoreError {
 			err = errors.New(denied)
 		case a.state == unanswered:
 			err = errors.New("no answer yet")
+		case errors.Is(err, locker.ErrConflict):
+			conflicts++
 		case errors.As(err, &refined) && refined.Permanent:
 			permanent++
 		}
 		said.errs = append(said.errs, fmt.Errorf("node %s: %w", o.d.nodes[i].name, err))
 	}
 	said.doing = fmt.Sprintf("%d of %d nodes %s, %d are needed", agreed, len(o.d.nodes), doing, o.d.quorum)
-	return &locker.StoreError{Err: said, Permanent: permanent > len(o.d.nodes)-o.d.quorum}
+	spare := len(o.d.nodes) - o.d.quorum
+	said.conflict = conflicts > spare
+	return &locker.StoreError{Err: said, Permanent: permanent+conflicts > spare}
 }
 
 type nodesError struct {
-	doing string
-	errs  []error
+	doing    string
+	errs     []error
+	conflict bool // so many nodes have something else at the key that there is no majority without them
 }
 
 func (e *nodesError) Error() string {
@@ -178,10 +188,12 @@ func (e *nodesError) Error() string {
 	return e.doing + ": " + strings.Join(all, "; ")
 }
 
-// Unwrap leaves out the ends of contexts: they are the nodes', not the caller's.
+// Unwrap leaves out the ends of contexts, which are the nodes', not the caller's, and
+// what a majority need not mind.
 func (e *nodesError) Unwrap() []error {
 	return slices.DeleteFunc(slices.Clone(e.errs), func(err error) bool {
-		return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+		return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+			errors.Is(err, locker.ErrConflict) && !e.conflict
 	})
 }
 
@@ -289,7 +301,8 @@ func (o *op) askAhead(i int) {
 	o.ahead, o.early = i, make(chan answer, 1)
 	sent := time.Now()
 	go func() { o.early <- o.ask(i) }()
-	timer := time.NewTimer(slowReferee)
+	patience := o.d.patience(o.req.TTL)
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case a := <-o.early:
@@ -302,7 +315,7 @@ func (o *op) askAhead(i int) {
 		return
 	}
 	// The other has as long a way to the rest.
-	took := min(time.Since(sent), slowReferee/5)
+	took := min(time.Since(sent), patience/5)
 	timer.Reset(took + rand.N(2*took+1))
 	select {
 	case <-timer.C:
@@ -337,6 +350,8 @@ func (o *op) send(i int) answer {
 func tried(g locker.Answer, err error) answer {
 	a := answer{state: no, token: g.Token, left: g.Left, silent: g.Silent, err: err}
 	switch {
+	case errors.Is(err, locker.ErrConflict):
+		a.state, a.err = failed, &locker.StoreError{Err: err, NotApplied: true}
 	case err != nil:
 		a.state = failed
 	case g.Granted:

@@ -3,6 +3,7 @@ package redlock
 import (
 	_ "embed"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/distlock/locker"
@@ -86,8 +87,8 @@ func newDriver(rdbs []redis.UniversalClient) (*driver, error) {
 			_ = d.closeNodes()
 			return nil, fmt.Errorf("node %s: %w", n.name, err)
 		}
-		if c, ok := rdb.(*redis.Client); ok {
-			n.name = c.Options().Addr
+		if c, ok := rdb.(*redis.Client); ok && strings.Contains(c.Options().Addr, ":") {
+			n.name = c.Options().Addr // not that of clients who ask Sentinels: they all have the same
 		}
 		n.signals = n.NewSignals(channelPrefix)
 		d.nodes = append(d.nodes, n)

@@ -77,8 +77,8 @@ func (d *driver) rejoin(h *hold, i int, c locker.Claim) {
 
 // Release implements [locker.Driver]: a round to all nodes. It returns when a
 // majority is without the claim; nodes that do not answer are told again and again
-// for 5 s, since two that missed the releases of two holders would keep everybody
-// out.
+// for 5 s or the TTL, since two that missed the releases of two holders would keep
+// everybody out.
 func (d *driver) Release(ctx context.Context, c locker.Claim) error {
 	h := d.holds.get(c.ID)
 	if h == nil {
@@ -131,6 +131,7 @@ func (d *driver) releaseOn(ctx context.Context, h *hold, i int, c locker.Claim) 
 	n, call := d.nodes[i], d.newRelease(c)
 	for pause := laterPause; h.left(i); pause = min(2*pause, time.Second) {
 		if n.await(ctx) != nil {
+			d.log.Warn("a key may be left on a node until its TTL ends", "strategy", d.Name(), "key", c.Key, "node", n.name)
 			return
 		}
 		a := h.do(ctx, i, opRelease, func() answer {

@@ -234,3 +234,27 @@ func TestReleaseTellsNodesThatTookNoPart(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "somebody else", held)
 }
+
+// A server that has no memory left for a token frees the lock.
+func TestReleaseOnAFullNode(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	l := m.locker(t)
+	ahead := time.Now().Add(time.Hour).UnixMicro()
+	for i := range 3 { // a majority agrees on a token that the others do not know
+		require.NoError(t, m.direct[i].Set(t.Context(), redisdriver.FenceKey("k"), ahead, time.Hour).Err())
+	}
+	unlock(t, lock(t, l, "warm-up"))
+	for i := 3; i < 5; i++ {
+		m.proxies[i].DelayReply(isOp("acquire"), 1, 200*time.Millisecond) // the others are the first to answer
+	}
+	lease := lock(t, l, "k", locker.WithTTL(time.Hour))
+	require.EqualValues(t, ahead+1, lease.Token())
+	m.holds(t, 4, lease)
+	require.Less(t, m.fence(t, 4, "k"), lease.Token())
+	require.NoError(t, m.direct[4].ConfigSet(t.Context(), "maxmemory", "1").Err())
+	unlock(t, lease)
+	for i := range m.servers {
+		m.free(t, 20*time.Second, i, "k")
+	}
+}

@@ -1,4 +1,4 @@
--- What the scripts of all strategies share; it precedes each of them.
+-- What the scripts of all strategies share; each gets what it uses of it.
 --
 -- A fencing token is the server's clock in microseconds, or one more than the last
 -- token if that is greater. So tokens grow while the clock is wrong, and they grow
@@ -7,8 +7,8 @@
 -- The key is kept for `retention` ms from its first use. A retention of '0' means no
 -- fencing.
 --
--- A token is issued before the lock is written: if that fails (wrong type, out
--- of memory), nothing has happened yet.
+-- A token of a single server is issued before the lock is written: if that fails (wrong
+-- type, out of memory), nothing has happened yet.
 
 local function issue_token(fence, retention)
   if retention == '0' then

@@ -28,22 +28,19 @@ elseif kind ~= 'none' and kind ~= 'string' then
 end
 
 if kind == 'none' then
-  if not granted and redis.call('EXISTS', queue) == 1 then
+  if not granted and redis.call('EXISTS', queue) == 1 and not was_granted(seen, inbox) then
     -- Free with a queue: an opening, or a holder that vanished.
     local now = now_us()
     if waits then
       enqueue(queue, seen, inbox, now) -- it was heard of
     end
+    local left = opening(seen, now)
     local first = first_of(queue, seen, now)
-    if first then
-      local left = (tonumber(redis.call('HGET', seen, 'until')) or 0) - now
-      if first ~= inbox or left > 0 then
-        if left > 0 then
-          return {0, math.ceil(left / 1000), 0}
-        end
-        grant(lock, queue, seen, first)
-        return {0, GRANT, 0}
-      end
+    if first and left > 0 then
+      return {0, math.ceil(left / 1000), 0}
+    elseif first and first ~= inbox then
+      grant(lock, queue, seen, first)
+      return {0, GRANT, 0}
     end
   end
   local token = take(lock, KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4])

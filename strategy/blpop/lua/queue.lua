@@ -4,7 +4,7 @@
 --        that survives however often its process blocks anew.
 -- seen:  a hash with the time each was last heard of, and of the hand-overs:
 --        "open" when the present run of them began, "count" how many they were,
---        "until" the end of an opening.
+--        "until" the end of an opening, "granted" to whom the last one went.
 -- An inbox is the list on which a process blocks; it is its name in the queue.
 --
 -- Who is next is *granted* the free lock: the lock key becomes a hash with the one
@@ -15,7 +15,8 @@
 -- Why no wake-up is lost for long: every waiting process makes an attempt about
 -- once a second whatever is pushed to it, and an attempt that finds the lock free
 -- with somebody else first in the queue grants it to that one. A process that
--- died with a grant costs the time the grant lasts; one that died in the queue is
+-- died with a grant costs the time the grant lasts; one that is late for it takes
+-- the lock if nobody was granted it since. One that died in the queue is
 -- skipped when it was not heard of for twice as long as it takes to make another
 -- attempt. Why nothing is left: the queue and seen expire five seconds after the last
 -- process was heard of, an inbox five seconds after the last push.
@@ -63,7 +64,20 @@ end
 
 local function dequeue(queue, seen, inbox)
   redis.call('ZREM', queue, inbox)
-  redis.call('HDEL', seen, inbox)
+  redis.call('HDEL', seen, inbox, 'granted')
+end
+
+local function was_granted(seen, inbox)
+  return redis.call('HGET', seen, 'granted') == inbox
+end
+
+-- What is left of an opening, in µs. A clock that went back does not make it longer.
+local function opening(seen, now)
+  local left = (tonumber(redis.call('HGET', seen, 'until')) or 0) - now
+  if left > OPEN_MOST then
+    return 0
+  end
+  return left
 end
 
 local function push(inbox, lock)
@@ -78,6 +92,8 @@ end
 -- Grants the lock, which is free, to inbox.
 local function grant(lock, queue, seen, inbox)
   dequeue(queue, seen, inbox)
+  redis.call('HSET', seen, 'granted', inbox)
+  redis.call('PEXPIRE', seen, KEEP)
   redis.call('HSET', lock, 'grant:' .. inbox, '1')
   redis.call('PEXPIRE', lock, GRANT)
   push(inbox, lock)
@@ -100,6 +116,9 @@ local function pass_on(lock, queue, seen, channel, publish)
     return
   end
   local began = tonumber(redis.call('HGET', seen, 'open'))
+  if began and began > now then
+    began = nil -- the clock went back
+  end
   local count = tonumber(redis.call('HGET', seen, 'count')) or 0
   if began and count >= RUN_LENGTH and now - began >= RUN_TIME then
     local window = math.min(math.max((now - began) / count / 2, OPEN_LEAST), OPEN_MOST)

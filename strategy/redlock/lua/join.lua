@@ -6,12 +6,12 @@
 -- or restarted empty). Sent only after a majority has just confirmed the claim, so
 -- nobody else can be about to get one; and never after its release on this node.
 
-if redis.call('EXISTS', KEYS[1]) == 0 then
-  raise_token(KEYS[2], ARGV[5], ARGV[4])
-  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
-  return 1
-end
-if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
+local free = redis.call('EXISTS', KEYS[1]) == 0
+if not free and redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
   return 0
+end
+raise_token(KEYS[2], ARGV[5], ARGV[4])
+if free then
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
 end
 return 1

@@ -8,12 +8,13 @@
 -- neither. A user who may not publish must be able to unlock nevertheless.
 --
 -- A node that knows of the token will propose the same one as the others next time,
--- which spares that grant its second round.
+-- which spares that grant its second round. It comes last, and may fail: a server that
+-- is out of memory must free the lock all the same.
 
-raise_token(KEYS[2], ARGV[7], ARGV[4])
-if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
-  return 0
+local held = redis.pcall('GET', KEYS[1]) == ARGV[1]
+if held then
+  redis.call('DEL', KEYS[1])
+  redis.pcall(ARGV[6], ARGV[5], '0')
 end
-redis.call('DEL', KEYS[1])
-redis.pcall(ARGV[6], ARGV[5], '0')
-return 1
+pcall(function() raise_token(KEYS[2], ARGV[7], ARGV[4]) end)
+return held and 1 or 0
