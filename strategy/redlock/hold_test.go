@@ -38,6 +38,7 @@ func TestHoldRemembersWhatMayBeThere(t *testing.T) {
 		{"granted", did(yes, nil), true, false},
 		{"refused", did(no, nil), false, false},
 		{"unknown", did(failed, errBroken), true, true},
+		{"something else is there", func() answer { return tried(locker.Answer{}, locker.ErrConflict) }, false, false},
 		{"not sent", did(failed, &locker.StoreError{Err: errBroken, NotApplied: true}), false, false},
 	} {
 		h := newHold(1)

@@ -135,6 +135,9 @@ func (d *driver) releaseOn(ctx context.Context, h *hold, i int, c locker.Claim) 
 			return
 		}
 		a := h.do(ctx, i, opRelease, func() answer {
+			if err := n.usable(); err != nil { // down meanwhile
+				return answer{state: failed, err: err}
+			}
 			once, cancel := context.WithTimeout(ctx, d.nodeTimeout(c.TTL))
 			defer cancel()
 			return n.call(once, func() answer { return d.releaseOnce(once, h, i, c, call) })
