@@ -220,6 +220,9 @@ var broken = map[string]brokenStrategy{
 		if fencing && a.Granted {
 			d.locked(func() {
 				l := d.s.locks[req.Key]
+				if l == nil { // a flush came in between
+					l = &fakeLock{}
+				}
 				if l.token == 0 {
 					d.s.tokens[req.Key]++
 					l.token = d.s.tokens[req.Key]

@@ -15,6 +15,7 @@ func (h *history) check() {
 		h.checkStalls(k)
 		h.checkOrder(k)
 	}
+	h.checkRenewals()
 }
 
 // checkOverlap wants no hold granted before the end of another one.
@@ -145,9 +146,10 @@ func (h *history) haunted(k *keyHistory) map[int64]bool {
 		g.to = max(g.to, x.over())
 		holds[x.token] = g
 	}
+	ghost := 3 * h.maxTTL // a command of a dead process, out of a black hole
 	for _, a := range k.tries {
 		for token, g := range holds {
-			all[token] = all[token] || a.unknown && a.team == g.team && g.overlaps(span{a.call, a.ret.add(h.maxTTL)})
+			all[token] = all[token] || a.unknown && a.team == g.team && g.overlaps(span{a.call, a.ret.add(ghost)})
 		}
 	}
 	return all

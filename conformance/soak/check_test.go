@@ -23,9 +23,18 @@ func lock(proc, at, op int, f flags) step {
 	return step{proc, at, record{kind: recLock, flags: f, op: uint32(op), caller: uint16(op), ttl: 300, wait: 2000}}
 }
 
-// long is a lock with a TTL that outlasts what a busy machine does.
-func long(s step) step {
-	s.rec.ttl = 9000
+// outlasting is a lease that ends in use, not renewed.
+func outlasting(at, op int) script {
+	deadline := at + 298
+	return script{
+		lock(0, at, op, 0), granted(0, at+1, op, int64(op), deadline), asked(0, at+301, op, deadline, 0),
+		unlock(0, at+302, op, deadline), unlocked(0, at+303, op, resLost),
+	}
+}
+
+// limited is a grant that is over after so many milliseconds.
+func limited(ms int, s step) step {
+	s.rec.wait = uint32(ms * 1000)
 	return s
 }
 
@@ -226,14 +235,17 @@ func TestChecker(t *testing.T) {
 		"gives up early": {want: []Kind{WrongAnswer}, script: script{
 			lock(0, 0, 1, 0), refused(0, 1999, 1, 0, resNotAcquired), lock(0, 2000, 2, 0), refused(0, 4000, 2, 0, resNotAcquired),
 		}},
-		"unavailable for no reason": {want: []Kind{Unexpected}, script: script{
-			long(lock(0, 0, 1, flagTry)), refused(0, 1, 1, flagTry, resUnavailable),
-		}},
-		"unavailable, a busy machine being the reason perhaps": {script: script{
+		"unavailable for no reason": {want: []Kind{Unavailable}, script: script{
 			lock(0, 0, 1, flagTry), refused(0, 1, 1, flagTry, resUnavailable),
 		}},
+		"unavailable, a busy machine being the reason perhaps": {script: script{
+			lock(0, 0, 1, flagTry), refused(0, 300, 1, flagTry, resUnavailable),
+		}},
 		"unavailable while the server is away": {events: []event{{fault: fault("refuse"), span: during(0, 1)}}, script: script{
-			long(lock(0, 0, 1, flagTry)), refused(0, 1, 1, flagTry, resUnavailable),
+			lock(0, 0, 1, flagTry), refused(0, 1, 1, flagTry, resUnavailable),
+		}},
+		"held on for longer than its limit": {want: []Kind{Outlived}, script: script{
+			lock(0, 0, 1, flagLimited), limited(200, granted(0, 1, 1, 10, 298)), asked(0, 200, 1, 298, flagYes), asked(0, 201, 1, 298, flagYes), unlock(0, 203, 1, 298), unlocked(0, 204, 1, resOK),
 		}},
 		"kept out of its own lock": {want: []Kind{WrongAnswer}, script: script{
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), lock(0, 2, 1, flagInner), refused(0, 100, 1, flagInner, resNotAcquired),
@@ -243,15 +255,10 @@ func TestChecker(t *testing.T) {
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), lock(0, 2, 1, flagInner), refused(0, 100, 1, flagInner, resNotAcquired),
 			unlock(0, 101, 1, 298), unlocked(0, 102, 1, resOK),
 		}},
-		"not renewed": {want: []Kind{FalseLoss}, script: script{
-			long(lock(0, 0, 1, 0)), granted(0, 1, 1, 10, 8900), lostSeen(0, 8901, 1, 8900), unlock(0, 9000, 1, 8900), unlocked(0, 9001, 1, resLost),
-		}},
-		"not renewed, as asked": {script: script{
-			long(lock(0, 0, 1, flagUnrenewed)), granted(0, 1, 1, 10, 8900), lostSeen(0, 8901, 1, 8900), unlock(0, 9000, 1, 8900), unlocked(0, 9001, 1, resLost),
-		}},
-		"not renewed, the server being away": {events: []event{{fault: fault("refuse"), span: during(6000, 8900)}}, script: script{
-			long(lock(0, 0, 1, 0)), granted(0, 1, 1, 10, 8900), lostSeen(0, 8901, 1, 8900), unlock(0, 9000, 1, 8900), unlocked(0, 9001, 1, resLost),
-		}},
+		"not renewed":              {want: []Kind{FalseLoss}, script: slices.Concat(outlasting(0, 1), outlasting(400, 2), outlasting(800, 3), outlasting(1200, 4), outlasting(1600, 5), outlasting(2000, 6))},
+		"not renewed now and then": {script: slices.Concat(outlasting(0, 1), outlasting(400, 2), outlasting(800, 3), outlasting(1200, 4), outlasting(1600, 5))},
+		"not renewed, the server being away": {events: []event{{fault: fault("refuse"), span: during(0, 2400)}},
+			script: slices.Concat(outlasting(0, 1), outlasting(400, 2), outlasting(800, 3), outlasting(1200, 4), outlasting(1600, 5), outlasting(2000, 6))},
 		"a wait that does not end": {want: []Kind{Slow}, script: script{
 			lock(0, 0, 1, 0), refused(0, 4100, 1, 0, resNotAcquired),
 		}},

@@ -90,7 +90,7 @@ type record struct {
 	key      uint16
 	op       uint32
 	ttl      uint32 // recLock: ms
-	wait     uint32 // recLock: ms
+	wait     uint32 // recLock: ms; recGranted: µs until the lease is over by a limit, 0: none
 	at       instant
 	token    int64
 	deadline instant // the lease's; recWrite: when the answer came

@@ -34,6 +34,8 @@ const (
 	WrongAnswer Kind = "wrong answer"
 	// Unexpected: an error that nothing calls for.
 	Unexpected Kind = "unexpected error"
+	// Unavailable: ErrUnavailable, at once, while nothing was wrong.
+	Unavailable Kind = "unavailable"
 	// Slow: a call went on though its wait was over.
 	Slow Kind = "slow"
 	// LeakedKey, LeakedConnection and LeakedGoroutine were left after the end.
@@ -89,6 +91,8 @@ type Stats struct {
 	Unknown     int // calls that a killed process was in
 	Lost        int // leases whose Lost was seen closed
 	Excused     int // grants beside a hold that was lost with the data
+	Overdue     int // leases in use when their first deadline had passed, and nothing was wrong
+	Ended       int // of these, that had not been renewed
 	Writes      int // to the guarded resource
 	Stale       int // writes it refused
 	Processes   int // that ran
@@ -139,7 +143,7 @@ func (s *Stats) add(o Stats) {
 	for _, n := range []struct{ sum, more *int }{
 		{&s.Locks, &o.Locks}, {&s.Tries, &o.Tries}, {&s.Reentries, &o.Reentries}, {&s.Renewals, &o.Renewals}, {&s.Unlocks, &o.Unlocks},
 		{&s.Granted, &o.Granted}, {&s.Refused, &o.Refused}, {&s.Unavailable, &o.Unavailable}, {&s.Unknown, &o.Unknown},
-		{&s.Lost, &o.Lost}, {&s.Excused, &o.Excused}, {&s.Writes, &o.Writes}, {&s.Stale, &o.Stale}, {&s.Processes, &o.Processes},
+		{&s.Lost, &o.Lost}, {&s.Excused, &o.Excused}, {&s.Writes, &o.Writes}, {&s.Stale, &o.Stale}, {&s.Overdue, &o.Overdue}, {&s.Ended, &o.Ended}, {&s.Processes, &o.Processes},
 		{&s.Windows, &o.Windows}, {&s.Undecided, &o.Undecided}, {&s.Strict, &o.Strict},
 	} {
 		*n.sum += *n.more
@@ -223,6 +227,8 @@ func (r *Report) String() string {
 		{"outcome unknown", func(s Stats) any { return s.Unknown }},
 		{"leases lost", func(s Stats) any { return s.Lost }},
 		{"lost with the data, and regranted", func(s Stats) any { return s.Excused }},
+		{"to be renewed, nothing being wrong", func(s Stats) any { return s.Overdue }},
+		{"not renewed", func(s Stats) any { return s.Ended }},
 		{"guarded writes", func(s Stats) any { return s.Writes }},
 		{"refused as stale", func(s Stats) any { return s.Stale }},
 		{"processes", func(s Stats) any { return s.Processes }},

@@ -12,6 +12,7 @@ const (
 	timelineBefore = 1500 * time.Millisecond
 	timelineAfter  = 300 * time.Millisecond
 	timelineMost   = 120 // lines
+	timelineLast   = 8   // lines from before it, at least
 )
 
 type line struct {
@@ -28,15 +29,27 @@ func (a *arena) timeline(h *history, v Violation) string {
 	say := func(at instant, format string, args ...any) {
 		lines = append(lines, line{at, fmt.Sprintf(format, args...)})
 	}
+	type entry struct {
+		p *process
+		r record
+	}
+	var all []entry
 	for _, p := range a.all {
 		// An error has been seen before, when the log was checked.
 		_ = readLog(p.spec.Log, func(r record) {
-			if keyName(r.key) == v.Key && r.at >= around.from && r.at <= around.to {
-				say(r.at, "%-4s caller %-2d op %-6d %s", p.name, r.caller, r.op, r.words(began))
+			if keyName(r.key) == v.Key && r.at <= around.to {
+				all = append(all, entry{p, r})
 			}
 		})
 	}
-	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(all, func(a, b entry) int { return cmp.Compare(a.r.at, b.r.at) })
+	first, _ := slices.BinarySearchFunc(all, around.from, func(e entry, t instant) int { return cmp.Compare(e.r.at, t) })
+	if first = max(0, first-timelineLast); first < len(all) {
+		around.from = min(around.from, all[first].r.at)
+	}
+	for _, e := range all[first:] {
+		say(e.r.at, "%-4s caller %-2d op %-6d %s", e.p.name, e.r.caller, e.r.op, e.r.words(began))
+	}
 	if extra := len(lines) - timelineMost; extra > 0 {
 		// What is near the violation matters.
 		i, _ := slices.BinarySearchFunc(lines, v.around.to, func(l line, t instant) int { return cmp.Compare(l.at, t) })

@@ -48,7 +48,8 @@ type section struct {
 	flags flags
 	rec   record // what its records have in common
 	lease *locker.Lease
-	lost  bool // Lost was seen
+	limit time.Duration // by which the lease ends; 0: none
+	lost  bool          // Lost was seen
 }
 
 // once locks, does this and that, and unlocks.
@@ -110,10 +111,12 @@ func (s *section) plan() (ctx context.Context, opts []locker.LockOption, wait ti
 	case n < 997:
 		s.hold = c.upTo(2 * s.ttl)
 		s.flags |= flagLimited
-		opts = append(opts, locker.WithMaxHold(1+c.upTo(s.ttl)))
+		s.limit = time.Millisecond + c.upTo(s.ttl)
+		opts = append(opts, locker.WithMaxHold(s.limit))
 	default:
 		s.hold = c.upTo(2 * s.ttl)
 		s.flags |= flagLimited
+		s.limit = 2 * s.ttl
 		opts = append(opts, locker.WithMaxRenewals(1))
 	}
 	return ctx, opts, wait
@@ -164,7 +167,7 @@ func (s *section) acquire(ctx context.Context, opts []locker.LockOption, wait ti
 	}
 	t := now()
 	s.lease = lease
-	s.note(recGranted, t, record{token: lease.Token(), deadline: at(lease.Deadline())})
+	s.note(recGranted, t, record{token: lease.Token(), deadline: at(lease.Deadline()), wait: uint32(s.limit.Microseconds())})
 	return true
 }
 
