@@ -12,7 +12,6 @@ const (
 	timelineBefore = 1500 * time.Millisecond
 	timelineAfter  = 300 * time.Millisecond
 	timelineMost   = 120 // lines
-	timelineLast   = 8   // lines from before it, at least
 )
 
 type line struct {
@@ -33,6 +32,9 @@ func (a *arena) timeline(h *history, v Violation) string {
 		p *process
 		r record
 	}
+	tell := func(e entry) {
+		say(e.r.at, "%-4s caller %-2d op %-6d %s", e.p.name, e.r.caller, e.r.op, e.r.words(began))
+	}
 	var all []entry
 	for _, p := range a.all {
 		// An error has been seen before, when the log was checked.
@@ -43,12 +45,10 @@ func (a *arena) timeline(h *history, v Violation) string {
 		})
 	}
 	slices.SortStableFunc(all, func(a, b entry) int { return cmp.Compare(a.r.at, b.r.at) })
-	first, _ := slices.BinarySearchFunc(all, around.from, func(e entry, t instant) int { return cmp.Compare(e.r.at, t) })
-	if first = max(0, first-timelineLast); first < len(all) {
-		around.from = min(around.from, all[first].r.at)
-	}
-	for _, e := range all[first:] {
-		say(e.r.at, "%-4s caller %-2d op %-6d %s", e.p.name, e.r.caller, e.r.op, e.r.words(began))
+	for _, e := range all {
+		if e.r.at >= around.from {
+			tell(e)
+		}
 	}
 	if extra := len(lines) - timelineMost; extra > 0 {
 		// What is near the violation matters.
@@ -60,6 +60,18 @@ func (a *arena) timeline(h *history, v Violation) string {
 	for _, e := range h.events {
 		if e.overlaps(around) {
 			say(max(e.from, around.from), "---- %v, from %s until %s", e, clock(e.from, began), clock(e.to, began))
+		}
+	}
+	// Whoever held last, however long ago.
+	last := entry{}
+	for _, e := range all {
+		if e.r.kind == recGranted && e.r.at < around.from {
+			last = e
+		}
+	}
+	for _, e := range all {
+		if e.p == last.p && e.r.op == last.r.op && e.r.at < around.from {
+			tell(e)
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
