@@ -167,7 +167,7 @@ var broken = map[string]brokenStrategy{
 	"waits in TryLock": {wrapping(wrapped{tryLock: func(l locker.Locker, ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {
 		return l.Lock(ctx, key, append(opts, locker.WithWait(time.Second))...)
 	}}), []string{"TryLockDoesNotWait"}},
-	"does not mind the context": {changing(context.WithoutCancel), []string{"CancelIsPrompt", "DeadlineMatchesBoth", "DeadContextGetsNothing"}},
+	"does not mind the context": {changing(context.WithoutCancel), []string{"CancelIsPrompt", "DeadlineMatchesBoth", "DeadContextGetsNothing", "CancelledWhileReentering"}},
 	"serves in any order": {wrapping(wrapped{lock: func(l locker.Locker, ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {
 		for {
 			lease, err := l.TryLock(ctx, key, opts...)

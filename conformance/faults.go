@@ -20,6 +20,10 @@ var faultCases = []Case{
 		Contract: "Renew cancelled while its command is on the way returns at once with ErrUnavailable, and the lease goes on"},
 	{Name: "CancelledWhileUnlocking", Group: faultsGroup, Rules: []string{"R3", "R20"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testCancelledWhileUnlocking,
 		Contract: "Unlock cancelled while its command is on the way returns at once with ErrUnavailable, frees the key, may be repeated, and spares the next holder"},
+	{Name: "CancelledWhileReentering", Group: faultsGroup, Rules: []string{"R7", "R16", "R17"}, Needs: []Need{NeedFaults, NeedStoredHolds}, Mode: Isolated, Test: testCancelledWhileReentering,
+		Contract: "re-entry cancelled while its command is on the way returns at once with ErrUnavailable, and leaves no hold behind"},
+	{Name: "CancelledWhileUnlockingInner", Group: faultsGroup, Rules: []string{"R3", "R6", "R20"}, Needs: []Need{NeedFaults, NeedStoredHolds}, Mode: Isolated, Test: testCancelledWhileUnlockingInner,
+		Contract: "an inner Unlock cancelled while its command is on the way returns at once with ErrUnavailable, may be repeated, and leaves the outer hold as it is"},
 	{Name: "SilenceWithinTheLease", Group: faultsGroup, Rules: []string{"R11", "R15"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testSilenceWithinTheLease,
 		Contract: "a lease survives a black hole that is shorter than what is left of it, and waiters wait on"},
 	{Name: "AnswersPastTheLease", Group: faultsGroup, Rules: []string{"R1", "R10", "R17"}, Needs: []Need{NeedServers}, Mode: Isolated, Test: testAnswersPastTheLease,
@@ -174,6 +178,43 @@ func testCancelledWhileUnlocking(t *T) {
 	t.Taken(c, key)
 	t.Unlock(next)
 	t.FreeWithin(t.Timing().PollWithin, c, key)
+}
+
+func testCancelledWhileReentering(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(a, key, locker.WithTTL(time.Hour))
+	t.NoError(t.Faults().DelayReply(OpSetHolds, t.Timing().Slack), "delaying a reply")
+	err := t.cancelled("Lock", func(ctx context.Context) error {
+		held, cancel := context.WithCancel(lease.Context(context.Background()))
+		defer cancel()
+		defer context.AfterFunc(ctx, cancel)()
+		_, err := a.Lock(held, key)
+		return err
+	})
+	t.Is(err, locker.ErrUnavailable, context.Canceled)
+	t.Isnt(err, locker.ErrLost)
+	t.Open(lease.Lost(), "Lost")
+	inner := t.LockUnder(lease.Context(t.Context()), a, key)
+	t.unlockedWithin(t.Timing().Patience, inner)
+	t.Taken(b, key)
+	t.unlockedWithin(t.Timing().Patience, lease)
+	t.FreeWithin(t.Timing().PollWithin, b, key)
+}
+
+func testCancelledWhileUnlockingInner(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(a, key, locker.WithTTL(time.Hour))
+	inner := t.LockUnder(lease.Context(t.Context()), a, key)
+	t.NoError(t.Faults().DelayReply(OpSetHolds, t.Timing().Slack), "delaying a reply")
+	err := t.cancelled("Unlock", inner.Unlock)
+	t.Is(err, locker.ErrUnavailable, context.Canceled)
+	t.Isnt(err, locker.ErrLost, locker.ErrNotHeld)
+	t.unlockedWithin(t.Timing().Patience, inner)
+	t.Is(inner.Unlock(t.Context()), locker.ErrNotHeld)
+	t.Open(lease.Lost(), "Lost")
+	t.Taken(b, key)
+	t.Unlock(lease)
+	t.FreeWithin(t.Timing().PollWithin, b, key)
 }
 
 func testSilenceWithinTheLease(t *T) {

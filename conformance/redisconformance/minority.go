@@ -14,7 +14,7 @@ import (
 // Cases are what holds for a quorum of Redis servers beyond the suite, for
 // [conformance.WithCases].
 func (q Quorum) Cases() []conformance.Case {
-	return slices.Concat(troubleCases(), minorityCases, onLinux(minorityClockCases))
+	return slices.Concat(connectionCases, troubleCases(), poolCases, minorityCases, onLinux(minorityClockCases))
 }
 
 // Server faults.

@@ -14,18 +14,42 @@ var poolCases = []conformance.Case{
 }
 
 func testPoolExhausted(t *conformance.T) {
-	h := t.Harness().(*harness)
-	rdb := redis.NewClient(&redis.Options{Addr: h.nodes[0].Addr(), PoolSize: 1, PoolTimeout: t.Timing().RenewEvery})
-	t.Cleanup(func() { _ = rdb.Close() })
+	var addrs []string
+	var open func([]redis.UniversalClient, ...locker.Option) (locker.Locker, error)
+	switch h := t.Harness().(type) {
+	case *harness:
+		addrs = []string{h.nodes[0].Addr()}
+		open = func(rdbs []redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
+			return h.Strategy.New(rdbs[0], opts...)
+		}
+	case *quorumHarness:
+		for _, n := range h.all {
+			addrs = append(addrs, n.nodes[0].Addr())
+		}
+		open = h.Quorum.New
+	}
+	var rdbs []redis.UniversalClient
+	var conns []*redis.Conn
+	for _, addr := range addrs {
+		rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 1, PoolTimeout: t.Timing().RenewEvery})
+		t.Cleanup(func() { _ = rdb.Close() })
+		rdbs, conns = append(rdbs, rdb), append(conns, rdb.Conn())
+	}
 	var events conformance.EventLog
-	l, err := h.Strategy.New(rdb, locker.WithRenewInterval(t.Timing().RenewEvery), locker.WithObserver(&events))
+	l, err := open(rdbs, locker.WithRenewInterval(t.Timing().RenewEvery), locker.WithObserver(&events))
 	t.NoError(err, "New")
 	defer l.Close()
 	lease := t.Lock(l, t.Key("mine"), locker.WithTTL(t.Timing().TTL))
 
-	conn := rdb.Conn()
-	defer conn.Close()
-	t.NoError(conn.Ping(t.Context()).Err(), "taking the only connection")
+	for _, conn := range conns {
+		t.NoError(conn.Ping(t.Context()).Err(), "taking the only connection")
+	}
+	free := func() { // gives the connections back
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+	}
+	defer free()
 	_, err = l.TryLock(t.Context(), t.Key("free"))
 	t.Is(err, locker.ErrUnavailable)
 	t.Isnt(err, locker.ErrNotAcquired)
@@ -39,6 +63,6 @@ func testPoolExhausted(t *conformance.T) {
 		t.Errorf("Unlock took %v", took)
 	}
 	t.Open(w.Done(), "a Lock without a connection returns")
-	t.NoError(conn.Close(), "giving the connection back")
+	free()
 	t.Unlock(t.Granted(w, t.Timing().Patience))
 }

@@ -19,8 +19,11 @@ const topologyGroup = "topology"
 var topologyCases = []conformance.Case{
 	{Name: "ReplicasAreNotAsked", Group: topologyGroup, Rules: []string{"R1"}, Mode: conformance.Isolated, Test: testReplicasAreNotAsked,
 		Contract: "a client that reads from replicas locks on masters all the same"},
+}
+
+var connectionCases = []conformance.Case{
 	{Name: "ConnectionsEndWithClose", Group: topologyGroup, Rules: []string{"R24"}, Mode: conformance.Isolated, Test: testConnectionsEndWithClose,
-		Contract: "after Close no connection to any node remains but the caller's"},
+		Contract: "after Close no connection to any server remains but the caller's"},
 }
 
 // Cases are what holds for Redis beyond the suite, for [conformance.WithCases]: on
@@ -29,11 +32,11 @@ var topologyCases = []conformance.Case{
 func (s Strategy) Cases() []conformance.Case {
 	switch s.Topology {
 	case Single:
-		return slices.Concat(troubleCases(), poolCases, onLinux(clockCases))
+		return slices.Concat(connectionCases, troubleCases(), poolCases, onLinux(clockCases))
 	case Sentinel:
-		return slices.Concat(topologyCases, failoverCases)
+		return slices.Concat(topologyCases, connectionCases, failoverCases)
 	case Cluster:
-		return slices.Concat(topologyCases, failoverCases, slotCases)
+		return slices.Concat(topologyCases, connectionCases, failoverCases, slotCases)
 	}
 	return nil
 }
@@ -106,30 +109,50 @@ func (d *dialed) Close() error {
 }
 
 func testConnectionsEndWithClose(t *conformance.T) {
-	h := t.Harness().(*harness)
 	var open atomic.Int32
-	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := h.dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
+	counting := func(h *harness) func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := h.dial(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			open.Add(1)
+			return &dialed{Conn: conn, open: &open}, nil
 		}
-		open.Add(1)
-		return &dialed{Conn: conn, open: &open}, nil
 	}
-	connect := func() redis.UniversalClient {
-		if h.cluster != nil {
+	connect := func(h *harness) redis.UniversalClient {
+		switch h.Topology {
+		case Cluster:
 			o := h.clusterOptions()
-			o.Dialer = dial
+			o.Dialer = counting(h)
 			return redis.NewClusterClient(o)
+		case Sentinel:
+			o := h.sentinel.Options()
+			o.Dialer = counting(h)
+			return redis.NewFailoverClient(o)
+		default:
+			return redis.NewClient(&redis.Options{Addr: h.nodes[0].Addr(), Dialer: counting(h)})
 		}
-		o := h.sentinel.Options()
-		o.Dialer = dial
-		return redis.NewFailoverClient(o)
 	}
-	clients := []redis.UniversalClient{connect(), connect()}
+	var clients []redis.UniversalClient
+	newLocker := func() (locker.Locker, error) {
+		switch h := t.Harness().(type) {
+		case *quorumHarness:
+			var rdbs []redis.UniversalClient
+			for _, n := range h.all {
+				rdbs = append(rdbs, connect(n))
+			}
+			clients = append(clients, rdbs...)
+			return h.Quorum.New(rdbs)
+		default:
+			rdb := connect(h.(*harness))
+			clients = append(clients, rdb)
+			return h.(*harness).Strategy.New(rdb)
+		}
+	}
 	var ls []locker.Locker
-	for _, rdb := range clients {
-		l, err := h.Strategy.New(rdb)
+	for range 2 {
+		l, err := newLocker()
 		t.NoError(err, "New")
 		ls = append(ls, l)
 	}

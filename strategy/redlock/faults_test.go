@@ -14,7 +14,7 @@ func TestConformanceServerFaults(t *testing.T) {
 	q := redisconformance.Quorum{Name: "redlock under server faults", New: redlock.New, Timing: timing}
 	only := `^minority/`
 	if everything {
-		only = `^(minority|faults)/`
+		only = `^(minority|faults|topology)/`
 	}
 	conformance.Run(t, q.Harness, conformance.WithCases(q.Cases()...), conformance.WithOnly(only))
 }
