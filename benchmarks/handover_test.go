@@ -49,6 +49,7 @@ func BenchmarkHandOver(b *testing.B) {
 		addrs = append(addrs, redistest.Start(b).Addr())
 	}
 	nodes := func(b *testing.B) (rdbs []redis.UniversalClient) {
+		b.Helper()
 		for _, addr := range addrs {
 			rdbs = append(rdbs, far(b, addr))
 		}

@@ -93,6 +93,7 @@ func fiveMasters(b *testing.B) (rdbs []redis.UniversalClient, hole func(), cpu f
 }
 
 func benchRedlock(b *testing.B, goroutines int, hole bool, opts ...locker.Option) {
+	b.Helper()
 	rdbs, blackHole, cpu := fiveMasters(b)
 	l, err := redlock.New(rdbs, opts...)
 	if err != nil {
@@ -119,6 +120,7 @@ func benchRedlock(b *testing.B, goroutines int, hole bool, opts ...locker.Option
 }
 
 func benchRedsync(b *testing.B, goroutines int, hole bool, opts ...redsync.Option) {
+	b.Helper()
 	rdbs, blackHole, cpu := fiveMasters(b)
 	var pools []redsyncredis.Pool
 	for _, rdb := range rdbs {
@@ -149,6 +151,7 @@ func benchRedsync(b *testing.B, goroutines int, hole bool, opts ...redsync.Optio
 // everybody's on this machine, it counts what cpu says: the processors' time that this
 // process and the servers take.
 func pairs(b *testing.B, goroutines int, cpu func() time.Duration, prepare func(), pair func(key string) error) {
+	b.Helper()
 	prepare()
 	var left atomic.Int64
 	left.Store(int64(b.N))

@@ -46,7 +46,10 @@ const (
 func (c Case) path() string { return c.Group + "/" + c.Name }
 
 // Run checks the case on h and reports to tb; see [Run] for the whole suite.
-func (c Case) Run(tb testing.TB, h Harness) { c.run(tb, h, rand.Uint64()) }
+func (c Case) Run(tb testing.TB, h Harness) {
+	tb.Helper()
+	c.run(tb, h, rand.Uint64())
+}
 
 func (c Case) run(tb testing.TB, h Harness, seed uint64) {
 	tb.Helper()
@@ -96,6 +99,7 @@ type T struct {
 }
 
 func newT(tb testing.TB, c Case, h Harness, seed uint64) *T {
+	tb.Helper()
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(c.path()))
 	t := &T{TB: tb, h: h, timing: h.Timing().withDefaults(), rnd: rand.New(rand.NewPCG(seed, name.Sum64()))}

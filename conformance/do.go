@@ -46,7 +46,7 @@ func testDoReleases(t *T) {
 
 	func() {
 		defer func() {
-			if v := recover(); v != failure {
+			if v := recover(); v != any(failure) {
 				t.Errorf("the panic's value became %v", v)
 			}
 		}()

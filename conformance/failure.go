@@ -98,7 +98,7 @@ func testCancelledInFlight(t *T) {
 		return holder != ""
 	})
 	w.Cancel()
-	t.Refused(w, t.Timing().Prompt)
+	_ = t.Refused(w, t.Timing().Prompt)
 	t.FreeWithin(delay+t.Timing().PollWithin, b, key)
 	if events.Count(locker.EventAcquired) != 0 {
 		t.Errorf("an event tells of a grant that nobody got")

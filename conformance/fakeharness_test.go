@@ -246,5 +246,6 @@ func (h *fakeHarness) CutNotifications() error {
 func (h *fakeHarness) ForgetScripts() error { return h.locked(func() { h.s.forgot = true }) }
 
 func (h *fakeHarness) NewChild(tb testing.TB) *conformance.Child {
+	tb.Helper()
 	return conformance.StartChild(tb, serveStore(tb, h.driver(h.s)))
 }

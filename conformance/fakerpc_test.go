@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 func serveStore(tb testing.TB, d locker.Driver) (addr string) {
 	tb.Helper()
 	// Not tb.TempDir, whose names can be too long for a socket.
-	dir, err := os.MkdirTemp("", "fake")
+	dir, err := os.MkdirTemp("", "fake") //nolint:usetesting // see above
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -245,7 +245,7 @@ func testAnswersPastTheLease(t *T) {
 	lease := t.Lock(a, key, locker.WithTTL(ttl))
 	ctx := lease.Context(t.Context())
 	t.NoError(t.Servers().Slow(2*ttl), "slowing the store down")
-	t.lostAtDeadline(lease, ctx)
+	t.lostAtDeadline(ctx, lease)
 	for _, lock := range []func() (*locker.Lease, error){
 		func() (*locker.Lease, error) { return b.TryLock(t.Context(), other, locker.WithTTL(ttl)) },
 		func() (*locker.Lease, error) {

@@ -95,7 +95,7 @@ func (t *T) exercise(ls []locker.Locker, round string) {
 			waiters := []*Waiter{t.Wait(l, own), t.Wait(l, own)}
 			for _, w := range waiters {
 				w.Cancel()
-				t.Refused(w, t.Timing().Slack)
+				_ = t.Refused(w, t.Timing().Slack)
 			}
 			t.NoError(lease.Renew(t.Context()), "Renew")
 			t.Unlock(inner)
@@ -178,7 +178,7 @@ func testCancelledWaiterLeavesNothing(t *T) {
 		w := t.Wait(waiter, key)
 		t.Sleep(t.Timing().RenewEvery) // until what a waiter keeps in the store is there
 		w.Cancel()
-		t.Refused(w, t.Timing().Prompt)
+		_ = t.Refused(w, t.Timing().Prompt)
 		t.Eventually(t.Timing().Settle, "the store is as it was before the waiter", func() bool {
 			return len(t.newKeys(before)) == 0
 		})

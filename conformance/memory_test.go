@@ -29,6 +29,7 @@ func (memoryHarness) Capabilities() conformance.Capabilities {
 }
 
 func (h memoryHarness) NewLocker(tb testing.TB, opts ...locker.Option) locker.Locker {
+	tb.Helper()
 	l, err := h.New(opts...)
 	if err != nil {
 		tb.Fatal(err)

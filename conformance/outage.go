@@ -182,7 +182,7 @@ func testLostWithoutAnAnswer(t *T) {
 		lease := t.Lock(l, key, locker.WithTTL(ttl))
 		ctx := lease.Context(t.Context())
 		t.NoError(begin(), "ending the store's service")
-		t.lostAtDeadline(lease, ctx)
+		t.lostAtDeadline(ctx, lease)
 		t.heal()
 		t.FreeWithin(ttl+t.Timing().PollWithin+t.Timing().Slack, other, key)
 		t.Is(lease.Unlock(t.Context()), locker.ErrLost)
@@ -191,7 +191,7 @@ func testLostWithoutAnAnswer(t *T) {
 
 // lostAtDeadline checks that a lease, which cannot be renewed any more, and its
 // context end at the deadline.
-func (t *T) lostAtDeadline(lease *locker.Lease, ctx context.Context) {
+func (t *T) lostAtDeadline(ctx context.Context, lease *locker.Lease) {
 	t.Helper()
 	began := time.Now()
 	for {

@@ -207,6 +207,7 @@ func TestMissingUpgrade(t *testing.T) {
 type bareHarness struct{}
 
 func (bareHarness) NewLocker(tb testing.TB, _ ...locker.Option) locker.Locker {
+	tb.Helper()
 	tb.Fatal("no Locker")
 	return nil
 }

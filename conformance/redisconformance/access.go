@@ -28,6 +28,7 @@ const (
 // that a user who may not lock is told so by the server's words. And that it works
 // over TLS.
 func RunAccess(t *testing.T, s Strategy) {
+	t.Helper()
 	doc := documented(t, "doc.go")
 	t.Run("exact", func(t *testing.T) {
 		t.Parallel()
@@ -110,6 +111,7 @@ func renewInMove(t *testing.T, s Strategy, c *redistest.Cluster, rdb redis.Unive
 }
 
 func asUser(t *testing.T, srv *redistest.Server) redis.UniversalClient {
+	t.Helper()
 	o := srv.Options()
 	o.Username, o.Password = user, password
 	rdb := redis.NewClient(o)

@@ -2,6 +2,7 @@ package redisconformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -43,6 +44,7 @@ type Strategy struct {
 // Harness is the strategy's [conformance.HarnessMaker]: servers of its own, and a
 // proxy between each of them and the Lockers.
 func (s Strategy) Harness(tb testing.TB) conformance.Harness {
+	tb.Helper()
 	if s.Op == nil {
 		s.Op = opOf
 	}
@@ -112,6 +114,7 @@ func (h *harness) Capabilities() conformance.Capabilities {
 func (h *harness) Timing() conformance.Timing { return h.Strategy.Timing }
 
 func (h *harness) NewChild(tb testing.TB) *conformance.Child {
+	tb.Helper()
 	return conformance.StartChild(tb, h.spec())
 }
 
@@ -174,7 +177,7 @@ func (h *harness) Holder(ctx context.Context, key string) (string, error) {
 		return fmt.Sprint(fields), err
 	case kind == "string":
 		v, err := h.direct.Get(ctx, key).Result()
-		if err == redis.Nil {
+		if errors.Is(err, redis.Nil) {
 			return "", nil
 		}
 		return v, err
@@ -273,7 +276,7 @@ func (h *harness) Plant(ctx context.Context, key, foreigner string) error {
 
 func (h *harness) Intact(ctx context.Context, key, _ string) (bool, error) {
 	dump, err := h.direct.Dump(ctx, key).Result()
-	if err == redis.Nil {
+	if errors.Is(err, redis.Nil) {
 		return false, nil
 	}
 	h.mu.Lock()

@@ -12,6 +12,7 @@ import (
 )
 
 func single(t *testing.T) *harness {
+	t.Helper()
 	return Strategy{Name: "none"}.Harness(t).(*harness)
 }
 

@@ -161,7 +161,7 @@ func testClocksJump(t *conformance.T, by time.Duration) {
 		abandoned = t.Lock(c, "abandoned", locker.WithTTL(t.Timing().ShortTTL), locker.WithoutRenewal())
 	}
 	w.Cancel()
-	t.Refused(w, t.Timing().Prompt)
+	_ = t.Refused(w, t.Timing().Prompt)
 	t.Unlock(lease)
 }
 

@@ -19,6 +19,7 @@ import (
 // about a second (R15), that none is starved, and that tokens grow across them
 // (R21): that a fleet can be moved from one to the other by a rolling deploy.
 func RunMixed(t *testing.T, strategies ...Strategy) {
+	t.Helper()
 	srv := redistest.Start(t)
 	open := func(t *testing.T, s Strategy, opts ...locker.Option) locker.Locker {
 		t.Helper()
@@ -52,6 +53,7 @@ func RunMixed(t *testing.T, strategies ...Strategy) {
 
 // takeOver: holder and then waiter.
 func takeOver(t *testing.T, holder, waiter locker.Locker, key string, timing conformance.Timing) {
+	t.Helper()
 	ctx := t.Context()
 	last := int64(0)
 	newer := func(lease *locker.Lease) {
@@ -114,6 +116,7 @@ func takeOver(t *testing.T, holder, waiter locker.Locker, key string, timing con
 
 // melee: all contend until each has had a few turns.
 func melee(t *testing.T, ls []locker.Locker, key string, timing conformance.Timing) {
+	t.Helper()
 	const turns = 3
 	ctx, stop := context.WithTimeout(t.Context(), 3*timing.Patience)
 	defer stop()

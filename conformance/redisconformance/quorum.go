@@ -153,6 +153,7 @@ func (h *quorumHarness) Capabilities() conformance.Capabilities {
 func (h *quorumHarness) Timing() conformance.Timing { return h.Quorum.Timing }
 
 func (h *quorumHarness) NewChild(tb testing.TB) *conformance.Child {
+	tb.Helper()
 	var specs []string
 	for _, n := range h.all {
 		specs = append(specs, string(Single)+";"+h.addr(n))

@@ -169,7 +169,7 @@ func testConnectionsEndWithClose(t *conformance.T) {
 	for _, l := range ls {
 		t.NoError(l.Close(), "Close")
 	}
-	t.Refused(w, t.Timing().Slack)
+	_ = t.Refused(w, t.Timing().Slack)
 	t.Unlock(lease) // on the caller's client
 	if open.Load() == 0 {
 		t.Errorf("the caller's connections are gone, too")

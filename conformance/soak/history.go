@@ -434,8 +434,8 @@ func (h *history) sort() []*keyHistory {
 }
 
 // shares reports whether two leases are of one hold, which a team shares.
-func (x *hold) shares(o *hold) bool { return x.team != 0 && x.team == o.team && x.token == o.token }
+func (h *hold) shares(o *hold) bool { return h.team != 0 && h.team == o.team && h.token == o.token }
 
-func (x *hold) String() string {
-	return fmt.Sprintf("%s, op %d, with token %d", x.proc.name, x.op, x.token)
+func (h *hold) String() string {
+	return fmt.Sprintf("%s, op %d, with token %d", h.proc.name, h.op, h.token)
 }

@@ -78,7 +78,7 @@ func newBatches(t *testing.T) (*batches, *gate, *faultproxy.Proxy, func()) {
 func echo(ctx context.Context, s string) noRetry { return noRetry{redis.NewCmd(ctx, "echo", s)} }
 
 // send has b process an echo of s, which then waits, and returns what comes of it.
-func send(t *testing.T, b *batches, ctx context.Context, s string) <-chan error {
+func send(ctx context.Context, t *testing.T, b *batches, s string) <-chan error {
 	t.Helper()
 	before, done := b.waiting(), make(chan error, 1)
 	go func() {
@@ -115,7 +115,7 @@ func TestBatchesShareRoundTrips(t *testing.T) {
 	const n = 2*maxBatch + 1
 	var all []<-chan error
 	for i := range n {
-		all = append(all, send(t, b, t.Context(), fmt.Sprint(i)))
+		all = append(all, send(t.Context(), t, b, fmt.Sprint(i)))
 	}
 	before := proxy.RoundTrips()
 	open()
@@ -132,8 +132,8 @@ func TestBatchedCommandIsGivenUp(t *testing.T) {
 	t.Parallel()
 	b, _, proxy, open := newBatches(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	given := send(t, b, ctx, "never")
-	kept := send(t, b, t.Context(), "kept")
+	given := send(ctx, t, b, "never")
+	kept := send(t.Context(), t, b, "kept")
 	cancel()
 	err := <-given
 	require.ErrorIs(t, err, context.Canceled)
@@ -153,7 +153,7 @@ func TestBatchLastsAsLongAsItsCommands(t *testing.T) {
 		ctx := map[string]context.Context{"patient": t.Context(), "hasty": hasty}
 		ends := make(map[string]<-chan error)
 		for _, s := range order {
-			ends[s] = send(t, b, ctx[s], s)
+			ends[s] = send(ctx[s], t, b, s)
 		}
 		g.shut["slow"] <- struct{}{} // one is through; the next batch has both
 		require.Equal(t, "patient", <-g.held)
@@ -178,7 +178,7 @@ func TestLeadIsPassedOn(t *testing.T) {
 	b.mu.Lock()
 	b.queue = append(b.queue, first)
 	b.mu.Unlock()
-	second := send(t, b, t.Context(), "second")
+	second := send(t.Context(), t, b, "second")
 	b.next() // as if one were through
 	cancel()
 	require.Error(t, b.abandon(first))

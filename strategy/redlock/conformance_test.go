@@ -26,6 +26,7 @@ var everything = os.Getenv("LOCKER_CONFORMANCE") == "all"
 const basics = `^(exclusion|ownership|reentry|lease|fencing)/`
 
 func run(t *testing.T, q redisconformance.Quorum, opts ...conformance.Option) {
+	t.Helper()
 	q.New, q.Timing = redlock.New, timing
 	conformance.Run(t, q.Harness, opts...)
 }
@@ -33,6 +34,7 @@ func run(t *testing.T, q redisconformance.Quorum, opts ...conformance.Option) {
 // whole is the suite in two parts: what needs no faults without proxies, and the rest
 // with one before each node.
 func whole(t *testing.T, q redisconformance.Quorum) {
+	t.Helper()
 	if !everything {
 		return
 	}

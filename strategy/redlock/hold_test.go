@@ -18,6 +18,7 @@ func did(s state, err error) func() answer {
 }
 
 func mustNotRun(t *testing.T) func() answer {
+	t.Helper()
 	return func() answer {
 		t.Error("the command was sent")
 		return answer{}

@@ -249,7 +249,7 @@ func TestReleaseOnAFullNode(t *testing.T) {
 		m.proxies[i].DelayReply(isOp("acquire"), 1, 200*time.Millisecond) // the others are the first to answer
 	}
 	lease := lock(t, l, "k", locker.WithTTL(time.Hour))
-	require.EqualValues(t, ahead+1, lease.Token())
+	require.Equal(t, ahead+1, lease.Token())
 	m.holds(t, 4, lease)
 	require.Less(t, m.fence(t, 4, "k"), lease.Token())
 	require.NoError(t, m.direct[4].ConfigSet(t.Context(), "maxmemory", "1").Err())
