@@ -91,6 +91,8 @@ func (h *hold) after(i int, kind opKind, a answer) {
 	hn := &h.nodes[i]
 	if a.state == yes && kind != opRelease {
 		hn.unsure = hn.unsure && hn.twice // if not, what was on its way has arrived
+	}
+	if a.state == yes || kind == opRelease && a.state == no {
 		hn.knows = max(hn.knows, a.token)
 	}
 	switch kind {

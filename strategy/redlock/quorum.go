@@ -273,17 +273,18 @@ func (c conn) do() (bool, error) {
 }
 
 func (o *op) ask(i int) answer {
-	if o.kind == opRelease {
+	a := o.hold.do(o.ctx, i, o.kind, func() answer { return o.send(i) })
+	if o.kind == opRelease && a.state == no {
 		o.tell(i)
 	}
-	return o.hold.do(o.ctx, i, o.kind, func() answer { return o.send(i) })
+	return a
 }
 
 // tell tells a node that took no part in the grant of its token, so that it proposes
 // the same as the others next time. Nothing depends on it.
 func (o *op) tell(i int) {
 	n, token := o.d.nodes[i], o.req.Token
-	if o.hold.left(i) || o.hold.untold(i, token) == 0 || n.isDown() || !n.known.Load() {
+	if o.hold.untold(i, token) == 0 || n.isDown() || !n.known.Load() {
 		return
 	}
 	_ = n.call(o.ctx, func() answer { return o.d.releaseOnce(o.ctx, o.hold, i, o.req.Claim, o.call) })
@@ -338,7 +339,7 @@ func (o *op) send(i int) answer {
 			return tried(n.AcquireBy(o.ctx, o.call))
 		case opRelease:
 			a := o.d.releaseOnce(o.ctx, o.hold, i, o.req.Claim, o.call)
-			a.late = o.hold.over(time.Now())
+			a.late, a.token = o.hold.over(time.Now()), o.req.Token // the script has told it that
 			return a
 		}
 		a := verdict(n.RunCall(o.ctx, o.call))
