@@ -27,7 +27,7 @@ func lock(proc, at, op int, f flags) step {
 func outlasting(at, op int) script {
 	deadline := at + 298
 	return script{
-		lock(0, at, op, 0), granted(0, at+1, op, int64(op), deadline), asked(0, at+301, op, deadline, 0),
+		lock(0, at, op, 0), granted(0, at+1, op, int64(op), deadline), asked(0, at+299, op, deadline, 0),
 		unlock(0, at+302, op, deadline), unlocked(0, at+303, op, resLost),
 	}
 }

@@ -55,6 +55,7 @@ type attempt struct {
 type hold struct {
 	attempt  // ret is when the grant was returned
 	token    int64
+	first    instant // the deadline at first
 	deadline instant // the last one known
 	lost     instant // Lost was seen; 0: it was not
 	killed   instant // the process died
@@ -251,7 +252,7 @@ func (r *reader) returned(rec record) {
 	if late := r.late(span{rec.deadline, rec.at}); late > r.slack {
 		r.violate(Outlived, rec.key, span{rec.deadline, rec.at}, "%s, op %d: granted %v after the end of the lease", r.p.name, rec.op, late)
 	}
-	h := &hold{attempt: a, token: rec.token, deadline: rec.deadline}
+	h := &hold{attempt: a, token: rec.token, first: rec.deadline, deadline: rec.deadline}
 	if rec.wait > 0 {
 		h.limit = rec.at.add(time.Duration(rec.wait) * time.Microsecond)
 	}
@@ -319,8 +320,9 @@ func (r *reader) wantRefused(a attempt) {
 	if took := a.ret.since(a.call); early && a.flags&flagTry == 0 && took < a.wait {
 		r.violate(WrongAnswer, a.key, call, "%s, op %d: Lock gave up after %v of %v: %v", r.p.name, a.op, took, a.wait, a.result)
 	}
-	// That no answer came in time may be the machine's fault.
-	if took := a.ret.since(a.call); a.result == resUnavailable && took < answered && r.nothingWrong(call) {
+	// That no answer came in time may be the machine's fault; Lock may be told what became
+	// of another's attempt.
+	if took := a.ret.since(a.call); a.result == resUnavailable && a.flags&flagTry != 0 && took < answered && r.nothingWrong(call) {
 		r.violate(Unavailable, a.key, call, "%s, op %d: ErrUnavailable after %v while nothing was wrong", r.p.name, a.op, took)
 	}
 }
@@ -339,8 +341,7 @@ func (r *reader) nothingWrong(s span) bool {
 // renewal was renewed, if nothing was wrong. That one was not may be the machine's fault.
 func (r *reader) wantRenewed(h *hold, t instant) {
 	const unrenewed = flagLimited | flagUnrenewed
-	if h.flags&unrenewed != 0 || h.team != 0 || h.overdue || t < h.ret.add(h.ttl) ||
-		!r.nothingWrong(span{h.ret, h.ret.add(h.ttl)}) {
+	if h.flags&unrenewed != 0 || h.team != 0 || h.overdue || t < h.first || !r.nothingWrong(span{h.ret, h.first}) {
 		return
 	}
 	h.overdue = true

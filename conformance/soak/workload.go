@@ -114,9 +114,9 @@ func (s *section) plan() (ctx context.Context, opts []locker.LockOption, wait ti
 		s.limit = time.Millisecond + c.upTo(s.ttl)
 		opts = append(opts, locker.WithMaxHold(s.limit))
 	default:
-		s.hold = c.upTo(2 * s.ttl)
+		s.hold = c.upTo(4 * s.ttl)
 		s.flags |= flagLimited
-		s.limit = 2 * s.ttl
+		s.limit = 5 * s.ttl / 2 // the first term, one by hand, and a late one of the watchdog's
 		opts = append(opts, locker.WithMaxRenewals(1))
 	}
 	return ctx, opts, wait

@@ -151,10 +151,12 @@ func (d *driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer
 	}
 	h, sent := newHold(len(d.nodes)), time.Now()
 	m := d.mutex(req.Claim)
-	first := d.newOp(ctx, opAcquire, h, req, d.nodes[0].NewAcquire(req))
+	referee, before := -1, time.Duration(0)
 	if req.Wait && d.isRace() {
-		first.askAhead(d.referee())
+		referee, before = d.referee(), 2*d.patience(req.TTL)
 	}
+	first := d.newOp(ctx, opAcquire, h, req, d.nodes[0].NewAcquire(req), before)
+	first.askAhead(referee)
 	err := m.TryLockContext(first.in(ctx))
 	if same := d.checkDistinct(); same != nil {
 		d.undo(ctx, first)
@@ -196,7 +198,7 @@ func (d *driver) confirm(ctx context.Context, m *redsync.Mutex, first *op) (int6
 	}
 	c := first.req.Claim
 	c.Token = token
-	second := d.newOp(ctx, opConfirm, first.hold, first.req, d.nodes[0].NewCall(confirmScript, c, token))
+	second := d.newOp(ctx, opConfirm, first.hold, first.req, d.nodes[0].NewCall(confirmScript, c, token), 0)
 	second.token = token
 	if ok, err := m.ExtendContext(second.in(ctx)); !ok || err != nil {
 		why := second.trouble("confirmed the token", "the claim is gone")

@@ -23,9 +23,9 @@ type hold struct {
 
 // holdNode is what is known of a claim's key on one node.
 type holdNode struct {
-	touched bool // it may be there
-	unsure  bool // a command that sets it was not answered, and may arrive late
-	twice   bool // and another was sent after it: that the key is there does not say that both arrived
+	touched bool // it may be there, or get there
+	late    int  // commands that set it, were not answered, and may arrive late
+	placed  bool // it is there, and and not by one of them
 	freed   bool // it was there, and was released
 	missing bool // a renewal did not find it
 	later   bool // it is being released in the background
@@ -69,7 +69,6 @@ func (h *hold) before(i int, kind opKind) (a answer, known bool) {
 			return answer{state: failed, err: errClosing}, true
 		}
 		hn.touched = true
-		hn.twice = hn.unsure
 	case opConfirm:
 		if !hn.touched {
 			return answer{state: no}, true
@@ -89,31 +88,35 @@ func (h *hold) after(i int, kind opKind, a answer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	hn := &h.nodes[i]
-	if a.state == yes && kind != opRelease {
-		hn.unsure = hn.unsure && hn.twice // if not, what was on its way has arrived
-	}
 	if a.state == yes || kind == opRelease && a.state == no {
 		hn.knows = max(hn.knows, a.token)
+	}
+	if a.state == yes {
+		// A key that none of the answered commands has set is that of a late one.
+		switch {
+		case kind == opAcquire || kind == opJoin:
+			hn.placed = true
+		case !hn.placed && hn.late > 0:
+			hn.late--
+			hn.placed = true
+		}
 	}
 	switch kind {
 	case opAcquire, opJoin:
 		var refined *locker.StoreError
 		switch {
 		case a.state == failed && !(errors.As(a.err, &refined) && refined.NotApplied):
-			hn.unsure = true
-		case a.state != yes && !hn.unsure:
+			hn.late++
+		case a.state != yes && hn.late == 0:
 			hn.touched = false
 		}
 	case opRenew:
 		hn.missing = a.state == no
+		hn.placed = hn.placed && a.state != no
 	case opRelease:
-		switch {
-		case a.state == yes && hn.unsure && hn.twice:
-			hn.twice = false // the other of the two may be on its way
-		case a.state == yes:
-			hn.touched, hn.unsure, hn.freed = false, false, true
-		case a.state == no && !hn.unsure:
-			hn.touched = false
+		if a.state != failed { // it is not there now
+			hn.placed, hn.touched = false, hn.late > 0
+			hn.freed = a.state == yes && !hn.touched
 		}
 	}
 }

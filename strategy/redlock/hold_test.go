@@ -73,18 +73,38 @@ func TestHoldRemembersWhatMayBeThere(t *testing.T) {
 // did not answer has arrived, too.
 func TestLateAttemptBehindAJoin(t *testing.T) {
 	t.Parallel()
-	ctx, h := t.Context(), newHold(1)
-	h.do(ctx, 0, opAcquire, did(failed, errBroken))
-	h.do(ctx, 0, opRenew, did(no, nil))
-	require.True(t, h.beginJoin(0))
-	h.do(ctx, 0, opJoin, did(yes, nil))
-	h.do(ctx, 0, opRenew, did(yes, nil))
+	ctx := t.Context()
+	joined := func() *hold {
+		h := newHold(1)
+		h.do(ctx, 0, opAcquire, did(failed, errBroken))
+		h.do(ctx, 0, opRenew, did(no, nil))
+		require.True(t, h.beginJoin(0))
+		h.do(ctx, 0, opJoin, did(yes, nil))
+		h.do(ctx, 0, opRenew, did(yes, nil))
+		return h
+	}
+	h := joined()
+	h.do(ctx, 0, opRelease, did(yes, nil))
+	require.True(t, h.left(0), "that was what the join had set, the attempt may still arrive")
+	h.do(ctx, 0, opRelease, did(yes, nil))
+	require.False(t, h.left(0), "that was the attempt's")
+
+	h = joined()
 	h.do(ctx, 0, opRelease, did(no, nil))
-	require.True(t, h.left(0), "the attempt may still arrive")
+	require.True(t, h.left(0), "what the join had set is gone, the attempt may still arrive")
 	h.do(ctx, 0, opRelease, did(yes, nil))
-	require.True(t, h.left(0), "that was one of the two")
+	require.False(t, h.left(0), "that was the attempt's")
+
+	h = newHold(1)
+	h.do(ctx, 0, opAcquire, did(failed, errBroken))
+	h.do(ctx, 0, opJoin, did(failed, errBroken))
+	h.do(ctx, 0, opJoin, did(yes, nil))
+	for range 2 {
+		h.do(ctx, 0, opRelease, did(yes, nil))
+		require.True(t, h.left(0), "two more may arrive")
+	}
 	h.do(ctx, 0, opRelease, did(yes, nil))
-	require.False(t, h.left(0), "and that the other")
+	require.False(t, h.left(0))
 }
 
 func TestHoldSetsNothingOnceReleaseBegan(t *testing.T) {

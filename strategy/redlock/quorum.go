@@ -75,13 +75,11 @@ func (d *driver) patience(ttl time.Duration) time.Duration {
 
 type opKey struct{}
 
-func (d *driver) newOp(ctx context.Context, kind opKind, h *hold, req locker.Request, call *redisdriver.Call) *op {
+// newOp makes an operation; before is what goes by until the nodes are asked.
+func (d *driver) newOp(ctx context.Context, kind opKind, h *hold, req locker.Request, call *redisdriver.Call, before time.Duration) *op {
 	// The slower nodes are heard after the majority has ended the call, but not past
 	// the time that the caller gives it.
-	most := d.nodeTimeout(req.TTL)
-	if kind == opAcquire {
-		most += 2 * d.patience(req.TTL) // for askAhead
-	}
+	most := d.nodeTimeout(req.TTL) + before
 	if end, ok := ctx.Deadline(); ok {
 		most = min(most, time.Until(end))
 	}

@@ -31,7 +31,7 @@ func (d *driver) renew(ctx context.Context, c locker.Claim) error {
 	if h == nil {
 		return errLost // or rather released
 	}
-	o, sent := d.newOp(ctx, opRenew, h, locker.Request{Claim: c}, d.nodes[0].NewCall(renewScript, c)), time.Now()
+	o, sent := d.newOp(ctx, opRenew, h, locker.Request{Claim: c}, d.nodes[0].NewCall(renewScript, c), 0), time.Now()
 	ok, err := d.mutex(c).ExtendContext(o.in(ctx))
 	switch {
 	case ok:
@@ -90,7 +90,7 @@ func (d *driver) Release(ctx context.Context, c locker.Claim) error {
 	}
 	h.close()
 	inTime := !h.over(time.Now())
-	o := d.newOp(ctx, opRelease, h, locker.Request{Claim: c}, d.newRelease(c))
+	o := d.newOp(ctx, opRelease, h, locker.Request{Claim: c}, d.newRelease(c), 0)
 	ok, err := d.mutex(c).UnlockContext(o.in(ctx))
 	switch {
 	case isTaken(err) && !(inTime && o.mayHaveHeld() >= d.quorum):

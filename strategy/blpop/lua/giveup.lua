@@ -9,12 +9,17 @@
 
 local lock, queue, seen, inbox = KEYS[1], KEYS[3], KEYS[4], ARGV[7]
 dequeue(queue, seen, inbox)
+if was_granted(seen, inbox) then
+  redis.call('HDEL', seen, 'granted')
+end
 local kind = type_of(lock)
 if kind == 'hash' and is_granted(lock, inbox) then
   redis.call('DEL', lock)
   pass_on(lock, queue, seen, ARGV[5], ARGV[6]) -- to those who listen, if nobody queues
 elseif redis.call('EXISTS', queue) == 0 then
-  redis.call('DEL', seen)
+  if redis.call('HEXISTS', seen, 'granted') == 0 then
+    redis.call('DEL', seen)
+  end
 elseif kind == 'none' then
   pass_on(lock, queue, seen, ARGV[5], ARGV[6])
 end

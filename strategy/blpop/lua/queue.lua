@@ -64,7 +64,7 @@ end
 
 local function dequeue(queue, seen, inbox)
   redis.call('ZREM', queue, inbox)
-  redis.call('HDEL', seen, inbox, 'granted')
+  redis.call('HDEL', seen, inbox)
 end
 
 local function was_granted(seen, inbox)
