@@ -184,6 +184,12 @@ func (c *claim) reenter(ctx context.Context, try bool) (*Lease, error) {
 		return nil, errGone
 	}
 
+	if try {
+		// What the claim's other leases ask of the store comes first, and may hang.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, min(commandTimeout, c.TTL), errNoAnswer)
+		defer cancel()
+	}
 	var pause backoff
 	for {
 		l, err := c.reenterCounted(ctx)
@@ -203,7 +209,11 @@ func (c *claim) reenterCounted(ctx context.Context) (*Lease, error) {
 	select {
 	case c.op <- struct{}{}:
 	case <-ctx.Done():
-		return nil, &StoreError{Err: ctx.Err(), NotApplied: true}
+		err := ctx.Err()
+		if cause := context.Cause(ctx); errors.Is(cause, errNoAnswer) {
+			err = cause
+		}
+		return nil, &StoreError{Err: err, NotApplied: true}
 	}
 	c.mu.Lock()
 	state, n := c.state, len(c.leases)+1

@@ -112,6 +112,27 @@ func TestOuterUnlockBehindAHangingInnerOne(t *testing.T) {
 	})
 }
 
+// TryLock does not wait for what an Unlock of the same claim waits for, beyond the
+// time of one attempt.
+func TestTryLockBehindAHangingInnerUnlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, counting, WithTTL(time.Second))
+		ctx := ContextWithOwner(t.Context(), "ann")
+		outer := b.lock(ctx, "k")
+		inner := b.lock(ctx, "k")
+		b.store.from(opSetHolds, hang)
+		hanging := b.unlocking(t.Context(), inner)
+		b.until(10 * time.Millisecond)
+		_, err := b.TryLock(ctx, "k")
+		wantErr(t, err, ErrUnavailable, "the count cannot be written", ErrNotAcquired, context.DeadlineExceeded)
+		wantBetween(t, "TryLock ended at", b.at(), time.Second, time.Second+20*time.Millisecond, "an attempt is given a TTL")
+		b.store.from(opSetHolds, nil)
+		<-hanging.done
+		b.unlock(outer)
+		b.wantIdle("all leases are unlocked")
+	})
+}
+
 // Re-entry that the store denies while the last Unlock is under way is no grant,
 // no loss and no nil: the caller locks anew.
 func TestReentryOfAClaimBeingReleased(t *testing.T) {

@@ -25,7 +25,7 @@ type hold struct {
 type holdNode struct {
 	touched bool // it may be there, or get there
 	late    int  // commands that set it, were not answered, and may arrive late
-	placed  bool // it is there, and and not by one of them
+	placed  bool // it is there, and not by one of them
 	freed   bool // it was there, and was released
 	missing bool // a renewal did not find it
 	later   bool // it is being released in the background
