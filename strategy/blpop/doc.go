@@ -19,8 +19,9 @@
 // holds back.
 //
 // A process that dies between being handed the lock and taking it costs 0.6 s, one
-// that dies while it waits as much if it is next within 2 s, and else nothing. A wait that no wake-up reaches
-// (the holder's lease expired, a connection broke) goes on within about a second.
+// that dies while it waits as much if it is next within 2 s, and else nothing. A wait
+// that no wake-up reaches (the holder's lease expired, a connection broke) goes on
+// within about a second.
 //
 // The hold count is in Redis, as with hashreentrant.
 //
