@@ -8,7 +8,7 @@
 // deployment; and among processes that wait with this strategy, first come, first
 // served: a place in the queue is kept however long the wait, as long as the process is
 // heard of every 2 s (it asks every second), and a lock that is handed over cannot be
-// taken by anybody else for the 0.6 s the receiver has to take it. One that does not, for
+// taken by anybody else for the second the receiver has to take it. One that does not, for
 // its wake-up was lost or the server is that far away, queues again, at the end, unless
 // nobody was handed the lock since. Within a process goroutines queue in turn; the process
 // has one place.
@@ -18,7 +18,7 @@
 // ends with an opening, in which the lock is free for 10 to 100 ms and the queue
 // holds back.
 //
-// A process that dies between being handed the lock and taking it costs 0.6 s, one
+// A process that dies between being handed the lock and taking it costs a second, one
 // that dies while it waits as much if it is next within 2 s, and else nothing. A wait
 // that no wake-up reaches (the holder's lease expired, a connection broke) goes on
 // within about a second.

@@ -22,7 +22,7 @@
 -- process was heard of, an inbox five seconds after the last push.
 
 local STALE = 2000000 -- µs
-local GRANT = 600 -- ms
+local GRANT = 1000 -- ms
 local KEEP = 5000 -- ms
 local RUN_TIME = 250000 -- µs
 local RUN_LENGTH = 4
