@@ -19,7 +19,7 @@
 // holds back.
 //
 // A process that dies between being handed the lock and taking it costs a second, one
-// that dies while it waits as much if it is next within 2 s, and else nothing. A wait
+// that dies while it waits half to a whole one if it is next within 2 s, else nothing. A wait
 // that no wake-up reaches (the holder's lease expired, a connection broke) goes on
 // within about a second.
 //

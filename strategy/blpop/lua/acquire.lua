@@ -39,8 +39,7 @@ if kind == 'none' then
     if first and left > 0 then
       return {0, math.ceil(left / 1000), 0}
     elseif first and first ~= inbox then
-      grant(lock, queue, seen, first)
-      return {0, GRANT, 0}
+      return {0, grant(lock, queue, seen, first, now), 0}
     end
   end
   local token = take(lock, KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4])

@@ -22,7 +22,9 @@
 -- process was heard of, an inbox five seconds after the last push.
 
 local STALE = 2000000 -- µs
+local FRESH = 1100000 -- µs
 local GRANT = 1000 -- ms
+local GRANT_IN_DOUBT = 500 -- ms, to one that should have been heard of again
 local KEEP = 5000 -- ms
 local RUN_TIME = 250000 -- µs
 local RUN_LENGTH = 4
@@ -89,14 +91,19 @@ local function is_granted(lock, inbox)
   return redis.call('HEXISTS', lock, 'grant:' .. inbox) == 1
 end
 
--- Grants the lock, which is free, to inbox.
-local function grant(lock, queue, seen, inbox)
+-- Grants the lock, which is free, to inbox; returns for how many ms.
+local function grant(lock, queue, seen, inbox, now)
+  local lasts = GRANT
+  if now - (tonumber(redis.call('HGET', seen, inbox)) or 0) > FRESH then
+    lasts = GRANT_IN_DOUBT
+  end
   dequeue(queue, seen, inbox)
   redis.call('HSET', seen, 'granted', inbox)
   redis.call('PEXPIRE', seen, KEEP)
   redis.call('HSET', lock, 'grant:' .. inbox, '1')
-  redis.call('PEXPIRE', lock, GRANT)
+  redis.call('PEXPIRE', lock, lasts)
   push(inbox, lock)
+  return lasts
 end
 
 -- What becomes of a lock that is free now. Hand-overs would keep it from waiters
@@ -132,7 +139,7 @@ local function pass_on(lock, queue, seen, channel, publish)
     redis.call('HSET', seen, 'open', integer(now))
   end
   redis.call('HINCRBY', seen, 'count', 1)
-  grant(lock, queue, seen, inbox)
+  grant(lock, queue, seen, inbox, now)
 end
 
 -- Whether the hash at a lock key is ours, so that its end is pushed to the queue:
