@@ -8,10 +8,10 @@
 // deployment; and among processes that wait with this strategy, first come, first
 // served: a place in the queue is kept however long the wait, as long as the process is
 // heard of every 2 s (it asks every second), and a lock that is handed over cannot be
-// taken by anybody else for the second the receiver has to take it. One that does not, for
-// its wake-up was lost or the server is that far away, queues again, at the end, unless
-// nobody was handed the lock since. Within a process goroutines queue in turn; the process
-// has one place.
+// taken by anybody else for the second the receiver has to take it (half of one, if it
+// should have been heard of again by then). One that does not, for its wake-up was lost
+// or the server is that far away, queues again, at the end, unless nobody was handed the
+// lock since. Within a process goroutines queue in turn; the process has one place.
 //
 // It excludes and is excluded by hashreentrant, setnx and Redisson's RLock on the
 // same key. So that their waiters are not starved, a run of hand-overs regularly
