@@ -19,9 +19,10 @@
 // holds back.
 //
 // A process that dies between being handed the lock and taking it costs a second, one
-// that dies while it waits half to a whole one if it is next within 2 s, else nothing. A wait
-// that no wake-up reaches (the holder's lease expired, a connection broke) goes on
-// within about a second.
+// that dies while it waits half to a whole one if it is next within 2 s, else nothing. Any
+// number that die together cost no more than one of them: after a hand-over that nobody
+// took, the lock goes to the first of those heard of meanwhile. A wait that no wake-up
+// reaches (the holder's lease expired, a connection broke) goes on within about a second.
 //
 // The hold count is in Redis, as with hashreentrant.
 //

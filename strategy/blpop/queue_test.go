@@ -127,6 +127,38 @@ func TestWhoAsksIsAlive(t *testing.T) {
 	require.False(t, next.asks())
 }
 
+// However many processes die together while they wait, the others lose one grant by it.
+func TestManyDieAtOnce(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client(t)
+	lease := held(t, rdb)
+	var dead []place
+	for _, id := range []string{"dead 1", "dead 2", "dead 3"} {
+		dead = append(dead, takePlace(t, rdb, id))
+	}
+	late, alive, last := takePlace(t, rdb, "late"), takePlace(t, rdb, "alive"), takePlace(t, rdb, "last")
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.True(t, dead[0].wasTold())
+	require.False(t, last.asks())
+	require.False(t, alive.asks())
+	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // the grant is over
+	require.False(t, last.asks(), "another one was before it")
+	require.True(t, alive.wasTold())
+	for _, d := range dead[1:] {
+		require.False(t, d.wasTold())
+	}
+	left, err := rdb.PTTL(t.Context(), "k").Result()
+	require.NoError(t, err)
+	require.LessOrEqual(t, left, time.Second/2, "once more there is no such patience")
+	require.True(t, alive.asks())
+
+	// Who was passed over keeps its place.
+	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // the holder vanished
+	require.False(t, last.asks(), "the dead are first again, until they have been silent for 2 s")
+	require.NoError(t, rdb.Del(t.Context(), "k").Err())
+	require.True(t, late.asks())
+}
+
 // Who comes too late for its grant, because the server is far away, takes the lock if
 // nobody was granted it since: else those who wait would miss their turns one after
 // the other, for ever.

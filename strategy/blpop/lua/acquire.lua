@@ -44,7 +44,7 @@ if kind == 'none' then
   end
   local token = take(lock, KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
   dequeue(queue, seen, inbox)
-  redis.call('HDEL', seen, 'granted')
+  redis.call('HDEL', seen, 'granted', 'at')
   return {1, token}
 end
 

@@ -10,7 +10,7 @@
 local lock, queue, seen, inbox = KEYS[1], KEYS[3], KEYS[4], ARGV[7]
 dequeue(queue, seen, inbox)
 if was_granted(seen, inbox) then
-  redis.call('HDEL', seen, 'granted')
+  redis.call('HDEL', seen, 'granted', 'at')
 end
 local kind = type_of(lock)
 if kind == 'hash' and is_granted(lock, inbox) then

@@ -4,7 +4,8 @@
 --        that survives however often its process blocks anew.
 -- seen:  a hash with the time each was last heard of, and of the hand-overs:
 --        "open" when the present run of them began, "count" how many they were,
---        "until" the end of an opening, "granted" to whom the last one went.
+--        "until" the end of an opening, "granted" to whom the last one went, and "at"
+--        when, until it is taken.
 -- An inbox is the list on which a process blocks; it is its name in the queue.
 --
 -- Who is next is *granted* the free lock: the lock key becomes a hash with the one
@@ -16,15 +17,16 @@
 -- once a second whatever is pushed to it, and an attempt that finds the lock free
 -- with somebody else first in the queue grants it to that one. A process that
 -- died with a grant costs the time the grant lasts; one that is late for it takes
--- the lock if nobody was granted it since. One that died in the queue is
--- skipped when it was not heard of for twice as long as it takes to make another
--- attempt. Why nothing is left: the queue and seen expire five seconds after the last
--- process was heard of, an inbox five seconds after the last push.
+-- the lock if nobody was granted it since. Who died in the queue is dropped when it was
+-- not heard of for twice as long as it takes to make another attempt, and passed over
+-- when it was not heard of during a grant that nobody took: so any number of processes
+-- that die together cost one grant. Why nothing is left: the queue and seen expire five
+-- seconds after the last process was heard of, an inbox five seconds after the last push.
 
 local STALE = 2000000 -- µs
 local FRESH = 1100000 -- µs
 local GRANT = 1000 -- ms
-local GRANT_IN_DOUBT = 500 -- ms, to one that should have been heard of again
+local GRANT_IN_DOUBT = 500 -- ms, to one that should have been heard of again, or after a grant nobody took
 local KEEP = 5000 -- ms
 local RUN_TIME = 250000 -- µs
 local RUN_LENGTH = 4
@@ -40,19 +42,33 @@ local function integer(n)
   return string.format('%.0f', n)
 end
 
+-- When the last grant was made, if nobody took it.
+local function missed(seen, now)
+  local at = tonumber(redis.call('HGET', seen, 'at'))
+  if at and at <= now then
+    return at
+  end
+end
+
 -- The first process in the queue that is alive.
 local function first_of(queue, seen, now)
+  local since = missed(seen, now) or 0
+  local place, first = 0, nil
   while true do
-    local inbox = redis.call('ZRANGE', queue, 0, 0)[1]
+    local inbox = redis.call('ZRANGE', queue, place, place)[1]
     if not inbox then
-      return nil
+      return first
     end
     local at = tonumber(redis.call('HGET', seen, inbox))
-    if at and now - at < STALE then
+    if not at or now - at >= STALE then
+      redis.call('ZREM', queue, inbox)
+      redis.call('HDEL', seen, inbox)
+    elseif at >= since then
       return inbox
+    else
+      first = first or inbox
+      place = place + 1
     end
-    redis.call('ZREM', queue, inbox)
-    redis.call('HDEL', seen, inbox)
   end
 end
 
@@ -94,11 +110,11 @@ end
 -- Grants the lock, which is free, to inbox; returns for how many ms.
 local function grant(lock, queue, seen, inbox, now)
   local lasts = GRANT
-  if now - (tonumber(redis.call('HGET', seen, inbox)) or 0) > FRESH then
+  if missed(seen, now) or now - (tonumber(redis.call('HGET', seen, inbox)) or 0) > FRESH then
     lasts = GRANT_IN_DOUBT
   end
   dequeue(queue, seen, inbox)
-  redis.call('HSET', seen, 'granted', inbox)
+  redis.call('HSET', seen, 'granted', inbox, 'at', integer(now))
   redis.call('PEXPIRE', seen, KEEP)
   redis.call('HSET', lock, 'grant:' .. inbox, '1')
   redis.call('PEXPIRE', lock, lasts)
