@@ -195,13 +195,13 @@ var broken = map[string]brokenStrategy{
 		}
 	}}), []string{"LooksEverySecond", "WakesOneAfterAnother"}},
 	"claims to be fair": {claiming(fakeCounting, func(c *conformance.Capabilities) { c.Fair = true }), []string{"FIFOAcrossLockers"}},
-	"loses every wake-up": {with(func(d *counted) {
-		d.watch = func(*counting, context.Context, string) (locker.Watch, error) { return deafWatch{}, nil }
+	"loses every wake-up": {near(func(d *nearby) {
+		d.watch = func(fullDriver, context.Context, string) (locker.Watch, error) { return deafWatch{}, nil }
 	}), []string{"NotifiedWake"}},
 	"is not notified again": {with(func(d *counted) { d.counting.stuck = true }), []string{"NotifiedAgain"}},
 	"claims to be notified": {claiming(fakePolling, func(c *conformance.Capabilities) { c.Notified = true }), nil}, // polling at 10 to 100 ms is as good
-	"hangs in Watch": {with(func(d *counted) {
-		d.watch = func(d *counting, ctx context.Context, key string) (locker.Watch, error) {
+	"hangs in Watch": {near(func(d *nearby) {
+		d.watch = func(d fullDriver, ctx context.Context, key string) (locker.Watch, error) {
 			<-time.After(2 * time.Second)
 			return d.Watch(ctx, key)
 		}
@@ -306,8 +306,8 @@ var broken = map[string]brokenStrategy{
 		go func() { _ = (&counted{counting: d}).renewOne(context.WithoutCancel(ctx), c) }()
 		return nil
 	}), []string{"CancelledWhileRenewing", "BreakIsNoticed"}},
-	"waits for wake-ups whatever happens": {with(func(d *counted) {
-		d.watch = func(d *counting, _ context.Context, key string) (locker.Watch, error) {
+	"waits for wake-ups whatever happens": {near(func(d *nearby) {
+		d.watch = func(d fullDriver, _ context.Context, key string) (locker.Watch, error) {
 			return d.Watch(context.Background(), key)
 		}
 	}), []string{"CancelledWhileSubscribing"}},
@@ -354,7 +354,12 @@ var broken = map[string]brokenStrategy{
 		}
 		return a, err
 	}), []string{"ForeignThingsConflict"}},
-	"takes any driver option": {with(func(d *counted) { d.counting.tolerant = true }), []string{"BadConstructorOptions"}},
+	"takes any driver option": {near(func(d *nearby) {
+		d.configure = func(d fullDriver, c locker.DriverConfig) error {
+			c.Options = nil
+			return d.Configure(c)
+		}
+	}), []string{"BadConstructorOptions"}},
 	"lets bad calls pass": {failing(func(err error) error {
 		if errors.Is(err, locker.ErrInvalid) {
 			return locker.ErrNotAcquired
@@ -374,19 +379,19 @@ var broken = map[string]brokenStrategy{
 		}
 		return a, err
 	}), []string{"CancelledWaiterLeavesNothing", "KeysEndWithLocks", "SignalsDoNotPileUp"}},
-	"leaves goroutines": {with(func(d *counted) {
+	"leaves goroutines": {near(func(d *nearby) {
 		end := make(chan struct{})
-		d.acquire = func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		d.acquire = func(d fullDriver, ctx context.Context, req locker.Request) (locker.Answer, error) {
 			go func() { <-end }()
 			return d.Acquire(ctx, req)
 		}
-		d.close = func(*counting) error { close(end); return nil }
+		d.close = func(d fullDriver) error { close(end); return d.Close() }
 	}), []string{"GoroutinesEndWithLocks"}},
-	"leaves goroutines after Close": {with(func(*counted) { go func() { select {} }() }), []string{"GoroutinesEndWithClose"}},
-	"remembers keys": {with(func(d *counted) {
+	"leaves goroutines after Close": {near(func(*nearby) { go func() { select {} }() }), []string{"GoroutinesEndWithClose"}},
+	"remembers keys": {near(func(d *nearby) {
 		var mu sync.Mutex
 		keys := map[string]bool{}
-		d.acquire = func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		d.acquire = func(d fullDriver, ctx context.Context, req locker.Request) (locker.Answer, error) {
 			mu.Lock()
 			keys[req.Key] = true
 			mu.Unlock()

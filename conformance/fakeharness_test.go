@@ -14,6 +14,7 @@ import (
 type fake struct {
 	name   string
 	driver func(s *fakeStore) locker.Driver
+	near   func(d fullDriver) locker.Driver // around it, in the process that locks; or nil
 	caps   func(c *conformance.Capabilities)
 	opts   []locker.Option                     // added to those of each Locker
 	wrap   func(l locker.Locker) locker.Locker // around each Locker
@@ -96,9 +97,17 @@ func (h *fakeHarness) NewLocker(tb testing.TB, opts ...locker.Option) locker.Loc
 }
 
 func (h *fakeHarness) New(opts ...locker.Option) (locker.Locker, error) {
-	l, err := locker.New(h.driver(h.s), append(opts, h.opts...)...)
-	if err == nil && h.wrap != nil {
-		l = h.wrap(l)
+	return h.lockerOn(h.driver(h.s), opts)
+}
+
+// lockerOn makes a Locker of a driver.
+func (f fake) lockerOn(d locker.Driver, opts []locker.Option) (locker.Locker, error) {
+	if f.near != nil {
+		d = f.near(d.(fullDriver))
+	}
+	l, err := locker.New(d, append(opts, f.opts...)...)
+	if err == nil && f.wrap != nil {
+		l = f.wrap(l)
 	}
 	return l, err
 }

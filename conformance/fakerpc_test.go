@@ -59,6 +59,9 @@ type Command struct {
 	Holds   int
 }
 
+// opClose is a driver's Close.
+const opClose conformance.Op = "close"
+
 // Reply is what became of it.
 type Reply struct {
 	Answer     locker.Answer
@@ -80,6 +83,8 @@ func (r *Remote) Do(c Command, reply *Reply) (_ error) {
 		r.d.Renew(ctx, []locker.Claim{c.Request.Claim}, func(_ int, e error) { err = e })
 	case conformance.OpRelease:
 		err = r.d.Release(ctx, c.Request.Claim)
+	case opClose:
+		err = r.d.Close()
 	case conformance.OpSetHolds:
 		if counter, ok := r.d.(locker.HoldCounter); ok {
 			err = counter.SetHolds(ctx, c.Request.Claim, c.Holds)

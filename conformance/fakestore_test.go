@@ -148,8 +148,7 @@ type driver struct {
 	fair   bool
 	id     string // of the Locker
 
-	tolerant bool // of options it does not know
-	stuck    bool // once notifications were cut
+	stuck bool // once notifications were cut
 }
 
 func (d *driver) Name() string { return "fake" }
@@ -157,7 +156,7 @@ func (d *driver) Close() error { return nil }
 
 func (d *driver) Configure(c locker.DriverConfig) error {
 	d.id = c.LockerID
-	if len(c.Options) > 0 && !d.tolerant {
+	if len(c.Options) > 0 {
 		return fmt.Errorf("%w: no such option: %v", locker.ErrInvalid, c.Options[0])
 	}
 	return nil

@@ -3,6 +3,7 @@ package soak
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,6 +32,8 @@ type arena struct {
 	events     []event
 	violations []Violation
 	stale      int
+	locks      map[string]uint16 // the keys, by what they are in the store
+	things     map[string]bool   // at which the nemesis has put something
 }
 
 // node is a server and the link to it.
@@ -43,7 +46,10 @@ type node struct {
 }
 
 func newArena(cfg Config, s Strategy, seed uint64, dir string, st *stage) *arena {
-	a := &arena{cfg: cfg, strategy: s, seed: seed, dir: dir, stage: st, workers: make([]*process, cfg.Processes)}
+	a := &arena{cfg: cfg, strategy: s, seed: seed, dir: dir, stage: st, workers: make([]*process, cfg.Processes), locks: make(map[string]uint16), things: make(map[string]bool)}
+	for n := range uint16(cfg.Keys) {
+		a.locks[keyText(n)] = n
+	}
 	for i := range max(1, s.Nodes) {
 		a.nodes = append(a.nodes, newNode(st, fmt.Sprint("node", i), s.Server))
 	}
@@ -129,6 +135,13 @@ func (a *arena) violate(v Violation) {
 	a.violations = append(a.violations, v)
 }
 
+// holdsThing says whether the nemesis has put something at a key.
+func (a *arena) holdsThing(key string, does bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.things[key] = does
+}
+
 // start starts the next process with this index.
 func (a *arena) start(index int) {
 	a.mu.Lock()
@@ -176,7 +189,10 @@ func (a *arena) run(ctx context.Context) {
 	for i := range a.cfg.Processes {
 		a.start(i)
 	}
+	var watching sync.WaitGroup
+	watching.Go(func() { a.watchTTLs(ctx) })
 	newNemesis(a).run(ctx)
+	watching.Wait()
 	if a.stage.ctx.Err() != nil {
 		return // something is broken
 	}
@@ -185,6 +201,7 @@ func (a *arena) run(ctx context.Context) {
 	}
 	a.wantNobodyWaiting()
 	a.wantNoKeys()
+	a.wantNoGrowth()
 	a.close()
 	n, err := a.resource.stale(context.Background())
 	if err != nil {
@@ -249,25 +266,42 @@ func (a *arena) wantNobodyWaiting() {
 	}
 }
 
+// stored are the keys that are at a node, and how long they will be.
+func (n *node) stored(ctx context.Context) (map[string]time.Duration, error) {
+	all := make(map[string]time.Duration)
+	keys := n.admin.Scan(ctx, 0, "*", 1000).Iterator()
+	for keys.Next(ctx) {
+		ttl, err := n.admin.PTTL(ctx, keys.Val()).Result()
+		if err != nil {
+			return nil, err
+		}
+		if ttl != -2 {
+			all[keys.Val()] = ttl
+		}
+	}
+	return all, keys.Err()
+}
+
 // keysPatience is how long after the last release signals may stay.
 const keysPatience = 10 * time.Second
 
-// wantNoKeys: no lock is left, and what else is left expires.
+// wantNoKeys: no lock is left, and what else is left expires and is little: for each
+// key no more than something that tokens are made of, and something for each process.
 func (a *arena) wantNoKeys() {
 	wrong := eventually(a.cfg.maxTTL()+keysPatience+a.cfg.Slack, func() string {
 		var left []string
 		for _, n := range a.nodes {
-			ctx := context.Background()
-			keys := n.admin.Scan(ctx, 0, "*", 1000).Iterator()
-			for keys.Next(ctx) {
-				key := keys.Val()
-				ttl := n.admin.PTTL(ctx, key).Val()
-				if ttl == -1 || a.isLock(key) && ttl > 0 {
-					left = append(left, fmt.Sprintf("%s: %s, TTL %v", n.name, key, ttl))
+			keys, err := n.stored(context.Background())
+			if err != nil {
+				return err.Error()
+			}
+			for key, ttl := range keys {
+				if _, lock := a.locks[key]; lock || ttl < 0 {
+					left = append(left, fmt.Sprintf("%s: %.40q, TTL %v", n.name, key, ttl))
 				}
 			}
-			if err := keys.Err(); err != nil {
-				return err.Error()
+			if most := a.cfg.Keys + a.cfg.Processes; len(left) == 0 && len(keys) > most {
+				left = append(left, fmt.Sprintf("%s: %d, at most %d are for tokens and processes", n.name, len(keys), most))
 			}
 		}
 		return strings.Join(left, "\n")
@@ -277,10 +311,61 @@ func (a *arena) wantNoKeys() {
 	}
 }
 
-func (a *arena) isLock(key string) bool {
-	var n int
-	_, err := fmt.Sscanf(key, "k%d", &n)
-	return err == nil && key == fmt.Sprint("k", n)
+// watchTTLs wants no lock to be kept for longer than its lease may last, or a grant that
+// waits to be taken.
+func (a *arena) watchTTLs(ctx context.Context) {
+	const grant, allowed = time.Second, 500 * time.Millisecond
+	most := max(a.cfg.maxTTL(), grant) + allowed
+	for ctx.Err() == nil {
+		for _, n := range a.nodes {
+			a.mu.Lock()
+			things := maps.Clone(a.things)
+			a.mu.Unlock()
+			keys, _ := n.stored(ctx) // without those of a server that is down
+			a.mu.Lock()
+			for key, ttl := range keys {
+				if lock, is := a.locks[key]; is && !things[key] && !a.things[key] && (ttl < 0 || ttl > most) {
+					a.overlong(lock, ttl)
+				}
+			}
+			a.mu.Unlock()
+		}
+		sleep(ctx, 200*time.Millisecond)
+	}
+}
+
+// overlong notes a TTL, once. a.mu is held.
+func (a *arena) overlong(key uint16, ttl time.Duration) {
+	for _, v := range a.violations {
+		if v.Kind == Overlong {
+			return
+		}
+	}
+	t := now()
+	a.violations = append(a.violations, Violation{
+		Kind: Overlong, Key: keyName(key), around: span{t, t},
+		Text: fmt.Sprintf("the lock is kept for %v, and the longest lease lasts %v", ttl, a.cfg.maxTTL()),
+	})
+}
+
+// wantNoGrowth has the first process use many keys, which are to cost nothing for good.
+func (a *arena) wantNoGrowth() {
+	p := a.workers[0]
+	p.tell(sayGrow)
+	line, err := p.hear(sayGrown, 30*time.Second+a.cfg.Slack)
+	var bytes, goroutines int
+	if err == nil {
+		_, err = fmt.Sscanf(line, sayGrown+" %d %d", &bytes, &goroutines)
+	}
+	if err != nil {
+		a.stage.Error(err)
+	}
+	if bytes > 0 {
+		a.violate(Violation{Kind: LeakedMemory, Text: fmt.Sprintf("%s: keys used once have cost %d bytes", p.name, bytes)})
+	}
+	if goroutines > 0 {
+		a.violate(Violation{Kind: LeakedGoroutine, Text: fmt.Sprintf("%s: keys used once have cost %d goroutines", p.name, goroutines)})
+	}
 }
 
 // closeWithin is what Close promises.

@@ -14,8 +14,12 @@ func (h *history) check() {
 		h.checkLostData(k)
 		h.checkStalls(k)
 		h.checkOrder(k)
+		h.checkTeams(k)
+		h.checkTurns(k)
+		h.checkRefusals(k)
 	}
 	h.checkRenewals()
+	h.checkClaims()
 }
 
 // checkOverlap wants no hold granted before the end of another one.
@@ -27,8 +31,8 @@ func (h *history) checkOverlap(k *keyHistory) {
 			last = next
 			continue
 		}
-		if end := last.end(data); next.ret < end && !next.shares(last) {
-			if next.token < last.token && data.between(next.since, next.ret) {
+		if end := last.end(data); next.ret < end && !h.shares(next, last) {
+			if next.token != 0 && next.token < last.token && data.between(next.since, next.ret) {
 				continue // granted before the data was lost, and told so only after it
 			}
 			if data.between(last.since, next.ret) {
@@ -50,11 +54,11 @@ func (h *history) checkOverlap(k *keyHistory) {
 func (h *history) checkTokens(k *keyHistory) {
 	var last *hold
 	for _, next := range k.holds {
-		if next.deadline <= next.ret {
+		if next.deadline <= next.ret || next.token == 0 {
 			continue
 		}
 		// But one that was granted before the data was lost may be told so only after it.
-		if last != nil && next.token <= last.token && !next.shares(last) && !h.losses.between(next.since, next.ret) {
+		if last != nil && next.token <= last.token && !h.shares(next, last) && !h.losses.between(next.since, next.ret) {
 			h.violate(TokenOrder, k.key, span{last.ret, next.ret}, "%v, was granted after %v", next, last)
 		}
 		last = next
@@ -83,10 +87,11 @@ const takenWithin = 1500 * time.Millisecond
 // keeps the waiters from, to be taken. Waiters may come and go: each looks at once.
 func (h *history) checkStalls(k *keyHistory) {
 	for _, gap := range h.gaps(k) {
+		h.checkWakeUps(k, gap)
 		if gap.to.since(gap.from) < stallOfInterest {
 			continue
 		}
-		for _, quiet := range h.quiet(gap) {
+		for _, quiet := range h.quiet(k.key, gap) {
 			for _, s := range waited(k, quiet) {
 				d := s.to.since(s.from)
 				h.stats.Longest = max(h.stats.Longest, d)
@@ -156,9 +161,9 @@ func (h *history) haunted(k *keyHistory) map[int64]bool {
 }
 
 // quiet are the parts of s in which nothing keeps waiters from a free lock.
-func (h *history) quiet(s span) []span {
+func (h *history) quiet(key uint16, s span) []span {
 	var troubled []span
-	for _, t := range h.troubled {
+	for _, t := range slices.Concat(h.troubled, h.foreign[key]) {
 		t.to = t.to.add(h.maxTTL) // what it has left behind
 		if t.overlaps(s) {
 			troubled = append(troubled, span{max(t.from, s.from), t.to})

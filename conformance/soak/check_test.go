@@ -43,6 +43,51 @@ func of(t team, s step) step {
 	return s
 }
 
+func patiently(s step) step {
+	s.rec.wait = 5000
+	return s
+}
+
+func unfenced(s step) step {
+	s.rec.flags |= flagUnfenced
+	return s
+}
+
+// closing is about op 1.
+func closing(proc, at int, kind recordKind) step {
+	return step{proc, at, record{kind: kind, op: 1, caller: 1}}
+}
+
+// overtaking: n times p1 waits, and p0, which came later, is granted the lock so many
+// times before it.
+func overtaking(n, times int) (s script) {
+	op := 0
+	for at := 0; n > 0; n-- {
+		mine := op + 1
+		s = append(s, lock(1, at, mine, 0))
+		for op = mine; op < mine+times; at += 10 {
+			op++
+			s = append(s, lock(0, at+60, op, 0), granted(0, at+61, op, int64(op), at+500), unlock(0, at+62, op, at+500), unlocked(0, at+63, op, resOK))
+		}
+		op++
+		s = append(s, granted(1, at+70, mine, int64(op), at+500), unlock(1, at+71, mine, at+500), unlocked(1, at+72, mine, resOK))
+		at += 100
+	}
+	return s
+}
+
+// unnoticed: n times p1 waits for p0, and is granted the lock so many ms late.
+func unnoticed(n, late int) (s script) {
+	for i := range n {
+		at, op := i*1000, 2*i+1
+		s = append(
+			s, lock(0, at, op, 0), granted(0, at+1, op, int64(op), at+298), lock(1, at+2, op+1, 0), unlock(0, at+49, op, at+298), unlocked(0, at+50, op, resOK),
+			granted(1, at+50+late, op+1, int64(op+1), at+900), unlock(1, at+51+late, op+1, at+900), unlocked(1, at+52+late, op+1, resOK),
+		)
+	}
+	return s
+}
+
 func granted(proc, at, op int, token int64, deadline int) step {
 	return step{proc, at, record{kind: recGranted, op: uint32(op), caller: uint16(op), token: token, deadline: ms(deadline)}}
 }
@@ -90,6 +135,7 @@ func TestChecker(t *testing.T) {
 		frozen []span // p0
 		killed int    // p0, 0: not
 		nodes  int
+		claims Strategy
 		want   []Kind
 	}{
 		"one after the other": {script: script{
@@ -134,7 +180,7 @@ func TestChecker(t *testing.T) {
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK),
 			lock(1, 2, 2, 0), granted(1, 7, 2, 9, 300), unlock(1, 9, 2, 300), unlocked(1, 10, 2, resOK),
 		}},
-		"a team shares a hold": {script: script{
+		"a team shares a hold": {claims: Strategy{StoredHolds: true}, script: script{
 			of(1, lock(0, 0, 1, 0)), granted(0, 1, 1, 10, 298), of(1, lock(1, 2, 2, 0)), granted(1, 3, 2, 10, 300),
 			unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK), unlock(1, 7, 2, 300), unlocked(1, 8, 2, resOK),
 		}},
@@ -188,7 +234,7 @@ func TestChecker(t *testing.T) {
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298),
 			lock(1, 2, 2, 0), refused(1, 2002, 2, 0, resNotAcquired), lock(1, 1900, 3, 0), refused(1, 3900, 3, 0, resNotAcquired), lock(1, 3800, 4, 0), refused(1, 5800, 4, 0, resNotAcquired),
 		}},
-		"what a dead member of a team shares is lengthened by the others": {killed: 5, script: script{
+		"what a dead member of a team shares is lengthened by the others": {killed: 5, claims: Strategy{StoredHolds: true}, script: script{
 			of(1, lock(0, 0, 1, 0)), granted(0, 1, 1, 10, 298),
 			of(1, lock(1, 200, 2, 0)), granted(1, 201, 2, 10, 500), unlock(1, 202, 2, 500), unlocked(1, 203, 2, resOK),
 			of(1, lock(1, 490, 3, 0)), granted(1, 491, 3, 10, 790), unlock(1, 492, 3, 790), unlocked(1, 493, 3, resOK),
@@ -214,6 +260,11 @@ func TestChecker(t *testing.T) {
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 8, 1, resOK),
 			lock(1, 6, 2, flagTry), refused(1, 7, 2, flagTry, resNotAcquired),
 		}},
+		"refused while an Unlock that was applied is not yet answered": {script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298),
+			lock(1, 6, 2, 0), granted(1, 7, 2, 11, 300), unlock(1, 8, 2, 300), unlocked(1, 9, 2, resOK),
+			lock(0, 10, 3, flagTry), refused(0, 11, 3, flagTry, resNotAcquired), unlocked(0, 12, 1, resOK),
+		}},
 		"Unlock says that the lock was lost, but it was held": {want: []Kind{FalseLoss, NoOrder}, script: script{
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resLost),
 			lock(1, 8, 2, 0), granted(1, 9, 2, 11, 300), unlock(1, 10, 2, 300), unlocked(1, 11, 2, resOK),
@@ -226,7 +277,7 @@ func TestChecker(t *testing.T) {
 			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK), unlock(0, 7, 1, 0), unlocked(0, 8, 1, resOK),
 		}},
 		"nobody knows of the release": {script: script{
-			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 8, 1, resUnavailable),
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 160, 1, resUnavailable),
 			lock(1, 8, 2, 0), granted(1, 100, 2, 11, 400), unlock(1, 110, 2, 400), unlocked(1, 111, 2, resOK),
 		}},
 		"an error out of place": {want: []Kind{Unexpected}, script: script{
@@ -259,6 +310,79 @@ func TestChecker(t *testing.T) {
 		"not renewed now and then": {script: slices.Concat(outlasting(0, 1), outlasting(400, 2), outlasting(800, 3), outlasting(1200, 4), outlasting(1600, 5))},
 		"not renewed, the server being away": {events: []event{{fault: fault("refuse"), span: during(0, 2400)}},
 			script: slices.Concat(outlasting(0, 1), outlasting(400, 2), outlasting(800, 3), outlasting(1200, 4), outlasting(1600, 5), outlasting(2000, 6))},
+		"a team shares a hold that is not in the store": {want: []Kind{Overlap, TokenOrder}, script: script{
+			of(1, lock(0, 0, 1, 0)), granted(0, 1, 1, 10, 298), of(1, lock(1, 2, 2, 0)), granted(1, 3, 2, 10, 300),
+			unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK), unlock(1, 7, 2, 300), unlocked(1, 8, 2, resOK),
+		}},
+		"a team is kept out of its own lock": {claims: Strategy{StoredHolds: true}, want: []Kind{WrongAnswer}, script: script{
+			of(1, lock(0, 0, 1, 0)), granted(0, 1, 1, 10, 298), of(1, lock(1, 2, 2, flagTry)), refused(1, 3, 2, flagTry, resNotAcquired),
+			unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK),
+		}},
+		"a team is behind others of its process": {claims: Strategy{StoredHolds: true}, script: script{
+			of(1, lock(0, 0, 1, 0)), granted(0, 1, 1, 10, 298), of(2, lock(1, 1, 3, 0)), of(1, lock(1, 2, 2, flagTry)), refused(1, 3, 2, flagTry, resNotAcquired),
+			unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK), granted(1, 7, 3, 11, 305), unlock(1, 8, 3, 305), unlocked(1, 9, 3, resOK),
+		}},
+		"no token": {want: []Kind{TokenOrder}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 0, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK),
+		}},
+		"no token, as was asked for": {script: script{
+			lock(0, 0, 1, flagUnfenced), unfenced(granted(0, 1, 1, 0, 298)), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK),
+			lock(0, 7, 2, 0), granted(0, 8, 2, 10, 298), unlock(0, 9, 2, 298), unlocked(0, 10, 2, resOK),
+			lock(1, 11, 3, flagUnfenced), unfenced(granted(1, 12, 3, 0, 298)), unlock(1, 13, 3, 298), unlocked(1, 14, 3, resOK),
+			lock(1, 15, 4, 0), granted(1, 16, 4, 11, 298), unlock(1, 17, 4, 298), unlocked(1, 18, 4, resOK),
+		}},
+		"a token nobody asked for": {want: []Kind{TokenOrder}, script: script{
+			lock(0, 0, 1, flagUnfenced), unfenced(granted(0, 1, 1, 10, 298)), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK),
+		}},
+		"a token of a strategy that has none": {claims: Strategy{Unfenced: true}, want: []Kind{TokenOrder}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK),
+		}},
+		"a token that not everybody can read": {want: []Kind{TokenOrder}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 1<<53+1, 298), unlock(0, 5, 1, 298), unlocked(0, 6, 1, resOK),
+		}},
+		"closed": {script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), closing(0, 5, recClose), closing(0, 6, recClosed), unlock(0, 7, 1, 298), unlocked(0, 20, 1, resOK),
+			lock(1, 8, 2, 0), granted(1, 19, 2, 11, 300), unlock(1, 25, 2, 300), unlocked(1, 26, 2, resOK),
+		}},
+		"closed in no time that is promised": {want: []Kind{Slow}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), closing(0, 5, recClose), closing(0, 7100, recClosed), unlock(0, 7101, 1, 298), unlocked(0, 7102, 1, resLost),
+		}},
+		"something is wrong": {want: []Kind{WrongAnswer}, script: script{closing(0, 5, recWrong)}},
+		"the release finds the store unavailable for no reason": {want: []Kind{Unavailable}, script: script{
+			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), unlock(0, 5, 1, 298), unlocked(0, 8, 1, resUnavailable),
+		}},
+		"out of memory, and said so": {events: []event{{fault: fault("full"), span: during(0, 9)}}, script: script{
+			lock(0, 1, 1, flagTry), refused(0, 2, 1, flagTry, resFull), lock(0, 3, 2, 0), refused(0, 4, 2, 0, resFull),
+		}},
+		"out of memory, and not said so": {events: []event{{fault: fault("full"), span: during(0, 9)}}, want: []Kind{WrongAnswer}, script: script{
+			lock(0, 1, 1, flagTry), refused(0, 2, 1, flagTry, resUnavailable),
+		}},
+		"out of memory, after something else": {events: []event{{fault: fault("reset"), span: during(-9, -8)}, {fault: fault("full"), span: during(0, 9)}}, script: script{
+			lock(0, 1, 1, flagTry), refused(0, 2, 1, flagTry, resUnavailable),
+		}},
+		"waited for memory": {events: []event{{fault: fault("full"), span: during(0, 9000)}}, want: []Kind{Slow}, script: script{
+			patiently(lock(0, 1, 1, 0)), refused(0, 5001, 1, 0, resUnavailable),
+		}},
+		"waited for a holder while the server was out of memory": {events: []event{{fault: fault("full"), span: during(2, 9000)}}, script: script{
+			lock(1, 0, 2, 0), granted(1, 1, 2, 10, 6000), patiently(lock(0, 2, 1, 0)), refused(0, 5002, 1, 0, resNotAcquired), unlock(1, 5003, 2, 6000), unlocked(1, 5004, 2, resOK),
+		}},
+		"what is there is no lock": {events: []event{{fault: fault("foreign"), span: during(0, 9000), key: new(uint16)}}, script: script{
+			lock(0, 1, 1, flagTry), refused(0, 2, 1, flagTry, resConflict),
+			lock(0, 3, 2, 0), refused(0, 2999, 2, 0, resConflict), lock(0, 2990, 3, 0), refused(0, 5990, 3, 0, resConflict),
+		}},
+		"what is there is a lock": {want: []Kind{Unexpected}, script: script{
+			lock(0, 1, 1, flagTry), refused(0, 2, 1, flagTry, resConflict),
+		}},
+		"waited for what is no lock": {events: []event{{fault: fault("foreign"), span: during(0, 9000), key: new(uint16)}}, want: []Kind{WrongAnswer}, script: script{
+			patiently(lock(0, 1, 1, 0)), refused(0, 5001, 1, 0, resNotAcquired),
+		}},
+		"overtaken":                {claims: Strategy{Fair: true}, want: []Kind{Unfair}, script: overtaking(6, 3)},
+		"overtaken now and then":   {claims: Strategy{Fair: true}, script: overtaking(5, 3)},
+		"in turn":                  {claims: Strategy{Fair: true}, script: overtaking(6, 2)},
+		"no turns are claimed":     {script: overtaking(6, 3)},
+		"releases are not noticed": {claims: Strategy{Notified: true}, want: []Kind{Stall}, script: unnoticed(6, 501)},
+		"releases are noticed":     {claims: Strategy{Notified: true}, script: unnoticed(6, 499)},
+		"no wake-ups are claimed":  {script: unnoticed(6, 501)},
 		"a wait that does not end": {want: []Kind{Slow}, script: script{
 			lock(0, 0, 1, 0), refused(0, 4100, 1, 0, resNotAcquired),
 		}},
@@ -267,8 +391,9 @@ func TestChecker(t *testing.T) {
 			t.Parallel()
 			// The answer does not depend on where the history is cut.
 			for _, holds := range []int{1, 100} {
-				h := newHistory(Config{TTLs: []time.Duration{300 * time.Millisecond}, Slack: 2 * time.Second},
-					Strategy{Name: "s", Nodes: c.nodes}, c.events, ms(0))
+				claims := c.claims
+				claims.Name, claims.Nodes = "s", c.nodes
+				h := newHistory(Config{TTLs: []time.Duration{300 * time.Millisecond}, Slack: 2 * time.Second}, claims, c.events, ms(0))
 				h.windowHolds = holds
 				for i, p := range c.script.processes(t) {
 					if i == 0 {

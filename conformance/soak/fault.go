@@ -2,6 +2,7 @@ package soak
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -30,6 +31,10 @@ type Fault struct {
 	single bool
 	// redis: not for servers that are no Redis.
 	redis bool
+	// full: the server says that it is out of memory.
+	full bool
+	// plants something at a key that is no lock.
+	plants bool
 }
 
 // trouble is one occurrence of a fault.
@@ -37,6 +42,7 @@ type trouble struct {
 	a   *arena
 	ctx context.Context // done when it should come to its end
 	r   *rand.Rand
+	key *uint16 // the key it befell, if it was one
 }
 
 func (t *trouble) between(least, most time.Duration) time.Duration {
@@ -71,10 +77,12 @@ func Faults() []Fault {
 		{Name: "lose-data", Doc: "a server is killed and started empty", onNode: loseData, loses: true, redis: true},
 		{Name: "flush", Doc: "FLUSHALL", onNode: flush, loses: true, single: true},
 		{Name: "pause", Doc: "a server stands still (SIGSTOP) for up to two TTLs", onNode: pause, redis: true},
-		{Name: "client-kill", Doc: "CLIENT KILL of all connections but subscriptions", onNode: admin("client", "kill", "type", "normal"), redis: true},
-		{Name: "signal-kill", Doc: "CLIENT KILL of all subscriptions", onNode: admin("client", "kill", "type", "pubsub"), harmless: true, redis: true},
-		{Name: "client-pause", Doc: "CLIENT PAUSE for up to two TTLs", onNode: clientPause, redis: true},
-		{Name: "script-flush", Doc: "SCRIPT FLUSH", onNode: admin("script", "flush"), harmless: true, redis: true},
+		{Name: "client-kill", Doc: "CLIENT KILL of all connections but subscriptions", onNode: admin("client", "kill", "type", "normal")},
+		{Name: "signal-kill", Doc: "CLIENT KILL of all subscriptions", onNode: admin("client", "kill", "type", "pubsub"), harmless: true},
+		{Name: "client-pause", Doc: "CLIENT PAUSE for up to two TTLs", onNode: clientPause},
+		{Name: "script-flush", Doc: "SCRIPT FLUSH", onNode: admin("script", "flush"), harmless: true},
+		{Name: "full", Doc: "a server is out of memory (maxmemory) for up to three TTLs", onNode: fill, full: true},
+		{Name: "foreign", Doc: "something that is no lock is put at a free key for up to four TTLs", onNode: plant, harmless: true, plants: true, single: true},
 
 		{Name: "lose-reply", Doc: "commands are applied, their replies lost, connections closed", onNode: func(t *trouble, n *node) { t.sometimes(&n.link.loseReply) }},
 		{Name: "hang-reply", Doc: "commands are applied, their replies never come", onNode: func(t *trouble, n *node) { t.sometimes(&n.link.hangReply) }},
@@ -148,6 +156,38 @@ func clientPause(t *trouble, n *node) {
 	n.do("client", "pause", d.Milliseconds())
 	t.sleep(d)
 	n.do("client", "unpause")
+}
+
+func fill(t *trouble, n *node) {
+	n.do("config", "set", "maxmemory", "1")
+	t.sleep(t.between(200*time.Millisecond, 3*t.a.cfg.maxTTL()))
+	n.do("config", "set", "maxmemory", "0")
+}
+
+// plant makes a list of a key that is free: a list at a lock is refused by the server.
+func plant(t *trouble, n *node) {
+	const tries = 20
+	for range tries {
+		lock := uint16(t.r.IntN(t.a.cfg.Keys))
+		key := keyText(lock)
+		t.a.holdsThing(key, true)
+		ctx := context.Background()
+		if n.admin.LPush(ctx, key, "foreign").Err() != nil {
+			t.a.holdsThing(key, false)
+			continue
+		}
+		t.key = &lock
+		planted := now()
+		t.sleep(t.between(t.a.cfg.maxTTL(), 4*t.a.cfg.maxTTL()))
+		if there, err := n.admin.LPop(ctx, key).Result(); there != "foreign" {
+			t.a.violate(Violation{
+				Kind: Overwritten, Key: keyName(lock), around: span{planted, now()},
+				Text: fmt.Sprintf("the list that was put at the key is gone: %q, %v", there, err),
+			})
+		}
+		t.a.holdsThing(key, false)
+		return
+	}
 }
 
 func blackHole(t *trouble, n *node) {

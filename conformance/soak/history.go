@@ -10,13 +10,17 @@ import (
 // A history is what happened in an arena in a round, by key.
 type history struct {
 	maxTTL, slack time.Duration
+	claims        Strategy
 	quorum        bool // several nodes: contenders may refuse one another
 	events        []event
 	began         instant
-	losses        spans // of data, and with it of locks
-	twice         spans // commands arrived twice
-	troubled      spans // in which, and shortly after which, a free lock may go untaken
-	longTroubles  bool  // waiters may lose patience with the store
+	losses        spans            // of data, and with it of locks
+	twice         spans            // commands arrived twice
+	troubled      spans            // in which, and shortly after which, a free lock may go untaken
+	full          spans            // a server was out of memory
+	foreign       map[uint16]spans // by key: something else was there
+	frozen        spans            // processes
+	longTroubles  bool             // waiters may lose patience with the store
 	keys          map[uint16]*keyHistory
 	stats         Stats
 	violations    []Violation
@@ -66,6 +70,7 @@ type hold struct {
 	asked    instant // when Unlock was last called
 	refused  instant // the resource refused its token
 	inner    instant // when the re-entry under way was called
+	closed   instant // its Locker was closed; 0: it was not
 	limit    instant // when it is over by MaxHold or MaxRenewals; 0: never
 	overdue  bool    // it was in use when its first deadline had passed, and nothing was wrong
 }
@@ -84,6 +89,9 @@ func (h *hold) end(data spans) instant {
 	}
 	if h.killed != 0 {
 		end = min(end, h.killed)
+	}
+	if h.closed != 0 {
+		end = min(end, h.closed)
 	}
 	if h.lost != 0 && data.between(h.since, h.lost) {
 		end = min(end, h.lost)
@@ -115,6 +123,11 @@ func (l spans) between(from, to instant) bool {
 	return slices.ContainsFunc(l, func(s span) bool { return s.overlaps(span{from, to}) })
 }
 
+// around reports whether s is within one of them.
+func (l spans) around(s span) bool {
+	return slices.ContainsFunc(l, func(o span) bool { return o.from <= s.from && s.to <= o.to })
+}
+
 func (h *history) violate(kind Kind, key uint16, around span, format string, args ...any) {
 	h.stats.Found[kind]++
 	if h.stats.Found[kind] > mostOfAKind {
@@ -126,11 +139,10 @@ func (h *history) violate(kind Kind, key uint16, around span, format string, arg
 // mostOfAKind is how many violations of a kind are described; all are counted.
 const mostOfAKind = 5
 
-func keyName(key uint16) string { return fmt.Sprint("k", key) }
-
 func newHistory(cfg Config, s Strategy, events []event, began instant) *history {
 	h := &history{
-		maxTTL: cfg.maxTTL(), slack: cfg.Slack, quorum: s.Nodes > 1, events: events, began: began,
+		maxTTL: cfg.maxTTL(), slack: cfg.Slack, claims: s, quorum: s.Nodes > 1, events: events, began: began,
+		foreign:     make(map[uint16]spans),
 		keys:        make(map[uint16]*keyHistory),
 		stats:       newStats(s.Name),
 		windowHolds: 100,
@@ -144,6 +156,12 @@ func newHistory(cfg Config, s Strategy, events []event, began instant) *history 
 		}
 		if e.fault.twice {
 			h.twice = append(h.twice, e.span)
+		}
+		if e.fault.full {
+			h.full = append(h.full, e.span)
+		}
+		if e.key != nil {
+			h.foreign[*e.key] = append(h.foreign[*e.key], e.span)
 		}
 		if !e.fault.harmless {
 			h.troubled = append(h.troubled, e.span)
@@ -172,6 +190,7 @@ type reader struct {
 
 // read takes in the log of p, and checks what can be seen in one process alone.
 func (h *history) read(p *process) error {
+	h.frozen = append(h.frozen, p.frozen...)
 	r := &reader{h, p, make(map[uint32]attempt), make(map[uint32]*hold), make(map[uint16]uint32)}
 	var last instant
 	err := readLog(p.spec.Log, func(rec record) {
@@ -201,6 +220,13 @@ func (r *reader) record(rec record) {
 	hold := r.open[rec.op]
 	if hold != nil && rec.kind != recWrite {
 		hold.deadline = max(hold.deadline, rec.deadline)
+	}
+	if rec.kind == recWrong {
+		r.violate(WrongAnswer, rec.key, span{rec.at, rec.at}, "%s, %s", r.p.name, r.p.complaint(rec.op))
+		return
+	}
+	if rec.result == resConflict && !r.foreign[rec.key].between(r.pending[rec.op].call, rec.at) {
+		rec.result = resOther
 	}
 	if rec.result == resOther {
 		r.violate(Unexpected, rec.key, span{rec.at, rec.at}, "%s, op %d: %v returned an error that nothing calls for: %s", r.p.name, rec.op, rec.kind, r.p.complaint(rec.op))
@@ -243,12 +269,13 @@ func (r *reader) returned(rec record) {
 	}
 	r.wantPrompt(a.key, span{a.call, a.ret}, limit, "Lock", a.op)
 	if rec.kind == recRefused {
-		a.unknown = a.result == resUnavailable
+		a.unknown = !a.result.available()
 		r.wantRefused(a)
 		r.stats.refused(a)
 		r.at(a.key).tries = append(r.at(a.key).tries, a)
 		return
 	}
+	r.wantToken(rec)
 	if late := r.late(span{rec.deadline, rec.at}); late > r.slack {
 		r.violate(Outlived, rec.key, span{rec.deadline, rec.at}, "%s, op %d: granted %v after the end of the lease", r.p.name, rec.op, late)
 	}
@@ -304,6 +331,10 @@ func (r *reader) leaseRecord(h *hold, rec record) {
 		}
 	case recUnlocked:
 		r.unlocked(h, rec)
+	case recClose:
+		h.closed = rec.at
+	case recClosed:
+		r.wantPrompt(rec.key, span{h.closed, rec.at}, closeWithin, "Close", rec.op)
 	case recWrite:
 		r.stats.Writes++
 		if !yes {
@@ -316,14 +347,40 @@ func (r *reader) leaseRecord(h *hold, rec record) {
 // to be available.
 func (r *reader) wantRefused(a attempt) {
 	call := span{a.call, a.ret}
-	early := a.result == resNotAcquired || a.result == resUnavailable && !r.longTroubles
+	early := a.result == resNotAcquired || a.result == resUnavailable && !r.longTroubles && !r.full.between(a.call, a.ret)
 	if took := a.ret.since(a.call); early && a.flags&flagTry == 0 && took < a.wait {
 		r.violate(WrongAnswer, a.key, call, "%s, op %d: Lock gave up after %v of %v: %v", r.p.name, a.op, took, a.wait, a.result)
 	}
 	// That no answer came in time may be the machine's fault; Lock may be told what became
 	// of another's attempt.
-	if took := a.ret.since(a.call); a.result == resUnavailable && a.flags&flagTry != 0 && took < answered && r.nothingWrong(call) {
-		r.violate(Unavailable, a.key, call, "%s, op %d: ErrUnavailable after %v while nothing was wrong", r.p.name, a.op, took)
+	if a.flags&flagTry != 0 {
+		r.wantAvailable(a.key, a.op, a.result, call)
+	}
+}
+
+// wantAvailable wants a call that was answered not to have been answered that the store
+// is unavailable while nothing was wrong, or no more than that while it was out of memory.
+func (r *reader) wantAvailable(key uint16, op uint32, result result, call span) {
+	took := call.to.since(call.from)
+	if result != resUnavailable || took >= answered {
+		return
+	}
+	switch {
+	case r.nothingWrong(r.p, call):
+		r.violate(Unavailable, key, call, "%s, op %d: ErrUnavailable after %v while nothing was wrong", r.p.name, op, took)
+	case !r.quorum && r.full.around(call) && r.nothingBut(r.full, r.p, call):
+		r.violate(WrongAnswer, key, call, "%s, op %d: ErrUnavailable after %v does not say that the server is out of memory", r.p.name, op, took)
+	}
+}
+
+// maxToken is what fits into the numbers of every language.
+const maxToken = 1 << 53
+
+// wantToken wants a token where there is to be one, and no greater than all can read.
+func (r *reader) wantToken(rec record) {
+	none := r.claims.Unfenced || rec.flags&flagUnfenced != 0
+	if none != (rec.token == 0) || rec.token < 0 || rec.token > maxToken {
+		r.violate(TokenOrder, rec.key, span{rec.at, rec.at}, "%s, op %d: granted token %d; want none: %t", r.p.name, rec.op, rec.token, none)
 	}
 }
 
@@ -331,17 +388,28 @@ func (r *reader) wantRefused(a attempt) {
 const answered = 150 * time.Millisecond
 
 // nothingWrong reports that no fault can have kept commands in s from being answered,
-// and the process was not frozen.
-func (r *reader) nothingWrong(s span) bool {
-	s.from = s.from.add(-r.maxTTL)
-	return !spans(r.troubled).between(s.from, s.to) && !spans(r.p.frozen).between(s.from, s.to)
+// and p was not frozen; nor any other process, if p is nil.
+func (h *history) nothingWrong(p *process, s span) bool { return h.nothingBut(nil, p, s) }
+
+// nothingBut is nothingWrong but for what is known.
+func (h *history) nothingBut(known spans, p *process, s span) bool {
+	s.from = s.from.add(-h.maxTTL)
+	for _, t := range h.troubled {
+		if t.overlaps(s) && !slices.Contains(known, t) {
+			return false
+		}
+	}
+	if p != nil {
+		return !spans(p.frozen).between(s.from, s.to)
+	}
+	return !h.frozen.between(s.from, s.to)
 }
 
 // wantRenewed notes whether a lease that was in use when it would have ended without a
 // renewal was renewed, if nothing was wrong. That one was not may be the machine's fault.
 func (r *reader) wantRenewed(h *hold, t instant) {
 	const unrenewed = flagLimited | flagUnrenewed
-	if h.flags&unrenewed != 0 || h.team != 0 || h.overdue || t < h.first || !r.nothingWrong(span{h.ret, h.first}) {
+	if h.flags&unrenewed != 0 || h.team != 0 || h.overdue || t < h.first || !r.nothingWrong(r.p, span{h.ret, h.first}) {
 		return
 	}
 	h.overdue = true
@@ -353,16 +421,20 @@ func (r *reader) wantRenewed(h *hold, t instant) {
 
 // checkRenewals wants most leases that were to be renewed to have been.
 func (h *history) checkRenewals() {
-	const few = 5
 	if s := h.stats; s.Ended > few && s.Ended > s.Overdue/4 {
-		h.stats.Found[FalseLoss]++
-		h.violations = append(h.violations, Violation{Kind: FalseLoss, Text: fmt.Sprintf("of %d leases that were in use for longer than their TTL while nothing was wrong %d were not renewed", s.Overdue, s.Ended)})
+		h.sumUp(FalseLoss, "of %d leases that were in use for longer than their TTL while nothing was wrong %d were not renewed", s.Overdue, s.Ended)
 	}
+}
+
+// sumUp notes a violation that is about no single key.
+func (h *history) sumUp(kind Kind, format string, args ...any) {
+	h.stats.Found[kind]++
+	h.violations = append(h.violations, Violation{Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
 
 // wantReason wants a reason for a loss.
 func (r *reader) wantReason(h *hold, t instant) {
-	if t >= h.deadline || h.flags&flagLimited != 0 || r.losses.between(h.since, t) {
+	if t >= h.deadline || h.flags&flagLimited != 0 || h.closed != 0 || r.losses.between(h.since, t) {
 		return
 	}
 	r.violate(FalseLoss, h.key, span{h.ret, t}, "%s, op %d: the lease was lost %v before its deadline", r.p.name, h.op, h.deadline.since(t))
@@ -375,8 +447,9 @@ func (r *reader) unlocked(h *hold, rec record) {
 	case h.unlocked && rec.result != resNotHeld, !h.unlocked && rec.result == resNotHeld:
 		r.violate(WrongAnswer, rec.key, here, "%s, op %d: Unlock returned %v; an Unlock before it was answered: %t", r.p.name, rec.op, rec.result, h.unlocked)
 	case h.unlocked:
-	case rec.result == resUnavailable:
+	case !rec.result.available():
 		r.stats.Unavailable++
+		r.wantAvailable(rec.key, rec.op, rec.result, span{h.asked, rec.at})
 	case rec.result == resOK || rec.result == resLost:
 		if rec.result == resLost && !r.twice.between(h.unlock.from, rec.at) {
 			r.wantReason(h, rec.at)
@@ -388,7 +461,7 @@ func (r *reader) unlocked(h *hold, rec record) {
 func (r *reader) innerRecord(h *hold, rec record) {
 	switch rec.kind {
 	case recRefused:
-		if call := (span{h.inner, rec.at}); rec.result == resNotAcquired && r.nothingWrong(call) {
+		if call := (span{h.inner, rec.at}); rec.result == resNotAcquired && r.nothingWrong(r.p, call) {
 			r.violate(WrongAnswer, rec.key, call, "%s, op %d: the holder was kept out of its own lock", r.p.name, rec.op)
 		}
 	case recGranted:
@@ -433,9 +506,6 @@ func (h *history) sort() []*keyHistory {
 	slices.SortFunc(all, func(a, b *keyHistory) int { return cmp.Compare(a.key, b.key) })
 	return all
 }
-
-// shares reports whether two leases are of one hold, which a team shares.
-func (h *hold) shares(o *hold) bool { return h.team != 0 && h.team == o.team && h.token == o.token }
 
 func (h *hold) String() string {
 	return fmt.Sprintf("%s, op %d, with token %d", h.proc.name, h.op, h.token)

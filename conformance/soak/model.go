@@ -3,6 +3,7 @@ package soak
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -64,6 +65,9 @@ func (s mutexState) step(in opIn, out opOut) (bool, mutexState) {
 	free := mutexState{token: s.token}
 	switch in.kind {
 	case opGrant:
+		if in.token == 0 { // without fencing
+			return s.lease == 0, mutexState{in.lease, s.token}
+		}
 		return s.lease == 0 && in.token > s.token, mutexState{in.lease, in.token}
 	case opRefusal:
 		return s.lease != 0, s
@@ -134,7 +138,7 @@ func (h *history) windows(k *keyHistory, strict []attempt, holds int) []window {
 	from, first := instant(0), 0 // the window's beginning, and the hold then if from != 0
 	least := k.leastTokens()
 	for i, x := range k.holds {
-		if i-first < holds || data.between(x.call, x.ret) || x.end(data) <= x.ret || least[i] < x.token || k.heldByOthers(i, data) {
+		if i-first < holds || data.between(x.call, x.ret) || x.end(data) <= x.ret || least[i] < x.token || x.token == 0 || k.heldByOthers(i, data) {
 			continue
 		}
 		all = append(all, h.window(k, span{from, x.ret}, first, i, strict))
@@ -147,7 +151,9 @@ func (h *history) windows(k *keyHistory, strict []attempt, holds int) []window {
 func (k *keyHistory) leastTokens() []int64 {
 	least := make([]int64, len(k.holds))
 	for i := len(k.holds) - 1; i >= 0; i-- {
-		least[i] = k.holds[i].token
+		if least[i] = k.holds[i].token; least[i] == 0 {
+			least[i] = math.MaxInt64 // without fencing
+		}
 		if i+1 < len(least) {
 			least[i] = min(least[i], least[i+1])
 		}
@@ -279,7 +285,7 @@ func (h *history) strictRefusals(k *keyHistory) []attempt {
 			murky = append(murky, span{a.call, a.ret.add(h.maxTTL + time.Second)})
 		}
 	}
-	for _, t := range h.troubled {
+	for _, t := range slices.Concat(h.troubled, h.foreign[k.key]) {
 		murky = append(murky, span{t.from, t.to.add(h.maxTTL + deadWaiters)})
 	}
 	slices.SortFunc(murky, func(a, b span) int { return cmp.Compare(a.from, b.from) })
@@ -289,11 +295,20 @@ func (h *history) strictRefusals(k *keyHistory) []attempt {
 		for ; next < len(murky) && murky[next].from <= a.ret; next++ {
 			last = max(last, murky[next].to)
 		}
-		if a.flags&flagTry != 0 && a.result == resNotAcquired && last < a.call {
+		if a.flags&flagTry != 0 && a.result == resNotAcquired && last < a.call && !k.unlocking(a) {
 			strict = append(strict, a)
 		}
 	}
 	return strict
+}
+
+// unlocking reports whether an Unlock was under way in a's process: until that is
+// answered its own callers are refused, even if the lock has been free, and taken, since.
+func (k *keyHistory) unlocking(a attempt) bool {
+	call := span{a.call, a.ret}
+	return slices.ContainsFunc(k.holds, func(x *hold) bool {
+		return x.proc == a.proc && x.unlock.from != 0 && call.overlaps(span{x.unlock.from, max(x.unlock.to, x.asked)})
+	})
 }
 
 // checkOrder wants an order that explains each window. Of holds that are shared the

@@ -14,10 +14,16 @@ type event struct {
 	fault *Fault
 	on    string // what it befell
 	span
-	loses bool // locks are gone
+	loses bool    // locks are gone
+	key   *uint16 // it befell; nil: all
 }
 
-func (e event) String() string { return fmt.Sprintf("%s on %s", e.fault.Name, e.on) }
+func (e event) String() string {
+	if e.key != nil {
+		return fmt.Sprintf("%s on %s at %s", e.fault.Name, e.on, keyName(*e.key))
+	}
+	return fmt.Sprintf("%s on %s", e.fault.Name, e.on)
+}
 
 // nemesis makes trouble for one strategy.
 type nemesis struct {
@@ -62,7 +68,7 @@ func (n *nemesis) run(ctx context.Context) {
 // taken in time.
 func (n *nemesis) killInTheCalm(r *rand.Rand) {
 	if i := slices.IndexFunc(n.onProcess, func(f *Fault) bool { return f.Name == "kill" }); i >= 0 {
-		n.strikeProcess(&trouble{n.a, context.Background(), r}, n.onProcess[i])
+		n.strikeProcess(&trouble{a: n.a, ctx: context.Background(), r: r}, n.onProcess[i])
 	}
 }
 
@@ -74,7 +80,7 @@ func (n *nemesis) storm(ctx context.Context, r *rand.Rand) {
 		if len(faults) == 0 {
 			return
 		}
-		t := &trouble{n.a, ctx, rand.New(rand.NewPCG(r.Uint64(), 0))}
+		t := &trouble{a: n.a, ctx: ctx, r: rand.New(rand.NewPCG(r.Uint64(), 0))}
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				t.sleep(t.between(pause/10, pause))
@@ -100,7 +106,9 @@ func (n *nemesis) strikeNode(t *trouble, f *Fault) {
 	target := n.take(t.r)
 	defer n.give(target)
 	e := event{fault: f, on: target.name, span: span{from: now()}, loses: f.loses && len(n.a.nodes) == 1}
+	t.key = nil
 	f.onNode(t, target)
+	e.key = t.key
 	n.a.tell(e)
 }
 

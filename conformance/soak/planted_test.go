@@ -112,16 +112,16 @@ func plantedStrategies() []soak.Strategy {
 	for _, b := range bugs {
 		all = append(all, soak.Strategy{Name: b.name, Nodes: b.nodes, New: func(p soak.Process) (locker.Locker, error) {
 			if b.nodes > 1 {
-				return redlock.New(p.Clients[p.Index : p.Index+3])
+				return redlock.New(p.Clients[p.Index:p.Index+3], p.Options...)
 			}
-			return b.locker(p.Clients[0].(*redis.Client))
+			return b.locker(p.Clients[0].(*redis.Client), p.Options...)
 		}})
 	}
 	return all
 }
 
 // locker makes the Locker with the bug.
-func (b planted) locker(rdb *redis.Client) (locker.Locker, error) {
+func (b planted) locker(rdb *redis.Client, opts ...locker.Option) (locker.Locker, error) {
 	setnx, err := redisdriver.NewDriver(rdb, redisdriver.Protocol{
 		Name: "planted", Acquire: b.script("acquire"), Renew: b.script("renew"), Release: b.script("release"),
 	})
@@ -132,7 +132,7 @@ func (b planted) locker(rdb *redis.Client) (locker.Locker, error) {
 	if b.wrap != nil {
 		d = b.wrap(d, rdb)
 	}
-	return locker.New(d, b.opts...)
+	return locker.New(d, append(opts, b.opts...)...)
 }
 
 // script is one of setnx's, with what was put into it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/distlock/locker"
 )
@@ -23,12 +24,15 @@ const (
 	recUnlock                         // Unlock is called
 	recUnlocked                       // it has returned
 	recWrite                          // at `at` the resource was written to
+	recClose                          // the lease's Locker is closed
+	recClosed                         // Close has returned
+	recWrong                          // something was answered as it never must; stderr has the words
 )
 
 func (k recordKind) String() string {
 	return [...]string{
 		"?", "Lock", "granted", "not granted", "asked", "Lost seen", "Renew", "Renew returned",
-		"Unlock", "Unlock returned", "write",
+		"Unlock", "Unlock returned", "write", "Close", "Close returned", "wrong",
 	}[k]
 }
 
@@ -42,6 +46,7 @@ const (
 	flagCtx                         // the wait is bounded by ctx, not by WithWait
 	flagUnrenewed                   // WithoutRenewal
 	flagYes                         // recAsk: held; recWrite: accepted
+	flagUnfenced                    // WithoutFencing
 )
 
 // result is how a call ended.
@@ -53,11 +58,16 @@ const (
 	resUnavailable
 	resLost
 	resNotHeld
-	resOther // an error that nothing in the workload calls for
+	resFull     // unavailable, because the server is out of memory, as it says
+	resConflict // what is at the key is no lock
+	resOther    // an error that nothing in the workload calls for
 )
 
+// available reports whether the store gave an answer.
+func (r result) available() bool { return r != resUnavailable && r != resFull }
+
 func (r result) String() string {
-	return [...]string{"ok", "ErrNotAcquired", "ErrUnavailable", "ErrLost", "ErrNotHeld", "an unexpected error"}[r]
+	return [...]string{"ok", "ErrNotAcquired", "ErrUnavailable", "ErrLost", "ErrNotHeld", "ErrUnavailable (out of memory)", "ErrConflict", "an unexpected error"}[r]
 }
 
 func resultOf(err error) result {
@@ -66,14 +76,23 @@ func resultOf(err error) result {
 		return resOK
 	case errors.Is(err, locker.ErrNotAcquired):
 		return resNotAcquired
+	case errors.Is(err, locker.ErrUnavailable) && saysFull(err.Error()):
+		return resFull
 	case errors.Is(err, locker.ErrUnavailable):
 		return resUnavailable
+	case errors.Is(err, locker.ErrConflict):
+		return resConflict
 	case errors.Is(err, locker.ErrLost):
 		return resLost
 	case errors.Is(err, locker.ErrNotHeld):
 		return resNotHeld
 	}
 	return resOther
+}
+
+// saysFull reports whether a server has said that it is out of memory.
+func saysFull(text string) bool {
+	return strings.Contains(text, "OOM") || strings.Contains(text, "out of memory")
 }
 
 // team is an owner whom all processes name on some keys, so that they share its holds

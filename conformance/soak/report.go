@@ -30,7 +30,7 @@ const (
 	Stall Kind = "stall"
 	// NoOrder: no order of the operations on a key explains their answers.
 	NoOrder Kind = "no order"
-	// WrongAnswer: an Unlock was answered as it must not be.
+	// WrongAnswer: a call was answered as it must not be, whatever the state of the lock.
 	WrongAnswer Kind = "wrong answer"
 	// Unexpected: an error that nothing calls for.
 	Unexpected Kind = "unexpected error"
@@ -38,10 +38,19 @@ const (
 	Unavailable Kind = "unavailable"
 	// Slow: a call went on though its wait was over.
 	Slow Kind = "slow"
-	// LeakedKey, LeakedConnection and LeakedGoroutine were left after the end.
+	// Overlong: a lock is kept in the store for longer than any lease lasts.
+	Overlong Kind = "overlong"
+	// Overwritten: something at a key that is no lock was touched.
+	Overwritten Kind = "overwritten"
+	// Unfair: processes that waited were overtaken by others more often than turns explain
+	// (only with [Strategy].Fair).
+	Unfair Kind = "unfair"
+	// LeakedKey, LeakedConnection, LeakedGoroutine and LeakedMemory were left after the
+	// end.
 	LeakedKey        Kind = "leaked key"
 	LeakedConnection Kind = "leaked connection"
 	LeakedGoroutine  Kind = "leaked goroutine"
+	LeakedMemory     Kind = "leaked memory"
 	// Stuck: a process did not come to its end. Crash: it came to it early.
 	Stuck Kind = "stuck"
 	Crash Kind = "crash"
@@ -100,6 +109,11 @@ type Stats struct {
 	Faults map[string]int
 	Found  map[Kind]int // violations
 
+	Waited    int // for another process's turn, nothing being wrong, of a strategy that is Fair
+	Overtaken int // of these, after more of another process's than turns explain
+	Releases  int // that woke somebody or should have, nothing being wrong, of one that is Notified
+	Unnoticed int // of these, that did not do so at once
+
 	Windows   int // in which an order was looked for
 	Largest   int // operations in one of them
 	Undecided int // windows given up
@@ -131,7 +145,7 @@ func (s *Stats) count(r record) {
 }
 
 func (s *Stats) refused(a attempt) {
-	if a.result == resUnavailable {
+	if !a.result.available() {
 		s.Unavailable++
 	} else {
 		s.Refused++
@@ -144,6 +158,7 @@ func (s *Stats) add(o Stats) {
 		{&s.Locks, &o.Locks}, {&s.Tries, &o.Tries}, {&s.Reentries, &o.Reentries}, {&s.Renewals, &o.Renewals}, {&s.Unlocks, &o.Unlocks},
 		{&s.Granted, &o.Granted}, {&s.Refused, &o.Refused}, {&s.Unavailable, &o.Unavailable}, {&s.Unknown, &o.Unknown},
 		{&s.Lost, &o.Lost}, {&s.Excused, &o.Excused}, {&s.Writes, &o.Writes}, {&s.Stale, &o.Stale}, {&s.Overdue, &o.Overdue}, {&s.Ended, &o.Ended}, {&s.Processes, &o.Processes},
+		{&s.Waited, &o.Waited}, {&s.Overtaken, &o.Overtaken}, {&s.Releases, &o.Releases}, {&s.Unnoticed, &o.Unnoticed},
 		{&s.Windows, &o.Windows}, {&s.Undecided, &o.Undecided}, {&s.Strict, &o.Strict},
 	} {
 		*n.sum += *n.more
@@ -229,6 +244,10 @@ func (r *Report) String() string {
 		{"lost with the data, and regranted", func(s Stats) any { return s.Excused }},
 		{"to be renewed, nothing being wrong", func(s Stats) any { return s.Overdue }},
 		{"not renewed", func(s Stats) any { return s.Ended }},
+		{"waits for another's turn", func(s Stats) any { return s.Waited }},
+		{"overtaken", func(s Stats) any { return s.Overtaken }},
+		{"releases to wake somebody", func(s Stats) any { return s.Releases }},
+		{"did not at once", func(s Stats) any { return s.Unnoticed }},
 		{"guarded writes", func(s Stats) any { return s.Writes }},
 		{"refused as stale", func(s Stats) any { return s.Stale }},
 		{"processes", func(s Stats) any { return s.Processes }},

@@ -25,7 +25,13 @@ type Strategy struct {
 	// the run's own: it speaks the Redis protocol and has locks. What befalls single
 	// commands befalls EVALSHA and EVAL, what needs a Redis is left out.
 	Server string
-	// New makes the Locker of one process. It need not close the clients.
+	// What it claims to be able to, and is held to, as in the conformance suite: that
+	// whoever waits longest is next, that waiters are woken, that holds of one owner in
+	// several Lockers are one, and that it has no tokens.
+	Fair, Notified, StoredHolds, Unfenced bool
+	// Mixed: its processes are of several strategies, and some may share holds.
+	Mixed bool
+	// New makes a Locker of one process. Closing it leaves the clients open.
 	New func(Process) (locker.Locker, error)
 }
 
@@ -33,6 +39,7 @@ type Strategy struct {
 type Process struct {
 	Index   int // so that processes may differ
 	Clients []redis.UniversalClient
+	Options []locker.Option // to be given to the Locker
 }
 
 func indexOf(strategies []Strategy, name string) int {

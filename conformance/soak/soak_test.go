@@ -16,10 +16,14 @@ import (
 )
 
 var strategies = []soak.Strategy{
-	{Name: "setnx", New: func(p soak.Process) (locker.Locker, error) { return setnx.New(p.Clients[0]) }},
-	{Name: "hashreentrant", New: func(p soak.Process) (locker.Locker, error) { return hashreentrant.New(p.Clients[0]) }},
-	{Name: "blpop", New: func(p soak.Process) (locker.Locker, error) { return blpop.New(p.Clients[0]) }},
-	{Name: "redlock", Nodes: 5, New: func(p soak.Process) (locker.Locker, error) { return redlock.New(p.Clients) }},
+	{Name: "setnx", New: func(p soak.Process) (locker.Locker, error) { return setnx.New(p.Clients[0], p.Options...) }},
+	{Name: "hashreentrant", StoredHolds: true, Notified: true, New: func(p soak.Process) (locker.Locker, error) {
+		return hashreentrant.New(p.Clients[0], p.Options...)
+	}},
+	{Name: "blpop", StoredHolds: true, Notified: true, Fair: true, New: func(p soak.Process) (locker.Locker, error) {
+		return blpop.New(p.Clients[0], p.Options...)
+	}},
+	{Name: "redlock", Nodes: 5, Notified: true, New: func(p soak.Process) (locker.Locker, error) { return redlock.New(p.Clients, p.Options...) }},
 }
 
 func TestMain(m *testing.M) {

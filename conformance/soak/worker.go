@@ -38,6 +38,8 @@ const (
 	sayReady   = "ready"   // it locks
 	sayDrain   = "drain"   // let everybody finish
 	sayDrained = "drained" // everything was given back
+	sayGrow    = "grow"    // use many keys
+	sayGrown   = "grown"   // so many bytes and goroutines are kept for them
 	sayClose   = "close"   // close the Locker
 	sayClosed  = "closed"  // it took so long, and so many goroutines were left
 )
@@ -80,7 +82,10 @@ func serveWorker(text string, strategies []Strategy) error {
 	if w.log, err = createLog(w.Log); err != nil {
 		return err
 	}
-	if w.locker, err = strategies[i].New(Process{Index: w.Process, Clients: clients}); err != nil {
+	w.open = func(opts ...locker.Option) (locker.Locker, error) {
+		return strategies[i].New(Process{Index: w.Process, Clients: clients, Options: opts})
+	}
+	if w.locker, err = w.open(locker.WithObserver(&w.account)); err != nil {
 		return err
 	}
 	return w.serve(os.Stdin)
@@ -94,7 +99,9 @@ func (quiet) Printf(context.Context, string, ...any) {}
 // worker is a process that locks.
 type worker struct {
 	workerSpec
+	open     func(...locker.Option) (locker.Locker, error)
 	locker   locker.Locker
+	account  account
 	resource *resourceClient
 	log      *logFile
 	out      io.Writer
@@ -108,6 +115,7 @@ func (w *worker) serve(in io.Reader) error {
 		c := newCaller(w, i)
 		callers.Go(c.run)
 	}
+	callers.Go(newGuest(w).run)
 	fmt.Fprintln(w.out, sayReady)
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
@@ -115,7 +123,11 @@ func (w *worker) serve(in io.Reader) error {
 		case sayDrain:
 			w.draining.Store(true)
 			callers.Wait()
+			w.settle()
 			fmt.Fprintln(w.out, sayDrained)
+		case sayGrow:
+			bytes, goroutines := w.grow()
+			fmt.Fprintln(w.out, sayGrown, bytes, goroutines)
 		case sayClose:
 			began := time.Now()
 			if err := w.locker.Close(); err != nil {
@@ -152,4 +164,13 @@ func goroutinesLeft(patience time.Duration) string {
 			return strings.Join(left, "\n\n")
 		}
 	}
+}
+
+// heap is how much memory is in use.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // what finalizers and pools held on to
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

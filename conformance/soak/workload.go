@@ -2,6 +2,7 @@ package soak
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -21,12 +22,14 @@ const (
 // caller is one goroutine that locks.
 type caller struct {
 	*worker
-	id int
-	r  *rand.Rand
+	locker locker.Locker
+	visits bool // with a Locker of its own
+	id     int
+	r      *rand.Rand
 }
 
 func newCaller(w *worker, id int) *caller {
-	return &caller{w, id, rand.New(rand.NewPCG(w.Seed, uint64(id)))}
+	return &caller{worker: w, locker: w.locker, id: id, r: rand.New(rand.NewPCG(w.Seed, uint64(id)))}
 }
 
 func (c *caller) run() {
@@ -52,28 +55,69 @@ type section struct {
 	lost  bool          // Lost was seen
 }
 
-// once locks, does this and that, and unlocks.
-func (c *caller) once() {
+// section draws lots for a key.
+func (c *caller) section() *section {
 	s := &section{c: c, ttl: c.TTLs[c.r.IntN(len(c.TTLs))]}
 	n := c.r.IntN(c.Keys)
 	if c.oneIn(4) {
 		n = c.r.IntN(min(hotKeys, c.Keys))
 	}
-	s.key = fmt.Sprint("k", n)
+	s.key = keyText(uint16(n))
 	s.rec = record{caller: uint16(c.id), key: uint16(n), op: c.ops.Add(1)}
-	if n >= c.Keys-c.Keys/teamKeys {
+	return s
+}
+
+// once locks, does this and that, and unlocks.
+func (c *caller) once() {
+	s := c.section()
+	if s.isTeams() {
 		s.rec.team = team(1 + c.r.IntN(2))
 		// TTL and limits are those of the team's first lease.
 		s.ttl = slices.Max(c.TTLs)
 	}
+	if c.oneIn(200) {
+		s.misuse()
+	}
 	ctx, opts, wait := s.plan()
 	if !s.acquire(ctx, opts, wait) {
-		// A refusal inside the process costs nothing; do not count millions.
-		time.Sleep(time.Millisecond + c.upTo(4*time.Millisecond))
+		// A refusal costs little; do not count millions.
+		time.Sleep(time.Millisecond + c.upTo(9*time.Millisecond))
 		return
 	}
 	s.work(ctx)
 	s.unlock(0, s.lease)
+}
+
+// isTeams reports whether teams lock the key.
+func (s *section) isTeams() bool {
+	return int(s.rec.key) >= s.c.Keys-s.c.Keys/teamKeys
+}
+
+// misuse makes a call that has to be refused as invalid.
+func (s *section) misuse() {
+	ctx, key := context.Background(), s.key
+	var opts []locker.LockOption
+	switch s.c.r.IntN(5) {
+	case 0:
+		key = ""
+	case 1:
+		key = "\xff"
+	case 2:
+		opts = append(opts, locker.WithTTL(time.Microsecond))
+	case 3:
+		opts = append(opts, locker.WithWait(-1))
+	default:
+		ctx = locker.ContextWithOwner(ctx, "")
+	}
+	if lease, err := s.c.locker.Lock(ctx, key, opts...); !errors.Is(err, locker.ErrInvalid) {
+		s.wrong("an invalid Lock returned %v, %v", lease, err)
+	}
+}
+
+// wrong logs that something was answered as it never must be.
+func (s *section) wrong(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "op %d: %s\n", s.rec.op, fmt.Sprintf(format, args...))
+	s.note(recWrong, now(), record{})
 }
 
 // plan draws lots for the options.
@@ -167,6 +211,9 @@ func (s *section) acquire(ctx context.Context, opts []locker.LockOption, wait ti
 	}
 	t := now()
 	s.lease = lease
+	if s.rec.team == 0 && !s.c.visits {
+		s.c.account.granted.Add(1)
+	}
 	s.note(recGranted, t, record{token: lease.Token(), deadline: at(lease.Deadline()), wait: uint32(s.limit.Microseconds())})
 	return true
 }
@@ -227,6 +274,9 @@ func (s *section) work(ctx context.Context) {
 // write writes to the resource, and asks whether the lease is held if that was
 // refused.
 func (s *section) write(held context.Context) {
+	if s.lease.Token() == 0 {
+		return // it was not asked for
+	}
 	t := now()
 	accepted, err := s.c.resource.write(context.Background(), s.key, s.lease.Token())
 	if err != nil {
@@ -275,7 +325,7 @@ func (s *section) unlock(inner flags, lease *locker.Lease) {
 		err := lease.Unlock(ctx)
 		s.ended(recUnlocked, err, record{flags: inner})
 		cancel()
-		if resultOf(err) != resUnavailable || try == 2 {
+		if resultOf(err).available() || try == 2 {
 			break
 		}
 	}

@@ -29,19 +29,19 @@ import (
 
 type constructor = func(redis.UniversalClient, ...locker.Option) (locker.Locker, error)
 
-// single makes a strategy of those that take turns over its processes.
-func single(name string, news ...constructor) soak.Strategy {
-	return soak.Strategy{Name: name, New: func(p soak.Process) (locker.Locker, error) {
-		return news[p.Index%len(news)](p.Clients[0])
-	}}
+// single is on one Redis, of constructors that take turns over the processes.
+func single(news ...constructor) func(soak.Process) (locker.Locker, error) {
+	return func(p soak.Process) (locker.Locker, error) {
+		return news[p.Index%len(news)](p.Clients[0], p.Options...)
+	}
 }
 
 var strategies = []soak.Strategy{
-	single("setnx", setnx.New),
-	single("hashreentrant", hashreentrant.New),
-	single("blpop", blpop.New),
-	{Name: "redlock", Nodes: 5, New: func(p soak.Process) (locker.Locker, error) { return redlock.New(p.Clients) }},
-	single("mixed", setnx.New, hashreentrant.New, blpop.New), // they exclude one another
+	{Name: "setnx", New: single(setnx.New)},
+	{Name: "hashreentrant", StoredHolds: true, Notified: true, New: single(hashreentrant.New)},
+	{Name: "blpop", StoredHolds: true, Notified: true, Fair: true, New: single(blpop.New)},
+	{Name: "redlock", Nodes: 5, Notified: true, New: func(p soak.Process) (locker.Locker, error) { return redlock.New(p.Clients, p.Options...) }},
+	{Name: "mixed", Mixed: true, New: single(setnx.New, hashreentrant.New, blpop.New)}, // they exclude one another
 }
 
 func main() {

@@ -1,0 +1,65 @@
+package conformance_test
+
+import (
+	"context"
+
+	"github.com/distlock/locker"
+)
+
+// fullDriver is a driver that can do everything, in this process or in another one.
+type fullDriver interface {
+	locker.Driver
+	locker.Notifier
+	locker.HoldCounter
+	locker.Configurer
+}
+
+// nearby is a sound driver with some methods replaced whose fault is not in the store
+// but in the process that locks.
+type nearby struct {
+	fullDriver
+	acquire   func(d fullDriver, ctx context.Context, req locker.Request) (locker.Answer, error)
+	watch     func(d fullDriver, ctx context.Context, key string) (locker.Watch, error)
+	configure func(d fullDriver, c locker.DriverConfig) error
+	close     func(d fullDriver) error
+}
+
+func (d nearby) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+	if d.acquire != nil {
+		return d.acquire(d.fullDriver, ctx, req)
+	}
+	return d.fullDriver.Acquire(ctx, req)
+}
+
+func (d nearby) Watch(ctx context.Context, key string) (locker.Watch, error) {
+	if d.watch != nil {
+		return d.watch(d.fullDriver, ctx, key)
+	}
+	return d.fullDriver.Watch(ctx, key)
+}
+
+func (d nearby) Configure(c locker.DriverConfig) error {
+	if d.configure != nil {
+		return d.configure(d.fullDriver, c)
+	}
+	return d.fullDriver.Configure(c)
+}
+
+func (d nearby) Close() error {
+	if d.close != nil {
+		return d.close(d.fullDriver)
+	}
+	return d.fullDriver.Close()
+}
+
+// near makes a driver of the counting one, changed by f. f is called once for each
+// Locker.
+func near(f func(d *nearby)) fake {
+	v := fakeCounting
+	v.near = func(sound fullDriver) locker.Driver {
+		d := nearby{fullDriver: sound}
+		f(&d)
+		return d
+	}
+	return v
+}

@@ -1,0 +1,146 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+// guest is the caller of each process who makes a Locker for each Lock, and closes it,
+// one time in two while it holds.
+type guest struct{ *caller }
+
+func newGuest(w *worker) guest {
+	c := newCaller(w, w.Callers)
+	c.visits = true
+	return guest{c}
+}
+
+func (g guest) run() {
+	for !g.draining.Load() {
+		g.visit()
+		time.Sleep(50*time.Millisecond + g.upTo(250*time.Millisecond))
+	}
+}
+
+func (g guest) visit() {
+	s := g.section()
+	var opts []locker.Option
+	if g.oneIn(4) {
+		opts = append(opts, locker.WithoutFencing())
+		s.flags |= flagUnfenced
+	}
+	if g.oneIn(8) {
+		g.misuse(s)
+	}
+	l, err := g.open(opts...)
+	if err != nil {
+		s.wrong("New: %v", err)
+		return
+	}
+	g.locker = l
+	ctx, lockOpts, wait := s.plan()
+	switch {
+	case !s.acquire(ctx, lockOpts, wait):
+	case g.oneIn(2):
+		s.work(ctx)
+		s.unlock(0, s.lease)
+	default:
+		if g.oneIn(2) {
+			s.work(ctx)
+		}
+		s.close()
+		g.locker = nil
+	}
+	if g.locker != nil {
+		if err := l.Close(); err != nil {
+			s.wrong("Close: %v", err)
+		}
+	}
+}
+
+// misuse asks for a Locker that has to be refused as invalid.
+func (g guest) misuse(s *section) {
+	for name, opt := range map[string]locker.Option{
+		"an unknown driver option": locker.WithDriverOption(struct{ unknown int }{}),
+		"an invalid prefix":        locker.WithPrefix("\xff"),
+		"an invalid TTL":           locker.WithTTL(0),
+	} {
+		l, err := g.open(opt)
+		if err == nil {
+			_ = l.Close()
+		}
+		if !errors.Is(err, locker.ErrInvalid) {
+			s.wrong("New with %s: %v, want ErrInvalid", name, err)
+		}
+	}
+}
+
+// close closes the Locker of a lease, and sees to what is promised for that.
+func (s *section) close() {
+	const soon = 2 * time.Second // for goroutines to learn of it
+	s.note(recClose, now(), record{deadline: at(s.lease.Deadline())})
+	s.ended(recClosed, s.c.locker.Close(), record{})
+	ended := time.NewTimer(soon)
+	defer ended.Stop()
+	select {
+	case <-s.lease.Lost():
+	case <-ended.C:
+		select {
+		case <-s.lease.Lost():
+		default:
+			s.wrong("the lease of a closed Locker is not lost")
+		}
+	}
+	if lease, err := s.c.locker.Lock(context.Background(), s.key); !errors.Is(err, locker.ErrClosed) {
+		s.wrong("Lock of a closed Locker returned %v, %v", lease, err)
+	}
+	s.unlock(0, s.lease) // its key is still to be freed
+	if err := s.c.locker.Close(); err != nil {
+		s.wrong("the second Close: %v", err)
+	}
+}
+
+// grow locks keys one after the other, each for once, and reports how many bytes and
+// goroutines they have cost for good; 0 if that is not to be told from nothing.
+func (w *worker) grow() (bytes int64, goroutines int) {
+	const (
+		warmUp = 200
+		n      = 2000
+		most   = 100 * n // bytes; keys that are kept would be four times that
+		some   = 50      // goroutines, of connections
+	)
+	use := func(from, to int) {
+		for i := from; i < to; i++ {
+			key := fmt.Sprintf("once:%0400d", i)
+			lease, err := w.locker.TryLock(context.Background(), key)
+			if err == nil {
+				err = lease.Unlock(context.Background())
+			}
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return
+			}
+		}
+	}
+	use(0, warmUp)
+	heapBefore, before := heap(), runtime.NumGoroutine()
+	use(warmUp, warmUp+n)
+	for end := time.Now().Add(leakPatience); ; time.Sleep(100 * time.Millisecond) {
+		bytes, goroutines = heap()-heapBefore, runtime.NumGoroutine()-before
+		if bytes < most {
+			bytes = 0
+		}
+		if goroutines < some {
+			goroutines = 0
+		}
+		if bytes == 0 && goroutines == 0 || time.Now().After(end) {
+			return bytes, goroutines
+		}
+	}
+}
