@@ -15,10 +15,12 @@ import (
 	"github.com/distlock/locker/conformance/soak"
 )
 
-// A sound strategy, and one on a store that loses.
+// A sound strategy, one that has to do with all the faults there are for a store of
+// others, and one on a store that loses.
 const (
-	sound       = "sound"
-	soundLosing = "sound, replies lost"
+	sound        = "sound"
+	soundFaulted = "sound, in trouble"
+	soundLosing  = "sound, replies lost"
 )
 
 // soaked are the broken strategies as the soak knows them, and sound ones.
@@ -40,6 +42,7 @@ func soaked() []soak.Strategy {
 		add(name, broken[name].fake)
 	}
 	add(sound, fakeCounting)
+	add(soundFaulted, fakeCounting)
 	add(soundLosing, fakeCounting)
 	return all
 }
@@ -81,6 +84,7 @@ type hunt struct {
 
 var (
 	flushes = []string{"flush"}
+	second  = []time.Duration{time.Second}
 	seconds = []time.Duration{3 * time.Second}
 	shorts  = []time.Duration{300 * time.Millisecond}
 	// longer than a free lock may stay free
@@ -99,7 +103,7 @@ var hunts = map[string]hunt{
 	"expires early":                              {want: soak.Overlap},
 	"resurrects on renewal":                      {want: soak.LateLoss, faults: flushes, length: 15 * time.Second},
 	"shortens on renewal":                        {want: soak.Overlap},
-	"shortens on re-entry":                       {want: soak.Overlap, ttls: seconds, length: 15 * time.Second},
+	"shortens on re-entry":                       {want: soak.Overlap, ttls: long, length: 20 * time.Second},
 	"renews nothing by itself":                   {want: soak.FalseLoss, ttls: shorts, length: 15 * time.Second, keys: 64},
 	"knows no limits":                            {want: soak.Outlived, length: 15 * time.Second},
 	"is slow to renew":                           {want: soak.FalseLoss, ttls: shorts, length: 15 * time.Second, keys: 64},
@@ -134,11 +138,11 @@ var hunts = map[string]hunt{
 	"closes the store":                    {want: soak.Overlap},
 	"does not close":                      {want: soak.WrongAnswer},
 	"fails to close twice":                {want: soak.WrongAnswer},
-	"cuts keys at NUL":                    {want: soak.Stall, ttls: long, slack: time.Second, length: 15 * time.Second, keys: 12},
-	"cuts long keys":                      {want: soak.Stall, ttls: long, slack: time.Second, length: 15 * time.Second, keys: 12},
-	"drops prefixes":                      {want: soak.Stall, ttls: long, slack: time.Second, length: 15 * time.Second, keys: 12},
-	"ignores case":                        {want: soak.Stall, ttls: long, slack: time.Second, length: 15 * time.Second, keys: 12},
-	"trims keys":                          {want: soak.Stall, ttls: long, slack: time.Second, length: 15 * time.Second, keys: 12},
+	"cuts keys at NUL":                    {want: soak.NoOrder, callers: 6, keys: 64, length: 30 * time.Second},
+	"cuts long keys":                      {want: soak.NoOrder, callers: 6, keys: 64, length: 30 * time.Second},
+	"drops prefixes":                      {want: soak.NoOrder, callers: 6, keys: 64, length: 30 * time.Second},
+	"ignores case":                        {want: soak.NoOrder, callers: 6, keys: 64, length: 30 * time.Second},
+	"trims keys":                          {want: soak.NoOrder, callers: 6, keys: 64, length: 30 * time.Second},
 	"takes foreign locks":                 {want: soak.Overwritten, faults: []string{"foreign"}},
 	"waits for foreign things":            {want: soak.WrongAnswer, faults: []string{"foreign"}, ttls: seconds, slack: 200 * time.Millisecond, length: 15 * time.Second},
 	"takes any driver option":             {want: soak.WrongAnswer},
@@ -153,8 +157,8 @@ var hunts = map[string]hunt{
 	"remembers keys":                      {want: soak.LeakedMemory, length: 2 * time.Second},
 	"leaves a key for each waiter":        {want: soak.LeakedKey},
 	"hangs in Watch":                      {want: soak.Slow, slack: time.Second},
-	"is not notified again":               {want: soak.Stall, faults: []string{"signal-kill"}, ttls: seconds, length: 15 * time.Second, callers: 4},
-	"loses every wake-up":                 {want: soak.Stall, ttls: seconds, length: 15 * time.Second, callers: 4},
+	"is not notified again":               {want: soak.Stall, faults: []string{"signal-kill"}, ttls: second, callers: 4, keys: 8, length: 45 * time.Second},
+	"loses every wake-up":                 {want: soak.Stall, ttls: second, callers: 4, keys: 8, length: 45 * time.Second},
 	"waits for wake-ups whatever happens": {want: soak.Slow, faults: []string{"lose-messages"}, ttls: seconds, slack: 200 * time.Millisecond, length: 15 * time.Second},
 	"claims stored holds":                 {want: soak.WrongAnswer},
 	"hides stored holds":                  {want: soak.Overlap},
@@ -178,11 +182,17 @@ func TestNemesis(t *testing.T) {
 		}
 	}
 	all := os.Getenv("LOCKER_CONFORMANCE") == "all"
+	var faults []string
+	for _, f := range soak.Faults() {
+		faults = append(faults, f.Name)
+	}
 	for i, s := range soaked() {
 		h, ok := hunts[s.Name]
 		switch s.Name {
 		case sound:
 			h, ok = hunt{quick: true}, true
+		case soundFaulted:
+			h, ok = hunt{faults: faults, length: 30 * time.Second}, true
 		case soundLosing:
 			h, ok = hunt{loses: true, ttls: long, slack: time.Second, length: 15 * time.Second}, true
 		}

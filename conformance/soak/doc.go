@@ -19,8 +19,11 @@
 // A run is a sequence of rounds of a minute at most. Each strategy gets Redis servers
 // of its own, a proxy before each of them, and some processes with many callers, who
 // lock, try, wait, give up, re-enter, renew, overrun their lease and unlock on keys
-// they share. (A store that is no Redis takes part by way of [Strategy].Server.) Storms of faults alternate with calms, for a lock that ought to be free
-// can only be told from one that cannot be reached while nothing is wrong. [Faults]
+// they share, whose names are such as strategies stumble over; and one who makes a
+// Locker for each lock, and closes it, also while it holds. Now and then a call is one
+// that has to be refused as invalid. (A store that is no Redis takes part by way of
+// [Strategy].Server.) Storms of faults alternate with calms, for a lock that ought to be
+// free can only be told from one that cannot be reached while nothing is wrong. [Faults]
 // lists the faults. At the end of a round the processes give everything back.
 //
 // In the middle sits a resource on a server that suffers no faults. It refuses writes
@@ -42,12 +45,17 @@
 // grant is then accepted, but it must have a greater token, and the lease of the old
 // holder must not have been renewed any more.
 //
+// A strategy is also held to what it claims ([Strategy].Fair, Notified, StoredHolds,
+// Unfenced): that processes take turns, that releases wake waiters, that one owner is let
+// in wherever it asks, that there are tokens. Of what a busy machine may bring about now
+// and then only much is a violation.
+//
 // The nemesis is tested itself, with lockers broken on purpose (make nemesis): a release
 // without a look at the owner, counts that are incremented, a renewal that revives, a
 // deadline counted from the reply, wake-ups that are dropped with no polling behind them,
 // claim ids used again, tokens that repeat, processes that do not agree on the nodes,
-// leaks; and with those of the conformance suite whose fault shows in what callers see,
-// on a store of their own. It names each within a minute.
+// leaks; and with those of the conformance suite, on a store of their own. It names each
+// within a minute.
 //
 // # Guarantees
 //

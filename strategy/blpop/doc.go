@@ -20,9 +20,10 @@
 //
 // A process that dies between being handed the lock and taking it costs a second, one
 // that dies while it waits half to a whole one if it is next within 2 s, else nothing. Any
-// number that die together cost no more than one of them: after a hand-over that nobody
-// took, the lock goes to the first of those heard of meanwhile. A wait that no wake-up
-// reaches (the holder's lease expired, a connection broke) goes on within about a second.
+// number that die together cost little more than one of them: after a hand-over that
+// nobody took, who was not heard of meanwhile is passed over, and keeps its place. A wait
+// that no wake-up reaches (the holder's lease expired, a connection broke) goes on within
+// about a second.
 //
 // The hold count is in Redis, as with hashreentrant.
 //

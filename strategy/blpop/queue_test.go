@@ -127,6 +127,18 @@ func TestWhoAsksIsAlive(t *testing.T) {
 	require.False(t, next.asks())
 }
 
+// timePasses for "k" and all that its queue knows of.
+func timePasses(t *testing.T, rdb *redis.Client, d time.Duration) {
+	t.Helper()
+	ctx := t.Context()
+	for _, field := range rdb.HKeys(ctx, seenOfK).Val() {
+		if field != "granted" && field != "count" {
+			require.NoError(t, rdb.HIncrBy(ctx, seenOfK, field, -d.Microseconds()).Err())
+		}
+	}
+	require.NoError(t, rdb.PExpire(ctx, "k", rdb.PTTL(ctx, "k").Val()-d).Err()) // of 0 or less deletes it
+}
+
 // However many processes die together while they wait, the others lose one grant by it.
 func TestManyDieAtOnce(t *testing.T) {
 	t.Parallel()
@@ -136,27 +148,59 @@ func TestManyDieAtOnce(t *testing.T) {
 	for _, id := range []string{"dead 1", "dead 2", "dead 3"} {
 		dead = append(dead, takePlace(t, rdb, id))
 	}
-	late, alive, last := takePlace(t, rdb, "late"), takePlace(t, rdb, "alive"), takePlace(t, rdb, "last")
+	alive, last := takePlace(t, rdb, "alive"), takePlace(t, rdb, "last")
 	require.NoError(t, lease.Unlock(t.Context()))
 	require.True(t, dead[0].wasTold())
-	require.False(t, last.asks())
+	timePasses(t, rdb, 900*time.Millisecond)
 	require.False(t, alive.asks())
-	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // the grant is over
+	require.False(t, last.asks())
+	timePasses(t, rdb, 100*time.Millisecond) // the grant is over
 	require.False(t, last.asks(), "another one was before it")
 	require.True(t, alive.wasTold())
+	require.True(t, alive.asks())
+
+	// Nor do they cost anything when the lock is free again.
+	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // the holder vanished
+	require.True(t, last.asks())
 	for _, d := range dead[1:] {
 		require.False(t, d.wasTold())
 	}
+	// They have kept their places.
+	require.NoError(t, rdb.Del(t.Context(), "k").Err())
+	require.True(t, dead[1].asks())
+}
+
+// After a short grant that nobody took whoever was heard of a moment ago is not passed
+// over.
+func TestWhoAskedLatelyIsNotPassedOver(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client(t)
+	lease := held(t, rdb)
+	dead, second, third := takePlace(t, rdb, "dead"), takePlace(t, rdb, "second"), takePlace(t, rdb, "third")
+	dead.wasSilent(1200 * time.Millisecond)
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.True(t, dead.wasTold())
+	timePasses(t, rdb, 500*time.Millisecond)
+	require.False(t, third.asks())
+	require.True(t, second.wasTold())
 	left, err := rdb.PTTL(t.Context(), "k").Result()
 	require.NoError(t, err)
-	require.LessOrEqual(t, left, time.Second/2, "once more there is no such patience")
-	require.True(t, alive.asks())
+	require.LessOrEqual(t, left, time.Second/2, "it may be dead as well")
+}
 
-	// Who was passed over keeps its place.
-	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // the holder vanished
-	require.False(t, last.asks(), "the dead are first again, until they have been silent for 2 s")
-	require.NoError(t, rdb.Del(t.Context(), "k").Err())
-	require.True(t, late.asks())
+// When a run of hand-overs ends and the first of the queue is dead, the next one comes.
+func TestOpeningForADeadOne(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client(t)
+	lease := held(t, rdb)
+	dead, alive := takePlace(t, rdb, "dead"), takePlace(t, rdb, "alive")
+	require.NoError(t, rdb.HSet(t.Context(), seenOfK, "open", time.Now().Add(-time.Second).UnixMicro(), "count", 100).Err())
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.True(t, dead.wasTold())
+	require.True(t, alive.wasTold())
+	require.False(t, alive.asks(), "the opening is for others")
+	dead.wasSilent(time.Second)
+	require.Eventually(t, alive.asks, time.Second, time.Millisecond, "the opening ends")
 }
 
 // Who comes too late for its grant, because the server is far away, takes the lock if

@@ -35,11 +35,12 @@ if kind == 'none' then
       enqueue(queue, seen, inbox, now) -- it was heard of
     end
     local left = opening(seen, now)
-    local first = first_of(queue, seen, now)
+    local since = heard_since(seen, now)
+    local first = first_of(queue, seen, now, since)
     if first and left > 0 then
       return {0, math.ceil(left / 1000), 0}
     elseif first and first ~= inbox then
-      return {0, grant(lock, queue, seen, first, now), 0}
+      return {0, grant(lock, queue, seen, first, now, since), 0}
     end
   end
   local token = take(lock, KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4])

@@ -4,8 +4,8 @@
 --        that survives however often its process blocks anew.
 -- seen:  a hash with the time each was last heard of, and of the hand-overs:
 --        "open" when the present run of them began, "count" how many they were,
---        "until" the end of an opening, "granted" to whom the last one went, and "at"
---        when, until it is taken.
+--        "until" the end of an opening, "granted" to whom the last one went, "at" when,
+--        until it is taken, and "since": whoever is alive was heard of since then.
 -- An inbox is the list on which a process blocks; it is its name in the queue.
 --
 -- Who is next is *granted* the free lock: the lock key becomes a hash with the one
@@ -18,15 +18,18 @@
 -- with somebody else first in the queue grants it to that one. A process that
 -- died with a grant costs the time the grant lasts; one that is late for it takes
 -- the lock if nobody was granted it since. Who died in the queue is dropped when it was
--- not heard of for twice as long as it takes to make another attempt, and passed over
--- when it was not heard of during a grant that nobody took: so any number of processes
--- that die together cost one grant. Why nothing is left: the queue and seen expire five
--- seconds after the last process was heard of, an inbox five seconds after the last push.
+-- not heard of for twice as long as it takes to make another attempt. It is passed over,
+-- and keeps its place, when it was not heard of while a grant lasted that nobody took:
+-- the others were, so any number of processes that die together cost one grant. Why
+-- nothing is left: the queue and seen expire five seconds after the last process was
+-- heard of, an inbox five seconds after the last push.
 
 local STALE = 2000000 -- µs
 local FRESH = 1100000 -- µs
 local GRANT = 1000 -- ms
-local GRANT_IN_DOUBT = 500 -- ms, to one that should have been heard of again, or after a grant nobody took
+local GRANT_IN_DOUBT = 500 -- ms, to one that should have been heard of again
+local RECENT = 1000000 -- µs; no longer than a waiter is silent
+local REACTION = 100000 -- µs in which waiters react to the end of what a grant follows
 local KEEP = 5000 -- ms
 local RUN_TIME = 250000 -- µs
 local RUN_LENGTH = 4
@@ -42,17 +45,22 @@ local function integer(n)
   return string.format('%.0f', n)
 end
 
--- When the last grant was made, if nobody took it.
-local function missed(seen, now)
+-- Since when whoever is alive was heard of: since a hand-over, lately, that nobody took.
+-- The lock is free.
+local function heard_since(seen, now)
   local at = tonumber(redis.call('HGET', seen, 'at'))
-  if at and at <= now then
-    return at
+  if at then
+    redis.call('HDEL', seen, 'at')
+    redis.call('HSET', seen, 'since', integer(at + REACTION))
+  end
+  local since = tonumber(redis.call('HGET', seen, 'since'))
+  if since and since <= now and now - since < STALE then
+    return since
   end
 end
 
 -- The first process in the queue that is alive.
-local function first_of(queue, seen, now)
-  local since = missed(seen, now) or 0
+local function first_of(queue, seen, now, since)
   local place, first = 0, nil
   while true do
     local inbox = redis.call('ZRANGE', queue, place, place)[1]
@@ -63,7 +71,7 @@ local function first_of(queue, seen, now)
     if not at or now - at >= STALE then
       redis.call('ZREM', queue, inbox)
       redis.call('HDEL', seen, inbox)
-    elseif at >= since then
+    elseif not since or at <= now and (at >= since or now - at < RECENT) then
       return inbox
     else
       first = first or inbox
@@ -108,9 +116,10 @@ local function is_granted(lock, inbox)
 end
 
 -- Grants the lock, which is free, to inbox; returns for how many ms.
-local function grant(lock, queue, seen, inbox, now)
+local function grant(lock, queue, seen, inbox, now, since)
   local lasts = GRANT
-  if missed(seen, now) or now - (tonumber(redis.call('HGET', seen, inbox)) or 0) > FRESH then
+  local at = tonumber(redis.call('HGET', seen, inbox)) or 0
+  if now - at > FRESH or since and at < since then
     lasts = GRANT_IN_DOUBT
   end
   dequeue(queue, seen, inbox)
@@ -127,10 +136,11 @@ end
 -- opening: the lock stays free for half of an average hold (10 to 100 ms, which
 -- is how often a poller looks), subscribers are told, and the queue waits.
 local function pass_on(lock, queue, seen, channel, publish)
-  local inbox, now
+  local inbox, now, since
   if redis.call('EXISTS', queue) == 1 then
     now = now_us()
-    inbox = first_of(queue, seen, now)
+    since = heard_since(seen, now)
+    inbox = first_of(queue, seen, now, since)
   end
   if not inbox then
     redis.call('DEL', seen) -- the run is over
@@ -145,9 +155,13 @@ local function pass_on(lock, queue, seen, channel, publish)
   local count = tonumber(redis.call('HGET', seen, 'count')) or 0
   if began and count >= RUN_LENGTH and now - began >= RUN_TIME then
     local window = math.min(math.max((now - began) / count / 2, OPEN_LEAST), OPEN_MOST)
-    redis.call('HSET', seen, 'open', integer(now), 'count', '0', 'until', integer(now + window))
+    redis.call('HSET', seen, 'open', integer(now), 'count', '0', 'until', integer(now + window), 'since', integer(now))
     redis.call('PEXPIRE', seen, KEEP)
-    push(inbox, lock) -- it comes, keeps its place, and waits for the end of the opening
+    -- They come, keep their places, and wait for the end of the opening: two, as the
+    -- first may be dead.
+    for _, next in ipairs(redis.call('ZRANGE', queue, 0, 1)) do
+      push(next, lock)
+    end
     redis.pcall(publish, channel, '0')
     return
   end
@@ -155,7 +169,7 @@ local function pass_on(lock, queue, seen, channel, publish)
     redis.call('HSET', seen, 'open', integer(now))
   end
   redis.call('HINCRBY', seen, 'count', 1)
-  grant(lock, queue, seen, inbox, now)
+  grant(lock, queue, seen, inbox, now, since)
 end
 
 -- Whether the hash at a lock key is ours, so that its end is pushed to the queue:
