@@ -15,12 +15,13 @@ import (
 	"github.com/distlock/locker/conformance/soak"
 )
 
-// A sound strategy, one that has to do with all the faults there are for a store of
-// others, and one on a store that loses.
+// Sound strategies: one that has to do with all the faults there are for a store of
+// others, one on a store that loses, and one without tokens.
 const (
-	sound        = "sound"
-	soundFaulted = "sound, in trouble"
-	soundLosing  = "sound, replies lost"
+	sound         = "sound"
+	soundFaulted  = "sound, in trouble"
+	soundLosing   = "sound, replies lost"
+	soundUnfenced = "sound, without fencing"
 )
 
 // soaked are the broken strategies as the soak knows them, and sound ones.
@@ -44,6 +45,7 @@ func soaked() []soak.Strategy {
 	add(sound, fakeCounting)
 	add(soundFaulted, fakeCounting)
 	add(soundLosing, fakeCounting)
+	add(soundUnfenced, claiming(options(locker.WithoutFencing()), func(c *conformance.Capabilities) { c.Fencing = false }))
 	return all
 }
 
@@ -74,6 +76,7 @@ type hunt struct {
 	ttls    []time.Duration
 	slack   time.Duration // default 2 s
 	length  time.Duration // default 8 s
+	storm   time.Duration // default 4 s, in turn with calms of 4 s
 	keys    int           // default 16
 	callers int           // default 16
 	quick   bool          // in each test run
@@ -157,10 +160,10 @@ var hunts = map[string]hunt{
 	"remembers keys":                      {want: soak.LeakedMemory, length: 2 * time.Second},
 	"leaves a key for each waiter":        {want: soak.LeakedKey},
 	"hangs in Watch":                      {want: soak.Slow, slack: time.Second},
-	"is not notified again":               {want: soak.Stall, faults: []string{"signal-kill"}, ttls: second, callers: 4, keys: 8, length: 45 * time.Second},
+	"is not notified again":               {want: soak.Stall, faults: []string{"signal-kill"}, ttls: second, callers: 4, keys: 8, storm: time.Second, length: 45 * time.Second},
 	"loses every wake-up":                 {want: soak.Stall, ttls: second, callers: 4, keys: 8, length: 45 * time.Second},
 	"waits for wake-ups whatever happens": {want: soak.Slow, faults: []string{"lose-messages"}, ttls: seconds, slack: 200 * time.Millisecond, length: 15 * time.Second},
-	"claims stored holds":                 {want: soak.WrongAnswer},
+	"claims stored holds":                 {want: soak.WrongAnswer, length: 15 * time.Second},
 	"hides stored holds":                  {want: soak.Overlap},
 	"claims to be fair":                   {want: soak.Unfair, keys: 4},
 	"hides fencing":                       {want: soak.TokenOrder},
@@ -189,8 +192,8 @@ func TestNemesis(t *testing.T) {
 	for i, s := range soaked() {
 		h, ok := hunts[s.Name]
 		switch s.Name {
-		case sound:
-			h, ok = hunt{quick: true}, true
+		case sound, soundUnfenced:
+			h, ok = hunt{quick: s.Name == sound}, true
 		case soundFaulted:
 			h, ok = hunt{faults: faults, length: 30 * time.Second}, true
 		case soundLosing:
@@ -216,7 +219,7 @@ func TestNemesis(t *testing.T) {
 				Duration:   cmp.Or(h.length, 8*time.Second),
 				Seed:       1,
 				Faults:     append([]string{}, h.faults...),
-				Storm:      4 * time.Second,
+				Storm:      cmp.Or(h.storm, 4*time.Second),
 				Calm:       4 * time.Second,
 				TTLs:       h.ttls,
 				Keys:       cmp.Or(h.keys, 16),

@@ -2,42 +2,82 @@ package soak
 
 import (
 	"fmt"
-	"sync/atomic"
+	"sync"
 
 	"github.com/distlock/locker"
 )
 
-// account counts what the observer of a process is told, and what its callers saw.
+// account compares what the observer of a process's Locker is told with what callers
+// saw: of each hold it is told when it begins and when it ends.
 type account struct {
-	granted atomic.Int64 // leases, those aside that joined another one's hold
+	mu      sync.Mutex
+	granted map[grantID]bool // to callers
+	told    map[grantID]bool // whether it was told of the end, too
+	dropped bool             // events were: nothing can be said
+	closed  bool             // what follows is not noted
+}
 
-	acquired, ended atomic.Int64 // events
+// grantID names a hold.
+type grantID struct {
+	key   string
+	token int64
+}
+
+func newAccount() *account {
+	return &account{granted: make(map[grantID]bool), told: make(map[grantID]bool)}
+}
+
+func (a *account) saw(key string, token int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.granted[grantID{key, token}] = true
 }
 
 // Observe implements [locker.Observer].
 func (a *account) Observe(e locker.Event) {
-	a.ended.Add(int64(e.Dropped)) // of any kind: what was dropped is not held against it
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return
+	}
+	id := grantID{e.Key, e.Token}
+	a.dropped = a.dropped || e.Dropped > 0
 	switch e.Kind {
 	case locker.EventAcquired:
-		a.acquired.Add(1)
+		a.told[id] = false
 	case locker.EventReleased, locker.EventReleaseFailed, locker.EventLost:
-		a.ended.Add(1)
+		a.told[id] = true
 	}
 }
 
-// settle compares the accounts, once everything was given back. Events of ends may come
-// a while later.
-func (w *worker) settle() {
-	a := &w.account
-	wrong := eventually(leakPatience, func() string {
-		granted, acquired, ended := a.granted.Load(), a.acquired.Load(), a.ended.Load()
-		if acquired < granted || ended < acquired {
-			return fmt.Sprintf("the observer was told of %d grants and of %d ends; there were %d grants", acquired, ended, granted)
-		}
+// wrong says what the observer was not told.
+func (a *account) wrong() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.dropped {
 		return ""
-	})
-	if wrong != "" {
+	}
+	for id := range a.granted {
+		if _, told := a.told[id]; !told {
+			return fmt.Sprintf("the observer was not told that %.40q was granted, token %d", id.key, id.token)
+		}
+	}
+	for id, ended := range a.told {
+		if !ended {
+			return fmt.Sprintf("the observer was not told of the end of the hold of %.40q, token %d", id.key, id.token)
+		}
+	}
+	return ""
+}
+
+// settle closes the account once everything was given back. Events of ends may come a
+// while later.
+func (w *worker) settle() {
+	if wrong := eventually(leakPatience, w.account.wrong); wrong != "" {
 		s := section{c: newCaller(w, 0), rec: record{op: w.ops.Add(1)}}
 		s.wrong("%s", wrong)
 	}
+	w.account.mu.Lock()
+	defer w.account.mu.Unlock()
+	w.account.closed = true
 }

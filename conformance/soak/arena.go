@@ -3,7 +3,6 @@ package soak
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,8 +31,8 @@ type arena struct {
 	events     []event
 	violations []Violation
 	stale      int
-	locks      map[string]uint16 // the keys, by what they are in the store
-	things     map[string]bool   // at which the nemesis has put something
+	locks      map[string]uint16  // the keys, by what they are in the store
+	things     map[string]instant // until when the nemesis had something there
 }
 
 // node is a server and the link to it.
@@ -46,7 +45,7 @@ type node struct {
 }
 
 func newArena(cfg Config, s Strategy, seed uint64, dir string, st *stage) *arena {
-	a := &arena{cfg: cfg, strategy: s, seed: seed, dir: dir, stage: st, workers: make([]*process, cfg.Processes), locks: make(map[string]uint16), things: make(map[string]bool)}
+	a := &arena{cfg: cfg, strategy: s, seed: seed, dir: dir, stage: st, workers: make([]*process, cfg.Processes), locks: make(map[string]uint16), things: make(map[string]instant)}
 	for n := range uint16(cfg.Keys) {
 		a.locks[keyText(n)] = n
 	}
@@ -135,11 +134,11 @@ func (a *arena) violate(v Violation) {
 	a.violations = append(a.violations, v)
 }
 
-// holdsThing says whether the nemesis has put something at a key.
-func (a *arena) holdsThing(key string, does bool) {
+// holdsThing says until when the nemesis has something at a key.
+func (a *arena) holdsThing(key string, until instant) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.things[key] = does
+	a.things[key] = until
 }
 
 // start starts the next process with this index.
@@ -221,14 +220,19 @@ func (a *arena) drain() bool {
 	for _, p := range a.workers {
 		if _, err := p.hear(sayDrained, max(time.Until(end), time.Second)); err != nil {
 			ok = false
-			if why := p.crashed(); why != "" {
-				a.violate(Violation{Kind: Crash, Text: p.name + " ended: " + why})
-			} else {
-				a.violate(Violation{Kind: Stuck, Text: err.Error() + "; its goroutines:\n" + p.dump()})
-			}
+			a.stuck(p, err)
 		}
 	}
 	return ok
+}
+
+// stuck notes that p did not say what it was to say.
+func (a *arena) stuck(p *process, err error) {
+	if why := p.crashed(); why != "" {
+		a.violate(Violation{Kind: Crash, Text: p.name + " ended: " + why})
+	} else {
+		a.violate(Violation{Kind: Stuck, Text: err.Error() + "; its goroutines:\n" + p.dump()})
+	}
 }
 
 // eventually polls until f finds nothing wrong, and returns what it found last.
@@ -318,13 +322,11 @@ func (a *arena) watchTTLs(ctx context.Context) {
 	most := max(a.cfg.maxTTL(), grant) + allowed
 	for ctx.Err() == nil {
 		for _, n := range a.nodes {
-			a.mu.Lock()
-			things := maps.Clone(a.things)
-			a.mu.Unlock()
+			began := now()
 			keys, _ := n.stored(ctx) // without those of a server that is down
 			a.mu.Lock()
 			for key, ttl := range keys {
-				if lock, is := a.locks[key]; is && !things[key] && !a.things[key] && (ttl < 0 || ttl > most) {
+				if lock, is := a.locks[key]; is && a.things[key] < began && (ttl < 0 || ttl > most) {
 					a.overlong(lock, ttl)
 				}
 			}
@@ -352,12 +354,13 @@ func (a *arena) overlong(key uint16, ttl time.Duration) {
 func (a *arena) wantNoGrowth() {
 	p := a.workers[0]
 	p.tell(sayGrow)
-	line, err := p.hear(sayGrown, 30*time.Second+a.cfg.Slack)
-	var bytes, goroutines int
-	if err == nil {
-		_, err = fmt.Sscanf(line, sayGrown+" %d %d", &bytes, &goroutines)
-	}
+	line, err := p.hear(sayGrown, growWithin+leakPatience+a.cfg.Slack+10*time.Second)
 	if err != nil {
+		a.stuck(p, err)
+		return
+	}
+	var bytes, goroutines int
+	if _, err := fmt.Sscanf(line, sayGrown+" %d %d", &bytes, &goroutines); err != nil {
 		a.stage.Error(err)
 	}
 	if bytes > 0 {
@@ -379,7 +382,7 @@ func (a *arena) close() {
 	for _, p := range a.workers {
 		line, err := p.hear(sayClosed, closeWithin+leakPatience+a.cfg.Slack+10*time.Second)
 		if err != nil {
-			a.violate(Violation{Kind: Stuck, Text: err.Error() + "\n" + p.dump()})
+			a.stuck(p, err)
 			continue
 		}
 		p.reap()

@@ -360,6 +360,9 @@ func TestChecker(t *testing.T) {
 		"out of memory, after something else": {events: []event{{fault: fault("reset"), span: during(-9, -8)}, {fault: fault("full"), span: during(0, 9)}}, script: script{
 			lock(0, 1, 1, flagTry), refused(0, 2, 1, flagTry, resUnavailable),
 		}},
+		"said to be out of memory, and was not": {want: []Kind{Unavailable}, script: script{
+			lock(0, 1, 1, flagTry), refused(0, 2, 1, flagTry, resFull),
+		}},
 		"waited for memory": {events: []event{{fault: fault("full"), span: during(0, 9000)}}, want: []Kind{Slow}, script: script{
 			patiently(lock(0, 1, 1, 0)), refused(0, 5001, 1, 0, resUnavailable),
 		}},
@@ -382,6 +385,7 @@ func TestChecker(t *testing.T) {
 		"no turns are claimed":     {script: overtaking(6, 3)},
 		"releases are not noticed": {claims: Strategy{Notified: true}, want: []Kind{Stall}, script: unnoticed(6, 501)},
 		"releases are noticed":     {claims: Strategy{Notified: true}, script: unnoticed(6, 499)},
+		"wake-ups are lost":        {claims: Strategy{Notified: true}, script: unnoticed(6, 501), events: []event{{fault: fault("lose-messages"), span: during(0, 6000)}}},
 		"no wake-ups are claimed":  {script: unnoticed(6, 501)},
 		"a wait that does not end": {want: []Kind{Slow}, script: script{
 			lock(0, 0, 1, 0), refused(0, 4100, 1, 0, resNotAcquired),

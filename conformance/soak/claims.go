@@ -22,7 +22,8 @@ func (h *history) checkTeams(k *keyHistory) {
 	}
 	for _, a := range k.tries {
 		call := span{a.call, a.ret}
-		if a.result != resNotAcquired || !h.nothingWrong(a.proc, call) || k.othersWait(a) {
+		// Of a Lock the wait may have been too short for an answer.
+		if a.result != resNotAcquired || a.flags&flagTry == 0 || !h.nothingWrong(a.proc, call) || k.othersWait(a) {
 			continue
 		}
 		for _, x := range k.holds {
@@ -38,9 +39,16 @@ func (h *history) checkTeams(k *keyHistory) {
 // turn is first.
 func (k *keyHistory) othersWait(a attempt) bool {
 	call := span{a.call, a.ret}
-	return slices.ContainsFunc(k.tries, func(o attempt) bool {
+	return k.sharesProcess(a) || slices.ContainsFunc(k.tries, func(o attempt) bool {
 		return o.proc == a.proc && o.op != a.op && call.overlaps(span{o.call, o.ret})
-	}) || slices.ContainsFunc(k.holds, func(x *hold) bool {
+	})
+}
+
+// sharesProcess reports whether somebody in a's process has the lock meanwhile, or had
+// and does not know that it is lost.
+func (k *keyHistory) sharesProcess(a attempt) bool {
+	call := span{a.call, a.ret}
+	return slices.ContainsFunc(k.holds, func(x *hold) bool {
 		return x.proc == a.proc && call.overlaps(span{x.call, x.freed()})
 	})
 }
@@ -58,17 +66,22 @@ func (h *history) checkTurns(k *keyHistory) {
 		return
 	}
 	const toQueue = 2 * time.Millisecond // the way to the server
-	last := make(map[*process]instant)   // when it gave the lock back
+	type place struct {                  // each Locker has one; those of guests come and go
+		proc  *process
+		guest bool
+	}
+	in := func(x *hold) place { return place{x.proc, x.flags&flagGuest != 0} }
+	last := make(map[place]instant) // when it gave the lock back
 	for i, x := range k.holds {
-		from := max(x.call, last[x.proc]).add(toQueue)
-		last[x.proc] = max(last[x.proc], x.freed())
+		from := max(x.call, last[in(x)]).add(toQueue)
+		last[in(x)] = max(last[in(x)], x.freed())
 		if x.flags&flagTry != 0 || x.team != 0 || !h.nothingWrong(nil, span{from, x.ret}) {
 			continue
 		}
-		turns := make(map[*process]int)
+		turns := make(map[place]int)
 		for j := i - 1; j >= 0 && k.holds[j].ret > from; j-- {
-			if y := k.holds[j]; y.proc != x.proc && y.flags&flagTry == 0 {
-				turns[y.proc]++
+			if y := k.holds[j]; in(y) != in(x) && y.team == 0 && y.flags&flagTry == 0 {
+				turns[in(y)]++
 			}
 		}
 		most := 0
@@ -90,8 +103,10 @@ func (h *history) checkWakeUps(k *keyHistory, gap span) {
 	const (
 		atOnce = 500 * time.Millisecond // waiters look once a second by themselves
 		asked  = 20 * time.Millisecond  // by then a waiter was refused
+		// By then who lost its subscription has another one.
+		subscribed = time.Second
 	)
-	if !h.claims.Notified || !h.nothingWrong(nil, gap) {
+	if !h.claims.Notified || !h.nothingWrong(nil, gap) || h.silent.between(gap.from.add(-subscribed), gap.to) {
 		return
 	}
 	i := slices.IndexFunc(k.holds, func(x *hold) bool { return x.unlocked && x.unlock.result == resOK && x.unlock.to == gap.from })
@@ -128,19 +143,21 @@ func (h *history) checkRefusals(k *keyHistory) {
 	const (
 		soon = 500 * time.Millisecond  // the next attempt after a refusal by a holder's poller
 		look = 1500 * time.Millisecond // and at the latest
+		hung = 5 * time.Second         // a command may be on its way for so long
 	)
 	for _, a := range k.tries {
 		if a.flags&flagTry != 0 || spans(a.proc.frozen).between(a.call, a.ret) {
 			continue
 		}
 		for _, thing := range h.foreign[k.key] {
-			if in := (span{max(a.call, thing.from), min(a.ret, thing.to)}); in.to.since(in.from) > look+h.slack {
+			if in := (span{max(a.call, thing.from), min(a.ret, thing.to)}); in.to.since(in.from) > look+h.slack && !k.sharesProcess(a) {
 				h.violate(WrongAnswer, k.key, in, "%s, op %d: waited for %v, and what was at the key was no lock", a.proc.name, a.op, in)
 			}
 		}
 		for _, full := range h.full {
 			in := span{max(a.call, full.from), min(a.ret, full.to)}
-			if !h.quorum && in.to.since(in.from) > soon+h.slack && !k.heldIn(in, full.from, h.maxTTL) {
+			before := span{in.from.add(-hung), in.to}
+			if !h.quorum && in.to.since(in.from) > soon+h.slack && h.nothingBut(h.full, nil, before) && !k.heldIn(in, full.from, h.maxTTL) {
 				h.violate(Slow, k.key, in, "%s, op %d: waited for %v, and the server was out of memory", a.proc.name, a.op, in)
 			}
 		}

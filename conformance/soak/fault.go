@@ -35,6 +35,8 @@ type Fault struct {
 	full bool
 	// plants something at a key that is no lock.
 	plants bool
+	// silences: wake-ups are lost.
+	silences bool
 }
 
 // trouble is one occurrence of a fault.
@@ -78,7 +80,7 @@ func Faults() []Fault {
 		{Name: "flush", Doc: "FLUSHALL", onNode: flush, loses: true, single: true},
 		{Name: "pause", Doc: "a server stands still (SIGSTOP) for up to two TTLs", onNode: pause, redis: true},
 		{Name: "client-kill", Doc: "CLIENT KILL of all connections but subscriptions", onNode: admin("client", "kill", "type", "normal")},
-		{Name: "signal-kill", Doc: "CLIENT KILL of all subscriptions", onNode: admin("client", "kill", "type", "pubsub"), harmless: true},
+		{Name: "signal-kill", Doc: "CLIENT KILL of all subscriptions", onNode: admin("client", "kill", "type", "pubsub"), harmless: true, silences: true},
 		{Name: "client-pause", Doc: "CLIENT PAUSE for up to two TTLs", onNode: clientPause},
 		{Name: "script-flush", Doc: "SCRIPT FLUSH", onNode: admin("script", "flush"), harmless: true},
 		{Name: "full", Doc: "a server is out of memory (maxmemory) for up to three TTLs", onNode: fill, full: true},
@@ -91,7 +93,7 @@ func Faults() []Fault {
 		{Name: "delay", Doc: "commands arrive late, be it after their sender has given up", onNode: func(t *trouble, n *node) { t.sometimes(&n.link.delay[t.r.IntN(len(delays))]) }},
 		{Name: "late-reply", Doc: "replies come late", onNode: func(t *trouble, n *node) { t.sometimes(&n.link.lateReply[t.r.IntN(len(delays))]) }},
 		{Name: "black-hole", Doc: "a link goes silent for up to two TTLs", onNode: blackHole},
-		{Name: "lose-messages", Doc: "the links of subscriptions go silent", onNode: loseMessages, harmless: true},
+		{Name: "lose-messages", Doc: "the links of subscriptions go silent", onNode: loseMessages, harmless: true, silences: true},
 		{Name: "refuse", Doc: "connections are cut and refused", onNode: refuse},
 		{Name: "reset", Doc: "all connections are reset", onNode: func(_ *trouble, n *node) { n.link.Reset() }},
 		{Name: "throttle", Doc: "a link passes on a few KB a second", onNode: throttle},
@@ -170,10 +172,10 @@ func plant(t *trouble, n *node) {
 	for range tries {
 		lock := uint16(t.r.IntN(t.a.cfg.Keys))
 		key := keyText(lock)
-		t.a.holdsThing(key, true)
+		t.a.holdsThing(key, forever)
 		ctx := context.Background()
 		if n.admin.LPush(ctx, key, "foreign").Err() != nil {
-			t.a.holdsThing(key, false)
+			t.a.holdsThing(key, 0)
 			continue
 		}
 		t.key = &lock
@@ -185,7 +187,7 @@ func plant(t *trouble, n *node) {
 				Text: fmt.Sprintf("the list that was put at the key is gone: %q, %v", there, err),
 			})
 		}
-		t.a.holdsThing(key, false)
+		t.a.holdsThing(key, now())
 		return
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"time"
 
@@ -30,6 +29,7 @@ func (g guest) run() {
 
 func (g guest) visit() {
 	s := g.section()
+	s.flags |= flagGuest
 	var opts []locker.Option
 	if g.oneIn(4) {
 		opts = append(opts, locker.WithoutFencing())
@@ -106,6 +106,9 @@ func (s *section) close() {
 	}
 }
 
+// growWithin is how long grow locks at most.
+const growWithin = 20 * time.Second
+
 // grow locks keys one after the other, each for once, and reports how many bytes and
 // goroutines they have cost for good; 0 if that is not to be told from nothing.
 func (w *worker) grow() (bytes int64, goroutines int) {
@@ -115,15 +118,17 @@ func (w *worker) grow() (bytes int64, goroutines int) {
 		most   = 100 * n // bytes; keys that are kept would be four times that
 		some   = 50      // goroutines, of connections
 	)
+	s := section{c: newCaller(w, 0), rec: record{op: w.ops.Add(1)}}
+	end := time.Now().Add(growWithin)
 	use := func(from, to int) {
-		for i := from; i < to; i++ {
+		for i := from; i < to && time.Now().Before(end); i++ {
 			key := fmt.Sprintf("once:%0400d", i)
 			lease, err := w.locker.TryLock(context.Background(), key)
 			if err == nil {
 				err = lease.Unlock(context.Background())
 			}
-			if err != nil {
-				fmt.Fprintln(os.Stderr, err)
+			if err != nil && !errors.Is(err, locker.ErrUnavailable) {
+				s.wrong("nobody else wants the lock: %v", err)
 				return
 			}
 		}

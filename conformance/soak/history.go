@@ -20,6 +20,7 @@ type history struct {
 	full          spans            // a server was out of memory
 	foreign       map[uint16]spans // by key: something else was there
 	frozen        spans            // processes
+	silent        spans            // wake-ups were lost
 	longTroubles  bool             // waiters may lose patience with the store
 	keys          map[uint16]*keyHistory
 	stats         Stats
@@ -157,6 +158,9 @@ func newHistory(cfg Config, s Strategy, events []event, began instant) *history 
 		if e.fault.twice {
 			h.twice = append(h.twice, e.span)
 		}
+		if e.fault.silences {
+			h.silent = append(h.silent, e.span)
+		}
 		if e.fault.full {
 			h.full = append(h.full, e.span)
 		}
@@ -227,6 +231,9 @@ func (r *reader) record(rec record) {
 	}
 	if rec.result == resConflict && !r.foreign[rec.key].between(r.pending[rec.op].call, rec.at) {
 		rec.result = resOther
+	}
+	if rec.result == resFull && !r.full.between(rec.at.add(-r.maxTTL), rec.at) {
+		rec.result = resUnavailable // it only says so
 	}
 	if rec.result == resOther {
 		r.violate(Unexpected, rec.key, span{rec.at, rec.at}, "%s, op %d: %v returned an error that nothing calls for: %s", r.p.name, rec.op, rec.kind, r.p.complaint(rec.op))

@@ -83,8 +83,9 @@ func (n *nemesis) storm(ctx context.Context, r *rand.Rand) {
 		t := &trouble{a: n.a, ctx: ctx, r: rand.New(rand.NewPCG(r.Uint64(), 0))}
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				t.sleep(t.between(pause/10, pause))
-				strike(t, faults[t.r.IntN(len(faults))])
+				if t.sleep(t.between(pause/10, pause)); ctx.Err() == nil {
+					strike(t, faults[t.r.IntN(len(faults))])
+				}
 			}
 		})
 	}
@@ -108,7 +109,9 @@ func (n *nemesis) strikeNode(t *trouble, f *Fault) {
 	e := event{fault: f, on: target.name, span: span{from: now()}, loses: f.loses && len(n.a.nodes) == 1}
 	t.key = nil
 	f.onNode(t, target)
-	e.key = t.key
+	if e.key = t.key; e.key == nil && f.plants {
+		return // there was no free key
+	}
 	n.a.tell(e)
 }
 

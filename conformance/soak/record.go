@@ -47,6 +47,7 @@ const (
 	flagUnrenewed                   // WithoutRenewal
 	flagYes                         // recAsk: held; recWrite: accepted
 	flagUnfenced                    // WithoutFencing
+	flagGuest                       // by a Locker of its own
 )
 
 // result is how a call ended.

@@ -60,7 +60,7 @@ func ServeWorker(strategies ...Strategy) {
 }
 
 func serveWorker(text string, strategies []Strategy) error {
-	w := &worker{out: os.Stdout}
+	w := &worker{out: os.Stdout, account: newAccount()}
 	if err := json.Unmarshal([]byte(text), &w.workerSpec); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func serveWorker(text string, strategies []Strategy) error {
 	w.open = func(opts ...locker.Option) (locker.Locker, error) {
 		return strategies[i].New(Process{Index: w.Process, Clients: clients, Options: opts})
 	}
-	if w.locker, err = w.open(locker.WithObserver(&w.account)); err != nil {
+	if w.locker, err = w.open(locker.WithObserver(w.account)); err != nil {
 		return err
 	}
 	return w.serve(os.Stdin)
@@ -101,7 +101,7 @@ type worker struct {
 	workerSpec
 	open     func(...locker.Option) (locker.Locker, error)
 	locker   locker.Locker
-	account  account
+	account  *account
 	resource *resourceClient
 	log      *logFile
 	out      io.Writer

@@ -211,8 +211,8 @@ func (s *section) acquire(ctx context.Context, opts []locker.LockOption, wait ti
 	}
 	t := now()
 	s.lease = lease
-	if s.rec.team == 0 && !s.c.visits {
-		s.c.account.granted.Add(1)
+	if !s.c.visits {
+		s.c.account.saw(s.key, lease.Token())
 	}
 	s.note(recGranted, t, record{token: lease.Token(), deadline: at(lease.Deadline()), wait: uint32(s.limit.Microseconds())})
 	return true
