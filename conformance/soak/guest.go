@@ -55,12 +55,10 @@ func (g guest) visit() {
 			s.work(ctx)
 		}
 		s.close()
-		g.locker = nil
+		return
 	}
-	if g.locker != nil {
-		if err := l.Close(); err != nil {
-			s.wrong("Close: %v", err)
-		}
+	if err := l.Close(); err != nil {
+		s.wrong("Close: %v", err)
 	}
 }
 
@@ -85,7 +83,11 @@ func (g guest) misuse(s *section) {
 func (s *section) close() {
 	const soon = 2 * time.Second // for goroutines to learn of it
 	s.note(recClose, now(), record{deadline: at(s.lease.Deadline())})
-	s.ended(recClosed, s.c.locker.Close(), record{})
+	err := s.c.locker.Close()
+	s.note(recClosed, now(), record{})
+	if err != nil {
+		s.wrong("Close: %v", err)
+	}
 	ended := time.NewTimer(soon)
 	defer ended.Stop()
 	select {
