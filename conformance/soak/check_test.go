@@ -76,6 +76,18 @@ func overtaking(n, times int) (s script) {
 	return s
 }
 
+// keptOut: n times a re-entry is refused.
+func keptOut(n int) (s script) {
+	for i := range n {
+		at, op := 10*i, i+1
+		s = append(
+			s, lock(0, at, op, 0), granted(0, at+1, op, int64(op), at+298), lock(0, at+2, op, flagInner), refused(0, at+6, op, flagInner, resNotAcquired),
+			unlock(0, at+7, op, at+298), unlocked(0, at+8, op, resOK),
+		)
+	}
+	return s
+}
+
 // unnoticed: n times p1 waits for p0, and is granted the lock so many ms late.
 func unnoticed(n, late int) (s script) {
 	for i := range n {
@@ -298,16 +310,11 @@ func TestChecker(t *testing.T) {
 		"held on for longer than its limit": {want: []Kind{Outlived}, script: script{
 			lock(0, 0, 1, flagLimited), limited(200, granted(0, 1, 1, 10, 298)), asked(0, 200, 1, 298, flagYes), asked(0, 201, 1, 298, flagYes), unlock(0, 203, 1, 298), unlocked(0, 204, 1, resOK),
 		}},
-		"kept out of its own lock": {want: []Kind{WrongAnswer}, script: script{
-			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), lock(0, 2, 1, flagInner), refused(0, 100, 1, flagInner, resNotAcquired),
-			unlock(0, 101, 1, 298), unlocked(0, 102, 1, resOK),
-		}},
-		"kept out of its own lock by a freeze": {frozen: []span{during(3, 99)}, script: script{
-			lock(0, 0, 1, 0), granted(0, 1, 1, 10, 298), lock(0, 2, 1, flagInner), refused(0, 100, 1, flagInner, resNotAcquired),
-			unlock(0, 101, 1, 298), unlocked(0, 102, 1, resOK),
-		}},
-		"not renewed":              {want: []Kind{FalseLoss}, script: slices.Concat(outlasting(0, 1), outlasting(400, 2), outlasting(800, 3), outlasting(1200, 4), outlasting(1600, 5), outlasting(2000, 6))},
-		"not renewed now and then": {script: slices.Concat(outlasting(0, 1), outlasting(400, 2), outlasting(800, 3), outlasting(1200, 4), outlasting(1600, 5))},
+		"kept out of its own lock":              {want: []Kind{WrongAnswer}, script: keptOut(6)},
+		"kept out of its own lock now and then": {script: keptOut(5)},
+		"kept out of its own lock by a freeze":  {frozen: []span{during(3, 99)}, script: keptOut(6)},
+		"not renewed":                           {want: []Kind{FalseLoss}, script: slices.Concat(outlasting(0, 1), outlasting(400, 2), outlasting(800, 3), outlasting(1200, 4), outlasting(1600, 5), outlasting(2000, 6))},
+		"not renewed now and then":              {script: slices.Concat(outlasting(0, 1), outlasting(400, 2), outlasting(800, 3), outlasting(1200, 4), outlasting(1600, 5))},
 		"not renewed, the server being away": {events: []event{{fault: fault("refuse"), span: during(0, 2400)}},
 			script: slices.Concat(outlasting(0, 1), outlasting(400, 2), outlasting(800, 3), outlasting(1200, 4), outlasting(1600, 5), outlasting(2000, 6))},
 		"a team shares a hold that is not in the store": {want: []Kind{Overlap, TokenOrder}, script: script{

@@ -36,11 +36,12 @@ func (h *history) checkTeams(k *keyHistory) {
 }
 
 // othersWait reports whether others of a's process are about the key meanwhile, whose
-// turn is first.
+// turn is first, or have just given up, with a command still on its way.
 func (k *keyHistory) othersWait(a attempt) bool {
+	const onItsWay = 250 * time.Millisecond
 	call := span{a.call, a.ret}
 	return k.sharesProcess(a) || slices.ContainsFunc(k.tries, func(o attempt) bool {
-		return o.proc == a.proc && o.op != a.op && call.overlaps(span{o.call, o.ret})
+		return o.proc == a.proc && o.op != a.op && call.overlaps(span{o.call, o.ret.add(onItsWay)})
 	})
 }
 
@@ -129,6 +130,9 @@ func (h *history) checkWakeUps(k *keyHistory, gap span) {
 
 // checkClaims sums up.
 func (h *history) checkClaims() {
+	if s := h.stats; tooMany(s.KeptOut, s.Reentries) {
+		h.sumUp(WrongAnswer, "of %d re-entries %d were kept out of their own lock for a TTL while nothing was wrong", s.Reentries, s.KeptOut)
+	}
 	if s := h.stats; tooMany(s.Overtaken, s.Waited) {
 		h.sumUp(Unfair, "of %d who waited for another process %d were overtaken by one more often than turns explain", s.Waited, s.Overtaken)
 	}

@@ -109,6 +109,7 @@ type Stats struct {
 	Faults map[string]int
 	Found  map[Kind]int // violations
 
+	KeptOut   int // re-entries refused while nothing was wrong
 	Waited    int // for another process's turn, nothing being wrong, of a strategy that is Fair
 	Overtaken int // of these, after more of another process's than turns explain
 	Releases  int // that woke somebody or should have, nothing being wrong, of one that is Notified
@@ -158,7 +159,7 @@ func (s *Stats) add(o Stats) {
 		{&s.Locks, &o.Locks}, {&s.Tries, &o.Tries}, {&s.Reentries, &o.Reentries}, {&s.Renewals, &o.Renewals}, {&s.Unlocks, &o.Unlocks},
 		{&s.Granted, &o.Granted}, {&s.Refused, &o.Refused}, {&s.Unavailable, &o.Unavailable}, {&s.Unknown, &o.Unknown},
 		{&s.Lost, &o.Lost}, {&s.Excused, &o.Excused}, {&s.Writes, &o.Writes}, {&s.Stale, &o.Stale}, {&s.Overdue, &o.Overdue}, {&s.Ended, &o.Ended}, {&s.Processes, &o.Processes},
-		{&s.Waited, &o.Waited}, {&s.Overtaken, &o.Overtaken}, {&s.Releases, &o.Releases}, {&s.Unnoticed, &o.Unnoticed},
+		{&s.KeptOut, &o.KeptOut}, {&s.Waited, &o.Waited}, {&s.Overtaken, &o.Overtaken}, {&s.Releases, &o.Releases}, {&s.Unnoticed, &o.Unnoticed},
 		{&s.Windows, &o.Windows}, {&s.Undecided, &o.Undecided}, {&s.Strict, &o.Strict},
 	} {
 		*n.sum += *n.more
@@ -244,6 +245,7 @@ func (r *Report) String() string {
 		{"lost with the data, and regranted", func(s Stats) any { return s.Excused }},
 		{"to be renewed, nothing being wrong", func(s Stats) any { return s.Overdue }},
 		{"not renewed", func(s Stats) any { return s.Ended }},
+		{"kept out of their own lock", func(s Stats) any { return s.KeptOut }},
 		{"waits for another's turn", func(s Stats) any { return s.Waited }},
 		{"overtaken", func(s Stats) any { return s.Overtaken }},
 		{"releases to wake somebody", func(s Stats) any { return s.Releases }},
