@@ -42,7 +42,7 @@ const (
 var bugs = []planted{
 	{
 		// An Unlock after the lease has ended frees what others hold by then.
-		name: "release without a look at the owner", quick: true, want: soak.Overlap,
+		name: "release without a look at the owner", quick: true, want: soak.Overlap, length: 15 * time.Second,
 		scripts: map[string][2]string{"release": {releaseCheck, ""}},
 		opts:    []locker.Option{locker.WithoutRenewal()}, keys: 4, ttls: []time.Duration{short},
 	},
