@@ -117,7 +117,7 @@ func (c *call) attempt(ks *keyState, watch driver.Watch) (*Lease, error) {
 	case errors.Is(err, ErrClosed):
 		return nil, c.unavailable(err, "")
 	case err != nil && c.ctx.Err() != nil:
-		return nil, c.gaveUp(ks, sent)
+		return nil, c.gaveUp(ks, true)
 	case err != nil && driver.IsPermanent(err):
 		return nil, c.unavailable(err, "")
 	case err != nil:
@@ -136,7 +136,7 @@ func (c *call) answered(ks *keyState, err error) {
 	c.s.end(ks, c)
 	switch {
 	case err == nil:
-		ks.outage, ks.answered = outage{}, true
+		ks.outage, ks.answered, ks.unanswered = outage{}, true, c.e.sched.Now()
 	case c.ctx.Err() != nil || errors.Is(err, ErrClosed):
 		// The caller's or the Locker's own doing; gaveUp judges it.
 	default:
@@ -158,7 +158,7 @@ func (c *call) refused(ks *keyState, a driver.Answer, watch driver.Watch) {
 	late := watch == nil && ks.watch != nil // it was opened meanwhile: ask once more, under it
 	open := first && ks.watch == nil && !ks.opening && !a.NoWakeUp && c.e.notifier != nil && now >= ks.reopen
 	if open {
-		ks.opening, ks.reopen = true, now+lookAgain
+		ks.opening = true
 	}
 	c.s.mu.Unlock()
 	switch {
@@ -179,7 +179,7 @@ func (c *call) subscribe(ks *keyState) bool {
 		return err
 	})
 	c.s.mu.Lock()
-	ks.opening = false
+	ks.opening, ks.reopen = false, c.e.sched.Now()+lookAgain
 	kept := err == nil && !c.s.closed
 	if kept {
 		ks.watch = w

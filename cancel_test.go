@@ -5,24 +5,25 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/distlock/locker/driver"
 )
 
 // Cancelling returns at once, wherever the waiter is; what its attempt may get is
-// given back once the attempt has ended, not before.
+// given back, also if the command reaches the store after that.
 func TestCancelDuringAnAttempt(t *testing.T) {
+	const again = time.Second + repeatAfter
 	for name, c := range map[string]struct {
 		s       step
-		ended   time.Duration // when the attempt returns
 		cleanUp []time.Duration
 	}{
-		// An answer tells what there is to clean up.
-		"granted later":         {delay(3*time.Second, obey), 3 * time.Second, []time.Duration{3 * time.Second}},
-		"granted, told later":   {replyAfter(3 * time.Second), 3 * time.Second, []time.Duration{3 * time.Second}},
-		"refused later":         {delay(3*time.Second, busy(unknownLeft, false)), 3 * time.Second, nil},
-		"certainly not applied": {delay(3*time.Second, fail(errRefused)), 3 * time.Second, nil},
-		// Without one, a command may still be under way: once more.
-		"no answer":          {hang, commandTimeout, []time.Duration{commandTimeout, commandTimeout + cleanUpAgain}},
-		"no answer, granted": {loseReply, commandTimeout, []time.Duration{commandTimeout}},
+		"no answer":                  {hang, []time.Duration{time.Second, again}},
+		"no answer, granted":         {loseReply, []time.Duration{time.Second}},
+		"granted after the clean-up": {applyLate(1500 * time.Millisecond), []time.Duration{time.Second, again}},
+		"certainly not applied": {func(c *command) error {
+			<-c.ctx.Done()
+			return &driver.StoreError{Err: c.ctx.Err(), NotApplied: true}
+		}, nil},
 	} {
 		for _, op := range []string{"Lock", "TryLock"} {
 			t.Run(name+" "+op, func(t *testing.T) {
@@ -37,23 +38,22 @@ func TestCancelDuringAnAttempt(t *testing.T) {
 					waiting := b.begin(func() (*Lease, error) { return lock(ctx, "k") })
 					b.until(time.Second)
 					cancel()
-					waiting.wantEnd(t, time.Second, time.Second, "nobody waits for the attempt")
+					waiting.wantEnd(t, time.Second, time.Second, "the caller does not wait for the attempt")
 					wantErr(t, waiting.err, context.Canceled, "the context ended it")
 					if b.keys() != 0 {
-						t.Error("the Locker knows the key, want it forgotten: nobody holds or waits")
+						t.Error("the Locker knows the key, want it forgotten: no caller holds it or waits")
 					}
 
 					b.until(20 * time.Second)
-					sent := b.wantSent(opAcquire, 1, "nobody wants the key any more")[0]
-					wantBetween(t, "the attempt ended at", sent.end, c.ended, c.ended, "it was left to itself")
+					sent := b.wantSent(opAcquire, 1, "no caller wants the key any more")[0]
 					for i, r := range b.wantSent(opRelease, len(c.cleanUp), "what may be ours is given back") {
-						wantBetween(t, "the clean-up was sent at", r.at, c.cleanUp[i], c.cleanUp[i], "after the attempt, lest it be overtaken by it")
+						wantBetween(t, "the clean-up was sent at", r.at, c.cleanUp[i], c.cleanUp[i], "at once, and once more if it found nothing")
 						if r.ID != sent.ID {
 							t.Errorf("%s was released, want %s", r.ID, sent.ID)
 						}
 					}
 					if held := b.store.held("k"); held != "" {
-						t.Errorf("%s holds the key, want nobody", held)
+						t.Errorf("%s holds the key, want it free", held)
 					}
 					b.wantIdle("the attempt has been cleaned up")
 				})
@@ -133,7 +133,7 @@ func TestGrantToNobody(t *testing.T) {
 		defer cancel()
 		gone, next := b.locking(ctx, "k"), b.locking(t.Context(), "k")
 		gone.wantEnd(t, 50*time.Millisecond, 50*time.Millisecond, "its context ended")
-		next.wantEnd(t, 100*time.Millisecond, 100*time.Millisecond+pollMax, "the grant is given back as soon as it comes")
+		next.wantEnd(t, 50*time.Millisecond, 50*time.Millisecond+pollMax, "the grant is given back at once")
 		next.wantLease(t)
 	})
 }

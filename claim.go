@@ -140,6 +140,7 @@ func (c *claim) lose(kind lossKind, cause error) aftermath {
 	c.e.sched.Remove(&c.entry)
 	a := aftermath{c: c}
 	for _, l := range c.leases {
+		l.ended = true
 		if l.lost != nil {
 			close(l.lost)
 		}

@@ -50,6 +50,10 @@ func (e *engine) later(key string, ch *chore) {
 	b := &e.background
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if e.base.Err() != nil {
+		ch.fails(ErrClosed) // Close has not waited for it
+		return
+	}
 	cs := b.shards[place]
 	if cs == nil {
 		cs = &chores{wake: make(chan struct{}, 1)}

@@ -100,7 +100,7 @@ func TestCloseEndsLeases(t *testing.T) {
 					wantErr(t, err, ErrLost, what)
 					wantErr(t, err, ErrClosed, what+" tells why")
 				}
-				if !isLost(outer) || !isLost(inner) {
+				if !lostIsClosed(outer) || !lostIsClosed(inner) {
 					t.Error("Lost is open, want closed by Close")
 				}
 				b.until(20 * time.Second)
@@ -133,7 +133,7 @@ func TestCloseWaitsForWork(t *testing.T) {
 			b.lock(b.t.Context(), "k", WithTTL(9*time.Second))
 		}, 0},
 		"a renewal that ends later": {func(b *bench) {
-			b.store.from(opRenew, deaf(time.Second))
+			b.store.from(opRenew, deaf(time.Second)) // longer than a driver should
 			b.lock(b.t.Context(), "k", WithTTL(9*time.Second))
 		}, time.Second},
 		"a renewal that ends too late": {func(b *bench) {
@@ -152,14 +152,24 @@ func TestCloseWaitsForWork(t *testing.T) {
 			b.store.from(opRelease, hang)
 			b.locking(b.t.Context(), "k")
 		}, closeBudget},
+		"a driver that is long in closing": {func(b *bench) { b.store.closing = time.Minute }, closeBudget + closeGrace + driverGrace},
+		"an attempt that hangs, and such a driver": {func(b *bench) { // A9
+			b.store.closing = 3 * time.Second
+			b.store.from(opAcquire, hang)
+			b.store.from(opRelease, hang)
+			b.locking(b.t.Context(), "k")
+		}, closeBudget + closeGrace + driverGrace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, plain)
 				c.begin(b)
 				b.until(3500 * time.Millisecond)
-				if err := b.Close(); err != nil {
-					t.Errorf("Close: %v, want nil", err)
+				if err := b.Close(); (err != nil) != (b.store.closing > 0) {
+					t.Errorf("Close: %v, want an error if the driver is not through", err)
+				}
+				if took := b.at() - 3500*time.Millisecond; took > 5*time.Second {
+					t.Errorf("Close took %v, want 5s at most", took)
 				}
 				end := 3500*time.Millisecond + c.took
 				wantBetween(t, "Close returned at", b.at(), end, end, "it waits for what is under way")
@@ -208,10 +218,7 @@ func TestCloseWaitsForWhatItEnds(t *testing.T) {
 		if b.at() > 5*time.Second {
 			t.Errorf("Close took %v, want 5s at most", b.at())
 		}
-		b.work.mu.Lock()
-		n := b.work.running
-		b.work.mu.Unlock()
-		if n != 0 {
+		if n := b.running(); n != 0 {
 			t.Errorf("%d pieces of work go on when Close returns, want none", n)
 		}
 		b.until(10 * time.Second)

@@ -103,8 +103,8 @@ func TestNewerGrantEndsTheOldOne(t *testing.T) {
 		b.until(500 * time.Millisecond)
 		b.store.free("k") // the store loses its data
 		l := trying.wantLease(t)
-		if l.Token() <= old.Token() || isLost(l) {
-			t.Errorf("token %d after %d, lost %v; want a newer lease", l.Token(), old.Token(), isLost(l))
+		if l.Token() <= old.Token() || lostIsClosed(l) {
+			t.Errorf("token %d after %d, lost %v; want a newer lease", l.Token(), old.Token(), lostIsClosed(l))
 		}
 		<-old.Lost()
 		wantBetween(t, "the old lease was lost at", b.at(), time.Second, time.Second, "that is when it is known")
@@ -124,7 +124,7 @@ func TestOvertakenGrant(t *testing.T) {
 		b.store.free("k") // the store loses its data
 		held := b.lock(t.Context(), "k")
 		<-trying.done
-		if trying.lease != nil || isLost(held) {
+		if trying.lease != nil || lostIsClosed(held) {
 			t.Error("the late grant counts, want the newer one to count")
 		}
 		wantErr(t, trying.err, ErrUnavailable, "every error of TryLock is one of the package's")
@@ -153,7 +153,7 @@ func TestRenewal(t *testing.T) {
 				}
 				b.store.next(opRenew, fail(errReset), failAfter(errReset))
 				b.until(20 * c.every)
-				if isLost(l) {
+				if lostIsClosed(l) {
 					t.Error("lost, want kept: a failed renewal is tried again")
 				}
 				got := b.events()

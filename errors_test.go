@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/distlock/locker/driver"
 )
 
 // What a driver's error means: is it worth waiting, and is there anything to
@@ -20,19 +22,19 @@ func TestDriverErrors(t *testing.T) {
 		{context.DeadlineExceeded, false, true},
 		{errRefused, false, false},
 		{errNoPerm, true, false},
-		{&StoreError{Err: errReset, Permanent: true}, true, true},
+		{&driver.StoreError{Err: errReset, Permanent: true}, true, true},
 		{fmt.Errorf("wrapped: %w", errNoPerm), true, false},
-		{&StoreError{Err: errReset}, false, true},
+		{&driver.StoreError{Err: errReset}, false, true},
 		{ErrConflict, true, false},
 		{fmt.Errorf("wrapped: %w", ErrInvalid), true, false},
-		{&StoreError{Err: ErrConflict, NotApplied: true}, true, false},
-		{ErrLost, false, true},
+		{&driver.StoreError{Err: ErrConflict, NotApplied: true}, true, false},
+		{ErrLost, false, false},
 	} {
-		if got := isPermanent(c.err); got != c.permanent {
-			t.Errorf("isPermanent(%v) = %v, want %v", c.err, got, c.permanent)
+		if got := driver.IsPermanent(c.err); got != c.permanent {
+			t.Errorf("IsPermanent(%v) = %v, want %v", c.err, got, c.permanent)
 		}
-		if got := maybeApplied(c.err); got != c.maybeApplied {
-			t.Errorf("maybeApplied(%v) = %v, want %v", c.err, got, c.maybeApplied)
+		if got := driver.MaybeApplied(c.err); got != c.maybeApplied {
+			t.Errorf("MaybeApplied(%v) = %v, want %v", c.err, got, c.maybeApplied)
 		}
 	}
 }
@@ -64,25 +66,6 @@ func TestErrorMessages(t *testing.T) {
 			if !errors.Is(c.err, m) {
 				t.Errorf("%v does not match %v, want it to", c.err, m)
 			}
-		}
-	}
-}
-
-// Ids are UUIDs of the version asked for, and differ.
-func TestNewUUID(t *testing.T) {
-	seen := make(map[string]bool)
-	for _, version := range []int{4, 8} {
-		for range 1000 {
-			id := newUUID(version)
-			if len(id) != 36 || int(id[14]-'0') != version || !strings.ContainsRune("89ab", rune(id[19])) || seen[id] {
-				t.Fatalf("id %q, want a fresh UUID of version %d", id, version)
-			}
-			for _, i := range []int{8, 13, 18, 23} {
-				if id[i] != '-' {
-					t.Fatalf("id %q, want a dash at %d", id, i)
-				}
-			}
-			seen[id] = true
 		}
 	}
 }

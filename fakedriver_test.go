@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/distlock/locker/driver"
 )
 
 // fake is a driver and its store, in memory. What becomes of each command can be
@@ -25,6 +27,8 @@ type fake struct {
 	running map[op]int
 	most    map[op]int // that ran at the same time
 	closes  int
+	renews  int           // calls of Renew
+	closing time.Duration // how long Close takes
 }
 
 type fakeHold struct {
@@ -81,7 +85,7 @@ func (f *fake) hold(key string) *fakeHold {
 }
 
 // holdOf is the hold that c is part of.
-func (f *fake) holdOf(c Claim) *fakeHold {
+func (f *fake) holdOf(c driver.Claim) *fakeHold {
 	if h := f.hold(c.Key); h != nil && h.claims[c.ID] > 0 {
 		return h
 	}
@@ -110,7 +114,7 @@ func (f *fake) signalAll(key string) {
 func (f *fake) Name() string { return "fake" }
 
 // Acquire implements [Driver].
-func (f *fake) Acquire(ctx context.Context, req Request) (Answer, error) {
+func (f *fake) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	c := &command{op: opAcquire, Request: req}
 	err := f.do(ctx, c, func() error {
 		h := f.hold(req.Key)
@@ -120,21 +124,21 @@ func (f *fake) Acquire(ctx context.Context, req Request) (Answer, error) {
 			h = &fakeHold{owner: req.Owner, token: f.token, claims: make(map[string]int)}
 			f.holds[req.Key] = h
 		case h.claims[req.ID] == 0 && !(f.joins && h.owner == req.Owner):
-			c.answer = Answer{Left: time.Until(h.until)}
+			c.answer = driver.Answer{Remaining: time.Until(h.until), Owner: h.owner}
 			return nil
 		}
 		h.claims[req.ID] = max(1, h.claims[req.ID])
 		if until := time.Now().Add(req.TTL); until.After(h.until) {
 			h.until = until
 		}
-		c.answer = Answer{Granted: true}
+		c.answer = driver.Answer{Granted: true}
 		if req.Fencing {
 			c.answer.Token = h.token
 		}
 		return nil
 	})
 	if err != nil {
-		return Answer{}, err
+		return driver.Answer{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -142,12 +146,13 @@ func (f *fake) Acquire(ctx context.Context, req Request) (Answer, error) {
 }
 
 // Renew implements [Driver]: one claim after the other.
-func (f *fake) Renew(ctx context.Context, claims []Claim, answer func(int, error)) {
+func (f *fake) Renew(ctx context.Context, claims []driver.Claim, answer func(int, error)) {
 	f.mu.Lock()
-	call := len(f.log)
+	f.renews++
+	call := f.renews
 	f.mu.Unlock()
 	for i, cl := range claims {
-		answer(i, f.do(ctx, &command{op: opRenew, Request: Request{Claim: cl}, call: call}, func() error {
+		answer(i, f.do(ctx, &command{op: opRenew, Request: driver.Request{Claim: cl}, call: call}, func() error {
 			h := f.holdOf(cl)
 			if h == nil {
 				return ErrLost
@@ -161,8 +166,8 @@ func (f *fake) Renew(ctx context.Context, claims []Claim, answer func(int, error
 }
 
 // Release implements [Driver].
-func (f *fake) Release(ctx context.Context, cl Claim) error {
-	return f.do(ctx, &command{op: opRelease, Request: Request{Claim: cl}}, func() error {
+func (f *fake) Release(ctx context.Context, cl driver.Claim) error {
+	return f.do(ctx, &command{op: opRelease, Request: driver.Request{Claim: cl}}, func() error {
 		h := f.holdOf(cl)
 		if h == nil {
 			return ErrLost
@@ -176,6 +181,7 @@ func (f *fake) Release(ctx context.Context, cl Claim) error {
 
 // Close implements [Driver].
 func (f *fake) Close() error {
+	sleep(context.Background(), nil, f.closing)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closes++
@@ -190,8 +196,8 @@ type (
 )
 
 // SetHolds implements [HoldCounter].
-func (h fakeCounter) SetHolds(ctx context.Context, cl Claim, n int) error {
-	return h.f.do(ctx, &command{op: opSetHolds, Request: Request{Claim: cl}, holds: n}, func() error {
+func (h fakeCounter) SetHolds(ctx context.Context, cl driver.Claim, n int) error {
+	return h.f.do(ctx, &command{op: opSetHolds, Request: driver.Request{Claim: cl}, holds: n}, func() error {
 		hold := h.f.holdOf(cl)
 		if hold == nil {
 			return ErrLost
@@ -208,9 +214,9 @@ func (fakeSharder) Shard(key string) string {
 }
 
 // Watch implements [Notifier].
-func (n fakeNotifier) Watch(ctx context.Context, key string) (Watch, error) {
+func (n fakeNotifier) Watch(ctx context.Context, key string) (driver.Watch, error) {
 	w := &fakeWatch{f: n.f, key: key, c: make(chan struct{}, 1)}
-	err := n.f.do(ctx, &command{op: opWatch, Request: Request{Claim: Claim{Key: key}}}, func() error {
+	err := n.f.do(ctx, &command{op: opWatch, Request: driver.Request{Claim: driver.Claim{Key: key}}}, func() error {
 		n.f.watches[w] = struct{}{}
 		return nil
 	})
@@ -273,7 +279,7 @@ const (
 )
 
 // as is f as a driver of kind k.
-func (f *fake) as(k kind) Driver {
+func (f *fake) as(k kind) driver.Driver {
 	f.joins = k == counting
 	switch k {
 	case counting:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/distlock/locker/driver"
 )
 
 type op string
@@ -19,13 +21,13 @@ const (
 // command is something the driver was asked to do.
 type command struct {
 	op op
-	Request
+	driver.Request
 	holds   int           // of SetHolds
 	call    int           // the claims renewed by one call of Renew share it
 	at      time.Duration // since the fake was made
 	timeout time.Duration // until the context's deadline; 0 without
 	end     time.Duration // when it returned; -1: not yet
-	answer  Answer        // of Acquire
+	answer  driver.Answer // of Acquire
 
 	f     *fake
 	ctx   context.Context
@@ -36,9 +38,9 @@ type command struct {
 type step func(*command) error
 
 var (
-	errRefused = &StoreError{Err: errors.New("connection refused"), NotApplied: true}
+	errRefused = &driver.StoreError{Err: errors.New("connection refused"), NotApplied: true}
 	errReset   = errors.New("connection reset") // applied or not
-	errNoPerm  = &StoreError{Err: errors.New("NOPERM no permissions"), Permanent: true, NotApplied: true}
+	errNoPerm  = &driver.StoreError{Err: errors.New("NOPERM no permissions"), Permanent: true, NotApplied: true}
 )
 
 func obey(c *command) error { return c.apply() }
@@ -87,6 +89,14 @@ func replyAfter(d time.Duration) step {
 	}
 }
 
+// applyLate is carried out after d, whether or not the sender has left by then.
+func applyLate(d time.Duration) step {
+	return func(c *command) error {
+		time.AfterFunc(d, func() { _ = c.apply() })
+		return hang(c)
+	}
+}
+
 // deaf hangs, and returns only d after its context is done.
 func deaf(d time.Duration) step {
 	return func(c *command) error {
@@ -101,7 +111,7 @@ func busy(left time.Duration, silent bool) step {
 	return func(c *command) error {
 		c.f.mu.Lock()
 		defer c.f.mu.Unlock()
-		c.answer = Answer{Left: left, Silent: silent}
+		c.answer = driver.Answer{Remaining: left, NoWakeUp: silent}
 		return nil
 	}
 }

@@ -24,6 +24,7 @@ type Lease struct {
 	state leaseState
 	last  bool          // its Unlock took the last lease off the claim
 	lost  chan struct{} // made by the first call of Lost
+	ended bool          // lost, before any Unlock
 	ctxs  leaseContexts
 }
 
@@ -108,7 +109,7 @@ func (l *Lease) Lost() <-chan struct{} {
 	defer l.claim.mu.Unlock()
 	if l.lost == nil {
 		l.lost = make(chan struct{})
-		if l.state == leaseHeld && l.claim.loss != nil {
+		if l.ended {
 			close(l.lost)
 		}
 	}

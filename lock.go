@@ -275,7 +275,7 @@ func (c *call) park(ks *keyState, t turn) (signalled bool, err error) {
 	case <-c.e.closed:
 		return false, c.fail(ErrClosed, nil, "")
 	case <-c.ctx.Done():
-		return false, c.gaveUp(ks, never)
+		return false, c.gaveUp(ks, false)
 	}
 	return false, nil
 }
@@ -325,24 +325,21 @@ func (c *call) lost(cl *claim) error {
 	return c.fail(ErrLost, cl.lossOf(), "unlock the lost leases of this owner before locking anew")
 }
 
-// gaveUp is the error of a wait that the caller ended; sent is when the attempt was
-// sent that this ended, never if there was none.
-func (c *call) gaveUp(ks *keyState, sent time.Duration) error {
+// gaveUp is the error of a wait that the caller ended, and with it an attempt if
+// asking.
+func (c *call) gaveUp(ks *keyState, asking bool) error {
 	c.s.mu.Lock()
 	outage, now := ks.outage, c.e.sched.Now()
-	if sent == never && ks.underWay > 0 {
-		sent = ks.begun
-	}
-	if outage.since == 0 && sent != never {
-		// An attempt is unanswered: trouble, unless it is just that the wait
+	if outage.since == 0 && (asking || ks.underWay > 0) {
+		// A command is unanswered: trouble, unless it is just that the wait
 		// was over a moment after it was sent. A store that has answered
 		// before gets the benefit of the doubt for longer.
 		patience := answerSoon
 		if ks.answered {
 			patience = answerLate
 		}
-		if now-sent > patience {
-			outage.failed(sent, errNoAnswer)
+		if now-ks.unanswered > patience {
+			outage.failed(ks.unanswered, errNoAnswer)
 			ks.outage = outage // the others in the queue need not find out for themselves
 		}
 	}

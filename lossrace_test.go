@@ -4,33 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// stuckLog blocks whoever tells it of a loss first, as a slow disk does.
-type stuckLog struct {
-	slog.Handler
-	first   *atomic.Bool
-	stuck   chan struct{}
-	release chan struct{}
-}
-
-func (h stuckLog) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h stuckLog) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == "lock lost" && h.first.CompareAndSwap(false, true) {
-		close(h.stuck)
-		<-h.release
-	}
-	return nil
-}
-
-// Whoever asks a lease whose time is over is told so, even if nobody else has
-// been told yet: the timer's goroutine is stuck here.
+// A caller that asks a lease whose time is over is told so, even if the timer has not
+// had its turn: here none fires.
 func TestLossIsKnownWhenAsked(t *testing.T) {
 	type held struct {
 		b     *bench
@@ -52,7 +34,7 @@ func TestLossIsKnownWhenAsked(t *testing.T) {
 			}
 		},
 		"Lost": func(h held) error {
-			if isLost(h.l) {
+			if lostIsClosed(h.l) {
 				return ErrLost
 			}
 			return nil
@@ -64,6 +46,7 @@ func TestLossIsKnownWhenAsked(t *testing.T) {
 			return nil
 		},
 		"a new context":    func(h held) error { return h.l.Context(context.Background()).Err() },
+		"Lease.Err":        func(h held) error { return h.l.Err() },
 		"Renew":            func(h held) error { return h.l.Renew(context.Background()) },
 		"Unlock":           func(h held) error { return h.l.Unlock(context.Background()) },
 		"Lock under it":    func(h held) error { _, err := h.b.Lock(h.ctx, h.l.Key()); return err },
@@ -79,23 +62,17 @@ func TestLossIsKnownWhenAsked(t *testing.T) {
 	} {
 		t.Run(question, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				log := stuckLog{slog.DiscardHandler, new(atomic.Bool), make(chan struct{}), make(chan struct{})}
-				b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal(), WithLogger(slog.New(log)))
-				defer close(log.release)
-				// They end together: one is lost by the timer, which gets
-				// stuck, the others are still to be found.
-				var all []held
-				for i := range 5 {
-					l := b.lock(ContextWithOwner(t.Context(), fmt.Sprint("owner ", i)), fmt.Sprint("k", i))
-					ctx := l.Context(t.Context())
-					all = append(all, held{b, l, ctx, context.WithValue(ctx, key{}, 1)})
+				b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal())
+				l := b.lock(ContextWithOwner(t.Context(), "ann"), "k")
+				ctx := l.Context(t.Context())
+				b.sched.Close()
+				b.until(988*time.Millisecond - 1)
+				if err := l.Err(); err != nil {
+					t.Fatalf("Err before the deadline: %v, want nil", err)
 				}
-				<-log.stuck
-				wantBetween(t, "the timer came at", b.at(), 988*time.Millisecond, 988*time.Millisecond, "that is the deadline")
-				for i, h := range all {
-					if err := ask(h); !errors.Is(err, ErrLost) {
-						t.Errorf("%s of lease %d: %v, want %v: its time is over", question, i, err, ErrLost)
-					}
+				b.until(988 * time.Millisecond)
+				if err := ask(held{b, l, ctx, context.WithValue(ctx, key{}, 1)}); !errors.Is(err, ErrLost) {
+					t.Errorf("%s: %v, want %v: its time is over", question, err, ErrLost)
 				}
 				b.wantSent(opRenew, 0, "what is lost is not renewed")
 			})
@@ -103,70 +80,88 @@ func TestLossIsKnownWhenAsked(t *testing.T) {
 	}
 }
 
-// A lease whose time is over makes this Locker ask the store again, even if its
-// loss has not been told yet.
+// A lease whose time is over makes this Locker ask the store again, even if the timer
+// has not had its turn.
 func TestTryLockAsksAfterTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := stuckLog{slog.DiscardHandler, new(atomic.Bool), make(chan struct{}), make(chan struct{})}
-		b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal(), WithLogger(slog.New(log)))
-		defer close(log.release)
-		for i := range 5 {
-			b.lock(t.Context(), fmt.Sprint(i))
-		}
-		<-log.stuck
-		for i := range 5 {
-			_, err := b.TryLock(t.Context(), fmt.Sprint(i))
-			wantErr(t, err, ErrNotAcquired, "in the store the TTL is not over")
-		}
-		b.wantSent(opAcquire, 10, "nobody here holds any of them")
+		b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal())
+		b.lock(t.Context(), "k")
+		b.sched.Close()
+		b.until(988 * time.Millisecond)
+		_, err := b.TryLock(t.Context(), "k")
+		wantErr(t, err, ErrNotAcquired, "in the store the TTL is not over")
+		b.wantSent(opAcquire, 2, "no caller of this Locker holds the key")
 	})
 }
 
-// slowContext is alive, and its Err returns when it may.
-type slowContext struct {
+// stopContext is a parent whose children are long in leaving it.
+type stopContext struct {
 	context.Context
+	stuck   chan struct{} // closed when the first child leaves
+	first   *atomic.Bool
 	proceed chan struct{}
 }
 
-func (c slowContext) Err() error {
-	<-c.proceed
-	return c.Context.Err()
+func (c stopContext) Done() <-chan struct{} { return make(chan struct{}) }
+
+// AfterFunc is what package context asks custom contexts for.
+func (c stopContext) AfterFunc(func()) func() bool {
+	return func() bool {
+		if c.first.CompareAndSwap(false, true) {
+			close(c.stuck)
+		}
+		<-c.proceed
+		return true
+	}
 }
 
-// An Unlock that began in time and overtakes the news of the loss ends as a loss
-// or a release; nobody gets a nil lease meanwhile, and TryLock comes back.
-func TestUnlockOvertakesTheLoss(t *testing.T) {
+// A parent context of the user's that blocks holds up neither the loss of other
+// leases, nor a TryLock, nor Close.
+func TestLossWithBlockingParents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := stuckLog{slog.DiscardHandler, new(atomic.Bool), make(chan struct{}), make(chan struct{})}
-		b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal(), WithLogger(slog.New(log)))
-		defer close(log.release)
-		b.store.from(opRelease, delay(2*time.Second, obey))
-		proceed := make(chan struct{})
-		owner := func(i int) context.Context { return ContextWithOwner(t.Context(), fmt.Sprint("owner ", i)) }
-		var all []*locking
+		b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal())
+		parent := stopContext{t.Context(), make(chan struct{}), new(atomic.Bool), make(chan struct{})}
+		defer close(parent.proceed)
+		var all []*Lease
 		for i := range 5 {
-			l := b.lock(owner(i), fmt.Sprint("k", i))
-			all = append(all, b.unlocking(slowContext{t.Context(), proceed}, l))
+			l := b.lock(t.Context(), fmt.Sprint("k", i))
+			_ = l.Context(parent)
+			all = append(all, l)
 		}
-		<-log.stuck // one loss is told, the others are decided but not told
-		close(proceed)
+		<-parent.stuck
 		synctest.Wait()
-		for i := range all {
-			key := fmt.Sprint("k", i)
-			if l, err := b.TryLock(t.Context(), key); l != nil || err == nil {
-				t.Fatalf("TryLock of %s: lease %v, error %v; want an error: it is not free yet", key, l, err)
+		for i, l := range all {
+			if !lostIsClosed(l) {
+				t.Errorf("lease %d is not lost at %v, want it lost at 988ms", i, b.at())
 			}
 		}
-		for i, unlocking := range all {
-			key := fmt.Sprint("k", i)
-			l, err := b.Lock(owner(i), key, WithWait(10*time.Second))
-			if l == nil || err != nil {
-				t.Fatalf("Lock of %s: lease %v, error %v; want a lease once it is free", key, l, err)
-			}
-			<-unlocking.done
-			if unlocking.err != nil {
-				wantErr(t, unlocking.err, ErrLost, "the Unlock ended as a loss")
-			}
-		}
+		_, err := b.TryLock(t.Context(), "k0")
+		wantErr(t, err, ErrNotAcquired, "in the store the TTL is not over")
+		b.wantSent(opAcquire, 6, "no caller of this Locker holds it")
+		_ = b.Close()
+		wantBetween(t, "Close returned at", b.at(), 988*time.Millisecond, 988*time.Millisecond, "it waits for no context")
 	})
+}
+
+// An Unlock in the very moment of the deadline ends as a loss or as a release, and is
+// told as one of them.
+func TestUnlockAtTheDeadline(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal())
+			l := b.lock(t.Context(), "k")
+			time.Sleep(988*time.Millisecond - time.Duration(rand.N(2)))
+			err := l.Unlock(t.Context())
+			lost := lostIsClosed(l)
+			if lost != errors.Is(err, ErrLost) {
+				t.Errorf("Unlock says %v, and Lost is closed: %v; want them to agree", err, lost)
+			}
+			want := map[EventKind]int{EventAcquired: 1, EventReleased: 1}
+			if lost {
+				want = map[EventKind]int{EventAcquired: 1, EventLost: 1}
+			}
+			b.wantEvents(want, "it ended once")
+			b.wantIdle("the lease is unlocked")
+		})
+	}
 }

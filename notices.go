@@ -24,7 +24,6 @@ type notices struct {
 	pending []notice
 	dropped int
 	running chan struct{} // closed when the goroutine ends; nil: there is none
-	closed  bool
 }
 
 // notice is an event, or a record for one of the logger's handlers.
@@ -50,7 +49,7 @@ func (q *notices) event(ctx context.Context, e Event) {
 func (q *notices) push(n notice) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed || len(q.pending) >= maxNotices {
+	if len(q.pending) >= maxNotices {
 		q.dropped++
 		return
 	}
@@ -65,18 +64,18 @@ func (q *notices) push(n notice) {
 func (q *notices) drain() {
 	for {
 		q.mu.Lock()
-		batch := q.pending
-		q.pending = nil
-		if len(batch) == 0 {
+		if len(q.pending) == 0 {
+			q.pending = nil
 			close(q.running)
 			q.running = nil
 			q.mu.Unlock()
 			return
 		}
+		n := q.pending[0]
+		q.pending[0] = notice{}
+		q.pending = q.pending[1:]
 		q.mu.Unlock()
-		for i := range batch {
-			q.deliver(&batch[i])
-		}
+		q.deliver(&n)
 	}
 }
 
@@ -121,7 +120,8 @@ func (q *notices) close() {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.closed, q.pending = true, nil
+	q.dropped += len(q.pending)
+	q.pending = nil
 }
 
 func handle(ctx context.Context, h slog.Handler, r slog.Record) {

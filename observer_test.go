@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// What a caller does is told before its call returns, with what there is to know.
+// An event has what there is to know.
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, plain, WithPrefix("app:"))
 		last := func() Event {
+			synctest.Wait()
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			return b.seen[len(b.seen)-1]
@@ -29,7 +30,10 @@ func TestEvents(t *testing.T) {
 			} else if got.Err != nil {
 				t.Errorf("%s: error %v, want none", why, got.Err)
 			}
-			want.Strategy, want.Key, want.Err, got.Err = "fake", "k", nil, nil
+			if got.Time.IsZero() || got.Time.After(time.Now()) {
+				t.Errorf("%s: it happened at %v, want a time up to now", why, got.Time)
+			}
+			want.Strategy, want.Key, want.Err, got.Err, got.Time = "fake", "k", nil, nil, time.Time{}
 			if got != want {
 				t.Errorf("%s: event %+v, want %+v", why, got, want)
 			}
@@ -51,14 +55,25 @@ func TestEvents(t *testing.T) {
 		b.until(20 * time.Second)
 		want(Event{Kind: EventRenewFailed, Owner: "ann", Token: 1}, errReset, "failed renewal")
 
-		b.store.from(opRelease, fail(errReset))
+		b.store.next(opRenew, replyAfter(time.Millisecond))
+		if err := l.Renew(t.Context()); err != nil {
+			t.Errorf("Renew: %v, want nil", err)
+		}
+		want(Event{Kind: EventRenewed, Owner: "ann", Token: 1, Duration: time.Millisecond}, nil, "Renew")
+
+		waiting := b.locking(t.Context(), "k", WithWait(time.Second))
+		want(Event{Kind: EventWaiting}, nil, "Lock that waits")
+		<-waiting.done
+		want(Event{Kind: EventNotAcquired, Duration: time.Second}, ErrNotAcquired, "its end")
+
+		b.store.from(opRelease, fail(errNoPerm))
 		held := b.at() - time.Second
-		wantErr(t, l.Unlock(ended(t)), ErrUnavailable, "the store is down")
-		want(Event{Kind: EventReleaseFailed, Owner: "ann", Token: 1, Duration: held + releaseBudget}, errReset, "failed Unlock")
+		wantErr(t, l.Unlock(t.Context()), ErrUnavailable, "the store refuses")
+		want(Event{Kind: EventReleaseFailed, Owner: "ann", Token: 1, Duration: held}, errNoPerm, "failed Unlock")
 
 		b.store.from(opRelease, nil)
 		b.unlock(l)
-		want(Event{Kind: EventReleased, Owner: "ann", Token: 1, Duration: held + releaseBudget}, nil, "Unlock")
+		want(Event{Kind: EventReleased, Owner: "ann", Token: 1, Duration: held}, nil, "Unlock")
 
 		l = b.lock(ann, "k", WithMaxHold(time.Second))
 		b.until(b.at() + 2*time.Second)
@@ -69,21 +84,11 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// slowLog takes a millisecond for each record.
-type slowLog struct{ slog.Handler }
-
-func (slowLog) Enabled(context.Context, slog.Level) bool { return true }
-
-func (slowLog) Handle(context.Context, slog.Record) error {
-	sleep(context.Background(), nil, time.Millisecond)
-	return nil
-}
-
 // Every call that may be an attempt is Acquired or NotAcquired, even if its lease
 // is lost before it returns or the Locker is closed.
 func TestAttemptsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, plain, WithLogger(slog.New(slowLog{slog.DiscardHandler})))
+		b := newBench(t, plain)
 		const n = 50
 		for i := range n {
 			if l, err := b.TryLock(t.Context(), fmt.Sprint(i), WithMaxHold(1)); err == nil {
@@ -125,52 +130,160 @@ func TestPanickingObserver(t *testing.T) {
 				t.Errorf("%d events %q, want %d: a panic stops no later event", told[kind], kind, n)
 			}
 		}
-		if got := strings.Count(log.String(), "observer's own fault"); got != 6 {
+		if got := strings.Count(log.String(), "observer panicked"); got != 6 {
 			t.Errorf("the log tells of %d panics, want 6:\n%s", got, &log)
 		}
 	})
 }
 
-// A slow observer delays neither renewals nor losses; when a thousand events
-// wait, further ones are dropped, and the next one delivered says how many.
+// A blocked observer delays no Lock, renewal or loss; when a thousand events wait,
+// further ones are dropped, and the next one delivered says how many.
 func TestSlowObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const leases = 2*maxPendingEvents + 300 // a thousand may be on their way besides
+		const leases = 2 * maxNotices
 		proceed := make(chan struct{})
 		var mu sync.Mutex
-		var lost []Event
+		told, dropped := 0, 0
 		b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal(), WithObserver(ObserverFunc(func(_ context.Context, e Event) {
-			if e.Kind != EventLost {
-				return
-			}
 			<-proceed
 			mu.Lock()
 			defer mu.Unlock()
-			lost = append(lost, e)
+			told++
+			dropped += e.Dropped
 		})))
 		var all []*Lease
 		for i := range leases {
 			all = append(all, b.lock(t.Context(), fmt.Sprint(i)))
 		}
-		b.until(990 * time.Millisecond)
+		if b.at() != 0 {
+			t.Errorf("%d Locks took %v, want no time: the observer is none of their concern", leases, b.at())
+		}
+		b.until(988 * time.Millisecond)
 		for i, l := range all {
-			if !isLost(l) {
-				t.Fatalf("lease %d is not lost at %v, want it lost at 988ms: a slow observer delays nobody", i, b.at())
+			if !lostIsClosed(l) {
+				t.Fatalf("lease %d is not lost at %v, want it lost at 988ms", i, b.at())
 			}
 		}
 		close(proceed)
 		synctest.Wait()
 		_ = b.lock(t.Context(), "k")
-		b.until(2 * time.Second)
+		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		dropped := 0
-		for _, e := range lost {
-			dropped += e.Dropped
+		if all := 2*leases + 1; dropped == 0 || told < maxNotices || told+dropped != all {
+			t.Errorf("%d events told and %d dropped, want %d in all, some of them dropped, %d told at least", told, dropped, all, maxNotices)
 		}
-		if dropped == 0 || len(lost) < maxPendingEvents || len(lost)+dropped != leases+1 {
-			t.Errorf("%d losses told and %d dropped, want %d in all, some of them dropped, %d told at least", len(lost), dropped, leases+1, maxPendingEvents)
+	})
+}
+
+// userLog is a log handler of the user's.
+type userLog struct{ handle func(slog.Record) }
+
+func (userLog) Enabled(context.Context, slog.Level) bool        { return true }
+func (h userLog) Handle(_ context.Context, r slog.Record) error { h.handle(r); return nil }
+func (h userLog) WithAttrs([]slog.Attr) slog.Handler            { return h }
+func (h userLog) WithGroup(string) slog.Handler                 { return h }
+
+// A log handler that takes 50 ms delays no loss, no renewal and, but for half a
+// second, not Close.
+func TestSlowLogger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := userLog{func(slog.Record) { time.Sleep(50 * time.Millisecond) }}
+		b := newBench(t, plain, WithTTL(time.Second), WithLogger(slog.New(slow)))
+		var fixed, renewed []*Lease
+		for i := range 100 {
+			fixed = append(fixed, b.lock(t.Context(), fmt.Sprint("fixed", i), WithoutRenewal()))
+			renewed = append(renewed, b.lock(t.Context(), fmt.Sprint("renewed", i)))
 		}
+		b.store.from(opRenew, fail(errRefused))
+		time.AfterFunc(850*time.Millisecond, func() { b.store.from(opRenew, nil) })
+		b.until(988 * time.Millisecond)
+		for i := range fixed {
+			if !lostIsClosed(fixed[i]) {
+				t.Fatalf("lease %d is not lost at %v, want it lost at 988ms", i, b.at())
+			}
+		}
+		b.until(3 * time.Second)
+		for i := range renewed {
+			if lostIsClosed(renewed[i]) {
+				t.Fatalf("lease %d is lost, want it renewed once the store was back", i)
+			}
+		}
+		start := b.at()
+		_ = b.Close()
+		if took := b.at() - start; took > noticesGrace {
+			t.Errorf("Close took %v, want %v at most", took, noticesGrace)
+		}
+		time.Sleep(50 * time.Millisecond) // the record under way; the others are dropped
+	})
+}
+
+// A log handler that blocks for ever delays no loss; one that calls the Locker and asks
+// the lease's contexts does not deadlock.
+func TestBlockedAndReentrantLogger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		proceed := make(chan struct{})
+		defer close(proceed)
+		b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal(), WithLogger(slog.New(userLog{func(slog.Record) { <-proceed }})))
+		first, second := b.lock(t.Context(), "first"), b.lock(t.Context(), "second")
+		b.until(988 * time.Millisecond)
+		if !lostIsClosed(first) || !lostIsClosed(second) {
+			t.Error("a lease is not lost, want both lost though the logger blocks")
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		var b *bench
+		var mu sync.Mutex
+		given := make(chan context.Context, 1)
+		done := make(chan struct{})
+		reentrant := userLog{func(r slog.Record) {
+			if r.Message != "lock lost" {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			ctx := <-given
+			_ = ctx.Value("a user's key")
+			l, err := b.Lock(context.Background(), "other")
+			if err != nil || l.Unlock(context.Background()) != nil || ctx.Err() == nil {
+				t.Errorf("Lock: %v, and the context's %v; want a lease and a context that has ended", err, ctx.Err())
+			}
+			close(done)
+		}}
+		b = newBench(t, plain, WithTTL(time.Second), WithoutRenewal(), WithLogger(slog.New(reentrant)))
+		given <- b.lock(t.Context(), "k").Context(t.Context())
+		<-done
+	})
+}
+
+// An observer is given the values of the call's context, and may call Close.
+func TestObserverContext(t *testing.T) {
+	type key struct{}
+	synctest.Test(t, func(t *testing.T) {
+		var b *bench
+		closed := make(chan struct{})
+		b = newBench(t, plain, WithObserver(ObserverFunc(func(ctx context.Context, e Event) {
+			if e.Kind == EventNotAcquired {
+				_ = b.Close()
+				close(closed)
+			}
+			if got := ctx.Value(key{}); got != "trace" || ctx.Done() != nil {
+				t.Errorf("%v: the context has %v and ends: %v; want the call's values, without its end", e.Kind, got, ctx.Done() != nil)
+			}
+		})))
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "trace"))
+		l := b.lock(ctx, "k")
+		if err := l.Renew(ctx); err != nil {
+			t.Errorf("Renew: %v, want nil", err)
+		}
+		if err := l.Unlock(ctx); err != nil {
+			t.Errorf("Unlock: %v, want nil", err)
+		}
+		cancel()
+		_, err := b.Lock(ctx, "k")
+		wantErr(t, err, context.Canceled, "the context has ended")
+		<-closed
+		wantBetween(t, "Close returned at", b.at(), noticesGrace, noticesGrace, "it does not wait for the observer that called it")
 	})
 }
 

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
+
+	"github.com/distlock/locker/driver"
 )
 
 var nobody = ObserverFunc(func(_ context.Context, _ Event) {})
@@ -21,6 +24,11 @@ func TestBadOptions(t *testing.T) {
 		"nil":                      nil,
 		"TTL of 0":                 WithTTL(0),
 		"TTL below the least":      WithTTL(MinTTL - 1),
+		"TTL above the most":       WithTTL(MaxTTL + 1),
+		"TTL of centuries":         WithTTL(math.MaxInt64),
+		"wait of centuries":        WithWait(math.MaxInt64),
+		"MaxHold of centuries":     WithMaxHold(math.MaxInt64),
+		"interval of centuries":    WithRenewInterval(math.MaxInt64),
 		"negative TTL":             WithTTL(-time.Second),
 		"negative wait":            WithWait(-1),
 		"no renewals":              WithMaxRenewals(0),
@@ -73,7 +81,7 @@ func TestLongestRenewInterval(t *testing.T) {
 		b := newBench(t, plain, WithTTL(100*time.Millisecond), WithRenewInterval(97*time.Millisecond-1))
 		l := b.lock(t.Context(), "k")
 		b.until(time.Second)
-		if isLost(l) {
+		if lostIsClosed(l) {
 			t.Error("lost, want kept: its interval was accepted")
 		}
 		_, err := b.Lock(t.Context(), "other", WithTTL(MinTTL), WithoutRenewal())
@@ -118,15 +126,17 @@ func TestDefaults(t *testing.T) {
 		<-l.Lost()
 		wantBetween(t, "lost at", b.at(), 5*time.Second, 5*time.Second, "the default MaxHold")
 
-		next := b.locking(t.Context(), "app", WithWait(0))
-		next.wantLease(t)
-		b.lock(t.Context(), "unlimited", WithWait(0))
-		endless := b.locking(t.Context(), "unlimited", WithWait(0))
-		b.until(9 * time.Second)
-		if endless.over() {
-			t.Error("a WithWait(0) is over after 4s, want it to wait: 0 waits until ctx is done")
+		// Each of these can be undone for one call.
+		forever := b.lock(t.Context(), "unlimited", WithRenewal(), WithUnlimitedHold())
+		_, err = b.Lock(t.Context(), "unlimited", WithWait(0))
+		wantErr(t, err, ErrNotAcquired, "WithWait(0) is one attempt")
+		wantBetween(t, "Lock returned at", b.at(), 5*time.Second, 5*time.Second, "WithWait(0) does not wait")
+		endless := b.locking(t.Context(), "unlimited", WithUnboundedWait())
+		b.until(5 * time.Minute)
+		if endless.over() || lostIsClosed(forever) {
+			t.Error("the wait is over or the lease is lost, want neither: the call undid the defaults")
 		}
-		b.until(20 * time.Second)
+		b.unlock(forever)
 		endless.wantLease(t)
 	})
 }
@@ -194,22 +204,20 @@ func TestBadArguments(t *testing.T) {
 	wantErr(t, err, ErrInvalid, "New without a driver")
 }
 
-// configured is a driver with options and a brand of its own.
+// configured is a driver with options and settings of its own.
 type configured struct {
 	*fake
-	got []DriverConfig
+	got []driver.Config
 	err error
 }
 
-func (d *configured) Brand() int { return 8 }
-
-func (d *configured) Configure(c DriverConfig) error {
+func (d *configured) Configure(c driver.Config) (driver.Settings, error) {
 	d.got = append(d.got, c)
-	return d.err
+	return driver.Settings{IDVersion: 8}, d.err
 }
 
-// A driver is configured once, with the Locker's id, which its claims begin with,
-// and the options meant for it.
+// A driver is configured once, with the options meant for it, and says how claim ids
+// begin.
 func TestConfigure(t *testing.T) {
 	d := &configured{fake: newFake()}
 	l, err := New(d, WithDriverOption("a"), WithTTL(time.Second), WithDriverOption(2))
@@ -220,16 +228,12 @@ func TestConfigure(t *testing.T) {
 	if len(d.got) != 1 || fmt.Sprint(d.got[0].Options) != "[a 2]" || d.got[0].Logger == nil {
 		t.Fatalf("configured with %+v, want once, with both options and a logger", d.got)
 	}
-	id := d.got[0].LockerID
-	if len(id) != 36 || id[14] != '8' {
-		t.Errorf("the Locker's id is %q, want a UUID of version 8: the driver's brand", id)
-	}
 	lease, err := l.Lock(t.Context(), "k")
 	if err != nil {
 		t.Fatalf("Lock: %v, want nil", err)
 	}
-	if owner := lease.Owner(); owner != id+":1" {
-		t.Errorf("owner %q, want %q: the Locker's id and a number", owner, id+":1")
+	if owner := lease.Owner(); len(owner) != 38 || owner[14] != '8' || owner[36:] != ":1" {
+		t.Errorf("owner %q, want a UUID of version 8, as the driver wants it, and a number", owner)
 	}
 	broken := errors.New("no such option")
 	_, err = New(&configured{fake: newFake(), err: broken})

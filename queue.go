@@ -42,10 +42,11 @@ type keyState struct {
 	answered   bool   // the store has answered the present queue
 	holder     string // the owner whom the last refusal named
 
-	// begun is when the latest attempt or release that is under way was sent;
-	// underWay is how many are.
-	begun    time.Duration
-	underWay int
+	// underWay is how many attempts and releases are; begun is when the latest of
+	// them was sent, and unanswered since when the store has answered none.
+	underWay   int
+	begun      time.Duration
+	unanswered time.Duration
 
 	watch   driver.Watch
 	reopen  time.Duration // a watch is opened not before
@@ -199,6 +200,9 @@ func (ks *keyState) lateAt() time.Duration {
 
 // begin notes that an attempt or a release is sent.
 func (s *shard) begin(ks *keyState, now time.Duration) {
+	if ks.underWay == 0 {
+		ks.unanswered = now
+	}
 	ks.underWay++
 	ks.begun = now
 	s.guardTurn(ks, now)
@@ -218,8 +222,8 @@ func (s *shard) end(ks *keyState, c *call) {
 
 // guardTurn has the next waiter woken when the command under way is late.
 func (s *shard) guardTurn(ks *keyState, now time.Duration) {
-	if ks.underWay > 0 && ks.next() != nil {
-		s.after(ks, max(ks.lateAt()-now, 0))
+	if at := ks.lateAt(); ks.underWay > 0 && at > now && ks.next() != nil {
+		s.after(ks, at-now)
 	}
 }
 

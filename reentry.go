@@ -29,6 +29,9 @@ func (c *call) reenter(cl *claim, try bool) (*Lease, error) {
 		trouble.failed(now, err)
 		if try || driver.IsPermanent(err) || trouble.over(now, cl.TTL) ||
 			!sleep(c.ctx, c.e.closed, c.outage.next(outagePauseMin, outagePauseMax)) {
+			if c.e.isClosed() {
+				err = ErrClosed
+			}
 			return nil, c.unavailable(err, "while re-entering")
 		}
 	}

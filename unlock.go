@@ -155,6 +155,10 @@ func (c *claim) free(ctx context.Context) error {
 	}
 	defer c.passTurn()
 	c.mu.Lock()
+	if c.state == claimFreed {
+		defer c.mu.Unlock()
+		return c.freed // by the release in the background, or by another Unlock
+	}
 	inTime := c.e.sched.Now() < c.deadline
 	if inTime {
 		c.releases++
