@@ -22,6 +22,7 @@ type chore struct {
 	due   time.Duration
 	until time.Duration   // the store has forgotten the claim by then
 	fails func(err error) // told when it is given up
+	err   error           // of the last try
 }
 
 var errRepeat = errors.New("to be repeated")
@@ -81,7 +82,8 @@ func (e *engine) take(place string, cs *chores, n int) (batch []*chore, wait tim
 	now, wait := e.sched.Now(), never
 	kept := cs.list[:0]
 	for _, ch := range cs.list {
-		if len(batch) < n && (ch.due <= now || e.isClosed()) {
+		over := ch.err != nil && now >= ch.until // to be given up without another try
+		if over || len(batch) < n && (ch.due <= now || e.isClosed()) {
 			batch = append(batch, ch)
 			continue
 		}
@@ -112,11 +114,7 @@ func (e *engine) doChores(place string, cs *chores) {
 			timer.Stop()
 			continue
 		}
-		again := e.doBatch(batch)
-		trouble := false
-		for _, ch := range again {
-			trouble = trouble || ch.due == 0
-		}
+		again, trouble := e.doBatch(batch)
 		e.background.mu.Lock()
 		cs.list = append(cs.list, again...)
 		e.background.mu.Unlock()
@@ -129,35 +127,36 @@ func (e *engine) doChores(place string, cs *chores) {
 	}
 }
 
-// doBatch does chores at the same time, and returns those to be done again; due is 0
-// for what met trouble.
-func (e *engine) doBatch(batch []*chore) (again []*chore) {
+// doBatch does chores at the same time. It returns those to be done again, and whether
+// the store is in trouble.
+func (e *engine) doBatch(batch []*chore) (again []*chore, trouble bool) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for _, ch := range batch {
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(e.base, releaseTimeout)
-			defer cancel()
-			err := ch.run(ctx)
-			now := e.sched.Now()
-			switch {
-			case err == nil:
-				return
-			case errors.Is(err, errRepeat):
-				ch.due = now + repeatAfter
-			case driver.IsPermanent(err) || now >= ch.until || e.base.Err() != nil:
-				ch.fails(withoutContextErrors(err))
-				return
-			default:
-				ch.due = 0
+			if ch.err == nil || e.sched.Now() < ch.until {
+				ctx, cancel := context.WithTimeout(e.base, releaseTimeout)
+				defer cancel()
+				if ch.err = ch.run(ctx); ch.err == nil {
+					return
+				}
 			}
+			now, repeat := e.sched.Now(), errors.Is(ch.err, errRepeat)
 			mu.Lock()
 			defer mu.Unlock()
+			trouble = trouble || !repeat
+			switch {
+			case repeat:
+				ch.due, ch.err = now+repeatAfter, nil
+			case driver.IsPermanent(ch.err) || now >= ch.until || e.base.Err() != nil:
+				ch.fails(withoutContextErrors(ch.err))
+				return
+			}
 			again = append(again, ch)
 		})
 	}
 	all.Wait()
-	return again
+	return again, trouble
 }
 
 // cleanUp frees what an attempt sent at sent may have got, definite if it did. A

@@ -1,0 +1,164 @@
+package locker
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/locker/driver"
+)
+
+// A watch that opens and ends at once is opened again about once a second, and the
+// waiter polls meanwhile.
+func TestWatchThatEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, notifying)
+		b.store.from(opWatch, func(c *command) error {
+			time.AfterFunc(0, c.f.endWatches)
+			return c.apply()
+		})
+		b.store.seize("k", "stranger", time.Hour)
+		b.locking(t.Context(), "k", WithWait(10*time.Second))
+		b.until(10*time.Second - 1)
+		if n := len(b.store.sent(opAcquire)); n > 10*100+30 || n < 50 {
+			t.Errorf("%d attempts in 10s, want those of a waiter that polls", n)
+		}
+		if n := len(b.store.sent(opWatch)); n > 11 {
+			t.Errorf("%d watches opened in 10s, want one a second", n)
+		}
+		b.until(20 * time.Second)
+	})
+}
+
+// The clean-ups of attempts that may have been applied share one back-off: a store that
+// resets every connection is sent a release now and then, not a loop of them for each
+// attempt.
+func TestCleanUpsShareABackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		b.store.from(opAcquire, fail(errReset))
+		b.store.from(opRelease, fail(errReset))
+		_, err := b.Lock(t.Context(), "k", WithTTL(time.Second))
+		wantErr(t, err, ErrUnavailable, "the store resets every connection")
+		attempts, releases := len(b.store.sent(opAcquire)), len(b.store.sent(opRelease))
+		if releases > attempts {
+			t.Errorf("%d releases for %d attempts, want no more than attempts", releases, attempts)
+		}
+		b.until(b.at() + 20*time.Second)
+		b.wantIdle("the TTL of what may have been granted has ended")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		// Once the store is back, all is given back soon.
+		b := newBench(t, plain)
+		b.store.from(opAcquire, fail(errReset))
+		b.store.from(opRelease, fail(errReset))
+		for i := range 500 {
+			_, _ = b.TryLock(t.Context(), fmt.Sprint(i))
+		}
+		b.until(3 * time.Second)
+		b.store.from(opRelease, delay(20*time.Millisecond, obey))
+		b.until(3*time.Second + chorePauseMax + repeatAfter + 2*time.Second)
+		b.wantIdle("all was given back")
+	})
+}
+
+// Waiters with names of their own ask the store no more often than others: in turn.
+func TestNamedWaitersAskInTurn(t *testing.T) {
+	asked := func(name func(int) context.Context) (n int) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, counting)
+			b.store.seize("k", "stranger", time.Hour)
+			for i := range 100 {
+				b.locking(name(i), "k", WithWait(10*time.Second))
+			}
+			b.until(20 * time.Second)
+			n = len(b.store.sent(opAcquire))
+		})
+		return n
+	}
+	unnamed := asked(func(int) context.Context { return context.Background() })
+	named := asked(func(i int) context.Context { return ContextWithOwner(context.Background(), fmt.Sprint("owner", i)) })
+	if named > unnamed*5/4 {
+		t.Errorf("%d attempts of named waiters in 10s, %d of unnamed ones; want about as many", named, unnamed)
+	}
+}
+
+// A waiter behind others joins the hold that its owner has from another process, as soon
+// as the head of the queue is told of it.
+func TestWaiterJoinsItsOwnersHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, counting)
+		b.store.seize("k", "stranger", time.Hour)
+		bob := b.locking(ContextWithOwner(t.Context(), "bob"), "k")
+		ann := b.locking(ContextWithOwner(t.Context(), "ann"), "k")
+		b.until(5 * time.Second)
+		b.store.seize("k", "ann", time.Hour) // by another process
+		ann.wantEnd(t, 5*time.Second, 5*time.Second+pollMax, "its owner holds the key")
+		if bob.over() {
+			t.Error("bob has the lock, want it held by ann")
+		}
+		b.unlock(ann.wantLease(t))
+	})
+}
+
+// A refusal that tells nothing of the holder makes the waiter poll at its usual pace, and
+// one that claims an endless TTL is no reason not to look.
+func TestRefusalsOfUnknownLength(t *testing.T) {
+	for name, c := range map[string]struct {
+		k           kind
+		answer      driver.Answer
+		least, most int // attempts in 10 s
+	}{
+		"zero, polling":     {plain, driver.Answer{}, 100, 400},
+		"zero, watching":    {notifying, driver.Answer{}, 10, 16},
+		"endless, polling":  {plain, driver.Answer{Remaining: math.MaxInt64}, 100, 400},
+		"endless, watching": {notifying, driver.Answer{Remaining: math.MaxInt64}, 10, 16},
+		"negative":          {plain, driver.Answer{Remaining: -time.Hour}, 100, 400},
+		"no wake-up":        {notifying, driver.Answer{NoWakeUp: true}, 100, 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, c.k)
+				b.store.from(opAcquire, func(cmd *command) error {
+					cmd.f.mu.Lock()
+					defer cmd.f.mu.Unlock()
+					cmd.answer = c.answer
+					return nil
+				})
+				_, err := b.Lock(t.Context(), "k", WithWait(10*time.Second))
+				wantErr(t, err, ErrNotAcquired, "it was refused each time")
+				if n := len(b.store.sent(opAcquire)); n < c.least || n > c.most {
+					t.Errorf("%d attempts in 10s, want %d to %d", n, c.least, c.most)
+				}
+			})
+		})
+	}
+}
+
+// A waiter that gives up within a second of this process's last success gives up its watch
+// at once, and with it the place that the driver keeps: the next release is not wasted
+// on it.
+func TestGivingUpSoonAfterASuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, notifying)
+		b.store.seize("k", "stranger", time.Hour)
+		waiting := b.locking(t.Context(), "k")
+		b.store.free("k")
+		b.unlock(waiting.wantLease(t)) // its watch lingers
+		b.store.seize("k", "stranger", time.Hour)
+		ctx, cancel := context.WithCancel(t.Context())
+		again := b.locking(ctx, "k")
+		if n := len(b.store.sent(opWatch)); n != 1 {
+			t.Fatalf("%d watches opened, want 1: the first one lingers", n)
+		}
+		cancel()
+		<-again.done
+		synctest.Wait()
+		if n := b.store.watching(); n != 0 {
+			t.Errorf("%d watches are open after the last waiter gave up, want none", n)
+		}
+	})
+}

@@ -1,0 +1,133 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A lease that no Lock returned fails with ErrInvalid, and does not panic.
+func TestZeroLease(t *testing.T) {
+	for name, l := range map[string]*Lease{"nil": nil, "zero": {}} {
+		t.Run(name, func(t *testing.T) {
+			for what, err := range map[string]error{
+				"Unlock":  l.Unlock(t.Context()),
+				"Renew":   l.Renew(t.Context()),
+				"Err":     l.Err(),
+				"Context": context.Cause(l.Context(t.Context())),
+			} {
+				wantErr(t, err, ErrInvalid, what)
+			}
+			if l.Key() != "" || l.Owner() != "" || l.Token() != 0 || l.Holds() != 0 || !l.Deadline().IsZero() || !lostIsClosed(l) {
+				t.Error("the lease has a key, an owner, a token, holds, a deadline or an open Lost; want none")
+			}
+		})
+	}
+}
+
+// A nil context is refused by the call that is given it, or by the Lock under it.
+func TestNilContexts(t *testing.T) {
+	b := newBench(t, plain)
+	var none context.Context
+	l := b.lock(t.Context(), "k")
+	_, lockErr := b.Lock(none, "other")
+	_, tryErr := b.TryLock(none, "other")
+	_, ownerErr := b.Lock(ContextWithOwner(none, "ann"), "other")
+	for what, err := range map[string]error{
+		"Lock": lockErr, "TryLock": tryErr, "Lock under ContextWithOwner": ownerErr,
+		"Unlock": l.Unlock(none), "Renew": l.Renew(none), "Context": context.Cause(l.Context(none)),
+		"Do": Do(none, b, "other", func(context.Context) error { return nil }),
+	} {
+		wantErr(t, err, ErrInvalid, what)
+	}
+	b.unlock(l)
+}
+
+// Err is nil while the lease is held, and then says why it ended.
+func TestLeaseErr(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal())
+		unlocked, lost := b.lock(t.Context(), "unlocked"), b.lock(t.Context(), "lost")
+		for _, l := range []*Lease{unlocked, lost} {
+			if err := l.Err(); err != nil {
+				t.Errorf("Err of a lease that is held: %v, want nil", err)
+			}
+		}
+		b.unlock(unlocked)
+		b.until(time.Second)
+		wantErr(t, unlocked.Err(), ErrNotHeld, "it was unlocked", ErrLost)
+		wantErr(t, lost.Err(), ErrLost, "its time is over", ErrNotHeld)
+		wantErr(t, lost.Err(), errExpired, "the error says why")
+	})
+}
+
+// Do's error tells whether the function ran.
+func TestDoTellsWhetherItRan(t *testing.T) {
+	own := errors.New("the function's own")
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		run := func(err error) func(context.Context) error {
+			return func(context.Context) error { return err }
+		}
+		var de *DoError
+		if err := Do(t.Context(), b, "k", run(own)); err != own { //nolint:errorlint // as it is
+			t.Errorf("error %v, want the function's own as it is", err)
+		}
+		b.store.seize("k", "stranger", time.Hour)
+		err := Do(t.Context(), b, "k", run(nil), WithWait(0))
+		wantErr(t, err, ErrNotAcquired, "Lock failed")
+		if !errors.As(err, &de) || de.Ran || de.Key != "k" {
+			t.Errorf("error %#v, want a DoError of k that did not run", err)
+		}
+		b.store.from(opRelease, fail(errNoPerm))
+		err = Do(t.Context(), b, "other", run(own))
+		wantErr(t, err, ErrUnavailable, "Unlock failed")
+		wantErr(t, err, own, "the function failed, too")
+		if !errors.As(err, &de) || !de.Ran || de.Key != "other" {
+			t.Errorf("error %#v, want a DoError of other that ran", err)
+		}
+		// An inner Do that did not run its function says so of that one only.
+		err = Do(t.Context(), b, "outer", func(ctx context.Context) error { return Do(ctx, b, "k", run(nil), WithWait(0)) })
+		if !errors.As(err, &de) || !de.Ran || de.Key != "outer" {
+			t.Errorf("error %#v, want a DoError of outer, which ran", err)
+		}
+	})
+}
+
+// Options that contradict each other are refused at one level; a call may say otherwise
+// than the constructor.
+func TestContradictingOptions(t *testing.T) {
+	b := newBench(t, plain, WithMaxRenewals(1))
+	for _, opts := range [][]LockOption{
+		{WithoutRenewal(), WithMaxRenewals(1)},
+		{WithMaxRenewals(1), WithRenewal()},
+	} {
+		_, err := b.Lock(t.Context(), "k", opts...)
+		wantErr(t, err, ErrInvalid, "the two contradict each other")
+		_, err = New(newFake(), opts[0], opts[1])
+		wantErr(t, err, ErrInvalid, "the two contradict each other")
+	}
+	b.unlock(b.lock(t.Context(), "k", WithoutRenewal()))
+}
+
+// However close to the end of the lease the longest hold is, a tenth of the TTL remains
+// for rolling back.
+func TestMaxHoldNearTheEnd(t *testing.T) {
+	for _, opts := range [][]LockOption{
+		{WithMaxHold(987 * time.Millisecond), WithoutRenewal()},
+		{WithMaxHold(987 * time.Millisecond)},
+		{WithMaxHold(950 * time.Millisecond), WithoutRenewal()},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, plain, WithTTL(time.Second))
+			l := b.lock(t.Context(), "k", opts...)
+			<-l.Lost()
+			if left := time.Until(l.Deadline()); left < 100*time.Millisecond {
+				t.Errorf("%v left at %v, want 100ms at least", left, b.at())
+			}
+			wantErr(t, l.Err(), errMaxHold, "the limit ended it")
+		})
+	}
+}
