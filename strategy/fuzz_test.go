@@ -47,18 +47,13 @@ func FuzzOpenURLParse(f *testing.F) {
 			scheme + "://" + url.UserPassword("user", odd+secret).String() + "@" + rest,
 			scheme + "://" + rest + and + "password=" + url.QueryEscape(secret+odd),
 		} {
-			p, err := r.plan(Config{URL: raw})
+			_, err := r.plan(Config{URL: raw})
 			require.NotContains(t, redactURL(raw), secret)
 			require.NotContains(t, fmt.Sprint(Config{URL: raw}), secret)
 			if err != nil {
 				require.ErrorIs(t, err, locker.ErrInvalid)
 				require.NotContains(t, err.Error(), secret)
 				continue
-			}
-			for _, s := range p.servers {
-				if s.check() != "" {
-					t.Errorf("%q: %s", raw, s.check())
-				}
 			}
 		}
 	})

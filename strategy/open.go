@@ -2,7 +2,12 @@ package strategy
 
 import (
 	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/distlock/locker"
@@ -17,8 +22,9 @@ import (
 // A cfg that is wrong fails with [locker.ErrInvalid], naming the field, its value
 // and what is allowed. A server that does not answer is no reason to fail: a
 // program may start before its Redis, and a Lock rides that out. ctx is for
-// strategies that have to ask their store something at the start; those of
-// this module do not.
+// looking up the names of several servers, which takes up to a second, and for
+// strategies that have to ask their store something at the start; those of this
+// module do not.
 func Open(ctx context.Context, cfg Config) (locker.Locker, func(), error) {
 	return shared.Open(ctx, cfg)
 }
@@ -43,57 +49,148 @@ func (r *Registry) Open(ctx context.Context, cfg Config) (locker.Locker, func(),
 	if err != nil {
 		return nil, nil, err
 	}
+	if p.opener.Nodes != nil {
+		if err := checkDistinct(ctx, p.servers, net.DefaultResolver.LookupHost); err != nil {
+			return nil, nil, err
+		}
+	}
 	return p.open(ctx)
 }
 
+// plan is what Open will do, once a Config has been found right.
+type plan struct {
+	opener  Opener
+	opts    []fieldOption
+	given   []redis.UniversalClient // the caller's; else
+	servers []server                // those to connect to; else
+	url     *url.URL                // where another store is
+}
+
+func (r *Registry) plan(cfg Config) (*plan, error) {
+	l, opener, err := r.locate(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	if l != nil {
+		if err := l.take(&cfg, "", strings.Fields(lockParams)); err != nil {
+			return nil, err
+		}
+	}
+	p := &plan{opener: opener}
+	if p.opts, err = cfg.lockOptions(r, opener); err != nil {
+		return nil, err
+	}
+	many := opener.Nodes != nil
+	clients := len(cfg.Clients) > 0
+	switch {
+	case cfg.Client != nil && (many || opener.Other != nil), clients && !many:
+		err = refuse("Client or Clients", "(given)", "Client is for strategies on one Redis deployment and Clients for those on several servers, not for %s", cfg.Strategy)
+	case opener.Other != nil:
+		err = p.otherStore(&cfg, l)
+	case cfg.Client != nil || clients:
+		p.given = slices.Clone(cfg.Clients)
+		if !many {
+			p.given = []redis.UniversalClient{cfg.Client}
+		}
+		err = exclude(cfg, "", "not together with Client or Clients", placeFields...)
+		for i, rdb := range p.given {
+			if err == nil && reflect.ValueOf(rdb).Comparable() && slices.Contains(p.given[:i], rdb) {
+				err = refuse(fmt.Sprintf("Clients[%d]", i), "(given)", "a client of another server than those before it")
+			}
+		}
+	case many:
+		err = p.manyServers(&cfg, l)
+	default:
+		err = p.oneServer(r, &cfg, l)
+	}
+	return p, err
+}
+
+// oneServer plans for a strategy on one Redis deployment.
+func (p *plan) oneServer(r *Registry, c *Config, l *location) error {
+	if err := exclude(*c, "", "for a strategy on several servers, not for "+c.Strategy+"; such are "+
+		r.names(func(o Opener) bool { return o.Nodes != nil }), "nodes"); err != nil {
+		return err
+	}
+	place := "addrs"
+	if l != nil {
+		place = "url's address"
+		if err := l.fill(c, "", lockParams); err != nil {
+			return err
+		}
+	}
+	return p.add(c, "", place)
+}
+
+func (p *plan) add(c *Config, at, place string) error {
+	s, err := c.server(at, place)
+	p.servers = append(p.servers, s)
+	return err
+}
+
+// otherStore plans for a strategy that is not on Redis.
+func (p *plan) otherStore(c *Config, l *location) error {
+	if err := exclude(*c, "", "for strategies on Redis, not for "+c.Strategy, placeFields[1:]...); err != nil {
+		return err
+	}
+	p.url = &url.URL{Scheme: c.Strategy}
+	if l != nil {
+		p.url = l.url
+		p.url.RawQuery = l.params.Encode()
+		if l.scheme != "" {
+			p.url.Scheme = l.scheme
+		}
+	}
+	return nil
+}
+
 func (p *plan) open(ctx context.Context) (locker.Locker, func(), error) {
-	var release cleanUp
+	var undo []func()
+	release := sync.OnceFunc(func() {
+		for _, f := range slices.Backward(undo) {
+			f()
+		}
+	})
 	ok := false
 	defer func() {
-		if !ok { // a panic of somebody's Opener included
-			release.run()
+		if !ok { // a panic of an Opener included
+			release()
 		}
 	}()
 
-	rdbs := slices.Clone(p.given)
+	rdbs := p.given
 	for _, s := range p.servers {
 		rdb, err := s.connect()
 		if err != nil {
 			return nil, nil, err
 		}
-		release.add(func() { _ = rdb.Close() })
+		undo = append(undo, func() { _ = rdb.Close() })
 		rdbs = append(rdbs, rdb)
 	}
-	l, err := p.locker(ctx, rdbs, &release)
+	l, after, err := p.locker(ctx, rdbs)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nameField(p.opts, err)
 	}
-	release.add(func() { _ = l.Close() })
+	if after != nil {
+		undo = append(undo, after)
+	}
+	undo = append(undo, func() { _ = l.Close() })
 	ok = true
-	return l, sync.OnceFunc(release.run), nil
+	return l, release, nil
 }
 
-func (p *plan) locker(ctx context.Context, rdbs []redis.UniversalClient, release *cleanUp) (locker.Locker, error) {
+func (p *plan) locker(ctx context.Context, rdbs []redis.UniversalClient) (l locker.Locker, after func(), err error) {
+	opts := make([]locker.Option, len(p.opts))
+	for i, o := range p.opts {
+		opts[i] = o.option
+	}
 	switch {
 	case p.opener.Other != nil:
-		l, after, err := p.opener.Other(ctx, p.url, p.opts...)
-		if err == nil && after != nil {
-			release.add(after)
-		}
-		return l, err
+		return p.opener.Other(ctx, p.url, opts...)
 	case p.opener.Nodes != nil:
-		return p.opener.Nodes(rdbs, p.opts...)
+		l, err = p.opener.Nodes(rdbs, opts...)
+	default:
+		l, err = p.opener.Redis(rdbs[0], opts...)
 	}
-	return p.opener.Redis(rdbs[0], p.opts...)
-}
-
-// cleanUp undoes in reverse what was done.
-type cleanUp []func()
-
-func (c *cleanUp) add(f func()) { *c = append(*c, f) }
-
-func (c *cleanUp) run() {
-	for _, f := range slices.Backward(*c) {
-		f()
-	}
+	return l, nil, err
 }
