@@ -178,7 +178,7 @@ func TestCloseWaitsForWork(t *testing.T) {
 func TestCloseDeliversEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told, calls atomic.Int32
-		b := newBench(t, plain, WithObserver(ObserverFunc(func(e Event) {
+		b := newBench(t, plain, WithObserver(ObserverFunc(func(_ context.Context, e Event) {
 			calls.Add(1)
 			defer calls.Add(-1)
 			sleep(t.Context(), nil, 10*time.Millisecond)

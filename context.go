@@ -5,25 +5,23 @@ import (
 	"errors"
 )
 
-var errCanceled = context.Canceled
-
-// leaseCtx is the context of a lease. It is a cancelled-from-outside child of
-// the parent, so it needs no goroutine; and each of its methods looks at the
-// clock first, so that nobody is told "go on" after the lease's end because a
-// timer is late. context.Cause and the derivation of children go through Value
-// and Done, hence those too.
+// leaseCtx is the context of a lease: a child of the parent that the lease
+// cancels, so it needs no goroutine. Each of its methods looks at the clock first,
+// so that no caller is told "go on" after the lease's end because a timer is late;
+// context.Cause and the derivation of children go through Value and Done, hence
+// those too.
 type leaseCtx struct {
 	context.Context // the cancellable child of parent
+	parent          context.Context
 	l               *Lease
 	cancel          context.CancelCauseFunc
-	unhook          func() bool // of the AfterFunc that forgets this context when parent ends
+	unhook          func() bool // stops the AfterFunc that forgets this context when parent ends
 }
 
-// check ends the context if its lease is over. Whoever finds that cancels it
-// himself: the loss may have been found by another goroutine that has not come
-// to it yet.
+// check ends the context if its lease is over. The goroutine that finds the loss
+// may not have come to cancel it yet, so the caller who asks does.
 func (c *leaseCtx) check() {
-	if c.l.claim.checkClock() {
+	if !c.l.claim.alive() {
 		if cause := c.l.over(); cause != nil {
 			c.cancel(cause)
 		}
@@ -48,8 +46,16 @@ func (c *leaseCtx) Err() error {
 }
 
 func (c *leaseCtx) Value(key any) any {
-	if q, ok := key.(carried); ok {
-		if c.l.answers(q) {
+	switch k := key.(type) {
+	case innermost:
+		return c.l
+	case contextOf:
+		if k.l == c.l {
+			return c
+		}
+		return c.Context.Value(key)
+	case carried:
+		if c.l.answers(k) {
 			return c.l
 		}
 		return c.Context.Value(key)
@@ -58,13 +64,50 @@ func (c *leaseCtx) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// carried asks a context for the innermost lease it carries that lets a Lock of
-// key re-enter.
-type carried struct {
-	e     *engine
-	key   string
-	named bool // only leases of owner
-	owner string
+// lostContextError is the Err of a lease context whose lease is lost: Canceled,
+// as contexts go, and ErrLost.
+type lostContextError struct{ cause error }
+
+func (e lostContextError) Error() string   { return e.cause.Error() }
+func (e lostContextError) Unwrap() []error { return []error{context.Canceled, e.cause} }
+
+// What a context is asked for, as keys of Value.
+type (
+	// innermost: the lease of the innermost lease context.
+	innermost struct{}
+	// contextOf: the innermost context of one lease.
+	contextOf struct{ l *Lease }
+	// carried: the innermost lease that lets a Lock of key re-enter.
+	carried struct {
+		e     *engine
+		key   string
+		named bool // only leases of owner
+		owner string
+	}
+	// ownerKey: the owner named by ContextWithOwner.
+	ownerKey struct{}
+)
+
+// LeaseFromContext returns the lease of the innermost [Lease.Context] that ctx is
+// or derives from, held or not: so the function under [Do] reaches the token.
+func LeaseFromContext(ctx context.Context) (*Lease, bool) {
+	if ctx == nil {
+		return nil, false
+	}
+	l, ok := ctx.Value(innermost{}).(*Lease)
+	return l, ok
+}
+
+// ContextWithOwner names the caller for every Lock under the returned context:
+// all who use the same owner share its locks and re-enter them. Use it where
+// re-entry must cross goroutines that share no lease context, or, with
+// hashreentrant and blpop, processes. An owner is 1 byte to 1 KiB of UTF-8; Lock
+// refuses others, and a nil ctx, with [ErrInvalid].
+func ContextWithOwner(ctx context.Context, owner string) context.Context {
+	if ctx == nil {
+		return &ownerCtx{context.Background(), ""}
+	}
+	return &ownerCtx{ctx, owner}
 }
 
 // ownerCtx names an owner. Leases carried by its ancestors help a Lock under it
@@ -89,49 +132,50 @@ func (c *ownerCtx) Value(key any) any {
 
 // newContext derives the lease's context from parent.
 func (l *Lease) newContext(parent context.Context) context.Context {
-	l.claim.checkClock()
+	l.claim.alive()
 	inner, cancel := context.WithCancelCause(parent)
-	c := &leaseCtx{Context: inner, l: l, cancel: cancel}
-	cause := l.over()
-	if cause == nil {
-		// Forgotten when parent ends: a long lease may see many requests.
-		var unhook func() bool
-		if parent.Done() != nil {
-			unhook = context.AfterFunc(parent, func() { l.forget(c) })
-		}
-		l.claim.mu.Lock()
-		c.unhook = unhook
-		if l.state == leaseHeld {
-			if l.ctxs == nil {
-				l.ctxs = make(leaseContexts)
-			}
-			l.ctxs[c] = struct{}{}
-			l.claim.mu.Unlock()
-			if parent.Err() != nil {
-				l.forget(c)
-			}
-			return c
-		}
-		l.claim.mu.Unlock()
-		cause = l.over()
-		if unhook != nil {
-			unhook()
-		}
+	c := &leaseCtx{Context: inner, parent: parent, l: l, cancel: cancel}
+	if cause := l.over(); cause != nil {
+		cancel(cause)
+		return c
 	}
-	cancel(cause)
+	if parent.Done() != nil {
+		// Forgotten when parent ends: a long lease may see many requests. (A hook
+		// on inner needs no goroutine, whatever type parent is.)
+		c.unhook = context.AfterFunc(inner, func() { l.forget(c) })
+	}
+	if cause := l.remember(c); cause != nil {
+		leaseContexts{c: {}}.end(cause)
+	} else if inner.Err() != nil {
+		l.forget(c) // it ended before it was remembered
+	}
 	return c
+}
+
+// remember has c end with the lease, or tells why the lease is over already.
+func (l *Lease) remember(c *leaseCtx) error {
+	l.claim.mu.Lock()
+	defer l.claim.mu.Unlock()
+	if cause := l.overLocked(); cause != nil {
+		return cause
+	}
+	if l.ctxs == nil {
+		l.ctxs = make(leaseContexts)
+	}
+	l.ctxs[c] = struct{}{}
+	return nil
 }
 
 func (l *Lease) forget(c *leaseCtx) {
 	l.claim.mu.Lock()
+	defer l.claim.mu.Unlock()
 	delete(l.ctxs, c)
-	l.claim.mu.Unlock()
 }
 
 type leaseContexts map[*leaseCtx]struct{}
 
-// end ends all contexts. Not under claim.mu: cancelling asks the parents, which
-// may be contexts of the same claim.
+// end ends all contexts. It asks their parents, which may be the user's own types
+// or contexts of the same claim: not under claim.mu, and not on the way of a loss.
 func (cs leaseContexts) end(cause error) {
 	for c := range cs {
 		if c.unhook != nil {
@@ -139,4 +183,25 @@ func (cs leaseContexts) end(cause error) {
 		}
 		c.cancel(cause)
 	}
+}
+
+// untied is a context that ends when ctx does, except by the end of l: where ctx
+// is a context of l or derives from one, it is the parent of the outermost of
+// these that counts, and ctx's own deadline.
+func (l *Lease) untied(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Done() == nil {
+		return ctx, func() {}
+	}
+	c, ok := ctx.Value(contextOf{l}).(*leaseCtx)
+	if !ok {
+		return ctx, func() {}
+	}
+	deadline, bounded := ctx.Deadline()
+	for ; ok; c, ok = ctx.Value(contextOf{l}).(*leaseCtx) {
+		ctx = c.parent
+	}
+	if !bounded {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, deadline)
 }

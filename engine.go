@@ -6,27 +6,26 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"math/rand/v2"
-	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/uuid"
 	"github.com/distlock/locker/renewal"
 )
 
 const (
-	// commandTimeout bounds one command to the store, and so what is left
-	// running when a caller leaves it behind: less than Close's 5 s.
+	// commandTimeout bounds one attempt, or one count or manual renewal.
 	commandTimeout = 4 * time.Second
 	releaseTimeout = 2 * time.Second         // one try of a release
-	releaseBudget  = 5 * time.Second         // all tries
-	closeBudget    = 4300 * time.Millisecond // for what runs at Close to end by itself
+	releaseBudget  = 5 * time.Second         // all tries of an Unlock
+	closeBudget    = 3800 * time.Millisecond // for what runs at Close to end by itself
 	closeGrace     = 300 * time.Millisecond  // once it is cut short
-	cleanUpAgain   = time.Second
+	driverGrace    = 300 * time.Millisecond  // for the driver's Close, and what is left of the above
 
 	// A wait that is signalled still looks about once a second; one that is
 	// not polls.
-	signalledPause = time.Second
+	lookAgain      = time.Second
 	pollMin        = 10 * time.Millisecond
 	pollMax        = 100 * time.Millisecond
 	outagePauseMin = 20 * time.Millisecond
@@ -35,119 +34,91 @@ const (
 	answerSoon     = 200 * time.Millisecond
 	answerLate     = time.Second
 	watchTimeout   = time.Second
-	watchLinger    = time.Second
 )
 
 // engine makes a Locker of a driver.
 type engine struct {
-	driver   Driver
-	counter  HoldCounter // or nil
-	notifier Notifier    // or nil
-	sharder  Sharder     // or nil
+	driver   driver.Driver
+	counter  driver.HoldCounter // or nil
+	notifier driver.Notifier    // or nil
+	sharder  driver.Sharder     // or nil
 
-	name   string
-	id     string
-	set    settings
-	log    *slog.Logger
-	events *events
-	sched  *renewal.Scheduler[*claim]
+	name     string
+	idPrefix string // of claim ids
+	set      settings
+	notices  notices
+	log      *slog.Logger // through notices
+	sched    *renewal.Scheduler[*claim]
 
-	claims atomic.Uint64
-	seed   maphash.Seed
-	shards [64]shard
+	claims     atomic.Uint64
+	seed       maphash.Seed
+	shards     [64]shard
+	background background
 
-	work   tracker
-	base   context.Context // of clean-ups; ends when Close has waited long enough
-	stop   context.CancelFunc
-	closed chan struct{}
-	ended  chan struct{} // closed when the first Close is through
+	base    context.Context // of chores; ends when Close has waited long enough
+	stop    context.CancelFunc
+	closing atomic.Bool
+	closed  chan struct{}
+	ended   chan struct{} // closed when the first Close is through
 }
 
 var _ Locker = (*engine)(nil)
 
 // New makes a Locker of a driver; the New of a strategy package calls it. It
 // fails with [ErrInvalid] on bad options. The Locker's Close closes the driver.
-func New(d Driver, opts ...Option) (Locker, error) {
+func New(d driver.Driver, opts ...Option) (Locker, error) {
 	if d == nil {
 		return nil, invalid("New needs a driver")
+	}
+	set, err := newSettings(opts)
+	if err != nil {
+		return nil, err
 	}
 	e := &engine{
 		driver: d,
 		name:   d.Name(),
-		set:    settings{call: callSettings{ttl: DefaultTTL}, logger: slog.New(slog.DiscardHandler)},
+		set:    set,
 		seed:   maphash.MakeSeed(),
 		closed: make(chan struct{}),
 		ended:  make(chan struct{}),
 	}
 	e.base, e.stop = context.WithCancel(context.Background())
-	e.id = newUUID(4)
-	if b, ok := d.(Branded); ok {
-		e.id = newUUID(b.Brand())
+	e.background.shards = make(map[string]*chores)
+	e.notices.observer = set.observer
+	if set.logger != nil {
+		e.notices.handler = set.logger.Handler()
 	}
-	for _, o := range opts {
-		if o == nil {
-			return nil, invalid("an option is nil")
-		}
-		o.apply(&e.set)
-	}
-	if err := errors.Join(e.set.err, e.set.call.err); err != nil {
-		return nil, err
-	}
-	if err := e.checkInterval(&e.set.call); err != nil {
-		return nil, err
-	}
-	e.log = e.set.logger
-	e.events = &events{to: e.set.observer, log: e.log, work: &e.work}
-	e.counter, _ = d.(HoldCounter)
-	e.notifier, _ = d.(Notifier)
-	e.sharder, _ = d.(Sharder)
-	e.sched = renewal.New(renewal.Config[*claim]{
-		Renew: e.renewBatch,
-		Final: func(err error) bool { return errors.Is(err, ErrLost) },
-		Lost:  (*claim).lose,
-		Renewed: func(c *claim, took time.Duration) {
-			if e.set.observer != nil {
-				e.events.later(c.event(EventRenewed, took, nil))
-			}
-		},
-		Failed: func(c *claim, err error, took time.Duration) {
-			e.log.Warn("renewal failed, trying again", "strategy", e.name, "key", c.userKey, "deadline", c.deadline(), "err", err)
-			if e.set.observer != nil {
-				e.events.later(c.event(EventRenewFailed, took, err))
-			}
-		},
-	})
+	e.log = e.notices.logger()
+	e.counter, _ = d.(driver.HoldCounter)
+	e.notifier, _ = d.(driver.Notifier)
+	e.sharder, _ = d.(driver.Sharder)
+	e.sched = renewal.New(renewal.Config[*claim]{Ended: e.expired, Renew: e.renewBatch})
 	for i := range e.shards {
 		e.shards[i].keys = make(map[string]*keyState)
+		e.shards[i].calls = make(map[*call]struct{})
 	}
-	cfg := DriverConfig{LockerID: e.id, Logger: e.log, Options: e.set.driverOptions}
-	if c, ok := d.(Configurer); ok {
-		if err := c.Configure(cfg); err != nil {
-			return nil, err
-		}
-	} else if len(cfg.Options) > 0 {
-		return nil, invalid("%s takes no driver options, but was given %T", e.name, cfg.Options[0])
+	if err := e.configure(); err != nil {
+		return nil, err
 	}
 	return e, nil
 }
 
-func (e *engine) checkInterval(c *callSettings) error {
-	if i := e.set.renewInterval; i >= validityOf(c.ttl) && !c.noRenewal {
-		return invalid("WithRenewInterval(%v) is too long for a TTL of %v: the lease would end before its first renewal", i, c.ttl)
+// configure tells the driver what it is to know, and asks what it wants.
+func (e *engine) configure() error {
+	version := 4
+	if c, ok := e.driver.(driver.Configurer); ok {
+		s, err := c.Configure(driver.Config{Logger: e.log, Options: e.set.driverOptions})
+		if err != nil {
+			return err
+		}
+		if s.IDVersion != 0 {
+			version = s.IDVersion
+		}
+	} else if len(e.set.driverOptions) > 0 {
+		return invalid("%s takes no driver options, but was given %T", e.name, e.set.driverOptions[0])
 	}
+	e.idPrefix = uuid.New(version) + ":"
 	return nil
-}
-
-// validityOf is how long a lease lasts for its holder: less than in the store, in
-// case its clock is faster.
-func validityOf(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
-
-func (e *engine) renewBatch(ctx context.Context, _ string, batch []*claim, answer func(int, error)) {
-	claims := make([]Claim, len(batch))
-	for i, c := range batch {
-		claims[i] = c.Claim
-	}
-	e.driver.Renew(ctx, claims, answer)
 }
 
 // Lock implements [Locker].
@@ -160,39 +131,128 @@ func (e *engine) TryLock(ctx context.Context, key string, opts ...LockOption) (*
 	return e.start(ctx, key, true, opts)
 }
 
-// Close implements [Locker].
+// Close implements [Locker]. All it does shares one budget.
 func (e *engine) Close() error {
-	if !e.work.close() {
+	if !e.closing.CompareAndSwap(false, true) {
 		<-e.ended
 		return nil
 	}
 	defer close(e.ended)
+	end := time.Now().Add(closeBudget)
 	close(e.closed)
-	for _, c := range e.sched.Close() {
-		c.lose(ErrClosed)
-	}
-	e.finish(closeBudget)
-	e.stop()
-	e.finish(closeGrace)
+	var after []aftermath
 	for i := range e.shards {
-		e.shards[i].closeWatches()
+		after = append(after, e.shards[i].close()...)
 	}
-	if err := e.driver.Close(); err != nil {
+	for _, a := range after {
+		a.run()
+	}
+	e.sched.Close()
+	e.awaitWork(end)
+	e.stop()
+	e.awaitWork(end.Add(closeGrace))
+	err := e.closeDriver(end.Add(closeGrace + driverGrace))
+	e.notices.close()
+	if err != nil {
 		return &opError{strategy: e.name, op: "close", kind: ErrUnavailable, why: err}
 	}
 	return nil
 }
 
-// finish waits until nothing runs, at most d.
-func (e *engine) finish(d time.Duration) {
-	end := time.NewTimer(d)
-	defer end.Stop()
-	for _, done := range []<-chan struct{}{e.work.done(), e.sched.Done()} {
+// close refuses further calls, cuts short the commands of those under way, and ends
+// the leases held.
+func (s *shard) close() (after []aftermath) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for c := range s.calls {
+		c.cancel()
+	}
+	for _, ks := range s.keys {
+		if c := ks.current; c != nil {
+			c.mu.Lock()
+			after = append(after, c.lose(lossClosed, ErrClosed))
+			c.mu.Unlock()
+		}
+	}
+	return after
+}
+
+// awaitWork waits until nothing runs, but not beyond end.
+func (e *engine) awaitWork(end time.Time) {
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
+	await := func(done <-chan struct{}) {
 		select {
 		case <-done:
-		case <-end.C:
-			return
+		case <-timer.C:
+			timer.Reset(0) // for those that follow
 		}
+	}
+	for i := range e.shards {
+		await(e.shards[i].done())
+	}
+	await(e.background.work.done())
+	await(e.sched.Done())
+}
+
+// done is closed when nothing runs any more.
+func (s *shard) done() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == 0 {
+		return closedChan
+	}
+	if s.idle == nil {
+		s.idle = make(chan struct{})
+	}
+	return s.idle
+}
+
+// closeDriver closes the watches that linger, and the driver. A driver that takes
+// longer than until end is left to it.
+func (e *engine) closeDriver(end time.Time) error {
+	done := make(chan error, 1)
+	go func() {
+		for i := range e.shards {
+			e.shards[i].closeWatches()
+		}
+		done <- e.driver.Close()
+	}()
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return errors.New("the driver is still closing")
+	}
+}
+
+func (s *shard) closeWatches() {
+	s.mu.Lock()
+	var ws []driver.Watch
+	for _, ks := range s.keys {
+		if ks.timer != nil {
+			ks.timer.Stop()
+		}
+		if ks.watch != nil {
+			ws = append(ws, ks.watch)
+			ks.watch = nil
+		}
+	}
+	s.mu.Unlock()
+	for _, w := range ws {
+		w.Close()
+	}
+}
+
+func (e *engine) isClosed() bool {
+	select {
+	case <-e.closed:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -200,86 +260,23 @@ func (e *engine) shardOf(key string) *shard {
 	return &e.shards[maphash.String(e.seed, key)%uint64(len(e.shards))]
 }
 
-// newClaim names a new grant-to-be. Its id was never used and never will be.
-func (e *engine) newClaim(key, owner string, ttl time.Duration) Claim {
-	id := e.id + ":" + strconv.FormatUint(e.claims.Add(1), 10)
-	if owner == "" {
-		owner = id
-	}
-	return Claim{Key: key, ID: id, Owner: owner, TTL: ttl}
-}
-
-// retry repeats one command of a release until it has a definite answer or ctx
-// is over.
+// retry repeats a command of a release until it is settled, ctx ends or the budget
+// of an Unlock is spent.
 func (e *engine) retry(ctx context.Context, f func(context.Context) error) error {
+	end := e.sched.Now() + releaseBudget
 	var pause backoff
 	for {
-		once, cancel := context.WithTimeout(ctx, releaseTimeout)
+		once, cancel := context.WithTimeout(ctx, min(releaseTimeout, end-e.sched.Now()))
 		err := f(once)
 		cancel()
-		if err == nil || errors.Is(err, ErrLost) || isPermanent(err) || ctx.Err() != nil {
+		if isSettled(err) || ctx.Err() != nil {
 			return err
 		}
-		if !sleep(ctx, nil, pause.next(outagePauseMin, outagePauseMax)) {
+		d := pause.next(outagePauseMin, outagePauseMax)
+		if e.sched.Now()+d >= end || !sleep(ctx, nil, d) {
 			return err
 		}
 	}
-}
-
-// cleanUp frees what an attempt without a definite answer may have got. A
-// command that hung in a broken connection may reach the store after the
-// clean-up on another, so one that found nothing is repeated once.
-func (e *engine) cleanUp(c Claim, definite bool) {
-	e.work.beginAlways()
-	defer e.work.end()
-	release := func() error {
-		ctx, cancel := context.WithTimeout(e.base, releaseBudget)
-		defer cancel()
-		return e.retry(ctx, func(ctx context.Context) error { return e.driver.Release(ctx, c) })
-	}
-	err := release()
-	if errors.Is(err, ErrLost) && !definite && sleep(context.Background(), e.closed, cleanUpAgain) {
-		err = release()
-	}
-	if err != nil && !errors.Is(err, ErrLost) {
-		e.log.Warn("clean-up after an attempt without an answer failed; the TTL frees the key", "strategy", e.name, "key", c.Key, "err", err)
-	}
-}
-
-// detached runs f on a context that outlives ctx (it keeps the values) for at
-// most d. When ctx ends before f does, or the Locker is closed, the caller is told left = true at once,
-// and orphan, if any, gets f's result later.
-func detached[T any](ctx context.Context, e *engine, d time.Duration, f func(context.Context) T, orphan func(T)) (result T, left bool) {
-	run := func() T {
-		fctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
-		defer cancel()
-		return f(fctx)
-	}
-	if ctx.Done() == nil {
-		return run(), false
-	}
-	var taken atomic.Bool
-	done := make(chan T, 1)
-	e.work.beginAlways()
-	go func() {
-		defer e.work.end()
-		r := run()
-		if taken.CompareAndSwap(false, true) {
-			done <- r
-		} else if orphan != nil {
-			orphan(r)
-		}
-	}()
-	select {
-	case r := <-done:
-		return r, false
-	case <-ctx.Done():
-	case <-e.closed:
-	}
-	if taken.CompareAndSwap(false, true) {
-		return result, true
-	}
-	return <-done, false
 }
 
 // sleep waits for d and reports true, or false when ctx or stop ended it.
@@ -302,10 +299,4 @@ type backoff struct{ cur time.Duration }
 func (b *backoff) next(least, most time.Duration) time.Duration {
 	b.cur = min(max(2*b.cur, 2*least), most)
 	return least + rand.N(b.cur-least+1)
-}
-
-// shard is a part of the table of keys, with the lock for it.
-type shard struct {
-	mu   sync.Mutex
-	keys map[string]*keyState
 }

@@ -1,9 +1,54 @@
 package locker
 
 import (
+	"context"
 	"errors"
 	"fmt"
+
+	"github.com/distlock/locker/driver"
 )
+
+// Errors. Match them with [errors.Is]; what is returned wraps them with the
+// strategy, the key and the cause.
+var (
+	// ErrNotAcquired: another owner holds the key, and the caller did not want
+	// to wait (longer).
+	ErrNotAcquired = errors.New("lock not acquired")
+	// ErrLost: the lease ended before it was unlocked. Another owner may hold
+	// the key by now.
+	ErrLost = driver.ErrLost
+	// ErrNotHeld: the lease was unlocked before.
+	ErrNotHeld = errors.New("lock not held")
+	// ErrUnavailable: the store could not be used, or its answer did not
+	// arrive; whether the command took effect may be unknown.
+	ErrUnavailable = errors.New("lock store unavailable")
+	// ErrConflict: the key holds something that is not a lock. It is never
+	// deleted.
+	ErrConflict = driver.ErrConflict
+	// ErrInvalid: a bad key, option or argument.
+	ErrInvalid = driver.ErrInvalid
+	// ErrClosed: the Locker was closed.
+	ErrClosed = errors.New("locker closed")
+)
+
+// DoError is what [Do] fails with when fn did not run, or when it ran and the
+// lock could not be given back after it. Do returns fn's own error as it is when
+// nothing else went wrong. Get it by [errors.As]; errors.Is matches the errors
+// in it.
+type DoError struct {
+	Key string
+	Ran bool // fn ran: do not simply call Do again if fn must not run twice
+	Err error
+}
+
+func (e *DoError) Error() string {
+	if !e.Ran {
+		return "the function did not run: " + e.Err.Error()
+	}
+	return "the function ran: " + e.Err.Error()
+}
+
+func (e *DoError) Unwrap() error { return e.Err }
 
 // opError is what Lock, Unlock and Renew fail with: one of the sentinels, and
 // why.
@@ -62,29 +107,31 @@ func (e *lossError) Error() string {
 
 func (e *lossError) Unwrap() []error { return []error{ErrLost, e.cause} }
 
-// lostContextError is the Err of a lease context whose lease is lost: Canceled,
-// as contexts go, and ErrLost.
-type lostContextError struct{ cause error }
+// Why a lease was lost or an attempt came to nothing.
+var (
+	errExpired     = errors.New("it was not renewed before its deadline")
+	errMaxHold     = errors.New("the time given by WithMaxHold is over")
+	errMaxRenewals = errors.New("the renewals given by WithMaxRenewals are used up")
+	errDenied      = errors.New("the store says that another holder has the key, or none")
 
-func (e lostContextError) Error() string   { return e.cause.Error() }
-func (e lostContextError) Unwrap() []error { return []error{errCanceled, e.cause} }
+	errTaken    = errors.New("another owner holds the key")
+	errLocal    = errors.New("another caller in this process holds the key or waits for it")
+	errLate     = errors.New("the grant arrived after its lease had ended")
+	errNoAnswer = errors.New("no answer came in time")
+)
 
-// What a driver's error means to the engine.
-
-func isPermanent(err error) bool {
-	var s *StoreError
-	if errors.As(err, &s) && s.Permanent {
-		return true
+// withoutContextErrors hides that err is a timeout or cancellation of the Locker's
+// own: an error that matches one of context's is to be the caller's.
+func withoutContextErrors(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return fmt.Errorf("%w (%v)", errNoAnswer, err)
 	}
-	return errors.Is(err, ErrConflict) || errors.Is(err, ErrInvalid)
+	return err
 }
 
-// maybeApplied reports whether a command that failed with err may have taken
-// effect nevertheless.
-func maybeApplied(err error) bool {
-	var s *StoreError
-	if errors.As(err, &s) {
-		return !s.NotApplied
-	}
-	return !errors.Is(err, ErrConflict) && !errors.Is(err, ErrInvalid)
-}
+// isLost reports whether err says that a claim does not hold its key.
+func isLost(err error) bool { return errors.Is(err, ErrLost) }
+
+// isSettled reports whether the store has given its last word on a claim: there is
+// nothing to be sent again.
+func isSettled(err error) bool { return err == nil || isLost(err) || driver.IsPermanent(err) }

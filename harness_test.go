@@ -27,7 +27,7 @@ type bench struct {
 func newBench(t *testing.T, k kind, opts ...Option) *bench {
 	t.Helper()
 	b := &bench{t: t, store: newFake(), start: time.Now()}
-	note := ObserverFunc(func(e Event) {
+	note := ObserverFunc(func(_ context.Context, e Event) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.seen = append(b.seen, e)

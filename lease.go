@@ -3,33 +3,193 @@ package locker
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
+
+	"github.com/distlock/locker/driver"
 )
+
+// Lease is one caller's hold of a lock. It ends by Unlock, or by loss: the
+// store denies it, its Deadline passes before a renewal went through, a limit
+// ([WithMaxHold], [WithMaxRenewals]) is reached, or the Locker is closed.
+//
+// Every method may be called from many goroutines. Those that tell whether the
+// lease is still held (Holds, Err, Lost, Context, Renew, Unlock) look at the clock
+// first: a process that was frozen past its lease is told so by the first question
+// it asks. A nil or zero Lease is held by nothing: its methods fail with
+// [ErrInvalid] or return zero values.
+type Lease struct {
+	claim *claim
+
+	// Guarded by claim.mu.
+	state leaseState
+	last  bool          // its Unlock took the last lease off the claim
+	lost  chan struct{} // made by the first call of Lost
+	ctxs  leaseContexts
+}
 
 type leaseState uint8
 
 const (
-	leaseHeld leaseState = iota
-	leaseLost
-	leaseUnlocked // Unlock was called; its release may be under way or have failed
-	leaseDone     // Unlock returned nil or ErrLost
+	leaseHeld      leaseState = iota // or lost: the claim knows
+	leaseUnlocking                   // an Unlock is under way
+	leaseLeft                        // Unlock returned ErrUnavailable and may be called again
+	leaseDone                        // Unlock returned nil or ErrLost
 )
 
-// releaseOp is a release under way. err is set before done is closed.
-type releaseOp struct {
-	done chan struct{}
-	err  error
+var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+func (l *Lease) zero() bool { return l == nil || l.claim == nil }
+
+func errZeroLease(method string) error {
+	return invalid("%s of a lease that no Lock returned; check the error of Lock first", method)
 }
 
-// failed reports whether op is over without having settled anything.
-func (op *releaseOp) failed() bool {
-	select {
-	case <-op.done:
-		return op.err != nil && !errors.Is(op.err, ErrLost)
-	default:
-		return false
+// Key is the name given to Lock, without the Locker's prefix.
+func (l *Lease) Key() string {
+	if l.zero() {
+		return ""
 	}
+	return l.claim.userKey
+}
+
+// Owner says who holds: the name given by [ContextWithOwner], or else one made
+// up for this acquisition.
+func (l *Lease) Owner() string {
+	if l.zero() {
+		return ""
+	}
+	return l.claim.Owner
+}
+
+// Token is the fencing token: strictly greater than that of every earlier
+// holder of the key. Hand it to the resource the lock protects, and let the
+// resource refuse whatever comes with a smaller one than it has seen; that stops
+// a holder that was paused past its lease. Re-entry keeps the token. It is 0
+// under [WithoutFencing].
+func (l *Lease) Token() int64 {
+	if l.zero() {
+		return 0
+	}
+	return l.claim.Token
+}
+
+// Holds is the re-entrant hold count: how many leases on this acquisition are
+// not unlocked yet. It is 0 once the lock was released or lost.
+func (l *Lease) Holds() int {
+	if l.zero() || !l.claim.alive() {
+		return 0
+	}
+	l.claim.mu.Lock()
+	defer l.claim.mu.Unlock()
+	return len(l.claim.leases)
+}
+
+// Deadline is the time until which no other owner is granted the key, unless the
+// store loses it or is told to drop it. Renewal moves it. It is reckoned on the
+// local monotonic clock from before the command that got the grant was sent,
+// less 1 % of the TTL and 2 ms for clocks that run at different speeds.
+func (l *Lease) Deadline() time.Time {
+	if l.zero() {
+		return time.Time{}
+	}
+	l.claim.mu.Lock()
+	defer l.claim.mu.Unlock()
+	return l.claim.e.sched.Time(l.claim.deadline)
+}
+
+// Lost returns a channel that is closed when the lease is lost. Unlock never
+// closes it.
+func (l *Lease) Lost() <-chan struct{} {
+	if l.zero() {
+		return closedChan
+	}
+	l.claim.alive()
+	l.claim.mu.Lock()
+	defer l.claim.mu.Unlock()
+	if l.lost == nil {
+		l.lost = make(chan struct{})
+		if l.state == leaseHeld && l.claim.loss != nil {
+			close(l.lost)
+		}
+	}
+	return l.lost
+}
+
+// Err is nil while the lease is held. After a loss it matches [ErrLost] and says
+// why, after Unlock it matches [ErrNotHeld].
+func (l *Lease) Err() error {
+	if l.zero() {
+		return errZeroLease("Err")
+	}
+	l.claim.alive()
+	switch cause := l.over(); {
+	case cause == nil || isLost(cause):
+		return cause
+	}
+	return l.notHeld("look at")
+}
+
+// Context returns a child of parent that ends with the lease: on loss its
+// cause ([context.Cause]) and its Err match [ErrLost], after Unlock they are
+// [context.Canceled]. Lock on the lease's key under it re-enters. It takes no
+// goroutine, and it lives until the lease or parent ends.
+func (l *Lease) Context(parent context.Context) context.Context {
+	switch {
+	case parent == nil:
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(invalid("Lease.Context needs a parent context"))
+		return ctx
+	case l.zero():
+		ctx, cancel := context.WithCancelCause(parent)
+		cancel(errZeroLease("Context"))
+		return ctx
+	}
+	return l.newContext(parent)
+}
+
+// Renew extends the lease to a full TTL from now, at the cost of one command.
+// It is for leases taken [WithoutRenewal]; others renew by themselves. It fails
+// with [ErrLost] when the lease is lost, with [ErrNotHeld] after Unlock, and
+// with [ErrUnavailable] when no answer came, which leaves the lease as it was.
+func (l *Lease) Renew(ctx context.Context) error {
+	switch {
+	case l.zero():
+		return errZeroLease("Renew")
+	case ctx == nil:
+		return invalid("Renew needs a context")
+	}
+	c := l.claim
+	if err := l.renewable(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return l.fail("renew", ErrUnavailable, err, "")
+	}
+	cctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	sent := c.e.sched.Now()
+	err := errNoAnswer
+	c.e.driver.Renew(cctx, []driver.Claim{c.Claim}, func(_ int, e error) { err = e })
+	c.settleRenewal(ctx, sent, err, false)
+	switch gone := l.renewable(); {
+	case err == nil || gone != nil:
+		return gone
+	case isLost(err):
+		return l.notHeld("renew") // unlocked meanwhile
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	}
+	return l.fail("renew", ErrUnavailable, withoutContextErrorsBut(ctx, err), "the lease stays as it was unless the answer was lost")
+}
+
+// renewable tells why the lease cannot be renewed; nil while it is held.
+func (l *Lease) renewable() error {
+	l.claim.alive()
+	switch cause := l.over(); {
+	case cause == nil || isLost(cause):
+		return cause
+	}
+	return l.notHeld("renew")
 }
 
 // over tells why the lease has ended, if it has: the loss, or Canceled after
@@ -37,248 +197,40 @@ func (op *releaseOp) failed() bool {
 func (l *Lease) over() error {
 	l.claim.mu.Lock()
 	defer l.claim.mu.Unlock()
-	switch l.state {
-	case leaseHeld:
-		return nil
-	case leaseLost:
-		return l.claim.loss
+	return l.overLocked()
+}
+
+func (l *Lease) overLocked() error {
+	if l.state != leaseHeld {
+		return context.Canceled
 	}
-	return context.Canceled
+	return l.claim.loss
 }
 
 // answers reports whether a Lock that asks with q re-enters l. A lost lease
 // does: it makes that Lock fail instead of quietly taking the lock anew under a
 // section that is no longer protected.
 func (l *Lease) answers(q carried) bool {
-	if q.e != l.e || q.key != l.claim.Key || q.named && q.owner != l.claim.Owner {
+	if q.e != l.claim.e || q.key != l.claim.Key || q.named && q.owner != l.claim.Owner {
 		return false
 	}
 	l.claim.mu.Lock()
 	defer l.claim.mu.Unlock()
-	return l.state == leaseHeld || l.state == leaseLost
-}
-
-func (l *Lease) lostChan() <-chan struct{} {
-	l.claim.checkClock()
-	l.claim.mu.Lock()
-	defer l.claim.mu.Unlock()
-	if l.lost == nil {
-		l.lost = make(chan struct{})
-		if l.state == leaseLost {
-			close(l.lost)
-		}
-	}
-	return l.lost
+	return l.state == leaseHeld
 }
 
 func (l *Lease) fail(op string, kind, why error, hint string) error {
-	return &opError{strategy: l.e.name, op: op, key: l.claim.userKey, kind: kind, why: why, hint: hint}
+	return &opError{strategy: l.claim.e.name, op: op, key: l.claim.userKey, kind: kind, why: why, hint: hint}
 }
 
 func (l *Lease) notHeld(op string) error {
 	return l.fail(op, ErrNotHeld, nil, "this lease was unlocked before")
 }
 
-func (l *Lease) renew(ctx context.Context) error {
-	if ctx == nil {
-		return invalid("Renew needs a context")
-	}
-	c := l.claim
-	c.checkClock()
-	switch cause := l.over(); {
-	case errors.Is(cause, ErrLost):
-		return cause
-	case cause != nil:
-		return l.notHeld("renew")
-	}
-	if err := ctx.Err(); err != nil {
-		return l.fail("renew", ErrUnavailable, err, "")
-	}
-
-	var sent time.Time
-	err, left := detached(ctx, l.e, commandTimeout, func(ctx context.Context) error {
-		err := errors.New("the driver gave no answer")
-		sent = time.Now()
-		l.e.driver.Renew(ctx, []Claim{c.Claim}, func(_ int, e error) { err = e })
-		// Applied here, so that it counts even when the caller has gone.
-		switch {
-		case err == nil:
-			if !l.e.sched.Extend(&c.watched, sent) {
-				c.checkClock()
-				if loss := c.lossOf(); loss != nil {
-					return loss
-				}
-				return l.notHeld("renew")
-			}
-		case errors.Is(err, ErrLost):
-			if c.denied(); c.lossOf() != nil {
-				return c.lossOf()
-			}
-			return l.notHeld("renew") // unlocked meanwhile
-		}
-		return err
-	}, nil)
-	switch {
-	case (left || err != nil) && c.checkClock():
-		return c.lossOf() // it ended meanwhile
-	case left:
-		why := errNoAnswer
-		if err := ctx.Err(); err != nil {
-			why = err
-		}
-		return l.fail("renew", ErrUnavailable, why, "the lease stays as it was unless the answer was lost")
-	case err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrNotHeld):
+// withoutContextErrorsBut is withoutContextErrors unless it was ctx that ended.
+func withoutContextErrorsBut(ctx context.Context, err error) error {
+	if end := ctx.Err(); end != nil && errors.Is(err, end) {
 		return err
 	}
-	return l.fail("renew", ErrUnavailable, err, "the lease stays as it was")
-}
-
-func (l *Lease) unlock(ctx context.Context) error {
-	if ctx == nil {
-		return invalid("Unlock needs a context; it need not be alive")
-	}
-	c := l.claim
-	c.checkClock()
-	live := ctx.Done() != nil && ctx.Err() == nil
-
-	c.mu.Lock()
-	if c.state == claimHeld && len(c.leases) == 1 && c.leases[0] == l && !l.e.sched.Stop(&c.watched) {
-		// Lost, or the Locker closed, since the look at the clock.
-		c.mu.Unlock()
-		cause := l.e.sched.Cause(&c.watched)
-		if cause == nil {
-			cause = ErrClosed
-		}
-		c.lose(cause)
-		c.mu.Lock()
-	}
-	if l.state == leaseDone || l.inUnlock {
-		c.mu.Unlock()
-		return l.notHeld("unlock")
-	}
-	var ctxs leaseContexts
-	if l.state != leaseUnlocked {
-		// The section is over before the release is sent.
-		if l.state == leaseHeld {
-			l.state = leaseUnlocked
-			ctxs, l.ctxs = l.ctxs, nil
-		}
-		if c.dropLease(l) {
-			l.last = len(c.leases) == 0
-		}
-	}
-	last := l.last
-	if last && c.state == claimHeld {
-		// From here on nobody re-enters. Renewal was disarmed above, before
-		// the release is sent. (One in flight is harmless: the store checks
-		// the claim id.)
-		c.state = claimReleasing
-	}
-	state, kind, loss := c.state, c.lossKind, c.loss
-	if l.release == nil || l.release.failed() {
-		switch {
-		// Nothing to tell the store?
-		case state == claimLost && (!last || kind == lossDenied):
-			l.state = leaseDone
-			c.mu.Unlock()
-			if last {
-				l.e.forgetOrphan(c)
-			}
-			if kind == lossClosed {
-				return nil // the last Unlock still frees the key
-			}
-			return loss
-		case state == claimHeld && !last && l.e.counter == nil:
-			l.state = leaseDone
-			c.mu.Unlock()
-			ctxs.end(context.Canceled)
-			return nil
-		}
-	}
-	op, started := l.release, false
-	if op == nil || op.failed() {
-		op, started = &releaseOp{done: make(chan struct{})}, true
-		l.release = op
-	}
-	l.inUnlock = true
-	gone := state == claimLost && kind == lossExpired
-	c.mu.Unlock()
-	ctxs.end(context.Canceled)
-	if last && state == claimLost {
-		l.e.forgetOrphan(c)
-	}
-
-	if started {
-		if live || gone {
-			l.e.work.beginAlways() // here, so that Close does not miss it
-			go func() {
-				defer l.e.work.end()
-				l.runRelease(context.WithoutCancel(ctx), op)
-			}()
-		} else {
-			l.runRelease(context.WithoutCancel(ctx), op)
-		}
-	}
-	var end <-chan struct{} // nil if ctx was dead from the start: the release may take its 5 s
-	if live {
-		end = ctx.Done()
-	}
-	if gone {
-		return l.finish(nil, nil, loss)
-	}
-	select {
-	case <-op.done:
-		return l.finish(op, nil, nil)
-	case <-end:
-		return l.finish(nil, ctx.Err(), nil)
-	}
-}
-
-// finish makes the answer of Unlock: that of op, which is done, unless left says
-// why it was not waited for, or gone, that the lease had expired and op is only a
-// courtesy.
-func (l *Lease) finish(op *releaseOp, left, gone error) error {
-	l.claim.mu.Lock()
-	defer l.claim.mu.Unlock()
-	l.inUnlock = false
-	switch {
-	case gone != nil:
-		l.state = leaseDone
-		return gone
-	case left != nil:
-		return l.fail("unlock", ErrUnavailable, left, "the release goes on in the background; the TTL frees the key in any case")
-	case op.err == nil || errors.Is(op.err, ErrLost):
-		l.state = leaseDone
-		return op.err
-	}
-	return l.fail("unlock", ErrUnavailable, op.err, "Unlock may be called again; the TTL frees the key in any case")
-}
-
-func (l *Lease) runRelease(ctx context.Context, op *releaseOp) {
-	c, e := l.claim, l.e
-	ctx, cancel := context.WithTimeout(ctx, releaseBudget)
-	defer cancel()
-	defer close(op.done)
-	op.err = c.giveBack(ctx, l.last)
-	if !l.last {
-		return
-	}
-	// Whatever came of it, the next in the queue need not wait for it.
-	e.detach(c)
-	c.mu.Lock()
-	lost := c.state == claimLost
-	c.mu.Unlock()
-	held := time.Since(c.granted)
-	switch {
-	case lost: // EventLost told it
-	case op.err == nil:
-		e.log.Debug("lock released", c.logged())
-		e.events.now(c.event(EventReleased, held, nil))
-	case errors.Is(op.err, ErrLost):
-		e.log.Warn("lock was lost before it was released", c.logged())
-		e.events.now(c.event(EventLost, held, op.err))
-	default:
-		e.log.Warn("release failed; the TTL frees the key", c.logged(), slog.Any("err", op.err))
-		e.events.now(c.event(EventReleaseFailed, held, op.err))
-	}
+	return withoutContextErrors(err)
 }

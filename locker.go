@@ -3,7 +3,6 @@ package locker
 import (
 	"context"
 	"errors"
-	"time"
 )
 
 // Locker hands out leases on named locks. Make one with the New of a strategy
@@ -43,115 +42,27 @@ type Locker interface {
 	Close() error
 }
 
-// Errors. Match them with [errors.Is]; what is returned wraps them with the
-// strategy, the key and the cause.
-var (
-	// ErrNotAcquired: somebody else holds the key, and the caller did not want
-	// to wait (longer).
-	ErrNotAcquired = errors.New("lock not acquired")
-	// ErrLost: the lease ended before it was unlocked. Somebody else may hold
-	// the key by now.
-	ErrLost = errors.New("lock lost")
-	// ErrNotHeld: the lease was unlocked before.
-	ErrNotHeld = errors.New("lock not held")
-	// ErrUnavailable: the store could not be used, or its answer did not
-	// arrive; whether the command took effect may be unknown.
-	ErrUnavailable = errors.New("lock store unavailable")
-	// ErrConflict: the key holds something that is not a lock. It is never
-	// deleted.
-	ErrConflict = errors.New("key is not a lock")
-	// ErrInvalid: a bad key, option or argument.
-	ErrInvalid = errors.New("invalid use")
-	// ErrClosed: the Locker was closed.
-	ErrClosed = errors.New("locker closed")
-)
-
-// Lease is one caller's hold of a lock. It ends by Unlock, or by loss: the
-// store denies it, its Deadline passes before a renewal went through, a limit
-// ([WithMaxHold], [WithMaxRenewals]) is reached, or the Locker is closed.
-//
-// Every method may be called from many goroutines, and each of them looks at
-// the clock first: a process that was frozen past its lease is told so by the
-// first question it asks.
-type Lease struct {
-	e     *engine
-	claim *claim
-
-	// Guarded by claim.mu.
-	state    leaseState
-	lost     chan struct{} // made by the first call of Lost
-	ctxs     leaseContexts
-	release  *releaseOp // the release under way or failed; nil before Unlock
-	inUnlock bool       // an Unlock waits for release
-	last     bool       // its Unlock took the last lease off the claim
-}
-
-// Key is the name given to Lock, without the Locker's prefix.
-func (l *Lease) Key() string { return l.claim.userKey }
-
-// Owner says who holds: the name given by [ContextWithOwner], or else one made
-// up for this acquisition.
-func (l *Lease) Owner() string { return l.claim.Owner }
-
-// Token is the fencing token: strictly greater than that of every earlier
-// holder of the key. Hand it to the resource the lock protects, and let the
-// resource refuse whatever comes with a smaller one than it has seen; that stops
-// a holder that was paused past its lease. Re-entry keeps the token. It is 0
-// under [WithoutFencing].
-func (l *Lease) Token() int64 { return l.claim.Token }
-
-// Holds is the re-entrant hold count: how many leases on this acquisition are
-// not unlocked yet. It is 0 once the lock was released or lost.
-func (l *Lease) Holds() int { return l.claim.countHolds() }
-
-// Deadline is the time until which nobody else is granted the key, unless the
-// store loses it or is told to drop it. Renewal moves it. It is reckoned on the
-// local monotonic clock from before the command that got the grant was sent,
-// less 1 % of the TTL and 2 ms for clocks that run at different speeds.
-func (l *Lease) Deadline() time.Time { return l.claim.deadline() }
-
-// Lost returns a channel that is closed when the lease is lost. Unlock never
-// closes it.
-func (l *Lease) Lost() <-chan struct{} { return l.lostChan() }
-
-// Context returns a child of parent that ends with the lease: on loss its
-// cause ([context.Cause]) and its Err match [ErrLost], after Unlock they are
-// [context.Canceled]. Lock on the lease's key under it re-enters. It takes no
-// goroutine, and it lives until the lease or parent ends.
-func (l *Lease) Context(parent context.Context) context.Context { return l.newContext(parent) }
-
-// Renew extends the lease to a full TTL from now, at the cost of one command.
-// It is for leases taken [WithoutRenewal]; others renew by themselves. It fails
-// with [ErrLost] when the lease is lost, with [ErrNotHeld] after Unlock, and
-// with [ErrUnavailable] when no answer came, which leaves the lease as it was.
-func (l *Lease) Renew(ctx context.Context) error { return l.renew(ctx) }
-
-// Unlock gives the lease back; the last lease of an acquisition frees the key.
-// It does not need ctx alive: under a live one it returns by ctx's end at the
-// latest while the release goes on in the background, under a dead one it
-// takes up to 5 s.
-//
-// It returns nil when the hold was given back, [ErrLost] when there was none
-// any more (somebody else may have been inside), [ErrNotHeld] when the lease was
-// unlocked before, and [ErrUnavailable] when no answer came: then it may be
-// called again, and the TTL frees the key in any case.
-func (l *Lease) Unlock(ctx context.Context) error { return l.unlock(ctx) }
-
 // Do runs fn while holding key. The context given to fn ends when the lease is
-// lost, with a cause that matches [ErrLost]; re-entry works under it. The lock
-// is released whatever fn does, panic included, and whether or not ctx is still
-// alive. The error is fn's, joined with that of Unlock if it failed.
+// lost, with a cause that matches [ErrLost]; re-entry works under it, and
+// [LeaseFromContext] gives the lease and its token. The lock is released whatever
+// fn does, panic included, and whether or not ctx is still alive.
+//
+// Do returns fn's error as it is. When fn did not run, or when the lock could not
+// be given back after it, the error is a [*DoError] that says which. A fn error
+// that has a DoError in it, of a Do within fn, is wrapped in one of this Do's.
 func Do(ctx context.Context, l Locker, key string, fn func(ctx context.Context) error, opts ...LockOption) (err error) {
 	if ctx == nil || l == nil || fn == nil {
-		return invalid("Do needs a context, a Locker and a function; one of them is nil")
+		return &DoError{Key: key, Err: invalid("Do needs a context, a Locker and a function; one of them is nil")}
 	}
 	lease, err := l.Lock(ctx, key, opts...)
 	if err != nil {
-		return err
+		return &DoError{Key: key, Err: err}
 	}
 	defer func() {
-		if uerr := lease.Unlock(ctx); uerr != nil {
-			err = errors.Join(err, uerr)
+		unlocked := lease.Unlock(ctx)
+		var within *DoError
+		if unlocked != nil || errors.As(err, &within) {
+			err = &DoError{Key: key, Ran: true, Err: errors.Join(err, unlocked)}
 		}
 	}()
 	return fn(lease.Context(ctx))

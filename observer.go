@@ -1,74 +1,79 @@
 package locker
 
 import (
-	"log/slog"
-	"sync"
+	"context"
+	"time"
 )
 
-const maxPendingEvents = 1000
-
-// events delivers to the observer.
-type events struct {
-	to   Observer // or nil
-	log  *slog.Logger
-	work *tracker // Close waits for what is being delivered
-
-	mu      sync.Mutex
-	pending []Event
-	running bool
-	dropped int
+// Observer is told what happens, for metrics and tracing.
+//
+// Events are delivered one at a time, in the order in which they happened, by a
+// goroutine that does nothing else: an observer that is slow or blocks delays no
+// lock, no renewal and no loss, and may call the Locker. Event.Time says when it
+// happened. While a thousand events wait, further ones are dropped, and the next
+// one delivered says in Dropped how many. A panic is recovered and logged. Close
+// waits up to half a second for what is being delivered.
+//
+// ctx has the values of the context given to the Lock, TryLock, Renew or Unlock
+// that brought the event about, so that it can be traced; for what the Locker did
+// by itself (Renewed, RenewFailed, most of Lost) it is empty. It never ends.
+type Observer interface {
+	Observe(ctx context.Context, e Event)
 }
 
-// now delivers an event of the caller's own doing.
-func (q *events) now(e Event) {
-	if q.to != nil {
-		q.deliver(e)
-	}
+// ObserverFunc makes an Observer of a function.
+type ObserverFunc func(ctx context.Context, e Event)
+
+// Observe calls f.
+func (f ObserverFunc) Observe(ctx context.Context, e Event) { f(ctx, e) }
+
+// Event is one thing that happened.
+type Event struct {
+	Kind     EventKind
+	Time     time.Time // when it happened
+	Strategy string
+	Key      string // without prefix
+	Owner    string // as named by ContextWithOwner, else ""
+	Token    int64  // tells the grants of a key apart; 0 before a grant, and without fencing
+	// Duration is the wait (Acquired, NotAcquired; so far: Waiting), how long the
+	// lock was held (Released, ReleaseFailed, Lost) or how long the command took
+	// (Renewed, RenewFailed).
+	Duration time.Duration
+	Err      error // NotAcquired, RenewFailed, Lost, ReleaseFailed
+	Dropped  int   // events dropped before this one
 }
 
-func (q *events) deliver(e Event) {
-	defer func() {
-		if p := recover(); p != nil {
-			q.log.Error("observer panicked", "event", e.Kind.String(), "panic", p)
-		}
-	}()
-	q.to.Observe(e)
+// EventKind says what happened.
+type EventKind int
+
+// The kinds. Attempts = Acquired + NotAcquired, and each Acquired ends with one of
+// Released, ReleaseFailed and Lost. A Lock that waits has one Waiting before its
+// end. Re-entry and inner Unlocks are no events of their own.
+const (
+	EventAcquired      EventKind = iota + 1 // a lock was granted
+	EventNotAcquired                        // Lock or TryLock failed; Err says why
+	EventWaiting                            // Lock has its place in the queue and begins to wait
+	EventReleased                           // the key was freed by its holder
+	EventReleaseFailed                      // the key is left to its TTL, as far as known
+	EventRenewed                            // a held lease was extended, by itself or by Renew
+	EventRenewFailed                        // a renewal failed; automatic ones are tried again while the lease lasts
+	EventLost                               // a lease ended before it was unlocked
+)
+
+var eventNames = [...]string{
+	EventAcquired:      "acquired",
+	EventNotAcquired:   "not acquired",
+	EventWaiting:       "waiting",
+	EventReleased:      "released",
+	EventReleaseFailed: "release failed",
+	EventRenewed:       "renewed",
+	EventRenewFailed:   "renew failed",
+	EventLost:          "lost",
 }
 
-// later delivers an event of the watchdog's, which must not wait for observers.
-func (q *events) later(e Event) {
-	if q.to == nil {
-		return
+func (k EventKind) String() string {
+	if k < EventAcquired || int(k) >= len(eventNames) {
+		return "unknown"
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.pending) >= maxPendingEvents {
-		q.dropped++
-		return
-	}
-	e.Dropped, q.dropped = q.dropped, 0
-	q.pending = append(q.pending, e)
-	if !q.running {
-		q.running = true
-		q.work.beginAlways()
-		go q.drain()
-	}
-}
-
-func (q *events) drain() {
-	defer q.work.end()
-	for {
-		q.mu.Lock()
-		batch := q.pending
-		q.pending = nil
-		if len(batch) == 0 {
-			q.running = false
-			q.mu.Unlock()
-			return
-		}
-		q.mu.Unlock()
-		for _, e := range batch {
-			q.deliver(e)
-		}
-	}
+	return eventNames[k]
 }

@@ -105,7 +105,7 @@ func TestPanickingObserver(t *testing.T) {
 		var log bytes.Buffer
 		told := make(map[EventKind]int)
 		var mu sync.Mutex
-		b := newBench(t, plain, WithTTL(3*time.Second), WithLogger(slog.New(slog.NewTextHandler(&log, nil))), WithObserver(ObserverFunc(func(e Event) {
+		b := newBench(t, plain, WithTTL(3*time.Second), WithLogger(slog.New(slog.NewTextHandler(&log, nil))), WithObserver(ObserverFunc(func(_ context.Context, e Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			told[e.Kind]++
@@ -139,7 +139,7 @@ func TestSlowObserver(t *testing.T) {
 		proceed := make(chan struct{})
 		var mu sync.Mutex
 		var lost []Event
-		b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal(), WithObserver(ObserverFunc(func(e Event) {
+		b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal(), WithObserver(ObserverFunc(func(_ context.Context, e Event) {
 			if e.Kind != EventLost {
 				return
 			}

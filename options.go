@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"log/slog"
+	"math"
 	"time"
 	"unicode/utf8"
 )
@@ -11,8 +12,12 @@ const (
 	// DefaultTTL is how long a lease lasts without renewal unless [WithTTL]
 	// says otherwise.
 	DefaultTTL = 30 * time.Second
-	// MinTTL is the shortest TTL accepted.
+	// MinTTL and MaxTTL bound what [WithTTL] accepts.
 	MinTTL = 100 * time.Millisecond
+	MaxTTL = 24 * time.Hour
+	// MaxDuration is the longest wait and the longest hold that can be given;
+	// leave the option out for no bound.
+	MaxDuration = 365 * 24 * time.Hour
 	// MaxKeyLen is the longest key accepted, in bytes, without the prefix.
 	MaxKeyLen = 16 << 10
 
@@ -25,31 +30,41 @@ type Option interface {
 	apply(*settings)
 }
 
-// LockOption configures one call of Lock or TryLock.
+// LockOption configures one call of Lock or TryLock. It takes precedence over what
+// the constructor was given.
 type LockOption interface {
 	Option
 	applyCall(*callSettings)
 }
 
+const (
+	noWaitBound = time.Duration(-1)
+	noLimit     = -1
+)
+
 // callSettings are what one call needs to know; a Locker holds the defaults.
 type callSettings struct {
-	ttl         time.Duration
-	wait        time.Duration // 0: until ctx is done
-	noRenewal   bool
-	maxRenewals int           // 0: no limit
-	maxHold     time.Duration // 0: no limit
-	err         error         // the first bad argument
+	ttl      time.Duration
+	wait     time.Duration // noWaitBound: until ctx is done
+	renewals int           // noLimit: as many as it takes; 0: none
+	maxHold  time.Duration // 0: no limit
+	chosen   string        // the option that set renewals, at this level
+	err      error         // the first bad argument
 }
 
 type settings struct {
 	call          callSettings
 	prefix        string
-	logger        *slog.Logger
-	observer      Observer
+	logger        *slog.Logger  // nil: none
+	observer      Observer      // nil: none
 	renewInterval time.Duration // 0: a third of the TTL
 	noFencing     bool
 	driverOptions []any
 	err           error
+}
+
+func defaultSettings() settings {
+	return settings{call: callSettings{ttl: DefaultTTL, wait: noWaitBound, renewals: noLimit}}
 }
 
 type option func(*settings)
@@ -73,57 +88,93 @@ func (s *settings) refuse(format string, args ...any) {
 	}
 }
 
-// WithTTL sets how long the lease lasts from when it was sent for, and from each
+// renew sets how often a lease is renewed. Two options that contradict each other
+// are refused, unless one was the constructor's and the other the call's.
+func (c *callSettings) renew(n int, option string) {
+	if c.chosen != "" && c.chosen != option {
+		c.refuse("%s and %s contradict each other", c.chosen, option)
+	}
+	c.renewals, c.chosen = n, option
+}
+
+// WithTTL sets how long the lease lasts from when it was asked for, and from each
 // renewal: after a crash of the holder the key is free again when it ends.
-// Default 30 s, at least 100 ms.
+// Default 30 s, at least 100 ms, at most 24 h.
 func WithTTL(d time.Duration) LockOption {
 	return lockOption(func(c *callSettings) {
-		if d < MinTTL {
-			c.refuse("WithTTL(%v): a TTL is at least %v", d, MinTTL)
+		if d < MinTTL || d > MaxTTL {
+			c.refuse("WithTTL(%v): a TTL is %v to %v", d, MinTTL, MaxTTL)
+			return
 		}
-		c.ttl = d
+		// The store counts whole milliseconds; more than promised does no harm.
+		c.ttl = (d + time.Millisecond - 1).Truncate(time.Millisecond)
 	})
 }
 
-// WithWait bounds how long Lock waits. 0, the default, waits until ctx is done.
-// When the bound is reached Lock fails with [ErrNotAcquired].
+// WithWait bounds how long Lock waits; when the bound is reached Lock fails with
+// [ErrNotAcquired]. 0 is one attempt without waiting. The default is
+// [WithUnboundedWait].
 func WithWait(d time.Duration) LockOption {
 	return lockOption(func(c *callSettings) {
-		if d < 0 {
-			c.refuse("WithWait(%v): a wait is not negative; use TryLock for no wait", d)
+		if d < 0 || d > MaxDuration {
+			c.refuse("WithWait(%v): a wait is 0s to %v; use WithUnboundedWait to wait until the context is done", d, MaxDuration)
+			return
 		}
 		c.wait = d
 	})
 }
 
+// WithUnboundedWait lets Lock wait until its context is done. It is the default,
+// and undoes a constructor's WithWait for one call.
+func WithUnboundedWait() LockOption {
+	return lockOption(func(c *callSettings) { c.wait = noWaitBound })
+}
+
 // WithoutRenewal lets the lease end after its TTL unless [Lease.Renew] is called.
 func WithoutRenewal() LockOption {
-	return lockOption(func(c *callSettings) { c.noRenewal = true })
+	return lockOption(func(c *callSettings) { c.renew(0, "WithoutRenewal") })
+}
+
+// WithRenewal renews the lease for as long as it is held. It is the default, and
+// undoes a constructor's WithoutRenewal or WithMaxRenewals for one call.
+func WithRenewal() LockOption {
+	return lockOption(func(c *callSettings) { c.renew(noLimit, "WithRenewal") })
 }
 
 // WithMaxRenewals limits automatic renewal to n times. When renewal n+1 would
 // be due, the lease is lost (its Lost closes) while part of the TTL (two thirds,
 // unless the renewal interval was set) remains for rolling back; Unlock still
-// frees the key early. n is at least 1.
+// frees the key early. n is at least 1. [Lease.Renew] neither counts nor moves
+// that moment.
 func WithMaxRenewals(n int) LockOption {
 	return lockOption(func(c *callSettings) {
-		if n < 1 {
-			c.refuse("WithMaxRenewals(%d): at least 1; use WithoutRenewal for none", n)
+		if n < 1 || n > math.MaxInt32 {
+			c.refuse("WithMaxRenewals(%d): 1 to %d; use WithoutRenewal for none and WithRenewal for no limit", n, math.MaxInt32)
+			return
 		}
-		c.maxRenewals = n
+		c.renew(n, "WithMaxRenewals")
 	})
 }
 
 // WithMaxHold limits how long the lock is held: d after the grant the lease is
-// lost (its Lost closes), and renewal stops, while at least part of the TTL
-// remains for rolling back; Unlock still frees the key early.
+// lost (its Lost closes), and renewal stops, while part of the TTL remains for
+// rolling back; Unlock still frees the key early. If a lease would end by itself
+// soon after d (only one that is renewed rarely or never does), it is lost a tenth
+// of its TTL before that end.
 func WithMaxHold(d time.Duration) LockOption {
 	return lockOption(func(c *callSettings) {
-		if d <= 0 {
-			c.refuse("WithMaxHold(%v): the longest hold is positive", d)
+		if d <= 0 || d > MaxDuration {
+			c.refuse("WithMaxHold(%v): more than 0s, at most %v; use WithUnlimitedHold for no limit", d, MaxDuration)
+			return
 		}
 		c.maxHold = d
 	})
+}
+
+// WithUnlimitedHold sets no limit to how long the lock is held. It is the default,
+// and undoes a constructor's WithMaxHold for one call.
+func WithUnlimitedHold() LockOption {
+	return lockOption(func(c *callSettings) { c.maxHold = 0 })
 }
 
 // WithPrefix puts s before every key in the store, so that applications sharing
@@ -139,7 +190,8 @@ func WithPrefix(s string) Option {
 
 // WithLogger sends what goes wrong in the background (failed renewals, lost
 // leases, panicking observers) and, at debug level, every grant and release to
-// l. Default: nowhere.
+// l. Its handler is called by a goroutine of the Locker's that does nothing
+// else. Default: no logging.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(o *settings) {
 		if l == nil {
@@ -160,12 +212,13 @@ func WithObserver(obs Observer) Option {
 	})
 }
 
-// WithRenewInterval sets how often held leases are renewed. Default a third of
-// the TTL; a call whose TTL is not longer than the interval is refused.
+// WithRenewInterval sets how often held leases are renewed: 1 ms to 24 h. Default a
+// third of the TTL; a call whose TTL is not longer than the interval is refused.
 func WithRenewInterval(d time.Duration) Option {
 	return option(func(o *settings) {
-		if d < time.Millisecond {
-			o.refuse("WithRenewInterval(%v): at least 1ms", d)
+		if d < time.Millisecond || d > MaxTTL {
+			o.refuse("WithRenewInterval(%v): 1ms to %v", d, MaxTTL)
+			return
 		}
 		o.renewInterval = d
 	})
@@ -184,21 +237,69 @@ func WithDriverOption(opt any) Option {
 	return option(func(o *settings) { o.driverOptions = append(o.driverOptions, opt) })
 }
 
-type ownerKey struct{}
-
-// ContextWithOwner names the caller for every Lock under the returned context:
-// all who use the same owner share its locks and re-enter them. Use it where
-// re-entry must cross goroutines that share no lease context, or, with
-// hashreentrant, processes. An owner is 1 byte to 1 KiB of UTF-8; Lock refuses
-// others.
-func ContextWithOwner(ctx context.Context, owner string) context.Context {
-	return &ownerCtx{ctx, owner}
+// newSettings are those of a Locker made with opts.
+func newSettings(opts []Option) (settings, error) {
+	s := defaultSettings()
+	for _, o := range opts {
+		if o == nil {
+			return s, invalid("an option is nil")
+		}
+		o.apply(&s)
+	}
+	if s.err == nil {
+		s.err = s.call.err
+	}
+	if s.err == nil {
+		s.err = s.check(&s.call)
+	}
+	s.call.chosen = "" // a call may choose otherwise
+	return s, s.err
 }
+
+// forCall are the settings of a call made with opts.
+func (s *settings) forCall(opts []LockOption) (callSettings, error) {
+	if len(opts) == 0 {
+		return s.call, nil
+	}
+	c := s.call
+	for _, o := range opts {
+		if o == nil {
+			return c, invalid("an option is nil")
+		}
+		o.applyCall(&c)
+	}
+	if c.err == nil {
+		c.err = s.check(&c)
+	}
+	return c, c.err
+}
+
+func (s *settings) check(c *callSettings) error {
+	if i := s.renewInterval; i >= validityOf(c.ttl) && c.renewals != 0 {
+		return invalid("WithRenewInterval(%v) is too long for a TTL of %v: the lease would end before its first renewal", i, c.ttl)
+	}
+	return nil
+}
+
+// interval is the time between renewals; 0 for none.
+func (s *settings) interval(c *callSettings) time.Duration {
+	switch {
+	case c.renewals == 0:
+		return 0
+	case s.renewInterval > 0:
+		return s.renewInterval
+	}
+	return c.ttl / 3
+}
+
+// validityOf is how long a lease lasts for its holder: less than in the store, in
+// case its clock is faster.
+func validityOf(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
 
 func explicitOwner(ctx context.Context) (owner string, named bool, err error) {
 	owner, named = ctx.Value(ownerKey{}).(string)
 	if named && (owner == "" || len(owner) > maxOwnerLen || !utf8.ValidString(owner)) {
-		return "", true, invalid("the owner given by ContextWithOwner is 1 to %d bytes of UTF-8, not %d bytes %.40q", maxOwnerLen, len(owner), owner)
+		return "", true, invalid("ContextWithOwner takes a context and an owner of 1 to %d bytes of UTF-8, not %d bytes %.40q", maxOwnerLen, len(owner), owner)
 	}
 	return owner, named, nil
 }

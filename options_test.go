@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-var nobody = ObserverFunc(func(Event) {})
+var nobody = ObserverFunc(func(_ context.Context, _ Event) {})
 
 // Every bad option is ErrInvalid, wherever it is given and whatever good ones are
 // beside it.

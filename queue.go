@@ -1,303 +1,385 @@
 package locker
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
+
+	"github.com/distlock/locker/driver"
 )
 
-// queue is Lock: first come, first served, and only the head of the queue talks
-// to the store.
-func (c *call) queue(named bool) (*Lease, error) {
-	e := c.e
-	sh := e.shardOf(c.key)
-	w := &waiter{owner: c.owner, limit: max(c.ttl, minOutage), wake: make(chan struct{}, 1)}
-	sh.mu.Lock()
-	ks := sh.at(c.key)
-	ks.push(w)
-	sh.mu.Unlock()
-	defer e.leave(sh, ks, w)
+const (
+	// lateAfter is for how long a command under way holds up the queue of its key:
+	// then the next waiter asks the store, which decides anyway.
+	lateAfter = 300 * time.Millisecond
+	// watchLinger is how long a watch outlives a queue that ended with a grant:
+	// the key will be contended again, and the next wait needs no subscription.
+	watchLinger = time.Second
+)
 
-	var poll, outage backoff
-	for {
-		turn := e.turn(sh, ks, w, named)
-		switch {
-		case e.isClosed():
-			return nil, c.fail(ErrClosed, nil, "")
-		case turn.failed != nil:
-			return nil, c.unavailable(turn.failed, "")
-		case turn.orphan != nil:
-			return nil, c.lost(turn.orphan)
-		case turn.mine != nil:
-			l, err := c.reenter(turn.mine, false)
-			if !errors.Is(err, errGone) {
-				return l, err
-			}
-			// It is being released; its end wakes the head.
-		}
-		if !turn.attempt {
-			look := time.Duration(0) // until woken
-			if named && e.counter != nil {
-				look = signalledPause // whether to join a hold; see turn
-			}
-			if err := c.park(sh, ks, w, nil, look); err != nil {
-				return nil, err
-			}
-			continue
-		}
-
-		watch := turn.watch
-		if watch != nil {
-			select {
-			case _, ok := <-watch.C(): // a signal from before the attempt
-				if !ok {
-					e.unwatch(sh, ks, watch)
-					watch = nil
-				}
-			default:
-			}
-		}
-		claim := e.newClaim(c.key, c.owner, c.ttl)
-		a := c.attempt(claim, watch != nil)
-		if turn.head {
-			e.heard(sh, ks, a)
-		}
-		switch {
-		case a.left && e.isClosed():
-			return nil, c.fail(ErrClosed, nil, "")
-		case a.left:
-			return nil, c.gaveUp(sh, ks, turn.head)
-		case a.err != nil && isPermanent(a.err):
-			return nil, c.unavailable(a.err, "")
-		case a.err != nil:
-			if err := c.park(sh, ks, w, nil, outage.next(outagePauseMin, outagePauseMax)); err != nil {
-				return nil, err
-			}
-			continue
-		case a.Granted:
-			l, err := c.grant(claim, a, named, w)
-			switch {
-			case err == nil || errors.Is(err, ErrClosed):
-				return l, err
-			case errors.Is(err, errMerge):
-				continue
-			}
-			a.err = errLate // the store is too slow to be of use
-			if turn.head {
-				e.heard(sh, ks, a)
-			}
-			if err := c.park(sh, ks, w, nil, outage.next(outagePauseMin, outagePauseMax)); err != nil {
-				return nil, err
-			}
-			continue
-		}
-
-		outage = backoff{}
-		if !turn.head {
-			// Somebody else's hold, not one to join. Look again in a while.
-			if err := c.park(sh, ks, w, nil, signalledPause); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if watch == nil && !a.Silent && e.subscribe(c.ctx, sh, ks) {
-			continue // once more: the key may have been freed meanwhile
-		}
-		if err := c.park(sh, ks, w, watch, pauseFor(a.Answer, watch != nil, &poll)); err != nil {
-			return nil, err
-		}
-	}
+// shard is a part of the table of keys, with the lock for it and with what runs on
+// behalf of these keys, so that Close can end it and wait for it.
+type shard struct {
+	mu      sync.Mutex
+	keys    map[string]*keyState
+	calls   map[*call]struct{} // with a command under way; Close cancels it
+	running int                // calls, Unlocks and background work
+	closed  bool
+	idle    chan struct{} // closed when running is 0; made by Close
 }
 
-// pauseFor is how long to wait after a refusal for what no signal tells.
-func pauseFor(a Answer, watched bool, poll *backoff) time.Duration {
-	var d time.Duration
-	if watched && !a.Silent {
-		d = signalledPause - rand.N(signalledPause/5)
-	} else {
-		d = poll.next(pollMin, pollMax)
-	}
-	if a.Left >= 0 {
-		// The holder may be dead: look when its lease is over, not all
-		// waiters in the same instant.
-		d = min(d, a.Left+time.Millisecond+rand.N(4*time.Millisecond))
-	}
-	return d
+// keyState is what a Locker knows of a key it holds, waits for or has just used.
+// It is guarded by its shard's mutex, and leaves the table with the last of these.
+type keyState struct {
+	key     string
+	current *claim   // held, or being released
+	lost    []*claim // of named owners, until their leases are unlocked
+
+	head, tail *call
+	outage     outage // counted for the key, so that its whole queue fails together
+	answered   bool   // the store has answered the present queue
+	holder     string // the owner whom the last refusal named
+
+	// begun is when the latest attempt or release that is under way was sent;
+	// underWay is how many are.
+	begun    time.Duration
+	underWay int
+
+	watch   driver.Watch
+	reopen  time.Duration // a watch is opened not before
+	opening bool          // a waiter is at it
+	timer   *time.Timer   // wakes the next waiter when a command is late, or ends the watch
 }
 
-// turn is what a waiter is to do.
-type turn struct {
-	attempt bool   // make one
-	head    bool   // as the head of the queue; else only to join a hold of the same owner
-	watch   Watch  // the key's, if any
-	mine    *claim // re-enter it
-	orphan  *claim // fail: the owner has lost it
-	failed  error  // the queue failed
+// outage is since when a place in the store has failed without an answer between.
+type outage struct {
+	since time.Duration // 0: there is none
+	err   error
 }
 
-func (e *engine) turn(sh *shard, ks *keyState, w *waiter, named bool) turn {
-	sh.mu.Lock()
-	if cur := ks.current; cur != nil {
-		// The clock is looked at outside the lock; a loss takes it.
-		sh.mu.Unlock()
-		cur.checkClock()
-		sh.mu.Lock()
+func (o *outage) failed(now time.Duration, err error) {
+	if o.since == 0 {
+		o.since = max(now, 1)
 	}
-	defer sh.mu.Unlock()
-	t := turn{failed: w.err}
-	if named {
-		t.orphan = ks.orphanOf(w.owner)
-		if ks.current != nil && ks.current.Owner == w.owner {
-			t.mine = ks.current
-		}
-	}
-	if ks.current != nil {
-		return t
-	}
-	if t.head = ks.head == w; t.head {
-		t.attempt = true
-		t.watch = ks.watch
-		ks.sent = time.Now()
-	} else if named && e.counter != nil && time.Since(w.asked) > signalledPause/2 {
-		// The owner may hold the key from another process, and would wait for
-		// itself behind those who wait for that hold to end.
-		t.attempt = true
-		w.asked = time.Now()
-	}
-	return t
+	o.err = err
 }
 
-// unwatch drops a watch that has ended by itself.
-func (e *engine) unwatch(sh *shard, ks *keyState, w Watch) {
-	sh.mu.Lock()
-	if ks.watch == w {
-		ks.watch = nil
-	}
-	sh.mu.Unlock()
-	w.Close()
+// over reports whether the patience of a call with this TTL is over.
+func (o *outage) over(now, ttl time.Duration) bool {
+	return o.since != 0 && now-o.since >= max(ttl, minOutage)
 }
 
-func (e *engine) isClosed() bool {
-	select {
-	case <-e.closed:
-		return true
-	default:
+// at returns the state of key, making it if need be.
+func (s *shard) at(key string) *keyState {
+	ks := s.keys[key]
+	if ks == nil {
+		ks = &keyState{key: key}
+		s.keys[key] = ks
+	}
+	return ks
+}
+
+// enter counts something that runs; it reports false once the Locker is closed.
+// What follows from what was let in enters always.
+func (s *shard) enter(always bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed && !always {
 		return false
 	}
-}
-
-// heard notes how the head's attempt ended.
-func (e *engine) heard(sh *shard, ks *keyState, a attempt) {
-	if a.left {
-		return // gaveUp looks at ks.sent
-	}
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	ks.sent = time.Time{}
-	if a.err != nil {
-		ks.failed(time.Now(), a.err)
-	} else {
-		ks.answered()
-		ks.known = true
-	}
-}
-
-// subscribe makes the key's watch; it reports false when the waiter has to poll.
-func (e *engine) subscribe(ctx context.Context, sh *shard, ks *keyState) bool {
-	if e.notifier == nil {
-		return false
-	}
-	sh.mu.Lock()
-	early := time.Now().Before(ks.watchTry)
-	sh.mu.Unlock()
-	if early {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
-	defer cancel()
-	watch, err := e.notifier.Watch(ctx, ks.key)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if err != nil {
-		ks.watchTry = time.Now().Add(signalledPause)
-		if ctx.Err() == nil {
-			e.log.Debug("no signals for a waiter, polling", "strategy", e.name, "err", err)
-		}
-		return false
-	}
-	ks.watch = watch
+	s.running++
 	return true
 }
 
-// park waits for d (0: without bound), a signal or a change in the queue. It
-// fails when the caller does not want to wait any more.
-func (c *call) park(sh *shard, ks *keyState, w *waiter, watch Watch, d time.Duration) error {
-	var signal <-chan struct{}
-	if watch != nil {
-		signal = watch.C()
+func (s *shard) exit() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running--; s.running == 0 && s.idle != nil {
+		close(s.idle)
+		s.idle = nil
 	}
-	var timeout <-chan time.Time
-	if d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		timeout = timer.C
+}
+
+// place in the queue: fields of call, guarded by the shard's mutex.
+type place struct {
+	prev, next *call
+	queued     bool
+	asking     bool          // an attempt is under way
+	woken      bool          // look at once
+	look       time.Duration // else not before
+	wake       chan struct{} // holds one; made before the call parks
+	failed     error         // the queue failed
+}
+
+func (p *place) signal() {
+	p.woken = true
+	if p.wake != nil {
+		select {
+		case p.wake <- struct{}{}:
+		default:
+		}
 	}
-	select {
-	case <-w.wake:
-	case <-signal:
-	case <-timeout:
-	case <-c.e.closed:
-		return c.fail(ErrClosed, nil, "")
-	case <-c.ctx.Done():
-		return c.gaveUp(sh, ks, false)
+}
+
+func (ks *keyState) push(c *call) {
+	c.queued = true
+	c.prev = ks.tail
+	if ks.tail == nil {
+		ks.head = c
+	} else {
+		ks.tail.next = c
+	}
+	ks.tail = c
+}
+
+// remove takes c out of the queue and wakes the next.
+func (ks *keyState) remove(c *call) {
+	if !c.queued {
+		return
+	}
+	c.queued = false
+	if c.prev == nil {
+		ks.head = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	if c.next == nil {
+		ks.tail = c.prev
+	} else {
+		c.next.prev = c.prev
+	}
+	c.prev, c.next = nil, nil
+	ks.wakeNext()
+}
+
+// next is whose turn it is: the first that has no attempt under way.
+func (ks *keyState) next() *call {
+	w := ks.head
+	for w != nil && w.asking {
+		w = w.next
+	}
+	return w
+}
+
+func (ks *keyState) wakeNext() {
+	if w := ks.next(); w != nil {
+		w.signal()
+	}
+}
+
+// wakeOwner wakes the waiters of an owner.
+func (ks *keyState) wakeOwner(owner string) {
+	for w := ks.head; w != nil; w = w.next {
+		if w.named && w.owner == owner {
+			w.signal()
+		}
+	}
+}
+
+// blocked reports whether the next waiter has to wait for what this process itself
+// holds, or for a command of its own that is not late yet.
+func (ks *keyState) blocked(now time.Duration) bool {
+	if ks.current != nil && !ks.current.releasing() {
+		return true
+	}
+	return ks.underWay > 0 && now < ks.lateAt()
+}
+
+// lateAt is when the command under way is late: a release no later than the
+// deadline of its claim, when the store has dropped it anyway.
+func (ks *keyState) lateAt() time.Duration {
+	at := ks.begun + lateAfter
+	if ks.current != nil {
+		at = min(at, ks.current.lastsUntil())
+	}
+	return at
+}
+
+// begin notes that an attempt or a release is sent.
+func (s *shard) begin(ks *keyState, now time.Duration) {
+	ks.underWay++
+	ks.begun = now
+	s.guardTurn(ks, now)
+}
+
+// end notes that it was answered, or left behind. c is the call whose attempt it
+// was; nil for a release.
+func (s *shard) end(ks *keyState, c *call) {
+	ks.underWay--
+	if c != nil {
+		c.asking = false
+	}
+	if w := ks.next(); w != nil && w != c {
+		w.signal() // it may have waited for this command's end
+	}
+}
+
+// guardTurn has the next waiter woken when the command under way is late.
+func (s *shard) guardTurn(ks *keyState, now time.Duration) {
+	if ks.underWay > 0 && ks.next() != nil {
+		s.after(ks, max(ks.lateAt()-now, 0))
+	}
+}
+
+// after sets the key's timer.
+func (s *shard) after(ks *keyState, d time.Duration) {
+	if ks.timer == nil {
+		ks.timer = time.AfterFunc(d, func() { s.tick(ks) })
+	} else {
+		ks.timer.Reset(d)
+	}
+}
+
+func (s *shard) tick(ks *keyState) {
+	s.mu.Lock()
+	var watch driver.Watch
+	if ks.head != nil {
+		ks.wakeNext()
+	} else {
+		watch = s.settle(ks, false)
+	}
+	s.mu.Unlock()
+	closeWatch(watch)
+}
+
+// failQueue fails the waiters whose patience with the store is over.
+func (ks *keyState) failQueue(now time.Duration) {
+	for w := ks.head; w != nil; {
+		next := w.next
+		if !w.asking && ks.outage.over(now, w.ttl) {
+			w.failed = ks.outage.err
+			ks.remove(w)
+			w.signal()
+		}
+		w = next
+	}
+}
+
+func (ks *keyState) lostOf(owner string) *claim {
+	for _, c := range ks.lost {
+		if c.Owner == owner {
+			return c
+		}
 	}
 	return nil
 }
 
-// gaveUp is the error of a wait that the caller ended.
-func (c *call) gaveUp(sh *shard, ks *keyState, inFlight bool) error {
-	sh.mu.Lock()
-	outage, why := !ks.outage.IsZero(), ks.outageErr
-	if !outage && !ks.sent.IsZero() {
-		// An attempt is unanswered: trouble, unless it is just that the wait
-		// was over a moment after it was sent. A store that has answered
-		// before gets the benefit of the doubt for longer.
-		patience := answerSoon
-		if ks.known {
-			patience = answerLate
+// settle drops what is not needed any more once the queue is empty; keep lets the
+// watch linger. It returns a watch to close outside the lock.
+func (s *shard) settle(ks *keyState, keep bool) (unwatch driver.Watch) {
+	if ks.head != nil {
+		return nil
+	}
+	ks.outage, ks.answered, ks.holder = outage{}, false, ""
+	if ks.watch != nil {
+		if keep && !s.closed {
+			s.after(ks, watchLinger)
+		} else {
+			unwatch, ks.watch = ks.watch, nil
 		}
-		outage = time.Since(ks.sent) > patience
 	}
-	if inFlight {
-		if outage && ks.outage.IsZero() {
-			// The others in the queue need not find out for themselves.
-			ks.outage, ks.outageErr = ks.sent, errNoAnswer
+	if ks.current == nil && len(ks.lost) == 0 && ks.watch == nil && ks.underWay == 0 && s.keys[ks.key] == ks {
+		delete(s.keys, ks.key)
+		if ks.timer != nil {
+			ks.timer.Stop()
 		}
-		ks.sent = time.Time{}
 	}
-	sh.mu.Unlock()
-	if outage {
-		if why == nil {
-			why = errNoAnswer
-		}
-		return c.unavailable(why, "")
-	}
-	why = c.ctxError()
-	if why == nil {
-		why = fmt.Errorf("not within %v", c.wait)
-	}
-	return c.fail(ErrNotAcquired, why, "")
+	return unwatch
 }
 
-// leave takes w off the queue, if it is still there, and passes the turn on.
-func (e *engine) leave(sh *shard, ks *keyState, w *waiter) {
-	sh.mu.Lock()
-	ks.remove(w)
-	unwatch := sh.settle(ks, false)
-	sh.mu.Unlock()
-	if unwatch != nil {
-		unwatch.Close()
+func closeWatch(w driver.Watch) {
+	if w != nil {
+		w.Close()
 	}
+}
+
+// Why a claim that was granted is not installed.
+var errMerge = errors.New("another goroutine of the same owner was granted the key")
+
+// install makes c the key's claim, and ends the wait of call w. It refuses with
+// errLate when the Locker knows a later grant (c's answer was late, c is not the
+// holder any more), with errMerge when c's owner has a claim here already, and with
+// ErrClosed.
+func (s *shard) install(c *claim, w *call) error {
+	s.mu.Lock()
+	ks := s.at(c.Key)
+	old := ks.current
+	switch {
+	case s.closed:
+		s.mu.Unlock()
+		return ErrClosed
+	case old == nil:
+	case old.Token > c.Token:
+		s.mu.Unlock()
+		return errLate
+	case c.named && c.e.counter != nil && old.Owner == c.Owner && old.Token == c.Token && !old.releasing():
+		s.mu.Unlock()
+		return errMerge
+	}
+	c.mu.Lock()
+	c.schedule()
+	c.mu.Unlock()
+	ks.current = c
+	// Told here, so that its loss is told after it.
+	c.e.notices.event(w.ctx, w.event(EventAcquired, c.Token, nil))
+	ks.outage, ks.holder = outage{}, ""
+	ks.remove(w)
+	if c.named {
+		ks.wakeOwner(c.Owner)
+	}
+	unwatch := s.settle(ks, true)
+	s.mu.Unlock()
+	closeWatch(unwatch)
+	if old != nil {
+		old.denied() // the store granted the key anew, so it has lost the old claim
+	}
+	return nil
+}
+
+// detach ends c's hold of its key in this process; the queue goes on.
+func (s *shard) detach(c *claim) {
+	s.mu.Lock()
+	ks := s.at(c.Key)
+	if ks.current == c {
+		ks.current = nil
+		ks.wakeNext()
+	}
+	if c.named && c.hasLostLeases() {
+		ks.lost = append(ks.lost, c)
+		ks.wakeOwner(c.Owner)
+	}
+	unwatch := s.settle(ks, true)
+	s.mu.Unlock()
+	closeWatch(unwatch)
+}
+
+// forgetLost lets the owner of a lost claim lock anew, all its leases being
+// unlocked.
+func (s *shard) forgetLost(c *claim) {
+	s.mu.Lock()
+	var unwatch driver.Watch
+	if ks := s.keys[c.Key]; ks != nil {
+		ks.lost = slices.DeleteFunc(ks.lost, func(o *claim) bool { return o == c })
+		unwatch = s.settle(ks, true)
+	}
+	s.mu.Unlock()
+	closeWatch(unwatch)
+}
+
+// pauseFor is how long to wait after a refusal for what no signal tells.
+func pauseFor(a driver.Answer, watched bool, poll *backoff) time.Duration {
+	var d time.Duration
+	if watched && !a.NoWakeUp {
+		d = lookAgain - rand.N(lookAgain/5)
+	} else {
+		d = poll.next(pollMin, pollMax)
+	}
+	if a.Remaining > 0 && a.Remaining < d {
+		// The holder may be dead: look when its lease is over, not all
+		// waiters in the same instant.
+		d = min(d, a.Remaining+time.Millisecond+rand.N(4*time.Millisecond))
+	}
+	return d
 }

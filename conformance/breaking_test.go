@@ -5,27 +5,28 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/driver"
 )
 
 // counted is a counting driver with some methods replaced.
 type counted struct {
 	*counting
-	acquire  func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error)
-	renew    func(d *counting, ctx context.Context, c locker.Claim) error
-	release  func(d *counting, ctx context.Context, c locker.Claim) error
-	watch    func(d *counting, ctx context.Context, key string) (locker.Watch, error)
-	setHolds func(d *counting, ctx context.Context, c locker.Claim, n int) error
+	acquire  func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error)
+	renew    func(d *counting, ctx context.Context, c driver.Claim) error
+	release  func(d *counting, ctx context.Context, c driver.Claim) error
+	watch    func(d *counting, ctx context.Context, key string) (driver.Watch, error)
+	setHolds func(d *counting, ctx context.Context, c driver.Claim, n int) error
 	close    func(d *counting) error
 }
 
-func (d counted) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+func (d counted) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	if d.acquire != nil {
 		return d.acquire(d.counting, ctx, req)
 	}
 	return d.counting.Acquire(ctx, req)
 }
 
-func (d counted) Renew(ctx context.Context, claims []locker.Claim, answer func(int, error)) {
+func (d counted) Renew(ctx context.Context, claims []driver.Claim, answer func(int, error)) {
 	if d.renew == nil {
 		d.counting.Renew(ctx, claims, answer)
 		return
@@ -35,21 +36,21 @@ func (d counted) Renew(ctx context.Context, claims []locker.Claim, answer func(i
 	}
 }
 
-func (d counted) Release(ctx context.Context, c locker.Claim) error {
+func (d counted) Release(ctx context.Context, c driver.Claim) error {
 	if d.release != nil {
 		return d.release(d.counting, ctx, c)
 	}
 	return d.counting.Release(ctx, c)
 }
 
-func (d counted) Watch(ctx context.Context, key string) (locker.Watch, error) {
+func (d counted) Watch(ctx context.Context, key string) (driver.Watch, error) {
 	if d.watch != nil {
 		return d.watch(d.counting, ctx, key)
 	}
 	return d.counting.Watch(ctx, key)
 }
 
-func (d counted) SetHolds(ctx context.Context, c locker.Claim, n int) error {
+func (d counted) SetHolds(ctx context.Context, c driver.Claim, n int) error {
 	if d.setHolds != nil {
 		return d.setHolds(d.counting, ctx, c, n)
 	}
@@ -67,7 +68,7 @@ func (d counted) Close() error {
 // each Locker.
 func with(f func(d *counted)) fake {
 	v := fakeCounting
-	v.driver = func(s *fakeStore) locker.Driver {
+	v.fakeDriver = func(s *fakeStore) driver.Driver {
 		d := counted{counting: withCounts(s).(*counting)}
 		f(&d)
 		return d
@@ -75,38 +76,38 @@ func with(f func(d *counted)) fake {
 	return v
 }
 
-func acquiring(f func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error)) fake {
+func acquiring(f func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error)) fake {
 	return with(func(d *counted) { d.acquire = f })
 }
 
-func renewing(f func(d *counting, ctx context.Context, c locker.Claim) error) fake {
+func renewing(f func(d *counting, ctx context.Context, c driver.Claim) error) fake {
 	return with(func(d *counted) { d.renew = f })
 }
 
-func releasing(f func(d *counting, ctx context.Context, c locker.Claim) error) fake {
+func releasing(f func(d *counting, ctx context.Context, c driver.Claim) error) fake {
 	return with(func(d *counted) { d.release = f })
 }
 
 // renaming is a strategy that has another idea of keys.
 func renaming(rename func(string) string) fake {
 	return with(func(d *counted) {
-		d.acquire = func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		d.acquire = func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 			req.Key = rename(req.Key)
 			return d.Acquire(ctx, req)
 		}
-		d.renew = func(d *counting, ctx context.Context, c locker.Claim) (err error) {
+		d.renew = func(d *counting, ctx context.Context, c driver.Claim) (err error) {
 			c.Key = rename(c.Key)
-			d.Renew(ctx, []locker.Claim{c}, func(_ int, e error) { err = e })
+			d.Renew(ctx, []driver.Claim{c}, func(_ int, e error) { err = e })
 			return err
 		}
-		d.release = func(d *counting, ctx context.Context, c locker.Claim) error {
+		d.release = func(d *counting, ctx context.Context, c driver.Claim) error {
 			c.Key = rename(c.Key)
 			return d.Release(ctx, c)
 		}
-		d.watch = func(d *counting, ctx context.Context, key string) (locker.Watch, error) {
+		d.watch = func(d *counting, ctx context.Context, key string) (driver.Watch, error) {
 			return d.Watch(ctx, rename(key))
 		}
-		d.setHolds = func(d *counting, ctx context.Context, c locker.Claim, n int) error {
+		d.setHolds = func(d *counting, ctx context.Context, c driver.Claim, n int) error {
 			c.Key = rename(c.Key)
 			return d.SetHolds(ctx, c, n)
 		}
@@ -114,7 +115,7 @@ func renaming(rename func(string) string) fake {
 }
 
 // locked runs f with the store's mutex held.
-func (d *driver) locked(f func()) {
+func (d *fakeDriver) locked(f func()) {
 	d.s.mu.Lock()
 	defer d.s.mu.Unlock()
 	f()
@@ -221,8 +222,8 @@ func lockingWith(more ...locker.LockOption) fake {
 }
 
 // renewOne renews as the sound driver does.
-func (d counted) renewOne(ctx context.Context, c locker.Claim) (err error) {
-	d.counting.Renew(ctx, []locker.Claim{c}, func(_ int, e error) { err = e })
+func (d counted) renewOne(ctx context.Context, c driver.Claim) (err error) {
+	d.counting.Renew(ctx, []driver.Claim{c}, func(_ int, e error) { err = e })
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/driver"
 )
 
 // brokenStrategy is a strategy with one fault, and the cases that catch it.
@@ -21,9 +22,9 @@ type brokenStrategy struct {
 
 var broken = map[string]brokenStrategy{
 	// Exclusion.
-	"grants a held key now and then": {acquiring(func() func(*counting, context.Context, locker.Request) (locker.Answer, error) {
+	"grants a held key now and then": {acquiring(func() func(*counting, context.Context, driver.Request) (driver.Answer, error) {
 		var n atomic.Int64
-		return func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		return func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 			a, err := d.Acquire(ctx, req)
 			if err == nil && !a.Granted && n.Add(1)%4 == 0 {
 				d.locked(func() { delete(d.s.locks, req.Key) })
@@ -32,16 +33,16 @@ var broken = map[string]brokenStrategy{
 			return a, err
 		}
 	}()), []string{"RefusedTryHasNoEffect", "NeverTwoInside", "CounterExact", "IntervalsDisjoint", "Linearizable", "MixedLockAndTryLock", "DoExcludes", "ProcessesContend"}},
-	"releases some time later": {releasing(func(d *counting, ctx context.Context, c locker.Claim) error {
+	"releases some time later": {releasing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		go func() {
 			time.Sleep(30 * time.Millisecond) // the bug: Unlock has returned by then
 			_ = d.Release(context.Background(), c)
 		}()
 		return nil
 	}), []string{"AcquireRelease", "FreeWhenUnlockReturns", "RapidCycles", "CancelledWhileUnlocking"}},
-	"never releases": {releasing(func(*counting, context.Context, locker.Claim) error { return nil }),
+	"never releases": {releasing(func(*counting, context.Context, driver.Claim) error { return nil }),
 		[]string{"AcquireRelease", "UnlockNeedsNoContext", "DoReleases", "EverybodyGetsATurn"}},
-	"takes a refusal for trouble": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+	"takes a refusal for trouble": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		if err == nil && !a.Granted {
 			err = errors.New("it is held")
@@ -50,11 +51,11 @@ var broken = map[string]brokenStrategy{
 	}), []string{"AcquireRelease", "WaitBoundIsNotAcquired", "CancelIsPrompt"}},
 
 	// Ownership.
-	"releases whatever is there": {releasing(func(d *counting, ctx context.Context, c locker.Claim) error {
+	"releases whatever is there": {releasing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		d.locked(func() { d.s.drop(c.Key) })
 		return nil
 	}), []string{"ExpiredUnlockSparesSuccessor", "BrokenUnlockSparesSuccessor", "StolenUnlockSparesThief"}},
-	"renews whatever is there": {renewing(func(d *counting, ctx context.Context, c locker.Claim) error {
+	"renews whatever is there": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		d.locked(func() {
 			if l := d.s.live(c.Key); l != nil {
 				l.extend(c.TTL)
@@ -64,19 +65,19 @@ var broken = map[string]brokenStrategy{
 	}), []string{"StolenRenewAddsNothing", "BreakIsNoticed", "StolenUnlockSparesThief"}},
 
 	// The lease.
-	"never expires": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+	"never expires": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		req.TTL = time.Hour
 		return d.Acquire(ctx, req)
 	}), []string{"Expires", "RenewAfterLoss", "TTLIsExact", "WakeByExpiry", "CloseLeavesKeysToTheTTL", "AnswersPastTheLease", "KilledAroundTheGrant", "FrozenAroundTheTTL"}},
-	"expires early": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+	"expires early": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		req.TTL /= 10
 		return d.Acquire(ctx, req)
 	}), []string{"Expires", "TTLIsExact", "WakeByExpiry"}},
-	"counts TTLs in seconds": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+	"counts TTLs in seconds": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		req.TTL = req.TTL.Truncate(time.Second) + time.Second
 		return d.Acquire(ctx, req)
 	}), []string{"TTLIsExact"}},
-	"resurrects on renewal": {renewing(func(d *counting, ctx context.Context, c locker.Claim) error {
+	"resurrects on renewal": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		d.locked(func() {
 			if d.held(c) == nil && d.s.live(c.Key) == nil {
 				d.s.locks[c.Key] = &fakeLock{owner: c.Owner, holds: map[string]int{c.ID: 1}, token: c.Token, until: time.Now().Add(c.TTL)}
@@ -84,7 +85,7 @@ var broken = map[string]brokenStrategy{
 		})
 		return (&counted{counting: d}).renewOne(ctx, c)
 	}), []string{"RenewalNeverResurrects", "RenewalAfterBrokenPredecessor", "StoreLosesEverything"}},
-	"shortens on renewal": {renewing(func(d *counting, ctx context.Context, c locker.Claim) error {
+	"shortens on renewal": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		err := (&counted{counting: d}).renewOne(ctx, c)
 		d.locked(func() {
 			if l := d.held(c); l != nil {
@@ -94,7 +95,7 @@ var broken = map[string]brokenStrategy{
 		return err
 	}), []string{"AutoRenewHolds", "InnerNeverShortensStore", "ManyLeasesRenewed", "RenewedHolderKeepsWaitersOut"}},
 	"shortens on re-entry": {with(func(d *counted) {
-		d.setHolds = func(d *counting, ctx context.Context, c locker.Claim, n int) error {
+		d.setHolds = func(d *counting, ctx context.Context, c driver.Claim, n int) error {
 			err := d.SetHolds(ctx, c, n)
 			d.locked(func() {
 				if l := d.held(c); l != nil {
@@ -114,11 +115,11 @@ var broken = map[string]brokenStrategy{
 		return lease, err
 	}}), []string{"ContextEndsByUnlock", "ContextFollowsParent", "DoContextEnds", "LostIsNotUnlock", "LeaseDescribesItself"}},
 	"knows no limits": {lockingWith(locker.WithMaxHold(time.Hour)), []string{"MaxHold", "MaxHoldStopsRenewal", "LimitsAsDefaults"}},
-	"takes lost renewals for good": {renewing(func(d *counting, ctx context.Context, c locker.Claim) error {
+	"takes lost renewals for good": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		_ = (&counted{counting: d}).renewOne(ctx, c)
 		return nil
 	}), []string{"BreakIsNoticed", "StolenUnlockSparesThief", "RenewReplyLost", "CrashLosesEverything"}},
-	"takes lost replies for loss": {renewing(func(d *counting, ctx context.Context, c locker.Claim) error {
+	"takes lost replies for loss": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		if (&counted{counting: d}).renewOne(ctx, c) != nil {
 			return notHeld(c)
 		}
@@ -131,7 +132,7 @@ var broken = map[string]brokenStrategy{
 	"forgets who holds": {changing(func(ctx context.Context) context.Context { return noValues{ctx} }),
 		[]string{"LeaseContextReenters", "DerivedContextReenters", "AncestorReenters", "ExplicitOwnerReenters", "OwnerIsTheNameGiven", "DoReenters"}},
 	"counts holds up and down": {with(func(d *counted) {
-		d.setHolds = func(d *counting, ctx context.Context, c locker.Claim, n int) (err error) {
+		d.setHolds = func(d *counting, ctx context.Context, c driver.Claim, n int) (err error) {
 			cerr := d.s.command(ctx, conformance.OpSetHolds, func() {
 				l := d.held(c)
 				switch {
@@ -148,7 +149,7 @@ var broken = map[string]brokenStrategy{
 			return errors.Join(cerr, err)
 		}
 	}), []string{"ReentryTwice", "ReentryReplyLost"}},
-	"frees the key with the first of two claims": {releasing(func(d *counting, ctx context.Context, c locker.Claim) error {
+	"frees the key with the first of two claims": {releasing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		err := d.Release(ctx, c)
 		if err == nil {
 			d.locked(func() { d.s.drop(c.Key) })
@@ -196,24 +197,24 @@ var broken = map[string]brokenStrategy{
 	}}), []string{"LooksEverySecond", "WakesOneAfterAnother"}},
 	"claims to be fair": {claiming(fakeCounting, func(c *conformance.Capabilities) { c.Fair = true }), []string{"FIFOAcrossLockers"}},
 	"loses every wake-up": {near(func(d *nearby) {
-		d.watch = func(fullDriver, context.Context, string) (locker.Watch, error) { return deafWatch{}, nil }
+		d.watch = func(fullDriver, context.Context, string) (driver.Watch, error) { return deafWatch{}, nil }
 	}), []string{"NotifiedWake"}},
 	"is not notified again": {with(func(d *counted) { d.counting.stuck = true }), []string{"NotifiedAgain"}},
 	"claims to be notified": {claiming(fakePolling, func(c *conformance.Capabilities) { c.Notified = true }), nil}, // polling at 10 to 100 ms is as good
 	"hangs in Watch": {near(func(d *nearby) {
-		d.watch = func(d fullDriver, ctx context.Context, key string) (locker.Watch, error) {
+		d.watch = func(d fullDriver, ctx context.Context, key string) (driver.Watch, error) {
 			<-time.After(2 * time.Second)
 			return d.Watch(ctx, key)
 		}
 	}), []string{"CancelIsPrompt", "CancelledWaiterPassesOn"}},
 
 	// Fencing.
-	"repeats tokens": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+	"repeats tokens": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		a.Token = min(a.Token, 7)
 		return a, err
 	}), []string{"TokensIncrease", "TokenAfterExpiry", "TokenAfterBreak", "StaleWriterIsRefused", "Linearizable"}},
-	"counts tokens from 1": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+	"counts tokens from 1": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		fencing := req.Fencing
 		req.Fencing = false
 		a, err := d.Acquire(ctx, req)
@@ -232,19 +233,19 @@ var broken = map[string]brokenStrategy{
 		}
 		return a, err
 	}), []string{"TokenAfterDataLoss"}},
-	"gives each process a token": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+	"gives each process a token": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		if a.Granted && req.Fencing {
 			d.locked(func() { a.Token = d.s.token(req.Key) })
 		}
 		return a, err
 	}), []string{"SharedOwnerAcrossLockers"}},
-	"has tokens beyond 2^53": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+	"has tokens beyond 2^53": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		a.Token *= 1000
 		return a, err
 	}), []string{"TokensFitEverywhere"}},
-	"issues tokens unasked": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+	"issues tokens unasked": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		req.Fencing = true
 		return d.Acquire(ctx, req)
 	}), []string{"WithoutFencingIsZero", "WithoutFencingKeepsNothing"}},
@@ -252,86 +253,86 @@ var broken = map[string]brokenStrategy{
 	"hides fencing":  {claiming(fakeCounting, func(c *conformance.Capabilities) { c.Fencing = false }), []string{"ZeroWithoutSupport"}},
 
 	// Failure.
-	"refuses a repeated acquisition": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (a locker.Answer, err error) {
+	"refuses a repeated acquisition": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (a driver.Answer, err error) {
 		cerr := d.s.command(ctx, conformance.OpAcquire, func() {
 			if d.held(req.Claim) != nil {
-				a = locker.Answer{}
+				a = driver.Answer{}
 				return
 			}
-			a, err = d.driver.acquire(req)
+			a, err = d.fakeDriver.acquire(req)
 		})
 		return a, errors.Join(cerr, err)
 	}), []string{"AcquireTwice"}},
-	"takes a lost reply for a refusal": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+	"takes a lost reply for a refusal": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		if errors.Is(err, errBroken) {
-			return locker.Answer{}, nil
+			return driver.Answer{}, nil
 		}
 		return a, err
 	}), []string{"TryLockReplyLost"}},
-	"takes a lost reply for not applied": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+	"takes a lost reply for not applied": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		if err != nil {
-			err = &locker.StoreError{Err: err, NotApplied: true}
+			err = &driver.StoreError{Err: err, NotApplied: true}
 		}
 		return a, err
 	}), []string{"TryLockReplyLost"}},
-	"takes an outage for good": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+	"takes an outage for good": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		if err != nil && ctx.Err() == nil {
-			err = &locker.StoreError{Err: err, Permanent: true}
+			err = &driver.StoreError{Err: err, Permanent: true}
 		}
 		return a, err
 	}), []string{"LockRidesOutAnOutage", "AcquireReplyLost", "WaitersSurviveAnOutage", "Starting"}},
-	"takes an outage for a refusal": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+	"takes an outage for a refusal": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		if err != nil {
-			return locker.Answer{}, nil
+			return driver.Answer{}, nil
 		}
 		return a, err
 	}), []string{"TryLockUnreachable", "OutageEndsTheWait", "OutageHasALimit", "Starting"}},
-	"takes a lost reply for a release": {releasing(func(d *counting, ctx context.Context, c locker.Claim) error {
+	"takes a lost reply for a release": {releasing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		if err := d.Release(ctx, c); errors.Is(err, locker.ErrLost) {
 			return err
 		}
 		return nil
 	}), []string{"UnlockUnreachable", "UnlockUnreachableWithoutContext", "CommandLost"}},
-	"takes a lost reply for a lost lock": {releasing(func(d *counting, ctx context.Context, c locker.Claim) error {
+	"takes a lost reply for a lost lock": {releasing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		if d.Release(ctx, c) != nil {
 			return notHeld(c)
 		}
 		return nil
 	}), []string{"ReleaseReplyLost", "UnlockUnreachable"}},
-	"answers renewals at once": {renewing(func(d *counting, ctx context.Context, c locker.Claim) error {
+	"answers renewals at once": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		go func() { _ = (&counted{counting: d}).renewOne(context.WithoutCancel(ctx), c) }()
 		return nil
 	}), []string{"CancelledWhileRenewing", "BreakIsNoticed"}},
 	"waits for wake-ups whatever happens": {near(func(d *nearby) {
-		d.watch = func(d fullDriver, _ context.Context, key string) (locker.Watch, error) {
+		d.watch = func(d fullDriver, _ context.Context, key string) (driver.Watch, error) {
 			return d.Watch(context.Background(), key)
 		}
 	}), []string{"CancelledWhileSubscribing"}},
-	"rides out what needs a person": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+	"rides out what needs a person": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
-		var refined *locker.StoreError
+		var refined *driver.StoreError
 		if errors.As(err, &refined) {
-			err = &locker.StoreError{Err: refined.Err, NotApplied: refined.NotApplied}
+			err = &driver.StoreError{Err: refined.Err, NotApplied: refined.NotApplied}
 		}
 		return a, err
 	}), []string{"Full"}},
-	"keeps the store's words to itself": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+	"keeps the store's words to itself": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
-		var refined *locker.StoreError
+		var refined *driver.StoreError
 		if errors.As(err, &refined) {
-			err = &locker.StoreError{Err: errors.New("it failed"), Permanent: refined.Permanent, NotApplied: refined.NotApplied}
+			err = &driver.StoreError{Err: errors.New("it failed"), Permanent: refined.Permanent, NotApplied: refined.NotApplied}
 		}
 		return a, err
 	}), []string{"Full", "Starting"}},
-	"needs its scripts": {releasing(func(d *counting, ctx context.Context, c locker.Claim) error {
+	"needs its scripts": {releasing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		forgot := false
 		d.locked(func() { forgot = d.s.forgot })
 		if forgot {
-			return &locker.StoreError{Err: errors.New("NOSCRIPT"), Permanent: true, NotApplied: true}
+			return &driver.StoreError{Err: errors.New("NOSCRIPT"), Permanent: true, NotApplied: true}
 		}
 		return d.Release(ctx, c)
 	}), []string{"ScriptsForgotten"}},
@@ -343,19 +344,19 @@ var broken = map[string]brokenStrategy{
 	"cuts long keys":   {renaming(func(k string) string { return k[:min(len(k), 1000)] }), []string{"HostileKeys"}},
 	"drops prefixes": {renaming(func(k string) string { return k[strings.LastIndexByte(k, ':')+1:] }),
 		[]string{"PrefixesAreApart", "PrefixInStore"}},
-	"takes foreign locks": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+	"takes foreign locks": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		d.locked(func() { delete(d.s.foreign, req.Key) })
 		return d.Acquire(ctx, req)
 	}), []string{"ForeignLocksAreHeld", "ForeignThingsConflict"}},
-	"waits for foreign things": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+	"waits for foreign things": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		if errors.Is(err, locker.ErrConflict) {
-			return locker.Answer{Left: -1}, nil
+			return driver.Answer{}, nil
 		}
 		return a, err
 	}), []string{"ForeignThingsConflict"}},
 	"takes any driver option": {near(func(d *nearby) {
-		d.configure = func(d fullDriver, c locker.DriverConfig) error {
+		d.configure = func(d fullDriver, c driver.Config) (driver.Settings, error) {
 			c.Options = nil
 			return d.Configure(c)
 		}
@@ -368,11 +369,11 @@ var broken = map[string]brokenStrategy{
 	}), []string{"BadKeys", "BadCallOptions", "BadOwnerIsInvalid"}},
 
 	// Hygiene.
-	"leaves keys for ever": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+	"leaves keys for ever": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		d.locked(func() { d.s.garbage[req.Key+":garbage"] = -1 })
 		return d.Acquire(ctx, req)
 	}), []string{"KeysEndWithLocks", "TokenKeyExpires", "WithoutFencingKeepsNothing"}},
-	"leaves a key for each waiter": {acquiring(func(d *counting, ctx context.Context, req locker.Request) (locker.Answer, error) {
+	"leaves a key for each waiter": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		if !a.Granted && req.Wait {
 			d.locked(func() { d.s.garbage[req.ID] = time.Hour })
@@ -381,7 +382,7 @@ var broken = map[string]brokenStrategy{
 	}), []string{"CancelledWaiterLeavesNothing", "KeysEndWithLocks", "SignalsDoNotPileUp"}},
 	"leaves goroutines": {near(func(d *nearby) {
 		end := make(chan struct{})
-		d.acquire = func(d fullDriver, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		d.acquire = func(d fullDriver, ctx context.Context, req driver.Request) (driver.Answer, error) {
 			go func() { <-end }()
 			return d.Acquire(ctx, req)
 		}
@@ -391,7 +392,7 @@ var broken = map[string]brokenStrategy{
 	"remembers keys": {near(func(d *nearby) {
 		var mu sync.Mutex
 		keys := map[string]bool{}
-		d.acquire = func(d fullDriver, ctx context.Context, req locker.Request) (locker.Answer, error) {
+		d.acquire = func(d fullDriver, ctx context.Context, req driver.Request) (driver.Answer, error) {
 			mu.Lock()
 			keys[req.Key] = true
 			mu.Unlock()
@@ -408,9 +409,9 @@ var broken = map[string]brokenStrategy{
 	"cannot release after Close": {with(func(d *counted) {
 		var closed atomic.Bool
 		d.close = func(*counting) error { closed.Store(true); return nil }
-		d.release = func(d *counting, ctx context.Context, c locker.Claim) error {
+		d.release = func(d *counting, ctx context.Context, c driver.Claim) error {
 			if closed.Load() {
-				return &locker.StoreError{Err: errors.New("closed"), Permanent: true}
+				return &driver.StoreError{Err: errors.New("closed"), Permanent: true}
 			}
 			return d.Release(ctx, c)
 		}
@@ -424,9 +425,9 @@ var broken = map[string]brokenStrategy{
 	}}), []string{"CloseTwice"}},
 
 	// Observers.
-	"tells no observer": {options(locker.WithObserver(locker.ObserverFunc(func(locker.Event) {}))),
+	"tells no observer": {options(locker.WithObserver(locker.ObserverFunc(func(_ context.Context, _ locker.Event) {}))),
 		[]string{"EventsAddUp", "EventsTell", "ReentryIsNoEvent", "MaxRenewals", "PanickingObserver", "SlowObserver"}},
-	"is slow to renew": {renewing(func(d *counting, ctx context.Context, c locker.Claim) error {
+	"is slow to renew": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		time.Sleep(2 * time.Second) // the bug
 		return (&counted{counting: d}).renewOne(ctx, c)
 	}), []string{"RenewalStopsAtUnlock", "CloseSparesOthers", "AutoRenewHolds"}},

@@ -8,36 +8,39 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/driver"
 )
 
 // fake is a strategy on a fakeStore.
 type fake struct {
-	name   string
-	driver func(s *fakeStore) locker.Driver
-	near   func(d fullDriver) locker.Driver // around it, in the process that locks; or nil
-	caps   func(c *conformance.Capabilities)
-	opts   []locker.Option                     // added to those of each Locker
-	wrap   func(l locker.Locker) locker.Locker // around each Locker
-	timing conformance.Timing
+	name       string
+	fakeDriver func(s *fakeStore) driver.Driver
+	near       func(d fullDriver) driver.Driver // around it, in the process that locks; or nil
+	caps       func(c *conformance.Capabilities)
+	opts       []locker.Option                     // added to those of each Locker
+	wrap       func(l locker.Locker) locker.Locker // around each Locker
+	timing     conformance.Timing
 }
 
-func polling(s *fakeStore) locker.Driver { return &driver{s: s} }
-func withNotifications(s *fakeStore) locker.Driver {
-	return &notifying{driver{s: s, fair: true}}
+func polling(s *fakeStore) driver.Driver { return &fakeDriver{s: s} }
+func withNotifications(s *fakeStore) driver.Driver {
+	return &notifying{fakeDriver{s: s, fair: true}}
 }
-func withCounts(s *fakeStore) locker.Driver { return &counting{notifying{driver{s: s, counts: true}}} }
+func withCounts(s *fakeStore) driver.Driver {
+	return &counting{notifying{fakeDriver{s: s, counts: true}}}
+}
 
 // The sound ones. Between them they have every capability, and lack each but
 // Fencing.
 var (
-	fakePolling  = fake{name: "fake, polling", driver: polling}
-	fakeNotified = fake{name: "fake, notified", driver: withNotifications, caps: func(c *conformance.Capabilities) {
+	fakePolling  = fake{name: "fake, polling", fakeDriver: polling}
+	fakeNotified = fake{name: "fake, notified", fakeDriver: withNotifications, caps: func(c *conformance.Capabilities) {
 		c.Notified, c.Fair = true, true
 	}}
-	fakeCounting = fake{name: "fake, counting", driver: withCounts, caps: func(c *conformance.Capabilities) {
+	fakeCounting = fake{name: "fake, counting", fakeDriver: withCounts, caps: func(c *conformance.Capabilities) {
 		c.Notified, c.StoredHolds = true, true
 	}}
-	fakeUnfenced = fake{name: "fake, without fencing", driver: polling, opts: []locker.Option{locker.WithoutFencing()},
+	fakeUnfenced = fake{name: "fake, without fencing", fakeDriver: polling, opts: []locker.Option{locker.WithoutFencing()},
 		caps: func(c *conformance.Capabilities) { c.Fencing = false }}
 )
 
@@ -97,11 +100,11 @@ func (h *fakeHarness) NewLocker(tb testing.TB, opts ...locker.Option) locker.Loc
 }
 
 func (h *fakeHarness) New(opts ...locker.Option) (locker.Locker, error) {
-	return h.lockerOn(h.driver(h.s), opts)
+	return h.lockerOn(h.fakeDriver(h.s), opts)
 }
 
 // lockerOn makes a Locker of a driver.
-func (f fake) lockerOn(d locker.Driver, opts []locker.Option) (locker.Locker, error) {
+func (f fake) lockerOn(d driver.Driver, opts []locker.Option) (locker.Locker, error) {
 	if f.near != nil {
 		d = f.near(d.(fullDriver))
 	}
@@ -256,5 +259,5 @@ func (h *fakeHarness) ForgetScripts() error { return h.locked(func() { h.s.forgo
 
 func (h *fakeHarness) NewChild(tb testing.TB) *conformance.Child {
 	tb.Helper()
-	return conformance.StartChild(tb, serveStore(tb, h.driver(h.s)))
+	return conformance.StartChild(tb, serveStore(tb, h.fakeDriver(h.s)))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -25,7 +26,7 @@ func serveRESP(tb testing.TB, h *fakeHarness) (addr string) {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(srv.Close)
-	d := h.driver(h.s)
+	d := h.fakeDriver(h.s)
 	remote := &Remote{d}
 	ctx := context.Background()
 	for name, f := range map[string]server.Cmd{
@@ -46,7 +47,7 @@ func serveRESP(tb testing.TB, h *fakeHarness) (addr string) {
 		},
 		// SUBSCRIBE key: a line for each signal, the first one at once.
 		"SUBSCRIBE": func(c *server.Peer, _ string, args []string) {
-			w, err := d.(locker.Notifier).Watch(ctx, args[0])
+			w, err := d.(driver.Notifier).Watch(ctx, args[0])
 			if err != nil {
 				c.WriteError("ERR " + err.Error())
 				return
@@ -173,7 +174,7 @@ func newRESPRemote(client redis.UniversalClient) respRemote {
 	}, func() error { return nil }}, o.Addr}
 }
 
-func (r respRemote) Configure(c locker.DriverConfig) error {
+func (r respRemote) Configure(c driver.Config) error {
 	if len(c.Options) > 0 {
 		return fmt.Errorf("%w: no such option: %v", locker.ErrInvalid, c.Options[0])
 	}
@@ -187,7 +188,7 @@ func (r respRemote) Close() error {
 	return nil
 }
 
-func (r respRemote) Watch(ctx context.Context, key string) (locker.Watch, error) {
+func (r respRemote) Watch(ctx context.Context, key string) (driver.Watch, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", r.addr)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/conformance/soak"
+	"github.com/distlock/locker/driver"
 )
 
 func TestMain(m *testing.M) {
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) {
 }
 
 // serveStore lets other processes use d, and returns where.
-func serveStore(tb testing.TB, d locker.Driver) (addr string) {
+func serveStore(tb testing.TB, d driver.Driver) (addr string) {
 	tb.Helper()
 	// Not tb.TempDir, whose names can be too long for a socket.
 	dir, err := os.MkdirTemp("", "fake") //nolint:usetesting // see above
@@ -50,12 +51,12 @@ func serveStore(tb testing.TB, d locker.Driver) (addr string) {
 }
 
 // Remote is the store's side. It is exported for net/rpc.
-type Remote struct{ d locker.Driver }
+type Remote struct{ d driver.Driver }
 
 // Command is a driver's call.
 type Command struct {
 	Op      conformance.Op
-	Request locker.Request
+	Request driver.Request
 	Holds   int
 }
 
@@ -64,7 +65,7 @@ const opClose conformance.Op = "close"
 
 // Reply is what became of it.
 type Reply struct {
-	Answer     locker.Answer
+	Answer     driver.Answer
 	Err        string
 	Lost       bool
 	Conflict   bool
@@ -80,19 +81,19 @@ func (r *Remote) Do(c Command, reply *Reply) (_ error) {
 	case conformance.OpAcquire:
 		reply.Answer, err = r.d.Acquire(ctx, c.Request)
 	case conformance.OpRenew:
-		r.d.Renew(ctx, []locker.Claim{c.Request.Claim}, func(_ int, e error) { err = e })
+		r.d.Renew(ctx, []driver.Claim{c.Request.Claim}, func(_ int, e error) { err = e })
 	case conformance.OpRelease:
 		err = r.d.Release(ctx, c.Request.Claim)
 	case opClose:
 		err = r.d.Close()
 	case conformance.OpSetHolds:
-		if counter, ok := r.d.(locker.HoldCounter); ok {
+		if counter, ok := r.d.(driver.HoldCounter); ok {
 			err = counter.SetHolds(ctx, c.Request.Claim, c.Holds)
 		}
 	}
 	if err != nil {
 		reply.Err, reply.Lost, reply.Conflict = err.Error(), errors.Is(err, locker.ErrLost), errors.Is(err, locker.ErrConflict)
-		var refined *locker.StoreError
+		var refined *driver.StoreError
 		if errors.As(err, &refined) {
 			reply.Permanent, reply.NotApplied = refined.Permanent, refined.NotApplied
 		}
@@ -133,15 +134,15 @@ func (e remoteError) Is(target error) bool {
 	return e.Lost && target == locker.ErrLost || e.Conflict && target == locker.ErrConflict
 }
 
-func (r remote) do(ctx context.Context, c Command) (locker.Answer, error) {
+func (r remote) do(ctx context.Context, c Command) (driver.Answer, error) {
 	reply, err := r.send(ctx, c)
 	switch {
 	case err != nil:
-		return locker.Answer{}, err
+		return driver.Answer{}, err
 	case reply.Permanent || reply.NotApplied:
-		return locker.Answer{}, &locker.StoreError{Err: remoteError{reply}, Permanent: reply.Permanent, NotApplied: reply.NotApplied}
+		return driver.Answer{}, &driver.StoreError{Err: remoteError{reply}, Permanent: reply.Permanent, NotApplied: reply.NotApplied}
 	case reply.Err != "":
-		return locker.Answer{}, remoteError{reply}
+		return driver.Answer{}, remoteError{reply}
 	}
 	return reply.Answer, nil
 }
@@ -149,23 +150,23 @@ func (r remote) do(ctx context.Context, c Command) (locker.Answer, error) {
 func (r remote) Name() string { return "remote fake" }
 func (r remote) Close() error { return r.close() }
 
-func (r remote) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+func (r remote) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	return r.do(ctx, Command{Op: conformance.OpAcquire, Request: req})
 }
 
-func (r remote) Renew(ctx context.Context, claims []locker.Claim, answer func(int, error)) {
+func (r remote) Renew(ctx context.Context, claims []driver.Claim, answer func(int, error)) {
 	for i, c := range claims {
-		_, err := r.do(ctx, Command{Op: conformance.OpRenew, Request: locker.Request{Claim: c}})
+		_, err := r.do(ctx, Command{Op: conformance.OpRenew, Request: driver.Request{Claim: c}})
 		answer(i, err)
 	}
 }
 
-func (r remote) Release(ctx context.Context, c locker.Claim) error {
-	_, err := r.do(ctx, Command{Op: conformance.OpRelease, Request: locker.Request{Claim: c}})
+func (r remote) Release(ctx context.Context, c driver.Claim) error {
+	_, err := r.do(ctx, Command{Op: conformance.OpRelease, Request: driver.Request{Claim: c}})
 	return err
 }
 
-func (r remote) SetHolds(ctx context.Context, c locker.Claim, n int) error {
-	_, err := r.do(ctx, Command{Op: conformance.OpSetHolds, Request: locker.Request{Claim: c}, Holds: n})
+func (r remote) SetHolds(ctx context.Context, c driver.Claim, n int) error {
+	_, err := r.do(ctx, Command{Op: conformance.OpSetHolds, Request: driver.Request{Claim: c}, Holds: n})
 	return err
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/uuid"
 )
 
 // fakeStore is a store in memory that can do all the suite knows of: hold
@@ -67,7 +69,7 @@ var errBroken = errors.New("the connection broke")
 func (s *fakeStore) command(ctx context.Context, op conformance.Op, apply func()) error {
 	time.Sleep(time.Duration(rand.IntN(100)) * time.Microsecond) // the way to a store
 	if err := ctx.Err(); err != nil {
-		return &locker.StoreError{Err: err, NotApplied: true}
+		return &driver.StoreError{Err: err, NotApplied: true}
 	}
 	s.mu.Lock()
 	unreachable, healed := s.unreachable, s.healed
@@ -87,11 +89,11 @@ func (s *fakeStore) command(ctx context.Context, op conformance.Op, apply func()
 	s.mu.Unlock()
 	switch {
 	case unreachable == "refusing":
-		return &locker.StoreError{Err: errors.New("connection refused"), NotApplied: true}
+		return &driver.StoreError{Err: errors.New("connection refused"), NotApplied: true}
 	case unreachable == "loading":
-		return &locker.StoreError{Err: errors.New("still loading"), NotApplied: true}
+		return &driver.StoreError{Err: errors.New("still loading"), NotApplied: true}
 	case unreachable == "full":
-		return &locker.StoreError{Err: errors.New("out of memory"), Permanent: true}
+		return &driver.StoreError{Err: errors.New("out of memory"), Permanent: true}
 	case unreachable == "silent":
 		select {
 		case <-ctx.Done():
@@ -141,7 +143,7 @@ func (s *fakeStore) token(key string) int64 {
 }
 
 // driver is a driver that polls, the base of the others.
-type driver struct {
+type fakeDriver struct {
 	s *fakeStore
 	// counts: another claim of the same named owner is let in.
 	counts bool
@@ -151,37 +153,37 @@ type driver struct {
 	stuck bool // once notifications were cut
 }
 
-func (d *driver) Name() string { return "fake" }
-func (d *driver) Close() error { return nil }
+func (d *fakeDriver) Name() string { return "fake" }
+func (d *fakeDriver) Close() error { return nil }
 
-func (d *driver) Configure(c locker.DriverConfig) error {
-	d.id = c.LockerID
+func (d *fakeDriver) Configure(c driver.Config) (driver.Settings, error) {
+	d.id = uuid.New(4)
 	if len(c.Options) > 0 {
-		return fmt.Errorf("%w: no such option: %v", locker.ErrInvalid, c.Options[0])
+		return driver.Settings{}, fmt.Errorf("%w: no such option: %v", locker.ErrInvalid, c.Options[0])
 	}
-	return nil
+	return driver.Settings{}, nil
 }
 
-func (d *driver) Acquire(ctx context.Context, req locker.Request) (a locker.Answer, err error) {
+func (d *fakeDriver) Acquire(ctx context.Context, req driver.Request) (a driver.Answer, err error) {
 	cerr := d.s.command(ctx, conformance.OpAcquire, func() { a, err = d.acquire(req) })
 	if cerr != nil {
-		return locker.Answer{}, cerr
+		return driver.Answer{}, cerr
 	}
 	return a, err
 }
 
-func (d *driver) acquire(req locker.Request) (locker.Answer, error) {
+func (d *fakeDriver) acquire(req driver.Request) (driver.Answer, error) {
 	s := d.s
 	switch s.foreign[req.Key] {
 	case "lock":
-		return locker.Answer{Left: -1, Silent: true}, nil
+		return driver.Answer{NoWakeUp: true}, nil
 	case "thing":
-		return locker.Answer{}, fmt.Errorf("%w: it is a thing", locker.ErrConflict)
+		return driver.Answer{}, fmt.Errorf("%w: it is a thing", locker.ErrConflict)
 	}
 	l := s.live(req.Key)
 	switch {
 	case l == nil && d.fair && !d.turn(req):
-		return locker.Answer{Left: -1}, nil
+		return driver.Answer{}, nil
 	case l == nil:
 		l = &fakeLock{owner: req.Owner, holds: map[string]int{}}
 		if req.Fencing {
@@ -192,7 +194,7 @@ func (d *driver) acquire(req locker.Request) (locker.Answer, error) {
 		if d.fair && req.Wait {
 			d.ticket(req.Key)
 		}
-		return locker.Answer{Left: time.Until(l.until)}, nil
+		return driver.Answer{Remaining: time.Until(l.until), Owner: l.owner}, nil
 	}
 	d.none(req.Key)
 	l.holds[req.ID] = max(l.holds[req.ID], 1)
@@ -201,12 +203,12 @@ func (d *driver) acquire(req locker.Request) (locker.Answer, error) {
 	if !req.Fencing {
 		token = 0
 	}
-	return locker.Answer{Granted: true, Token: token}, nil
+	return driver.Answer{Granted: true, Token: token}, nil
 }
 
 // turn says whether no other Locker has waited for the key for longer. s.mu is
 // held.
-func (d *driver) turn(req locker.Request) bool {
+func (d *fakeDriver) turn(req driver.Request) bool {
 	q := d.s.tickets[req.Key]
 	return len(q) == 0 || q[0] == d.id
 }
@@ -214,20 +216,20 @@ func (d *driver) turn(req locker.Request) bool {
 // ticket gives the Locker a place in the queue for key; none takes it away. A
 // Locker without a Watch has none, as nothing would tell that it has left. s.mu
 // is held.
-func (d *driver) ticket(key string) {
+func (d *fakeDriver) ticket(key string) {
 	if !slices.Contains(d.s.tickets[key], d.id) && d.s.watched(d, key) {
 		d.s.tickets[key] = append(d.s.tickets[key], d.id)
 	}
 }
 
-func (d *driver) none(key string) {
+func (d *fakeDriver) none(key string) {
 	d.s.tickets[key] = slices.DeleteFunc(d.s.tickets[key], func(id string) bool { return id == d.id })
 	if len(d.s.tickets[key]) == 0 {
 		delete(d.s.tickets, key)
 	}
 }
 
-func (s *fakeStore) watched(d *driver, key string) bool {
+func (s *fakeStore) watched(d *fakeDriver, key string) bool {
 	for w := range s.watches {
 		if w.d == d && w.key == key {
 			return true
@@ -242,7 +244,7 @@ func (l *fakeLock) extend(ttl time.Duration) {
 	}
 }
 
-func (d *driver) Renew(ctx context.Context, claims []locker.Claim, answer func(int, error)) {
+func (d *fakeDriver) Renew(ctx context.Context, claims []driver.Claim, answer func(int, error)) {
 	errs := make([]error, len(claims))
 	cerr := d.s.command(ctx, conformance.OpRenew, func() {
 		for i, c := range claims {
@@ -260,16 +262,16 @@ func (d *driver) Renew(ctx context.Context, claims []locker.Claim, answer func(i
 }
 
 // held returns the lock that c holds, or nil. s.mu is held.
-func (d *driver) held(c locker.Claim) *fakeLock {
+func (d *fakeDriver) held(c driver.Claim) *fakeLock {
 	if l := d.s.live(c.Key); l != nil && l.holds[c.ID] > 0 {
 		return l
 	}
 	return nil
 }
 
-func notHeld(c locker.Claim) error { return fmt.Errorf("%w: not held by %s", locker.ErrLost, c.ID) }
+func notHeld(c driver.Claim) error { return fmt.Errorf("%w: not held by %s", locker.ErrLost, c.ID) }
 
-func (d *driver) Release(ctx context.Context, c locker.Claim) (err error) {
+func (d *fakeDriver) Release(ctx context.Context, c driver.Claim) (err error) {
 	cerr := d.s.command(ctx, conformance.OpRelease, func() { err = d.release(c) })
 	if cerr != nil {
 		return cerr
@@ -277,7 +279,7 @@ func (d *driver) Release(ctx context.Context, c locker.Claim) (err error) {
 	return err
 }
 
-func (d *driver) release(c locker.Claim) error {
+func (d *fakeDriver) release(c driver.Claim) error {
 	l := d.held(c)
 	if l == nil {
 		return notHeld(c)
@@ -290,10 +292,10 @@ func (d *driver) release(c locker.Claim) error {
 }
 
 // notifying is a driver whose store wakes waiters.
-type notifying struct{ driver }
+type notifying struct{ fakeDriver }
 
 type fakeWatch struct {
-	d   *driver
+	d   *fakeDriver
 	key string
 	c   chan struct{}
 }
@@ -315,8 +317,8 @@ func (w *fakeWatch) Close() {
 	w.d.none(w.key)
 }
 
-func (d *notifying) Watch(ctx context.Context, key string) (locker.Watch, error) {
-	w := &fakeWatch{&d.driver, key, make(chan struct{}, 1)}
+func (d *notifying) Watch(ctx context.Context, key string) (driver.Watch, error) {
+	w := &fakeWatch{&d.fakeDriver, key, make(chan struct{}, 1)}
 	if err := d.s.command(ctx, conformance.OpWatch, func() { d.s.watches[w] = struct{}{} }); err != nil {
 		w.Close()
 		return nil, err
@@ -327,7 +329,7 @@ func (d *notifying) Watch(ctx context.Context, key string) (locker.Watch, error)
 // counting is a driver whose store counts holds.
 type counting struct{ notifying }
 
-func (d *counting) SetHolds(ctx context.Context, c locker.Claim, n int) (err error) {
+func (d *counting) SetHolds(ctx context.Context, c driver.Claim, n int) (err error) {
 	cerr := d.s.command(ctx, conformance.OpSetHolds, func() {
 		l := d.held(c)
 		if l == nil {

@@ -198,7 +198,7 @@ type Foreigner struct {
 // Op is a kind of command that a driver sends.
 type Op string
 
-// The kinds, one for each method of [locker.Driver] and [locker.HoldCounter]
+// The kinds, one for each method of [driver.Driver] and [driver.HoldCounter]
 // that changes the store.
 const (
 	OpAcquire  Op = "acquire"
@@ -207,7 +207,7 @@ const (
 	OpSetHolds Op = "set holds"
 )
 
-// OpWatch is what has the store tell of releases: see [locker.Notifier].
+// OpWatch is what has the store tell of releases: see [driver.Notifier].
 const OpWatch Op = "watch"
 
 // Faults is a harness that can come between the Lockers and the store. What it

@@ -304,7 +304,7 @@ type EventLog struct {
 }
 
 // Observe implements [locker.Observer].
-func (e *EventLog) Observe(ev locker.Event) {
+func (e *EventLog) Observe(_ context.Context, ev locker.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.events = append(e.events, ev)

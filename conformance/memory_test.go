@@ -7,6 +7,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/strategy/memory"
 )
 
@@ -70,8 +71,8 @@ func (h memoryHarness) Expire(ctx context.Context, key string) error { return h.
 
 func (h memoryHarness) Steal(ctx context.Context, key string) error {
 	h.store.Break(key)
-	thief := locker.Claim{Key: key, ID: "thief", Owner: "thief", TTL: time.Minute}
-	_, err := h.store.Driver().Acquire(ctx, locker.Request{Claim: thief})
+	thief := driver.Claim{Key: key, ID: "thief", Owner: "thief", TTL: time.Minute}
+	_, err := h.store.Driver().Acquire(ctx, driver.Request{Claim: thief})
 	return err
 }
 

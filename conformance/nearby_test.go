@@ -3,42 +3,42 @@ package conformance_test
 import (
 	"context"
 
-	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 )
 
 // fullDriver is a driver that can do everything, in this process or in another one.
 type fullDriver interface {
-	locker.Driver
-	locker.Notifier
-	locker.HoldCounter
-	locker.Configurer
+	driver.Driver
+	driver.Notifier
+	driver.HoldCounter
+	driver.Configurer
 }
 
 // nearby is a sound driver with some methods replaced whose fault is not in the store
 // but in the process that locks.
 type nearby struct {
 	fullDriver
-	acquire   func(d fullDriver, ctx context.Context, req locker.Request) (locker.Answer, error)
-	watch     func(d fullDriver, ctx context.Context, key string) (locker.Watch, error)
-	configure func(d fullDriver, c locker.DriverConfig) error
+	acquire   func(d fullDriver, ctx context.Context, req driver.Request) (driver.Answer, error)
+	watch     func(d fullDriver, ctx context.Context, key string) (driver.Watch, error)
+	configure func(d fullDriver, c driver.Config) (driver.Settings, error)
 	close     func(d fullDriver) error
 }
 
-func (d nearby) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+func (d nearby) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	if d.acquire != nil {
 		return d.acquire(d.fullDriver, ctx, req)
 	}
 	return d.fullDriver.Acquire(ctx, req)
 }
 
-func (d nearby) Watch(ctx context.Context, key string) (locker.Watch, error) {
+func (d nearby) Watch(ctx context.Context, key string) (driver.Watch, error) {
 	if d.watch != nil {
 		return d.watch(d.fullDriver, ctx, key)
 	}
 	return d.fullDriver.Watch(ctx, key)
 }
 
-func (d nearby) Configure(c locker.DriverConfig) error {
+func (d nearby) Configure(c driver.Config) (driver.Settings, error) {
 	if d.configure != nil {
 		return d.configure(d.fullDriver, c)
 	}
@@ -56,7 +56,7 @@ func (d nearby) Close() error {
 // Locker.
 func near(f func(d *nearby)) fake {
 	v := fakeCounting
-	v.near = func(sound fullDriver) locker.Driver {
+	v.near = func(sound fullDriver) driver.Driver {
 		d := nearby{fullDriver: sound}
 		f(&d)
 		return d

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -137,7 +138,7 @@ func testReentryIsNoEvent(t *T) {
 func testPanickingObserver(t *T) {
 	var seen atomic.Int32
 	every := t.Timing().RenewEvery
-	l := t.Locker(locker.WithRenewInterval(every), locker.WithObserver(locker.ObserverFunc(func(locker.Event) {
+	l := t.Locker(locker.WithRenewInterval(every), locker.WithObserver(locker.ObserverFunc(func(_ context.Context, _ locker.Event) {
 		seen.Add(1)
 		panic("an observer's own trouble")
 	})))
@@ -158,7 +159,7 @@ func testPanickingObserver(t *T) {
 func testSlowObserver(t *T) {
 	every := t.Timing().RenewEvery
 	stuck, release := make(chan struct{}, 1), make(chan struct{})
-	l := t.Locker(locker.WithRenewInterval(every), locker.WithObserver(locker.ObserverFunc(func(ev locker.Event) {
+	l := t.Locker(locker.WithRenewInterval(every), locker.WithObserver(locker.ObserverFunc(func(_ context.Context, ev locker.Event) {
 		if ev.Kind == locker.EventRenewed || ev.Kind == locker.EventLost {
 			select {
 			case stuck <- struct{}{}:

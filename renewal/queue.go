@@ -1,67 +1,63 @@
 package renewal
 
-// queue is a binary heap of elements that know their place in it, so that any
-// of them can be moved or removed. Keys lie in the heap itself: comparisons
-// touch no element.
-type queue[E interface{ place(kind) *int32 }] struct {
-	slots []slot[E]
+import "time"
+
+// queue is a binary heap of entries that know their place in it, so that any of
+// them can be moved or removed. Times lie in the heap itself: comparisons touch
+// no entry.
+type queue[T any] struct {
+	slots []slot[T]
 	kind  kind
 }
 
-// kind tells the queues apart that an element is in.
+// kind tells apart the two queues that an entry may be in.
 type kind uint8
 
 const (
-	inEnds kind = iota
-	inGroup
+	ends kind = iota
+	renewals
 )
 
-type slot[E any] struct {
-	at int64
-	e  E
+type slot[T any] struct {
+	at time.Duration
+	e  *Entry[T]
 }
 
-func (q *queue[E]) len() int { return len(q.slots) }
-
-// top is the first element; q is not empty.
-func (q *queue[E]) top() E { return q.slots[0].e }
-
-// min is the first key, never if q is empty.
-func (q *queue[E]) min() int64 {
+// min is the earliest time, Never if there is none.
+func (q *queue[T]) min() time.Duration {
 	if len(q.slots) == 0 {
-		return never
+		return Never
 	}
 	return q.slots[0].at
 }
 
-// has reports whether e is in q. A place is an index plus one, so that the
-// zero Entry is nowhere.
-func (q *queue[E]) has(e E) bool { return *e.place(q.kind) != 0 }
-
-// key is that of e, which is in q.
-func (q *queue[E]) key(e E) int64 { return q.slots[*e.place(q.kind)-1].at }
-
-// set moves e to key at, or inserts it.
-func (q *queue[E]) set(e E, at int64) {
-	i := int(*e.place(q.kind)) - 1
-	if i < 0 {
-		i = len(q.slots)
-		q.slots = append(q.slots, slot[E]{at, e})
+// set moves e to the time at, or puts it in; Never takes it out.
+func (q *queue[T]) set(e *Entry[T], at time.Duration) {
+	i := int(e.places[q.kind]) - 1 // a place is an index plus one: the zero Entry is nowhere
+	switch {
+	case at == Never && i < 0:
+	case at == Never:
+		q.remove(i)
+	case i < 0:
+		q.slots = append(q.slots, slot[T]{})
+		q.fix(len(q.slots)-1, slot[T]{at, e})
+	default:
+		q.fix(i, slot[T]{at, e})
 	}
-	q.fix(i, slot[E]{at, e})
 }
 
-// remove takes e out, if it is in.
-func (q *queue[E]) remove(e E) {
-	p := e.place(q.kind)
-	i := int(*p) - 1
-	if i < 0 {
-		return
-	}
-	*p = 0
+// pop takes the first entry out.
+func (q *queue[T]) pop() *Entry[T] {
+	e := q.slots[0].e
+	q.remove(0)
+	return e
+}
+
+func (q *queue[T]) remove(i int) {
+	q.slots[i].e.places[q.kind] = 0
 	n := len(q.slots) - 1
 	last := q.slots[n]
-	q.slots[n] = slot[E]{} // let go of the element
+	q.slots[n] = slot[T]{} // let go of the entry
 	q.slots = q.slots[:n]
 	if i < n {
 		q.fix(i, last)
@@ -69,7 +65,7 @@ func (q *queue[E]) remove(e E) {
 }
 
 // fix puts s where it belongs, given that i is free.
-func (q *queue[E]) fix(i int, s slot[E]) {
+func (q *queue[T]) fix(i int, s slot[T]) {
 	for i > 0 {
 		up := (i - 1) / 2
 		if q.slots[up].at <= s.at {
@@ -95,7 +91,7 @@ func (q *queue[E]) fix(i int, s slot[E]) {
 	q.put(i, s)
 }
 
-func (q *queue[E]) put(i int, s slot[E]) {
+func (q *queue[T]) put(i int, s slot[T]) {
 	q.slots[i] = s
-	*s.e.place(q.kind) = int32(i + 1)
+	s.e.places[q.kind] = int32(i + 1)
 }

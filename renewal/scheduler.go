@@ -7,16 +7,42 @@ import (
 	"time"
 )
 
-const (
-	never = math.MaxInt64 // no time at all, and the end of what was stopped
+// Never is a time that does not come.
+const Never time.Duration = math.MaxInt64
 
-	lostEnd = math.MinInt64 // the end of what was lost
+const (
+	// early is the part of its interval, one in so many, by which a renewal may
+	// come early to share a round trip.
+	early = 8
 
 	defaultMaxBatch = 256
 )
 
-// Scheduler keeps claims: it renews them, and it tells when one is lost. Make
-// one with [New]. Its methods may be called from many goroutines.
+// Config is what a [Scheduler] is made of. Its functions are called outside all
+// locks of the Scheduler and may call its methods.
+type Config[T any] struct {
+	// Ended is given the items whose end has come. It must not block: it delays
+	// the ends of others. Required.
+	Ended func(items []T)
+	// Renew renews a batch, all of one shard, in a goroutine of its own. ctx ends
+	// with Close. Required.
+	Renew func(ctx context.Context, items []T)
+	// MaxBatch is how many items Renew is given at most. Default 256.
+	MaxBatch int
+}
+
+// Entry is one item's place in a [Scheduler]. Embed it in a struct of your own,
+// set its fields before the first Set, and do not copy it.
+type Entry[T any] struct {
+	Item     T
+	Shard    string        // items of different shards share no batch
+	Interval time.Duration // between renewals: bounds how early one may come
+
+	places [2]int32 // in Scheduler.queues
+}
+
+// Scheduler fires the times of its entries. Make one with [New]. Its methods may
+// be called from many goroutines.
 type Scheduler[T any] struct {
 	cfg    Config[T]
 	base   time.Time // the clock's zero
@@ -24,211 +50,161 @@ type Scheduler[T any] struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed once nothing runs any more
 
-	mu sync.Mutex
-	// ends has every kept entry. Its keys may be earlier than the real ends,
-	// which mostly move away: they are put right when they come to the top.
-	ends   queue[*Entry[T]]
-	groups map[groupKey]*group[T]
-	due    queue[*group[T]] // those with entries to renew, by the first of them
-
+	mu      sync.Mutex
+	queues  [2]queue[T]
 	timer   *time.Timer
-	armed   int64 // what timer is set to; at or before the first event
-	running int   // ticks and batches
+	armed   time.Duration // what timer is set to; at or before the first time
+	running int           // ticks and batches
 	closed  bool
 }
 
 // New makes a Scheduler. It panics if a required function is missing.
 func New[T any](cfg Config[T]) *Scheduler[T] {
-	if cfg.Renew == nil || cfg.Final == nil || cfg.Lost == nil {
-		panic("renewal: Config needs Renew, Final and Lost")
+	if cfg.Ended == nil || cfg.Renew == nil {
+		panic("renewal: Config needs Ended and Renew")
 	}
 	if cfg.MaxBatch <= 0 {
 		cfg.MaxBatch = defaultMaxBatch
 	}
-	s := &Scheduler[T]{
-		cfg:    cfg,
-		base:   time.Now().Add(-1), // now is positive: 0 stands for never added
-		done:   make(chan struct{}),
-		ends:   queue[*Entry[T]]{kind: inEnds},
-		groups: make(map[groupKey]*group[T]),
-		armed:  never,
-	}
+	s := &Scheduler[T]{cfg: cfg, base: time.Now(), done: make(chan struct{}), armed: Never}
+	s.queues[renewals].kind = renewals
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
 
-// Add begins to keep e, which stands for item. It reports false, and does
-// nothing, after Close. The first renewal is due t.Interval from now or, if that
-// is sooner, from when the grant was sent (t.Deadline less t.Validity). Add
-// panics if e was added before.
-func (s *Scheduler[T]) Add(e *Entry[T], item T, t Terms) bool {
-	deadline, limit := s.nanos(t.Deadline), int64(never)
-	if !t.Limit.IsZero() {
-		limit = s.nanos(t.Limit)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.state != fresh {
-		panic("renewal: Entry added twice")
-	}
-	if s.closed {
-		return false
-	}
-	e.state = kept
-	e.item = item
-	e.validity = int64(max(t.Validity, 0))
-	e.limit = limit
-	e.deadline.Store(deadline)
-	if t.Interval > 0 {
-		now := s.now()
-		e.interval = int64(t.Interval)
-		e.max = int32(min(max(t.MaxRenewals, 0), math.MaxInt32))
-		e.next = max(now, plus(min(now, deadline-e.validity), e.interval))
-		e.group = s.join(t.Shard, e.interval)
-		s.enqueue(e)
-	}
-	end := min(deadline, limit)
-	e.end.Store(end)
-	s.ends.set(e, end)
-	s.arm()
-	return true
-}
+// Now is the time on the Scheduler's clock.
+func (s *Scheduler[T]) Now() time.Duration { return time.Since(s.base) }
 
-// Stop ends the keeping of e and reports whether it was kept until now: false
-// if e was never added, was lost, or was stopped before. Once Stop has returned
-// true, Lost is never called for e and no further renewal is begun; one that is
-// under way may still reach the store, and its answer is ignored.
-func (s *Scheduler[T]) Stop(e *Entry[T]) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.state != kept {
-		return false
-	}
-	s.drop(e, stopped)
-	return true
-}
-
-// Deadline is the time until which e lasts by its latest renewal, whatever its
-// limits; the zero time if e was never added. Once e has ended it stands still.
-func (s *Scheduler[T]) Deadline(e *Entry[T]) time.Time {
-	d := e.deadline.Load()
-	if d == 0 {
-		return time.Time{}
-	}
+// Time is the wall-clock time of at.
+func (s *Scheduler[T]) Time(at time.Duration) time.Time {
 	// Not base.Add: the wall clock may have been set since.
 	now := time.Now()
-	return now.Add(time.Duration(d) - now.Sub(s.base))
+	return now.Add(at - now.Sub(s.base))
 }
 
-// Expired reports whether e is lost, for whatever reason, and looks at the clock
-// to know: if e is still kept though its end has come, it is lost now, and Lost
-// is called before Expired returns true. (If e was lost in another goroutine,
-// Lost may still be running there.) It is false before Add and after Stop and
-// Close. It takes no lock unless there is something to do.
-func (s *Scheduler[T]) Expired(e *Entry[T]) bool {
-	switch end := e.end.Load(); {
-	case end == lostEnd:
-		return true
-	case s.now() < end:
-		return false
-	}
-	s.mu.Lock()
-	if e.state == kept && s.now() >= e.end.Load() {
-		s.lose(e, e.cause()) // unlocks
-		return true
-	}
-	defer s.mu.Unlock()
-	return e.state == lost
-}
-
-// Cause is why e was lost, as Lost is or was told; nil unless it was.
-func (s *Scheduler[T]) Cause(e *Entry[T]) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return e.why
-}
-
-// Extend says that a renewal by the caller, sent at sent, went through: e lasts
-// until sent plus its Validity, if that is later than before, and the next
-// renewal is due an Interval after sent. It reports false if e is not kept any
-// more; nothing revives it. If its end has come by now, it is lost as by
-// [Scheduler.Expired]. It does not count towards MaxRenewals.
-func (s *Scheduler[T]) Extend(e *Entry[T], sent time.Time) bool {
-	at := s.nanos(sent)
-	s.mu.Lock()
-	if e.state != kept {
-		s.mu.Unlock()
-		return false
-	}
-	now := s.now()
-	if now >= e.end.Load() {
-		s.lose(e, e.cause()) // unlocks
-		return false
-	}
-	defer s.mu.Unlock()
-	s.extend(e, min(at, now))
-	if e.group != nil && e.group.queue.has(e) {
-		s.enqueue(e)
-	}
-	s.arm()
-	return true
-}
-
-// Fail says that the caller learned that e is gone, as if a renewal had brought
-// a final error: unless e has ended already, Lost is called with cause. It
-// reports whether e was still kept.
-func (s *Scheduler[T]) Fail(e *Entry[T], cause error) bool {
-	s.mu.Lock()
-	if e.state != kept {
-		s.mu.Unlock()
-		return false
-	}
-	s.lose(e, cause) // unlocks
-	return true
-}
-
-// Close ends all and returns the items that were still kept, in no order. They
-// count as stopped: Lost is not called for them. The contexts of the batches
-// under way are cancelled; see [Scheduler.Wait] for their end. After the first
-// call Close does nothing.
-func (s *Scheduler[T]) Close() []T {
+// Set sets when e ends and when it is renewed next; Never for not at all. It does
+// nothing after Close.
+func (s *Scheduler[T]) Set(e *Entry[T], end, renewal time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil
+		return
+	}
+	if grain := e.Interval / early; grain > 0 && renewal != Never {
+		// Rounded down, so that entries of one interval are due together; not
+		// what is due that soon anyway, such as another try after a failure.
+		if at := renewal - renewal%grain; at > s.Now() {
+			renewal = at
+		}
+	}
+	s.queues[ends].set(e, end)
+	s.queues[renewals].set(e, renewal)
+	s.arm()
+}
+
+// Remove takes e out. A call of Ended or Renew that is on its way may still come.
+// It does nothing after Close.
+func (s *Scheduler[T]) Remove(e *Entry[T]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.queues[ends].set(e, Never)
+	s.queues[renewals].set(e, Never)
+	if len(s.queues[ends].slots)+len(s.queues[renewals].slots) == 0 && s.armed != Never {
+		s.timer.Stop()
+		s.armed = Never
+	}
+}
+
+// arm has the timer fire no later than the first time. It needs s.mu.
+func (s *Scheduler[T]) arm() {
+	at := min(s.queues[ends].min(), s.queues[renewals].min())
+	if at >= s.armed {
+		return // firing too early costs one tick; setting the timer for each Remove costs more
+	}
+	s.armed = at
+	d := max(0, at-s.Now())
+	if s.timer == nil {
+		s.timer = time.AfterFunc(d, s.tick)
+	} else {
+		s.timer.Reset(d)
+	}
+}
+
+// tick is what the timer calls: it fires what is due.
+func (s *Scheduler[T]) tick() {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.armed = Never
+	now := s.Now()
+	var over []T
+	for s.queues[ends].min() <= now {
+		e := s.queues[ends].pop()
+		s.queues[renewals].set(e, Never)
+		over = append(over, e.Item)
+	}
+	shards := make(map[string][]T)
+	for s.queues[renewals].min() <= now {
+		e := s.queues[renewals].pop()
+		shards[e.Shard] = append(shards[e.Shard], e.Item)
+	}
+	for _, items := range shards {
+		for len(items) > 0 {
+			n := min(len(items), s.cfg.MaxBatch)
+			s.running++
+			go s.renew(items[:n:n])
+			items = items[n:]
+		}
+	}
+	s.running++
+	s.arm()
+	s.mu.Unlock()
+
+	defer s.leave()
+	if len(over) > 0 {
+		s.cfg.Ended(over)
+	}
+}
+
+func (s *Scheduler[T]) renew(items []T) {
+	defer s.leave()
+	s.cfg.Renew(s.ctx, items)
+}
+
+// leave is called when a tick or batch has ended.
+func (s *Scheduler[T]) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running--; s.running == 0 && s.closed {
+		close(s.done)
+	}
+}
+
+// Close ends all: no time fires any more, and the contexts of the batches under
+// way are cancelled; see [Scheduler.Done] for their end. After the first call
+// Close does nothing.
+func (s *Scheduler[T]) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
 	}
 	s.closed = true
-	items := make([]T, 0, s.ends.len())
-	for s.ends.len() > 0 {
-		// The last one is the cheapest to remove.
-		e := s.ends.slots[s.ends.len()-1].e
-		items = append(items, e.item)
-		s.drop(e, stopped)
+	s.queues = [2]queue[T]{}
+	if s.timer != nil {
+		s.timer.Stop()
 	}
-	s.groups = nil
 	s.cancel()
 	if s.running == 0 {
 		close(s.done)
 	}
-	return items
 }
 
-// Wait returns once the Scheduler is closed and nothing of it runs any more.
-func (s *Scheduler[T]) Wait() { <-s.done }
-
-// Done returns a channel that is closed when [Scheduler.Wait] would return.
+// Done returns a channel that is closed when the Scheduler is closed and nothing
+// of it runs any more.
 func (s *Scheduler[T]) Done() <-chan struct{} { return s.done }
-
-func (s *Scheduler[T]) now() int64 { return int64(time.Since(s.base)) }
-
-// nanos is t on the Scheduler's clock. What lies before its zero is past anyway,
-// and must not look like never added.
-func (s *Scheduler[T]) nanos(t time.Time) int64 { return max(1, int64(t.Sub(s.base))) }
-
-// plus is t+d, or never if that is out of range. d is not negative.
-func plus(t, d int64) int64 {
-	if t > never-d {
-		return never
-	}
-	return t + d
-}

@@ -1,6 +1,7 @@
 package soak
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
@@ -34,7 +35,7 @@ func (a *account) saw(key string, token int64) {
 }
 
 // Observe implements [locker.Observer].
-func (a *account) Observe(e locker.Event) {
+func (a *account) Observe(_ context.Context, e locker.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {

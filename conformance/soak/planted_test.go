@@ -12,6 +12,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance/soak"
+	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/strategy/redlock"
 	"github.com/redis/go-redis/v9"
@@ -22,7 +23,7 @@ import (
 type planted struct {
 	name    string
 	scripts map[string][2]string // by name: what is taken out, and what put in
-	wrap    func(locker.Driver, *redis.Client) locker.Driver
+	wrap    func(driver.Driver, *redis.Client) driver.Driver
 	opts    []locker.Option
 	nodes   int // more than one: redlock, on some of them
 
@@ -48,11 +49,11 @@ var bugs = []planted{
 	},
 	{
 		name: "tokens repeat", quick: true, want: soak.TokenOrder, length: 2 * time.Second,
-		wrap: func(d locker.Driver, _ *redis.Client) locker.Driver { return coarseTokens{d} },
+		wrap: func(d driver.Driver, _ *redis.Client) driver.Driver { return coarseTokens{d} },
 	},
 	{
 		name: "goroutines stay", quick: true, want: soak.LeakedGoroutine, length: time.Second,
-		wrap: func(d locker.Driver, _ *redis.Client) locker.Driver { return leaky{d} },
+		wrap: func(d driver.Driver, _ *redis.Client) driver.Driver { return leaky{d} },
 	},
 	{
 		// An acquire that arrives twice counts two; one release leaves one.
@@ -85,18 +86,18 @@ end
 	},
 	{
 		name: "deadline counted from the reply", want: soak.FalseLoss, faults: []string{"late-reply"}, length: 15 * time.Second,
-		wrap: func(d locker.Driver, rdb *redis.Client) locker.Driver { return fromReply{d, rdb} },
+		wrap: func(d driver.Driver, rdb *redis.Client) driver.Driver { return fromReply{d, rdb} },
 		opts: []locker.Option{locker.WithoutRenewal()}, keys: 4, ttls: []time.Duration{500 * time.Millisecond},
 	},
 	{
 		name: "wake-up dropped and no polling", want: soak.Stall, length: 8 * time.Second,
-		wrap: func(d locker.Driver, _ *redis.Client) locker.Driver {
+		wrap: func(d driver.Driver, _ *redis.Client) driver.Driver {
 			return &trusting{Driver: d, refused: make(map[string]time.Time)}
 		},
 	},
 	{
 		name: "claim ids used again", want: soak.Overlap, faults: []string{"lose-reply", "reset-reply"}, length: 15 * time.Second,
-		wrap: func(d locker.Driver, _ *redis.Client) locker.Driver { return sameID{d} },
+		wrap: func(d driver.Driver, _ *redis.Client) driver.Driver { return sameID{d} },
 	},
 	{
 		name: "processes that do not agree on the nodes", want: soak.Overlap, nodes: 5,
@@ -128,7 +129,7 @@ func (b planted) locker(rdb *redis.Client, opts ...locker.Option) (locker.Locker
 	if err != nil {
 		return nil, err
 	}
-	var d locker.Driver = setnx
+	var d driver.Driver = setnx
 	if b.wrap != nil {
 		d = b.wrap(d, rdb)
 	}
@@ -199,9 +200,9 @@ func wantEvidence(t *testing.T, v soak.Violation) {
 }
 
 // coarseTokens issues tokens that are whole seconds.
-type coarseTokens struct{ locker.Driver }
+type coarseTokens struct{ driver.Driver }
 
-func (d coarseTokens) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+func (d coarseTokens) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	a, err := d.Driver.Acquire(ctx, req)
 	a.Token -= a.Token % 1_000_000
 	return a, err
@@ -210,7 +211,7 @@ func (d coarseTokens) Acquire(ctx context.Context, req locker.Request) (locker.A
 // fromReply has what a lease counted from the reply has: it ends in the store as much
 // earlier than its holder thinks as the reply took.
 type fromReply struct {
-	locker.Driver
+	driver.Driver
 	rdb *redis.Client
 }
 
@@ -220,7 +221,7 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then
 end
 return 1`)
 
-func (d fromReply) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+func (d fromReply) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	sent := time.Now()
 	a, err := d.Driver.Acquire(ctx, req)
 	if took := time.Since(sent); err == nil && a.Granted {
@@ -231,17 +232,17 @@ func (d fromReply) Acquire(ctx context.Context, req locker.Request) (locker.Answ
 
 // trusting asks the store again only when it was signalled, which it never is.
 type trusting struct {
-	locker.Driver
+	driver.Driver
 	mu      sync.Mutex
 	refused map[string]time.Time
 }
 
-func (d *trusting) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+func (d *trusting) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	d.mu.Lock()
 	last, again := d.refused[req.Key]
 	d.mu.Unlock()
 	if req.Wait && again && time.Since(last) < time.Minute {
-		return locker.Answer{Left: -1}, nil
+		return driver.Answer{}, nil
 	}
 	a, err := d.Driver.Acquire(ctx, req)
 	d.mu.Lock()
@@ -249,11 +250,11 @@ func (d *trusting) Acquire(ctx context.Context, req locker.Request) (locker.Answ
 	if delete(d.refused, req.Key); err == nil && !a.Granted {
 		d.refused[req.Key] = time.Now()
 	}
-	a.Silent = false
+	a.NoWakeUp = false
 	return a, err
 }
 
-func (d *trusting) Watch(context.Context, string) (locker.Watch, error) { return silence{}, nil }
+func (d *trusting) Watch(context.Context, string) (driver.Watch, error) { return silence{}, nil }
 
 type silence struct{}
 
@@ -261,34 +262,34 @@ func (silence) C() <-chan struct{} { return nil }
 func (silence) Close()             {}
 
 // sameID gives all grants of a key in a process one name.
-type sameID struct{ locker.Driver }
+type sameID struct{ driver.Driver }
 
-func same(c locker.Claim) locker.Claim {
+func same(c driver.Claim) driver.Claim {
 	c.ID, _, _ = strings.Cut(c.ID, ":")
 	return c
 }
 
-func (d sameID) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+func (d sameID) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	req.Claim = same(req.Claim)
 	return d.Driver.Acquire(ctx, req)
 }
 
-func (d sameID) Renew(ctx context.Context, claims []locker.Claim, answer func(int, error)) {
-	renamed := make([]locker.Claim, len(claims))
+func (d sameID) Renew(ctx context.Context, claims []driver.Claim, answer func(int, error)) {
+	renamed := make([]driver.Claim, len(claims))
 	for i, c := range claims {
 		renamed[i] = same(c)
 	}
 	d.Driver.Renew(ctx, renamed, answer)
 }
 
-func (d sameID) Release(ctx context.Context, c locker.Claim) error {
+func (d sameID) Release(ctx context.Context, c driver.Claim) error {
 	return d.Driver.Release(ctx, same(c))
 }
 
 // leaky starts a goroutine for each grant, and does not end it.
-type leaky struct{ locker.Driver }
+type leaky struct{ driver.Driver }
 
-func (d leaky) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+func (d leaky) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	a, err := d.Driver.Acquire(ctx, req)
 	if a.Granted {
 		go leak()

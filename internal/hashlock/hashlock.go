@@ -6,7 +6,7 @@ import (
 	"context"
 	_ "embed"
 
-	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/redis/go-redis/v9"
 )
@@ -31,7 +31,7 @@ func NewScript(name, source string, libraries ...string) *redisdriver.Script {
 	return redisdriver.NewScript(name, source, append([]string{counts}, libraries...)...)
 }
 
-// Driver is a [locker.Driver] and [locker.HoldCounter] on hash locks. The
+// Driver is a [driver.Driver] and [driver.HoldCounter] on hash locks. The
 // strategies embed it and add how they wait.
 type Driver struct {
 	*redisdriver.Driver
@@ -40,7 +40,7 @@ type Driver struct {
 // NewDriver makes a Driver of a strategy's name and its own two scripts; more is
 // [redisdriver.Protocol].More.
 func NewDriver(rdb redis.UniversalClient, name string, acquire, release *redisdriver.Script,
-	more func(s *redisdriver.Script, req locker.Request) ([]string, []any)) (Driver, error) {
+	more func(s *redisdriver.Script, req driver.Request) ([]string, []any)) (Driver, error) {
 	d, err := redisdriver.NewDriver(rdb, redisdriver.Protocol{
 		Name:    name,
 		Acquire: acquire,
@@ -51,7 +51,7 @@ func NewDriver(rdb redis.UniversalClient, name string, acquire, release *redisdr
 	return Driver{d}, err
 }
 
-// SetHolds implements [locker.HoldCounter]: one round trip on the private client.
-func (d Driver) SetHolds(ctx context.Context, c locker.Claim, n int) error {
+// SetHolds implements [driver.HoldCounter]: one round trip on the private client.
+func (d Driver) SetHolds(ctx context.Context, c driver.Claim, n int) error {
 	return d.Run(ctx, setHolds, c, n)
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -147,7 +147,7 @@ func (b *batches) abandon(e *batched) error {
 		b.next()
 		fallthrough
 	case i >= 0:
-		return &locker.StoreError{Err: fmt.Errorf("it was not sent: %w", e.ctx.Err()), NotApplied: true}
+		return &driver.StoreError{Err: fmt.Errorf("it was not sent: %w", e.ctx.Err()), NotApplied: true}
 	}
 	return e.ctx.Err()
 }

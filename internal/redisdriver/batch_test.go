@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance/faultproxy"
+	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -137,7 +137,7 @@ func TestBatchedCommandIsGivenUp(t *testing.T) {
 	cancel()
 	err := <-given
 	require.ErrorIs(t, err, context.Canceled)
-	var refined *locker.StoreError
+	var refined *driver.StoreError
 	require.True(t, errors.As(err, &refined) && refined.NotApplied, "a command that was not sent took no effect")
 	open()
 	require.NoError(t, <-kept)
@@ -160,7 +160,7 @@ func TestBatchLastsAsLongAsItsCommands(t *testing.T) {
 		cancel()
 		err := <-ends["hasty"]
 		require.ErrorIs(t, err, context.Canceled)
-		var refined *locker.StoreError
+		var refined *driver.StoreError
 		require.False(t, errors.As(err, &refined) && refined.NotApplied, "it is on its way")
 		close(g.shut["patient"])
 		require.NoError(t, <-ends["patient"])

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -40,7 +40,7 @@ func TestSubscriptionsAreCutBySlot(t *testing.T) {
 	for i := range 20 {
 		keys = append(keys, fmt.Sprint("k", i), fmt.Sprint("{same}", i), fmt.Sprint("{}", i))
 	}
-	watches := make([]locker.Watch, len(keys))
+	watches := make([]driver.Watch, len(keys))
 	round := func(then func(i int)) {
 		var all sync.WaitGroup
 		for i := range keys {
@@ -113,7 +113,7 @@ func TestBrokenConnectionOfACluster(t *testing.T) {
 	s := newSignals(t, c)
 	a, b := mustWatch(t, s, "a"), mustWatch(t, s, "b")
 	require.EqualValues(t, 1, srv.Client(t).Do(t.Context(), "client", "kill", "type", "pubsub").Val())
-	for _, w := range []locker.Watch{a, b} {
+	for _, w := range []driver.Watch{a, b} {
 		wantSignal(t, w, false, "whoever watches asks again where")
 		w.Close()
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -39,13 +40,13 @@ type Protocol struct {
 	Release *Script
 	// More gives the further keys and arguments of a script; nil: none. Of
 	// req only the Claim is set unless the script acquires.
-	More func(s *Script, req locker.Request) (keys []string, args []any)
+	More func(s *Script, req driver.Request) (keys []string, args []any)
 	// Batched lets commands that come while others are under way share round trips.
 	// One that is slow delays the others with it.
 	Batched bool
 }
 
-// Driver is a [locker.Driver] made of a Protocol. Strategies embed it.
+// Driver is a [driver.Driver] made of a Protocol. Strategies embed it.
 type Driver struct {
 	p      Protocol
 	c      *clients
@@ -66,33 +67,33 @@ func NewDriver(rdb redis.UniversalClient, p Protocol) (*Driver, error) {
 	return &Driver{p: p, c: c, log: slog.New(slog.DiscardHandler)}, nil
 }
 
-// Name implements [locker.Driver].
+// Name implements [driver.Driver].
 func (d *Driver) Name() string { return d.p.Name }
 
-// Configure implements [locker.Configurer].
-func (d *Driver) Configure(cfg locker.DriverConfig) error {
+// Configure implements [driver.Configurer].
+func (d *Driver) Configure(cfg driver.Config) (driver.Settings, error) {
 	d.log = cfg.Logger
 	for _, o := range cfg.Options {
 		switch o := o.(type) {
 		case replicaAcks:
 			if err := o.check(); err != nil {
-				return err
+				return driver.Settings{}, err
 			}
 			d.acks = o
 		default:
-			return fmt.Errorf("locker: %w: %s knows no option %T", locker.ErrInvalid, d.p.Name, o)
+			return driver.Settings{}, fmt.Errorf("locker: %w: %s knows no option %T", locker.ErrInvalid, d.p.Name, o)
 		}
 	}
-	return nil
+	return driver.Settings{}, nil
 }
 
-// Acquire implements [locker.Driver]: one round trip on the caller's client, two
+// Acquire implements [driver.Driver]: one round trip on the caller's client, two
 // with [WithReplicaAcks].
-func (d *Driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	return d.acquire(ctx, req, d.input(d.p.Acquire, req))
 }
 
-func (d *Driver) acquire(ctx context.Context, req locker.Request, in input) (locker.Answer, error) {
+func (d *Driver) acquire(ctx context.Context, req driver.Request, in input) (driver.Answer, error) {
 	var reply any
 	var err error
 	if d.acks.n > 0 {
@@ -101,42 +102,42 @@ func (d *Driver) acquire(ctx context.Context, req locker.Request, in input) (loc
 		reply, err = d.p.Acquire.run(ctx, d.c.acquire, in)
 	}
 	if err != nil {
-		return locker.Answer{}, err
+		return driver.Answer{}, err
 	}
 	return answerOf(reply)
 }
 
 // answerOf reads the reply of an Acquire script; see [Protocol].
-func answerOf(reply any) (locker.Answer, error) {
+func answerOf(reply any) (driver.Answer, error) {
 	r, _ := reply.([]any)
 	if len(r) < 2 {
-		return locker.Answer{}, unexpected(reply)
+		return driver.Answer{}, unexpected(reply)
 	}
 	switch r[0] {
 	case int64(1):
 		if token, ok := r[1].(int64); ok {
-			return locker.Answer{Granted: true, Token: token}, nil
+			return driver.Answer{Granted: true, Token: token}, nil
 		}
 	case int64(0):
 		if left, ok := r[1].(int64); ok && len(r) > 2 {
-			return locker.Answer{Left: time.Duration(left) * time.Millisecond, Silent: r[2] == int64(1)}, nil
+			return driver.Answer{Remaining: remaining(left), NoWakeUp: r[2] == int64(1)}, nil
 		}
 	case int64(-1):
-		return locker.Answer{}, fmt.Errorf("%w: it is a %v; it is left alone", locker.ErrConflict, r[1])
+		return driver.Answer{}, fmt.Errorf("%w: it is a %v; it is left alone", locker.ErrConflict, r[1])
 	}
-	return locker.Answer{}, unexpected(reply)
+	return driver.Answer{}, unexpected(reply)
 }
 
-// Release implements [locker.Driver]: one round trip on the private client, or
+// Release implements [driver.Driver]: one round trip on the private client, or
 // after Close on the caller's.
-func (d *Driver) Release(ctx context.Context, c locker.Claim) error {
+func (d *Driver) Release(ctx context.Context, c driver.Claim) error {
 	return d.Run(ctx, d.p.Release, c)
 }
 
 // Run runs a script that replies 1, or 0 when c does not hold its key. args are
 // appended to its arguments.
-func (d *Driver) Run(ctx context.Context, s *Script, c locker.Claim, args ...any) error {
-	return d.run(ctx, s, append(d.input(s, locker.Request{Claim: c, Fencing: c.Token != 0}), args...))
+func (d *Driver) Run(ctx context.Context, s *Script, c driver.Claim, args ...any) error {
+	return d.run(ctx, s, append(d.input(s, driver.Request{Claim: c, Fencing: c.Token != 0}), args...))
 }
 
 func (d *Driver) run(ctx context.Context, s *Script, in input) error {
@@ -166,8 +167,8 @@ func (d *Driver) runs() processor {
 	return d.c.runs
 }
 
-// Renew implements [locker.Driver]: one pipeline.
-func (d *Driver) Renew(ctx context.Context, claims []locker.Claim, answer func(i int, err error)) {
+// Renew implements [driver.Driver]: one pipeline.
+func (d *Driver) Renew(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
 	all := make([]int, len(claims))
 	for i := range all {
 		all[i] = i
@@ -185,7 +186,7 @@ func (d *Driver) Renew(ctx context.Context, claims []locker.Claim, answer func(i
 
 // renew sends the renewals of claims[i] for each i of which, answers for those
 // that ran, and returns rest and those for which the server lacked the script.
-func (d *Driver) renew(ctx context.Context, claims []locker.Claim, which []int,
+func (d *Driver) renew(ctx context.Context, claims []driver.Claim, which []int,
 	cmd func(context.Context, input) noRetry, answer func(int, error), rest ...int) (unknown []int) {
 	if len(which) == 0 {
 		return rest
@@ -193,7 +194,7 @@ func (d *Driver) renew(ctx context.Context, claims []locker.Claim, which []int,
 	pipe := d.control().Pipeline()
 	cmds := make([]noRetry, len(which))
 	for n, i := range which {
-		cmds[n] = cmd(ctx, d.input(d.p.Renew, locker.Request{Claim: claims[i], Fencing: claims[i].Token != 0}))
+		cmds[n] = cmd(ctx, d.input(d.p.Renew, driver.Request{Claim: claims[i], Fencing: claims[i].Token != 0}))
 		_ = pipe.Process(ctx, cmds[n])
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
@@ -211,7 +212,7 @@ func (d *Driver) renew(ctx context.Context, claims []locker.Claim, which []int,
 	return append(unknown, rest...)
 }
 
-// Shard implements [locker.Sharder]: the slots of a cluster that live on one
+// Shard implements [driver.Sharder]: the slots of a cluster that live on one
 // node change, so it is a range of slots that shares a batch.
 func (d *Driver) Shard(key string) string {
 	if _, ok := d.c.given.(*redis.ClusterClient); !ok {
@@ -226,7 +227,7 @@ func (d *Driver) Info(ctx context.Context, section string) (string, error) {
 	return info, classify(err)
 }
 
-// Close implements [locker.Driver]. Releases go to the caller's client from now
+// Close implements [driver.Driver]. Releases go to the caller's client from now
 // on.
 func (d *Driver) Close() error {
 	d.closed.Store(true)
@@ -234,7 +235,7 @@ func (d *Driver) Close() error {
 }
 
 // input makes the command for a script, with room for a few more arguments.
-func (d *Driver) input(s *Script, req locker.Request) input {
+func (d *Driver) input(s *Script, req driver.Request) input {
 	ttl, retention := req.TTL.Milliseconds(), int64(0)
 	if req.Fencing {
 		retention = max(2*ttl, minRetention.Milliseconds())
@@ -275,28 +276,36 @@ func (d *Driver) input(s *Script, req locker.Request) input {
 // quorum: they have the same scripts, and nothing More.
 type Call struct {
 	s   *Script
-	req locker.Request
+	req driver.Request
 	in  input
 }
 
 // NewAcquire makes the Call of what Acquire sends.
-func (d *Driver) NewAcquire(req locker.Request) *Call {
+func (d *Driver) NewAcquire(req driver.Request) *Call {
 	return &Call{d.p.Acquire, req, d.input(d.p.Acquire, req)}
 }
 
 // NewCall makes a Call of what Run sends.
-func (d *Driver) NewCall(s *Script, c locker.Claim, args ...any) *Call {
-	return &Call{s, locker.Request{Claim: c}, append(d.input(s, locker.Request{Claim: c, Fencing: c.Token != 0}), args...)}
+func (d *Driver) NewCall(s *Script, c driver.Claim, args ...any) *Call {
+	return &Call{s, driver.Request{Claim: c}, append(d.input(s, driver.Request{Claim: c, Fencing: c.Token != 0}), args...)}
 }
 
 // AcquireBy is Acquire with a Call.
-func (d *Driver) AcquireBy(ctx context.Context, c *Call) (locker.Answer, error) {
+func (d *Driver) AcquireBy(ctx context.Context, c *Call) (driver.Answer, error) {
 	return d.acquire(ctx, c.req, slices.Clone(c.in))
 }
 
 // RunCall is Run with a Call, and further arguments of this Driver's own.
 func (d *Driver) RunCall(ctx context.Context, c *Call, args ...any) error {
 	return d.run(ctx, c.s, append(append(make(input, 0, len(c.in)+len(args)), c.in...), args...))
+}
+
+// remaining is what PTTL says is left, rounded up; 0 for a key that never expires.
+func remaining(pttl int64) time.Duration {
+	if pttl < 0 {
+		return 0
+	}
+	return time.Duration(pttl+1) * time.Millisecond
 }
 
 func verdict(reply any) error {
@@ -312,5 +321,5 @@ func verdict(reply any) error {
 var errLost = fmt.Errorf("the claim does not hold the key: %w", locker.ErrLost)
 
 func unexpected(reply any) error {
-	return &locker.StoreError{Err: fmt.Errorf("unexpected reply %v of a script", reply), Permanent: true}
+	return &driver.StoreError{Err: fmt.Errorf("unexpected reply %v of a script", reply), Permanent: true}
 }

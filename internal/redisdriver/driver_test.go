@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -44,7 +44,7 @@ func TestReleaseAndClose(t *testing.T) {
 			} else {
 				require.NoError(t, d.Close())
 			}
-			c := locker.Claim{Key: "release and close " + name, ID: "id", Owner: "id", TTL: time.Second}
+			c := driver.Claim{Key: "release and close " + name, ID: "id", Owner: "id", TTL: time.Second}
 			require.NoError(t, d.Release(t.Context(), c))
 			require.NoError(t, d.Release(t.Context(), c), "and ever after")
 			n, err := rdb.Get(t.Context(), c.Key).Int()

@@ -6,7 +6,7 @@ import (
 	"net"
 	"strings"
 
-	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -22,19 +22,19 @@ func classify(err error) error {
 		switch code := errorCode(server.Error()); code {
 		case "LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "BUSY", "MOVED", "ASK", "NOREPLICAS", "UNBLOCKED":
 			// A moment's trouble of a deployment that changes its roles.
-			return &locker.StoreError{Err: err, NotApplied: true}
+			return &driver.StoreError{Err: err, NotApplied: true}
 		case "NOAUTH", "WRONGPASS", "NOPERM", "NOPROTO":
-			return &locker.StoreError{Err: err, Permanent: true, NotApplied: true}
+			return &driver.StoreError{Err: err, Permanent: true, NotApplied: true}
 		default:
 			if strings.Contains(server.Error(), "max number of clients") {
-				return &locker.StoreError{Err: err, NotApplied: true}
+				return &driver.StoreError{Err: err, NotApplied: true}
 			}
 			// In the middle of a script: its slot is on the move.
 			if msg := server.Error(); strings.Contains(msg, "a non local key") || strings.Contains(msg, "while the cluster is down") {
 				return err
 			}
 			// OOM, MISCONF, WRONGTYPE, a script that failed, ...
-			return &locker.StoreError{Err: err, Permanent: true}
+			return &driver.StoreError{Err: err, Permanent: true}
 		}
 	}
 	var op *net.OpError
@@ -43,12 +43,12 @@ func classify(err error) error {
 	switch {
 	case errors.As(err, &cert), isOp && (op.Op == "remote error" || op.Op == "local error"):
 		// TLS: one side does not trust the other. Nothing was executed.
-		return &locker.StoreError{Err: err, Permanent: true, NotApplied: true}
+		return &driver.StoreError{Err: err, Permanent: true, NotApplied: true}
 	case errors.Is(err, redis.ErrClosed):
-		return &locker.StoreError{Err: err, Permanent: true, NotApplied: true}
+		return &driver.StoreError{Err: err, Permanent: true, NotApplied: true}
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
 		isOp && op.Op == "dial":
-		return &locker.StoreError{Err: err, NotApplied: true}
+		return &driver.StoreError{Err: err, NotApplied: true}
 	}
 	return err
 }

@@ -8,7 +8,7 @@ import (
 	"net"
 	"testing"
 
-	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -49,7 +49,7 @@ func TestClassify(t *testing.T) {
 	} {
 		got := classify(c.err)
 		require.ErrorIs(t, got, c.err)
-		var s *locker.StoreError
+		var s *driver.StoreError
 		isStore := errors.As(got, &s)
 		require.Equal(t, c.permanent, isStore && s.Permanent, "permanent: %v", c.err)
 		require.Equal(t, c.notApplied, isStore && s.NotApplied, "not applied: %v", c.err)

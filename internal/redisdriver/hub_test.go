@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -32,7 +32,7 @@ func newSignals(t *testing.T, rdb redis.UniversalClient) *Signals {
 	return s
 }
 
-func mustWatch(t *testing.T, s *Signals, key string) locker.Watch {
+func mustWatch(t *testing.T, s *Signals, key string) driver.Watch {
 	t.Helper()
 	w, err := s.Watch(t.Context(), key)
 	require.NoError(t, err, "watch on %q", key)
@@ -40,7 +40,7 @@ func mustWatch(t *testing.T, s *Signals, key string) locker.Watch {
 }
 
 // drain takes the signal that w holds, if any.
-func drain(w locker.Watch) {
+func drain(w driver.Watch) {
 	select {
 	case <-w.C():
 	default:
@@ -48,7 +48,7 @@ func drain(w locker.Watch) {
 }
 
 // wantSignal waits for a signal of w, or its end.
-func wantSignal(t *testing.T, w locker.Watch, open bool, why string) {
+func wantSignal(t *testing.T, w driver.Watch, open bool, why string) {
 	t.Helper()
 	end := time.After(soon)
 	for {
@@ -131,7 +131,7 @@ func TestOneConnectionWhileWatched(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	s := newSignals(t, rdb)
 	require.Empty(t, connections(t, rdb, true), "nobody watches yet")
-	var watches []locker.Watch
+	var watches []driver.Watch
 	for i := range 50 {
 		watches = append(watches, mustWatch(t, s, fmt.Sprint("k", i%25))) // two of each
 	}
@@ -173,7 +173,7 @@ func TestOneConnectionWhileWatched(t *testing.T) {
 func TestReconnect(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	s := newSignals(t, rdb)
-	watches := make(map[string]locker.Watch)
+	watches := make(map[string]driver.Watch)
 	for _, key := range []string{"a", "b", "c"} {
 		watches[key] = mustWatch(t, s, key)
 		drain(watches[key]) // a confirmation may signal

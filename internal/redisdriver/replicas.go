@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -37,7 +38,7 @@ func (o replicaAcks) check() error {
 }
 
 // runAcked runs the script and has what it granted confirmed.
-func (d *Driver) runAcked(ctx context.Context, s *Script, req locker.Request, in input) (any, error) {
+func (d *Driver) runAcked(ctx context.Context, s *Script, req driver.Request, in input) (any, error) {
 	var client *redis.Client
 	switch c := d.c.acquire.(type) {
 	case *redis.Client:
@@ -48,7 +49,7 @@ func (d *Driver) runAcked(ctx context.Context, s *Script, req locker.Request, in
 			return nil, classify(err)
 		}
 	default:
-		return nil, &locker.StoreError{
+		return nil, &driver.StoreError{
 			Err:       fmt.Errorf("replicas cannot be waited for on a %T", d.c.given),
 			Permanent: true, NotApplied: true,
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/stretchr/testify/require"
 )
 
@@ -27,7 +28,7 @@ func FuzzReplies(f *testing.F) {
 		}
 		a, err := answerOf(reply)
 		require.Equal(t, granted, a.Granted)
-		var refined *locker.StoreError
+		var refined *driver.StoreError
 		switch {
 		case errors.Is(err, locker.ErrConflict):
 			require.Equal(t, int64(-1), r[0])

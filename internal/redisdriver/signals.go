@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -97,11 +97,11 @@ func (s *Signals) probe() <-chan struct{} {
 }
 
 func isPermanent(err error) bool {
-	var e *locker.StoreError
+	var e *driver.StoreError
 	return errors.As(classify(err), &e) && e.Permanent
 }
 
-// chanWatch implements [locker.Watch] on a channel.
+// chanWatch implements [driver.Watch] on a channel.
 type chanWatch struct {
 	io.Closer
 	c chan struct{}
@@ -110,8 +110,8 @@ type chanWatch struct {
 func (w chanWatch) C() <-chan struct{} { return w.c }
 func (w chanWatch) Close()             { _ = w.Closer.Close() }
 
-// Watch implements [locker.Notifier].
-func (s *Signals) Watch(ctx context.Context, key string) (locker.Watch, error) {
+// Watch implements [driver.Notifier].
+func (s *Signals) Watch(ctx context.Context, key string) (driver.Watch, error) {
 	c := make(chan struct{}, 1)
 	signal := func() {
 		select {

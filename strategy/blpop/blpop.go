@@ -5,6 +5,7 @@ import (
 	_ "embed"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/hashlock"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/redis/go-redis/v9"
@@ -26,18 +27,17 @@ var (
 )
 
 // driver adds the queue of processes to the hash lock.
-type driver struct {
+type queueDriver struct {
 	hashlock.Driver
 	signals *redisdriver.Signals // names the channels
 	inboxes *inboxes
 }
 
 var _ interface {
-	locker.Driver
-	locker.Notifier
-	locker.HoldCounter
-	locker.Branded
-} = (*driver)(nil)
+	driver.Driver
+	driver.Notifier
+	driver.HoldCounter
+} = (*queueDriver)(nil)
 
 // New makes a Locker on rdb: a single Redis, a Sentinel set-up or a cluster. rdb
 // stays the caller's; beside it the Locker opens up to 16 connections of its own
@@ -51,8 +51,8 @@ func New(rdb redis.UniversalClient, opts ...locker.Option) (locker.Locker, error
 	return redisdriver.Open(d, d.Driver.Driver, opts)
 }
 
-func newDriver(rdb redis.UniversalClient) (*driver, error) {
-	d := &driver{}
+func newDriver(rdb redis.UniversalClient) (*queueDriver, error) {
+	d := &queueDriver{}
 	var err error
 	d.Driver, err = hashlock.NewDriver(rdb, "blpop", acquireScript, releaseScript, d.more)
 	if err != nil {
@@ -63,17 +63,15 @@ func newDriver(rdb redis.UniversalClient) (*driver, error) {
 	return d, nil
 }
 
-// Brand implements [locker.Branded]: is_ours in queue.lua knows it.
-func (d *driver) Brand() int { return 8 }
-
-// Configure implements [locker.Configurer].
-func (d *driver) Configure(cfg locker.DriverConfig) error {
-	d.inboxes.id = cfg.LockerID
-	return d.Driver.Configure(cfg)
+// Configure implements [driver.Configurer]. is_ours in queue.lua knows the version of
+// our ids.
+func (d *queueDriver) Configure(cfg driver.Config) (driver.Settings, error) {
+	_, err := d.Driver.Configure(cfg)
+	return driver.Settings{IDVersion: 8}, err
 }
 
 // more gives the scripts the queue, and what each needs beside it.
-func (d *driver) more(s *redisdriver.Script, req locker.Request) (keys []string, args []any) {
+func (d *queueDriver) more(s *redisdriver.Script, req driver.Request) (keys []string, args []any) {
 	switch s {
 	case acquireScript:
 		waits := 0
@@ -93,27 +91,27 @@ func (d *driver) more(s *redisdriver.Script, req locker.Request) (keys []string,
 	}, args
 }
 
-// Acquire implements [locker.Driver].
-func (d *driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+// Acquire implements [driver.Driver].
+func (d *queueDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	a, err := d.Driver.Acquire(ctx, req)
 	if req.Wait && !a.Granted && !d.inboxes.refused(req.Key) {
-		a.Silent = true
+		a.NoWakeUp = true
 	}
 	return a, err
 }
 
-// Watch implements [locker.Notifier].
-func (d *driver) Watch(ctx context.Context, key string) (locker.Watch, error) {
+// Watch implements [driver.Notifier].
+func (d *queueDriver) Watch(ctx context.Context, key string) (driver.Watch, error) {
 	return d.inboxes.watch(ctx, key)
 }
 
 // giveUp takes the process out of the queue of key.
-func (d *driver) giveUp(ctx context.Context, key string) error {
-	return d.Run(ctx, giveUpScript, locker.Claim{Key: key}, d.inboxes.name(key))
+func (d *queueDriver) giveUp(ctx context.Context, key string) error {
+	return d.Run(ctx, giveUpScript, driver.Claim{Key: key}, d.inboxes.name(key))
 }
 
-// Close implements [locker.Driver].
-func (d *driver) Close() error {
+// Close implements [driver.Driver].
+func (d *queueDriver) Close() error {
 	d.inboxes.close()
 	d.signals.Close()
 	return d.Driver.Close()

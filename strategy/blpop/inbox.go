@@ -6,8 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/internal/uuid"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -30,7 +31,7 @@ const (
 // what it gets to whoever watches the key. What comes for a key nobody watches any
 // more goes back to the queue.
 type inboxes struct {
-	d        *driver
+	d        *queueDriver
 	id       string
 	cluster  bool
 	blocking *redisdriver.Blocking // nil: no connection to block on can be made
@@ -43,9 +44,9 @@ type inboxes struct {
 	work    sync.WaitGroup // dispatchers and givings-up
 }
 
-func newInboxes(d *driver) *inboxes {
+func newInboxes(d *queueDriver) *inboxes {
 	return &inboxes{
-		d: d, cluster: d.IsCluster(), blocking: d.NewBlocking(slice),
+		d: d, id: uuid.New(4), cluster: d.IsCluster(), blocking: d.NewBlocking(slice),
 		open: make(map[string]*inbox), nodes: make(map[string]int), leaving: make(map[string]chan struct{}),
 	}
 }
@@ -68,7 +69,7 @@ type inbox struct {
 	watches map[string]*watch
 }
 
-// watch implements [locker.Watch]. The Locker keeps one a key.
+// watch implements [driver.Watch]. The Locker keeps one a key.
 type watch struct {
 	in  *inbox
 	key string
@@ -145,7 +146,7 @@ func (b *inboxes) left(ctx context.Context, key string) error {
 	}
 }
 
-func (b *inboxes) watch(ctx context.Context, key string) (locker.Watch, error) {
+func (b *inboxes) watch(ctx context.Context, key string) (driver.Watch, error) {
 	if err := b.left(ctx, key); err != nil {
 		return nil, err
 	}
@@ -174,7 +175,7 @@ func (b *inboxes) watch(ctx context.Context, key string) (locker.Watch, error) {
 	return w, nil
 }
 
-// Close implements [locker.Watch].
+// Close implements [driver.Watch].
 func (w *watch) Close() {
 	in, b := w.in, w.in.b
 	b.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -29,8 +30,8 @@ func TestGrantGivenUpIsAnnounced(t *testing.T) {
 	d, err := newDriver(rdb)
 	require.NoError(t, err)
 	defer d.Close()
-	require.NoError(t, d.Configure(locker.DriverConfig{LockerID: "other", Logger: slog.New(slog.DiscardHandler)}))
-	req := locker.Request{Claim: locker.Claim{Key: "k", ID: "c", Owner: "c", TTL: time.Minute}, Wait: true}
+	configure(t, d, "other")
+	req := driver.Request{Claim: driver.Claim{Key: "k", ID: "c", Owner: "c", TTL: time.Minute}, Wait: true}
 	a, err := d.Driver.Acquire(t.Context(), req)
 	require.NoError(t, err)
 	require.False(t, a.Granted)
@@ -56,10 +57,18 @@ func TestGrantGivenUpIsAnnounced(t *testing.T) {
 
 // place is one process's in the queue of "k", without what makes it look again.
 type place struct {
-	*driver
+	*queueDriver
 	t   *testing.T
 	rdb *redis.Client
 	id  string
+}
+
+// configure readies a driver whose inbox is called id.
+func configure(t *testing.T, d *queueDriver, id string) {
+	t.Helper()
+	d.inboxes.id = id
+	_, err := d.Configure(driver.Config{Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
 }
 
 func takePlace(t *testing.T, rdb *redis.Client, id string) place {
@@ -67,7 +76,7 @@ func takePlace(t *testing.T, rdb *redis.Client, id string) place {
 	d, err := newDriver(rdb)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = d.Close() })
-	require.NoError(t, d.Configure(locker.DriverConfig{LockerID: id, Logger: slog.New(slog.DiscardHandler)}))
+	configure(t, d, id)
 	p := place{d, t, rdb, id}
 	require.False(t, p.asks())
 	return p
@@ -75,8 +84,8 @@ func takePlace(t *testing.T, rdb *redis.Client, id string) place {
 
 func (p place) asks() (granted bool) {
 	p.t.Helper()
-	claim := locker.Claim{Key: "k", ID: p.id, Owner: p.id, TTL: time.Minute}
-	a, err := p.Driver.Acquire(p.t.Context(), locker.Request{Claim: claim, Wait: true})
+	claim := driver.Claim{Key: "k", ID: p.id, Owner: p.id, TTL: time.Minute}
+	a, err := p.Driver.Acquire(p.t.Context(), driver.Request{Claim: claim, Wait: true})
 	require.NoError(p.t, err)
 	return a.Granted
 }

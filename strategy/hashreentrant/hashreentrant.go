@@ -5,6 +5,7 @@ import (
 	_ "embed"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/hashlock"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/redis/go-redis/v9"
@@ -21,22 +22,22 @@ var (
 )
 
 // driver adds wake-ups by pub/sub to the hash lock.
-type driver struct {
+type pubsubDriver struct {
 	hashlock.Driver
 	signals *redisdriver.Signals
 }
 
 var _ interface {
-	locker.Driver
-	locker.Notifier
-	locker.HoldCounter
-} = (*driver)(nil)
+	driver.Driver
+	driver.Notifier
+	driver.HoldCounter
+} = (*pubsubDriver)(nil)
 
 // New makes a Locker on rdb: a single Redis, a Sentinel set-up or a cluster. rdb
 // stays the caller's; beside it the Locker opens up to 16 connections of its own
 // for renewals and releases, and one for subscriptions while somebody waits.
 func New(rdb redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
-	d := &driver{}
+	d := &pubsubDriver{}
 	var err error
 	d.Driver, err = hashlock.NewDriver(rdb, "hashreentrant", acquireScript, releaseScript, d.more)
 	if err != nil {
@@ -47,7 +48,7 @@ func New(rdb redis.UniversalClient, opts ...locker.Option) (locker.Locker, error
 }
 
 // more gives the release script the channel to tell of the release.
-func (d *driver) more(s *redisdriver.Script, req locker.Request) ([]string, []any) {
+func (d *pubsubDriver) more(s *redisdriver.Script, req driver.Request) ([]string, []any) {
 	if s != releaseScript {
 		return nil, nil
 	}
@@ -55,13 +56,13 @@ func (d *driver) more(s *redisdriver.Script, req locker.Request) ([]string, []an
 	return nil, []any{channel, publish}
 }
 
-// Watch implements [locker.Notifier].
-func (d *driver) Watch(ctx context.Context, key string) (locker.Watch, error) {
+// Watch implements [driver.Notifier].
+func (d *pubsubDriver) Watch(ctx context.Context, key string) (driver.Watch, error) {
 	return d.signals.Watch(ctx, key)
 }
 
-// Close implements [locker.Driver].
-func (d *driver) Close() error {
+// Close implements [driver.Driver].
+func (d *pubsubDriver) Close() error {
 	d.signals.Close()
 	return d.Driver.Close()
 }

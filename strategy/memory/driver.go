@@ -6,21 +6,22 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 )
 
 var _ interface {
-	locker.Driver
-	locker.Notifier
-} = driver{}
+	driver.Driver
+	driver.Notifier
+} = storeDriver{}
 
-type driver struct{ s *Store }
+type storeDriver struct{ s *Store }
 
-func (driver) Name() string { return "memory" }
+func (storeDriver) Name() string { return "memory" }
 
-// Acquire implements [locker.Driver].
-func (d driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+// Acquire implements [driver.Driver].
+func (d storeDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	if err := dead(ctx); err != nil {
-		return locker.Answer{}, err
+		return driver.Answer{}, err
 	}
 	s := d.s
 	s.mu.Lock()
@@ -36,21 +37,21 @@ func (d driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer,
 		}
 		s.held[req.Key] = g
 	case g.id != req.ID:
-		return locker.Answer{Left: g.until.Sub(now)}, nil
+		return driver.Answer{Remaining: g.until.Sub(now), Owner: g.owner}, nil
 	}
 	g.extend(now, req.TTL)
-	return locker.Answer{Granted: true, Token: g.token}, nil
+	return driver.Answer{Granted: true, Token: g.token}, nil
 }
 
-// Renew implements [locker.Driver].
-func (d driver) Renew(ctx context.Context, claims []locker.Claim, answer func(i int, err error)) {
+// Renew implements [driver.Driver].
+func (d storeDriver) Renew(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
 	// answer is not called under the mutex: it may come back to the store.
 	for i, c := range claims {
 		answer(i, d.renew(ctx, c))
 	}
 }
 
-func (d driver) renew(ctx context.Context, c locker.Claim) error {
+func (d storeDriver) renew(ctx context.Context, c driver.Claim) error {
 	if err := dead(ctx); err != nil {
 		return err
 	}
@@ -65,8 +66,8 @@ func (d driver) renew(ctx context.Context, c locker.Claim) error {
 	return nil
 }
 
-// Release implements [locker.Driver].
-func (d driver) Release(ctx context.Context, c locker.Claim) error {
+// Release implements [driver.Driver].
+func (d storeDriver) Release(ctx context.Context, c driver.Claim) error {
 	if err := dead(ctx); err != nil {
 		return err
 	}
@@ -86,10 +87,10 @@ func (d driver) Release(ctx context.Context, c locker.Claim) error {
 	return nil
 }
 
-func (driver) Close() error { return nil }
+func (storeDriver) Close() error { return nil }
 
-// Watch implements [locker.Notifier].
-func (d driver) Watch(ctx context.Context, key string) (locker.Watch, error) {
+// Watch implements [driver.Notifier].
+func (d storeDriver) Watch(ctx context.Context, key string) (driver.Watch, error) {
 	if err := dead(ctx); err != nil {
 		return nil, err
 	}
@@ -132,7 +133,7 @@ func (g *grant) extend(now time.Time, ttl time.Duration) {
 // that asking once is enough.
 func dead(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return &locker.StoreError{Err: err, NotApplied: true}
+		return &driver.StoreError{Err: err, NotApplied: true}
 	}
 	return nil
 }

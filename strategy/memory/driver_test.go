@@ -11,29 +11,30 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 )
 
 const ttl = time.Second
 
-func request(key, id string) locker.Request {
-	return locker.Request{
-		Claim:   locker.Claim{Key: key, ID: id, Owner: id, TTL: ttl},
+func request(key, id string) driver.Request {
+	return driver.Request{
+		Claim:   driver.Claim{Key: key, ID: id, Owner: id, TTL: ttl},
 		Fencing: true,
 	}
 }
 
-func acquire(t *testing.T, d locker.Driver, key, id string) locker.Answer {
+func acquire(t *testing.T, d driver.Driver, key, id string) driver.Answer {
 	t.Helper()
 	a, err := d.Acquire(t.Context(), request(key, id))
 	require.NoError(t, err)
 	return a
 }
 
-func renew(t *testing.T, d locker.Driver, c locker.Claim) error {
+func renew(t *testing.T, d driver.Driver, c driver.Claim) error {
 	t.Helper()
 	var got error
 	answers := 0
-	d.Renew(t.Context(), []locker.Claim{c}, func(_ int, err error) { got = err; answers++ })
+	d.Renew(t.Context(), []driver.Claim{c}, func(_ int, err error) { got = err; answers++ })
 	require.Equal(t, 1, answers)
 	return got
 }
@@ -47,9 +48,9 @@ func TestAcquireExcludes(t *testing.T) {
 
 	refused := acquire(t, other, "k", "b")
 	require.False(t, refused.Granted)
-	require.False(t, refused.Silent)
-	require.Positive(t, refused.Left)
-	require.LessOrEqual(t, refused.Left, ttl)
+	require.False(t, refused.NoWakeUp)
+	require.Positive(t, refused.Remaining)
+	require.LessOrEqual(t, refused.Remaining, ttl)
 
 	require.True(t, acquire(t, other, "another", "b").Granted)
 }
@@ -128,7 +129,7 @@ func TestLeasesRunOut(t *testing.T) {
 		require.False(t, acquire(t, d, "k", "b").Granted)
 		require.NoError(t, renew(t, d, c))
 		time.Sleep(ttl - 1)
-		require.Equal(t, time.Duration(1), acquire(t, d, "k", "b").Left)
+		require.Equal(t, time.Duration(1), acquire(t, d, "k", "b").Remaining)
 
 		time.Sleep(time.Nanosecond)
 		_, _, ok := s.Holder("k")
@@ -171,13 +172,13 @@ func TestExpiredGrantsDoNotPileUp(t *testing.T) {
 
 func TestWatch(t *testing.T) {
 	s := NewStore()
-	d := s.Driver().(locker.Notifier)
-	watch := func(key string) locker.Watch {
+	d := s.Driver().(driver.Notifier)
+	watch := func(key string) driver.Watch {
 		w, err := d.Watch(t.Context(), key)
 		require.NoError(t, err)
 		return w
 	}
-	woken := func(w locker.Watch) bool {
+	woken := func(w driver.Watch) bool {
 		select {
 		case <-w.C():
 			return true
@@ -236,14 +237,14 @@ func TestDeadContext(t *testing.T) {
 	_, err := d.Acquire(ctx, request("k", "a"))
 	require.ErrorIs(t, err, context.Canceled)
 	require.Empty(t, s.Keys())
-	var se *locker.StoreError
+	var se *driver.StoreError
 	require.ErrorAs(t, err, &se)
 	require.True(t, se.NotApplied)
 
 	require.ErrorIs(t, d.Release(ctx, request("k", "a").Claim), context.Canceled)
-	_, err = d.(locker.Notifier).Watch(ctx, "k")
+	_, err = d.(driver.Notifier).Watch(ctx, "k")
 	require.ErrorIs(t, err, context.Canceled)
-	d.Renew(ctx, []locker.Claim{request("k", "a").Claim}, func(_ int, err error) {
+	d.Renew(ctx, []driver.Claim{request("k", "a").Claim}, func(_ int, err error) {
 		require.ErrorIs(t, err, context.Canceled)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 )
 
 // Store is where locks are kept: what the Redis server is to other strategies.
@@ -50,7 +51,7 @@ func (s *Store) New(opts ...locker.Option) (locker.Locker, error) {
 
 // Driver returns a driver on s, for tests that wrap it to make it fail. Give it
 // to one [locker.New].
-func (s *Store) Driver() locker.Driver { return driver{s} }
+func (s *Store) Driver() driver.Driver { return storeDriver{s} }
 
 // Keys returns the held keys in ascending order.
 func (s *Store) Keys() []string {

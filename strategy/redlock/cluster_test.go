@@ -59,7 +59,7 @@ func (m *masters) locker(t *testing.T, opts ...locker.Option) locker.Locker {
 }
 
 // open is locker and its driver.
-func (m *masters) open(t *testing.T, opts ...locker.Option) (locker.Locker, *driver) {
+func (m *masters) open(t *testing.T, opts ...locker.Option) (locker.Locker, *quorumDriver) {
 	t.Helper()
 	d, err := newDriver(m.clients(t))
 	require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/go-redsync/redsync/v4"
 )
 
@@ -21,8 +22,8 @@ const (
 	closeBudget = 1500 * time.Millisecond
 )
 
-// driver implements [locker.Driver] on the nodes.
-type driver struct {
+// driver implements [driver.Driver] on the nodes.
+type quorumDriver struct {
 	nodes  []*node
 	rs     *redsync.Redsync
 	quorum int
@@ -44,41 +45,37 @@ type driver struct {
 }
 
 var _ interface {
-	locker.Driver
-	locker.Configurer
-	locker.Notifier
-	locker.Branded
-	locker.Sharder
-} = (*driver)(nil)
+	driver.Driver
+	driver.Configurer
+	driver.Notifier
+	driver.Sharder
+} = (*quorumDriver)(nil)
 
-// Name implements [locker.Driver].
-func (*driver) Name() string { return "redlock" }
+// Name implements [driver.Driver].
+func (*quorumDriver) Name() string { return "redlock" }
 
-// Brand implements [locker.Branded]: acquire.lua knows it.
-func (*driver) Brand() int { return 8 }
-
-// Shard implements [locker.Sharder]. Claims are not renewed in batches: a node
+// Shard implements [driver.Sharder]. Claims are not renewed in batches: a node
 // that is slow for one must not delay another's.
-func (*driver) Shard(string) string { return "" }
+func (*quorumDriver) Shard(string) string { return "" }
 
-// Configure implements [locker.Configurer].
-func (d *driver) Configure(cfg locker.DriverConfig) error {
+// Configure implements [driver.Configurer]. acquire.lua knows the version of our ids.
+func (d *quorumDriver) Configure(cfg driver.Config) (driver.Settings, error) {
 	d.log = cfg.Logger
 	for _, o := range cfg.Options {
 		t, ok := o.(nodeTimeout)
 		switch {
 		case !ok:
-			return fmt.Errorf("locker: %w: redlock knows no option %T", locker.ErrInvalid, o)
+			return driver.Settings{}, fmt.Errorf("locker: %w: redlock knows no option %T", locker.ErrInvalid, o)
 		case time.Duration(t) < time.Millisecond:
-			return fmt.Errorf("locker: %w: WithNodeTimeout(%v): at least 1ms", locker.ErrInvalid, time.Duration(t))
+			return driver.Settings{}, fmt.Errorf("locker: %w: WithNodeTimeout(%v): at least 1ms", locker.ErrInvalid, time.Duration(t))
 		}
 		d.perNode = time.Duration(t)
 	}
 	d.base, d.stop = context.WithCancel(context.Background())
-	return nil
+	return driver.Settings{IDVersion: 8}, nil
 }
 
-func (d *driver) nodeTimeout(ttl time.Duration) time.Duration {
+func (d *quorumDriver) nodeTimeout(ttl time.Duration) time.Duration {
 	if d.perNode > 0 {
 		return d.perNode
 	}
@@ -87,7 +84,7 @@ func (d *driver) nodeTimeout(ttl time.Duration) time.Duration {
 
 // skip says why not to bother n. With too few nodes up all are asked: they may be
 // back.
-func (d *driver) skip(n *node) error {
+func (d *quorumDriver) skip(n *node) error {
 	err := n.usable()
 	if err == nil {
 		return nil
@@ -106,7 +103,7 @@ func (d *driver) skip(n *node) error {
 
 // background runs f beside the callers. Close ends its context and waits for it.
 // After Close it does not run: an Unlock then makes one round and no more.
-func (d *driver) background(f func(ctx context.Context)) {
+func (d *quorumDriver) background(f func(ctx context.Context)) {
 	d.life.Lock()
 	defer d.life.Unlock()
 	if !d.closed {
@@ -116,7 +113,7 @@ func (d *driver) background(f func(ctx context.Context)) {
 
 // enter has Close wait for what redsync runs beside the callers, until the
 // function returned is called.
-func (d *driver) enter() (leave func()) {
+func (d *quorumDriver) enter() (leave func()) {
 	d.life.Lock()
 	defer d.life.Unlock()
 	if d.closed {
@@ -128,7 +125,7 @@ func (d *driver) enter() (leave func()) {
 
 // mutex is redsync's view of a claim. Each operation has one of its own: they are
 // not safe for concurrent use.
-func (d *driver) mutex(c locker.Claim) *redsync.Mutex {
+func (d *quorumDriver) mutex(c driver.Claim) *redsync.Mutex {
 	return d.rs.NewMutex(c.Key, append(mutexOptions[:len(mutexOptions):len(mutexOptions)],
 		redsync.WithExpiry(c.TTL),
 		redsync.WithGenValueFunc(func() (string, error) { return c.ID, nil }),
@@ -143,11 +140,11 @@ var mutexOptions = []redsync.Option{
 	redsync.WithDriftFactor(0.01), // the Locker's, too
 }
 
-// Acquire implements [locker.Driver]: one round to all nodes, and with fencing a
+// Acquire implements [driver.Driver]: one round to all nodes, and with fencing a
 // second one.
-func (d *driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer, error) {
+func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	if err := d.acquaint(ctx); err != nil {
-		return locker.Answer{}, err
+		return driver.Answer{}, err
 	}
 	h, sent := newHold(len(d.nodes)), time.Now()
 	m := d.mutex(req.Claim)
@@ -160,7 +157,7 @@ func (d *driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer
 	err := m.TryLockContext(first.in(ctx))
 	if same := d.checkDistinct(); same != nil {
 		d.undo(ctx, first)
-		return locker.Answer{}, same
+		return driver.Answer{}, same
 	}
 	if err != nil {
 		d.undo(ctx, first)
@@ -169,17 +166,17 @@ func (d *driver) Acquire(ctx context.Context, req locker.Request) (locker.Answer
 	token, err := d.confirm(ctx, m, first)
 	if err != nil {
 		d.undo(ctx, first)
-		return locker.Answer{}, err
+		return driver.Answer{}, err
 	}
 	h.lasts(sent, req.TTL)
 	d.holds.add(req.ID, h)
-	return locker.Answer{Granted: true, Token: token}, nil
+	return driver.Answer{Granted: true, Token: token}, nil
 }
 
 // confirm makes the greatest proposal of the first round the token, which takes a
 // second round to write it down unless a majority has it already. That is the rule:
 // nodes that took part in the last grant of a key make the same proposal.
-func (d *driver) confirm(ctx context.Context, m *redsync.Mutex, first *op) (int64, error) {
+func (d *quorumDriver) confirm(ctx context.Context, m *redsync.Mutex, first *op) (int64, error) {
 	if !first.req.Fencing {
 		return 0, nil
 	}
@@ -209,9 +206,9 @@ func (d *driver) confirm(ctx context.Context, m *redsync.Mutex, first *op) (int6
 }
 
 // refusal says why the first round failed.
-func (d *driver) refusal(o *op) (locker.Answer, error) {
+func (d *quorumDriver) refusal(o *op) (driver.Answer, error) {
 	granted, taken, silent := 0, 0, false
-	var lefts []time.Duration
+	var remaining []time.Duration
 	for _, a := range o.snapshot() {
 		switch a.state {
 		case yes:
@@ -219,8 +216,8 @@ func (d *driver) refusal(o *op) (locker.Answer, error) {
 		case no:
 			taken++
 			silent = silent || a.silent
-			if a.left >= 0 {
-				lefts = append(lefts, a.left)
+			if a.remaining > 0 {
+				remaining = append(remaining, a.remaining)
 			}
 		}
 	}
@@ -230,33 +227,33 @@ func (d *driver) refusal(o *op) (locker.Answer, error) {
 	switch {
 	case taken > len(d.nodes)-d.quorum:
 		// A holder. The lock is free when enough of its keys are gone.
-		left := time.Duration(-1)
-		slices.Sort(lefts)
-		if missing := d.quorum - granted; missing <= len(lefts) {
-			left = lefts[missing-1]
+		a := driver.Answer{NoWakeUp: silent}
+		slices.Sort(remaining)
+		if missing := d.quorum - granted; missing <= len(remaining) {
+			a.Remaining = remaining[missing-1]
 		}
-		return locker.Answer{Left: left, Silent: silent}, nil
+		return a, nil
 	case taken > 0 && granted+taken >= d.quorum:
 		// A split vote: a majority may give no notice, try again after a random while.
-		return locker.Answer{Left: -1, Silent: true}, nil
+		return driver.Answer{NoWakeUp: true}, nil
 	}
 	// Not enough answers, or they came too late.
 	why := o.trouble("granted the lock", "another holder has it")
 	why.NotApplied = true // it is undone
-	return locker.Answer{}, why
+	return driver.Answer{}, why
 }
 
 // raceLasts is how long after contenders met on the nodes one is asked ahead: a round
 // trip more, but only one of those that a release wakes gets any votes.
 const raceLasts = time.Second
 
-func (d *driver) isRace() bool {
+func (d *quorumDriver) isRace() bool {
 	return time.Since(time.Unix(0, d.raced.Load())) < raceLasts
 }
 
 // undo cleans up after an attempt: where it was granted before this returns, so
 // that the next attempt does not meet our own keys, elsewhere in the background.
-func (d *driver) undo(ctx context.Context, o *op) {
+func (d *quorumDriver) undo(ctx context.Context, o *op) {
 	o.hold.close()
 	done := make(chan struct{}, len(d.nodes))
 	waitFor := 0

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 )
 
 // hold is what this process did with a claim on each node. Commands of one claim
@@ -41,7 +41,7 @@ func newHold(n int) *hold {
 	return h
 }
 
-var errClosing = &locker.StoreError{Err: errors.New("the claim is being released"), NotApplied: true}
+var errClosing = &driver.StoreError{Err: errors.New("the claim is being released"), NotApplied: true}
 
 // do runs f when it is node i's turn, unless it is known to be of no use.
 func (h *hold) do(ctx context.Context, i int, kind opKind, f func() answer) answer {
@@ -103,7 +103,7 @@ func (h *hold) after(i int, kind opKind, a answer) {
 	}
 	switch kind {
 	case opAcquire, opJoin:
-		var refined *locker.StoreError
+		var refined *driver.StoreError
 		switch {
 		case a.state == failed && !(errors.As(a.err, &refined) && refined.NotApplied):
 			hn.late++

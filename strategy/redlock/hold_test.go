@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -39,8 +40,8 @@ func TestHoldRemembersWhatMayBeThere(t *testing.T) {
 		{"granted", did(yes, nil), true, false},
 		{"refused", did(no, nil), false, false},
 		{"unknown", did(failed, errBroken), true, true},
-		{"something else is there", func() answer { return tried(locker.Answer{}, locker.ErrConflict) }, false, false},
-		{"not sent", did(failed, &locker.StoreError{Err: errBroken, NotApplied: true}), false, false},
+		{"something else is there", func() answer { return tried(driver.Answer{}, locker.ErrConflict) }, false, false},
+		{"not sent", did(failed, &driver.StoreError{Err: errBroken, NotApplied: true}), false, false},
 	} {
 		h := newHold(1)
 		h.do(ctx, 0, opAcquire, tt.acquire)

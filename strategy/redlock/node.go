@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/redis/go-redis/v9"
 )
@@ -25,7 +26,7 @@ const probeEvery = 300 * time.Millisecond
 // it answers.
 type node struct {
 	*redisdriver.Driver
-	d       *driver
+	d       *quorumDriver
 	name    string
 	signals *redisdriver.Signals
 	known   atomic.Bool // the server has said who it is
@@ -107,7 +108,7 @@ func (n *node) probe(ctx context.Context) {
 
 // skip marks n as down. Called under n.mu.
 func (n *node) skip(why error) {
-	n.down = &locker.StoreError{Err: fmt.Errorf("%w: %w", errSkipped, why), NotApplied: true}
+	n.down = &driver.StoreError{Err: fmt.Errorf("%w: %w", errSkipped, why), NotApplied: true}
 	if n.back == nil {
 		n.back = make(chan struct{})
 	}
@@ -157,7 +158,7 @@ func isAway(err error) bool {
 func (n *node) identify(ctx context.Context) error {
 	info, err := n.Info(ctx, "server")
 	var server redis.Error
-	var refined *locker.StoreError
+	var refined *driver.StoreError
 	refused := errors.As(err, &server) && errors.As(err, &refined) && refined.Permanent
 	if err != nil && !refused {
 		return err
@@ -180,7 +181,7 @@ func (n *node) ready(ctx context.Context) error {
 	}
 	if err := n.identify(ctx); err != nil {
 		n.heard(err)
-		return &locker.StoreError{Err: err, NotApplied: true}
+		return &driver.StoreError{Err: err, NotApplied: true}
 	}
 	return nil
 }
@@ -188,22 +189,22 @@ func (n *node) ready(ctx context.Context) error {
 // acquaint returns when all nodes have said who they are, so that not even the first
 // attempt takes a server that is there twice for two; or a majority has, and the others
 // were given a moment. They are asked again before their first command.
-func (d *driver) acquaint(ctx context.Context) error {
+func (d *quorumDriver) acquaint(ctx context.Context) error {
 	d.first.Do(func() { d.background(d.introduce) })
 	select {
 	case <-d.acquainted:
 		return nil
 	case <-ctx.Done():
-		return &locker.StoreError{Err: ctx.Err(), NotApplied: true}
+		return &driver.StoreError{Err: ctx.Err(), NotApplied: true}
 	case <-d.base.Done(): // closed
-		return &locker.StoreError{Err: d.base.Err(), NotApplied: true}
+		return &driver.StoreError{Err: d.base.Err(), NotApplied: true}
 	}
 }
 
 // introduction is how long the first attempt waits for a minority to say who they are.
 const introduction = 20 * time.Millisecond
 
-func (d *driver) introduce(ctx context.Context) {
+func (d *quorumDriver) introduce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, d.nodeTimeout(locker.DefaultTTL))
 	defer cancel()
 	said := make(chan error, len(d.nodes))
@@ -233,7 +234,7 @@ type identities struct {
 	same   error            // if two are the same
 }
 
-func (d *driver) identified(n *node, runID string) {
+func (d *quorumDriver) identified(n *node, runID string) {
 	ids := &d.ids
 	ids.mu.Lock()
 	defer ids.mu.Unlock()
@@ -247,7 +248,7 @@ func (d *driver) identified(n *node, runID string) {
 		}
 		if other := seen[id]; other != nil {
 			err := fmt.Errorf("locker: %w: nodes %s and %s are the same Redis server; each node must be an independent master", locker.ErrInvalid, other.name, n.name)
-			ids.same = &locker.StoreError{Err: err, Permanent: true, NotApplied: true}
+			ids.same = &driver.StoreError{Err: err, Permanent: true, NotApplied: true}
 		}
 		seen[id] = n
 	}
@@ -256,7 +257,7 @@ func (d *driver) identified(n *node, runID string) {
 // referee is the node that contenders ask first; -1 if there is none. They may know the
 // nodes in different orders and by different names, so it is the one with the least
 // run id of those that are up.
-func (d *driver) referee() int {
+func (d *quorumDriver) referee() int {
 	d.ids.mu.Lock()
 	defer d.ids.mu.Unlock()
 	best, least := -1, ""
@@ -270,7 +271,7 @@ func (d *driver) referee() int {
 
 // checkDistinct refuses a quorum that has a server twice. The servers are asked
 // again next time: the way to them may have been put right.
-func (d *driver) checkDistinct() error {
+func (d *quorumDriver) checkDistinct() error {
 	d.ids.mu.Lock()
 	defer d.ids.mu.Unlock()
 	if d.ids.same != nil {

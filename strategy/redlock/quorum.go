@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redisdriver"
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 )
@@ -32,12 +33,12 @@ const (
 
 // op is one operation on all nodes.
 type op struct {
-	d     *driver
+	d     *quorumDriver
 	ctx   context.Context // of the commands, for as long as a node may take; redsync's ends with its own call
 	end   func()          // when all nodes are through
 	kind  opKind
 	hold  *hold
-	req   locker.Request
+	req   driver.Request
 	call  *redisdriver.Call
 	token int64 // of opConfirm
 
@@ -51,12 +52,12 @@ type op struct {
 }
 
 type answer struct {
-	state  state
-	token  int64
-	left   time.Duration
-	silent bool
-	late   bool // it came after the end of the lease
-	err    error
+	state     state
+	token     int64
+	remaining time.Duration
+	silent    bool
+	late      bool // it came after the end of the lease
+	err       error
 }
 
 type state int
@@ -69,14 +70,14 @@ const (
 )
 
 // patience is how long to wait for the node that is asked ahead.
-func (d *driver) patience(ttl time.Duration) time.Duration {
+func (d *quorumDriver) patience(ttl time.Duration) time.Duration {
 	return min(d.nodeTimeout(ttl)/8, 50*time.Millisecond)
 }
 
 type opKey struct{}
 
 // newOp makes an operation; before is what goes by until the nodes are asked.
-func (d *driver) newOp(ctx context.Context, kind opKind, h *hold, req locker.Request, call *redisdriver.Call, before time.Duration) *op {
+func (d *quorumDriver) newOp(ctx context.Context, kind opKind, h *hold, req driver.Request, call *redisdriver.Call, before time.Duration) *op {
 	// The slower nodes are heard after the majority has ended the call, but not past
 	// the time that the caller gives it.
 	most := d.nodeTimeout(req.TTL) + before
@@ -145,12 +146,12 @@ func (o *op) mayHaveHeld() int {
 
 // trouble is the error of an operation that has no majority: what each node said,
 // by name. denied is what a plain no means.
-func (o *op) trouble(doing, denied string) *locker.StoreError {
+func (o *op) trouble(doing, denied string) *driver.StoreError {
 	said := &nodesError{}
 	agreed, permanent, conflicts := 0, 0, 0
 	for i, a := range o.snapshot() {
 		err := a.err
-		var refined *locker.StoreError
+		var refined *driver.StoreError
 		switch {
 		case a.state == yes:
 			agreed++
@@ -169,7 +170,7 @@ func (o *op) trouble(doing, denied string) *locker.StoreError {
 	said.doing = fmt.Sprintf("%d of %d nodes %s, %d are needed", agreed, len(o.d.nodes), doing, o.d.quorum)
 	spare := len(o.d.nodes) - o.d.quorum
 	said.conflict = conflicts > spare
-	return &locker.StoreError{Err: said, Permanent: permanent+conflicts > spare}
+	return &driver.StoreError{Err: said, Permanent: permanent+conflicts > spare}
 }
 
 type nodesError struct {
@@ -197,7 +198,7 @@ func (e *nodesError) Unwrap() []error {
 
 // pool is a node to redsync.
 type pool struct {
-	d *driver
+	d *quorumDriver
 	i int
 }
 
@@ -346,11 +347,11 @@ func (o *op) send(i int) answer {
 	})
 }
 
-func tried(g locker.Answer, err error) answer {
-	a := answer{state: no, token: g.Token, left: g.Left, silent: g.Silent, err: err}
+func tried(g driver.Answer, err error) answer {
+	a := answer{state: no, token: g.Token, remaining: g.Remaining, silent: g.NoWakeUp, err: err}
 	switch {
 	case errors.Is(err, locker.ErrConflict):
-		a.state, a.err = failed, &locker.StoreError{Err: err, NotApplied: true}
+		a.state, a.err = failed, &driver.StoreError{Err: err, NotApplied: true}
 	case err != nil:
 		a.state = failed
 	case g.Granted:

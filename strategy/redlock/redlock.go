@@ -65,11 +65,11 @@ func New(rdbs []redis.UniversalClient, opts ...locker.Option) (locker.Locker, er
 	return l, nil
 }
 
-func newDriver(rdbs []redis.UniversalClient) (*driver, error) {
+func newDriver(rdbs []redis.UniversalClient) (*quorumDriver, error) {
 	if len(rdbs) < 3 || len(rdbs)%2 == 0 {
 		return nil, fmt.Errorf("locker: %w: redlock needs an odd number of nodes, at least 3, not %d: an even one tolerates no more failures than one less; for a single Redis take setnx, hashreentrant or blpop", locker.ErrInvalid, len(rdbs))
 	}
-	d := &driver{quorum: len(rdbs)/2 + 1, acquainted: make(chan struct{})}
+	d := &quorumDriver{quorum: len(rdbs)/2 + 1, acquainted: make(chan struct{})}
 	d.holds.byID = make(map[string]*hold)
 	d.ids.runIDs = make(map[*node]string)
 	var pools []redsyncredis.Pool

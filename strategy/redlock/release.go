@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/go-redsync/redsync/v4"
 )
 
-// Renew implements [locker.Driver]: a round to all nodes for each claim.
-func (d *driver) Renew(ctx context.Context, claims []locker.Claim, answer func(i int, err error)) {
+// Renew implements [driver.Driver]: a round to all nodes for each claim.
+func (d *quorumDriver) Renew(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
 	slots := make(chan struct{}, renewAtOnce)
 	var all sync.WaitGroup
 	for i, c := range claims {
@@ -26,12 +27,12 @@ func (d *driver) Renew(ctx context.Context, claims []locker.Claim, answer func(i
 	all.Wait()
 }
 
-func (d *driver) renew(ctx context.Context, c locker.Claim) error {
+func (d *quorumDriver) renew(ctx context.Context, c driver.Claim) error {
 	h := d.holds.get(c.ID)
 	if h == nil {
 		return errLost // or rather released
 	}
-	o, sent := d.newOp(ctx, opRenew, h, locker.Request{Claim: c}, d.nodes[0].NewCall(renewScript, c), 0), time.Now()
+	o, sent := d.newOp(ctx, opRenew, h, driver.Request{Claim: c}, d.nodes[0].NewCall(renewScript, c), 0), time.Now()
 	ok, err := d.mutex(c).ExtendContext(o.in(ctx))
 	switch {
 	case ok:
@@ -57,7 +58,7 @@ func (d *driver) renew(ctx context.Context, c locker.Claim) error {
 
 // rejoin takes a claim that a quorum has just confirmed to a node that lacks it.
 // Without it each restart of a node would bring the lock closer to being lost.
-func (d *driver) rejoin(h *hold, i int, c locker.Claim) {
+func (d *quorumDriver) rejoin(h *hold, i int, c driver.Claim) {
 	if !h.beginJoin(i) {
 		return
 	}
@@ -75,11 +76,11 @@ func (d *driver) rejoin(h *hold, i int, c locker.Claim) {
 	})
 }
 
-// Release implements [locker.Driver]: a round to all nodes. It returns when a
+// Release implements [driver.Driver]: a round to all nodes. It returns when a
 // majority is without the claim; nodes that do not answer are told again and again
 // for 5 s or the TTL, since two that missed the releases of two holders would keep
 // everybody out.
-func (d *driver) Release(ctx context.Context, c locker.Claim) error {
+func (d *quorumDriver) Release(ctx context.Context, c driver.Claim) error {
 	h := d.holds.get(c.ID)
 	if h == nil {
 		// Released before, or expired long ago.
@@ -90,7 +91,7 @@ func (d *driver) Release(ctx context.Context, c locker.Claim) error {
 	}
 	h.close()
 	inTime := !h.over(time.Now())
-	o := d.newOp(ctx, opRelease, h, locker.Request{Claim: c}, d.newRelease(c), 0)
+	o := d.newOp(ctx, opRelease, h, driver.Request{Claim: c}, d.newRelease(c), 0)
 	ok, err := d.mutex(c).UnlockContext(o.in(ctx))
 	switch {
 	case isTaken(err) && !(inTime && o.mayHaveHeld() >= d.quorum):
@@ -113,7 +114,7 @@ func isTaken(err error) bool {
 var errLost = fmt.Errorf("the claim does not hold a majority of the nodes: %w", locker.ErrLost)
 
 // releaseLater releases in the background on a node that may still have the key.
-func (d *driver) releaseLater(h *hold, i int, c locker.Claim) {
+func (d *quorumDriver) releaseLater(h *hold, i int, c driver.Claim) {
 	if h.beginLater(i) {
 		d.background(func(ctx context.Context) {
 			defer h.endLater(i)
@@ -125,7 +126,7 @@ func (d *driver) releaseLater(h *hold, i int, c locker.Claim) {
 // releaseOn releases on one node, for as long as it takes, 5 s or the TTL. If a
 // command that sets the key was not answered it may arrive after a release that
 // found nothing; so that is repeated.
-func (d *driver) releaseOn(ctx context.Context, h *hold, i int, c locker.Claim) {
+func (d *quorumDriver) releaseOn(ctx context.Context, h *hold, i int, c driver.Claim) {
 	ctx, cancel := context.WithTimeout(ctx, min(laterBudget, c.TTL))
 	defer cancel()
 	n, call := d.nodes[i], d.newRelease(c)
@@ -142,7 +143,7 @@ func (d *driver) releaseOn(ctx context.Context, h *hold, i int, c locker.Claim) 
 			defer cancel()
 			return n.call(once, func() answer { return d.releaseOnce(once, h, i, c, call) })
 		})
-		var refined *locker.StoreError
+		var refined *driver.StoreError
 		if errors.As(a.err, &refined) && refined.Permanent || !h.left(i) {
 			return
 		}
@@ -156,18 +157,18 @@ func (d *driver) releaseOn(ctx context.Context, h *hold, i int, c locker.Claim) 
 	}
 }
 
-func (d *driver) newRelease(c locker.Claim) *redisdriver.Call {
+func (d *quorumDriver) newRelease(c driver.Claim) *redisdriver.Call {
 	return d.nodes[0].NewCall(releaseScript, c)
 }
 
-func (d *driver) releaseOnce(ctx context.Context, h *hold, i int, c locker.Claim, call *redisdriver.Call) answer {
+func (d *quorumDriver) releaseOnce(ctx context.Context, h *hold, i int, c driver.Claim, call *redisdriver.Call) answer {
 	n := d.nodes[i]
 	channel, publish := n.signals.Channel(c.Key)
 	return verdict(n.RunCall(ctx, call, channel, publish, h.untold(i, c.Token)))
 }
 
-// Close implements [locker.Driver].
-func (d *driver) Close() error {
+// Close implements [driver.Driver].
+func (d *quorumDriver) Close() error {
 	d.life.Lock()
 	d.closed = true
 	d.life.Unlock()
@@ -191,7 +192,7 @@ func (d *driver) Close() error {
 	return err
 }
 
-func (d *driver) closeNodes() error {
+func (d *quorumDriver) closeNodes() error {
 	var errs []error
 	for _, n := range d.nodes {
 		n.signals.Close()

@@ -198,7 +198,7 @@ func TestWatchOfTheDeadFails(t *testing.T) {
 }
 
 // refereeOf is the node that the Locker of d asks first when it waits.
-func refereeOf(t *testing.T, d *driver) int {
+func refereeOf(t *testing.T, d *quorumDriver) int {
 	t.Helper()
 	i := -1
 	eventually(t, "the nodes have said who they are", func() bool {

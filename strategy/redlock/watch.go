@@ -8,15 +8,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 )
 
-// watch implements [locker.Watch] by the nodes' release notices: it signals when a
+// watch implements [driver.Watch] by the nodes' release notices: it signals when a
 // majority has given notice, so that the attempt that follows finds one free.
 //
 // Lock order: that of a node's notices before mu.
 type watch struct {
-	d    *driver
+	d    *quorumDriver
 	c    chan struct{}
 	stop context.CancelFunc // of subscriptions under way
 
@@ -35,8 +35,8 @@ const subscribeBudget = time.Second
 
 func (w *watch) C() <-chan struct{} { return w.c }
 
-// Watch implements [locker.Notifier].
-func (d *driver) Watch(ctx context.Context, key string) (locker.Watch, error) {
+// Watch implements [driver.Notifier].
+func (d *quorumDriver) Watch(ctx context.Context, key string) (driver.Watch, error) {
 	w := &watch{d: d, c: make(chan struct{}, 1), told: make(map[int]time.Time), mute: make(map[int]bool)}
 	// Nodes that are slow to subscribe do so after this returns.
 	slow, stop := context.WithTimeout(context.WithoutCancel(ctx), subscribeBudget)
@@ -122,7 +122,7 @@ func (w *watch) end(i int) {
 	}
 }
 
-// Close implements [locker.Watch].
+// Close implements [driver.Watch].
 func (w *watch) Close() {
 	w.stop()
 	w.mu.Lock()

@@ -1,0 +1,238 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/renewal"
+)
+
+const never = renewal.Never
+
+// join puts the call into the queue of its key.
+func (c *call) join() *keyState {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	ks := c.s.at(c.key)
+	ks.push(c)
+	return ks
+}
+
+// leave takes the call off the queue, unless it was granted the lock, and passes
+// the turn on. A watch, and the place that the driver keeps for it, ends with the
+// last waiter that gives up.
+func (c *call) leave(ks *keyState) {
+	c.s.mu.Lock()
+	var unwatch driver.Watch
+	if c.queued {
+		ks.remove(c)
+		unwatch = c.s.settle(ks, false)
+	}
+	c.s.mu.Unlock()
+	closeWatch(unwatch)
+}
+
+// command has f send one command to the store. It has d, and ends early with the
+// caller's context or with Close.
+func (c *call) command(d time.Duration, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(c.ctx, d)
+	defer cancel()
+	c.s.mu.Lock()
+	if c.s.closed {
+		c.s.mu.Unlock()
+		return &driver.StoreError{Err: ErrClosed, NotApplied: true}
+	}
+	c.cancel = cancel
+	c.s.calls[c] = struct{}{}
+	c.s.mu.Unlock()
+
+	err := f(ctx)
+
+	c.s.mu.Lock()
+	delete(c.s.calls, c)
+	closed := c.s.closed
+	c.s.mu.Unlock()
+	if err != nil && closed && ctx.Err() != nil && c.ctx.Err() == nil {
+		return &driver.StoreError{Err: errors.Join(ErrClosed, err), NotApplied: !driver.MaybeApplied(err)}
+	}
+	return err
+}
+
+// newClaim names a new grant-to-be. Its id was never used and never will be.
+func (c *call) newClaim() driver.Claim {
+	id := c.e.idPrefix + strconv.FormatUint(c.e.claims.Add(1), 10)
+	cl := driver.Claim{Key: c.key, ID: id, Owner: c.owner, TTL: c.ttl}
+	if !c.named {
+		cl.Owner = id
+	}
+	return cl
+}
+
+// acquire asks the store once. What a command without an answer may have got is
+// released in the background.
+func (c *call) acquire(cl driver.Claim, wait bool) (a driver.Answer, sent time.Duration, err error) {
+	sent = c.e.sched.Now()
+	err = c.command(min(commandTimeout, c.ttl), func(ctx context.Context) (err error) {
+		a, err = c.e.driver.Acquire(ctx, driver.Request{Claim: cl, Fencing: !c.e.set.noFencing, Wait: wait})
+		return err
+	})
+	if err != nil && driver.MaybeApplied(err) {
+		c.e.cleanUp(cl, sent, false)
+	}
+	return a, sent, err
+}
+
+// attempt asks the store in turn. It returns neither a lease nor an error when the
+// call is to go on waiting; c.look says for how long.
+func (c *call) attempt(ks *keyState, watch driver.Watch) (*Lease, error) {
+	if watch != nil {
+		select {
+		case _, ok := <-watch.C(): // a signal from before the attempt
+			if !ok {
+				c.unwatch(ks, watch)
+				watch = nil
+			}
+		default:
+		}
+	}
+	cl := c.newClaim()
+	a, sent, err := c.acquire(cl, watch != nil)
+	if err == nil && a.Granted {
+		l, gerr := c.grant(cl, a, sent)
+		switch {
+		case errors.Is(gerr, ErrClosed):
+			c.answered(ks, nil)
+			return nil, c.fail(ErrClosed, nil, "")
+		case !errors.Is(gerr, errLate): // granted, or to be re-entered
+			c.answered(ks, nil)
+			return l, nil
+		}
+		err = errLate // the store is too slow to be of use
+	}
+	c.answered(ks, err)
+	switch {
+	case errors.Is(err, ErrClosed):
+		return nil, c.unavailable(err, "")
+	case err != nil && c.ctx.Err() != nil:
+		return nil, c.gaveUp(ks, sent)
+	case err != nil && driver.IsPermanent(err):
+		return nil, c.unavailable(err, "")
+	case err != nil:
+		c.look = c.e.sched.Now() + c.outage.next(outagePauseMin, outagePauseMax)
+		return nil, nil
+	}
+	c.outage = backoff{}
+	c.refused(ks, a, watch)
+	return nil, nil
+}
+
+// answered notes how the call's attempt ended.
+func (c *call) answered(ks *keyState, err error) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.s.end(ks, c)
+	switch {
+	case err == nil:
+		ks.outage, ks.answered = outage{}, true
+	case c.ctx.Err() != nil || errors.Is(err, ErrClosed):
+		// The caller's or the Locker's own doing; gaveUp judges it.
+	default:
+		now := c.e.sched.Now()
+		ks.outage.failed(now, err)
+		ks.failQueue(now)
+	}
+	c.s.settle(ks, true) // a call that was granted the lock may have been the last
+}
+
+// refused says when to look again, and has the store tell of releases.
+func (c *call) refused(ks *keyState, a driver.Answer, watch driver.Watch) {
+	c.s.mu.Lock()
+	now, first := c.e.sched.Now(), ks.next() == c
+	if c.e.counter != nil && a.Owner != ks.holder {
+		ks.holder = a.Owner
+		ks.wakeOwner(a.Owner)
+	}
+	late := watch == nil && ks.watch != nil // it was opened meanwhile: ask once more, under it
+	open := first && ks.watch == nil && !ks.opening && !a.NoWakeUp && c.e.notifier != nil && now >= ks.reopen
+	if open {
+		ks.opening, ks.reopen = true, now+lookAgain
+	}
+	c.s.mu.Unlock()
+	switch {
+	case late || open && c.subscribe(ks):
+		c.look = now
+	case first:
+		c.look = now + pauseFor(a, watch != nil, &c.poll)
+	default:
+		c.look = now + lookAgain
+	}
+}
+
+// subscribe opens the key's watch; it reports false when the waiter has to poll.
+func (c *call) subscribe(ks *keyState) bool {
+	var w driver.Watch
+	err := c.command(watchTimeout, func(ctx context.Context) (err error) {
+		w, err = c.e.notifier.Watch(ctx, c.key)
+		return err
+	})
+	c.s.mu.Lock()
+	ks.opening = false
+	kept := err == nil && !c.s.closed
+	if kept {
+		ks.watch = w
+	}
+	c.s.mu.Unlock()
+	switch {
+	case err != nil && c.ctx.Err() == nil:
+		c.e.log.Debug("no signals for a waiter; it polls", "strategy", c.e.name, "err", err)
+	case err == nil && !kept:
+		w.Close()
+	}
+	return kept
+}
+
+// unwatch drops a watch that has ended by itself.
+func (c *call) unwatch(ks *keyState, w driver.Watch) {
+	c.s.mu.Lock()
+	if ks.watch == w {
+		ks.watch = nil
+	}
+	c.s.mu.Unlock()
+	w.Close()
+}
+
+// grant makes a lease of a granted attempt, and ends the call's wait. Where it
+// fails (with errLate, errMerge or ErrClosed), the key is released in the
+// background.
+func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lease, error) {
+	e, now := c.e, c.e.sched.Now()
+	cl.Token = a.Token
+	claim := &claim{Claim: cl, e: e, userKey: c.userKey, named: c.named, granted: now,
+		deadline: sent + validityOf(c.ttl), limit: never, next: never, renewals: c.renewals}
+	claim.entry.Item = claim
+	if e.sharder != nil {
+		claim.entry.Shard = e.sharder.Shard(cl.Key)
+	}
+	if i := e.set.interval(&c.callSettings); i > 0 {
+		claim.entry.Interval = i
+		claim.next = max(now, sent+i)
+	}
+	if c.maxHold > 0 {
+		claim.limit = now + c.maxHold
+	}
+	if e.counter != nil {
+		claim.op = make(chan struct{}, 1)
+	}
+	l, err := claim.newLease(), errLate
+	if now < claim.deadline {
+		err = c.s.install(claim, c)
+	}
+	if err != nil {
+		e.cleanUp(cl, sent, true)
+		return nil, err
+	}
+	return l, nil
+}

@@ -1,0 +1,179 @@
+// Package driver is the contract between package locker and a lock strategy: what
+// the author of a strategy implements, and what the Locker does with it. Users of
+// locks need package locker only.
+//
+// A driver is a handful of atomic commands against one store. Waiting, queueing,
+// re-entry, renewal, deadlines, loss, clean-up and events are the Locker's,
+// written once for all drivers; [locker.New] makes a Locker of a driver, and
+// [conformance.Run] tests the two together.
+//
+// # What every driver keeps
+//
+//  1. A command is atomic in the store, and a grant is exclusive: at most one
+//     claim holds a key, until it is released or its TTL has passed on the
+//     store's clock.
+//  2. Every command may be applied and its answer lost, or reach the store twice.
+//     It is safe under both because it names a [Claim], and the id of a claim is
+//     never used for another grant. A driver does not repeat a command by itself:
+//     the Locker does, and it knows when not to.
+//  3. A method returns within tens of milliseconds once its ctx is done, whether
+//     or not the store has answered; the command may still be applied. As far as
+//     the driver can see to it, a command that was left behind is applied before
+//     a later one of the same claim. (The Locker repeats a release that found
+//     nothing after such a command.)
+//  4. A fencing token is greater than every earlier token of its key, also when
+//     the store has lost its data: start a counter at the clock, in microseconds.
+//     It stays below 2^53, which other languages can count to.
+//  5. A key is 1 byte to 16 KiB of UTF-8 plus the Locker's prefix, and may contain
+//     any character, NUL and braces included. What the driver did not write at a
+//     key is another program's lock (a refusal) or no lock at all ([ErrConflict]);
+//     it is never deleted.
+//  6. An owner is 1 byte to 1 KiB of UTF-8. Unless the caller named one it is the
+//     claim's id.
+//  7. The methods are called from many goroutines at once. After Close, Release
+//     still works.
+//
+// [locker.New]: https://pkg.go.dev/github.com/distlock/locker#New
+// [conformance.Run]: https://pkg.go.dev/github.com/distlock/locker/conformance#Run
+package driver
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// Driver is what a strategy implements. See the package comment for what holds
+// for all methods, and the optional interfaces [Configurer], [Notifier],
+// [HoldCounter] and [Sharder] for what it may implement besides.
+//
+// The Locker takes an error for transient trouble of unknown outcome unless it
+// matches [ErrLost] (Renew, Release, SetHolds: the claim does not hold the key),
+// [ErrConflict] or [ErrInvalid], or is a [*StoreError].
+type Driver interface {
+	// Name is the strategy's name in errors, events and configuration.
+	Name() string
+
+	// Acquire makes one attempt to grant req.Key to req.ID for req.TTL, counted
+	// by the store from its arrival. An attempt that is repeated with an id that
+	// holds the key already is granted again, with the same token.
+	Acquire(ctx context.Context, req Request) (Answer, error)
+
+	// Renew makes each claim last its TTL from now, if it still holds its key,
+	// and never less than it has left. It calls answer exactly once for each
+	// index before it returns, as early as it knows: nil for renewed, an error
+	// that matches ErrLost if the claim does not hold the key. All claims are of
+	// one shard; see [Sharder].
+	Renew(ctx context.Context, claims []Claim, answer func(i int, err error))
+
+	// Release frees the key if c holds it; otherwise it touches nothing and
+	// returns an error that matches ErrLost. It works after Close, too.
+	Release(ctx context.Context, c Claim) error
+
+	// Close ends what the driver started, within a second. It is called once.
+	Close() error
+}
+
+// Claim is a process's hold of a key in the store.
+type Claim struct {
+	Key   string        // the name in the store, prefix included
+	ID    string        // names this grant; never used for another one
+	Owner string        // who holds: ID itself unless the caller named an owner
+	Token int64         // the fencing token, once granted
+	TTL   time.Duration // a whole number of milliseconds, 100 ms to 24 h
+}
+
+// Request is one attempt to acquire.
+type Request struct {
+	Claim
+	Fencing bool // issue a token
+	// Wait says that the Locker has a Watch on the key and will wait if refused:
+	// the driver may keep a place in a queue for it, until the grant or until
+	// the Watch is closed.
+	Wait bool
+}
+
+// Answer is the store's word on a Request. Zero values mean "unknown".
+type Answer struct {
+	Granted bool
+	Token   int64 // if granted with fencing
+
+	// If not granted:
+
+	// Remaining is what is left of the holder's TTL, rounded up; 0 if it is
+	// unknown or endless. A waiter looks again when it is over.
+	Remaining time.Duration
+	// Owner is the holder's owner; "" if unknown. A [HoldCounter] gives it, so
+	// that waiters of the same owner join the hold instead of queueing behind
+	// others.
+	Owner string
+	// NoWakeUp says that this holder's release will not signal this driver's
+	// Watch: the waiter polls.
+	NoWakeUp bool
+}
+
+// Config is what a Locker tells its driver.
+type Config struct {
+	// Logger takes what goes wrong in the background. It is never nil and never
+	// blocks, whatever the user's handler does.
+	Logger *slog.Logger
+	// Options are those given by locker.WithDriverOption, in order.
+	Options []any
+}
+
+// Settings are what a driver asks of its Locker. The zero Settings will do.
+type Settings struct {
+	// IDVersion is the version digit of the UUID that claim ids begin with: 4
+	// by default, or 8 (RFC 9562, for private use), by which a driver recognises
+	// its own claims in a store where other strategies lock, too.
+	IDVersion int
+}
+
+// Configurer is implemented by a driver that has options or settings of its own
+// or wants to log. Configure is called once, before any command. The driver
+// refuses an element of Options it does not know with ErrInvalid; a driver that
+// is no Configurer takes no options.
+type Configurer interface {
+	Configure(Config) (Settings, error)
+}
+
+// Notifier is implemented by a driver whose store tells of releases. Without it
+// waiters poll every 10 to 100 ms.
+type Notifier interface {
+	// Watch returns once releases of key are certain to be signalled; a release
+	// that comes before may be missed, so the Locker tries once more after it.
+	// The Locker keeps at most one Watch per key, however many wait, and opens
+	// it again at most once a second.
+	Watch(ctx context.Context, key string) (Watch, error)
+}
+
+// Watch is a subscription to the releases of one key.
+type Watch interface {
+	// C receives when the key may be free. It may miss signals (the Locker looks
+	// about once a second anyway) and make up some. It holds one. It is closed
+	// when the Watch can signal no more; the Locker closes that then and asks for
+	// another one.
+	C() <-chan struct{}
+	// Close ends the subscription and gives up the place kept for it, if any,
+	// passing on what was granted to it. It returns within tens of milliseconds.
+	Close()
+}
+
+// HoldCounter is implemented by a driver that keeps re-entrant hold counts in
+// the store, where other processes see them. With it, Acquire by another claim of
+// the owner that holds the key is granted: it joins the hold with the same token,
+// and Release takes away the holds of its own claim only. A refusal names the
+// holder's owner.
+type HoldCounter interface {
+	// SetHolds sets the holds of claim c to n, 1 or more; not by n. It leaves
+	// the lease as it is. It returns an error that matches ErrLost if c does not
+	// hold the key. The Locker sends one SetHolds or Release of a claim at a time.
+	SetHolds(ctx context.Context, c Claim, n int) error
+}
+
+// Sharder is implemented by a driver whose keys live in places that fail apart,
+// such as the nodes of a cluster: claims of different shards are never renewed
+// in one batch, and a shard that fails delays no command of another.
+type Sharder interface {
+	Shard(key string) string
+}

@@ -1,0 +1,249 @@
+package locker
+
+import (
+	"context"
+
+	"github.com/distlock/locker/driver"
+)
+
+// duty is what an Unlock owes the store.
+type duty uint8
+
+const (
+	dutyNone    duty = iota
+	dutyCount        // the new hold count
+	dutyRelease      // freeing the key
+	dutyTidy         // the same, in the background: Unlock's answer is known
+)
+
+// Unlock gives the lease back; the last lease of an acquisition frees the key.
+// It does not need ctx alive: under a live one it returns by ctx's end at the
+// latest while the release goes on in the background, under a dead one it
+// takes up to 5 s. Where ctx is the lease's own context or derives from it, its
+// parent counts instead.
+//
+// It returns nil when the hold was given back, [ErrLost] when there was none
+// any more (another owner may have been inside), [ErrNotHeld] when the lease was
+// unlocked before, and [ErrUnavailable] when no answer came: then it may be
+// called again, and the TTL frees the key in any case.
+func (l *Lease) Unlock(ctx context.Context) error {
+	switch {
+	case l.zero():
+		return errZeroLease("Unlock")
+	case ctx == nil:
+		return invalid("Unlock needs a context; it need not be alive")
+	}
+	d, answer := l.decide()
+	switch d {
+	case dutyNone:
+		return answer
+	case dutyTidy:
+		l.claim.e.cleanUp(l.claim.Claim, l.claim.e.sched.Now(), true)
+		return answer
+	}
+	ctx, cancel := l.untied(ctx)
+	defer cancel()
+	if ctx.Err() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	s := l.claim.e.shardOf(l.claim.Key)
+	s.enter(true)
+	defer s.exit()
+	return l.settle(ctx, l.claim.send(ctx, d), answer)
+}
+
+// decide ends the lease and says what the store is owed, and what Unlock answers if
+// it gets that:
+//
+//	claim           last lease  owed               answer
+//	held            no          its count (1)      nil
+//	held            yes         release            nil, or the loss that the release finds
+//	being released  yes (2)     release            likewise
+//	freed           yes (2)     nothing            what the release in the background found
+//	lost: denied    any         nothing            the loss
+//	lost: expired   yes         release, tidily    the loss
+//	lost: a limit   yes         release            the loss
+//	lost: Close     yes         release            nil
+//	lost, not so    no          nothing            the loss; nil after Close
+//
+// (1) only to a HoldCounter. (2) Unlock is called again after ErrUnavailable.
+//
+// From here on no other lease re-enters a claim whose last lease this was, and it is
+// not renewed. A renewal under way is harmless: the store checks the claim's id.
+func (l *Lease) decide() (d duty, answer error) {
+	c := l.claim
+	c.alive()
+	c.mu.Lock()
+	if l.state == leaseUnlocking || l.state == leaseDone {
+		c.mu.Unlock()
+		return dutyNone, l.notHeld("unlock")
+	}
+	ctxs := l.ctxs
+	if l.state == leaseHeld {
+		l.ctxs = nil
+		c.drop(l)
+		l.last = len(c.leases) == 0
+	}
+	l.state = leaseUnlocking
+	forget := c.state == claimLost && l.last
+	switch {
+	case c.state == claimHeld && l.last:
+		c.state = claimReleasing
+		c.end.Store(int64(never))
+		c.e.sched.Remove(&c.entry)
+		d = dutyRelease
+	case c.state == claimHeld && c.e.counter != nil:
+		d = dutyCount
+	case c.state == claimReleasing && l.last:
+		d = dutyRelease
+	case c.state == claimFreed && l.last:
+		answer = c.freed
+	case c.state == claimLost:
+		d, answer = c.owedWhenLost(l.last)
+	}
+	if d == dutyNone || d == dutyTidy {
+		l.state = leaseDone
+	}
+	c.mu.Unlock()
+	ctxs.end(context.Canceled) // the section is over before the release is sent
+	if forget {
+		c.e.shardOf(c.Key).forgetLost(c)
+	}
+	return d, answer
+}
+
+func (c *claim) owedWhenLost(last bool) (d duty, answer error) {
+	if answer = c.loss; c.lossKind == lossClosed {
+		answer = nil
+	}
+	switch {
+	case !last || c.lossKind == lossDenied:
+		return dutyNone, answer
+	case c.lossKind == lossExpired:
+		return dutyTidy, answer
+	}
+	return dutyRelease, answer
+}
+
+// send gives the store what it is owed, trying again until ctx ends or the budget of
+// a release is spent. What has not been settled by then goes on in the background.
+func (c *claim) send(ctx context.Context, d duty) error {
+	if d == dutyCount {
+		err := c.e.retry(ctx, c.syncHolds)
+		if !isSettled(err) {
+			c.e.correctHolds(c)
+		}
+		return err
+	}
+	s := c.e.shardOf(c.Key)
+	ks := s.beginRelease(c)
+	err := c.e.retry(ctx, c.free)
+	s.endRelease(ks, c)
+	switch {
+	case isSettled(err):
+		c.settleRelease(ctx, err)
+	default:
+		c.e.freeLater(ctx, c)
+	}
+	return err
+}
+
+// free sends one release of the claim.
+func (c *claim) free(ctx context.Context) error {
+	if err := c.takeTurn(ctx, releaseTimeout); err != nil {
+		return err
+	}
+	defer c.passTurn()
+	c.mu.Lock()
+	inTime := c.e.sched.Now() < c.deadline
+	if inTime {
+		c.releases++
+	}
+	c.mu.Unlock()
+	err := c.e.driver.Release(ctx, c.Claim)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil && inTime && !driver.MaybeApplied(err) {
+		c.releases--
+	}
+	if isLost(err) {
+		if c.releases > 0 {
+			return nil // one that was sent in time, and whose answer did not come, was applied
+		}
+		return &lossError{c.e.name, c.userKey, errDenied}
+	}
+	return err
+}
+
+// settleRelease notes what came of a release in the end, and tells it.
+func (c *claim) settleRelease(ctx context.Context, err error) {
+	kind := EventReleased
+	c.mu.Lock()
+	if c.state != claimReleasing {
+		c.mu.Unlock()
+		return // lost, which was told, or settled before
+	}
+	switch {
+	case isLost(err):
+		kind = EventLost
+		fallthrough
+	case err == nil:
+		c.state, c.freed = claimFreed, err
+	default:
+		kind = EventReleaseFailed
+	}
+	c.mu.Unlock()
+	if c.e.notices.wanted() {
+		c.e.notices.event(ctx, c.event(kind, err))
+	}
+}
+
+// settle makes the answer of Unlock of what sending came to.
+func (l *Lease) settle(ctx context.Context, err, answer error) error {
+	l.claim.mu.Lock()
+	defer l.claim.mu.Unlock()
+	l.state = leaseDone
+	switch {
+	case err == nil:
+		return answer
+	case isLost(err):
+		if answer != nil {
+			return answer
+		}
+		return err
+	}
+	l.state = leaseLeft
+	hint := "the release goes on in the background; Unlock may be called again; the TTL frees the key in any case"
+	if driver.IsPermanent(err) {
+		hint = "Unlock may be called again; the TTL frees the key in any case"
+	}
+	if end := ctx.Err(); end != nil {
+		err = end
+	} else {
+		err = withoutContextErrors(err)
+	}
+	return l.fail("unlock", ErrUnavailable, err, hint)
+}
+
+// beginRelease notes that a release of c is sent, and endRelease that it was
+// answered or left behind: whatever came of it, the queue of the key goes on.
+func (s *shard) beginRelease(c *claim) *keyState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ks := s.keys[c.Key]
+	if ks == nil || ks.current != c {
+		return nil
+	}
+	s.begin(ks, c.e.sched.Now())
+	return ks
+}
+
+func (s *shard) endRelease(ks *keyState, c *claim) {
+	if ks == nil {
+		return
+	}
+	s.mu.Lock()
+	s.end(ks, nil)
+	s.mu.Unlock()
+	s.detach(c)
+}
