@@ -139,6 +139,10 @@ func TestPasswordFromAFile(t *testing.T) {
 	require.Equal(t, " "+password, nodes[1].single.Password)
 	require.Equal(t, odd, nodes[2].single.Password)
 
+	for _, n := range servers(t, Config{URL: "redlock+redis://1?node=2&node=3&password_file=" + one}) {
+		require.Equal(t, odd, n.single.Password)
+	}
+
 	missing, empty := filepath.Join(dir, "missing"), file("empty", "\n")
 	cfg, err := ParseYAML([]byte("strategy: setnx\naddrs: [h]\npassword_file: " + missing))
 	require.NoError(t, err)

@@ -58,7 +58,7 @@ func show(field string, value any) string {
 	switch {
 	case name == "tls":
 		return "(given)"
-	case name == "password" || name == "sentinel_password":
+	case isCredential(name):
 		s = hidden
 	case name == "url" || strings.Contains(s, "://"):
 		s = redactURL(s)

@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -20,12 +22,11 @@ import (
 // Load reads a Config from a file: JSON if it is called .json, YAML if it is
 // called .yaml or .yml.
 func Load(path string) (Config, error) {
-	var parse func([]byte) (Config, error)
+	parse := ParseYAML
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".json":
 		parse = ParseJSON
 	case ".yaml", ".yml":
-		parse = ParseYAML
 	default:
 		return Config{}, refuse("file", path, "a name ending in .json, .yaml or .yml")
 	}
@@ -40,13 +41,24 @@ func Load(path string) (Config, error) {
 	return cfg, nil
 }
 
-// ParseJSON decodes a Config from one JSON object, as [ParseYAML] does: JSON is
-// YAML.
+// jsonString finds the strings of a JSON document.
+var jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+
+// ParseJSON decodes a Config from one JSON object, as strictly as [ParseYAML].
 func ParseJSON(data []byte) (Config, error) {
 	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
 		return Config{}, notA("JSON", err)
 	}
-	return ParseYAML(data)
+	if !utf8.Valid(data) {
+		return Config{}, notA("JSON", errors.New("it is not UTF-8"))
+	}
+	// JSON is YAML but for some escapes in strings: package yaml does not know \/
+	// and surrogate pairs.
+	return ParseYAML(jsonString.ReplaceAllFunc(data, func(quoted []byte) []byte {
+		var s string
+		_ = json.Unmarshal(quoted, &s) // a part of what is valid
+		return strconv.AppendQuoteToASCII(nil, s)
+	}))
 }
 
 // ParseYAML decodes a Config from one YAML document, and takes values from the
@@ -58,11 +70,9 @@ func ParseJSON(data []byte) (Config, error) {
 func ParseYAML(data []byte) (Config, error) {
 	in := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
-	err := in.Decode(&doc)
-	switch {
-	case errors.Is(err, io.EOF):
+	if err := in.Decode(&doc); errors.Is(err, io.EOF) {
 		return Config{}, notA("YAML", errors.New("it is empty"))
-	case err != nil:
+	} else if err != nil {
 		return Config{}, notA("YAML", err)
 	}
 	if err := in.Decode(&more); !errors.Is(err, io.EOF) {
@@ -140,7 +150,7 @@ func decode(n *yaml.Node, v reflect.Value, name string) error {
 	switch {
 	case n.ShortTag() == "!!null":
 		return wrong(n, name, "a value; or leave it out")
-	case v.Kind() == reflect.Pointer:
+	case v.Type() == reflect.TypeFor[*TLS]():
 		v.Set(reflect.New(v.Type().Elem()))
 		return decode(n, v.Elem(), name)
 	case v.Kind() == reflect.Struct:
@@ -173,46 +183,28 @@ func decodeScalar(n *yaml.Node, v reflect.Value, name string) error {
 	return setScalar(n, text, v, name)
 }
 
-var booleans = map[string]bool{"true": true, "on": true, "1": true, "false": false, "off": false, "0": false}
-
 // setScalar sets v from the text that n stands for.
-func setScalar(n *yaml.Node, text string, v reflect.Value, name string) error {
-	if v.Kind() == reflect.Pointer {
-		v.Set(reflect.New(v.Type().Elem()))
-		v = v.Elem()
-	}
-	var err error
-	allowed := "a string"
-	switch v.Interface().(type) {
-	case string:
-		v.SetString(text)
-	case bool:
+func setScalar(n *yaml.Node, text string, v reflect.Value, name string) (err error) {
+	allowed := ""
+	switch p := v.Addr().Interface().(type) {
+	case *string:
+		*p = text
+	case *bool:
 		allowed = "true or false"
-		on, ok := booleans[strings.ToLower(text)]
-		v.SetBool(on)
-		if !ok {
-			err = strconv.ErrSyntax
-		}
-	case int:
+		*p, err = parseBool(text)
+	case **bool:
+		allowed, *p = "true or false", new(bool)
+		**p, err = parseBool(text)
+	case *int:
 		allowed = "a whole number"
-		var i int
-		i, err = strconv.Atoi(text)
-		v.SetInt(int64(i))
-	case time.Duration:
+		*p, err = strconv.Atoi(text)
+	case *time.Duration:
 		allowed = `a duration such as "30s" or "500ms"`
-		var d time.Duration
-		d, err = time.ParseDuration(text)
-		v.SetInt(int64(d))
+		*p, err = time.ParseDuration(text)
 	}
-	if err != nil {
-		return wrong(n, name, allowed)
-	}
-	return checkZero(n, v, name)
-}
-
-// checkZero tells a number that is 0 from one that was left out.
-func checkZero(n *yaml.Node, v reflect.Value, name string) error {
 	switch {
+	case err != nil:
+		return wrong(n, name, allowed)
 	case name == "wait" && v.Int() < 0:
 		return wrong(n, name, "0s for one attempt, or more; left out, a Lock waits until its context is done")
 	case name == "wait" && v.IsZero():
@@ -223,23 +215,31 @@ func checkZero(n *yaml.Node, v reflect.Value, name string) error {
 	return nil
 }
 
+func parseBool(text string) (bool, error) {
+	switch strings.ToLower(text) {
+	case "on":
+		return true, nil
+	case "off":
+		return false, nil
+	}
+	return strconv.ParseBool(text)
+}
+
 // wrong is the error for a node that is not what it has to be. It shows the text
 // of the document, not what the environment made of it.
 func wrong(n *yaml.Node, name, allowed string) error {
-	e := &fieldError{field: name, line: n.Line, allowed: allowed}
+	value := show(name, n.Value)
 	switch {
-	case name == "":
-		e.field = "document"
 	case n.Kind == yaml.MappingNode:
-		e.value = "(a mapping)"
+		value = "(a mapping)"
 	case n.Kind == yaml.SequenceNode:
-		e.value = "(a list)"
+		value = "(a list)"
 	case n.ShortTag() == "!!null":
-		e.value = "(null)"
-	default:
-		e.value = show(name, n.Value)
+		value = "(null)"
+	case name == "":
+		value = ""
 	}
-	return e
+	return &fieldError{field: cmp.Or(name, "document"), value: value, line: n.Line, allowed: allowed}
 }
 
 // quoted is what a parser repeats of a document, longer than one character: an

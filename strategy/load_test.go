@@ -100,10 +100,22 @@ func TestEveryField(t *testing.T) {
 	}
 }
 
+func TestJSONStringsWithEscapes(t *testing.T) {
+	const doc = `{"url": "setnx+redis:\/\/h", "prefix": "\ud83d\ude00\u0000\"\\\n\t'é", "password": "a: {b}, [c] #d"}`
+	cfg, err := ParseJSON([]byte(doc))
+	require.NoError(t, err)
+	require.Equal(t, Config{URL: "setnx+redis://h", Prefix: "\U0001f600\x00\"\\\n\t'é", Password: "a: {b}, [c] #d"}, cfg)
+	_, err = ParseJSON([]byte("{\n\"prefix\": \"\\/\",\n\"tll\": \"1s\"}"))
+	require.ErrorContains(t, err, "line 3")
+	_, err = ParseJSON([]byte("{\"password\": \"\xff\"}"))
+	require.ErrorContains(t, err, "not UTF-8")
+}
+
 // What was marshalled is read again, but for the passwords.
 func TestMarshalledIsRead(t *testing.T) {
 	want := everything()
-	want.Password, want.SentinelPassword, want.Nodes[1].Password = hidden, hidden, hidden
+	want.Username, want.Password, want.Nodes[1].Username, want.Nodes[1].Password = hidden, hidden, hidden, hidden
+	want.SentinelUsername, want.SentinelPassword = hidden, hidden
 	given := everything()
 	given.Client, given.Clients = nowhere(t), []redis.UniversalClient{nil}
 

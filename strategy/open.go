@@ -2,10 +2,8 @@ package strategy
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/url"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -66,82 +64,59 @@ type plan struct {
 	url     *url.URL                // where another store is
 }
 
-func (r *Registry) plan(cfg Config) (*plan, error) {
-	l, opener, err := r.locate(&cfg)
+func (r *Registry) plan(c Config) (*plan, error) {
+	l, opener, err := r.locate(&c)
 	if err != nil {
 		return nil, err
 	}
+	p := &plan{opener: opener}
 	if l != nil {
-		if err := l.take(&cfg, "", strings.Fields(lockParams)); err != nil {
+		if err := l.take(&c, "", strings.Fields(lockParams)); err != nil {
 			return nil, err
 		}
 	}
-	p := &plan{opener: opener}
-	if p.opts, err = cfg.lockOptions(r, opener); err != nil {
+	if p.opts, err = c.lockOptions(r, opener); err != nil {
 		return nil, err
 	}
-	many := opener.Nodes != nil
-	clients := len(cfg.Clients) > 0
-	switch {
-	case cfg.Client != nil && (many || opener.Other != nil), clients && !many:
-		err = refuse("Client or Clients", "(given)", "Client is for strategies on one Redis deployment and Clients for those on several servers, not for %s", cfg.Strategy)
+	if err := c.checkPlace(r, opener); err != nil {
+		return nil, err
+	}
+	switch many := opener.Nodes != nil; {
 	case opener.Other != nil:
-		err = p.otherStore(&cfg, l)
-	case cfg.Client != nil || clients:
-		p.given = slices.Clone(cfg.Clients)
-		if !many {
-			p.given = []redis.UniversalClient{cfg.Client}
-		}
-		err = exclude(cfg, "", "not together with Client or Clients", placeFields...)
-		for i, rdb := range p.given {
-			if err == nil && reflect.ValueOf(rdb).Comparable() && slices.Contains(p.given[:i], rdb) {
-				err = refuse(fmt.Sprintf("Clients[%d]", i), "(given)", "a client of another server than those before it")
-			}
-		}
-	case many:
-		err = p.manyServers(&cfg, l)
+		p.url = l.other(c.Strategy)
+	case c.Client != nil:
+		p.given = []redis.UniversalClient{c.Client}
+	case len(c.Clients) > 0:
+		p.given = slices.Clone(c.Clients)
+	case l == nil && many:
+		err = p.takeNodes(c.Nodes)
+	case l == nil:
+		err = p.add(&c, "", "addrs")
 	default:
-		err = p.oneServer(r, &cfg, l)
+		more, params := l.params["node"], lockParams
+		if many {
+			delete(l.params, "node")
+			params += " node"
+		}
+		if err = l.fill(&c, "", params); err == nil {
+			err = p.add(&c, "", "url's address")
+		}
+		if err == nil && many {
+			err = p.takeMore(&c, more)
+		}
 	}
 	return p, err
 }
 
-// oneServer plans for a strategy on one Redis deployment.
-func (p *plan) oneServer(r *Registry, c *Config, l *location) error {
-	if err := exclude(*c, "", "for a strategy on several servers, not for "+c.Strategy+"; such are "+
-		r.names(func(o Opener) bool { return o.Nodes != nil }), "nodes"); err != nil {
-		return err
-	}
-	place := "addrs"
-	if l != nil {
-		place = "url's address"
-		if err := l.fill(c, "", lockParams); err != nil {
-			return err
-		}
-	}
-	return p.add(c, "", place)
-}
-
+// add plans to connect to what c describes. at is what the names of c's fields
+// begin with, place what the one with the address is called.
 func (p *plan) add(c *Config, at, place string) error {
 	s, err := c.server(at, place)
+	if err == nil && p.opener.Nodes != nil && s.single == nil {
+		return refuse(at+"url", c.URL, "for one of several servers there are the schemes redis, rediss, unix")
+	}
 	p.servers = append(p.servers, s)
 	return err
-}
-
-// otherStore plans for a strategy that is not on Redis.
-func (p *plan) otherStore(c *Config, l *location) error {
-	if err := exclude(*c, "", "for strategies on Redis, not for "+c.Strategy, placeFields[1:]...); err != nil {
-		return err
-	}
-	p.url = &url.URL{Scheme: c.Strategy}
-	if l != nil {
-		p.url = l.url
-		p.url.RawQuery = l.params.Encode()
-		if l.scheme != "" {
-			p.url.Scheme = l.scheme
-		}
-	}
-	return nil
 }
 
 func (p *plan) open(ctx context.Context) (locker.Locker, func(), error) {

@@ -11,12 +11,6 @@ import (
 	"github.com/distlock/locker/strategy/memory"
 )
 
-// placeFields say where Redis is, all that documents have.
-var placeFields = []string{
-	"url", "addrs", "unix_socket", "cluster", "master_name", "db", "nodes", "username", "password", "password_file",
-	"sentinel_username", "sentinel_password", "sentinel_password_file", "tls",
-}
-
 // exclude refuses those of the named fields of v that have a value.
 func exclude(v any, at, why string, names ...string) error {
 	fields := fieldsOf(reflect.ValueOf(v))
@@ -44,33 +38,35 @@ func (c *Config) lockOptions(r *Registry, o Opener) ([]fieldOption, error) {
 			return nil, err
 		}
 	}
-	if o.Other == nil {
-		if err := redisdriver.CheckPrefix(c.Prefix); err != nil {
-			return nil, refuse("prefix", c.Prefix, "%v", err)
-		}
+	if err := redisdriver.CheckPrefix(c.Prefix); err != nil && o.Other == nil {
+		return nil, refuse("prefix", c.Prefix, "%v", err)
 	}
-	var opts []fieldOption
-	add := func(given bool, field string, value any, option locker.Option) {
-		if given {
-			opts = append(opts, fieldOption{field, value, option})
-		}
-	}
-	add(c.TTL != 0, "ttl", c.TTL, locker.WithTTL(c.TTL))
-	add(c.Wait == NoWait, "wait", c.Wait, locker.WithWait(0))
-	add(c.Wait != 0 && c.Wait != NoWait, "wait", c.Wait, locker.WithWait(c.Wait))
-	add(c.Prefix != "", "prefix", c.Prefix, locker.WithPrefix(c.Prefix))
-	add(!renewal, "renewal", false, locker.WithoutRenewal())
-	add(c.RenewInterval != 0, "renew_interval", c.RenewInterval, locker.WithRenewInterval(c.RenewInterval))
-	add(c.MaxRenewals != 0, "max_renewals", c.MaxRenewals, locker.WithMaxRenewals(c.MaxRenewals))
-	add(c.MaxHold != 0, "max_hold", c.MaxHold, locker.WithMaxHold(c.MaxHold))
-	add(c.Fencing != nil && !*c.Fencing, "fencing", false, locker.WithoutFencing())
 	acks, err := c.replicaAcks(r, o)
 	if err != nil {
 		return nil, err
 	}
-	add(acks != nil, "", nil, acks)
+	var opts []fieldOption
+	for _, o := range []struct {
+		given bool
+		fieldOption
+	}{
+		{c.TTL != 0, fieldOption{"ttl", c.TTL, locker.WithTTL(c.TTL)}},
+		{c.Wait == NoWait, fieldOption{"wait", c.Wait, locker.WithWait(0)}},
+		{c.Wait != 0 && c.Wait != NoWait, fieldOption{"wait", c.Wait, locker.WithWait(c.Wait)}},
+		{c.Prefix != "", fieldOption{"prefix", c.Prefix, locker.WithPrefix(c.Prefix)}},
+		{!renewal, fieldOption{"renewal", false, locker.WithoutRenewal()}},
+		{c.RenewInterval != 0, fieldOption{"renew_interval", c.RenewInterval, locker.WithRenewInterval(c.RenewInterval)}},
+		{c.MaxRenewals != 0, fieldOption{"max_renewals", c.MaxRenewals, locker.WithMaxRenewals(c.MaxRenewals)}},
+		{c.MaxHold != 0, fieldOption{"max_hold", c.MaxHold, locker.WithMaxHold(c.MaxHold)}},
+		{c.Fencing != nil && !*c.Fencing, fieldOption{"fencing", false, locker.WithoutFencing()}},
+		{acks != nil, fieldOption{option: acks}},
+	} {
+		if o.given {
+			opts = append(opts, o.fieldOption)
+		}
+	}
 	for _, opt := range c.Options {
-		add(true, "", nil, opt)
+		opts = append(opts, fieldOption{option: opt})
 	}
 	return opts, nil
 }

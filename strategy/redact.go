@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -14,6 +15,11 @@ import (
 
 // hidden stands for a credential, as in net/url.
 const hidden = "xxxxx"
+
+// isCredential says whether the field or parameter of a name is one.
+func isCredential(name string) bool {
+	return slices.Contains([]string{"username", "password", "sentinel_username", "sentinel_password"}, name)
+}
 
 // redactURL shows the scheme, the host, the path and the parameters known to be
 // no credentials. It never fails: the URLs that matter most here are wrong ones.
@@ -86,7 +92,7 @@ func isScheme(s string) bool {
 // written is c as documents have it, without credentials.
 func (c Config) written() map[string]any {
 	type plain Config // has no methods
-	c.URL, c.Password, c.SentinelPassword = redactURL(c.URL), hide(c.Password), hide(c.SentinelPassword)
+	hide(&c.URL, &c.Username, &c.Password, &c.SentinelUsername, &c.SentinelPassword)
 	m := asMap(plain(c))
 	if c.Wait == NoWait {
 		m["wait"] = "0s"
@@ -96,15 +102,17 @@ func (c Config) written() map[string]any {
 
 func (n Node) written() map[string]any {
 	type plain Node
-	n.URL, n.Password = redactURL(n.URL), hide(n.Password)
+	hide(&n.URL, &n.Username, &n.Password)
 	return asMap(plain(n))
 }
 
-func hide(password string) string {
-	if password == "" {
-		return ""
+func hide(u *string, credentials ...*string) {
+	*u = redactURL(*u)
+	for _, c := range credentials {
+		if *c != "" {
+			*c = hidden
+		}
 	}
-	return hidden
 }
 
 // asMap goes through YAML, which has durations as they are read; encoding/json
@@ -145,9 +153,6 @@ func (n Node) String() string { return asJSON(n.written()) }
 
 // Format implements [fmt.Formatter], so that no verb shows a credential.
 func (n Node) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, n.String()) }
-
-// LogValue implements [slog.LogValuer].
-func (n Node) LogValue() slog.Value { return slog.AnyValue(n.written()) }
 
 // MarshalJSON implements [json.Marshaler]. Credentials are "xxxxx".
 func (n Node) MarshalJSON() ([]byte, error) { return []byte(n.String()), nil }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,11 +25,33 @@ type server struct {
 
 // server is the deployment that c describes. at is what the names of c's fields
 // begin with, place what the one with the address is called.
-func (c *Config) server(at, place string) (s server, err error) {
+func (c Config) server(at, place string) (s server, err error) {
 	s.place = place
-	if err := c.checkPlace(at); err != nil {
-		return s, err
+	if c.MasterName == "" {
+		err = exclude(c, at, "goes with master_name, for Sentinels", "sentinel_username", "sentinel_password", "sentinel_password_file")
 	}
+	if c.UnixSocket != "" && err == nil {
+		err = exclude(c, at, "not together with unix_socket", "addrs", "cluster", "master_name", "tls")
+	}
+	switch {
+	case err != nil:
+		return s, err
+	case c.DB < 0:
+		return s, refuse(at+"db", c.DB, "0 or more")
+	case len(c.Addrs) == 0 && c.UnixSocket == "":
+		return s, &fieldError{field: place, allowed: "one of url, addrs, unix_socket and Client says where Redis is"}
+	case c.Cluster && c.MasterName != "":
+		return s, refuse(at+"master_name", c.MasterName, "not together with cluster: true")
+	case c.Cluster && c.DB != 0:
+		return s, refuse(at+"db", c.DB, "not together with cluster: true: a cluster has database 0 only")
+	case len(c.Addrs) > 1 && !c.Cluster && c.MasterName == "":
+		return s, refuse(place, c.Addrs, "several only together with cluster: true or, for Sentinels, master_name")
+	}
+	return c.options(at, s)
+}
+
+// options makes those of go-redis.
+func (c Config) options(at string, s server) (_ server, err error) {
 	if c.Password, err = readPassword(at, c.Username, c.Password, c.PasswordFile); err != nil {
 		return s, err
 	}
@@ -40,7 +64,7 @@ func (c *Config) server(at, place string) (s server, err error) {
 	}
 	addrs := make([]string, len(c.Addrs))
 	for i, addr := range c.Addrs {
-		if addrs[i], err = hostPort(place, addr, port); err != nil {
+		if addrs[i], err = hostPort(s.place, addr, port); err != nil {
 			return s, err
 		}
 	}
@@ -81,35 +105,35 @@ func (c *Config) server(at, place string) (s server, err error) {
 	return s, nil
 }
 
-// checkPlace checks that c says where Redis is, once.
-func (c *Config) checkPlace(at string) error {
-	if c.MasterName == "" {
-		if err := exclude(*c, at, "goes with master_name, for Sentinels", "sentinel_username", "sentinel_password", "sentinel_password_file"); err != nil {
-			return err
+// checkPlace refuses fields about the place of a store that do not go together,
+// or not with the strategy.
+func (c *Config) checkPlace(r *Registry, o Opener) error {
+	place := []string{"addrs", "unix_socket", "cluster", "master_name", "db", "sentinel_username", "sentinel_password", "sentinel_password_file"}
+	shared := []string{"username", "password", "password_file", "tls"}
+	all := slices.Concat([]string{"url", "nodes"}, place, shared)
+	switch many := o.Nodes != nil; {
+	case c.Client != nil && o.Redis == nil, len(c.Clients) > 0 && !many:
+		return refuse("Client or Clients", "(given)", "Client is for strategies on one Redis deployment and Clients for those on several servers, not for %s", c.Strategy)
+	case o.Other != nil:
+		return exclude(*c, "", "for strategies on Redis, not for "+c.Strategy, all[1:]...)
+	case c.Client != nil || len(c.Clients) > 0:
+		for i, rdb := range c.Clients {
+			if reflect.ValueOf(rdb).Comparable() && slices.Contains(c.Clients[:i], rdb) {
+				return refuse(fmt.Sprintf("Clients[%d]", i), "(given)", "a client of another server than those before it")
+			}
 		}
+		return exclude(*c, "", "not together with Client or Clients", all...)
+	case many && c.URL != "":
+		return exclude(*c, "", "not for strategy "+c.Strategy+", which is on several independent servers: the url names them", all[1:len(all)-len(shared)]...)
+	case many:
+		return exclude(*c, "", "not for strategy "+c.Strategy+", which is on several independent servers: given for each of the nodes", all[2:]...)
 	}
-	if c.UnixSocket != "" {
-		if err := exclude(*c, at, "not together with unix_socket", "addrs", "cluster", "master_name", "tls"); err != nil {
-			return err
-		}
-	}
-	switch {
-	case c.DB < 0:
-		return refuse(at+"db", c.DB, "0 or more")
-	case len(c.Addrs) == 0 && c.UnixSocket == "":
-		return refuse(at+"url", "", "one of url, addrs, unix_socket and Client says where Redis is")
-	case c.Cluster && c.MasterName != "":
-		return refuse(at+"master_name", c.MasterName, "not together with cluster: true")
-	case c.Cluster && c.DB != 0:
-		return refuse(at+"db", c.DB, "not together with cluster: true: a cluster has database 0 only")
-	case len(c.Addrs) > 1 && !c.Cluster && c.MasterName == "":
-		return refuse(at+"addrs", c.Addrs, "several only together with cluster: true or, for Sentinels, master_name")
-	}
-	return nil
+	return exclude(*c, "", "for a strategy on several servers, not for "+c.Strategy+"; such are "+
+		r.names(func(o Opener) bool { return o.Nodes != nil }), "nodes")
 }
 
-// readPassword returns the password given, or the one in the file. at is what the names of the
-// fields begin with.
+// readPassword returns the password given, or the one in the file. at is what
+// the names of the fields begin with.
 func readPassword(at, username, given, file string) (string, error) {
 	if file != "" {
 		if given != "" {

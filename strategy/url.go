@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"cmp"
 	"maps"
 	"net/url"
 	"reflect"
@@ -47,11 +48,8 @@ var schemes = []string{"redis", "redis-cluster", "redis-sentinel", "rediss", "re
 
 // isShown says whether a URL is shown with the value of a parameter.
 func isShown(param string) bool {
-	if param == "username" || param == "password" {
-		return false
-	}
 	known := []string{lockParams, tuningParams, replicaParams, kindParams[""], kindParams["cluster"], kindParams["sentinel"], "node"}
-	return tlsParams[param] != "" || slices.Contains(strings.Fields(strings.Join(known, " ")), param)
+	return !isCredential(param) && (tlsParams[param] != "" || slices.Contains(strings.Fields(strings.Join(known, " ")), param))
 }
 
 // location is a URL taken apart.
@@ -118,15 +116,22 @@ func (r *Registry) locate(cfg *Config) (*location, Opener, error) {
 	return l, want, err
 }
 
+// other is the URL for a strategy that is not on Redis, without what this
+// package has taken from it.
+func (l *location) other(strategy string) *url.URL {
+	if l == nil {
+		return &url.URL{Scheme: strategy}
+	}
+	u := *l.url
+	u.Scheme, u.RawQuery = cmp.Or(l.scheme, strategy), l.params.Encode()
+	return &u
+}
+
 // fill puts what the URL says about Redis into c, where credentials and TLS may
 // stand already. at is what the names of c's fields begin with; more are the
 // parameters allowed besides.
 func (l *location) fill(c *Config, at, more string) error {
 	base, kind, _ := strings.Cut(l.scheme, "-")
-	known := strings.Fields(kindParams[kind] + " " + tuningParams + " " + more)
-	if base == "rediss" {
-		known = slices.AppendSeq(known, maps.Keys(tlsParams))
-	}
 	path := strings.Trim(l.url.Path, "/")
 	switch {
 	case !slices.Contains(schemes, l.scheme):
@@ -143,10 +148,26 @@ func (l *location) fill(c *Config, at, more string) error {
 	if err := exclude(*c, at, "not together with url, which says it", "addrs", "unix_socket", "cluster", "master_name", "db"); err != nil {
 		return err
 	}
+	known := strings.Fields(kindParams[kind] + " " + tuningParams + " " + more)
+	if base == "rediss" {
+		known = slices.AppendSeq(known, maps.Keys(tlsParams))
+	}
 	if err := l.checkNames(known); err != nil {
 		return err
 	}
+	l.takePlace(c, base, kind, path)
+	if err := l.take(c, at, slices.Sorted(maps.Keys(l.params))); err != nil {
+		return err
+	}
+	if kind == "sentinel" && c.MasterName == "" {
+		return l.refuse("it needs the parameter master_name, the name of the master at the Sentinels")
+	}
+	return nil
+}
 
+// takePlace takes what c has as lists or flags, and makes parameters of the rest
+// that stands before the ?.
+func (l *location) takePlace(c *Config, base, kind, path string) {
 	switch {
 	case c.TLS != nil:
 		c.TLS = new(*c.TLS) // it is the caller's
@@ -164,6 +185,7 @@ func (l *location) fill(c *Config, at, more string) error {
 	}
 	c.Addrs = append(c.Addrs, l.params["addr"]...)
 	delete(l.params, "addr")
+
 	if base != "unix" && kind != "cluster" && path != "" {
 		l.params.Set("db", path)
 	}
@@ -174,13 +196,6 @@ func (l *location) fill(c *Config, at, more string) error {
 	password, _ := l.url.User.Password()
 	l.params.Set(prefix+"username", l.url.User.Username())
 	l.params.Set(prefix+"password", password)
-	if err := l.take(c, at, slices.Sorted(maps.Keys(l.params))); err != nil {
-		return err
-	}
-	if kind == "sentinel" && c.MasterName == "" {
-		return l.refuse("it needs the parameter master_name, the name of the master at the Sentinels")
-	}
-	return nil
 }
 
 // checkNames refuses parameters that are not among those there are. It does not
@@ -231,7 +246,7 @@ func (l *location) take(c *Config, at string, names []string) error {
 			}
 			c.tuning.Set(name, value)
 		case !v.IsZero():
-			return refuse(at+name, v.Interface(), "not together with the one in the url")
+			return refuse(at+name, reflect.Indirect(v).Interface(), "not together with the one in the url")
 		default:
 			n := &yaml.Node{Kind: yaml.ScalarNode, Value: value}
 			if err := setScalar(n, value, v, name); err != nil {
