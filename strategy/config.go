@@ -1,11 +1,16 @@
 package strategy
 
 import (
+	"net/url"
 	"time"
 
 	"github.com/distlock/locker"
 	"github.com/redis/go-redis/v9"
 )
+
+// NoWait as the Wait of a [Config] is one attempt, which documents and URLs write
+// as wait: 0s.
+const NoWait time.Duration = -1
 
 // Config says which strategy to use, where its Redis is, and what the defaults of
 // its Locker are. What is left out has its default.
@@ -14,9 +19,9 @@ import (
 // "30s"; see [Load]. Within a larger document, as a field, encoding/json and
 // go.yaml.in/yaml/v3 decode it as strictly.
 //
-// Printed, logged or marshalled it shows "xxxxx" for passwords, those in URLs
-// included: what was marshalled is for people to read. (A Config in an
-// unexported field of a struct that is printed whole is out of its reach.)
+// Printed, logged or marshalled it shows "xxxxx" for credentials, those in URLs
+// included: a marshalled Config is for people to read. (Package fmt cannot call
+// the methods of a Config in an unexported field of a struct, and shows it whole.)
 type Config struct {
 	// Strategy is one of [Names]. URL may name it instead.
 	Strategy string `json:"strategy,omitempty" yaml:"strategy,omitempty"`
@@ -24,20 +29,24 @@ type Config struct {
 	// Where Redis is: one of URL, Addrs, UnixSocket and Client, or for a
 	// strategy on several servers one of URL, Nodes and Clients.
 
-	// URL is as for [OpenURL]; the strategy may be left out of it. Username,
-	// Password, the Sentinel's and TLS may be given beside it.
+	// URL is as for [OpenURL]; the strategy may be left out of it. Credentials
+	// and TLS may be given beside it.
 	URL string `json:"url,omitempty" yaml:"url,omitempty"`
 	// Addrs are host:port of one server, of Sentinels if MasterName is set, or
 	// of some nodes of a cluster if Cluster is.
-	Addrs            []string `json:"addrs,omitempty" yaml:"addrs,omitempty"`
-	MasterName       string   `json:"master_name,omitempty" yaml:"master_name,omitempty"`
-	Cluster          bool     `json:"cluster,omitempty" yaml:"cluster,omitempty"`
-	UnixSocket       string   `json:"unix_socket,omitempty" yaml:"unix_socket,omitempty"`
-	DB               int      `json:"db,omitempty" yaml:"db,omitempty"`
-	Username         string   `json:"username,omitempty" yaml:"username,omitempty"`
-	Password         string   `json:"password,omitempty" yaml:"password,omitempty"`
-	SentinelUsername string   `json:"sentinel_username,omitempty" yaml:"sentinel_username,omitempty"`
-	SentinelPassword string   `json:"sentinel_password,omitempty" yaml:"sentinel_password,omitempty"`
+	Addrs      []string `json:"addrs,omitempty" yaml:"addrs,omitempty"`
+	MasterName string   `json:"master_name,omitempty" yaml:"master_name,omitempty"`
+	Cluster    bool     `json:"cluster,omitempty" yaml:"cluster,omitempty"`
+	UnixSocket string   `json:"unix_socket,omitempty" yaml:"unix_socket,omitempty"`
+	DB         int      `json:"db,omitempty" yaml:"db,omitempty"`
+	Username   string   `json:"username,omitempty" yaml:"username,omitempty"`
+	Password   string   `json:"password,omitempty" yaml:"password,omitempty"`
+	// PasswordFile is a file with the password, which Open reads; a newline at its
+	// end is no part of the password.
+	PasswordFile         string `json:"password_file,omitempty" yaml:"password_file,omitempty"`
+	SentinelUsername     string `json:"sentinel_username,omitempty" yaml:"sentinel_username,omitempty"`
+	SentinelPassword     string `json:"sentinel_password,omitempty" yaml:"sentinel_password,omitempty"`
+	SentinelPasswordFile string `json:"sentinel_password_file,omitempty" yaml:"sentinel_password_file,omitempty"`
 	// TLS, even an empty one, turns TLS on; a URL does by its scheme.
 	TLS *TLS `json:"tls,omitempty" yaml:"tls,omitempty"`
 
@@ -52,7 +61,9 @@ type Config struct {
 
 	// Defaults of the Locker, as in the options of package locker.
 
-	TTL           time.Duration `json:"ttl,omitempty" yaml:"ttl,omitempty"`
+	TTL time.Duration `json:"ttl,omitempty" yaml:"ttl,omitempty"`
+	// Wait bounds the wait of Lock; 0 is until its context is done, [NoWait] is
+	// one attempt.
 	Wait          time.Duration `json:"wait,omitempty" yaml:"wait,omitempty"`
 	Renewal       *bool         `json:"renewal,omitempty" yaml:"renewal,omitempty"` // default true
 	RenewInterval time.Duration `json:"renew_interval,omitempty" yaml:"renew_interval,omitempty"`
@@ -69,18 +80,21 @@ type Config struct {
 	// Options come after those made of the fields above, and override them: a
 	// logger, an observer, options of the strategy.
 	Options []locker.Option `json:"-" yaml:"-"`
+
+	tuning url.Values // parameters of a URL that are for go-redis
 }
 
 // Node is one server of several: by URL (redis://, rediss:// or unix://), by Addr
 // or by UnixSocket.
 type Node struct {
-	URL        string `json:"url,omitempty" yaml:"url,omitempty"`
-	Addr       string `json:"addr,omitempty" yaml:"addr,omitempty"`
-	UnixSocket string `json:"unix_socket,omitempty" yaml:"unix_socket,omitempty"`
-	DB         int    `json:"db,omitempty" yaml:"db,omitempty"`
-	Username   string `json:"username,omitempty" yaml:"username,omitempty"`
-	Password   string `json:"password,omitempty" yaml:"password,omitempty"`
-	TLS        *TLS   `json:"tls,omitempty" yaml:"tls,omitempty"`
+	URL          string `json:"url,omitempty" yaml:"url,omitempty"`
+	Addr         string `json:"addr,omitempty" yaml:"addr,omitempty"`
+	UnixSocket   string `json:"unix_socket,omitempty" yaml:"unix_socket,omitempty"`
+	DB           int    `json:"db,omitempty" yaml:"db,omitempty"`
+	Username     string `json:"username,omitempty" yaml:"username,omitempty"`
+	Password     string `json:"password,omitempty" yaml:"password,omitempty"`
+	PasswordFile string `json:"password_file,omitempty" yaml:"password_file,omitempty"`
+	TLS          *TLS   `json:"tls,omitempty" yaml:"tls,omitempty"`
 }
 
 // TLS says whom to trust and who we are. Files are in PEM, and are read by Open.

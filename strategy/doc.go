@@ -35,15 +35,27 @@
 // as in %2F. A URL with a bare @ behind its host, or with a #, is refused: it looks
 // like one whose password lacks its escapes.
 //
+// No two nodes of redlock may be one server. Open compares their addresses in one
+// spelling, with localhost, 127.0.0.1 and [::1] as one, and then what the names
+// resolve to; a name that does not resolve within a second is let pass. Two names
+// for one server that differ in both are refused by the run id of the server,
+// once redlock is connected.
+//
 // # Parameters
 //
-// Those of every URL are the fields of [Config] about locks, with the same names.
-// Each may be given once; blank is the default.
+// The parameters of every URL are the fields of [Config] about locks, with the
+// same names. No parameter but addr and node may be given twice, nor a database
+// by the path and by db; blank is the default.
 //
-//	ttl=30s  wait=5s  prefix=app:
+//	ttl=30s  wait=5s  prefix=app:                  wait=0s is one attempt; left out, Lock waits until its context is done
 //	renewal=on|off  renew_interval=10s  max_renewals=10  max_hold=5m
 //	fencing=on|off
 //	replica_acks=1  replica_acks_timeout=1s        not memory, not redlock
+//
+// A prefix does not begin with "locker:" on Redis, as the keys of this library do.
+// With every scheme of Redis:
+//
+//	password_file=  sentinel_password_file=        files with the password, which Open reads
 //
 // With the schemes that begin with rediss:
 //
@@ -55,10 +67,39 @@
 // redis.ParseURL, redis.ParseClusterURL and redis.ParseFailoverURL. Those by which it
 // would read from replicas are refused, for locks are taken on masters.
 //
+// # Documents
+//
+// A document is one YAML mapping or JSON object with the fields of [Config]:
+//
+//	strategy: redlock
+//	ttl: 10s
+//	nodes:
+//	- {addr: "redis-1:6379", username: locks, password_file: /run/secrets/redis-1}
+//	- {addr: "redis-2:6379", username: locks, password: "${REDIS_2_PASSWORD}"}
+//	- {url: "rediss://locks:${REDIS_3_PASSWORD}@redis-3"}
+//
+// # Environment
+//
+// In every value of a document, and in every URL, ${NAME} is the environment
+// variable NAME, ${NAME:-default} is default where NAME is unset or empty, and $$
+// is $, as in Docker Compose. Any other $ is itself. A variable that is not set and
+// has no default is an error, as is any other text behind ${.
+//
+// A variable is one value, whatever is in it: a password with @ or & needs no
+// escapes in a variable, in a URL neither. Only a variable with which a URL
+// begins may hold more of it: ${REDIS_URL} or setnx+${REDIS_URL}?ttl=10s, with the
+// escapes of a URL in it. Values are not searched for further variables. The fields
+// of a Config made in Go, but for the URLs, are taken as they are.
+//
 // # Errors
 //
 // A wrong configuration fails with locker.ErrInvalid. The error names the
 // field, its value and what is allowed; for unknown strategies, schemes,
-// parameters and keys, what there is. No error and no printed [Config] shows a
-// password; a URL that cannot be parsed is not shown at all.
+// parameters and keys, what there is; and the line of a document.
+//
+// No error and no printed, logged or marshalled [Config] shows a credential, be it a
+// user name or a password. Of a URL only the scheme, the host and the path are
+// shown, and the parameters up to the first that is not known to be no credential;
+// of a URL that cannot be parsed only the scheme. A value of a document is shown as
+// it is written there, before variables are replaced.
 package strategy

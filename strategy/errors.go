@@ -1,10 +1,10 @@
 package strategy
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -42,12 +42,25 @@ func refuse(field string, value any, allowed string, args ...any) error {
 	return &fieldError{field: field, value: show(field, value), allowed: fmt.Sprintf(allowed, args...)}
 }
 
-// show quotes a value, unless it is or may hold a password.
+// unreadable is the error for a file that a field names.
+func unreadable(field, path string, err error) error {
+	why := err
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		why = p.Err // its path is the value
+	}
+	return &fieldError{field: field, value: show(field, path), allowed: "a file that can be read: " + why.Error(), cause: err}
+}
+
+// show quotes a value for an error, unless it is or may hold a credential.
 func show(field string, value any) string {
-	s := text(field, value)
+	name := field[strings.LastIndexByte(field, '.')+1:]
+	s := fmt.Sprint(value)
 	switch {
-	case isSecret(field) || isURL(field): // text has hidden what there is to hide
-	case strings.Contains(s, "://"):
+	case name == "tls":
+		return "(given)"
+	case isCredential(name):
+		s = hidden
+	case name == "url" || strings.Contains(s, "://"):
 		s = redactURL(s)
 	case strings.Contains(s, "@"):
 		return "(not shown, for the @ in it)"
@@ -59,17 +72,7 @@ func show(field string, value any) string {
 	return fmt.Sprintf("%q", s)
 }
 
-func text(field string, value any) string {
-	switch written := tree(reflect.ValueOf(value), field).(type) {
-	case map[string]any, []any:
-		b, _ := json.Marshal(written) // strings, numbers and booleans
-		return string(b)
-	default:
-		return fmt.Sprint(written)
-	}
-}
-
-// list joins the sorted names of a set for an error.
-func list[M ~map[string]V, V any](m M) string {
+// list joins the sorted keys of a map for an error.
+func list[V any](m map[string]V) string {
 	return strings.Join(slices.Sorted(maps.Keys(m)), ", ")
 }

@@ -1,13 +1,19 @@
 package strategy
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/url"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/distlock/locker"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 )
 
 // secret is too odd to stand in an error by chance.
@@ -47,18 +53,13 @@ func FuzzOpenURLParse(f *testing.F) {
 			scheme + "://" + url.UserPassword("user", odd+secret).String() + "@" + rest,
 			scheme + "://" + rest + and + "password=" + url.QueryEscape(secret+odd),
 		} {
-			p, err := r.plan(Config{URL: raw})
+			_, err := r.plan(Config{URL: raw})
 			require.NotContains(t, redactURL(raw), secret)
 			require.NotContains(t, fmt.Sprint(Config{URL: raw}), secret)
 			if err != nil {
 				require.ErrorIs(t, err, locker.ErrInvalid)
 				require.NotContains(t, err.Error(), secret)
 				continue
-			}
-			for _, s := range p.servers {
-				if s.check() != "" {
-					t.Errorf("%q: %s", raw, s.check())
-				}
 			}
 		}
 	})
@@ -98,10 +99,71 @@ func fuzzParse(f *testing.F, parse func([]byte) (Config, error)) {
 			_, _ = testRegistry(t).plan(cfg)
 		}
 
+		if strings.Contains(shown, "$") { // would be taken for a variable
+			return
+		}
 		// What is shown is a Config, and shown the same.
 		again, err := ParseJSON([]byte(shown))
 		require.NoError(t, err)
 		require.Equal(t, shown, again.String())
+	})
+}
+
+// FuzzSecretsAreNeverShown puts a secret where credentials stand, and where they
+// are put by mistake.
+func FuzzSecretsAreNeverShown(f *testing.F) {
+	for _, name := range []string{"pwd", "auth", "auth_token", "passwd", "token", "secret", "key", "AUTH", "password", "username", "x"} {
+		f.Add(name, "", "")
+		f.Add(name, "/", "&ttl=")
+		f.Add(name, "?#@", "%zz")
+		f.Add(name, "${", "$$")
+		f.Add(name, "'", "\"\n")
+	}
+	plain := regexp.MustCompile(`^[A-Za-z0-9_-]{1,20}$`)
+	f.Fuzz(func(t *testing.T, name, before, after string) {
+		_, field := fieldsOf(reflect.ValueOf(Config{}))[name]
+		if strings.Contains(name, secret) || !plain.MatchString(name) || isShown(name) || field && !isCredential(name) || strings.ContainsAny(before+after, "\x00") {
+			t.Skip()
+		}
+		value := before + secret + after
+		t.Setenv("V", value)
+		quoted, err := json.Marshal(value)
+		require.NoError(t, err)
+		doc := strings.ReplaceAll(string(quoted), "$", "$$")
+
+		r := testRegistry(t)
+		check := func(cfg Config, err error) {
+			if err == nil {
+				var b bytes.Buffer
+				slog.New(slog.NewTextHandler(&b, nil)).Info("", "cfg", cfg)
+				slog.New(slog.NewJSONHandler(&b, nil)).Info("", "cfg", &cfg)
+				y, _ := yaml.Marshal(cfg)
+				require.NotContains(t, fmt.Sprintf("%v %+v %#v %s %x", cfg, &cfg, cfg, cfg, cfg)+b.String()+string(y), secret)
+				_, err = r.plan(cfg)
+			}
+			if err != nil {
+				require.ErrorIs(t, err, locker.ErrInvalid)
+				require.NotContains(t, err.Error(), secret)
+			}
+		}
+		for _, at := range []string{"setnx+redis", "setnx+redis-sentinel", "memory", "redlock+rediss", "nix+redis", "nix"} {
+			for _, v := range []string{value, url.QueryEscape(value), "${V}"} {
+				check(Config{URL: at + "://u:" + v + "@h/x?ttl=5"}, nil)
+				check(Config{URL: at + "://" + v + "@h"}, nil)
+				check(Config{URL: at + "://h?ttl=5s&" + name + "=" + v}, nil)
+				check(Config{URL: at + "://h?" + name + "=" + v + "&tll=5s&prefix=" + v}, nil)
+				check(Config{Strategy: "redlock", Nodes: []Node{{URL: at + "://:" + v + "@h?" + name + "=" + v}}}, nil)
+			}
+		}
+		check(Config{Strategy: "setnx", Password: value, SentinelPassword: value, Addrs: []string{"h:x"}}, nil)
+		check(Config{Strategy: "redlock", Password: value, Nodes: []Node{{Password: value}, {Addr: "h", DB: -1, Password: value}}}, nil)
+		for _, v := range []string{doc, `"${V}"`, `"${V}${`, `[` + doc + `]`, `{"x": ` + doc + `}`, `!x ` + doc, doc + doc, `*` + secret, `"` + secret, `'` + secret} {
+			for _, field := range []string{"password: ", "sentinel_password: ", "nodes: [{addr: h, password: ", "tls: {" + name + ": ", name + ": "} {
+				text := "ttl: 5s\n" + field + v + strings.Repeat("}", strings.Count(field, "{")) + strings.Repeat("]", strings.Count(field, "["))
+				check(ParseYAML([]byte(text)))
+				check(ParseJSON([]byte("{" + text + "}")))
+			}
+		}
 	})
 }
 

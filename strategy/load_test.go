@@ -24,6 +24,8 @@ username: on
 password: 0123
 sentinel_username: su
 sentinel_password: "sp"
+password_file: pf
+sentinel_password_file: spf
 tls: &tls
   ca_file: ca
   cert_file: cert
@@ -38,6 +40,7 @@ nodes:
   password: p
   tls: *tls
 - unix_socket: /s
+  password_file: npf
 ttl: 90s
 wait: 0
 renewal: off
@@ -53,13 +56,13 @@ replica_acks_timeout: 500ms
 const everythingJSON = `{
 	"strategy": "redlock", "url": "redis://h", "addrs": ["h1:1", "h2:2"], "master_name": "5", "cluster": true,
 	"unix_socket": "/s", "db": 3, "username": "on", "password": "0123", "sentinel_username": "su",
-	"sentinel_password": "sp",
+	"sentinel_password": "sp", "password_file": "pf", "sentinel_password_file": "spf",
 	"tls": {"ca_file": "ca", "cert_file": "cert", "key_file": "key", "server_name": "name", "insecure_skip_verify": false},
 	"nodes": [
 		{"url": "redis://h1"},
 		{"addr": "h2", "db": 1, "username": "u", "password": "p",
 			"tls": {"ca_file": "ca", "cert_file": "cert", "key_file": "key", "server_name": "name"}},
-		{"unix_socket": "/s"}
+		{"unix_socket": "/s", "password_file": "npf"}
 	],
 	"ttl": "90s", "wait": "0s", "renewal": false, "renew_interval": "1.5s", "max_renewals": 4, "max_hold": "1h",
 	"prefix": "app:", "fencing": true, "replica_acks": 2, "replica_acks_timeout": "500ms"
@@ -69,9 +72,9 @@ func everything() Config {
 	tls := TLS{CAFile: "ca", CertFile: "cert", KeyFile: "key", ServerName: "name"}
 	return Config{
 		Strategy: "redlock", URL: "redis://h", Addrs: []string{"h1:1", "h2:2"}, MasterName: "5", Cluster: true,
-		UnixSocket: "/s", DB: 3, Username: "on", Password: "0123", SentinelUsername: "su", SentinelPassword: "sp", TLS: &tls,
-		Nodes: []Node{{URL: "redis://h1"}, {Addr: "h2", DB: 1, Username: "u", Password: "p", TLS: &tls}, {UnixSocket: "/s"}},
-		TTL:   90 * time.Second, Renewal: new(false), RenewInterval: 1500 * time.Millisecond, MaxRenewals: 4,
+		UnixSocket: "/s", DB: 3, Username: "on", Password: "0123", SentinelUsername: "su", SentinelPassword: "sp", PasswordFile: "pf", SentinelPasswordFile: "spf", TLS: &tls,
+		Nodes: []Node{{URL: "redis://h1"}, {Addr: "h2", DB: 1, Username: "u", Password: "p", TLS: &tls}, {UnixSocket: "/s", PasswordFile: "npf"}},
+		TTL:   90 * time.Second, Wait: NoWait, Renewal: new(false), RenewInterval: 1500 * time.Millisecond, MaxRenewals: 4,
 		MaxHold: time.Hour, Prefix: "app:", Fencing: new(true), ReplicaAcks: 2, ReplicaAcksTimeout: 500 * time.Millisecond,
 	}
 }
@@ -97,10 +100,22 @@ func TestEveryField(t *testing.T) {
 	}
 }
 
+func TestJSONStringsWithEscapes(t *testing.T) {
+	const doc = `{"url": "setnx+redis:\/\/h", "prefix": "\ud83d\ude00\u0000\"\\\n\t'é", "password": "a: {b}, [c] #d"}`
+	cfg, err := ParseJSON([]byte(doc))
+	require.NoError(t, err)
+	require.Equal(t, Config{URL: "setnx+redis://h", Prefix: "\U0001f600\x00\"\\\n\t'é", Password: "a: {b}, [c] #d"}, cfg)
+	_, err = ParseJSON([]byte("{\n\"prefix\": \"\\/\",\n\"tll\": \"1s\"}"))
+	require.ErrorContains(t, err, "line 3")
+	_, err = ParseJSON([]byte("{\"password\": \"\xff\"}"))
+	require.ErrorContains(t, err, "not UTF-8")
+}
+
 // What was marshalled is read again, but for the passwords.
 func TestMarshalledIsRead(t *testing.T) {
 	want := everything()
-	want.Password, want.SentinelPassword, want.Nodes[1].Password = hidden, hidden, hidden
+	want.Username, want.Password, want.Nodes[1].Username, want.Nodes[1].Password = hidden, hidden, hidden, hidden
+	want.SentinelUsername, want.SentinelPassword = hidden, hidden
 	given := everything()
 	given.Client, given.Clients = nowhere(t), []redis.UniversalClient{nil}
 

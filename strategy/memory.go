@@ -2,9 +2,7 @@ package strategy
 
 import (
 	"context"
-	"maps"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 
@@ -25,12 +23,12 @@ type sharedStore struct {
 }
 
 func openMemory(_ context.Context, u *url.URL, opts ...locker.Option) (locker.Locker, func(), error) {
-	l := &location{field: "url", raw: rawMemory(u), url: u, known: lockParams}
-	if names := slices.Sorted(maps.Keys(u.Query())); len(names) > 0 {
-		return nil, nil, l.unknown(names, nil)
-	}
+	l := &location{field: "url", raw: u.JoinPath("/").String(), url: u} // without a path it would have no //
 	if u.Scheme != "memory" || u.User != nil || u.Port() != "" || strings.Trim(u.Path, "/") != "" {
 		return nil, nil, l.refuse("memory://name; it has no server, and the name is any")
+	}
+	if err := l.checkNames(strings.Fields(lockParams)); err != nil {
+		return nil, nil, err
 	}
 	name := u.Hostname()
 	locks, err := acquireStore(name).New(opts...)
@@ -39,16 +37,6 @@ func openMemory(_ context.Context, u *url.URL, opts ...locker.Option) (locker.Lo
 		return nil, nil, err
 	}
 	return locks, func() { releaseStore(name) }, nil
-}
-
-// rawMemory is what the user wrote, or nearly so.
-func rawMemory(u *url.URL) string {
-	_, rest, _ := strings.Cut(u.String(), ":")
-	scheme := "memory"
-	if u.Scheme != scheme {
-		scheme += "+" + u.Scheme
-	}
-	return scheme + "://" + strings.TrimPrefix(rest, "//")
 }
 
 func acquireStore(name string) *sharedStore {
@@ -63,8 +51,8 @@ func acquireStore(name string) *sharedStore {
 	return s
 }
 
-// releaseStore forgets a store that nobody uses, unless a key is still held
-// there: its holder may be at work after its Locker was closed.
+// releaseStore forgets a store without users, unless a key is still held there:
+// its holder may be at work after its Locker was closed.
 func releaseStore(name string) {
 	stores.mu.Lock()
 	defer stores.mu.Unlock()

@@ -1,149 +1,109 @@
 package strategy
 
 import (
+	"context"
 	"fmt"
-	"net/url"
-	"reflect"
+	"net"
+	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/redis/go-redis/v9"
+	"time"
 )
 
-// manyServers plans for a strategy that has a quorum of independent servers.
-func (p *plan) manyServers(c *Config, l *location) error {
-	if err := c.excludeClients(true, false, "strategy "+c.Strategy+" is on several servers: Clients"); err != nil {
-		return err
-	}
-	if err := exclude(c, "", "strategy "+c.Strategy+" is on several independent servers: nodes",
-		"addrs", "unix_socket", "cluster", "master_name", "db", "sentinel_username", "sentinel_password"); err != nil {
-		return err
-	}
-	switch {
-	case len(c.Clients) > 0:
-		if err := exclude(c, "", "not together with Clients", append([]string{"url"}, whereFields...)...); err != nil {
-			return err
+// takeNodes plans for independent servers. How many there must be is for the
+// strategy to say.
+func (p *plan) takeNodes(nodes []Node) error {
+	for i, n := range nodes {
+		at := fmt.Sprintf("nodes[%d].", i)
+		c := Config{UnixSocket: n.UnixSocket, DB: n.DB, Username: n.Username, Password: n.Password, PasswordFile: n.PasswordFile, TLS: n.TLS}
+		if n.Addr != "" {
+			c.Addrs = []string{n.Addr}
 		}
-		return p.takeClients(c.Clients)
-	case l != nil:
-		if err := exclude(c, "", "not together with url, where nodes are parameters", "nodes"); err != nil {
-			return err
-		}
-		return p.nodesOfURL(c, l)
-	}
-	if err := exclude(c, "", "given for each of the nodes", "username", "password", "tls"); err != nil {
-		return err
-	}
-	for i, n := range c.Nodes {
-		if err := p.addNode(c.Strategy, fmt.Sprintf("nodes[%d]", i), n); err != nil {
-			return err
-		}
-	}
-	return checkQuorum("nodes", len(c.Nodes))
-}
-
-func (p *plan) takeClients(clients []redis.UniversalClient) error {
-	for i, rdb := range clients {
-		switch {
-		case rdb == nil:
-			return refuse(fmt.Sprintf("Clients[%d]", i), "nil", "a client")
-		case reflect.ValueOf(rdb).Comparable() && slices.Contains(clients[:i], rdb):
-			return refuse(fmt.Sprintf("Clients[%d]", i), "(given)", "a client of another server than those before it")
-		}
-	}
-	p.given = slices.Clone(clients)
-	return checkQuorum("Clients", len(clients))
-}
-
-func checkQuorum(field string, n int) error {
-	if n < 3 || n%2 == 0 {
-		return refuse(field, fmt.Sprintf("(%d given)", n), "an odd number of them, at least 3")
-	}
-	return nil
-}
-
-// nodesOfURL plans for a URL that names one node as its host and the others in
-// parameters; they share the rest of it.
-func (p *plan) nodesOfURL(c *Config, l *location) error {
-	more := l.params["node"]
-	delete(l.params, "node")
-	l.known = append(slices.Clone(l.known), "node")
-	for i := range 1 + len(more) {
-		one := *l
-		at := *l.url
-		one.url, one.params = &at, make(url.Values)
-		for name, values := range l.params {
-			one.params[name] = slices.Clone(values)
-		}
-		field := "url"
-		if i > 0 {
-			field = "node"
-			scheme := transports[l.scheme]
-			if scheme.base == "unix" {
-				at.Path, at.RawPath = more[i-1], ""
-			} else if host, err := hostPort(field, more[i-1], scheme.port); err != nil {
+		place := at + "addr"
+		if n.URL != "" {
+			if err := exclude(n, at, "not together with url, which says it", "addr", "unix_socket", "db"); err != nil {
 				return err
-			} else {
-				at.Host = host
 			}
+			l, err := parseURL(at+"url", n.URL)
+			if err == nil {
+				err = l.fill(&c, at, "")
+			}
+			if err != nil {
+				return err
+			}
+			place = at + "url's address"
 		}
-		if err := p.addURL(c, "", &one, field); err != nil {
+		if err := p.add(&c, at, place); err != nil {
 			return err
 		}
 	}
-	return checkQuorum("node", 1+len(more))
-}
-
-func (p *plan) addNode(strategy, at string, n Node) error {
-	c := Config{Strategy: strategy, UnixSocket: n.UnixSocket, DB: n.DB, Username: n.Username, Password: n.Password, TLS: n.TLS}
-	if n.Addr != "" {
-		addr, err := hostPort(at+".addr", n.Addr, "6379")
-		if err != nil {
-			return err
-		}
-		c.Addrs = []string{addr}
-	}
-	at += "."
-	switch {
-	case n.URL != "":
-		if err := exclude(n, at, "not together with url, which says it", "addr", "unix_socket", "db"); err != nil {
-			return err
-		}
-		l, err := parseLocation(at+"url", n.URL)
-		if err != nil {
-			return err
-		}
-		return p.addURL(&c, at, l, at+"url")
-	case n.Addr == "" && n.UnixSocket == "":
-		return refuse(strings.TrimSuffix(at, "."), n, "one of url, addr and unix_socket says where it is")
-	case n.Addr != "" && n.UnixSocket != "":
-		return refuse(at+"addr", n.Addr, "not together with unix_socket")
-	}
-	s, err := c.serverOfFields(at)
-	if err != nil {
-		return err
-	}
-	return p.add(s, at+"addr", n.Addr+n.UnixSocket)
-}
-
-func (p *plan) addURL(c *Config, at string, l *location, field string) error {
-	if scheme, ok := transports[l.scheme]; ok && scheme.base != l.scheme {
-		return l.refuse("scheme %q; for one of several servers there are redis, rediss, unix", l.scheme)
-	}
-	s, err := c.serverOfURL(at, l)
-	if err != nil {
-		return err
-	}
-	return p.add(s, field, s.single.Addr)
-}
-
-// add refuses a server that is there already: one vote would count twice.
-func (p *plan) add(s server, field, addr string) error {
-	for _, other := range p.servers {
-		if other.id() == s.id() {
-			return refuse(field, addr, "a server of its own for each node; this one is there already")
-		}
-	}
-	p.servers = append(p.servers, s)
 	return nil
+}
+
+// takeMore plans for the servers that a URL names in parameters. They share all
+// of c but the address.
+func (p *plan) takeMore(c *Config, addrs []string) error {
+	for _, addr := range addrs {
+		one := *c
+		switch {
+		case c.UnixSocket == "":
+			one.Addrs = []string{addr}
+		case !strings.HasPrefix(addr, "/"):
+			return refuse("node", addr, "the path of a socket from the root")
+		default:
+			one.UnixSocket = addr
+		}
+		if err := p.add(&one, "", "node"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookupTimeout is short: a program may start before its name server.
+const lookupTimeout = time.Second
+
+// checkDistinct refuses two names for one server, whose vote would count twice.
+// Servers are not asked here: they may be down. Redlock compares their run ids
+// once it is connected.
+func checkDistinct(ctx context.Context, servers []server, lookup func(context.Context, string) ([]string, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	seen := make(map[string]bool)
+	for _, s := range servers {
+		names := s.names(ctx, lookup)
+		if slices.ContainsFunc(names, func(name string) bool { return seen[name] }) {
+			return refuse(s.place, s.single.Addr, "a server of its own for each node; this one is there already, perhaps by another name")
+		}
+		for _, name := range names {
+			seen[name] = true
+		}
+	}
+	return nil
+}
+
+// names are the address of s, each in one form only, and those it resolves to.
+func (s server) names(ctx context.Context, lookup func(context.Context, string) ([]string, error)) []string {
+	host, port, err := net.SplitHostPort(s.single.Addr)
+	if err != nil || s.single.Network == "unix" {
+		if path, err := filepath.EvalSymlinks(s.single.Addr); err == nil {
+			return []string{path}
+		}
+		return []string{filepath.Clean(s.single.Addr)}
+	}
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	names, _ := lookup(ctx, host) // none on failure
+	names = append(names, host)
+	for i, name := range names {
+		ip, err := netip.ParseAddr(name)
+		switch ip = ip.Unmap(); {
+		case name == "localhost", ip == netip.IPv6Loopback(), err == nil && ip.IsUnspecified():
+			name = "127.0.0.1"
+		case err == nil:
+			name = ip.String()
+		}
+		names[i] = net.JoinHostPort(name, port)
+	}
+	return names
 }

@@ -2,7 +2,10 @@ package strategy
 
 import (
 	"context"
+	"net"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/distlock/locker"
@@ -17,8 +20,9 @@ import (
 // A cfg that is wrong fails with [locker.ErrInvalid], naming the field, its value
 // and what is allowed. A server that does not answer is no reason to fail: a
 // program may start before its Redis, and a Lock rides that out. ctx is for
-// strategies that have to ask their store something at the start; those of
-// this module do not.
+// looking up the names of several servers, which takes up to a second, and for
+// strategies that have to ask their store something at the start; those of this
+// module do not.
 func Open(ctx context.Context, cfg Config) (locker.Locker, func(), error) {
 	return shared.Open(ctx, cfg)
 }
@@ -43,57 +47,125 @@ func (r *Registry) Open(ctx context.Context, cfg Config) (locker.Locker, func(),
 	if err != nil {
 		return nil, nil, err
 	}
+	if p.opener.Nodes != nil {
+		if err := checkDistinct(ctx, p.servers, net.DefaultResolver.LookupHost); err != nil {
+			return nil, nil, err
+		}
+	}
 	return p.open(ctx)
 }
 
+// plan is what Open will do, once a Config has been found right.
+type plan struct {
+	opener  Opener
+	opts    []fieldOption
+	given   []redis.UniversalClient // the caller's; else
+	servers []server                // those to connect to; else
+	url     *url.URL                // where another store is
+}
+
+func (r *Registry) plan(c Config) (*plan, error) {
+	l, opener, err := r.locate(&c)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{opener: opener}
+	if l != nil {
+		if err := l.take(&c, "", strings.Fields(lockParams)); err != nil {
+			return nil, err
+		}
+	}
+	if p.opts, err = c.lockOptions(r, opener); err != nil {
+		return nil, err
+	}
+	if err := c.checkPlace(r, opener); err != nil {
+		return nil, err
+	}
+	switch many := opener.Nodes != nil; {
+	case opener.Other != nil:
+		p.url = l.other(c.Strategy)
+	case c.Client != nil:
+		p.given = []redis.UniversalClient{c.Client}
+	case len(c.Clients) > 0:
+		p.given = slices.Clone(c.Clients)
+	case l == nil && many:
+		err = p.takeNodes(c.Nodes)
+	case l == nil:
+		err = p.add(&c, "", "addrs")
+	default:
+		more, params := l.params["node"], lockParams
+		if many {
+			delete(l.params, "node")
+			params += " node"
+		}
+		if err = l.fill(&c, "", params); err == nil {
+			err = p.add(&c, "", "url's address")
+		}
+		if err == nil && many {
+			err = p.takeMore(&c, more)
+		}
+	}
+	return p, err
+}
+
+// add plans to connect to what c describes. at is what the names of c's fields
+// begin with, place what the one with the address is called.
+func (p *plan) add(c *Config, at, place string) error {
+	s, err := c.server(at, place)
+	if err == nil && p.opener.Nodes != nil && s.single == nil {
+		return refuse(at+"url", c.URL, "for one of several servers there are the schemes redis, rediss, unix")
+	}
+	p.servers = append(p.servers, s)
+	return err
+}
+
 func (p *plan) open(ctx context.Context) (locker.Locker, func(), error) {
-	var release cleanUp
+	var undo []func()
+	release := sync.OnceFunc(func() {
+		for _, f := range slices.Backward(undo) {
+			f()
+		}
+	})
 	ok := false
 	defer func() {
-		if !ok { // a panic of somebody's Opener included
-			release.run()
+		if !ok { // a panic of an Opener included
+			release()
 		}
 	}()
 
-	rdbs := slices.Clone(p.given)
+	rdbs := p.given
 	for _, s := range p.servers {
 		rdb, err := s.connect()
 		if err != nil {
 			return nil, nil, err
 		}
-		release.add(func() { _ = rdb.Close() })
+		undo = append(undo, func() { _ = rdb.Close() })
 		rdbs = append(rdbs, rdb)
 	}
-	l, err := p.locker(ctx, rdbs, &release)
+	l, after, err := p.locker(ctx, rdbs)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nameField(p.opts, err)
 	}
-	release.add(func() { _ = l.Close() })
+	if after != nil {
+		undo = append(undo, after)
+	}
+	undo = append(undo, func() { _ = l.Close() })
 	ok = true
-	return l, sync.OnceFunc(release.run), nil
+	return l, release, nil
 }
 
-func (p *plan) locker(ctx context.Context, rdbs []redis.UniversalClient, release *cleanUp) (locker.Locker, error) {
+func (p *plan) locker(ctx context.Context, rdbs []redis.UniversalClient) (l locker.Locker, after func(), err error) {
+	opts := make([]locker.Option, len(p.opts))
+	for i, o := range p.opts {
+		opts[i] = o.option
+	}
 	switch {
 	case p.opener.Other != nil:
-		l, after, err := p.opener.Other(ctx, p.url, p.opts...)
-		if err == nil && after != nil {
-			release.add(after)
-		}
-		return l, err
+		return p.opener.Other(ctx, p.url, opts...)
 	case p.opener.Nodes != nil:
-		return p.opener.Nodes(rdbs, p.opts...)
+		l, err = p.opener.Nodes(rdbs, opts...)
+	default:
+		l, err = p.opener.Redis(rdbs[0], opts...)
 	}
-	return p.opener.Redis(rdbs[0], p.opts...)
-}
-
-// cleanUp undoes in reverse what was done.
-type cleanUp []func()
-
-func (c *cleanUp) add(f func()) { *c = append(*c, f) }
-
-func (c *cleanUp) run() {
-	for _, f := range slices.Backward(*c) {
-		f()
-	}
+	return l, nil, err
 }

@@ -13,7 +13,7 @@ func servers(t *testing.T, cfg Config) []server {
 	p, err := testRegistry(t).plan(cfg)
 	require.NoError(t, err)
 	for i := range p.servers {
-		p.servers[i].from = nil
+		p.servers[i].place = ""
 	}
 	return p.servers
 }
@@ -90,8 +90,9 @@ func TestNodes(t *testing.T) {
 // The names listed in errors are those go-redis takes.
 func TestGoRedisParameters(t *testing.T) {
 	values := map[string]string{"addr": "h:1", "master_name": "m"}
-	for scheme, tr := range transports {
-		for name := range strings.FieldsSeq(tr.params) {
+	for _, scheme := range schemes {
+		_, kind, _ := strings.Cut(scheme, "-")
+		for name := range strings.FieldsSeq(tuningParams + " " + kindParams[kind]) {
 			url := "setnx+" + scheme + "://h"
 			if scheme == "unix" {
 				url = "setnx+unix:///s"
@@ -101,13 +102,15 @@ func TestGoRedisParameters(t *testing.T) {
 				value = "0"
 			}
 			url += "?" + name + "=" + value
-			if strings.HasSuffix(scheme, "-sentinel") && name != "master_name" {
+			if kind == "sentinel" && name != "master_name" {
 				url += "&master_name=m"
 			}
 			if name == "username" {
 				url += "&password=p"
 			}
-			servers(t, Config{URL: url})
+			if !strings.HasSuffix(name, "_file") {
+				servers(t, Config{URL: url})
+			}
 		}
 	}
 	s := servers(t, Config{URL: "setnx+redis://h?read_timeout=3&ttl=5s&client_name=a%40b"})

@@ -6,74 +6,77 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 )
 
-// hidden stands for a password, as in net/url.
+// hidden stands for a credential, as in net/url.
 const hidden = "xxxxx"
 
-// isSecret and isURL go by the last name of a path such as nodes[0].password.
-func isSecret(field string) bool { return strings.Contains(lastName(field), "password") }
-func isURL(field string) bool    { return lastName(field) == "url" }
+// isCredential says whether the field or parameter of a name is one.
+func isCredential(name string) bool {
+	return slices.Contains([]string{"username", "password", "sentinel_username", "sentinel_password"}, name)
+}
 
-func lastName(field string) string { return field[strings.LastIndexByte(field, '.')+1:] }
-
-// redactURL hides what may be a password in raw, and everything when it cannot
-// tell. It never fails: the URLs that matter most here are wrong ones.
+// redactURL shows the scheme, the host, the path and the parameters known to be
+// no credentials. It never fails: the URLs that matter most here are wrong ones.
 func redactURL(raw string) string {
 	scheme, rest, ok := strings.Cut(raw, "://")
-	switch {
-	case raw == "":
+	if raw == "" {
 		return ""
-	case !ok || !isScheme(scheme):
-		return "..."
 	}
-	if _, err := url.Parse(raw); err != nil || isMangled(raw) {
-		return scheme + "://..."
+	if !ok || !isScheme(scheme) {
+		return hidden
 	}
-	rest, query, hasQuery := strings.Cut(rest, "?")
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 { // not in the path: it would be mangled
-		user, _, hasPassword := strings.Cut(rest[:i], ":")
-		if !hasPassword { // more often than not it is one that lacks its colon
-			rest = hidden + rest[i:]
-		} else {
-			rest = user + ":" + hidden + rest[i:]
-		}
+	u, err := url.Parse(raw)
+	if err != nil || isMangled(rest) {
+		return scheme + "://" + hidden
 	}
-	if hasQuery {
-		rest += "?" + redactQuery(query)
+	s := scheme + "://"
+	if u.User != nil {
+		s += hidden + "@"
 	}
-	return scheme + "://" + rest
+	s += u.Host + u.EscapedPath()
+	if u.RawQuery != "" {
+		s += "?" + redactQuery(u.RawQuery)
+	}
+	return s
 }
 
+// redactQuery ends at the first value it hides: the rest may be the rest of a
+// password with a bare &.
 func redactQuery(query string) string {
-	parts := strings.Split(query, "&")
-	for i, part := range parts {
-		if name, _, _ := strings.Cut(part, "="); isPasswordParam(name) {
-			// What follows may be the rest of a password with a bare &.
-			parts[i] = name + "=" + hidden + "..."
-			return strings.Join(parts[:i+1], "&")
+	var shown []string
+	for part := range strings.SplitSeq(query, "&") {
+		name, value := splitParam(part)
+		if !isShown(name) || strings.Contains(value, "@") {
+			shown = append(shown, url.QueryEscape(name)+"="+hidden)
+			break
 		}
+		shown = append(shown, part)
 	}
-	return query
+	return strings.Join(shown, "&")
 }
 
-// isMangled reports whether raw looks like a URL cut in the middle of a
-// password, by one of / ? # that should have been escaped.
-func isMangled(raw string) bool {
-	_, rest, _ := strings.Cut(raw, "://")
+// splitParam returns no name for a parameter that is escaped wrongly.
+func splitParam(part string) (name, value string) {
+	name, value, _ = strings.Cut(part, "=")
+	plain, err1 := url.QueryUnescape(name)
+	value, err2 := url.QueryUnescape(value)
+	if err1 != nil || err2 != nil {
+		return "", ""
+	}
+	return plain, value
+}
+
+// isMangled reports whether a URL, here without its scheme, looks as if it were
+// cut in the middle of a password, by one of / ? # that should have been escaped.
+func isMangled(rest string) bool {
 	end := strings.IndexAny(rest, "/?#")
 	return end >= 0 && strings.Contains(rest[end:], "@") || strings.Contains(rest, "#")
-}
-
-func isPasswordParam(name string) bool {
-	if plain, err := url.QueryUnescape(name); err == nil {
-		name = plain
-	}
-	return strings.Contains(strings.ToLower(name), "pass")
 }
 
 func isScheme(s string) bool {
@@ -86,68 +89,73 @@ func isScheme(s string) bool {
 	return s != ""
 }
 
-// String is c in JSON, without its passwords, Client, Clients and Options.
-func (c Config) String() string { return string(marshal(c)) }
-
-// GoString implements [fmt.GoStringer].
-func (c Config) GoString() string { return "strategy.Config" + c.String() }
-
-// Format implements [fmt.Formatter], so that no verb shows a password.
-func (c Config) Format(f fmt.State, verb rune) { format(f, verb, c) }
-
-// LogValue implements [slog.LogValuer].
-func (c Config) LogValue() slog.Value { return logValue(c) }
-
-// MarshalJSON implements [json.Marshaler]. Passwords are "xxxxx".
-func (c Config) MarshalJSON() ([]byte, error) { return marshal(c), nil }
-
-// MarshalYAML implements the Marshaler of YAML packages. Passwords are "xxxxx".
-func (c Config) MarshalYAML() (any, error) { return treeOf(c), nil }
-
-// String is n in JSON, without its passwords.
-func (n Node) String() string { return string(marshal(n)) }
-
-// GoString implements [fmt.GoStringer].
-func (n Node) GoString() string { return "strategy.Node" + n.String() }
-
-// Format implements [fmt.Formatter], so that no verb shows a password.
-func (n Node) Format(f fmt.State, verb rune) { format(f, verb, n) }
-
-// LogValue implements [slog.LogValuer].
-func (n Node) LogValue() slog.Value { return logValue(n) }
-
-// MarshalJSON implements [json.Marshaler]. Passwords are "xxxxx".
-func (n Node) MarshalJSON() ([]byte, error) { return marshal(n), nil }
-
-// MarshalYAML implements the Marshaler of YAML packages. Passwords are "xxxxx".
-func (n Node) MarshalYAML() (any, error) { return treeOf(n), nil }
-
-type printable interface {
-	fmt.Stringer
-	fmt.GoStringer
-}
-
-func format(f fmt.State, verb rune, p printable) {
-	s := p.String()
-	if verb == 'v' && f.Flag('#') {
-		s = p.GoString()
+// written is c as documents have it, without credentials.
+func (c Config) written() map[string]any {
+	type plain Config // has no methods
+	hide(&c.URL, &c.Username, &c.Password, &c.SentinelUsername, &c.SentinelPassword)
+	m := asMap(plain(c))
+	if c.Wait == NoWait {
+		m["wait"] = "0s"
 	}
-	_, _ = io.WriteString(f, s)
+	return m
 }
 
-func marshal(v any) []byte {
+func (n Node) written() map[string]any {
+	type plain Node
+	hide(&n.URL, &n.Username, &n.Password)
+	return asMap(plain(n))
+}
+
+func hide(u *string, credentials ...*string) {
+	*u = redactURL(*u)
+	for _, c := range credentials {
+		if *c != "" {
+			*c = hidden
+		}
+	}
+}
+
+// asMap goes through YAML, which has durations as they are read; encoding/json
+// would make them numbers.
+func asMap(v any) map[string]any {
+	m := make(map[string]any)
+	if b, err := yaml.Marshal(v); err == nil { // it takes strings, numbers and booleans
+		_ = yaml.Unmarshal(b, m)
+	}
+	return m
+}
+
+func asJSON(m map[string]any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)  // & is common in URLs
-	_ = e.Encode(treeOf(v)) // maps, slices, strings, numbers and booleans
-	return bytes.TrimSpace(b.Bytes())
+	e.SetEscapeHTML(false) // & is common in URLs
+	_ = e.Encode(m)        // never fails: m comes from asMap
+	return strings.TrimSpace(b.String())
 }
 
-func logValue(v any) slog.Value {
-	written := treeOf(v)
-	attrs := make([]slog.Attr, 0, len(written))
-	for _, name := range slices.Sorted(maps.Keys(written)) {
-		attrs = append(attrs, slog.Any(name, written[name]))
-	}
-	return slog.GroupValue(attrs...)
-}
+// String is c in JSON, without its credentials, Client, Clients and Options.
+func (c Config) String() string { return asJSON(c.written()) }
+
+// Format implements [fmt.Formatter], so that no verb shows a credential.
+func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
+
+// LogValue implements [slog.LogValuer].
+func (c Config) LogValue() slog.Value { return slog.AnyValue(c.written()) }
+
+// MarshalJSON implements [json.Marshaler]. Credentials are "xxxxx".
+func (c Config) MarshalJSON() ([]byte, error) { return []byte(c.String()), nil }
+
+// MarshalYAML implements [yaml.Marshaler]. Credentials are "xxxxx".
+func (c Config) MarshalYAML() (any, error) { return c.written(), nil }
+
+// String is n in JSON, without its credentials.
+func (n Node) String() string { return asJSON(n.written()) }
+
+// Format implements [fmt.Formatter], so that no verb shows a credential.
+func (n Node) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, n.String()) }
+
+// MarshalJSON implements [json.Marshaler]. Credentials are "xxxxx".
+func (n Node) MarshalJSON() ([]byte, error) { return []byte(n.String()), nil }
+
+// MarshalYAML implements [yaml.Marshaler]. Credentials are "xxxxx".
+func (n Node) MarshalYAML() (any, error) { return n.written(), nil }

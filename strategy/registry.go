@@ -10,6 +10,10 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/strategy/blpop"
+	"github.com/distlock/locker/strategy/hashreentrant"
+	"github.com/distlock/locker/strategy/redlock"
+	"github.com/distlock/locker/strategy/setnx"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -42,7 +46,13 @@ type Registry struct {
 
 // NewRegistry returns a Registry of the strategies of this module.
 func NewRegistry() *Registry {
-	return &Registry{openers: builtin()}
+	return &Registry{openers: map[string]Opener{
+		"blpop":         {Redis: blpop.New, ReplicaAcks: blpop.WithReplicaAcks},
+		"hashreentrant": {Redis: hashreentrant.New, ReplicaAcks: hashreentrant.WithReplicaAcks},
+		"memory":        {Other: openMemory},
+		"redlock":       {Nodes: redlock.New},
+		"setnx":         {Redis: setnx.New, ReplicaAcks: setnx.WithReplicaAcks},
+	}}
 }
 
 // Register adds a strategy. Names are lower-case letters, digits, - and ., with a
@@ -54,7 +64,6 @@ func (r *Registry) Register(name string, o Opener) error {
 			functions++
 		}
 	}
-	_, scheme := transports[name]
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, taken := r.openers[name]
@@ -63,8 +72,8 @@ func (r *Registry) Register(name string, o Opener) error {
 		return refuse("strategy", name, "a name is of lower-case letters, digits, - and ., with a letter first")
 	case taken:
 		return refuse("strategy", name, "registered before")
-	case scheme:
-		return refuse("strategy", name, "a name other than the schemes %s", list(transports))
+	case slices.Contains(schemes, name):
+		return refuse("strategy", name, "a name other than the schemes %s", strings.Join(schemes, ", "))
 	case functions != 1:
 		return refuse("strategy", name, "an Opener has exactly one of Redis, Nodes and Other; this one has %d", functions)
 	}
@@ -82,20 +91,12 @@ func (r *Registry) Names() []string {
 	return slices.Sorted(maps.Keys(r.openers))
 }
 
-// names are for errors.
-func (r *Registry) names() string { return strings.Join(r.Names(), ", ") }
-
-// those names the strategies that can do something, for errors.
-func (r *Registry) those(can func(Opener) bool) string {
+// names lists the strategies that can do something, or all, for errors.
+func (r *Registry) names(can func(Opener) bool) string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	able := maps.Collect(func(yield func(string, Opener) bool) {
-		for name, o := range r.openers {
-			if can(o) && !yield(name, o) {
-				return
-			}
-		}
-	})
+	able := maps.Clone(r.openers)
+	maps.DeleteFunc(able, func(_ string, o Opener) bool { return can != nil && !can(o) })
 	if len(able) == 0 {
 		return "none"
 	}

@@ -1,168 +1,221 @@
 package strategy
 
 import (
-	"errors"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
 	"net"
-	"net/url"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// serverOfURL is the deployment at l, with what of c stands beside the URL:
-// user names, passwords and TLS. at is what the names of c's fields begin with.
-func (c *Config) serverOfURL(at string, l *location) (server, error) {
-	scheme, ok := transports[l.scheme]
-	switch {
-	case l.scheme == "":
-		return server{}, l.refuse("strategy %s has + and a scheme behind it: %s", c.Strategy, list(transports))
-	case !ok:
-		return server{}, l.refuse("unknown scheme %q; with strategy %s there are %s", l.scheme, c.Strategy, list(transports))
-	}
-	u := *l.url
-	u.Scheme = scheme.base
-	switch {
-	case scheme.base == "unix" && (u.Host != "" || len(u.Path) < 2 || u.Path[0] != '/'):
-		return server{}, l.refuse("the path of a socket from the root, as in unix:///run/redis.sock")
-	case scheme.base != "unix":
-		if err := l.checkHost(&u, scheme.port); err != nil {
-			return server{}, err
-		}
-	}
-	if err := l.checkDB(); err != nil {
-		return server{}, err
-	}
-	tls, err := l.takeTLS(at, scheme, c.TLS)
-	if err != nil {
-		return server{}, err
-	}
-	for i, addr := range l.params["addr"] {
-		if l.params["addr"][i], err = hostPort("addr", addr, scheme.port); err != nil {
-			return server{}, err
-		}
-	}
+// server is one Redis deployment: one of the three.
+type server struct {
+	single   *redis.Options
+	cluster  *redis.ClusterOptions
+	sentinel *redis.FailoverOptions
 
-	u.RawQuery = l.params.Encode()
-	s, err := scheme.parse(u.String())
-	if err != nil {
-		why := strings.TrimPrefix(err.Error(), "redis: ")
-		if names, ok := strings.CutPrefix(why, "unexpected option: "); ok {
-			return server{}, l.unknown(strings.Split(names, ", "), scheme.names())
-		}
-		if errors.As(err, new(*url.Error)) { // it would repeat the URL
-			why = "a URL of the form " + urlForm + "; " + urlEscapes
-		}
-		return server{}, l.refuse("%s", why)
-	}
-	if err := c.addCredentials(at, l, s); err != nil {
-		return server{}, err
-	}
-	if why := s.check(); why != "" {
-		return server{}, l.refuse("%s", why)
-	}
-	s.from = l
-	s.setTLS(nil)
-	if tls != nil {
-		conf, err := tls.config(at+"tls.", u.Hostname())
-		if err != nil {
-			return server{}, err
-		}
-		s.setTLS(conf)
-	}
-	return s, nil
+	place string // what the field with its address is called
 }
 
-// addCredentials puts what stands beside the URL into s, unless the URL has it
-// too.
-func (c *Config) addCredentials(at string, l *location, s server) error {
-	if s.sentinel == nil {
-		why := "goes with a url whose scheme ends with -sentinel, not with " + l.scheme
-		if err := exclude(c, at, why, "sentinel_username", "sentinel_password"); err != nil {
-			return err
-		}
-	}
-	for _, who := range s.credentials() {
-		for _, b := range []struct {
-			field string
-			into  *string
-		}{{who.prefix + "username", who.user}, {who.prefix + "password", who.password}} {
-			beside := find(c, b.field).String()
-			switch {
-			case beside == "":
-			case *b.into != "":
-				return refuse(at+b.field, beside, "not together with the one in the url")
-			default:
-				*b.into = beside
-			}
-		}
-		if *who.user != "" && *who.password == "" {
-			return l.refuse("a user name only together with a password; one without is not sent (a password alone is :password@)")
-		}
-	}
-	return nil
-}
-
-// serverOfFields is the deployment that c describes without a URL.
-func (c *Config) serverOfFields(at string) (server, error) {
-	if c.DB < 0 {
-		return server{}, refuse(at+"db", c.DB, "0 or more")
-	}
+// server is the deployment that c describes. at is what the names of c's fields
+// begin with, place what the one with the address is called.
+func (c Config) server(at, place string) (s server, err error) {
+	s.place = place
 	if c.MasterName == "" {
-		if err := exclude(c, at, "goes with master_name, for Sentinels", "sentinel_username", "sentinel_password"); err != nil {
-			return server{}, err
-		}
+		err = exclude(c, at, "goes with master_name, for Sentinels", "sentinel_username", "sentinel_password", "sentinel_password_file")
+	}
+	if c.UnixSocket != "" && err == nil {
+		err = exclude(c, at, "not together with unix_socket", "addrs", "cluster", "master_name", "tls")
 	}
 	switch {
-	case c.Username != "" && c.Password == "":
-		return server{}, refuse(at+"username", c.Username, "only together with password")
-	case c.SentinelUsername != "" && c.SentinelPassword == "":
-		return server{}, refuse(at+"sentinel_username", c.SentinelUsername, "only together with sentinel_password")
+	case err != nil:
+		return s, err
+	case c.DB < 0:
+		return s, refuse(at+"db", c.DB, "0 or more")
+	case len(c.Addrs) == 0 && c.UnixSocket == "":
+		return s, &fieldError{field: place, allowed: "one of url, addrs, unix_socket and Client says where Redis is"}
+	case c.Cluster && c.MasterName != "":
+		return s, refuse(at+"master_name", c.MasterName, "not together with cluster: true")
+	case c.Cluster && c.DB != 0:
+		return s, refuse(at+"db", c.DB, "not together with cluster: true: a cluster has database 0 only")
+	case len(c.Addrs) > 1 && !c.Cluster && c.MasterName == "":
+		return s, refuse(place, c.Addrs, "several only together with cluster: true or, for Sentinels, master_name")
 	}
-	if c.UnixSocket != "" {
-		if err := exclude(c, at, "not together with unix_socket", "addrs", "cluster", "master_name", "tls"); err != nil {
-			return server{}, err
-		}
-		return server{single: &redis.Options{
-			Network: "unix", Addr: c.UnixSocket, DB: c.DB, Username: c.Username, Password: c.Password,
-		}}, nil
-	}
+	return c.options(at, s)
+}
 
+// options makes those of go-redis.
+func (c Config) options(at string, s server) (_ server, err error) {
+	if c.Password, err = readPassword(at, c.Username, c.Password, c.PasswordFile); err != nil {
+		return s, err
+	}
+	if c.SentinelPassword, err = readPassword(at+"sentinel_", c.SentinelUsername, c.SentinelPassword, c.SentinelPasswordFile); err != nil {
+		return s, err
+	}
 	port := "6379"
 	if c.MasterName != "" {
 		port = "26379"
 	}
 	addrs := make([]string, len(c.Addrs))
 	for i, addr := range c.Addrs {
-		var err error
-		if addrs[i], err = hostPort(at+"addrs", addr, port); err != nil {
-			return server{}, err
+		if addrs[i], err = hostPort(s.place, addr, port); err != nil {
+			return s, err
 		}
 	}
-	var s server
-	switch {
-	case c.Cluster && c.MasterName != "":
-		return server{}, refuse(at+"master_name", c.MasterName, "not together with cluster: true")
-	case c.Cluster && c.DB != 0:
-		return server{}, refuse(at+"db", c.DB, "not together with cluster: true: a cluster has database 0 only")
-	case c.Cluster:
-		s.cluster = &redis.ClusterOptions{Addrs: addrs, Username: c.Username, Password: c.Password}
-	case c.MasterName != "":
-		s.sentinel = &redis.FailoverOptions{
-			MasterName: c.MasterName, SentinelAddrs: addrs, DB: c.DB, Username: c.Username, Password: c.Password,
-			SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword,
-		}
-	case len(addrs) > 1:
-		return server{}, refuse(at+"addrs", c.Addrs, "several only together with cluster: true or, for Sentinels, master_name")
-	default:
-		s.single = &redis.Options{Network: "tcp", Addr: addrs[0], DB: c.DB, Username: c.Username, Password: c.Password}
-	}
+	var conf *tls.Config
 	if c.TLS != nil {
 		host, _, _ := net.SplitHostPort(addrs[0])
-		conf, err := c.TLS.config(at+"tls.", host)
-		if err != nil {
-			return server{}, err
+		if conf, err = c.TLS.config(at+"tls.", host); err != nil {
+			return s, err
 		}
-		s.setTLS(conf)
+	}
+	tuned := "redis://h?" + c.tuning.Encode()
+	switch {
+	case c.Cluster:
+		if s.cluster, err = redis.ParseClusterURL(tuned); err == nil {
+			o := s.cluster
+			o.Addrs, o.Username, o.Password, o.TLSConfig = addrs, c.Username, c.Password, conf
+		}
+	case c.MasterName != "":
+		if s.sentinel, err = redis.ParseFailoverURL(tuned); err == nil {
+			o := s.sentinel
+			o.MasterName, o.SentinelAddrs, o.DB, o.TLSConfig = c.MasterName, addrs, c.DB, conf
+			o.Username, o.Password = c.Username, c.Password
+			o.SentinelUsername, o.SentinelPassword = c.SentinelUsername, c.SentinelPassword
+		}
+	default:
+		if s.single, err = redis.ParseURL(tuned); err == nil {
+			o := s.single
+			o.Network, o.Addr = "unix", c.UnixSocket
+			if len(addrs) > 0 {
+				o.Network, o.Addr = "tcp", addrs[0]
+			}
+			o.DB, o.Username, o.Password, o.TLSConfig = c.DB, c.Username, c.Password, conf
+		}
+	}
+	if err != nil {
+		return s, refuse(at+"url", c.URL, "%s", strings.TrimPrefix(err.Error(), "redis: "))
 	}
 	return s, nil
+}
+
+// checkPlace refuses fields about the place of a store that do not go together,
+// or not with the strategy.
+func (c *Config) checkPlace(r *Registry, o Opener) error {
+	place := []string{"addrs", "unix_socket", "cluster", "master_name", "db", "sentinel_username", "sentinel_password", "sentinel_password_file"}
+	shared := []string{"username", "password", "password_file", "tls"}
+	all := slices.Concat([]string{"url", "nodes"}, place, shared)
+	switch many := o.Nodes != nil; {
+	case c.Client != nil && o.Redis == nil, len(c.Clients) > 0 && !many:
+		return refuse("Client or Clients", "(given)", "Client is for strategies on one Redis deployment and Clients for those on several servers, not for %s", c.Strategy)
+	case o.Other != nil:
+		return exclude(*c, "", "for strategies on Redis, not for "+c.Strategy, all[1:]...)
+	case c.Client != nil || len(c.Clients) > 0:
+		for i, rdb := range c.Clients {
+			if reflect.ValueOf(rdb).Comparable() && slices.Contains(c.Clients[:i], rdb) {
+				return refuse(fmt.Sprintf("Clients[%d]", i), "(given)", "a client of another server than those before it")
+			}
+		}
+		return exclude(*c, "", "not together with Client or Clients", all...)
+	case many && c.URL != "":
+		return exclude(*c, "", "not for strategy "+c.Strategy+", which is on several independent servers: the url names them", all[1:len(all)-len(shared)]...)
+	case many:
+		return exclude(*c, "", "not for strategy "+c.Strategy+", which is on several independent servers: given for each of the nodes", all[2:]...)
+	}
+	return exclude(*c, "", "for a strategy on several servers, not for "+c.Strategy+"; such are "+
+		r.names(func(o Opener) bool { return o.Nodes != nil }), "nodes")
+}
+
+// readPassword returns the password given, or the one in the file. at is what
+// the names of the fields begin with.
+func readPassword(at, username, given, file string) (string, error) {
+	if file != "" {
+		if given != "" {
+			return "", refuse(at+"password_file", file, "not together with a password")
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return "", unreadable(at+"password_file", file, err)
+		}
+		given = strings.TrimRight(string(b), "\r\n")
+		if given == "" {
+			return "", refuse(at+"password_file", file, "a file with a password; it is empty")
+		}
+	}
+	if username != "" && given == "" { // not shown: a password that lacks its colon looks like a user name
+		return "", &fieldError{field: at + "username", allowed: "a user name only together with a password; one without is not sent (in a url a password alone is :password@)"}
+	}
+	return given, nil
+}
+
+// connect makes the client. It opens no connection yet. go-redis panics on
+// sizes it cannot use.
+func (s server) connect() (rdb redis.UniversalClient, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			rdb, err = nil, &fieldError{field: "url", allowed: fmt.Sprintf("pool sizes go-redis can use: %v", p)}
+		}
+	}()
+	switch {
+	case s.cluster != nil:
+		return redis.NewClusterClient(s.cluster), nil
+	case s.sentinel != nil:
+		return redis.NewFailoverClient(s.sentinel), nil
+	}
+	return redis.NewClient(s.single), nil
+}
+
+// hostPort checks an address and adds the default port.
+func hostPort(field, addr, port string) (string, error) {
+	host := addr
+	if h, p, err := net.SplitHostPort(addr); err == nil {
+		host, port = h, p
+	} else if h, ok := strings.CutSuffix(addr, "]"); ok && h[0] == '[' {
+		host = h[1:]
+	}
+	n, err := strconv.Atoi(port)
+	bare := host == addr && strings.Contains(addr, ":") // an IPv6 address without brackets, or no port
+	if err != nil || n < 1 || n > 65535 || host == "" || bare || strings.ContainsAny(host, "/?#@,;[]\\ \t\r\n") {
+		return "", refuse(field, addr, "host or host:port, with a port of 1 to 65535; user, password and the like stand elsewhere")
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// config reads the files. at is what the names of the fields begin with, host
+// the name that certificates are for unless t says another.
+func (t *TLS) config(at, host string) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, InsecureSkipVerify: t.InsecureSkipVerify}
+	if t.ServerName != "" {
+		c.ServerName = t.ServerName
+	}
+	switch {
+	case t.InsecureSkipVerify && t.CAFile != "":
+		return nil, refuse(at+"ca_file", t.CAFile, "not together with insecure_skip_verify, which asks no CA")
+	case (t.CertFile == "") != (t.KeyFile == ""):
+		return nil, refuse(at+"cert_file", t.CertFile, "both or neither of cert_file and key_file")
+	}
+	if t.CAFile != "" {
+		pem, err := os.ReadFile(t.CAFile)
+		if err != nil {
+			return nil, unreadable(at+"ca_file", t.CAFile, err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, refuse(at+"ca_file", t.CAFile, "a file with certificates in PEM")
+		}
+	}
+	if t.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil {
+			return nil, refuse(at+"cert_file", t.CertFile, "a certificate in PEM that goes with the key in %q: %v", t.KeyFile, err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
 }

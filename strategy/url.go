@@ -1,6 +1,8 @@
 package strategy
 
 import (
+	"cmp"
+	"maps"
 	"net/url"
 	"reflect"
 	"slices"
@@ -15,146 +17,242 @@ const (
 		"further addresses are parameters"
 )
 
-// lockParams are the parameters of every URL: the fields of Config about locks.
-var lockParams = []string{
-	"ttl", "wait", "renewal", "renew_interval", "max_renewals", "max_hold", "prefix", "fencing",
-	"replica_acks", "replica_acks_timeout",
+// The names of parameters. Those of tlsParams are the field of TLS named there,
+// others with the name of a field of Config are that field, and all others are
+// go-redis's.
+const (
+	lockParams   = "fencing max_hold max_renewals prefix renew_interval renewal replica_acks replica_acks_timeout ttl wait"
+	tuningParams = "client_name conn_max_idle_time conn_max_lifetime conn_max_lifetime_jitter dial_timeout max_active_conns " +
+		"max_concurrent_dials max_idle_conns max_retries max_retry_backoff min_idle_conns min_retry_backoff pipeline_pool_size " +
+		"pipeline_read_buffer_size pipeline_write_buffer_size pool_fifo pool_size pool_timeout protocol read_timeout write_timeout"
+	replicaParams = "read_only replica_only route_by_latency route_by_latency_tolerance route_randomly use_disconnected_replicas"
+)
+
+// kindParams are those of a kind of deployment, which is the end of a scheme.
+var kindParams = map[string]string{
+	"":        "db idle_timeout max_conn_age password_file",
+	"cluster": "addr dialer_retries dialer_retry_timeout failing_timeout_seconds max_redirects password_file",
+	"sentinel": "addr context_timeout_enabled db dialer_retries dialer_retry_timeout disableIdentity identitySuffix master_name " +
+		"password password_file sentinel_password_file unstable_resp3 username",
+}
+
+var tlsParams = map[string]string{
+	"skip_verify":     "insecure_skip_verify",
+	"tls_ca_file":     "ca_file",
+	"tls_cert_file":   "cert_file",
+	"tls_key_file":    "key_file",
+	"tls_server_name": "server_name",
+}
+
+var schemes = []string{"redis", "redis-cluster", "redis-sentinel", "rediss", "rediss-cluster", "rediss-sentinel", "unix"}
+
+// isShown says whether a URL is shown with the value of a parameter.
+func isShown(param string) bool {
+	known := []string{lockParams, tuningParams, replicaParams, kindParams[""], kindParams["cluster"], kindParams["sentinel"], "node"}
+	return !isCredential(param) && (tlsParams[param] != "" || slices.Contains(strings.Fields(strings.Join(known, " ")), param))
 }
 
 // location is a URL taken apart.
 type location struct {
-	field    string // where it stands in the Config
-	raw      string
-	strategy string // "" if it names none
-	scheme   string // without the strategy
-	url      *url.URL
-	params   url.Values // those not taken yet
-	known    []string   // the names of parameters that are not go-redis's
+	field, raw string // where it stands in the Config, and what stands there
+	scheme     string // without the strategy
+	url        *url.URL
+	params     url.Values // those not taken yet
 }
 
 func (l *location) refuse(allowed string, args ...any) error {
 	return refuse(l.field, l.raw, allowed, args...)
 }
 
-// parseLocation never says why a URL cannot be parsed: the reason would repeat
-// a part of it, and that may be of a password.
-func parseLocation(field, raw string) (*location, error) {
+// parseURL never says why a URL cannot be parsed: the reason would repeat a part
+// of it, and that may be of a password.
+func parseURL(field, raw string) (*location, error) {
+	raw, err := expandURL(raw)
+	if err != nil {
+		return nil, &fieldError{field: field, allowed: err.Error()}
+	}
 	l := &location{field: field, raw: raw}
-	if !strings.Contains(raw, "://") {
+	_, rest, ok := strings.Cut(raw, "://")
+	if !ok {
 		return nil, l.refuse("a URL of the form %s", urlForm)
 	}
-	u, err := url.Parse(raw)
-	if err != nil || isMangled(raw) {
+	if l.url, err = url.Parse(raw); err != nil || isMangled(rest) {
 		return nil, l.refuse("a URL of the form %s; %s", urlForm, urlEscapes)
 	}
-	if l.params, err = url.ParseQuery(u.RawQuery); err != nil {
+	if l.params, err = url.ParseQuery(l.url.RawQuery); err != nil {
 		return nil, l.refuse("parameters of the form a=b&c=d; %s", urlEscapes)
 	}
-	l.url = u
-	l.scheme = u.Scheme
+	l.scheme = l.url.Scheme
 	return l, nil
 }
 
-// locate finds the strategy that cfg and its URL, if any, name, and sets it in
-// cfg.
+// locate parses the URL of cfg, if it has one, and finds the strategy that one of
+// them names, which it sets in cfg.
 func (r *Registry) locate(cfg *Config) (*location, Opener, error) {
 	want, wanted := r.opener(cfg.Strategy)
 	if cfg.Strategy != "" && !wanted || cfg.URL == "" && cfg.Strategy == "" {
-		return nil, Opener{}, refuse("strategy", cfg.Strategy, "there are %s", r.names())
+		return nil, Opener{}, refuse("strategy", cfg.Strategy, "there are %s", r.names(nil))
 	}
 	if cfg.URL == "" {
 		return nil, want, nil
 	}
-	l, err := parseLocation("url", cfg.URL)
+	l, err := parseURL("url", cfg.URL)
 	if err != nil {
 		return nil, Opener{}, err
 	}
 	name, rest, combined := strings.Cut(l.scheme, "+")
 	named, registered := r.opener(name)
-	_, transport := transports[name]
 	switch {
+	case registered && wanted && name != cfg.Strategy:
+		err = refuse("strategy", cfg.Strategy, "the url says %s; give one of them, or the same", name)
 	case registered:
-		if wanted && name != cfg.Strategy {
-			return nil, Opener{}, refuse("strategy", cfg.Strategy, "the url says %s; give one of them, or the same", name)
-		}
-		cfg.Strategy, want = name, named
-		l.strategy, l.scheme = name, rest
+		cfg.Strategy, want, l.scheme = name, named, rest
 	case wanted: // the whole scheme is for the strategy to judge
-	case combined:
-		return nil, Opener{}, l.refuse("unknown strategy %q; there are %s", name, r.names())
-	case transport:
-		return nil, Opener{}, l.refuse("it names no strategy; put one before the scheme, as in setnx+%s://: there are %s", name, r.names())
+	case !combined && slices.Contains(schemes, name):
+		err = l.refuse("it names no strategy; put one before the scheme, as in setnx+%s://: there are %s", name, r.names(nil))
 	default:
-		return nil, Opener{}, l.refuse("unknown strategy %q; there are %s, and before a + and one of the schemes %s", name, r.names(), list(transports))
+		err = l.refuse("unknown strategy %q; there are %s, and before a + and one of the schemes %s", name, r.names(nil), strings.Join(schemes, ", "))
 	}
-	l.known = lockParams
-	return l, want, nil
+	return l, want, err
 }
 
-// one takes a parameter that may be given once out of l. Blank means default, as
-// in go-redis.
-func (l *location) one(name string) (string, error) {
-	values := l.params[name]
-	delete(l.params, name)
-	if len(values) > 1 {
-		return "", refuse(name, strings.Join(values, ", "), "given once in a url")
+// other is the URL for a strategy that is not on Redis, without what this
+// package has taken from it.
+func (l *location) other(strategy string) *url.URL {
+	if l == nil {
+		return &url.URL{Scheme: strategy}
 	}
-	return strings.Join(values, ""), nil
+	u := *l.url
+	u.Scheme, u.RawQuery = cmp.Or(l.scheme, strategy), l.params.Encode()
+	return &u
 }
 
-// set takes the parameter out of l and puts it into a field.
-func (l *location) set(param string, into any, field string) error {
-	given := l.params.Has(param)
-	value, err := l.one(param)
-	if !given || value == "" || err != nil {
+// fill puts what the URL says about Redis into c, where credentials and TLS may
+// stand already. at is what the names of c's fields begin with; more are the
+// parameters allowed besides.
+func (l *location) fill(c *Config, at, more string) error {
+	base, kind, _ := strings.Cut(l.scheme, "-")
+	path := strings.Trim(l.url.Path, "/")
+	switch {
+	case !slices.Contains(schemes, l.scheme):
+		return l.refuse("unknown scheme %q; with strategy %s and a + before it there are %s", l.scheme, c.Strategy, strings.Join(schemes, ", "))
+	case base == "unix" && (l.url.Host != "" || path == ""):
+		return l.refuse("the path of a socket from the root, as in unix:///run/redis.sock")
+	case kind == "cluster" && path != "" && path != "0":
+		return l.refuse("db %s: a cluster has database 0 only", path)
+	case base != "unix" && path != "" && l.params.Get("db") != "":
+		return l.refuse("the database is given twice, by the path and by db")
+	case c.TLS != nil && base != "rediss":
+		return refuse(at+"tls", *c.TLS, "goes with a url whose scheme begins with rediss, not with %s", l.scheme)
+	}
+	if err := exclude(*c, at, "not together with url, which says it", "addrs", "unix_socket", "cluster", "master_name", "db"); err != nil {
 		return err
 	}
-	f := find(into, field)
-	if !f.IsZero() {
-		return refuse(field, f.Interface(), "not together with %s in the url", param)
+	known := strings.Fields(kindParams[kind] + " " + tuningParams + " " + more)
+	if base == "rediss" {
+		known = slices.AppendSeq(known, maps.Keys(tlsParams))
 	}
-	n := yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
-	return (&decoder{}).fill(&n, f, param)
+	if err := l.checkNames(known); err != nil {
+		return err
+	}
+	l.takePlace(c, base, kind, path)
+	if err := l.take(c, at, slices.Sorted(maps.Keys(l.params))); err != nil {
+		return err
+	}
+	if kind == "sentinel" && c.MasterName == "" {
+		return l.refuse("it needs the parameter master_name, the name of the master at the Sentinels")
+	}
+	return nil
 }
 
-// setLocks moves the parameters about locks into cfg.
-func (l *location) setLocks(cfg *Config) error {
-	for _, name := range lockParams {
-		if err := l.set(name, cfg, name); err != nil {
-			return err
+// takePlace takes what c has as lists or flags, and makes parameters of the rest
+// that stands before the ?.
+func (l *location) takePlace(c *Config, base, kind, path string) {
+	switch {
+	case c.TLS != nil:
+		c.TLS = new(*c.TLS) // it is the caller's
+	case base == "rediss":
+		c.TLS = new(TLS)
+	}
+	c.URL, c.Cluster = l.raw, kind == "cluster"
+	switch host := l.url.Host; {
+	case base == "unix":
+		c.UnixSocket = l.url.Path
+	case l.url.Hostname() == "":
+		c.Addrs = []string{"localhost" + host} // as in go-redis
+	default:
+		c.Addrs = []string{host}
+	}
+	c.Addrs = append(c.Addrs, l.params["addr"]...)
+	delete(l.params, "addr")
+
+	if base != "unix" && kind != "cluster" && path != "" {
+		l.params.Set("db", path)
+	}
+	prefix := "" // of the fields for what is before the @
+	if kind == "sentinel" {
+		prefix = "sentinel_"
+	}
+	password, _ := l.url.User.Password()
+	l.params.Set(prefix+"username", l.url.User.Username())
+	l.params.Set(prefix+"password", password)
+}
+
+// checkNames refuses parameters that are not among those there are. It does not
+// name one behind a password, which may end there by a bare &.
+func (l *location) checkNames(known []string) error {
+	secret := false
+	for part := range strings.SplitSeq(l.url.RawQuery, "&") {
+		name, _ := splitParam(part)
+		switch {
+		case part == "":
+		case slices.Contains(known, name):
+			secret = secret || !isShown(name)
+		case tlsParams[name] != "":
+			return l.refuse("%s goes with a scheme that begins with rediss, not with %s", name, l.scheme)
+		case slices.Contains(strings.Fields(replicaParams), name):
+			return l.refuse("%s is about reading from replicas, and locks are taken on masters", name)
+		case secret:
+			return l.refuse("an unknown parameter behind the password, in which & is %%26")
+		default:
+			slices.Sort(known)
+			return l.refuse("unknown parameter %s; there are %s", name, strings.Join(known, ", "))
 		}
 	}
 	return nil
 }
 
-// unknown refuses parameters that are not among those there are. It does not
-// name one behind a password, which may end there by a bare &.
-func (l *location) unknown(names []string, known []string) error {
-	password := false
-	for part := range strings.SplitSeq(l.url.RawQuery, "&") {
-		name, _, _ := strings.Cut(part, "=")
-		plain, _ := url.QueryUnescape(name)
-		if i := slices.Index(names, plain); i >= 0 && password {
-			names = slices.Delete(slices.Clone(names), i, i+1)
-		}
-		password = password || isPasswordParam(name)
-	}
-	what := "an unknown parameter behind the password, in which & is %26"
-	if len(names) > 0 {
-		what = "unknown parameter " + strings.Join(names, ", ")
-	}
-	known = append(known, l.known...)
-	slices.Sort(known)
-	return l.refuse("%s; there are %s", what, strings.Join(known, ", "))
-}
-
-// find is the field of a struct, given by a pointer, with the name it has in
-// documents.
-func find(in any, name string) reflect.Value {
-	for n, f := range fields(reflect.ValueOf(in).Elem()) {
-		if n == name {
-			return f
+// take moves parameters into c, whose fields' names begin with at. Blank is the
+// default.
+func (l *location) take(c *Config, at string, names []string) error {
+	fields := fieldsOf(reflect.ValueOf(c).Elem())
+	if c.TLS != nil {
+		tls := fieldsOf(reflect.ValueOf(c.TLS).Elem())
+		for param, field := range tlsParams {
+			fields[param] = tls[field]
 		}
 	}
-	panic("no field " + name)
+	for _, name := range names {
+		value, given := l.params.Get(name), len(l.params[name])
+		delete(l.params, name)
+		v, ok := fields[name]
+		switch {
+		case given > 1:
+			return &fieldError{field: name, allowed: "given once in a url"}
+		case value == "":
+		case !ok:
+			if c.tuning == nil {
+				c.tuning = make(url.Values)
+			}
+			c.tuning.Set(name, value)
+		case !v.IsZero():
+			return refuse(at+name, reflect.Indirect(v).Interface(), "not together with the one in the url")
+		default:
+			n := &yaml.Node{Kind: yaml.ScalarNode, Value: value}
+			if err := setScalar(n, value, v, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

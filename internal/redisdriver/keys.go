@@ -1,6 +1,7 @@
 package redisdriver
 
 import (
+	"errors"
 	"strings"
 	"sync"
 )
@@ -9,6 +10,19 @@ const slots = 16384
 
 // FenceKey is the name of the fencing counter of a lock key.
 func FenceKey(key string) string { return AuxKey("locker:fence:", key) }
+
+// reserved begins the names of all auxiliary keys and channels.
+const reserved = "locker:"
+
+// CheckPrefix refuses a prefix of lock keys by which one could be an auxiliary
+// key of another: with "locker:" the lock key "fence:{k}" would be the fencing
+// counter of k.
+func CheckPrefix(prefix string) error {
+	if strings.HasPrefix(prefix, reserved) {
+		return errors.New(`a prefix that does not begin with "` + reserved + `", as the library's own keys do`)
+	}
+	return nil
+}
 
 // AuxKey names a key that belongs to key and lies in its slot. Different keys
 // get different names.

@@ -1,0 +1,118 @@
+package strategy
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/strategy/memory"
+)
+
+// exclude refuses those of the named fields of v that have a value.
+func exclude(v any, at, why string, names ...string) error {
+	fields := fieldsOf(reflect.ValueOf(v))
+	for _, name := range names {
+		if f := fields[name]; !f.IsZero() {
+			return refuse(at+name, reflect.Indirect(f).Interface(), "%s", why)
+		}
+	}
+	return nil
+}
+
+// fieldOption is what a field of a Config is for package locker.
+type fieldOption struct {
+	field  string // "" for Config.Options
+	value  any
+	option locker.Option
+}
+
+// lockOptions makes options of c's fields. What values they take is for their
+// constructors to say; see nameField.
+func (c *Config) lockOptions(r *Registry, o Opener) ([]fieldOption, error) {
+	renewal := c.Renewal == nil || *c.Renewal
+	if !renewal {
+		if err := exclude(*c, "", "not together with renewal: false", "renew_interval", "max_renewals"); err != nil {
+			return nil, err
+		}
+	}
+	if err := redisdriver.CheckPrefix(c.Prefix); err != nil && o.Other == nil {
+		return nil, refuse("prefix", c.Prefix, "%v", err)
+	}
+	acks, err := c.replicaAcks(r, o)
+	if err != nil {
+		return nil, err
+	}
+	var opts []fieldOption
+	for _, o := range []struct {
+		given bool
+		fieldOption
+	}{
+		{c.TTL != 0, fieldOption{"ttl", c.TTL, locker.WithTTL(c.TTL)}},
+		{c.Wait == NoWait, fieldOption{"wait", c.Wait, locker.WithWait(0)}},
+		{c.Wait != 0 && c.Wait != NoWait, fieldOption{"wait", c.Wait, locker.WithWait(c.Wait)}},
+		{c.Prefix != "", fieldOption{"prefix", c.Prefix, locker.WithPrefix(c.Prefix)}},
+		{!renewal, fieldOption{"renewal", false, locker.WithoutRenewal()}},
+		{c.RenewInterval != 0, fieldOption{"renew_interval", c.RenewInterval, locker.WithRenewInterval(c.RenewInterval)}},
+		{c.MaxRenewals != 0, fieldOption{"max_renewals", c.MaxRenewals, locker.WithMaxRenewals(c.MaxRenewals)}},
+		{c.MaxHold != 0, fieldOption{"max_hold", c.MaxHold, locker.WithMaxHold(c.MaxHold)}},
+		{c.Fencing != nil && !*c.Fencing, fieldOption{"fencing", false, locker.WithoutFencing()}},
+		{acks != nil, fieldOption{option: acks}},
+	} {
+		if o.given {
+			opts = append(opts, o.fieldOption)
+		}
+	}
+	for _, opt := range c.Options {
+		opts = append(opts, fieldOption{option: opt})
+	}
+	return opts, nil
+}
+
+// replicaAcks is nil if no replica is asked.
+func (c *Config) replicaAcks(r *Registry, o Opener) (locker.Option, error) {
+	ttl, timeout := c.TTL, c.ReplicaAcksTimeout
+	if ttl == 0 {
+		ttl = locker.DefaultTTL
+	}
+	if timeout == 0 {
+		timeout = min(time.Second, ttl/2)
+	}
+	const most = 3 * time.Second // as in WithReplicaAcks
+	switch {
+	case c.ReplicaAcks == 0:
+		return nil, exclude(*c, "", "only together with replica_acks", "replica_acks_timeout")
+	case o.ReplicaAcks == nil:
+		return nil, refuse("replica_acks", c.ReplicaAcks, "not supported by strategy %s; supported by: %s", c.Strategy,
+			r.names(func(o Opener) bool { return o.ReplicaAcks != nil }))
+	case c.ReplicaAcks < 0:
+		return nil, refuse("replica_acks", c.ReplicaAcks, "at least 1; left out no replica is asked")
+	case timeout < time.Millisecond || timeout > most || timeout >= ttl:
+		return nil, refuse("replica_acks_timeout", timeout, "1ms to %v and less than the ttl, which is %v; left out it is 1s", most, ttl)
+	}
+	return o.ReplicaAcks(c.ReplicaAcks, timeout), nil
+}
+
+// nameField finds the field that a constructor has refused with err, by giving
+// one more of them each time to a Locker in memory.
+func nameField(opts []fieldOption, err error) error {
+	if !errors.Is(err, locker.ErrInvalid) {
+		return err
+	}
+	var tried []locker.Option
+	for _, o := range opts {
+		if o.field == "" {
+			continue
+		}
+		tried = append(tried, o.option)
+		l, refused := memory.New(tried...)
+		if refused != nil {
+			why := strings.TrimPrefix(refused.Error(), "locker: "+locker.ErrInvalid.Error()+": ")
+			return refuse(o.field, o.value, "%s", why)
+		}
+		_ = l.Close()
+	}
+	return err
+}
