@@ -22,7 +22,7 @@ type chore struct {
 	due   time.Duration
 	until time.Duration   // the store has forgotten the claim by then
 	fails func(err error) // told when it is given up
-	err   error           // of the last try
+	err   error           // of the last try, if any
 }
 
 var errRepeat = errors.New("to be repeated")
@@ -82,7 +82,7 @@ func (e *engine) take(place string, cs *chores, n int) (batch []*chore, wait tim
 	now, wait := e.sched.Now(), never
 	kept := cs.list[:0]
 	for _, ch := range cs.list {
-		over := ch.err != nil && now >= ch.until // to be given up without another try
+		over := now >= ch.until // to be given up without another try
 		if over || len(batch) < n && (ch.due <= now || e.isClosed()) {
 			batch = append(batch, ch)
 			continue
@@ -134,7 +134,7 @@ func (e *engine) doBatch(batch []*chore) (again []*chore, trouble bool) {
 	var all sync.WaitGroup
 	for _, ch := range batch {
 		all.Go(func() {
-			if ch.err == nil || e.sched.Now() < ch.until {
+			if e.sched.Now() < ch.until {
 				ctx, cancel := context.WithTimeout(e.base, releaseTimeout)
 				defer cancel()
 				if ch.err = ch.run(ctx); ch.err == nil {
@@ -146,8 +146,8 @@ func (e *engine) doBatch(batch []*chore) (again []*chore, trouble bool) {
 			defer mu.Unlock()
 			trouble = trouble || !repeat
 			switch {
-			case repeat:
-				ch.due, ch.err = now+repeatAfter, nil
+			case repeat && now < ch.until:
+				ch.due = now + repeatAfter
 			case driver.IsPermanent(ch.err) || now >= ch.until || e.base.Err() != nil:
 				ch.fails(withoutContextErrors(ch.err))
 				return
@@ -185,7 +185,7 @@ func (e *engine) cleanUp(cl driver.Claim, sent time.Duration, definite bool) {
 // freeLater goes on with a release that its Unlock left behind.
 func (e *engine) freeLater(ctx context.Context, c *claim) {
 	e.later(c.Key, &chore{
-		until: c.lastsUntil(),
+		until: max(c.lastsUntil(), e.sched.Now()) + time.Second,
 		run: func(rctx context.Context) error {
 			err := c.free(rctx)
 			if isSettled(err) {
