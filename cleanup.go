@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -148,8 +149,10 @@ func (e *engine) doBatch(batch []*chore) (again []*chore, trouble bool) {
 			switch {
 			case repeat && now < ch.until:
 				ch.due = now + repeatAfter
+			case repeat:
+				return
 			case driver.IsPermanent(ch.err) || now >= ch.until || e.base.Err() != nil:
-				ch.fails(withoutContextErrors(ch.err))
+				ch.fails(cmp.Or(withoutContextErrors(ch.err), errNoAnswer))
 				return
 			}
 			again = append(again, ch)
