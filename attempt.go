@@ -3,7 +3,6 @@ package locker
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/distlock/locker/driver"
@@ -33,42 +32,6 @@ func (c *call) leave(ks *keyState) {
 	}
 	c.s.mu.Unlock()
 	closeWatch(unwatch)
-}
-
-// command has f send one command to the store. It has d, and ends early with the
-// caller's context or with Close.
-func (c *call) command(d time.Duration, f func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(c.ctx, d)
-	defer cancel()
-	c.s.mu.Lock()
-	if c.s.closed {
-		c.s.mu.Unlock()
-		return &driver.StoreError{Err: ErrClosed, NotApplied: true}
-	}
-	c.cancel = cancel
-	c.s.calls[c] = struct{}{}
-	c.s.mu.Unlock()
-
-	err := f(ctx)
-
-	c.s.mu.Lock()
-	delete(c.s.calls, c)
-	closed := c.s.closed
-	c.s.mu.Unlock()
-	if err != nil && closed && ctx.Err() != nil && c.ctx.Err() == nil {
-		return &driver.StoreError{Err: errors.Join(ErrClosed, err), NotApplied: !driver.MaybeApplied(err)}
-	}
-	return err
-}
-
-// newClaim names a new grant-to-be. Its id was never used and never will be.
-func (c *call) newClaim() driver.Claim {
-	id := c.e.idPrefix + strconv.FormatUint(c.e.claims.Add(1), 10)
-	cl := driver.Claim{Key: c.key, ID: id, Owner: c.owner, TTL: c.ttl}
-	if !c.named {
-		cl.Owner = id
-	}
-	return cl
 }
 
 // acquire asks the store once. What a command without an answer may have got is

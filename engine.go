@@ -159,25 +159,6 @@ func (e *engine) Close() error {
 	return nil
 }
 
-// close refuses further calls, cuts short the commands of those under way, and ends
-// the leases held.
-func (s *shard) close() (after []aftermath) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	for c := range s.calls {
-		c.cancel()
-	}
-	for _, ks := range s.keys {
-		if c := ks.current; c != nil {
-			c.mu.Lock()
-			after = append(after, c.lose(lossClosed, ErrClosed))
-			c.mu.Unlock()
-		}
-	}
-	return after
-}
-
 // awaitWork waits until nothing runs, but not beyond end.
 func (e *engine) awaitWork(end time.Time) {
 	timer := time.NewTimer(time.Until(end))
@@ -194,19 +175,6 @@ func (e *engine) awaitWork(end time.Time) {
 	}
 	await(e.background.work.done())
 	await(e.sched.Done())
-}
-
-// done is closed when nothing runs any more.
-func (s *shard) done() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running == 0 {
-		return closedChan
-	}
-	if s.idle == nil {
-		s.idle = make(chan struct{})
-	}
-	return s.idle
 }
 
 // closeDriver closes the watches that linger, and the driver. A driver that takes
@@ -226,24 +194,6 @@ func (e *engine) closeDriver(end time.Time) error {
 		return err
 	case <-timer.C:
 		return errors.New("the driver is still closing")
-	}
-}
-
-func (s *shard) closeWatches() {
-	s.mu.Lock()
-	var ws []driver.Watch
-	for _, ks := range s.keys {
-		if ks.timer != nil {
-			ks.timer.Stop()
-		}
-		if ks.watch != nil {
-			ws = append(ws, ks.watch)
-			ks.watch = nil
-		}
-	}
-	s.mu.Unlock()
-	for _, w := range ws {
-		w.Close()
 	}
 }
 

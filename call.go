@@ -1,0 +1,175 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/distlock/locker/driver"
+)
+
+// call is one Lock or TryLock.
+type call struct {
+	e *engine
+	s *shard
+	callSettings
+	place
+	ctx     context.Context // ends with the caller's, or when WithWait is over
+	caller  context.Context
+	op      string
+	key     string // as in the store
+	userKey string
+	owner   string // "" unless named
+	named   bool
+	began   time.Duration
+	waiting bool               // EventWaiting was told
+	cancel  context.CancelFunc // of the command under way; guarded by s.mu
+	poll    backoff
+	outage  backoff
+}
+
+// start checks the arguments, and re-enters or acquires.
+func (e *engine) start(ctx context.Context, key string, try bool, opts []LockOption) (*Lease, error) {
+	if ctx == nil {
+		return nil, invalid("Lock needs a context")
+	}
+	set, err := e.set.forCall(opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	owner, named, err := explicitOwner(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &call{e: e, callSettings: set, ctx: ctx, caller: ctx, op: "lock", key: e.set.prefix + key, userKey: key,
+		owner: owner, named: named, began: e.sched.Now()}
+	if try {
+		c.op = "try to lock"
+	}
+	c.s = e.shardOf(c.key)
+	if !c.s.enter(false) {
+		return nil, c.report(c.fail(ErrClosed, nil, ""))
+	}
+	defer c.s.exit()
+	if !try && c.wait > 0 {
+		var cancel context.CancelFunc
+		c.ctx, cancel = context.WithTimeout(ctx, c.wait)
+		defer cancel()
+	}
+	lease, err := c.run(try || c.wait == 0)
+	return lease, c.report(err)
+}
+
+func (c *call) run(try bool) (*Lease, error) {
+	outer := c.outer()
+	if outer != nil && !outer.claim.alive() {
+		return nil, c.lost(outer.claim)
+	}
+	if c.ctx.Err() != nil {
+		return nil, c.fail(ErrNotAcquired, c.ctxError(), "")
+	}
+	if outer != nil {
+		if l, err := c.reenter(outer.claim, try); !errors.Is(err, errGone) {
+			return l, err
+		}
+	}
+	if try {
+		return c.tryLock()
+	}
+	return c.lock()
+}
+
+// outer is the lease carried by the caller's context that this call re-enters.
+func (c *call) outer() *Lease {
+	if _, ok := LeaseFromContext(c.caller); !ok {
+		return nil
+	}
+	l, _ := c.caller.Value(carried{e: c.e, key: c.key}).(*Lease)
+	return l
+}
+
+// report tells the observer how the call failed, if it did.
+func (c *call) report(err error) error {
+	if err != nil && c.e.notices.wanted() {
+		c.e.notices.event(c.caller, c.event(EventNotAcquired, 0, err))
+	}
+	return err
+}
+
+func (c *call) event(kind EventKind, token int64, err error) Event {
+	return Event{Kind: kind, Strategy: c.e.name, Key: c.userKey, Owner: c.owner, Token: token,
+		Duration: c.e.sched.Now() - c.began, Err: err}
+}
+
+func (c *call) fail(kind, why error, hint string) error {
+	return &opError{strategy: c.e.name, op: c.op, key: c.userKey, kind: kind, why: why, hint: hint}
+}
+
+// ctxError is why the caller's context ended; nil if it has not.
+func (c *call) ctxError() error {
+	err := c.caller.Err()
+	if cause := context.Cause(c.caller); err != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
+}
+
+// unavailable makes the error of a call that failed for want of the store.
+func (c *call) unavailable(why error, hint string) error {
+	for _, kind := range []error{ErrConflict, ErrInvalid, ErrClosed} {
+		if errors.Is(why, kind) {
+			return c.fail(kind, why, hint)
+		}
+	}
+	why = withoutContextErrorsBut(c.caller, why)
+	if err := c.ctxError(); err != nil && !errors.Is(why, err) {
+		why = fmt.Errorf("%w; last failure: %w", err, why)
+	}
+	return c.fail(ErrUnavailable, why, hint)
+}
+
+// lost is the error of a call that would re-enter what its owner has lost.
+func (c *call) lost(cl *claim) error {
+	return c.fail(ErrLost, cl.lossOf(), "unlock the lost leases of this owner before locking anew")
+}
+
+// command has f send one command to the store. It has d, and ends early with the
+// caller's context or with Close.
+func (c *call) command(d time.Duration, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(c.ctx, d)
+	defer cancel()
+	c.s.mu.Lock()
+	if c.s.closed {
+		c.s.mu.Unlock()
+		return &driver.StoreError{Err: ErrClosed, NotApplied: true}
+	}
+	c.cancel = cancel
+	c.s.calls[c] = struct{}{}
+	c.s.mu.Unlock()
+
+	err := f(ctx)
+
+	c.s.mu.Lock()
+	delete(c.s.calls, c)
+	closed := c.s.closed
+	c.s.mu.Unlock()
+	if err != nil && closed && ctx.Err() != nil && c.ctx.Err() == nil {
+		return &driver.StoreError{Err: errors.Join(ErrClosed, err), NotApplied: !driver.MaybeApplied(err)}
+	}
+	return err
+}
+
+// newClaim names a new grant-to-be. Its id was never used and never will be.
+func (c *call) newClaim() driver.Claim {
+	id := c.e.idPrefix + strconv.FormatUint(c.e.claims.Add(1), 10)
+	cl := driver.Claim{Key: c.key, ID: id, Owner: c.owner, TTL: c.ttl}
+	if !c.named {
+		cl.Owner = id
+	}
+	return cl
+}

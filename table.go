@@ -1,0 +1,258 @@
+package locker
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/distlock/locker/driver"
+)
+
+const (
+	// lateAfter is for how long a command under way holds up the queue of its key:
+	// then the next waiter asks the store, which decides anyway.
+	lateAfter = 300 * time.Millisecond
+	// watchLinger is how long a watch outlives a queue that ended with a grant:
+	// the key will be contended again, and the next wait needs no subscription.
+	watchLinger = time.Second
+)
+
+// shard is a part of the table of keys, with the lock for it and with what runs on
+// behalf of these keys, so that Close can end it and wait for it.
+type shard struct {
+	mu      sync.Mutex
+	keys    map[string]*keyState
+	calls   map[*call]struct{} // with a command under way; Close cancels it
+	running int                // calls, Unlocks and background work
+	closed  bool
+	idle    chan struct{} // closed when running is 0; made by Close
+}
+
+// keyState is what a Locker knows of a key it holds, waits for or has just used.
+// It is guarded by its shard's mutex, and leaves the table with the last of these.
+type keyState struct {
+	key     string
+	current *claim   // held, or being released
+	lost    []*claim // of named owners, until their leases are unlocked
+
+	head, tail *call
+	outage     outage // counted for the key, so that its whole queue fails together
+	answered   bool   // the store has answered the present queue
+	holder     string // the owner whom the last refusal named
+
+	// underWay is how many attempts and releases are; begun is when the latest of
+	// them was sent, and unanswered since when the store has answered none.
+	underWay   int
+	begun      time.Duration
+	unanswered time.Duration
+
+	watch   driver.Watch
+	reopen  time.Duration // a watch is opened not before
+	opening bool          // a waiter is at it
+	timer   *time.Timer   // wakes the next waiter when a command is late, or ends the watch
+}
+
+// at returns the state of key, making it if need be.
+func (s *shard) at(key string) *keyState {
+	ks := s.keys[key]
+	if ks == nil {
+		ks = &keyState{key: key}
+		s.keys[key] = ks
+	}
+	return ks
+}
+
+// enter counts something that runs; it reports false once the Locker is closed.
+// What follows from what was let in enters always.
+func (s *shard) enter(always bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed && !always {
+		return false
+	}
+	s.running++
+	return true
+}
+
+func (s *shard) exit() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running--; s.running == 0 && s.idle != nil {
+		close(s.idle)
+		s.idle = nil
+	}
+}
+
+// done is closed when nothing runs any more.
+func (s *shard) done() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == 0 {
+		return closedChan
+	}
+	if s.idle == nil {
+		s.idle = make(chan struct{})
+	}
+	return s.idle
+}
+
+// close refuses further calls, cuts short the commands of those under way, and ends
+// the leases held.
+func (s *shard) close() (after []aftermath) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for c := range s.calls {
+		c.cancel()
+	}
+	for _, ks := range s.keys {
+		if c := ks.current; c != nil {
+			c.mu.Lock()
+			after = append(after, c.lose(lossClosed, ErrClosed))
+			c.mu.Unlock()
+		}
+	}
+	return after
+}
+
+func (s *shard) closeWatches() {
+	s.mu.Lock()
+	var ws []driver.Watch
+	for _, ks := range s.keys {
+		if ks.timer != nil {
+			ks.timer.Stop()
+		}
+		if ks.watch != nil {
+			ws = append(ws, ks.watch)
+			ks.watch = nil
+		}
+	}
+	s.mu.Unlock()
+	for _, w := range ws {
+		w.Close()
+	}
+}
+
+// after sets the key's timer.
+func (s *shard) after(ks *keyState, d time.Duration) {
+	if ks.timer == nil {
+		ks.timer = time.AfterFunc(d, func() { s.tick(ks) })
+	} else {
+		ks.timer.Reset(d)
+	}
+}
+
+func (s *shard) tick(ks *keyState) {
+	s.mu.Lock()
+	var watch driver.Watch
+	if ks.head != nil {
+		ks.wakeNext()
+	} else {
+		watch = s.settle(ks, false)
+	}
+	s.mu.Unlock()
+	closeWatch(watch)
+}
+
+// settle drops what is not needed any more once the queue is empty; keep lets the
+// watch linger. It returns a watch to close outside the lock.
+func (s *shard) settle(ks *keyState, keep bool) (unwatch driver.Watch) {
+	if ks.head != nil {
+		return nil
+	}
+	ks.outage, ks.answered, ks.holder = outage{}, false, ""
+	if ks.watch != nil {
+		if keep && !s.closed {
+			s.after(ks, watchLinger)
+		} else {
+			unwatch, ks.watch = ks.watch, nil
+		}
+	}
+	if ks.current == nil && len(ks.lost) == 0 && ks.watch == nil && ks.underWay == 0 && s.keys[ks.key] == ks {
+		delete(s.keys, ks.key)
+		if ks.timer != nil {
+			ks.timer.Stop()
+		}
+	}
+	return unwatch
+}
+
+func closeWatch(w driver.Watch) {
+	if w != nil {
+		w.Close()
+	}
+}
+
+// Why a claim that was granted is not installed.
+var errMerge = errors.New("another goroutine of the same owner was granted the key")
+
+// install makes c the key's claim, and ends the wait of call w. It refuses with
+// errLate when the Locker knows a later grant (c's answer was late, c is not the
+// holder any more), with errMerge when c's owner has a claim here already, and with
+// ErrClosed.
+func (s *shard) install(c *claim, w *call) error {
+	s.mu.Lock()
+	ks := s.at(c.Key)
+	old := ks.current
+	switch {
+	case s.closed:
+		s.mu.Unlock()
+		return ErrClosed
+	case old == nil:
+	case old.Token > c.Token:
+		s.mu.Unlock()
+		return errLate
+	case c.named && c.e.counter != nil && old.Owner == c.Owner && old.Token == c.Token && !old.releasing():
+		s.mu.Unlock()
+		return errMerge
+	}
+	c.mu.Lock()
+	c.schedule()
+	c.mu.Unlock()
+	ks.current = c
+	// Told here, so that its loss is told after it.
+	c.e.notices.event(w.ctx, w.event(EventAcquired, c.Token, nil))
+	ks.outage, ks.holder = outage{}, ""
+	ks.remove(w)
+	if c.named {
+		ks.wakeOwner(c.Owner)
+	}
+	unwatch := s.settle(ks, true)
+	s.mu.Unlock()
+	closeWatch(unwatch)
+	if old != nil {
+		old.denied() // the store granted the key anew, so it has lost the old claim
+	}
+	return nil
+}
+
+// detach ends c's hold of its key in this process; the queue goes on.
+func (s *shard) detach(c *claim) {
+	s.mu.Lock()
+	ks := s.at(c.Key)
+	if ks.current == c {
+		ks.current = nil
+		ks.wakeNext()
+	}
+	if c.named && c.hasLostLeases() {
+		ks.lost = append(ks.lost, c)
+		ks.wakeOwner(c.Owner)
+	}
+	unwatch := s.settle(ks, true)
+	s.mu.Unlock()
+	closeWatch(unwatch)
+}
+
+// forgetLost lets the owner of a lost claim lock anew, all its leases being
+// unlocked.
+func (s *shard) forgetLost(c *claim) {
+	s.mu.Lock()
+	var unwatch driver.Watch
+	if ks := s.keys[c.Key]; ks != nil {
+		ks.lost = slices.DeleteFunc(ks.lost, func(o *claim) bool { return o == c })
+		unwatch = s.settle(ks, true)
+	}
+	s.mu.Unlock()
+	closeWatch(unwatch)
+}
