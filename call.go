@@ -110,6 +110,15 @@ func (c *call) fail(kind, why error, hint string) error {
 	return &opError{strategy: c.e.name, op: c.op, key: c.userKey, kind: kind, why: why, hint: hint}
 }
 
+// ended reports whether the call's context has ended. A connection with the same
+// deadline may notice it an instant before the context does.
+func (c *call) ended() bool {
+	if d, ok := c.ctx.Deadline(); ok && !time.Now().Before(d) {
+		<-c.ctx.Done()
+	}
+	return c.ctx.Err() != nil
+}
+
 // ctxError is why the caller's context ended; nil if it has not.
 func (c *call) ctxError() error {
 	err := c.caller.Err()
