@@ -29,10 +29,14 @@ const minRetention = 10 * time.Minute
 //	ARGV[3] the TTL in ms
 //	ARGV[4] how long to keep a new fencing counter, in ms; 0: no fencing
 //
-// and what More adds. Acquire replies {1, token} when granted, {0, what is left
-// of the holder's lease in ms or -1, 1 if the holder's release sends no signal
-// else 0} when not, {-1, type} when the key holds something that is no lock. The
-// others reply 1, or 0 when the claim does not hold the key.
+// and what More adds. Acquire replies
+//
+//	{1, token}  granted
+//	{0, what remains of the holder's lease in ms or -1, 1 if the holder's release
+//	gives no wake-up else 0, the holder's owner if known}  refused
+//	{-1, type}  the key holds something that is no lock
+//
+// The others reply 1, or 0 when the claim does not hold the key.
 type Protocol struct {
 	Name    string
 	Acquire *Script

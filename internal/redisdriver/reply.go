@@ -21,8 +21,12 @@ func answerOf(reply any) (driver.Answer, error) {
 			return driver.Answer{Granted: true, Token: token}, nil
 		}
 	case int64(0):
-		if left, ok := r[1].(int64); ok && len(r) > 2 {
-			return driver.Answer{Remaining: remaining(left), NoWakeUp: r[2] == int64(1)}, nil
+		if pttl, ok := r[1].(int64); ok && len(r) > 2 {
+			a := driver.Answer{Remaining: remaining(pttl), NoWakeUp: r[2] == int64(1)}
+			if len(r) > 3 {
+				a.Owner, _ = r[3].(string)
+			}
+			return a, nil
 		}
 	case int64(-1):
 		return driver.Answer{}, fmt.Errorf("%w: it is a %v; it is left alone", locker.ErrConflict, r[1])

@@ -26,7 +26,7 @@ var (
 	giveUpScript  = hashlock.NewScript("give up", giveUp, queue)
 )
 
-// driver adds the queue of processes to the hash lock.
+// queueDriver adds the queue of processes to the hash lock.
 type queueDriver struct {
 	hashlock.Driver
 	signals *redisdriver.Signals // names the channels

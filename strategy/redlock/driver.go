@@ -207,7 +207,7 @@ func (d *quorumDriver) confirm(ctx context.Context, m *redsync.Mutex, first *op)
 
 // refusal says why the first round failed.
 func (d *quorumDriver) refusal(o *op) (driver.Answer, error) {
-	granted, taken, silent := 0, 0, false
+	granted, taken, noWakeUp := 0, 0, false
 	var remaining []time.Duration
 	for _, a := range o.snapshot() {
 		switch a.state {
@@ -215,7 +215,7 @@ func (d *quorumDriver) refusal(o *op) (driver.Answer, error) {
 			granted++
 		case no:
 			taken++
-			silent = silent || a.silent
+			noWakeUp = noWakeUp || a.noWakeUp
 			if a.remaining > 0 {
 				remaining = append(remaining, a.remaining)
 			}
@@ -227,7 +227,7 @@ func (d *quorumDriver) refusal(o *op) (driver.Answer, error) {
 	switch {
 	case taken > len(d.nodes)-d.quorum:
 		// A holder. The lock is free when enough of its keys are gone.
-		a := driver.Answer{NoWakeUp: silent}
+		a := driver.Answer{NoWakeUp: noWakeUp}
 		slices.Sort(remaining)
 		if missing := d.quorum - granted; missing <= len(remaining) {
 			a.Remaining = remaining[missing-1]

@@ -55,7 +55,7 @@ type answer struct {
 	state     state
 	token     int64
 	remaining time.Duration
-	silent    bool
+	noWakeUp  bool
 	late      bool // it came after the end of the lease
 	err       error
 }
@@ -348,7 +348,7 @@ func (o *op) send(i int) answer {
 }
 
 func tried(g driver.Answer, err error) answer {
-	a := answer{state: no, token: g.Token, remaining: g.Remaining, silent: g.NoWakeUp, err: err}
+	a := answer{state: no, token: g.Token, remaining: g.Remaining, noWakeUp: g.NoWakeUp, err: err}
 	switch {
 	case errors.Is(err, locker.ErrConflict):
 		a.state, a.err = failed, &driver.StoreError{Err: err, NotApplied: true}

@@ -97,13 +97,13 @@ local function was_granted(seen, inbox)
   return redis.call('HGET', seen, 'granted') == inbox
 end
 
--- What is left of an opening, in µs. A clock that went back does not make it longer.
+-- What remains of an opening, in µs. A clock that went back does not make it longer.
 local function opening(seen, now)
-  local left = (tonumber(redis.call('HGET', seen, 'until')) or 0) - now
-  if left > OPEN_MOST then
+  local remaining = (tonumber(redis.call('HGET', seen, 'until')) or 0) - now
+  if remaining > OPEN_MOST then
     return 0
   end
-  return left
+  return remaining
 end
 
 local function push(inbox, lock)
@@ -175,6 +175,9 @@ end
 -- Whether the hash at a lock key is ours, so that its end is pushed to the queue:
 -- a grant, or a claim, whose id begins with a version 8 UUID.
 local function is_ours(lock)
+  if redis.call('HLEN', lock) > FEW then
+    return false
+  end
   for _, field in ipairs(redis.call('HKEYS', lock)) do
     if string.find(field, '^grant:') or string.find(field, '^%x+%-%x+%-8%x+%-%x+%-%x+:') then
       return true
