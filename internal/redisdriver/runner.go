@@ -139,6 +139,16 @@ func (r *runner) close(d time.Duration) {
 	_ = r.wait(ctx, func(*flight) bool { return true })
 }
 
+// WaitFor waits for done, for d at most.
+func WaitFor(done <-chan struct{}, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
 // notSent is the error of a command that did not leave this process.
 func notSent(err error) error {
 	return &driver.StoreError{Err: fmt.Errorf("it was not sent: %w", err), NotApplied: true}

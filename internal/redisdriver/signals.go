@@ -191,15 +191,21 @@ func (s *Signals) Close() {
 	hubs, probing := s.hubs, s.probing
 	s.hubs = nil
 	s.mu.Unlock()
-	if probing != nil {
-		<-probing
-	}
-	for _, h := range hubs {
-		h.close()
-	}
+	done := make(chan struct{})
+	go func() { // a connection that is being opened takes its time
+		defer close(done)
+		for _, h := range hubs {
+			h.close()
+		}
+		if probing != nil {
+			<-probing
+		}
+	}()
+	WaitFor(done, hubsClose)
 }
 
 const (
+	hubsClose    = 200 * time.Millisecond // is waited for
 	hubIdle      = 500 * time.Millisecond // how long a connection outlives its last watch
 	pingEvery    = 3 * time.Second        // of silence; no answer to it within as much is a dead connection
 	hubRefusal   = 30 * time.Second       // how long a server's refusal is believed

@@ -20,7 +20,7 @@ const (
 	pauseMin    = 20 * time.Millisecond // after an error
 	pauseMax    = time.Second
 	keepInbox   = 5 * time.Second
-	closeBudget = 3 * time.Second
+	closeBudget = 300 * time.Millisecond
 )
 
 // inboxes are the lists a Locker blocks on: one, or on a cluster one for each slot
@@ -196,12 +196,7 @@ func (w *watch) Close() {
 	}
 	b.mu.Unlock()
 	// A round trip, so that the place is gone when the waiter's Lock returns.
-	timer := time.NewTimer(giveUpSoon)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
+	redisdriver.WaitFor(done, giveUpSoon)
 }
 
 // nudge ends the BLPOP under way, with something that is nobody's.
@@ -256,12 +251,7 @@ func (b *inboxes) close() {
 		b.work.Wait()
 		close(done)
 	}()
-	timer := time.NewTimer(closeBudget)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
+	redisdriver.WaitFor(done, closeBudget)
 	if b.blocking != nil {
 		b.blocking.Close()
 	}

@@ -47,7 +47,12 @@ func New(rdb redis.UniversalClient, opts ...locker.Option) (locker.Locker, error
 func newDriver(rdb redis.UniversalClient) (*pubsubDriver, error) {
 	d := &pubsubDriver{}
 	var err error
-	d.Driver, err = hashlock.NewDriver(rdb, "hashreentrant", acquireScript, releaseScript, d.more)
+	d.Driver, err = hashlock.NewDriver(rdb, redisdriver.Protocol{
+		Name:    "hashreentrant",
+		Acquire: acquireScript,
+		Release: releaseScript,
+		More:    d.more,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -96,6 +96,26 @@ func (d *quorumDriver) newOp(ctx context.Context, kind opKind, h *hold, req driv
 // in returns the context that carries the operation through redsync.
 func (o *op) in(ctx context.Context) context.Context { return context.WithValue(ctx, opKey{}, o) }
 
+// round runs an operation of redsync, which waits for nodes whatever becomes of ctx.
+// One that is left behind goes on for as long as a node may take.
+func round(ctx context.Context, operation func() (bool, error)) (ok bool, err error) {
+	type result struct {
+		ok  bool
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		ok, err := operation()
+		done <- result{ok, err}
+	}()
+	select {
+	case r := <-done:
+		return r.ok, r.err
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
 // record notes a node's answer; it reports whether the operation had a majority
 // before.
 func (o *op) record(i int, a answer) (confirmed bool) {
@@ -294,7 +314,7 @@ func (o *op) tell(i int) {
 // and split their votes. Who is refused there lets another go first, and then asks
 // all nodes, since the one may have what is left of a lock that no majority has. One
 // that is slow is not waited for.
-func (o *op) askAhead(i int) {
+func (o *op) askAhead(ctx context.Context, i int) {
 	if i < 0 {
 		return
 	}
@@ -313,13 +333,15 @@ func (o *op) askAhead(i int) {
 		o.ahead = -1
 	case <-timer.C:
 		return
+	case <-ctx.Done():
+		return
 	}
 	// The other has as long a way to the rest.
 	took := min(time.Since(sent), patience/5)
 	timer.Reset(took + rand.N(2*took+1))
 	select {
 	case <-timer.C:
-	case <-o.ctx.Done():
+	case <-ctx.Done():
 	}
 }
 
