@@ -64,7 +64,7 @@ type Driver struct {
 }
 
 // closeBudget is how long Close waits for commands that were left behind.
-const closeBudget = 500 * time.Millisecond
+const closeBudget = 700 * time.Millisecond
 
 // NewDriver makes a Driver that uses rdb, and private clients like it.
 func NewDriver(rdb redis.UniversalClient, p Protocol) (*Driver, error) {

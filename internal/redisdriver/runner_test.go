@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	hangs   = 600 * time.Millisecond // how long a command is held back
+	hangs   = 400 * time.Millisecond // how long a command is held back
 	atOnce  = 100 * time.Millisecond // how soon a caller leaves
 	lasting = 4 * time.Second
 )

@@ -16,7 +16,7 @@ import (
 // lock key that is named as Redisson names it.
 //
 // All watches of a Locker share one connection (on a cluster one a node), which
-// is there only while somebody waits.
+// is there only while a caller waits.
 type Signals struct {
 	d      *Driver
 	prefix string

@@ -36,7 +36,7 @@ type quorumDriver struct {
 	first      sync.Once
 	acquainted chan struct{} // closed when all nodes have been asked who they are
 
-	// What runs beside the callers. Lock order: node.mu before life.
+	// The work that runs beside the callers. Lock order: node.mu before life.
 	life   sync.Mutex
 	closed bool
 	work   sync.WaitGroup

@@ -16,8 +16,8 @@ import (
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 )
 
-// redsync sends each operation to all nodes at once and counts the answers. What
-// it sends goes through our Pool and Conn, which find in the context what the
+// redsync sends each operation to all nodes at once and counts the answers. Its
+// commands go through our Pool and Conn, which find in the context what the
 // operation really is, and send that instead: with a timeout and health of the
 // node's own, in the order of the claim, and with scripts that know tokens.
 
@@ -311,9 +311,9 @@ func (o *op) tell(i int) {
 
 // askAhead asks one node before the others, which is the same for all contenders:
 // several that are woken by the same release would else ask all nodes at the same time,
-// and split their votes. Who is refused there lets another go first, and then asks
-// all nodes, since the one may have what is left of a lock that no majority has. One
-// that is slow is not waited for.
+// and split their votes. A contender that is refused there lets another go first, and
+// then asks all nodes, since the one may have the rest of a lock that no majority has.
+// A slow one is not waited for.
 func (o *op) askAhead(ctx context.Context, i int) {
 	if i < 0 {
 		return

@@ -43,7 +43,7 @@ func (d *quorumDriver) renew(ctx context.Context, c driver.Claim) error {
 		}
 		return nil
 	case isTaken(err):
-		// What is left on a minority would only be in the way.
+		// The keys on a minority would only be in the way.
 		h.close()
 		d.holds.remove(c.ID)
 		for i := range d.nodes {
@@ -79,7 +79,7 @@ func (d *quorumDriver) rejoin(h *hold, i int, c driver.Claim) {
 // Release implements [driver.Driver]: a round to all nodes. It returns when a
 // majority is without the claim; nodes that do not answer are told again and again
 // for 5 s or the TTL, since two that missed the releases of two holders would keep
-// everybody out.
+// all others out.
 func (d *quorumDriver) Release(ctx context.Context, c driver.Claim) error {
 	h := d.holds.get(c.ID)
 	if h == nil {

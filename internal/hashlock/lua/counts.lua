@@ -37,7 +37,7 @@ local function set_holds(lock, claim, owner, n, before)
   return total
 end
 
--- Whoever may join a hold needs its token: the counter must outlive the hold.
+-- A process that joins a hold needs its token: the counter must outlive the hold.
 local function keep_token(fence, claim, owner, retention)
   if claim ~= owner and retention ~= '0' then
     extend(fence, retention)
@@ -80,7 +80,7 @@ end
 -- The owner that holds the hash, '' if that cannot be told. The total of a named owner
 -- is the greatest count. One claim beside it has the same, and is told by its form; if
 -- the owner has that form, too, by its place: Redis keeps the order of short fields.
--- What blpop reserves for a waiter has no owner.
+-- A grant that blpop keeps for a waiter has no owner.
 local function holder_of(lock)
   if redis.call('HLEN', lock) > FEW then
     return ''
