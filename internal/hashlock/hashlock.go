@@ -37,17 +37,10 @@ type Driver struct {
 	*redisdriver.Driver
 }
 
-// NewDriver makes a Driver of a strategy's name and its own two scripts; more is
-// [redisdriver.Protocol].More.
-func NewDriver(rdb redis.UniversalClient, name string, acquire, release *redisdriver.Script,
-	more func(s *redisdriver.Script, req driver.Request) ([]string, []any)) (Driver, error) {
-	d, err := redisdriver.NewDriver(rdb, redisdriver.Protocol{
-		Name:    name,
-		Acquire: acquire,
-		Renew:   renew,
-		Release: release,
-		More:    more,
-	})
+// NewDriver makes a Driver of a strategy's protocol, which has all but Renew.
+func NewDriver(rdb redis.UniversalClient, p redisdriver.Protocol) (Driver, error) {
+	p.Renew = renew
+	d, err := redisdriver.NewDriver(rdb, p)
 	return Driver{d}, err
 }
 

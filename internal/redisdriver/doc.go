@@ -12,6 +12,11 @@
 // their own. A client whose options cannot be read (a redis.Ring, a wrapper)
 // serves everything itself; waiters then poll.
 //
+// Each command runs in a goroutine of its own, so that its caller can leave when its
+// ctx ends, which go-redis does not look at while a command is on the wire. A later
+// command of the same claim waits for the one that was left behind, where it matters
+// which of the two the server sees first.
+//
 // A strategy that sends each command to several servers has the commands of many
 // callers share round trips; see [Protocol].
 //

@@ -29,10 +29,14 @@ const minRetention = 10 * time.Minute
 //	ARGV[3] the TTL in ms
 //	ARGV[4] how long to keep a new fencing counter, in ms; 0: no fencing
 //
-// and what More adds. Acquire replies {1, token} when granted, {0, what is left
-// of the holder's lease in ms or -1, 1 if the holder's release sends no signal
-// else 0} when not, {-1, type} when the key holds something that is no lock. The
-// others reply 1, or 0 when the claim does not hold the key.
+// and what More adds. Acquire replies
+//
+//	{1, token}  granted
+//	{0, what remains of the holder's lease in ms or -1, 1 if the holder's release
+//	gives no wake-up else 0, the holder's owner if known}  refused
+//	{-1, type}  the key holds something that is no lock
+//
+// The others reply 1, or 0 when the claim does not hold the key.
 type Protocol struct {
 	Name    string
 	Acquire *Script
@@ -41,8 +45,11 @@ type Protocol struct {
 	// More gives the further keys and arguments of a script; nil: none. Of
 	// req only the Claim is set unless the script acquires.
 	More func(s *Script, req driver.Request) (keys []string, args []any)
+	// Late, if not nil, is told of an Acquire that returned after its caller had left.
+	Late func(req driver.Request)
 	// Batched lets commands that come while others are under way share round trips.
-	// One that is slow delays the others with it.
+	// One that is slow delays the others with it. Its contexts end by their deadlines
+	// only: commands run on the caller's goroutine.
 	Batched bool
 }
 
@@ -52,8 +59,12 @@ type Driver struct {
 	c      *clients
 	log    *slog.Logger
 	acks   replicaAcks // n 0: none
+	runner runner
 	closed atomic.Bool
 }
+
+// closeBudget is how long Close waits for commands that were left behind.
+const closeBudget = 700 * time.Millisecond
 
 // NewDriver makes a Driver that uses rdb, and private clients like it.
 func NewDriver(rdb redis.UniversalClient, p Protocol) (*Driver, error) {
@@ -64,7 +75,7 @@ func NewDriver(rdb redis.UniversalClient, p Protocol) (*Driver, error) {
 	if p.Batched {
 		c.batch()
 	}
-	return &Driver{p: p, c: c, log: slog.New(slog.DiscardHandler)}, nil
+	return &Driver{p: p, c: c, log: slog.New(slog.DiscardHandler), runner: runner{inline: p.Batched}}, nil
 }
 
 // Name implements [driver.Driver].
@@ -94,38 +105,23 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Answer
 }
 
 func (d *Driver) acquire(ctx context.Context, req driver.Request, in input) (driver.Answer, error) {
-	var reply any
-	var err error
-	if d.acks.n > 0 {
-		reply, err = d.runAcked(ctx, d.p.Acquire, req, in)
-	} else {
-		reply, err = d.p.Acquire.run(ctx, d.c.acquire, in)
+	if err := d.follow(ctx, d.p.Acquire, req.ID); err != nil {
+		return driver.Answer{}, err
 	}
+	var late func()
+	if d.p.Late != nil {
+		late = func() { d.p.Late(req) }
+	}
+	reply, err := d.runner.do(ctx, d.p.Acquire, req.ID, late, func() (any, error) {
+		if d.acks.n > 0 {
+			return d.runAcked(ctx, d.p.Acquire, req, in)
+		}
+		return d.p.Acquire.run(ctx, d.c.acquire, in)
+	})
 	if err != nil {
 		return driver.Answer{}, err
 	}
 	return answerOf(reply)
-}
-
-// answerOf reads the reply of an Acquire script; see [Protocol].
-func answerOf(reply any) (driver.Answer, error) {
-	r, _ := reply.([]any)
-	if len(r) < 2 {
-		return driver.Answer{}, unexpected(reply)
-	}
-	switch r[0] {
-	case int64(1):
-		if token, ok := r[1].(int64); ok {
-			return driver.Answer{Granted: true, Token: token}, nil
-		}
-	case int64(0):
-		if left, ok := r[1].(int64); ok && len(r) > 2 {
-			return driver.Answer{Remaining: remaining(left), NoWakeUp: r[2] == int64(1)}, nil
-		}
-	case int64(-1):
-		return driver.Answer{}, fmt.Errorf("%w: it is a %v; it is left alone", locker.ErrConflict, r[1])
-	}
-	return driver.Answer{}, unexpected(reply)
 }
 
 // Release implements [driver.Driver]: one round trip on the private client, or
@@ -137,19 +133,36 @@ func (d *Driver) Release(ctx context.Context, c driver.Claim) error {
 // Run runs a script that replies 1, or 0 when c does not hold its key. args are
 // appended to its arguments.
 func (d *Driver) Run(ctx context.Context, s *Script, c driver.Claim, args ...any) error {
-	return d.run(ctx, s, append(d.input(s, driver.Request{Claim: c, Fencing: c.Token != 0}), args...))
+	return d.run(ctx, s, c.ID, append(d.input(s, driver.Request{Claim: c, Fencing: c.Token != 0}), args...))
 }
 
-func (d *Driver) run(ctx context.Context, s *Script, in input) error {
-	reply, err := s.run(ctx, d.runs(), in)
-	if errors.Is(err, redis.ErrClosed) && d.closed.Load() {
-		// Close came in between.
-		reply, err = s.run(ctx, d.c.given, in)
+func (d *Driver) run(ctx context.Context, s *Script, claim string, in input) error {
+	if err := d.follow(ctx, s, claim); err != nil {
+		return err
 	}
+	reply, err := d.runner.do(ctx, s, claim, nil, func() (any, error) {
+		on := d.runs()
+		reply, err := s.run(ctx, on, in)
+		if errors.Is(err, redis.ErrClosed) && d.closed.Load() {
+			// Close came in between.
+			return s.run(ctx, d.c.given, in)
+		}
+		return reply, d.c.ended(on, err)
+	})
 	if err != nil {
 		return err
 	}
 	return verdict(reply)
+}
+
+// follow waits for commands of a claim that were left behind and that a run of s must
+// not overtake: an Acquire, since a release would find nothing yet; and another run
+// of s, since counts arrive in order. A release need not wait for other commands, nor
+// is a renewal waited for: none sets anything once the claim's holds are gone.
+func (d *Driver) follow(ctx context.Context, s *Script, claim string) error {
+	return d.runner.wait(ctx, func(fl *flight) bool {
+		return fl.claim == claim && (fl.script == d.p.Acquire || fl.script == s && s != d.p.Release)
+	})
 }
 
 func (d *Driver) control() redis.UniversalClient {
@@ -197,7 +210,16 @@ func (d *Driver) renew(ctx context.Context, claims []driver.Claim, which []int,
 		cmds[n] = cmd(ctx, d.input(d.p.Renew, driver.Request{Claim: claims[i], Fencing: claims[i].Token != 0}))
 		_ = pipe.Process(ctx, cmds[n])
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	_, left := d.runner.do(ctx, d.p.Renew, "", nil, func() (any, error) {
+		_, _ = pipe.Exec(ctx) // each command has its own error
+		return nil, nil
+	})
+	if left != nil {
+		for _, i := range slices.Concat(which, rest) {
+			answer(i, left)
+		}
+		return nil
+	}
 	for n, i := range which {
 		switch err := cmds[n].Err(); {
 		case isNoScript(err):
@@ -228,9 +250,10 @@ func (d *Driver) Info(ctx context.Context, section string) (string, error) {
 }
 
 // Close implements [driver.Driver]. Releases go to the caller's client from now
-// on.
+// on. Commands that were left behind get a moment to be answered.
 func (d *Driver) Close() error {
 	d.closed.Store(true)
+	d.runner.close(closeBudget)
 	return d.c.close()
 }
 
@@ -297,29 +320,5 @@ func (d *Driver) AcquireBy(ctx context.Context, c *Call) (driver.Answer, error) 
 
 // RunCall is Run with a Call, and further arguments of this Driver's own.
 func (d *Driver) RunCall(ctx context.Context, c *Call, args ...any) error {
-	return d.run(ctx, c.s, append(append(make(input, 0, len(c.in)+len(args)), c.in...), args...))
-}
-
-// remaining is what PTTL says is left, rounded up; 0 for a key that never expires.
-func remaining(pttl int64) time.Duration {
-	if pttl < 0 {
-		return 0
-	}
-	return time.Duration(pttl+1) * time.Millisecond
-}
-
-func verdict(reply any) error {
-	switch reply {
-	case int64(1):
-		return nil
-	case int64(0):
-		return errLost
-	}
-	return unexpected(reply)
-}
-
-var errLost = fmt.Errorf("the claim does not hold the key: %w", locker.ErrLost)
-
-func unexpected(reply any) error {
-	return &driver.StoreError{Err: fmt.Errorf("unexpected reply %v of a script", reply), Permanent: true}
+	return d.run(ctx, c.s, c.req.ID, append(append(make(input, 0, len(c.in)+len(args)), c.in...), args...))
 }

@@ -3,7 +3,9 @@ package redisdriver
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"testing"
+	"time"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
@@ -46,6 +48,24 @@ func FuzzReplies(f *testing.F) {
 			require.ErrorAs(t, err, &refined)
 		}
 	})
+}
+
+func TestRefusals(t *testing.T) {
+	for _, c := range []struct {
+		reply []any
+		want  driver.Answer
+	}{
+		{[]any{int64(0), int64(1500), int64(0), "ann"}, driver.Answer{Remaining: 1501 * time.Millisecond, Owner: "ann"}},
+		{[]any{int64(0), int64(1500), int64(1)}, driver.Answer{Remaining: 1501 * time.Millisecond, NoWakeUp: true}},
+		{[]any{int64(0), int64(0), int64(1)}, driver.Answer{Remaining: time.Millisecond, NoWakeUp: true}},
+		{[]any{int64(0), int64(-1), int64(1)}, driver.Answer{NoWakeUp: true}},
+		{[]any{int64(0), int64(-2), int64(0), ""}, driver.Answer{}},
+		{[]any{int64(0), int64(math.MaxInt64), int64(0), ""}, driver.Answer{}},
+	} {
+		a, err := answerOf(c.reply)
+		require.NoError(t, err)
+		require.Equal(t, c.want, a, "%v", c.reply)
+	}
 }
 
 // maker makes values of bytes.

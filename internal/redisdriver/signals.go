@@ -16,7 +16,7 @@ import (
 // lock key that is named as Redisson names it.
 //
 // All watches of a Locker share one connection (on a cluster one a node), which
-// is there only while somebody waits.
+// is there only while a caller waits.
 type Signals struct {
 	d      *Driver
 	prefix string
@@ -156,7 +156,7 @@ func (s *Signals) hubOf(ctx context.Context, key string, sharded bool) (*hub, er
 	switch c := s.d.c.control.(type) {
 	case *redis.ClusterClient:
 		var err error
-		if client, err = c.MasterForKey(ctx, key); err != nil {
+		if client, err = s.d.master(ctx, c, key); err != nil {
 			return nil, err
 		}
 		cluster, node = c, client.Options().Addr
@@ -191,15 +191,21 @@ func (s *Signals) Close() {
 	hubs, probing := s.hubs, s.probing
 	s.hubs = nil
 	s.mu.Unlock()
-	if probing != nil {
-		<-probing
-	}
-	for _, h := range hubs {
-		h.close()
-	}
+	done := make(chan struct{})
+	go func() { // a connection that is being opened takes its time
+		defer close(done)
+		for _, h := range hubs {
+			h.close()
+		}
+		if probing != nil {
+			<-probing
+		}
+	}()
+	WaitFor(done, hubsClose)
 }
 
 const (
+	hubsClose    = 200 * time.Millisecond // is waited for
 	hubIdle      = 500 * time.Millisecond // how long a connection outlives its last watch
 	pingEvery    = 3 * time.Second        // of silence; no answer to it within as much is a dead connection
 	hubRefusal   = 30 * time.Second       // how long a server's refusal is believed

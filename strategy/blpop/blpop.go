@@ -26,7 +26,7 @@ var (
 	giveUpScript  = hashlock.NewScript("give up", giveUp, queue)
 )
 
-// driver adds the queue of processes to the hash lock.
+// queueDriver adds the queue of processes to the hash lock.
 type queueDriver struct {
 	hashlock.Driver
 	signals *redisdriver.Signals // names the channels
@@ -41,7 +41,7 @@ var _ interface {
 
 // New makes a Locker on rdb: a single Redis, a Sentinel set-up or a cluster. rdb
 // stays the caller's; beside it the Locker opens up to 16 connections of its own
-// for renewals and releases, and one to block on while somebody waits (on a
+// for renewals and releases, and one to block on while a caller waits (on a
 // cluster up to 16 a node).
 func New(rdb redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
 	d, err := newDriver(rdb)
@@ -54,7 +54,13 @@ func New(rdb redis.UniversalClient, opts ...locker.Option) (locker.Locker, error
 func newDriver(rdb redis.UniversalClient) (*queueDriver, error) {
 	d := &queueDriver{}
 	var err error
-	d.Driver, err = hashlock.NewDriver(rdb, "blpop", acquireScript, releaseScript, d.more)
+	d.Driver, err = hashlock.NewDriver(rdb, redisdriver.Protocol{
+		Name:    "blpop",
+		Acquire: acquireScript,
+		Release: releaseScript,
+		More:    d.more,
+		Late:    d.late,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -98,6 +104,14 @@ func (d *queueDriver) Acquire(ctx context.Context, req driver.Request) (driver.A
 		a.NoWakeUp = true
 	}
 	return a, err
+}
+
+// late is told of an attempt whose caller had left: the place that it may have taken
+// in the queue is kept only if the key is still watched.
+func (d *queueDriver) late(req driver.Request) {
+	if req.Wait {
+		d.inboxes.refused(req.Key)
+	}
 }
 
 // Watch implements [driver.Notifier].

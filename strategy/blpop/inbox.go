@@ -20,16 +20,16 @@ const (
 	pauseMin    = 20 * time.Millisecond // after an error
 	pauseMax    = time.Second
 	keepInbox   = 5 * time.Second
-	closeBudget = 3 * time.Second
+	closeBudget = 300 * time.Millisecond
 )
 
 // inboxes are the lists a Locker blocks on: one, or on a cluster one for each slot
 // it waits in.
 //
 // A BLPOP that is under way cannot be cancelled without the risk of losing what is
-// pushed in that moment, so nobody waits for it: a dispatcher blocks, and passes on
-// what it gets to whoever watches the key. What comes for a key nobody watches any
-// more goes back to the queue.
+// pushed in that moment, so callers do not wait for it: a dispatcher blocks, and passes
+// on what it gets to the watch of the key. A grant of a key without a watch goes back
+// to the queue.
 type inboxes struct {
 	d        *queueDriver
 	id       string
@@ -37,7 +37,7 @@ type inboxes struct {
 	blocking *redisdriver.Blocking // nil: no connection to block on can be made
 
 	mu      sync.Mutex
-	open    map[string]*inbox        // by name, those somebody watches
+	open    map[string]*inbox        // by name, those with watches
 	nodes   map[string]int           // how many of them block on a node
 	leaving map[string]chan struct{} // by lock key, closed when a giving-up is through
 	closed  bool
@@ -86,7 +86,7 @@ func (w *watch) signal() {
 }
 
 // refused is told of an attempt that queued for key and was not granted it. It
-// reports whether somebody blocks for key. If nobody watches it any more (the
+// reports whether a dispatcher blocks for key. If key has no watch any more (the
 // waiter left while the attempt was under way) the place is given up.
 func (b *inboxes) refused(key string) (blocks bool) {
 	b.mu.Lock()
@@ -196,20 +196,15 @@ func (w *watch) Close() {
 	}
 	b.mu.Unlock()
 	// A round trip, so that the place is gone when the waiter's Lock returns.
-	timer := time.NewTimer(giveUpSoon)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
+	redisdriver.WaitFor(done, giveUpSoon)
 }
 
-// nudge ends the BLPOP under way, with something that is nobody's.
+// nudge ends the BLPOP under way, with an element that names no key.
 func (in *inbox) nudge(ctx context.Context) {
 	_ = in.b.blocking.Push(ctx, in.name, keepInbox)
 }
 
-// dispatch blocks on the inbox while somebody watches.
+// dispatch blocks on the inbox while it has watches.
 func (in *inbox) dispatch() {
 	b := in.b
 	pause := time.Duration(0)
@@ -256,12 +251,7 @@ func (b *inboxes) close() {
 		b.work.Wait()
 		close(done)
 	}()
-	timer := time.NewTimer(closeBudget)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
+	redisdriver.WaitFor(done, closeBudget)
 	if b.blocking != nil {
 		b.blocking.Close()
 	}

@@ -21,7 +21,7 @@ var (
 	releaseScript = hashlock.NewScript("release", release)
 )
 
-// driver adds wake-ups by pub/sub to the hash lock.
+// pubsubDriver adds wake-ups by pub/sub to the hash lock.
 type pubsubDriver struct {
 	hashlock.Driver
 	signals *redisdriver.Signals
@@ -35,16 +35,29 @@ var _ interface {
 
 // New makes a Locker on rdb: a single Redis, a Sentinel set-up or a cluster. rdb
 // stays the caller's; beside it the Locker opens up to 16 connections of its own
-// for renewals and releases, and one for subscriptions while somebody waits.
+// for renewals and releases, and one for subscriptions while a caller waits.
 func New(rdb redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
+	d, err := newDriver(rdb)
+	if err != nil {
+		return nil, err
+	}
+	return redisdriver.Open(d, d.Driver.Driver, opts)
+}
+
+func newDriver(rdb redis.UniversalClient) (*pubsubDriver, error) {
 	d := &pubsubDriver{}
 	var err error
-	d.Driver, err = hashlock.NewDriver(rdb, "hashreentrant", acquireScript, releaseScript, d.more)
+	d.Driver, err = hashlock.NewDriver(rdb, redisdriver.Protocol{
+		Name:    "hashreentrant",
+		Acquire: acquireScript,
+		Release: releaseScript,
+		More:    d.more,
+	})
 	if err != nil {
 		return nil, err
 	}
 	d.signals = d.NewSignals(hashlock.ChannelPrefix)
-	return redisdriver.Open(d, d.Driver.Driver, opts)
+	return d, nil
 }
 
 // more gives the release script the channel to tell of the release.

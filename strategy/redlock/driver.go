@@ -18,8 +18,8 @@ const (
 	renewAtOnce = 32 // claims renewed at the same time
 	laterBudget = 5 * time.Second
 	laterPause  = 100 * time.Millisecond
-	closeSoon   = 250 * time.Millisecond // Close lets clean-ups end by themselves
-	closeBudget = 1500 * time.Millisecond
+	closeSoon   = 500 * time.Millisecond // Close lets clean-ups end by themselves
+	closeBudget = 400 * time.Millisecond // and then waits for what it has ended
 )
 
 // driver implements [driver.Driver] on the nodes.
@@ -36,7 +36,7 @@ type quorumDriver struct {
 	first      sync.Once
 	acquainted chan struct{} // closed when all nodes have been asked who they are
 
-	// What runs beside the callers. Lock order: node.mu before life.
+	// The work that runs beside the callers. Lock order: node.mu before life.
 	life   sync.Mutex
 	closed bool
 	work   sync.WaitGroup
@@ -153,8 +153,8 @@ func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.
 		referee, before = d.referee(), 2*d.patience(req.TTL)
 	}
 	first := d.newOp(ctx, opAcquire, h, req, d.nodes[0].NewAcquire(req), before)
-	first.askAhead(referee)
-	err := m.TryLockContext(first.in(ctx))
+	first.askAhead(ctx, referee)
+	_, err := round(ctx, func() (bool, error) { return true, m.TryLockContext(first.in(ctx)) })
 	if same := d.checkDistinct(); same != nil {
 		d.undo(ctx, first)
 		return driver.Answer{}, same
@@ -197,7 +197,7 @@ func (d *quorumDriver) confirm(ctx context.Context, m *redsync.Mutex, first *op)
 	c.Token = token
 	second := d.newOp(ctx, opConfirm, first.hold, first.req, d.nodes[0].NewCall(confirmScript, c, token), 0)
 	second.token = token
-	if ok, err := m.ExtendContext(second.in(ctx)); !ok || err != nil {
+	if ok, err := round(ctx, func() (bool, error) { return m.ExtendContext(second.in(ctx)) }); !ok || err != nil {
 		why := second.trouble("confirmed the token", "the claim is gone")
 		why.NotApplied = true // it is undone
 		return 0, why
@@ -207,7 +207,7 @@ func (d *quorumDriver) confirm(ctx context.Context, m *redsync.Mutex, first *op)
 
 // refusal says why the first round failed.
 func (d *quorumDriver) refusal(o *op) (driver.Answer, error) {
-	granted, taken, silent := 0, 0, false
+	granted, taken, noWakeUp := 0, 0, false
 	var remaining []time.Duration
 	for _, a := range o.snapshot() {
 		switch a.state {
@@ -215,7 +215,7 @@ func (d *quorumDriver) refusal(o *op) (driver.Answer, error) {
 			granted++
 		case no:
 			taken++
-			silent = silent || a.silent
+			noWakeUp = noWakeUp || a.noWakeUp
 			if a.remaining > 0 {
 				remaining = append(remaining, a.remaining)
 			}
@@ -227,7 +227,7 @@ func (d *quorumDriver) refusal(o *op) (driver.Answer, error) {
 	switch {
 	case taken > len(d.nodes)-d.quorum:
 		// A holder. The lock is free when enough of its keys are gone.
-		a := driver.Answer{NoWakeUp: silent}
+		a := driver.Answer{NoWakeUp: noWakeUp}
 		slices.Sort(remaining)
 		if missing := d.quorum - granted; missing <= len(remaining) {
 			a.Remaining = remaining[missing-1]

@@ -16,8 +16,8 @@ import (
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 )
 
-// redsync sends each operation to all nodes at once and counts the answers. What
-// it sends goes through our Pool and Conn, which find in the context what the
+// redsync sends each operation to all nodes at once and counts the answers. Its
+// commands go through our Pool and Conn, which find in the context what the
 // operation really is, and send that instead: with a timeout and health of the
 // node's own, in the order of the claim, and with scripts that know tokens.
 
@@ -55,7 +55,7 @@ type answer struct {
 	state     state
 	token     int64
 	remaining time.Duration
-	silent    bool
+	noWakeUp  bool
 	late      bool // it came after the end of the lease
 	err       error
 }
@@ -95,6 +95,26 @@ func (d *quorumDriver) newOp(ctx context.Context, kind opKind, h *hold, req driv
 
 // in returns the context that carries the operation through redsync.
 func (o *op) in(ctx context.Context) context.Context { return context.WithValue(ctx, opKey{}, o) }
+
+// round runs an operation of redsync, which waits for nodes whatever becomes of ctx.
+// One that is left behind goes on for as long as a node may take.
+func round(ctx context.Context, operation func() (bool, error)) (ok bool, err error) {
+	type result struct {
+		ok  bool
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		ok, err := operation()
+		done <- result{ok, err}
+	}()
+	select {
+	case r := <-done:
+		return r.ok, r.err
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
 
 // record notes a node's answer; it reports whether the operation had a majority
 // before.
@@ -291,10 +311,10 @@ func (o *op) tell(i int) {
 
 // askAhead asks one node before the others, which is the same for all contenders:
 // several that are woken by the same release would else ask all nodes at the same time,
-// and split their votes. Who is refused there lets another go first, and then asks
-// all nodes, since the one may have what is left of a lock that no majority has. One
-// that is slow is not waited for.
-func (o *op) askAhead(i int) {
+// and split their votes. A contender that is refused there lets another go first, and
+// then asks all nodes, since the one may have the rest of a lock that no majority has.
+// A slow one is not waited for.
+func (o *op) askAhead(ctx context.Context, i int) {
 	if i < 0 {
 		return
 	}
@@ -313,13 +333,15 @@ func (o *op) askAhead(i int) {
 		o.ahead = -1
 	case <-timer.C:
 		return
+	case <-ctx.Done():
+		return
 	}
 	// The other has as long a way to the rest.
 	took := min(time.Since(sent), patience/5)
 	timer.Reset(took + rand.N(2*took+1))
 	select {
 	case <-timer.C:
-	case <-o.ctx.Done():
+	case <-ctx.Done():
 	}
 }
 
@@ -348,7 +370,7 @@ func (o *op) send(i int) answer {
 }
 
 func tried(g driver.Answer, err error) answer {
-	a := answer{state: no, token: g.Token, remaining: g.Remaining, silent: g.NoWakeUp, err: err}
+	a := answer{state: no, token: g.Token, remaining: g.Remaining, noWakeUp: g.NoWakeUp, err: err}
 	switch {
 	case errors.Is(err, locker.ErrConflict):
 		a.state, a.err = failed, &driver.StoreError{Err: err, NotApplied: true}

@@ -33,7 +33,7 @@ func (d *quorumDriver) renew(ctx context.Context, c driver.Claim) error {
 		return errLost // or rather released
 	}
 	o, sent := d.newOp(ctx, opRenew, h, driver.Request{Claim: c}, d.nodes[0].NewCall(renewScript, c), 0), time.Now()
-	ok, err := d.mutex(c).ExtendContext(o.in(ctx))
+	ok, err := round(ctx, func() (bool, error) { return d.mutex(c).ExtendContext(o.in(ctx)) })
 	switch {
 	case ok:
 		h.lasts(sent, c.TTL)
@@ -43,7 +43,7 @@ func (d *quorumDriver) renew(ctx context.Context, c driver.Claim) error {
 		}
 		return nil
 	case isTaken(err):
-		// What is left on a minority would only be in the way.
+		// The keys on a minority would only be in the way.
 		h.close()
 		d.holds.remove(c.ID)
 		for i := range d.nodes {
@@ -79,7 +79,7 @@ func (d *quorumDriver) rejoin(h *hold, i int, c driver.Claim) {
 // Release implements [driver.Driver]: a round to all nodes. It returns when a
 // majority is without the claim; nodes that do not answer are told again and again
 // for 5 s or the TTL, since two that missed the releases of two holders would keep
-// everybody out.
+// all others out.
 func (d *quorumDriver) Release(ctx context.Context, c driver.Claim) error {
 	h := d.holds.get(c.ID)
 	if h == nil {
@@ -92,7 +92,7 @@ func (d *quorumDriver) Release(ctx context.Context, c driver.Claim) error {
 	h.close()
 	inTime := !h.over(time.Now())
 	o := d.newOp(ctx, opRelease, h, driver.Request{Claim: c}, d.newRelease(c), 0)
-	ok, err := d.mutex(c).UnlockContext(o.in(ctx))
+	ok, err := round(ctx, func() (bool, error) { return d.mutex(c).UnlockContext(o.in(ctx)) })
 	switch {
 	case isTaken(err) && !(inTime && o.mayHaveHeld() >= d.quorum):
 		d.holds.remove(c.ID)
@@ -177,18 +177,10 @@ func (d *quorumDriver) Close() error {
 		d.work.Wait()
 		close(done)
 	}()
-	wait := func(most time.Duration) {
-		timer := time.NewTimer(most)
-		defer timer.Stop()
-		select {
-		case <-done:
-		case <-timer.C:
-		}
-	}
-	wait(closeSoon)
+	redisdriver.WaitFor(done, closeSoon)
 	d.stop()
 	err := d.closeNodes()
-	wait(closeBudget)
+	redisdriver.WaitFor(done, closeBudget)
 	return err
 }
 

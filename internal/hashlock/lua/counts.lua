@@ -37,7 +37,7 @@ local function set_holds(lock, claim, owner, n, before)
   return total
 end
 
--- Whoever may join a hold needs its token: the counter must outlive the hold.
+-- A process that joins a hold needs its token: the counter must outlive the hold.
 local function keep_token(fence, claim, owner, retention)
   if claim ~= owner and retention ~= '0' then
     extend(fence, retention)
@@ -69,6 +69,32 @@ local function join(lock, fence, claim, owner, ttl, retention)
   end
   extend(lock, ttl)
   return token
+end
+
+local FEW = 64 -- fields; a hash that has more is not looked through
+
+local function is_claim(field)
+  return string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:%d+$')
+end
+
+-- The owner that holds the hash, '' if that cannot be told. The total of a named owner
+-- is the greatest count. One claim beside it has the same, and is told by its form; if
+-- the owner has that form, too, by its place: Redis keeps the order of short fields.
+-- A grant that blpop keeps for a waiter has no owner.
+local function holder_of(lock)
+  if redis.call('HLEN', lock) > FEW then
+    return ''
+  end
+  local holder, most = '', 0
+  local fields = redis.call('HGETALL', lock)
+  for i = 1, #fields, 2 do
+    local field, n = fields[i], tonumber(fields[i + 1]) or 0
+    if (n > most or n == most and is_claim(holder) and not is_claim(field))
+        and not string.find(field, '^grant:locker:inbox:') then
+      holder, most = field, n
+    end
+  end
+  return holder
 end
 
 -- Takes a claim's holds away. Returns nil if it has none, else the owner's new

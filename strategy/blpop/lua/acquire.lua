@@ -1,8 +1,9 @@
 -- KEYS: the lock, its fencing counter, its queue, seen
 -- ARGV: claim id, owner, TTL in ms, retention of the counter in ms, the inbox of
 --       the process, 1 if it waits else 0
--- Reply: {1, token} granted; {0, ms left or -1, 1 if the holder pushes no wake-up}
---        held by another; {-1, type} not a lock
+-- Reply: {1, token} granted; {0, ms remaining or -1, 1 if the holder's release gives
+--        no wake-up else 0, its owner if known} held by another, or kept for one that
+--        waits; {-1, type} not a lock
 --
 -- Sent twice: the second run finds the claim's own count and leaves it, answers
 -- with the same token, and moves the TTL only upwards. If it was refused, the
@@ -34,11 +35,11 @@ if kind == 'none' then
     if waits then
       enqueue(queue, seen, inbox, now) -- it was heard of
     end
-    local left = opening(seen, now)
+    local remaining = opening(seen, now)
     local since = heard_since(seen, now)
     local first = first_of(queue, seen, now, since)
-    if first and left > 0 then
-      return {0, math.ceil(left / 1000), 0}
+    if first and remaining > 0 then
+      return {0, math.ceil(remaining / 1000), 0}
     elseif first and first ~= inbox then
       return {0, grant(lock, queue, seen, first, now, since), 0}
     end
@@ -52,8 +53,7 @@ end
 if waits then
   enqueue(queue, seen, inbox, now_us())
 end
-local silent = 1
-if kind == 'hash' and is_ours(lock) then
-  silent = 0
+if kind == 'string' then
+  return {0, redis.call('PTTL', lock), 1}
 end
-return {0, redis.call('PTTL', lock), silent}
+return {0, redis.call('PTTL', lock), is_ours(lock) and 0 or 1, holder_of(lock)}

@@ -8,21 +8,21 @@
 --        until it is taken, and "since": whoever is alive was heard of since then.
 -- An inbox is the list on which a process blocks; it is its name in the queue.
 --
--- Who is next is *granted* the free lock: the lock key becomes a hash with the one
--- field "grant:<inbox>" for a while, so that nobody barges in, and the key's
+-- The next process is *granted* the free lock: the lock key becomes a hash with the
+-- one field "grant:<inbox>" for a while, so that no other barges in, and the key's
 -- name is pushed to the inbox. The grant decides, the pushed name is a hint: an
 -- attempt of the granted process is let in with or without it.
 --
 -- Why no wake-up is lost for long: every waiting process makes an attempt about
 -- once a second whatever is pushed to it, and an attempt that finds the lock free
--- with somebody else first in the queue grants it to that one. A process that
+-- with another process first in the queue grants it to that one. A process that
 -- died with a grant costs the time the grant lasts; one that is late for it takes
--- the lock if nobody was granted it since. Who died in the queue is dropped when it was
--- not heard of for twice as long as it takes to make another attempt. It is passed over,
--- and keeps its place, when it was not heard of while a grant lasted that nobody took:
--- the others were, so any number of processes that die together cost one grant. Why
--- nothing is left: the queue and seen expire five seconds after the last process was
--- heard of, an inbox five seconds after the last push.
+-- the lock if no other was granted it since. A process that died in the queue is
+-- dropped when it was not heard of for twice as long as it takes to make another
+-- attempt. It is passed over, and keeps its place, when it was not heard of while a
+-- grant lasted that was not taken: the others were, so any number of processes that die
+-- together cost one grant. Why nothing is left: the queue and seen expire five seconds
+-- after the last process was heard of, an inbox five seconds after the last push.
 
 local STALE = 2000000 -- µs
 local FRESH = 1100000 -- µs
@@ -45,7 +45,7 @@ local function integer(n)
   return string.format('%.0f', n)
 end
 
--- Since when whoever is alive was heard of: since a hand-over, lately, that nobody took.
+-- Since when all that are alive were heard of: since a recent hand-over that was not taken.
 -- The lock is free.
 local function heard_since(seen, now)
   local at = tonumber(redis.call('HGET', seen, 'at'))
@@ -97,13 +97,13 @@ local function was_granted(seen, inbox)
   return redis.call('HGET', seen, 'granted') == inbox
 end
 
--- What is left of an opening, in µs. A clock that went back does not make it longer.
+-- The rest of an opening, in µs. A clock that went back does not make it longer.
 local function opening(seen, now)
-  local left = (tonumber(redis.call('HGET', seen, 'until')) or 0) - now
-  if left > OPEN_MOST then
+  local remaining = (tonumber(redis.call('HGET', seen, 'until')) or 0) - now
+  if remaining > OPEN_MOST then
     return 0
   end
-  return left
+  return remaining
 end
 
 local function push(inbox, lock)
@@ -131,7 +131,7 @@ local function grant(lock, queue, seen, inbox, now, since)
   return lasts
 end
 
--- What becomes of a lock that is free now. Hand-overs would keep it from waiters
+-- Passes a lock on that is free now. Hand-overs would keep it from waiters
 -- of other strategies and of Redisson for ever; so a run of them ends with an
 -- opening: the lock stays free for half of an average hold (10 to 100 ms, which
 -- is how often a poller looks), subscribers are told, and the queue waits.
@@ -175,6 +175,9 @@ end
 -- Whether the hash at a lock key is ours, so that its end is pushed to the queue:
 -- a grant, or a claim, whose id begins with a version 8 UUID.
 local function is_ours(lock)
+  if redis.call('HLEN', lock) > FEW then
+    return false
+  end
   for _, field in ipairs(redis.call('HKEYS', lock)) do
     if string.find(field, '^grant:') or string.find(field, '^%x+%-%x+%-8%x+%-%x+%-%x+:') then
       return true

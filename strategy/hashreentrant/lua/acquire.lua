@@ -1,7 +1,8 @@
 -- KEYS: the lock, its fencing counter
 -- ARGV: claim id, owner, TTL in ms, retention of the counter in ms
--- Reply: {1, token} granted; {0, ms left or -1, 1 if the holder is no hash lock}
---        held by another; {-1, type} not a lock
+-- Reply: {1, token} granted; {0, ms remaining or -1, 0, the holder's owner} held by
+--        another; {0, ms remaining or -1, 1} by a holder whose release gives no
+--        wake-up: it is no hash lock; {-1, type} not a lock
 --
 -- Sent twice: the second run finds the claim's own count and leaves it, answers
 -- with the same token, and moves the TTL only upwards.
@@ -15,7 +16,7 @@ if kind == 'hash' then
   if token then
     return {1, token}
   end
-  return {0, redis.call('PTTL', KEYS[1]), 0}
+  return {0, redis.call('PTTL', KEYS[1]), 0, holder_of(KEYS[1])}
 end
 if kind == 'string' then
   return {0, redis.call('PTTL', KEYS[1]), 1}

@@ -1,0 +1,60 @@
+package redisdriver
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
+)
+
+// answerOf reads the reply of an Acquire script; see [Protocol].
+func answerOf(reply any) (driver.Answer, error) {
+	r, _ := reply.([]any)
+	if len(r) < 2 {
+		return driver.Answer{}, unexpected(reply)
+	}
+	switch r[0] {
+	case int64(1):
+		if token, ok := r[1].(int64); ok {
+			return driver.Answer{Granted: true, Token: token}, nil
+		}
+	case int64(0):
+		if pttl, ok := r[1].(int64); ok && len(r) > 2 {
+			a := driver.Answer{Remaining: remaining(pttl), NoWakeUp: r[2] == int64(1)}
+			if len(r) > 3 {
+				a.Owner, _ = r[3].(string)
+			}
+			return a, nil
+		}
+	case int64(-1):
+		return driver.Answer{}, fmt.Errorf("%w: it is a %v; it is left alone", locker.ErrConflict, r[1])
+	}
+	return driver.Answer{}, unexpected(reply)
+}
+
+// remaining is what PTTL says is left, which may be up to a millisecond more; 0 for a
+// key that never expires, or is gone, or lasts for longer than a Duration can say.
+func remaining(pttl int64) time.Duration {
+	if pttl < 0 || pttl >= math.MaxInt64/int64(time.Millisecond) {
+		return 0
+	}
+	return time.Duration(pttl+1) * time.Millisecond
+}
+
+func verdict(reply any) error {
+	switch reply {
+	case int64(1):
+		return nil
+	case int64(0):
+		return errLost
+	}
+	return unexpected(reply)
+}
+
+var errLost = fmt.Errorf("the claim does not hold the key: %w", locker.ErrLost)
+
+func unexpected(reply any) error {
+	return &driver.StoreError{Err: fmt.Errorf("unexpected reply %v of a script", reply), Permanent: true}
+}

@@ -1,0 +1,49 @@
+package hashreentrant
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// A refusal names the holder's owner, whichever form the name has, and does not look
+// for it in a hash that is too large to be a lock.
+func TestRefusalNamesTheOwner(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client(t)
+	d, err := newDriver(rdb)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = d.Close() })
+	const id = "0a1b2c3d-0000-4000-8000-0a1b2c3d4e5f:"
+	acquire := func(key, id, owner string) driver.Answer {
+		a, err := d.Acquire(t.Context(), driver.Request{Claim: driver.Claim{Key: key, ID: id, Owner: owner, TTL: time.Minute}})
+		require.NoError(t, err)
+		return a
+	}
+	for name, owner := range map[string]string{
+		"unnamed":           id + "1",
+		"named":             "ann",
+		"a long name":       strings.Repeat("a", 1024),
+		"a name like an id": "0a1b2c3d-ffff-4000-8000-0a1b2c3d4e5f:1",
+	} {
+		require.True(t, acquire(name, id+"1", owner).Granted)
+		require.Equal(t, owner, acquire(name, id+"9", id+"9").Owner, name)
+		if owner != id+"1" {
+			require.True(t, acquire(name, id+"2", owner).Granted, "another process of the owner joins")
+			require.Equal(t, owner, acquire(name, id+"9", "bob").Owner, "%s, two claims", name)
+			require.NoError(t, d.SetHolds(t.Context(), driver.Claim{Key: name, ID: id + "2", Owner: owner, TTL: time.Minute}, 7))
+			require.Equal(t, owner, acquire(name, id+"9", "bob").Owner, "%s, many holds", name)
+		}
+	}
+	require.NoError(t, rdb.HSet(t.Context(), "reserved", "grant:locker:inbox:x", 1).Err())
+	require.Empty(t, acquire("reserved", id+"9", "bob").Owner)
+	for i := range 65 {
+		require.NoError(t, rdb.HSet(t.Context(), "large", fmt.Sprint("field", i), i).Err())
+	}
+	require.Empty(t, acquire("large", id+"9", "bob").Owner)
+}
