@@ -164,7 +164,7 @@ var broken = map[string]brokenStrategy{
 	// Waiting.
 	"gives up early": {wrapping(wrapped{lock: func(l locker.Locker, ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {
 		return l.Lock(ctx, key, append(opts, locker.WithWait(50*time.Millisecond))...)
-	}}), []string{"BlocksUntilUnlock", "WaitZeroIsNoBound", "WaitBoundIsNotAcquired", "AutoRenewHolds"}},
+	}}), []string{"BlocksUntilUnlock", "UnboundedWaitUndoesTheDefault", "WaitBoundIsNotAcquired", "AutoRenewHolds"}},
 	"waits in TryLock": {wrapping(wrapped{tryLock: func(l locker.Locker, ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {
 		return l.Lock(ctx, key, append(opts, locker.WithWait(time.Second))...)
 	}}), []string{"TryLockDoesNotWait"}},

@@ -89,9 +89,9 @@ func testAcquireTwice(t *T) {
 func testCancelledInFlight(t *T) {
 	delay := t.Timing().Slack
 	var events EventLog
-	a, b, key := t.Locker(locker.WithObserver(&events)), t.Locker(), t.Key("k")
+	a, b, key := t.Locker(WithObserver(&events)), t.Locker(), t.Key("k")
 	t.NoError(t.Faults().DelayReply(OpAcquire, delay), "delaying a reply")
-	w := t.Wait(a, key, locker.WithTTL(time.Hour))
+	w := t.Start(a, key, locker.WithTTL(time.Hour))
 	t.Eventually(t.Timing().Slack, "the store has granted the key", func() bool {
 		holder, err := t.Inspector().Holder(t.Context(), key)
 		t.NoError(err, "looking for the holder")
@@ -108,7 +108,7 @@ func testCancelledInFlight(t *T) {
 func testRenewReplyLost(t *T) {
 	every := t.Timing().RenewEvery
 	var events EventLog
-	a, b, key := t.Locker(locker.WithObserver(&events), locker.WithRenewInterval(every)), t.Locker(), t.Key("k")
+	a, b, key := t.Locker(WithObserver(&events), locker.WithRenewInterval(every)), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key, locker.WithoutRenewal())
 	before := lease.Deadline()
 	t.NoError(t.Faults().LoseReply(OpRenew), "losing a reply")
