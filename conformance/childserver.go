@@ -21,7 +21,7 @@ import (
 //
 //	func TestMain(m *testing.M) { conformance.Main(m, newLocker) }
 //
-// As most cases wait most of the time, it lets four of them run in parallel for
+// As most cases wait most of the time, it lets eight of them run in parallel for
 // each processor, unless -parallel is given.
 func Main(m interface{ Run() int }, newLocker func(spec string, opts ...locker.Option) (locker.Locker, error)) {
 	ServeChild(newLocker)
@@ -29,7 +29,7 @@ func Main(m interface{ Run() int }, newLocker func(spec string, opts ...locker.O
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		_ = flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0)))
+		_ = flag.Set("test.parallel", strconv.Itoa(8*runtime.GOMAXPROCS(0)))
 	}
 	os.Exit(m.Run())
 }
