@@ -66,7 +66,7 @@ type Capabilities struct {
 // with it, and leases are made longer. A zero field means its default.
 type Timing struct {
 	// TTL is the lease of cases that last longer than it and must not lose it.
-	// Default 4 s, and not below 2 s: on a busy machine a goroutine may not run
+	// Default 3 s, and not below 2 s: on a busy machine a goroutine may not run
 	// for a second. Where time does not matter leases last the locker's default.
 	TTL time.Duration
 	// ShortTTL is the lease of cases that wait for one to end. Default 400 ms.
@@ -111,7 +111,7 @@ type Timing struct {
 // DefaultTiming returns the defaults, which suit a store on the same machine.
 func DefaultTiming() Timing {
 	return Timing{
-		TTL:          4 * time.Second,
+		TTL:          3 * time.Second,
 		ShortTTL:     400 * time.Millisecond,
 		MinTTL:       locker.MinTTL,
 		RenewEvery:   100 * time.Millisecond,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"testing"
 	"time"
 )
 
@@ -81,13 +82,12 @@ func (p *pacer) now() time.Duration {
 	return p.paced + min(time.Since(p.at), paceStep)
 }
 
-// slowdown is how many times as long as on an idle machine things take of late, at
-// least 1 and at most 4.
+// slowdown is by how much leases have to be longer for the machine of late: 1 up to
+// steps that take three times as long as they should, and at most 3.
 func (p *pacer) slowdown() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// A sleep of a step takes up to a fifth longer on an idle machine.
-	return min(max(p.factor/1.2, 1), 4)
+	return min(max(p.factor/3, 1), 3)
 }
 
 // after calls f when d has passed on the clock, unless stop is called before.
@@ -137,6 +137,19 @@ func (m Moment) Took() time.Duration { return Now().Since(m) }
 
 // Since is how long after earlier m was, on the suite's clock.
 func (m Moment) Since(earlier Moment) time.Duration { return m.paced - earlier.paced }
+
+// Eventually looks until cond holds, at most for d on the suite's clock. It is for
+// tests beside the suite.
+func Eventually(tb testing.TB, d time.Duration, what string, cond func() bool) {
+	tb.Helper()
+	pace.start()
+	defer pace.stop()
+	for start := Now(); !cond(); time.Sleep(2 * time.Millisecond) {
+		if start.Took() > d {
+			tb.Fatalf("%s: not within %v", what, d)
+		}
+	}
+}
 
 // Bounded is a child of ctx that is cancelled when d has passed on the suite's
 // clock.

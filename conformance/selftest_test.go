@@ -121,6 +121,9 @@ func TestBroken(t *testing.T) {
 		b.timing = selfTiming
 		for _, cn := range b.caught {
 			c := caseNamed(t, cn)
+			if c.Slow && os.Getenv("LOCKER_CONFORMANCE") != "all" {
+				continue
+			}
 			t.Run(strings.ReplaceAll(name, " ", "-")+"/"+cn, func(t *testing.T) {
 				if c.Mode != conformance.Serial {
 					t.Parallel()

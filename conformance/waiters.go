@@ -14,7 +14,7 @@ import (
 func WithObserver(obs locker.Observer) locker.Option {
 	return locker.WithObserver(locker.ObserverFunc(func(ctx context.Context, e locker.Event) {
 		if m, ok := ctx.Value(markKey{}).(*mark); ok && m.key == e.Key && e.Kind == locker.EventWaiting {
-			m.once.Do(func() { close(m.waiting) })
+			m.seen()
 		}
 		if obs != nil {
 			obs.Observe(ctx, e)
@@ -29,6 +29,8 @@ type mark struct {
 	once    sync.Once
 	waiting chan struct{}
 }
+
+func (m *mark) seen() { m.once.Do(func() { close(m.waiting) }) }
 
 type markKey struct{}
 

@@ -119,7 +119,7 @@ func passOn(t *conformance.T, lease *locker.Lease, w *conformance.Waiter, others
 
 func testOrderlyFailover(t *conformance.T) {
 	h, key := t.Harness().(*harness), t.Key("k")
-	ttl := t.Timing().TTL + t.Timing().Slack
+	ttl := t.Timing().TTL + t.Timing().TTL/2
 	a, b := t.Locker(locker.WithTTL(ttl)), t.Locker(locker.WithTTL(ttl))
 	lease := t.Lock(a, key)
 	w := t.Wait(b, key)
