@@ -116,7 +116,7 @@ func (c *call) attempt(ks *keyState, watch driver.Watch) (*Lease, error) {
 	switch {
 	case errors.Is(err, ErrClosed):
 		return nil, c.unavailable(err, "")
-	case err != nil && c.ctx.Err() != nil:
+	case err != nil && c.ended():
 		return nil, c.gaveUp(ks, sent)
 	case err != nil && driver.IsPermanent(err):
 		return nil, c.unavailable(err, "")
@@ -131,13 +131,14 @@ func (c *call) attempt(ks *keyState, watch driver.Watch) (*Lease, error) {
 
 // answered notes how the call's attempt ended.
 func (c *call) answered(ks *keyState, err error) {
+	ended := err != nil && c.ended()
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	c.s.end(ks, c)
 	switch {
 	case err == nil:
-		ks.outage, ks.answered = outage{}, true
-	case c.ctx.Err() != nil || errors.Is(err, ErrClosed):
+		ks.outage, ks.answered, ks.oldest = outage{}, true, ks.begun
+	case ended || errors.Is(err, ErrClosed):
 		// The caller's or the Locker's own doing; gaveUp judges it.
 	default:
 		now := c.e.sched.Now()

@@ -325,13 +325,22 @@ func (c *call) lost(cl *claim) error {
 	return c.fail(ErrLost, cl.lossOf(), "unlock the lost leases of this owner before locking anew")
 }
 
+// ended reports whether the call's context has ended. A command's connection may
+// notice the deadline a moment before the context does.
+func (c *call) ended() bool {
+	if d, ok := c.ctx.Deadline(); ok && !time.Now().Before(d) {
+		<-c.ctx.Done()
+	}
+	return c.ctx.Err() != nil
+}
+
 // gaveUp is the error of a wait that the caller ended; sent is when the attempt was
 // sent that this ended, never if there was none.
 func (c *call) gaveUp(ks *keyState, sent time.Duration) error {
 	c.s.mu.Lock()
 	outage, now := ks.outage, c.e.sched.Now()
-	if sent == never && ks.underWay > 0 {
-		sent = ks.begun
+	if ks.underWay > 0 {
+		sent = min(sent, ks.oldest)
 	}
 	if outage.since == 0 && sent != never {
 		// An attempt is unanswered: trouble, unless it is just that the wait

@@ -46,6 +46,7 @@ type keyState struct {
 	// underWay is how many are.
 	begun    time.Duration
 	underWay int
+	oldest   time.Duration // when the first of those was sent that have no answer yet, at the earliest
 
 	watch   driver.Watch
 	reopen  time.Duration // a watch is opened not before
@@ -199,6 +200,9 @@ func (ks *keyState) lateAt() time.Duration {
 
 // begin notes that an attempt or a release is sent.
 func (s *shard) begin(ks *keyState, now time.Duration) {
+	if ks.underWay == 0 {
+		ks.oldest = now
+	}
 	ks.underWay++
 	ks.begun = now
 	s.guardTurn(ks, now)
