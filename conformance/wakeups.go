@@ -210,10 +210,11 @@ func testNotifiedAgain(t *T) {
 func testRenewedHolderKeepsWaitersOut(t *T) {
 	ttl := t.Timing().TTL
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	t.Free(b, key) // it is connected now
 	lease := t.Lock(a, key, locker.WithTTL(ttl), locker.WithoutRenewal())
 	w := t.Wait(b, key)
 	// The waiter has been told when this lease ends; by then it no longer does.
-	t.Sleep(ttl / 2)
+	t.SleepPast(lease.Deadline().Add(-ttl / 2))
 	t.NoError(lease.Renew(t.Context()), "Renew")
 	t.Sleep(ttl*3/4 - t.Timing().RenewEvery)
 	t.Open(w.Done(), "a waiter's Lock returns on a held key")
