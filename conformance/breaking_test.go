@@ -2,6 +2,9 @@ package conformance_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
@@ -204,10 +207,33 @@ func claiming(f fake, claim func(c *conformance.Capabilities)) fake {
 	return f
 }
 
-// noValues is a context that has forgotten its values.
+// noValues is a context that has forgotten its values, except the suite's own.
 type noValues struct{ context.Context }
 
-func (noValues) Value(any) any { return nil }
+func (c noValues) Value(key any) any {
+	if conformance.IsMark(key) {
+		return c.Context.Value(key)
+	}
+	return nil
+}
+
+// looking is a Lock that waits by trying again and again.
+func looking(every time.Duration) fake {
+	return wrapping(wrapped{lock: func(l locker.Locker, ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {
+		for {
+			lease, err := l.TryLock(ctx, key, opts...)
+			if err == nil || !errors.Is(err, locker.ErrNotAcquired) {
+				return lease, err
+			}
+			conformance.SeenWaiting(ctx)
+			select {
+			case <-ctx.Done():
+				return nil, fmt.Errorf("%w: %w", locker.ErrNotAcquired, ctx.Err())
+			case <-time.After(every):
+			}
+		}
+	}})
+}
 
 // lockingWith is a strategy whose calls have more options than asked for.
 func lockingWith(more ...locker.LockOption) fake {

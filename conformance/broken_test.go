@@ -3,7 +3,6 @@ package conformance_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -164,38 +163,14 @@ var broken = map[string]brokenStrategy{
 	// Waiting.
 	"gives up early": {wrapping(wrapped{lock: func(l locker.Locker, ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {
 		return l.Lock(ctx, key, append(opts, locker.WithWait(50*time.Millisecond))...)
-	}}), []string{"BlocksUntilUnlock", "WaitZeroIsNoBound", "WaitBoundIsNotAcquired", "AutoRenewHolds"}},
+	}}), []string{"BlocksUntilUnlock", "UnboundedWaitUndoesTheDefault", "WaitBoundIsNotAcquired", "AutoRenewHolds"}},
 	"waits in TryLock": {wrapping(wrapped{tryLock: func(l locker.Locker, ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {
 		return l.Lock(ctx, key, append(opts, locker.WithWait(time.Second))...)
 	}}), []string{"TryLockDoesNotWait"}},
 	"does not mind the context": {changing(context.WithoutCancel), []string{"CancelIsPrompt", "DeadlineMatchesBoth", "DeadContextGetsNothing", "CancelledWhileReentering"}},
-	"serves in any order": {wrapping(wrapped{lock: func(l locker.Locker, ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {
-		for {
-			lease, err := l.TryLock(ctx, key, opts...)
-			if err == nil || !errors.Is(err, locker.ErrNotAcquired) {
-				return lease, err
-			}
-			select {
-			case <-ctx.Done():
-				return nil, fmt.Errorf("%w: %w", locker.ErrNotAcquired, ctx.Err())
-			case <-time.After(5 * time.Millisecond):
-			}
-		}
-	}}), []string{"FIFOWithinLocker", "TryLockFailsBehindTheQueue", "QueueSurvivesItsMembers"}},
-	"looks every three seconds": {wrapping(wrapped{lock: func(l locker.Locker, ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {
-		for {
-			lease, err := l.TryLock(ctx, key, opts...)
-			if err == nil || !errors.Is(err, locker.ErrNotAcquired) {
-				return lease, err
-			}
-			select {
-			case <-ctx.Done():
-				return nil, fmt.Errorf("%w: %w", locker.ErrNotAcquired, ctx.Err())
-			case <-time.After(3 * time.Second):
-			}
-		}
-	}}), []string{"LooksEverySecond", "WakesOneAfterAnother"}},
-	"claims to be fair": {claiming(fakeCounting, func(c *conformance.Capabilities) { c.Fair = true }), []string{"FIFOAcrossLockers"}},
+	"serves in any order":       {looking(5 * time.Millisecond), []string{"FIFOWithinLocker", "TryLockFailsBehindTheQueue", "QueueSurvivesItsMembers"}},
+	"looks every three seconds": {looking(3 * time.Second), []string{"LooksEverySecond", "WakesOneAfterAnother"}},
+	"claims to be fair":         {claiming(fakeCounting, func(c *conformance.Capabilities) { c.Fair = true }), []string{"FIFOAcrossLockers"}},
 	"loses every wake-up": {near(func(d *nearby) {
 		d.watch = func(fullDriver, context.Context, string) (driver.Watch, error) { return deafWatch{}, nil }
 	}), []string{"NotifiedWake"}},

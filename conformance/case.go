@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/distlock/locker"
 )
@@ -19,7 +18,7 @@ import (
 type Case struct {
 	Name     string   // unique
 	Group    string   // what it is about: exclusion, lease, waiting, ...
-	Rules    []string // what it checks, by the numbers of the design
+	Rules    []string // what it checks, by the numbers in docs/rules.md: "R1" to "R24"
 	Contract string   // the promise in one sentence, shown when it is broken
 	Needs    []Need   // without them it does not run
 	Mode     Mode
@@ -45,6 +44,15 @@ const (
 // path is the case's name in the test's and the report's.
 func (c Case) path() string { return c.Group + "/" + c.Name }
 
+// links are where the rules of the case are put in plain words.
+func (c Case) links() []string {
+	var links []string
+	for _, r := range c.Rules {
+		links = append(links, "docs/rules.md#"+strings.ToLower(r))
+	}
+	return links
+}
+
 // Run checks the case on h and reports to tb; see [Run] for the whole suite.
 func (c Case) Run(tb testing.TB, h Harness) {
 	tb.Helper()
@@ -59,6 +67,8 @@ func (c Case) run(tb testing.TB, h Harness, seed uint64) {
 			return
 		}
 	}
+	pace.start()
+	defer pace.stop()
 	t := newT(tb, c, h, seed)
 	done := make(chan struct{})
 	go func() {
@@ -67,15 +77,15 @@ func (c Case) run(tb testing.TB, h Harness, seed uint64) {
 		defer t.recovered()
 		c.Test(t)
 	}()
-	guard := time.NewTimer(t.Timing().Guard)
-	defer guard.Stop()
+	hangs := make(chan struct{})
+	defer pace.after(t.Timing().Guard, func() { close(hangs) })()
 	select {
 	case <-done:
-	case <-guard.C:
+	case <-hangs:
 		t.abandon()
 	}
 	if tb.Failed() {
-		tb.Logf("%s (%s) promises: %s", c.path(), strings.Join(c.Rules, ", "), c.Contract)
+		tb.Logf("%s promises: %s\nsee %s", c.path(), c.Contract, strings.Join(c.links(), ", "))
 	}
 }
 
@@ -102,7 +112,7 @@ func newT(tb testing.TB, c Case, h Harness, seed uint64) *T {
 	tb.Helper()
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(c.path()))
-	t := &T{TB: tb, h: h, timing: h.Timing().withDefaults(), rnd: rand.New(rand.NewPCG(seed, name.Sum64()))}
+	t := &T{TB: tb, h: h, timing: h.Timing().withDefaults().forMachine(pace.slowdown()), rnd: rand.New(rand.NewPCG(seed, name.Sum64()))}
 	// Not only of the seed: a store may outlive the run.
 	t.id = fmt.Sprintf("conformance:%s:%x", c.Name, rand.Uint64())
 	t.ctx, t.cancel = context.WithCancel(context.Background())
@@ -112,7 +122,8 @@ func newT(tb testing.TB, c Case, h Harness, seed uint64) *T {
 // Context ends when the case does.
 func (t *T) Context() context.Context { return t.ctx }
 
-// Timing is the harness's, zero fields filled in.
+// Timing is the harness's: zero fields are filled in, and leases are longer if the
+// machine is slow.
 func (t *T) Timing() Timing { return t.timing }
 
 // Capabilities are the harness's.
@@ -160,10 +171,11 @@ func (t *T) Go(f func()) <-chan struct{} {
 	return done
 }
 
-// Locker makes a Locker, which is closed when the case ends.
+// Locker makes a Locker, which is closed when the case ends. For an Observer opts
+// have [WithObserver] instead of package locker's.
 func (t *T) Locker(opts ...locker.Option) locker.Locker {
 	t.Helper()
-	l := t.h.NewLocker(t, opts...)
+	l := t.h.NewLocker(t, append([]locker.Option{WithObserver(nil)}, opts...)...)
 	if l == nil {
 		t.Fatalf("the harness made no Locker")
 	}
@@ -198,9 +210,11 @@ func (t *T) finish() {
 		defer close(ended)
 		t.wg.Wait()
 	}()
+	late := make(chan struct{})
+	defer pace.after(t.timing.Slack, func() { close(late) })()
 	select {
 	case <-ended:
-	case <-time.After(t.timing.Slack):
+	case <-late:
 		// A Lock that does not mind its context may mind Close.
 	}
 	t.mu.Lock()

@@ -33,7 +33,7 @@ type Child struct {
 type childCall struct {
 	answer  childAnswer // after done
 	done    chan struct{}
-	waiting chan struct{} // closed when it waits for something
+	waiting chan struct{} // closed when its Lock waits
 	lost    chan struct{} // closed when the lease it got is lost
 }
 
@@ -166,7 +166,6 @@ type ChildLock struct {
 	Key            string
 	Owner          string // "" for none
 	TTL            time.Duration
-	Wait           time.Duration
 	Try            bool
 	WithoutRenewal bool
 }
@@ -182,7 +181,7 @@ func (c *Child) Start(r ChildLock) *ChildLease {
 	return &ChildLease{c, c.send(childRequest{Op: "lock", Lock: r})}
 }
 
-// Waiting is closed when the child's Lock waits for something.
+// Waiting is closed when the child's Lock waits, as for [T.Wait].
 func (l *ChildLease) Waiting() <-chan struct{} { return l.call.waiting }
 
 // Done is closed when the child's Lock has returned.

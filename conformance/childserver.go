@@ -21,7 +21,7 @@ import (
 //
 //	func TestMain(m *testing.M) { conformance.Main(m, newLocker) }
 //
-// As most cases wait most of the time, it lets four of them run in parallel for
+// As most cases wait most of the time, it lets eight of them run in parallel for
 // each processor, unless -parallel is given.
 func Main(m interface{ Run() int }, newLocker func(spec string, opts ...locker.Option) (locker.Locker, error)) {
 	ServeChild(newLocker)
@@ -29,7 +29,7 @@ func Main(m interface{ Run() int }, newLocker func(spec string, opts ...locker.O
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		_ = flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0)))
+		_ = flag.Set("test.parallel", strconv.Itoa(8*runtime.GOMAXPROCS(0)))
 	}
 	os.Exit(m.Run())
 }
@@ -43,7 +43,7 @@ func ServeChild(newLocker func(spec string, opts ...locker.Option) (locker.Locke
 	if !ok {
 		return
 	}
-	l, err := newLocker(spec)
+	l, err := newLocker(spec, WithObserver(nil))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "conformance child:", err)
 		os.Exit(1)
@@ -120,7 +120,7 @@ func (s *childServer) do(r childRequest) {
 
 func (s *childServer) lock(r childRequest) (*locker.Lease, error) {
 	ctx := context.Background()
-	opts := []locker.LockOption{locker.WithTTL(r.Lock.TTL), locker.WithWait(r.Lock.Wait)}
+	opts := []locker.LockOption{locker.WithTTL(r.Lock.TTL)}
 	if r.Lock.WithoutRenewal {
 		opts = append(opts, locker.WithoutRenewal())
 	}
@@ -131,16 +131,14 @@ func (s *childServer) lock(r childRequest) (*locker.Lease, error) {
 	if r.Lock.Try {
 		f = s.l.TryLock
 	}
-	id, done := goroutineID(), make(chan struct{})
+	ctx, waiting := marked(ctx, r.Lock.Key)
+	done := make(chan struct{})
 	defer close(done)
 	go func() {
-		for !parked(id) {
-			time.Sleep(time.Millisecond) // nothing tells that a goroutine has been parked
-		}
 		select {
-		case <-done:
-		default:
+		case <-waiting:
 			s.say(childAnswer{ID: r.ID, Event: "waiting"})
+		case <-done:
 		}
 	}()
 	lease, err := f(ctx, r.Lock.Key, opts...)

@@ -82,7 +82,7 @@ func testCloseLeavesKeysToTheTTL(t *T) {
 	l, other, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(l, key, locker.WithTTL(ttl))
 	t.NoError(l.Close(), "Close")
-	next, err := t.lockWithin(ttl+t.Timing().PollWithin, other, key)
+	next, err := t.LockWithin(ttl+t.Timing().PollWithin, other, key)
 	t.NoError(err, "Lock by another Locker after the TTL")
 	if early := time.Until(lease.Deadline()); early > 0 {
 		t.Errorf("the key was free %v before the deadline", early)
@@ -96,10 +96,10 @@ func testCloseTwice(t *T) {
 	const limit = 5 * time.Second
 	l, key := t.Locker(), t.Key("k")
 	t.Lock(l, key)
-	start := time.Now()
+	start := Now()
 	t.together(5, func(int) { t.NoError(l.Close(), "Close") })
 	t.NoError(l.Close(), "Close")
-	if took := time.Since(start); took > limit {
+	if took := start.Took(); took > limit {
 		t.Errorf("Close took %v", took)
 	}
 }

@@ -175,7 +175,7 @@ func testIntervalsDisjoint(t *T) {
 				abandon := t.IntN(4) == 0
 				var opts []locker.LockOption
 				if abandon {
-					opts = []locker.LockOption{locker.WithTTL(locker.MinTTL), locker.WithoutRenewal()}
+					opts = []locker.LockOption{locker.WithTTL(t.Timing().MinTTL), locker.WithoutRenewal()}
 				}
 				lease := t.Lock(l, key, opts...)
 				iv := interval{from: time.Now(), to: lease.Deadline()}

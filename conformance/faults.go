@@ -44,8 +44,8 @@ var faultCases = []Case{
 // until then.
 func (t *T) renewedWithin(d time.Duration, lease *locker.Lease) {
 	t.Helper()
-	for start := time.Now(); ; {
-		ctx, cancel := context.WithTimeout(t.Context(), t.Timing().Slack)
+	for start := Now(); ; {
+		ctx, cancel := t.Bounded(t.Context(), t.Timing().Slack)
 		err := lease.Renew(ctx)
 		cancel()
 		if err == nil {
@@ -53,7 +53,7 @@ func (t *T) renewedWithin(d time.Duration, lease *locker.Lease) {
 		}
 		t.Is(err, locker.ErrUnavailable)
 		t.Isnt(err, locker.ErrLost)
-		if time.Since(start) > d {
+		if start.Took() > d {
 			t.Fatalf("Renew: not within %v: %v", d, err)
 		}
 	}
@@ -62,13 +62,13 @@ func (t *T) renewedWithin(d time.Duration, lease *locker.Lease) {
 // unlockedWithin unlocks until the store says yes.
 func (t *T) unlockedWithin(d time.Duration, lease *locker.Lease) {
 	t.Helper()
-	for start := time.Now(); ; {
+	for start := Now(); ; {
 		err := lease.Unlock(t.Context())
 		if err == nil {
 			return
 		}
 		t.Is(err, locker.ErrUnavailable)
-		if time.Since(start) > d {
+		if start.Took() > d {
 			t.Fatalf("Unlock: not within %v: %v", d, err)
 		}
 	}
@@ -124,11 +124,11 @@ func testCancelledWhileSubscribing(t *T) {
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key)
 	t.NoError(t.Faults().DelayReply(OpWatch, refused+t.Timing().Slack), "delaying a reply")
-	w := t.Wait(b, key)
+	w := t.Start(b, key)
 	t.Sleep(refused) // by then, most likely
 	w.Cancel()
 	t.Is(t.Refused(w, t.Timing().Prompt), context.Canceled)
-	w = t.Wait(b, key)
+	w = t.Start(b, key)
 	t.Unlock(lease)
 	t.Unlock(t.Granted(w, t.Timing().PollWithin+t.Timing().Slack))
 }
@@ -220,7 +220,7 @@ func testCancelledWhileUnlockingInner(t *T) {
 func testSilenceWithinTheLease(t *T) {
 	var events EventLog
 	ttl := t.Timing().TTL + 2*t.Timing().Slack
-	a, b, key := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), locker.WithObserver(&events)), t.Locker(), t.Key("k")
+	a, b, key := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), WithObserver(&events)), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key, locker.WithTTL(ttl))
 	w := t.Wait(b, key)
 	t.NoError(t.Faults().BlackHole(), "ending the store's service")
@@ -275,7 +275,6 @@ func testConnectionsCut(t *T) {
 	for range 3 {
 		lease := t.Lock(a, key, locker.WithTTL(ttl))
 		w := t.Wait(b, key)
-		t.Sleep(t.Timing().RenewEvery) // until it listens
 		t.NoError(t.Servers().CutConnections(), "ending connections")
 		t.renewedWithin(ttl/2, lease)
 		t.Open(lease.Lost(), "Lost")
@@ -296,7 +295,7 @@ func testCrashLosesEverything(t *T) {
 	lease := t.Lock(a, key, locker.WithTTL(ttl))
 	w := t.Wait(b, key)
 	t.NoError(t.Servers().Crash(), "killing the store")
-	begun := t.Wait(b, t.Key("begun meanwhile"))
+	begun := t.Start(b, t.Key("begun meanwhile"))
 	t.Sleep(2 * t.Timing().RenewEvery) // until renewals and waiters have met the failure
 	t.recover()
 	next := t.Granted(w, ttl+t.Timing().PollWithin)
@@ -345,7 +344,6 @@ func testKilledAroundTheGrant(t *T) {
 		lease := t.Lock(holder, key)
 		doomed := child.Start(ChildLock{Key: key, TTL: ttl})
 		t.Ends(doomed.Waiting(), t.Timing().Patience, "a child waits")
-		t.Sleep(t.Timing().RenewEvery) // until it listens
 		t.Unlock(lease)
 		if round == 0 { // after, for certain
 			t.Ends(doomed.Done(), t.Timing().Patience, "a child is granted the key")

@@ -61,15 +61,19 @@ type Capabilities struct {
 	Processes bool // the harness is a ChildMaker
 }
 
-// Timing holds every bound the cases use, so that a slow store or machine
-// changes one place. A zero field means its default.
+// Timing holds every bound the cases use, so that a slow store changes one place. A
+// slow machine needs no change: upper bounds are counted on a clock that slows down
+// with it, and leases are made longer. A zero field means its default.
 type Timing struct {
 	// TTL is the lease of cases that last longer than it and must not lose it.
-	// Default 4 s, and not below 2 s: on a busy machine a goroutine may not run
+	// Default 3 s, and not below 2 s: on a busy machine a goroutine may not run
 	// for a second. Where time does not matter leases last the locker's default.
 	TTL time.Duration
 	// ShortTTL is the lease of cases that wait for one to end. Default 400 ms.
 	ShortTTL time.Duration
+	// MinTTL is the lease of cases that leave some behind. Default
+	// [locker.MinTTL].
+	MinTTL time.Duration
 	// RenewEvery is the interval of cases that watch renewals. Default 100 ms.
 	RenewEvery time.Duration
 	// WakeWithin is the median time from an Unlock to the grant of a waiter
@@ -107,8 +111,9 @@ type Timing struct {
 // DefaultTiming returns the defaults, which suit a store on the same machine.
 func DefaultTiming() Timing {
 	return Timing{
-		TTL:          4 * time.Second,
+		TTL:          3 * time.Second,
 		ShortTTL:     400 * time.Millisecond,
+		MinTTL:       locker.MinTTL,
 		RenewEvery:   100 * time.Millisecond,
 		WakeWithin:   300 * time.Millisecond,
 		PollWithin:   4 * time.Second,
@@ -126,7 +131,7 @@ func DefaultTiming() Timing {
 func (tm Timing) withDefaults() Timing {
 	def := DefaultTiming()
 	for _, f := range []struct{ field, def *time.Duration }{
-		{&tm.TTL, &def.TTL}, {&tm.ShortTTL, &def.ShortTTL}, {&tm.RenewEvery, &def.RenewEvery},
+		{&tm.TTL, &def.TTL}, {&tm.ShortTTL, &def.ShortTTL}, {&tm.MinTTL, &def.MinTTL}, {&tm.RenewEvery, &def.RenewEvery},
 		{&tm.WakeWithin, &def.WakeWithin}, {&tm.PollWithin, &def.PollWithin}, {&tm.PollMedian, &def.PollMedian}, {&tm.Prompt, &def.Prompt}, {&tm.PromptMedian, &def.PromptMedian},
 		{&tm.Settle, &def.Settle}, {&tm.SignalLife, &def.SignalLife}, {&tm.Slack, &def.Slack},
 		{&tm.Patience, &def.Patience}, {&tm.Guard, &def.Guard},

@@ -1,11 +1,8 @@
 package conformance
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -22,7 +19,7 @@ func (t *T) Lock(l locker.Locker, key string, opts ...locker.LockOption) *locker
 // LockUnder is Lock under a context, such as that of a lease.
 func (t *T) LockUnder(ctx context.Context, l locker.Locker, key string, opts ...locker.LockOption) *locker.Lease {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, t.timing.Patience)
+	ctx, cancel := t.Bounded(ctx, t.timing.Patience)
 	defer cancel()
 	lease, err := l.Lock(ctx, key, opts...)
 	return t.granted("Lock", lease, err)
@@ -81,13 +78,18 @@ func (t *T) Free(l locker.Locker, key string) {
 // FreeWithin checks that l is granted key within d, and gives it back.
 func (t *T) FreeWithin(d time.Duration, l locker.Locker, key string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.ctx, d)
-	defer cancel()
-	lease, err := l.Lock(ctx, key)
+	lease, err := t.LockWithin(d, l, key)
 	if err != nil {
 		t.Fatalf("the key was not free within %v: %v", d, err)
 	}
 	t.Unlock(lease)
+}
+
+// LockWithin is l.Lock for at most d.
+func (t *T) LockWithin(d time.Duration, l locker.Locker, key string) (*locker.Lease, error) {
+	ctx, cancel := t.Bounded(t.ctx, d)
+	defer cancel()
+	return l.Lock(ctx, key)
 }
 
 // Is checks that err matches every target.
@@ -117,19 +119,20 @@ func errOrNil(err error) string {
 	return err.Error()
 }
 
-// Ends waits for c to be closed, at most d.
+// Ends waits for c to be closed, at most d. This and every other upper bound is
+// longer while the machine is slow.
 func (t *T) Ends(c <-chan struct{}, d time.Duration, what string) {
 	t.Helper()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	late := make(chan struct{})
 	select {
 	case <-c:
 		return // first, in case d is 0
 	default:
 	}
+	defer pace.after(d, func() { close(late) })()
 	select {
 	case <-c:
-	case <-timer.C:
+	case <-late:
 		t.Fatalf("%s: not within %v", what, d)
 	case <-t.ctx.Done():
 		t.Fatalf("%s: not by the end of the case", what)
@@ -149,8 +152,8 @@ func (t *T) Open(c <-chan struct{}, what string) {
 // Eventually looks until cond holds, at most for d.
 func (t *T) Eventually(d time.Duration, what string, cond func() bool) {
 	t.Helper()
-	for start := time.Now(); !cond(); {
-		if time.Since(start) > d {
+	for start := Now(); !cond(); {
+		if start.Took() > d {
 			t.Fatalf("%s: not within %v", what, d)
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -160,9 +163,9 @@ func (t *T) Eventually(d time.Duration, what string, cond func() bool) {
 // Prompt checks that f returns within Timing.Prompt.
 func (t *T) Prompt(what string, f func()) {
 	t.Helper()
-	start := time.Now()
+	start := Now()
 	f()
-	if took := time.Since(start); took > t.timing.Prompt {
+	if took := start.Took(); took > t.timing.Prompt {
 		t.Fatalf("%s took %v, more than %v", what, took, t.timing.Prompt)
 	}
 }
@@ -204,99 +207,6 @@ func (t *T) NoError(err error, what string) {
 	}
 }
 
-// Waiter is a Lock under way in a goroutine.
-type Waiter struct {
-	Lease  *locker.Lease // after Done
-	Err    error         // after Done
-	At     time.Time     // when Lock returned; after Done
-	Cancel context.CancelFunc
-
-	done <-chan struct{}
-}
-
-// Done is closed when Lock has returned.
-func (w *Waiter) Done() <-chan struct{} { return w.done }
-
-// Wait starts a Lock in a goroutine and returns once that waits, or is done.
-func (t *T) Wait(l locker.Locker, key string, opts ...locker.LockOption) *Waiter {
-	t.Helper()
-	return t.WaitUnder(t.ctx, l, key, opts...)
-}
-
-// WaitUnder is Wait under a context.
-func (t *T) WaitUnder(ctx context.Context, l locker.Locker, key string, opts ...locker.LockOption) *Waiter {
-	t.Helper()
-	w, id := t.startWaiter(ctx, l, key, opts...)
-	t.Eventually(t.timing.Patience, "a waiter's goroutine gets going", func() bool {
-		select {
-		case <-w.done:
-			return true
-		default:
-			return parked(id)
-		}
-	})
-	return w
-}
-
-// startWaiter starts a Lock in a goroutine, and gives the goroutine's id.
-func (t *T) startWaiter(ctx context.Context, l locker.Locker, key string, opts ...locker.LockOption) (*Waiter, string) {
-	ctx, cancel := context.WithCancel(ctx)
-	w := &Waiter{Cancel: cancel}
-	id := make(chan string, 1)
-	w.done = t.Go(func() {
-		defer cancel()
-		id <- goroutineID()
-		w.Lease, w.Err = l.Lock(ctx, key, opts...)
-		w.At = time.Now()
-	})
-	return w, <-id
-}
-
-// Granted waits for w to be granted, at most d.
-func (t *T) Granted(w *Waiter, d time.Duration) *locker.Lease {
-	t.Helper()
-	t.Ends(w.done, d, "a waiter is granted the key")
-	return t.granted("Lock", w.Lease, w.Err)
-}
-
-// Refused waits for w to fail, at most d, and returns its error.
-func (t *T) Refused(w *Waiter, d time.Duration) error {
-	t.Helper()
-	t.Ends(w.done, d, "a waiter gives up")
-	if w.Err == nil {
-		t.Fatalf("a waiter that should have failed was granted the key")
-	}
-	return w.Err
-}
-
-// goroutineID returns the number of the calling goroutine, as stacks show it.
-func goroutineID() string {
-	buf := make([]byte, 64)
-	buf = buf[:runtime.Stack(buf, false)]
-	return string(bytes.Fields(buf)[1])
-}
-
-// parked says whether a goroutine waits for an event. There is no other way to
-// see from outside that a Lock has taken its place in the queue.
-func parked(id string) bool {
-	buf := make([]byte, 1<<16)
-	for {
-		n := runtime.Stack(buf, true)
-		if n < len(buf) {
-			buf = buf[:n]
-			break
-		}
-		buf = make([]byte, 2*len(buf))
-	}
-	_, rest, ok := bytes.Cut(buf, fmt.Appendf(nil, "goroutine %s [", id))
-	if !ok {
-		return false
-	}
-	state, _, _ := bytes.Cut(rest, []byte("]"))
-	state, _, _ = bytes.Cut(state, []byte(","))
-	return slices.Contains([]string{"select", "chan receive", "IO wait"}, string(state))
-}
-
 // EventLog is an Observer that remembers.
 type EventLog struct {
 	mu     sync.Mutex
@@ -315,6 +225,14 @@ func (e *EventLog) All() []locker.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.events)
+}
+
+// dropped returns how many events were dropped so far.
+func (e *EventLog) dropped() (n int) {
+	for _, ev := range e.All() {
+		n += ev.Dropped
+	}
+	return n
 }
 
 // Count returns how many events of the kind there were so far.

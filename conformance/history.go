@@ -171,7 +171,7 @@ func (h *history) check(t *T) {
 	switch porcupine.CheckOperationsTimeout(histModel, h.ops, t.Timing().Patience) {
 	case porcupine.Ok:
 	case porcupine.Unknown:
-		t.Logf("a history of %d operations could not be decided within %v", len(h.ops), t.Timing().Patience)
+		t.Errorf("a history of %d operations could not be decided within %v", len(h.ops), t.Timing().Patience)
 	default:
 		t.Errorf("no order of these operations explains their answers:\n%s", h)
 	}
@@ -227,7 +227,7 @@ func (t *T) historyClient(h *history, client int, strict bool, l locker.Locker, 
 		abandon := i > n/2 && t.IntN(10) == 0
 		var opts []locker.LockOption
 		if abandon {
-			opts = []locker.LockOption{locker.WithTTL(locker.MinTTL), locker.WithoutRenewal()}
+			opts = []locker.LockOption{locker.WithTTL(t.Timing().MinTTL), locker.WithoutRenewal()}
 		}
 		before(OpAcquire)
 		lease, id := h.tryLock(t, client, strict, l, key, opts...)

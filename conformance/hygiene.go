@@ -176,7 +176,6 @@ func testCancelledWaiterLeavesNothing(t *T) {
 	before := t.storedKeys()
 	for range 3 {
 		w := t.Wait(waiter, key)
-		t.Sleep(t.Timing().RenewEvery) // until what a waiter keeps in the store is there
 		w.Cancel()
 		_ = t.Refused(w, t.Timing().Prompt)
 		t.Eventually(t.Timing().Settle, "the store is as it was before the waiter", func() bool {

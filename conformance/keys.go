@@ -92,7 +92,7 @@ func testHostileKeysWait(t *T) {
 	var waiters []*Waiter
 	for _, key := range hostileKeys(t.Key("k")) {
 		leases = append(leases, t.Lock(a, key))
-		w, _ := t.startWaiter(t.Context(), b, key)
+		w := t.Start(b, key)
 		waiters = append(waiters, w)
 	}
 	for i, lease := range leases {
@@ -220,7 +220,6 @@ func testCompanionKeysAreKeys(t *T) {
 	before := t.storedKeys()
 	lease := t.Lock(a, key)
 	w := t.Wait(b, key)
-	t.Sleep(t.Timing().RenewEvery) // until what a waiter keeps in the store is there
 	for _, k := range t.newKeys(before) {
 		if k.Name == key || !strings.Contains(k.Name, key) {
 			continue

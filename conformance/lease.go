@@ -138,7 +138,7 @@ func testAutoRenewHolds(t *T) {
 func testRenewalStopsAtUnlock(t *T) {
 	var events EventLog
 	every := t.Timing().RenewEvery
-	a, b, key := t.Locker(locker.WithRenewInterval(every), locker.WithObserver(&events)), t.Locker(), t.Key("k")
+	a, b, key := t.Locker(locker.WithRenewInterval(every), WithObserver(&events)), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key)
 	t.Eventually(3*every+t.Timing().Slack, "three renewals", func() bool { return events.Count(locker.EventRenewed) >= 3 })
 	t.Unlock(lease)
@@ -159,7 +159,7 @@ func testRenewalStopsAtUnlock(t *T) {
 func testRenewalAfterBrokenPredecessor(t *T) {
 	var events EventLog
 	every := t.Timing().RenewEvery
-	l, other, key := t.Locker(locker.WithRenewInterval(every), locker.WithObserver(&events)), t.Locker(), t.Key("k")
+	l, other, key := t.Locker(locker.WithRenewInterval(every), WithObserver(&events)), t.Locker(), t.Key("k")
 	broken := t.Lock(l, key)
 	t.NoError(t.Breaker().Break(t.Context(), key), "breaking the lock")
 	t.Ends(broken.Lost(), every+t.Timing().Slack, "the loss of a broken lock")

@@ -59,7 +59,7 @@ func testMaxHold(t *T) {
 func testMaxHoldStopsRenewal(t *T) {
 	var events EventLog
 	hold := t.Timing().ShortTTL
-	a := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), locker.WithObserver(&events))
+	a := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), WithObserver(&events))
 	b, key := t.Locker(), t.Key("k")
 	lease := t.Lock(a, key, locker.WithTTL(2*hold), locker.WithMaxHold(hold))
 	t.Ends(lease.Lost(), hold+t.Timing().Slack, "the end of WithMaxHold")
@@ -79,7 +79,7 @@ func testMaxRenewals(t *T) {
 	var events EventLog
 	every := t.Timing().RenewEvery
 	ttl := t.Timing().TTL + 2*t.Timing().Slack
-	a := t.Locker(locker.WithRenewInterval(every), locker.WithObserver(&events))
+	a := t.Locker(locker.WithRenewInterval(every), WithObserver(&events))
 	b, key := t.Locker(), t.Key("k")
 	lease := t.Lock(a, key, locker.WithTTL(ttl), locker.WithMaxRenewals(n))
 	t.Ends(lease.Lost(), (n+1)*every+t.Timing().Slack, "the end of WithMaxRenewals")

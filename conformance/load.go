@@ -58,7 +58,7 @@ func testManyKeysAtOnce(t *T) {
 		leases[i] = t.Lock(holder, t.Key(strconv.Itoa(i)), locker.WithTTL(t.Timing().TTL))
 	}
 	for i := range n {
-		waiters[i], _ = t.startWaiter(t.Context(), waiter, leases[i].Key())
+		waiters[i] = t.Wait(waiter, leases[i].Key())
 	}
 	// Past the end of the leases, had they not been renewed.
 	t.Sleep(t.Timing().TTL + t.Timing().TTL/4)
@@ -79,7 +79,7 @@ func testManyWaitersOnOneKey(t *T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	waiters := make([]*Waiter, n)
 	for i := range n {
-		waiters[i], _ = t.startWaiter(ctx, waiter, key)
+		waiters[i] = t.WaitUnder(ctx, waiter, key)
 	}
 	t.Taken(waiter, key)
 	cancel()

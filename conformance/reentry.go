@@ -238,7 +238,7 @@ func testInnerNeverShortens(t *T) {
 	outer := t.Lock(l, key)
 	ctx := outer.Context(t.Context())
 	before := outer.Deadline()
-	inner := t.LockUnder(ctx, l, key, locker.WithTTL(locker.MinTTL), locker.WithoutRenewal())
+	inner := t.LockUnder(ctx, l, key, locker.WithTTL(t.Timing().MinTTL), locker.WithoutRenewal())
 	for _, lease := range []*locker.Lease{outer, inner} {
 		if lease.Deadline().Before(before) {
 			t.Errorf("the deadline moved %v forward", before.Sub(lease.Deadline()))
@@ -261,7 +261,7 @@ func testInnerNeverShortensStore(t *T) {
 			t.Errorf("%s the store has %v left of a lease of an hour", when, ttl)
 		}
 	}
-	inner := t.LockUnder(outer.Context(t.Context()), l, key, locker.WithTTL(locker.MinTTL))
+	inner := t.LockUnder(outer.Context(t.Context()), l, key, locker.WithTTL(t.Timing().MinTTL))
 	check("after an inner Lock")
 	t.NoError(inner.Renew(t.Context()), "Renew of an inner lease")
 	check("after Renew of an inner lease")
@@ -273,13 +273,14 @@ func testInnerNeverShortensStore(t *T) {
 func testInnerLimitsDoNotCount(t *T) {
 	l, key := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery)), t.Key("k")
 	outer := t.Lock(l, key)
-	inner := t.LockUnder(outer.Context(t.Context()), l, key,
-		locker.WithMaxHold(t.Timing().RenewEvery), locker.WithMaxRenewals(1), locker.WithoutRenewal())
-	// Well past both limits, had they counted.
-	t.Sleep(4 * t.Timing().RenewEvery)
-	t.Open(inner.Lost(), "the inner lease's Lost")
-	t.Open(outer.Lost(), "the outer lease's Lost")
-	t.Unlock(inner)
+	for _, renewal := range []locker.LockOption{locker.WithMaxRenewals(1), locker.WithoutRenewal()} {
+		inner := t.LockUnder(outer.Context(t.Context()), l, key, locker.WithMaxHold(t.Timing().RenewEvery), renewal)
+		// Well past both limits, had they counted.
+		t.Sleep(4 * t.Timing().RenewEvery)
+		t.Open(inner.Lost(), "the inner lease's Lost")
+		t.Open(outer.Lost(), "the outer lease's Lost")
+		t.Unlock(inner)
+	}
 	t.Unlock(outer)
 }
 

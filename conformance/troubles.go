@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/distlock/locker"
 )
@@ -61,7 +60,6 @@ func testPermanentTrouble(t *T, tr Trouble) {
 	t.Free(b, t.Key("free"))
 	held, other := t.Lock(a, t.Key("held"), locker.WithTTL(ttl)), t.Lock(a, t.Key("other"), locker.WithTTL(ttl))
 	waiters := map[*locker.Lease]*Waiter{held: t.Wait(b, held.Key()), other: t.Wait(b, other.Key())}
-	t.Sleep(t.Timing().RenewEvery) // until they listen
 	t.cause(tr)
 	for what, lock := range map[string]func(context.Context, string, ...locker.LockOption) (*locker.Lease, error){
 		"Lock": b.Lock, "TryLock": b.TryLock,
@@ -96,7 +94,7 @@ func testPermanentTrouble(t *T, tr Trouble) {
 		next := w.Lease
 		if w.Err != nil {
 			t.told(tr, w.Err)
-			next, err = t.lockWithin(t.Timing().PollWithin, b, lease.Key())
+			next, err = t.LockWithin(t.Timing().PollWithin, b, lease.Key())
 			t.NoError(err, "Lock when the trouble is over")
 		}
 		t.newer(next.Token(), lease.Token())
@@ -107,7 +105,7 @@ func testPermanentTrouble(t *T, tr Trouble) {
 func testTransientTrouble(t *T, tr Trouble) {
 	ttl := t.Timing().TTL + 2*t.Timing().Slack
 	var events EventLog
-	a, b, free := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), locker.WithObserver(&events)), t.Locker(), t.Key("free")
+	a, b, free := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), WithObserver(&events)), t.Locker(), t.Key("free")
 	t.Free(b, free)
 	held := t.Lock(a, t.Key("held"), locker.WithTTL(ttl))
 	w := t.Wait(b, held.Key())
@@ -118,15 +116,15 @@ func testTransientTrouble(t *T, tr Trouble) {
 		"Lock":    func(ctx context.Context) error { _, err := b.Lock(ctx, free); return err },
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), t.Timing().ShortTTL)
-		start := time.Now()
+		start := Now()
 		err := lock(ctx)
 		cancel()
 		t.told(tr, err)
-		if took := time.Since(start); took > t.Timing().ShortTTL+t.Timing().Prompt {
+		if took := start.Took(); took > t.Timing().ShortTTL+t.Timing().Prompt {
 			t.Errorf("%s took %v under a context of %v", what, took, t.Timing().ShortTTL)
 		}
 	}
-	begun := t.Wait(b, free)
+	begun := t.Start(b, free)
 	t.Eventually(ttl/2, "a renewal fails", func() bool { return events.Count(locker.EventRenewFailed) > failed })
 	t.Open(begun.Done(), fmt.Sprintf("%s: a Lock returns in transient trouble", tr.Name))
 	t.Open(held.Lost(), "Lost")

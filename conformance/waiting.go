@@ -22,8 +22,10 @@ var waitingCases = []Case{
 		Contract: "a wait ended by cancellation returns at once and matches ErrNotAcquired, context.Canceled and the cause given"},
 	{Name: "DeadContextGetsNothing", Group: waitingGroup, Rules: []string{"R16", "R17"}, Test: testDeadContextGetsNothing,
 		Contract: "Lock and TryLock under a context that is over fail with its error, even on a free key, and leave it free"},
-	{Name: "WaitZeroIsNoBound", Group: waitingGroup, Rules: []string{"R17"}, Test: testWaitZeroIsNoBound,
-		Contract: "WithWait(0) waits until the context is done, also against a default of the constructor"},
+	{Name: "WaitZeroIsOneAttempt", Group: waitingGroup, Rules: []string{"R17"}, Test: testWaitZeroIsOneAttempt,
+		Contract: "Lock with WithWait(0) makes one attempt: it gets a free key, and is ErrNotAcquired at once if the key is held"},
+	{Name: "UnboundedWaitUndoesTheDefault", Group: waitingGroup, Rules: []string{"R17"}, Test: testUnboundedWaitUndoesTheDefault,
+		Contract: "WithUnboundedWait waits until the context is done, also against a default of the constructor"},
 	{Name: "TryLockDoesNotWait", Group: waitingGroup, Rules: []string{"R14", "R17"}, Test: testTryLockDoesNotWait,
 		Contract: "TryLock on a held key returns at once, whatever WithWait says"},
 	{Name: "TryLockFailsBehindTheQueue", Group: waitingGroup, Rules: []string{"R14"}, Test: testTryLockFailsBehindTheQueue,
@@ -64,13 +66,13 @@ func testWaitBoundIsNotAcquired(t *T) {
 	lease := t.Lock(a, key)
 	t.Taken(b, key) // it is connected now
 	for _, l := range []locker.Locker{a, b} {
-		start := time.Now()
+		start := Now()
 		_, err := l.Lock(t.Context(), key, locker.WithWait(wait))
-		took := time.Since(start)
+		took, real := start.Took(), time.Since(start.Time)
 		t.Is(err, locker.ErrNotAcquired)
 		t.Isnt(err, locker.ErrUnavailable, context.DeadlineExceeded, context.Canceled)
-		if took < wait || took > wait+t.Timing().Slack {
-			t.Errorf("WithWait(%v) took %v", wait, took)
+		if real < wait || took > wait+t.Timing().Slack {
+			t.Errorf("WithWait(%v) took %v", wait, real)
 		}
 	}
 	t.Unlock(lease)
@@ -81,13 +83,13 @@ func testDeadlineMatchesBoth(t *T) {
 	lease := t.Lock(a, key)
 	t.Taken(b, key) // it is connected now
 	for _, l := range []locker.Locker{a, b} {
-		start := time.Now()
+		start := Now()
 		ctx, cancel := context.WithTimeout(t.Context(), t.Timing().ShortTTL)
 		_, err := l.Lock(ctx, key, locker.WithWait(t.Timing().Patience))
 		cancel()
 		t.Is(err, locker.ErrNotAcquired, context.DeadlineExceeded)
 		t.Isnt(err, locker.ErrUnavailable, context.Canceled)
-		if took := time.Since(start); took > t.Timing().ShortTTL+t.Timing().Prompt {
+		if took := start.Took(); took > t.Timing().ShortTTL+t.Timing().Prompt {
 			t.Errorf("a deadline of %v took %v", t.Timing().ShortTTL, took)
 		}
 	}
@@ -95,7 +97,7 @@ func testDeadlineMatchesBoth(t *T) {
 }
 
 func testCancelIsPrompt(t *T) {
-	a, b, probe, key := t.Locker(), t.Locker(), t.Locker(), t.Key("k")
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key)
 	t.Taken(b, key) // it is connected now
 	for _, l := range []locker.Locker{a, b} {
@@ -103,13 +105,12 @@ func testCancelIsPrompt(t *T) {
 		for range 9 {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			w := t.WaitUnder(ctx, l, key)
-			t.answered(probe, key)
-			start := time.Now()
+			start := Now()
 			cancel(locker.ErrConflict)
 			err := t.Refused(w, t.Timing().Prompt)
 			t.Is(err, locker.ErrNotAcquired, context.Canceled, locker.ErrConflict)
 			t.Isnt(err, locker.ErrUnavailable)
-			times = append(times, w.At.Sub(start))
+			times = append(times, w.After(start))
 		}
 		t.median("the time from cancellation to Lock's return", times, t.Timing().PromptMedian)
 	}
@@ -135,22 +136,24 @@ func testDeadContextGetsNothing(t *T) {
 	}
 }
 
-// answered returns when the store has told those who wait for a held key so, as far as
-// can be seen from outside: it has answered others who came after them. Without an
-// answer a wait ends in the error of an outage.
-func (t *T) answered(probe locker.Locker, key string) {
-	t.Helper()
-	t.Sleep(t.Timing().RenewEvery / 2)
-	for range 2 {
-		t.Taken(probe, key)
+func testWaitZeroIsOneAttempt(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(a, key, locker.WithWait(0))
+	for _, l := range []locker.Locker{a, b} {
+		t.Prompt("Lock with WithWait(0) on a held key", func() {
+			_, err := l.Lock(t.Context(), key, locker.WithWait(0))
+			t.Is(err, locker.ErrNotAcquired)
+			t.Isnt(err, locker.ErrUnavailable, context.DeadlineExceeded)
+		})
 	}
+	t.Unlock(lease)
 }
 
-func testWaitZeroIsNoBound(t *T) {
+func testUnboundedWaitUndoesTheDefault(t *T) {
 	wait := t.Timing().RenewEvery
 	a, b, key := t.Locker(), t.Locker(locker.WithWait(wait)), t.Key("k")
 	lease := t.Lock(a, key)
-	w := t.Wait(b, key, locker.WithWait(0))
+	w := t.Wait(b, key, locker.WithUnboundedWait())
 	// That it waits longer than the default is the subject.
 	t.Sleep(3 * wait)
 	t.Open(w.Done(), "a waiter's Lock returns")
@@ -240,9 +243,6 @@ func testFIFOAcrossLockers(t *T) {
 		var waiters []*Waiter
 		for _, l := range ls[1:] {
 			waiters = append(waiters, t.Wait(l, key))
-			// A waiter's goroutine being parked does not say that the store
-			// has its request; the order is that of arrival there.
-			t.Sleep(t.Timing().RenewEvery)
 		}
 		t.Unlock(lease)
 		t.served(waiters)
@@ -250,14 +250,13 @@ func testFIFOAcrossLockers(t *T) {
 }
 
 func testQueueSurvivesItsMembers(t *T) {
-	l, other, probe, key := t.Locker(), t.Locker(), t.Locker(), t.Key("k")
+	l, other, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(other, key)
 	t.Taken(l, key) // it is connected now
 	var waiters []*Waiter
 	for range 9 {
 		waiters = append(waiters, t.Wait(l, key))
 	}
-	t.answered(probe, key)
 	for _, i := range []int{8, 4, 3, 0} {
 		waiters[i].Cancel()
 		t.Is(t.Refused(waiters[i], t.Timing().Prompt), locker.ErrNotAcquired, context.Canceled)
@@ -269,11 +268,10 @@ func testQueueSurvivesItsMembers(t *T) {
 }
 
 func testBoundCountsInTheQueue(t *T) {
-	l, other, probe, key := t.Locker(), t.Locker(), t.Locker(), t.Key("k")
+	l, other, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(other, key)
 	t.Taken(l, key) // it is connected now
 	first := t.Wait(l, key)
-	t.answered(probe, key)
 	bounded := t.Wait(l, key, locker.WithWait(t.Timing().RenewEvery))
 	last := t.Wait(l, key)
 	t.Is(t.Refused(bounded, t.Timing().RenewEvery+t.Timing().Prompt), locker.ErrNotAcquired)
@@ -302,13 +300,16 @@ func testCancelledWaiterPassesOn(t *T) {
 		}
 		rest := []*Waiter{near, far}
 		for len(rest) > 0 {
+			late := make(chan struct{})
+			stop := pace.after(t.Timing().PollWithin, func() { close(late) })
 			select {
 			case <-rest[0].Done():
 			case <-rest[len(rest)-1].Done():
 				slices.Reverse(rest)
-			case <-time.After(t.Timing().PollWithin):
+			case <-late:
 				t.Fatalf("no waiter took the key within %v", t.Timing().PollWithin)
 			}
+			stop()
 			t.Unlock(t.Granted(rest[0], t.Timing().Slack))
 			rest = rest[1:]
 		}

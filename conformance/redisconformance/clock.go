@@ -33,7 +33,7 @@ func clocked(t *conformance.T, lockers int) (*redistest.Server, []locker.Locker)
 	for range lockers {
 		rdb := redis.NewClient(srv.Options())
 		t.Cleanup(func() { _ = rdb.Close() })
-		l, err := h.Strategy.New(rdb, locker.WithRenewInterval(t.Timing().RenewEvery))
+		l, err := h.Strategy.New(rdb, locker.WithRenewInterval(t.Timing().RenewEvery), conformance.WithObserver(nil))
 		t.NoError(err, "New")
 		t.Cleanup(func() { _ = l.Close() })
 		ls = append(ls, l)

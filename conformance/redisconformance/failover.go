@@ -72,16 +72,16 @@ func (d *deployment) sync(tb testing.TB, key string) {
 func eventuallyRenewed(t *conformance.T, lease *locker.Lease, within time.Duration) {
 	t.Helper()
 	var err error
-	start := time.Now()
+	start := conformance.Now()
 	for {
-		ctx, cancel := context.WithTimeout(t.Context(), t.Timing().Slack)
+		ctx, cancel := t.Bounded(t.Context(), t.Timing().Slack)
 		err = lease.Renew(ctx)
 		cancel()
 		if err == nil {
 			return
 		}
 		t.Isnt(err, locker.ErrLost, locker.ErrNotHeld)
-		if time.Since(start) > within {
+		if start.Took() > within {
 			t.Fatalf("Renew: not within %v: %v", within, err)
 		}
 	}
@@ -119,7 +119,7 @@ func passOn(t *conformance.T, lease *locker.Lease, w *conformance.Waiter, others
 
 func testOrderlyFailover(t *conformance.T) {
 	h, key := t.Harness().(*harness), t.Key("k")
-	ttl := t.Timing().TTL + t.Timing().Slack
+	ttl := t.Timing().TTL + t.Timing().TTL/2
 	a, b := t.Locker(locker.WithTTL(ttl)), t.Locker(locker.WithTTL(ttl))
 	lease := t.Lock(a, key)
 	w := t.Wait(b, key)
@@ -144,18 +144,18 @@ func testMasterDies(t *conformance.T) {
 	h.sync(t, key)
 
 	// Locks of another key of the same master, all the time.
-	over, busy := make(chan struct{}), make(chan error, 1)
-	t.Go(func() {
+	over := make(chan struct{})
+	var failed error
+	busy := t.Go(func() {
 		for i := 0; ; i++ {
 			select {
 			case <-over:
-				busy <- nil
 				return
 			default:
 			}
 			err := locker.Do(t.Context(), b, t.Key("{k}other"), func(context.Context) error { return nil })
 			if err != nil {
-				busy <- fmt.Errorf("after %d: %w", i, err)
+				failed = fmt.Errorf("after %d: %w", i, err)
 				return
 			}
 			time.Sleep(t.Timing().RenewEvery / 10) // all the time, but not all of the processor
@@ -165,14 +165,10 @@ func testMasterDies(t *conformance.T) {
 	eventuallyRenewed(t, lease, failoverTTL/2)
 	t.FreeWithin(failoverTTL/2, a, t.Key("{k}new"))
 	close(over)
-	select {
-	case err := <-busy:
-		// A lock may be lost with its master, and the holder is told.
-		if err != nil {
-			t.Is(err, locker.ErrLost)
-		}
-	case <-time.After(t.Timing().Patience):
-		t.Fatalf("a caller does not come through the failover")
+	t.Ends(busy, t.Timing().Patience, "a caller comes through the failover")
+	// A lock may be lost with its master, and the holder is told.
+	if failed != nil {
+		t.Is(failed, locker.ErrLost)
 	}
 	passOn(t, lease, w, t.Locker())
 }

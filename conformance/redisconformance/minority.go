@@ -1,7 +1,6 @@
 package redisconformance
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -71,7 +70,7 @@ func testMinority(t *conformance.T, begin, end func(*harness) error) {
 	h := t.Harness().(*quorumHarness)
 	minority := h.all[:(len(h.all)-1)/2]
 	var events conformance.EventLog
-	a, b := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), locker.WithObserver(&events)), t.Locker()
+	a, b := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), conformance.WithObserver(&events)), t.Locker()
 	lease := t.Lock(a, t.Key("k"))
 	w := t.Wait(b, lease.Key())
 	goesOn := func() {
@@ -120,7 +119,7 @@ func testClocksJump(t *conformance.T, by time.Duration) {
 		rdbs = append(rdbs, s.Client(t))
 	}
 	open := func(opts ...locker.Option) locker.Locker {
-		l, err := h.Quorum.New(rdbs, opts...)
+		l, err := h.Quorum.New(rdbs, append(opts, conformance.WithObserver(nil))...)
 		t.NoError(err, "New")
 		t.Cleanup(func() { _ = l.Close() })
 		return l
@@ -154,7 +153,7 @@ func testClocksJump(t *conformance.T, by time.Duration) {
 
 		// What nobody releases ends with its TTL, whatever a minority thinks.
 		t.SleepPast(abandoned.Deadline())
-		again, err := lockWithin(t, c, "abandoned", t.Timing().Patience)
+		again, err := t.LockWithin(t.Timing().Patience, c, "abandoned")
 		t.NoError(err, "Lock of a key whose holder is gone")
 		newer(t, again, abandoned)
 		t.Unlock(again)
@@ -177,10 +176,4 @@ func everywhere(t *conformance.T, rdbs []redis.UniversalClient, key string) bool
 		values[v] = true
 	}
 	return len(values) == 1
-}
-
-func lockWithin(t *conformance.T, l locker.Locker, key string, d time.Duration) (*locker.Lease, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	defer cancel()
-	return l.Lock(ctx, key)
 }

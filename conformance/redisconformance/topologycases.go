@@ -62,7 +62,7 @@ func testReplicasAreNotAsked(t *conformance.T) {
 		})
 		return err == nil && int(known.Load()) == len(h.nodes)/2
 	})
-	l, err := h.Strategy.New(reader)
+	l, err := h.Strategy.New(reader, conformance.WithObserver(nil))
 	t.NoError(err, "New")
 	defer l.Close()
 	other := t.Locker()
@@ -143,11 +143,11 @@ func testConnectionsEndWithClose(t *conformance.T) {
 				rdbs = append(rdbs, connect(n))
 			}
 			clients = append(clients, rdbs...)
-			return h.Quorum.New(rdbs)
+			return h.Quorum.New(rdbs, conformance.WithObserver(nil))
 		default:
 			rdb := connect(h.(*harness))
 			clients = append(clients, rdb)
-			return h.(*harness).Strategy.New(rdb)
+			return h.(*harness).Strategy.New(rdb, conformance.WithObserver(nil))
 		}
 	}
 	var ls []locker.Locker

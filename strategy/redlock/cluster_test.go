@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/internal/redistest"
@@ -121,9 +122,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 
 func within(t *testing.T, d time.Duration, what string, cond func() bool) {
 	t.Helper()
-	for start := time.Now(); !cond(); time.Sleep(2 * time.Millisecond) {
-		require.Less(t, time.Since(start), d, what)
-	}
+	conformance.Eventually(t, d, what, cond)
 }
 
 func lock(t *testing.T, l locker.Locker, key string, opts ...locker.LockOption) *locker.Lease {

@@ -1,0 +1,121 @@
+package conformance
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+// WithObserver is [locker.WithObserver] for Lockers of the suite: obs is told of every
+// event, and the suite goes on seeing which calls wait. A nil obs is for a Locker
+// that a case makes without [T.Locker].
+func WithObserver(obs locker.Observer) locker.Option {
+	return locker.WithObserver(locker.ObserverFunc(func(ctx context.Context, e locker.Event) {
+		if m, ok := ctx.Value(markKey{}).(*mark); ok && m.key == e.Key && e.Kind == locker.EventWaiting {
+			m.seen()
+		}
+		if obs != nil {
+			obs.Observe(ctx, e)
+		}
+	}))
+}
+
+// mark is in the context of a Lock that is to be seen waiting: the observer of its
+// Locker is given the context's values.
+type mark struct {
+	key     string
+	once    sync.Once
+	waiting chan struct{}
+}
+
+func (m *mark) seen() { m.once.Do(func() { close(m.waiting) }) }
+
+type markKey struct{}
+
+// marked is a context for a Lock of key, and a channel that is closed when that Lock
+// has its place in the queue and waits.
+func marked(ctx context.Context, key string) (context.Context, <-chan struct{}) {
+	m := &mark{key: key, waiting: make(chan struct{})}
+	return context.WithValue(ctx, markKey{}, m), m.waiting
+}
+
+// Waiter is a Lock under way in a goroutine.
+type Waiter struct {
+	Lease  *locker.Lease // after Done
+	Err    error         // after Done
+	At     time.Time     // when Lock returned; after Done
+	Cancel context.CancelFunc
+
+	at      Moment // the same
+	done    <-chan struct{}
+	waiting <-chan struct{}
+}
+
+// Done is closed when Lock has returned.
+func (w *Waiter) Done() <-chan struct{} { return w.done }
+
+// After is how long after m Lock returned, on the suite's clock; after Done.
+func (w *Waiter) After(m Moment) time.Duration { return w.at.Since(m) }
+
+// Wait starts a Lock in a goroutine and returns once that waits, or is done: it has
+// its place in the queue, and if it is the first of its Locker the store has refused
+// it, and its wake-ups are arranged for. An unreachable store does not bring that
+// about; see [T.Start].
+func (t *T) Wait(l locker.Locker, key string, opts ...locker.LockOption) *Waiter {
+	t.Helper()
+	return t.WaitUnder(t.ctx, l, key, opts...)
+}
+
+// WaitUnder is Wait under a context.
+func (t *T) WaitUnder(ctx context.Context, l locker.Locker, key string, opts ...locker.LockOption) *Waiter {
+	t.Helper()
+	w := t.StartUnder(ctx, l, key, opts...)
+	timeout := make(chan struct{})
+	defer pace.after(t.timing.Patience, func() { close(timeout) })()
+	select {
+	case <-w.waiting:
+	case <-w.done:
+	case <-t.ctx.Done():
+	case <-timeout:
+		t.Fatalf("Lock neither waits nor returns: no event %q within %v", locker.EventWaiting, t.timing.Patience)
+	}
+	return w
+}
+
+// Start starts a Lock in a goroutine and does not wait for anything.
+func (t *T) Start(l locker.Locker, key string, opts ...locker.LockOption) *Waiter {
+	return t.StartUnder(t.ctx, l, key, opts...)
+}
+
+// StartUnder is Start under a context.
+func (t *T) StartUnder(ctx context.Context, l locker.Locker, key string, opts ...locker.LockOption) *Waiter {
+	ctx, cancel := context.WithCancel(ctx)
+	ctx, waiting := marked(ctx, key)
+	w := &Waiter{Cancel: cancel, waiting: waiting}
+	w.done = t.Go(func() {
+		defer cancel()
+		w.Lease, w.Err = l.Lock(ctx, key, opts...)
+		w.at = Now()
+		w.At = w.at.Time
+	})
+	return w
+}
+
+// Granted waits for w to be granted, at most d.
+func (t *T) Granted(w *Waiter, d time.Duration) *locker.Lease {
+	t.Helper()
+	t.Ends(w.done, d, "a waiter is granted the key")
+	return t.granted("Lock", w.Lease, w.Err)
+}
+
+// Refused waits for w to fail, at most d, and returns its error.
+func (t *T) Refused(w *Waiter, d time.Duration) error {
+	t.Helper()
+	t.Ends(w.done, d, "a waiter gives up")
+	if w.Err == nil {
+		t.Fatalf("a waiter that should have failed was granted the key")
+	}
+	return w.Err
+}
