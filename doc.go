@@ -4,14 +4,30 @@
 //	l, err := hashreentrant.New(rdb) // or setnx.New, memory.New, ...
 //	...
 //	err = locker.Do(ctx, l, "orders/42", func(ctx context.Context) error {
-//		// Nobody else is in here. ctx ends if the lock is lost.
+//		// No other process is in here. ctx ends if the lock is lost.
 //		return ship(ctx)
 //	})
 //
-// [Locker], [Lease] and the errors are all a user needs to know; options set
-// times and limits. Strategies are in the packages under strategy. Their authors
-// implement a [Driver], a handful of atomic commands; [New] adds the rest, and
-// package conformance tests the two together.
+// [Locker], [Lease], [Do] and the errors are all a user needs to know; options set
+// times and limits, an [Observer] is told what happens. Strategies are in the
+// packages under strategy; package driver is the contract for writing one, and
+// package conformance tests it.
+//
+// # Words
+//
+//   - owner: who holds a lock: the name given by [ContextWithOwner], else one made
+//     up for the acquisition.
+//   - claim: one grant of a key to a process, as it stands in the store. Its id is
+//     never used again.
+//   - lease: one caller's view of a claim. Re-entry adds a lease to a claim.
+//   - hold: a lease that is not unlocked; a claim is released with its last hold.
+//   - TTL, deadline: how long the store keeps a claim that is not renewed; until
+//     when its holder may rely on that.
+//   - token: the fencing token, greater for every later grant of a key.
+//   - watchdog, renewal: what extends held claims, and one such extension.
+//   - watch: a subscription to the releases of a key, for those who wait.
+//   - queue: the waiters for a key, of one process; blpop has one of processes, too.
+//   - loss: the end of a lease that Unlock did not bring about.
 //
 // # Guarantees
 //
@@ -28,19 +44,21 @@
 // Every grant has a fencing token greater than all before it on that key.
 //
 // Commands may be lost, answered late or arrive twice: hold counts stay right,
-// nobody's lock is freed by somebody else, and a key whose holder vanished is
-// free after its TTL at the latest.
+// no process frees another's lock, and a key whose holder vanished is free after
+// its TTL at the latest.
 //
 // Within a Locker waiters are served first come, first served, and only the
 // first talks to the store. A free lock is taken within about a second, whatever
 // notification was lost; normally at once.
 //
+// The rules in full are in docs/rules.md.
+//
 // # Re-entry
 //
 // Lock under a lease's context, on the same key, re-enters. On another key it is
 // an ordinary Lock: two goroutines under one outer lease exclude each other
-// there. [ContextWithOwner] names a caller explicitly, for all keys; whoever
-// shares the name shares its locks.
+// there. [ContextWithOwner] names a caller explicitly, for all keys; all callers
+// that share the name share its locks.
 //
 // # Not guaranteed
 //
