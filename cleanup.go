@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/distlock/locker/driver"
@@ -70,42 +72,36 @@ func (e *engine) later(key string, ch *chore) {
 	}
 }
 
-// take takes up to n chores that are due off the list. Without one it tells how long
-// it is until the first; without any, the place is forgotten, and it reports false.
-func (e *engine) take(place string, cs *chores, n int) (batch []*chore, wait time.Duration, ok bool) {
-	b := &e.background
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(cs.list) == 0 {
-		delete(b.shards, place)
-		return nil, 0, false
-	}
+// take takes up to n chores that are due off the list, and all that are over. Without
+// one it tells how long it is until the first; without any, the place is forgotten.
+func (e *engine) take(place string, cs *chores, n int) (batch []*chore, wait time.Duration) {
+	e.background.mu.Lock()
+	defer e.background.mu.Unlock()
 	now, wait := e.sched.Now(), never
-	kept := cs.list[:0]
-	for _, ch := range cs.list {
-		over := now >= ch.until // to be given up without another try
-		if over || len(batch) < n && (ch.due <= now || e.isClosed()) {
+	cs.list = slices.DeleteFunc(cs.list, func(ch *chore) bool {
+		if now >= ch.until || len(batch) < n && (ch.due <= now || e.isClosed()) {
 			batch = append(batch, ch)
-			continue
+			return true
 		}
 		wait = min(wait, ch.due-now)
-		kept = append(kept, ch)
+		return false
+	})
+	if len(batch)+len(cs.list) == 0 {
+		delete(e.background.shards, place)
 	}
-	clear(cs.list[len(kept):])
-	cs.list = kept
-	return batch, wait, true
+	return batch, wait
 }
 
 func (e *engine) doChores(place string, cs *chores) {
 	defer e.background.work.exit()
 	var pause backoff
-	width := 1
-	for {
-		batch, wait, ok := e.take(place, cs, width)
+	for width := 1; ; {
+		batch, wait := e.take(place, cs, width)
 		switch {
-		case !ok:
+		case len(batch) > 0:
+		case wait == never:
 			return
-		case len(batch) == 0:
+		default:
 			timer := time.NewTimer(wait)
 			select {
 			case <-timer.C:
@@ -115,51 +111,48 @@ func (e *engine) doChores(place string, cs *chores) {
 			timer.Stop()
 			continue
 		}
-		again, trouble := e.doBatch(batch)
-		e.background.mu.Lock()
-		cs.list = append(cs.list, again...)
-		e.background.mu.Unlock()
-		if !trouble {
-			pause, width = backoff{}, min(2*width, choresAtOnce)
-			continue
+		var trouble atomic.Bool
+		var all sync.WaitGroup
+		for _, ch := range batch {
+			all.Go(func() {
+				if !e.do(cs, ch) {
+					trouble.Store(true)
+				}
+			})
 		}
-		width = 1
-		sleep(e.base, nil, pause.next(outagePauseMin, chorePauseMax))
+		if all.Wait(); trouble.Load() {
+			width = 1
+			sleep(e.base, nil, pause.next(outagePauseMin, chorePauseMax))
+		} else {
+			pause, width = backoff{}, min(2*width, choresAtOnce)
+		}
 	}
 }
 
-// doBatch does chores at the same time. It returns those to be done again, and whether
-// the store is in trouble.
-func (e *engine) doBatch(batch []*chore) (again []*chore, trouble bool) {
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	for _, ch := range batch {
-		all.Go(func() {
-			if e.sched.Now() < ch.until {
-				ctx, cancel := context.WithTimeout(e.base, releaseTimeout)
-				defer cancel()
-				if ch.err = ch.run(ctx); ch.err == nil {
-					return
-				}
-			}
-			now, repeat := e.sched.Now(), errors.Is(ch.err, errRepeat)
-			mu.Lock()
-			defer mu.Unlock()
-			trouble = trouble || !repeat
-			switch {
-			case repeat && now < ch.until:
-				ch.due = now + repeatAfter
-			case repeat:
-				return
-			case driver.IsPermanent(ch.err) || now >= ch.until || e.base.Err() != nil:
-				ch.fails(cmp.Or(withoutContextErrors(ch.err), errNoAnswer))
-				return
-			}
-			again = append(again, ch)
-		})
+// do does a chore once, unless it is over. It reports false if the store is in trouble.
+func (e *engine) do(cs *chores, ch *chore) bool {
+	if e.sched.Now() < ch.until {
+		ctx, cancel := context.WithTimeout(e.base, releaseTimeout)
+		defer cancel()
+		ch.err = ch.run(ctx)
+		if ch.err == nil {
+			return true
+		}
 	}
-	all.Wait()
-	return again, trouble
+	repeat := errors.Is(ch.err, errRepeat)
+	switch {
+	case repeat && e.sched.Now() < ch.until:
+		ch.due = e.sched.Now() + repeatAfter
+	case repeat:
+		return true
+	case driver.IsPermanent(ch.err) || e.sched.Now() >= ch.until || e.base.Err() != nil:
+		ch.fails(cmp.Or(withoutContextErrors(ch.err), errNoAnswer))
+		return false
+	}
+	e.background.mu.Lock()
+	defer e.background.mu.Unlock()
+	cs.list = append(cs.list, ch)
+	return repeat
 }
 
 // cleanUp frees what an attempt sent at sent may have got, definite if it did. A
