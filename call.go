@@ -13,7 +13,7 @@ import (
 // call is one Lock or TryLock.
 type call struct {
 	e *engine
-	s *shard
+	s *stripe
 	callSettings
 	place
 	ctx     context.Context // ends with the caller's, or when WithWait is over
@@ -51,7 +51,7 @@ func (e *engine) start(ctx context.Context, key string, try bool, opts []LockOpt
 	if try {
 		c.op = "try to lock"
 	}
-	c.s = e.shardOf(c.key)
+	c.s = e.stripeOf(c.key)
 	if !c.s.enter(false) {
 		return nil, c.report(c.fail(ErrClosed, nil, ""))
 	}

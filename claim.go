@@ -17,7 +17,7 @@ import (
 // Whether it is alive the claim alone decides, by its state and its clock. Its
 // times are on the Scheduler's clock; the Scheduler fires them and knows no more.
 //
-// Lock order: shard.mu, claim.mu, the Scheduler's. None is held while the store,
+// Lock order: stripe.mu, claim.mu, the Scheduler's. None is held while the store,
 // or anything of the user's, is called.
 type claim struct {
 	driver.Claim
@@ -168,7 +168,7 @@ func (a aftermath) run() {
 		// Their parents may be the user's own types, and block.
 		go cs.end(c.loss)
 	}
-	c.e.shardOf(c.Key).detach(c)
+	c.e.stripeOf(c.Key).detach(c)
 	c.e.notices.event(context.Background(), c.event(EventLost, c.loss))
 }
 

@@ -42,14 +42,14 @@ type chores struct {
 type background struct {
 	mu     sync.Mutex
 	shards map[string]*chores
-	work   shard // counts the goroutines
+	work   stripe // counts the goroutines
 }
 
 // later has ch done in the background.
 func (e *engine) later(key string, ch *chore) {
-	place := ""
+	shard := ""
 	if e.sharder != nil {
-		place = e.sharder.Shard(key)
+		shard = e.sharder.Shard(key)
 	}
 	b := &e.background
 	b.mu.Lock()
@@ -58,12 +58,12 @@ func (e *engine) later(key string, ch *chore) {
 		ch.fails(ErrClosed) // Close has not waited for it
 		return
 	}
-	cs := b.shards[place]
+	cs := b.shards[shard]
 	if cs == nil {
 		cs = &chores{wake: make(chan struct{}, 1)}
-		b.shards[place] = cs
+		b.shards[shard] = cs
 		b.work.enter(true)
-		go e.doChores(place, cs)
+		go e.doChores(shard, cs)
 	}
 	cs.list = append(cs.list, ch)
 	select {
@@ -73,8 +73,8 @@ func (e *engine) later(key string, ch *chore) {
 }
 
 // take takes up to n chores that are due off the list, and all that are over. Without
-// one it tells how long it is until the first; without any, the place is forgotten.
-func (e *engine) take(place string, cs *chores, n int) (batch []*chore, wait time.Duration) {
+// one it tells how long it is until the first; without any, the shard is forgotten.
+func (e *engine) take(shard string, cs *chores, n int) (batch []*chore, wait time.Duration) {
 	e.background.mu.Lock()
 	defer e.background.mu.Unlock()
 	now, wait := e.sched.Now(), never
@@ -87,16 +87,16 @@ func (e *engine) take(place string, cs *chores, n int) (batch []*chore, wait tim
 		return false
 	})
 	if len(batch)+len(cs.list) == 0 {
-		delete(e.background.shards, place)
+		delete(e.background.shards, shard)
 	}
 	return batch, wait
 }
 
-func (e *engine) doChores(place string, cs *chores) {
+func (e *engine) doChores(shard string, cs *chores) {
 	defer e.background.work.exit()
 	var pause backoff
 	for width := 1; ; {
-		batch, wait := e.take(place, cs, width)
+		batch, wait := e.take(shard, cs, width)
 		switch {
 		case len(batch) > 0:
 		case wait == never:

@@ -52,7 +52,7 @@ type engine struct {
 
 	claims     atomic.Uint64
 	seed       maphash.Seed
-	shards     [64]shard
+	stripes    [64]stripe
 	background background
 
 	base    context.Context // of chores; ends when Close has waited long enough
@@ -93,9 +93,9 @@ func New(d driver.Driver, opts ...Option) (Locker, error) {
 	e.notifier, _ = d.(driver.Notifier)
 	e.sharder, _ = d.(driver.Sharder)
 	e.sched = renewal.New(renewal.Config[*claim]{Ended: e.expired, Renew: e.renewBatch})
-	for i := range e.shards {
-		e.shards[i].keys = make(map[string]*keyState)
-		e.shards[i].calls = make(map[*call]struct{})
+	for i := range e.stripes {
+		e.stripes[i].keys = make(map[string]*keyState)
+		e.stripes[i].calls = make(map[*call]struct{})
 	}
 	if err := e.configure(); err != nil {
 		return nil, err
@@ -141,8 +141,8 @@ func (e *engine) Close() error {
 	end := time.Now().Add(closeBudget)
 	close(e.closed)
 	var after []aftermath
-	for i := range e.shards {
-		after = append(after, e.shards[i].close()...)
+	for i := range e.stripes {
+		after = append(after, e.stripes[i].close()...)
 	}
 	for _, a := range after {
 		a.run()
@@ -170,8 +170,8 @@ func (e *engine) awaitWork(end time.Time) {
 			timer.Reset(0) // for those that follow
 		}
 	}
-	for i := range e.shards {
-		await(e.shards[i].done())
+	for i := range e.stripes {
+		await(e.stripes[i].done())
 	}
 	await(e.background.work.done())
 	await(e.sched.Done())
@@ -182,8 +182,8 @@ func (e *engine) awaitWork(end time.Time) {
 func (e *engine) closeDriver(end time.Time) error {
 	done := make(chan error, 1)
 	go func() {
-		for i := range e.shards {
-			e.shards[i].closeWatches()
+		for i := range e.stripes {
+			e.stripes[i].closeWatches()
 		}
 		done <- e.driver.Close()
 	}()
@@ -206,8 +206,8 @@ func (e *engine) isClosed() bool {
 	}
 }
 
-func (e *engine) shardOf(key string) *shard {
-	return &e.shards[maphash.String(e.seed, key)%uint64(len(e.shards))]
+func (e *engine) stripeOf(key string) *stripe {
+	return &e.stripes[maphash.String(e.seed, key)%uint64(len(e.stripes))]
 }
 
 // retry repeats a command of a release until it is settled, ctx ends or the budget

@@ -162,13 +162,13 @@ func (b *bench) wantSent(o op, n int, why string) []command {
 
 // running is how many calls and pieces of background work there are.
 func (b *bench) running() (n int) {
-	count := func(s *shard) {
+	count := func(s *stripe) {
 		s.mu.Lock()
 		n += s.running
 		s.mu.Unlock()
 	}
-	for i := range b.shards {
-		count(&b.shards[i])
+	for i := range b.stripes {
+		count(&b.stripes[i])
 	}
 	count(&b.background.work)
 	return n
@@ -176,10 +176,10 @@ func (b *bench) running() (n int) {
 
 // keys is how many keys the Locker knows.
 func (b *bench) keys() (n int) {
-	for i := range b.shards {
-		b.shards[i].mu.Lock()
-		n += len(b.shards[i].keys)
-		b.shards[i].mu.Unlock()
+	for i := range b.stripes {
+		b.stripes[i].mu.Lock()
+		n += len(b.stripes[i].keys)
+		b.stripes[i].mu.Unlock()
 	}
 	return n
 }

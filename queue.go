@@ -25,7 +25,7 @@ func (o *outage) over(now, ttl time.Duration) bool {
 	return o.since != 0 && now-o.since >= max(ttl, minOutage)
 }
 
-// place in the queue: fields of call, guarded by the shard's mutex.
+// place in the queue: fields of call, guarded by the stripe's mutex.
 type place struct {
 	prev, next *call
 	queued     bool
@@ -121,7 +121,7 @@ func (ks *keyState) lateAt() time.Duration {
 }
 
 // begin notes that an attempt or a release is sent.
-func (s *shard) begin(ks *keyState, now time.Duration) {
+func (s *stripe) begin(ks *keyState, now time.Duration) {
 	if ks.underWay == 0 {
 		ks.unanswered = now
 	}
@@ -132,7 +132,7 @@ func (s *shard) begin(ks *keyState, now time.Duration) {
 
 // end notes that it was answered, or left behind. c is the call whose attempt it
 // was; nil for a release.
-func (s *shard) end(ks *keyState, c *call) {
+func (s *stripe) end(ks *keyState, c *call) {
 	ks.underWay--
 	if c != nil {
 		c.asking = false
@@ -143,7 +143,7 @@ func (s *shard) end(ks *keyState, c *call) {
 }
 
 // guardTurn has the next waiter woken when the command under way is late.
-func (s *shard) guardTurn(ks *keyState, now time.Duration) {
+func (s *stripe) guardTurn(ks *keyState, now time.Duration) {
 	if at := ks.lateAt(); ks.underWay > 0 && at > now && ks.next() != nil {
 		s.after(ks, at-now)
 	}

@@ -18,9 +18,9 @@ const (
 	watchLinger = time.Second
 )
 
-// shard is a part of the table of keys, with the lock for it and with what runs on
+// stripe is a part of the table of keys, with the lock for it and with what runs on
 // behalf of these keys, so that Close can end it and wait for it.
-type shard struct {
+type stripe struct {
 	mu      sync.Mutex
 	keys    map[string]*keyState
 	calls   map[*call]struct{} // with a command under way; Close cancels it
@@ -30,7 +30,7 @@ type shard struct {
 }
 
 // keyState is what a Locker knows of a key it holds, waits for or has just used.
-// It is guarded by its shard's mutex, and leaves the table with the last of these.
+// It is guarded by its stripe's mutex, and leaves the table with the last of these.
 type keyState struct {
 	key     string
 	current *claim   // held, or being released
@@ -54,7 +54,7 @@ type keyState struct {
 }
 
 // at returns the state of key, making it if need be.
-func (s *shard) at(key string) *keyState {
+func (s *stripe) at(key string) *keyState {
 	ks := s.keys[key]
 	if ks == nil {
 		ks = &keyState{key: key}
@@ -65,7 +65,7 @@ func (s *shard) at(key string) *keyState {
 
 // enter counts something that runs; it reports false once the Locker is closed.
 // What follows from what was let in enters always.
-func (s *shard) enter(always bool) bool {
+func (s *stripe) enter(always bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed && !always {
@@ -75,7 +75,7 @@ func (s *shard) enter(always bool) bool {
 	return true
 }
 
-func (s *shard) exit() {
+func (s *stripe) exit() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running--; s.running == 0 && s.idle != nil {
@@ -85,7 +85,7 @@ func (s *shard) exit() {
 }
 
 // done is closed when nothing runs any more.
-func (s *shard) done() <-chan struct{} {
+func (s *stripe) done() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running == 0 {
@@ -99,7 +99,7 @@ func (s *shard) done() <-chan struct{} {
 
 // close refuses further calls, cuts short the commands of those under way, and ends
 // the leases held.
-func (s *shard) close() (after []aftermath) {
+func (s *stripe) close() (after []aftermath) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -116,7 +116,7 @@ func (s *shard) close() (after []aftermath) {
 	return after
 }
 
-func (s *shard) closeWatches() {
+func (s *stripe) closeWatches() {
 	s.mu.Lock()
 	var ws []driver.Watch
 	for _, ks := range s.keys {
@@ -135,7 +135,7 @@ func (s *shard) closeWatches() {
 }
 
 // after sets the key's timer.
-func (s *shard) after(ks *keyState, d time.Duration) {
+func (s *stripe) after(ks *keyState, d time.Duration) {
 	if ks.timer == nil {
 		ks.timer = time.AfterFunc(d, func() { s.tick(ks) })
 	} else {
@@ -143,7 +143,7 @@ func (s *shard) after(ks *keyState, d time.Duration) {
 	}
 }
 
-func (s *shard) tick(ks *keyState) {
+func (s *stripe) tick(ks *keyState) {
 	s.mu.Lock()
 	var watch driver.Watch
 	if ks.head != nil {
@@ -157,7 +157,7 @@ func (s *shard) tick(ks *keyState) {
 
 // settle drops what is not needed any more once the queue is empty; keep lets the
 // watch linger. It returns a watch to close outside the lock.
-func (s *shard) settle(ks *keyState, keep bool) (unwatch driver.Watch) {
+func (s *stripe) settle(ks *keyState, keep bool) (unwatch driver.Watch) {
 	if ks.head != nil {
 		return nil
 	}
@@ -191,7 +191,7 @@ var errMerge = errors.New("another goroutine of the same owner was granted the k
 // errLate when the Locker knows a later grant (c's answer was late, c is not the
 // holder any more), with errMerge when c's owner has a claim here already, and with
 // ErrClosed.
-func (s *shard) install(c *claim, w *call) error {
+func (s *stripe) install(c *claim, w *call) error {
 	s.mu.Lock()
 	ks := s.at(c.Key)
 	old := ks.current
@@ -228,7 +228,7 @@ func (s *shard) install(c *claim, w *call) error {
 }
 
 // detach ends c's hold of its key in this process; the queue goes on.
-func (s *shard) detach(c *claim) {
+func (s *stripe) detach(c *claim) {
 	s.mu.Lock()
 	ks := s.at(c.Key)
 	if ks.current == c {
@@ -246,7 +246,7 @@ func (s *shard) detach(c *claim) {
 
 // forgetLost lets the owner of a lost claim lock anew, all its leases being
 // unlocked.
-func (s *shard) forgetLost(c *claim) {
+func (s *stripe) forgetLost(c *claim) {
 	s.mu.Lock()
 	var unwatch driver.Watch
 	if ks := s.keys[c.Key]; ks != nil {

@@ -46,7 +46,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	if ctx.Err() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
-	s := l.claim.e.shardOf(l.claim.Key)
+	s := l.claim.e.stripeOf(l.claim.Key)
 	s.enter(true)
 	defer s.exit()
 	return l.settle(ctx, l.claim.send(ctx, d), answer)
@@ -107,7 +107,7 @@ func (l *Lease) decide() (d duty, answer error) {
 	c.mu.Unlock()
 	ctxs.end(context.Canceled) // the section is over before the release is sent
 	if forget {
-		c.e.shardOf(c.Key).forgetLost(c)
+		c.e.stripeOf(c.Key).forgetLost(c)
 	}
 	return d, answer
 }
@@ -135,7 +135,7 @@ func (c *claim) send(ctx context.Context, d duty) error {
 		}
 		return err
 	}
-	s := c.e.shardOf(c.Key)
+	s := c.e.stripeOf(c.Key)
 	ks := s.beginRelease(c)
 	err := c.e.retry(ctx, c.free)
 	s.endRelease(ks, c)
@@ -231,7 +231,7 @@ func (l *Lease) settle(ctx context.Context, err, answer error) error {
 
 // beginRelease notes that a release of c is sent, and endRelease that it was
 // answered or left behind: whatever came of it, the queue of the key goes on.
-func (s *shard) beginRelease(c *claim) *keyState {
+func (s *stripe) beginRelease(c *claim) *keyState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ks := s.keys[c.Key]
@@ -242,7 +242,7 @@ func (s *shard) beginRelease(c *claim) *keyState {
 	return ks
 }
 
-func (s *shard) endRelease(ks *keyState, c *claim) {
+func (s *stripe) endRelease(ks *keyState, c *claim) {
 	if ks == nil {
 		return
 	}
