@@ -50,7 +50,7 @@ stress: redis ## engine and strategies, COUNT times on 1, 2 and 8 processors
 
 .PHONY: conformance
 conformance: redis ## the whole conformance suite on every strategy and topology, case by case, and a table
-	LOCKER_CONFORMANCE=all $(GO) test -race -json -p 1 -timeout 40m -run '^TestConformance' ./conformance ./strategy/... | $(GO) run ./internal/suitetable
+	LOCKER_CONFORMANCE=all $(GO) test -race -json -p 1 -timeout 40m -run '^Test(Conformance|Fake)' ./conformance ./strategy/... | $(GO) run ./internal/suitetable
 
 # The groups that are all about faults, and the cases of others that are; redlock's
 # suite is in parts.

@@ -11,7 +11,7 @@ import (
 const wakeGroup = "wake-ups"
 
 var wakeCases = []Case{
-	{Name: "NotifiedWake", Group: wakeGroup, Rules: []string{"R15"}, Needs: []Need{NeedNotified}, Mode: Serial, Test: testNotifiedWake,
+	{Name: "NotifiedWake", Group: wakeGroup, Rules: []string{"R15"}, Needs: []Need{NeedNotified}, Test: testNotifiedWake,
 		Contract: "where the store notifies, a waiter takes a freed key well before it would have looked by itself"},
 	{Name: "WakeByExpiry", Group: wakeGroup, Rules: []string{"R15"}, Test: testWakeByExpiry,
 		Contract: "waiters take a key that nobody unlocked, one after another, each within the bound"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/internal/redistest"
@@ -89,7 +90,7 @@ func TestRedlockNodeOfAnotherAuthority(t *testing.T) {
 		wrong, _, _ := n.TLSFiles(t)
 		doc = strings.ReplaceAll(doc, "ca_file: "+wrong, "ca_file: "+ca)
 	}
-	_, err := openYAML(t, doc).Lock(t.Context(), "k")
+	_, err := openYAML(t, doc).Lock(t.Context(), "k", locker.WithWait(5*time.Second))
 	require.ErrorIs(t, err, locker.ErrUnavailable)
 	for _, n := range nodes[1:] {
 		require.ErrorContains(t, err, n.TLSAddr(t)+": tls: failed to verify certificate")

@@ -39,13 +39,13 @@ func TestSoak(t *testing.T) {
 	}
 	report, err := soak.Run(t.Context(), soak.Config{
 		Strategies: strategies,
-		Duration:   10 * time.Second,
+		Duration:   7 * time.Second,
 		Seed:       20260101,
 		Processes:  2,
 		Callers:    6,
 		Keys:       16,
-		Storm:      4 * time.Second,
-		Calm:       3 * time.Second,
+		Storm:      3 * time.Second,
+		Calm:       2 * time.Second,
 		Slack:      5 * time.Second,
 		Dir:        t.TempDir(),
 	})

@@ -49,8 +49,8 @@ func sell(t *testing.T, args ...string) ([]result, int) {
 }
 
 func TestSale(t *testing.T) {
-	const buyers, stock = 200, 30
-	results, code := sell(t, "-buyers", "200", "-stock", "30", "-concurrency", "20")
+	const buyers, stock = 80, 20
+	results, code := sell(t, "-buyers", "80", "-stock", "20", "-concurrency", "20")
 	require.Equal(t, exitOK, code)
 	require.Len(t, results, len(methods))
 	for i, m := range methods {

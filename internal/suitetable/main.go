@@ -91,7 +91,7 @@ func run(in io.Reader, out io.Writer, cases bool) (ok bool, err error) {
 }
 
 // caseOf reads the end of a test: TestConformance<Topology>/parallel/group/Case, or a
-// level deeper.
+// level deeper, or the same of TestFake<Kind>, which runs on a fake of that kind.
 func caseOf(e event) (r result, ok bool) {
 	parts := strings.Split(e.Test, "/")
 	n := len(parts)
@@ -99,7 +99,10 @@ func caseOf(e event) (r result, ok bool) {
 		return r, false
 	}
 	r = result{topologyOf(parts[0]), path.Base(e.Package), parts[n-2], parts[n-1], e.Action == "fail"}
-	if r.strategy == "conformance" {
+	switch {
+	case strings.HasPrefix(parts[0], "TestFake"):
+		r.strategy = "fake"
+	case r.strategy == "conformance":
 		r.strategy = "memory" // the suite's own test
 	}
 	return r, true
@@ -107,7 +110,7 @@ func caseOf(e event) (r result, ok bool) {
 
 // topologyOf makes "two dead" of TestConformanceTwoDead.
 func topologyOf(test string) string {
-	name := strings.TrimPrefix(test, "TestConformance")
+	name := strings.TrimPrefix(strings.TrimPrefix(test, "TestConformance"), "TestFake")
 	if name == "" || name == "ServerFaults" {
 		return "single"
 	}

@@ -85,11 +85,8 @@ func startServers(t *testing.T) []*redistest.Server {
 func chaos(t *testing.T, grants int64, servers []*redistest.Server, troubles ...func(*redistest.Server, func(time.Duration))) {
 	t.Helper()
 	const lockers, each = 4, 5 // Lockers and goroutines of each
-	switch {
-	case testing.Short():
+	if testing.Short() || os.Getenv("LOCKER_CONFORMANCE") != "all" {
 		grants /= 20
-	case os.Getenv("LOCKER_CONFORMANCE") != "all":
-		grants /= 5
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

@@ -22,7 +22,7 @@ func TestTokenOfAKeyInUseTakesOneRound(t *testing.T) {
 	m := startMasters(t, 5)
 	l := m.locker(t)
 	var last int64
-	rounds, grants := 0, 50
+	rounds, grants := 0, 20
 	for range grants {
 		lease := lock(t, l, "k")
 		require.Greater(t, lease.Token(), last)

@@ -93,7 +93,7 @@ func TestWaiterIsWokenByAMajority(t *testing.T) {
 // Contenders refuse one another when none gets a majority. That must end.
 func TestSplitVotesEnd(t *testing.T) {
 	t.Parallel()
-	const contenders, turns = 5, 20
+	const contenders, turns = 5, 8
 	m := startMasters(t, 5)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
