@@ -17,11 +17,11 @@ import (
 const (
 	// commandTimeout bounds one attempt, or one count or manual renewal.
 	commandTimeout = 4 * time.Second
-	releaseTimeout = 2 * time.Second         // one try of a release
-	releaseBudget  = 5 * time.Second         // all tries of an Unlock
-	closeBudget    = 3800 * time.Millisecond // for what runs at Close to end by itself
-	closeGrace     = 300 * time.Millisecond  // once it is cut short
-	driverGrace    = 300 * time.Millisecond  // for the driver's Close, and what is left of the above
+	releaseTimeout = 2 * time.Second        // one try of a release
+	releaseBudget  = 5 * time.Second        // all tries of an Unlock
+	closeBudget    = 3 * time.Second        // for what runs at Close to end by itself
+	closeGrace     = 300 * time.Millisecond // once it is cut short
+	driverGrace    = time.Second            // for the driver to close, and what is left of the above
 
 	// A wait that is signalled still looks about once a second; one that is
 	// not polls.
