@@ -33,7 +33,7 @@
 //
 // # What a pass says
 //
-//   - The rules of the promise held in every case, with real concurrency and,
+//   - The rules of the promise (docs/rules.md) held in every case, with real concurrency and,
 //     given Faults, ServerFaults and child processes, with lost and repeated
 //     commands, outages, servers in trouble, killed and frozen processes.
 //   - Histories of concurrent operations are checked for an order that explains
@@ -51,7 +51,7 @@
 //     or about properties of one store, such as cluster slots. Cases for these
 //     come in by [WithCases].
 //   - How fast it is. Bounds are those of the promise with ample slack; they live
-//     in [Timing], never in a case.
+//     in [Timing], never in a case, and are longer while the machine is slow.
 //
 // A store that speaks Redis's protocol gets most of Faults and ServerFaults from
 // package [faultproxy].
@@ -59,8 +59,13 @@
 // # Rules for cases
 //
 // Cases wait for events with a bound, not for a time to pass; where time passing
-// is the subject they say so. Leases that must not be lost last two seconds at
-// least. Keys are unique to a case and a run, so that parallel cases can share a
+// is the subject they say so. That a Lock waits is seen by [locker.EventWaiting]:
+// every Locker of a case has the suite's observer, and a case that observes uses
+// [WithObserver]. A harness must not put an observer of its own in its place.
+//
+// Upper bounds ([T.Ends], [T.Eventually], [Now]) are counted on a clock that
+// slows down with the machine; lower bounds are real time. Leases that must not
+// be lost last two seconds at least, and longer on a slow machine. Keys are unique to a case and a run, so that parallel cases can share a
 // store, and a store can outlive the run.
 //
 // [faultproxy]: https://pkg.go.dev/github.com/distlock/locker/conformance/faultproxy

@@ -165,20 +165,30 @@ func newRESPRemote(client redis.UniversalClient) respRemote {
 		if err != nil {
 			return Reply{}, err
 		}
-		answer, err := rdb.Do(ctx, "evalsha", string(text)).Text()
-		if err != nil {
-			return Reply{}, err
+		// The client minds a context's deadline, not its cancellation.
+		answered := make(chan *redis.Cmd, 1)
+		go func() { answered <- rdb.Do(ctx, "evalsha", string(text)) }()
+		select {
+		case cmd := <-answered:
+			answer, err := cmd.Text()
+			if err != nil {
+				return Reply{}, err
+			}
+			err = json.Unmarshal([]byte(answer), &reply)
+			return reply, err
+		case <-ctx.Done():
+			return Reply{}, ctx.Err()
 		}
-		err = json.Unmarshal([]byte(answer), &reply)
-		return reply, err
 	}, func() error { return nil }}, o.Addr}
 }
 
-func (r respRemote) Configure(c driver.Config) error {
+var _ fullDriver = respRemote{}
+
+func (r respRemote) Configure(c driver.Config) (driver.Settings, error) {
 	if len(c.Options) > 0 {
-		return fmt.Errorf("%w: no such option: %v", locker.ErrInvalid, c.Options[0])
+		return driver.Settings{}, fmt.Errorf("%w: no such option: %v", locker.ErrInvalid, c.Options[0])
 	}
-	return nil
+	return driver.Settings{}, nil
 }
 
 // Close tells the store's side, if that can be reached. The connections stay: what was

@@ -139,7 +139,9 @@ func chaos(t *testing.T, grants int64, servers []*redistest.Server, troubles ...
 	}
 	t.Logf("%d grants in %v, %d of them lost, %d troubles", len(history), time.Since(start), lost, n)
 	require.Len(t, history, int(grants))
-	checkSections(t, history)
+	for _, w := range checkSections(history) {
+		t.Error(w)
+	}
 }
 
 // enter is one Lock and Unlock: mostly a short one, some past the TTL and so renewed,
@@ -223,8 +225,7 @@ func makeTrouble(servers []*redistest.Server, over <-chan struct{}, troubles []f
 }
 
 // checkSections looks for holds of a key that overlap, and for tokens out of order.
-func checkSections(t *testing.T, history []section) {
-	t.Helper()
+func checkSections(history []section) (wrong []string) {
 	slices.SortFunc(history, func(a, b section) int {
 		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.from, b.from))
 	})
@@ -234,15 +235,29 @@ func checkSections(t *testing.T, history []section) {
 			continue
 		}
 		if b.from < a.to {
-			t.Errorf("%s was held until %v (token %d, lost: %t), and by another from %v on (token %d)", a.key, a.to, a.token, a.lost, b.from, b.token)
+			wrong = append(wrong, fmt.Sprintf("%s was held until %v (token %d, lost: %t), and by another from %v on (token %d)", a.key, a.to, a.token, a.lost, b.from, b.token))
 		}
 		if b.token <= a.token {
-			t.Errorf("%s: token %d at %v after token %d at %v", a.key, b.token, b.from, a.token, a.from)
+			wrong = append(wrong, fmt.Sprintf("%s: token %d at %v after token %d at %v", a.key, b.token, b.from, a.token, a.from))
 		}
 	}
+	return wrong
 }
 
 func TestCheckSections(t *testing.T) {
 	t.Parallel()
-	checkSections(t, []section{{key: "a", token: 2, from: 5, to: 6}, {key: "a", token: 1, from: 1, to: 5}, {key: "b", token: 1, from: 1, to: 9}})
+	for want, history := range map[string][]section{
+		"":                  {{key: "a", token: 2, from: 5, to: 6}, {key: "a", token: 1, from: 1, to: 5}, {key: "b", token: 1, from: 1, to: 9}},
+		"by another from":   {{key: "a", token: 1, from: 1, to: 5}, {key: "a", token: 2, from: 4, to: 6}},
+		"token 1 at 5ns":    {{key: "a", token: 2, from: 1, to: 2}, {key: "a", token: 1, from: 5, to: 6}},
+		"token 7 at 5ns af": {{key: "a", token: 7, from: 1, to: 2}, {key: "a", token: 7, from: 5, to: 6}},
+	} {
+		wrong := checkSections(history)
+		if want == "" {
+			require.Empty(t, wrong)
+			continue
+		}
+		require.Len(t, wrong, 1)
+		require.Contains(t, wrong[0], want)
+	}
 }
