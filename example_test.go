@@ -1,0 +1,95 @@
+package locker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/strategy/memory"
+)
+
+// Run a function under a lock. The function reaches the lease, and its fencing token,
+// through its context.
+func ExampleDo() {
+	ctx := context.Background()
+	l, _ := memory.New()
+	defer l.Close()
+
+	err := locker.Do(ctx, l, "orders/42", func(ctx context.Context) error {
+		lease, _ := locker.LeaseFromContext(ctx)
+		fmt.Println("inside, with a token:", lease.Token() > 0)
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// inside, with a token: true
+	// <nil>
+}
+
+// Tell "the function never ran" from "it ran, and the lock could not be given back".
+func ExampleDoError() {
+	ctx := context.Background()
+	l, _ := memory.New()
+	defer l.Close()
+	lease, _ := l.Lock(ctx, "orders/42")
+	defer lease.Unlock(ctx)
+
+	ship := func(context.Context) error { return nil }
+	err := locker.Do(ctx, l, "orders/42", ship, locker.WithWait(0))
+	var failed *locker.DoError
+	switch {
+	case errors.As(err, &failed) && !failed.Ran && errors.Is(err, locker.ErrNotAcquired):
+		fmt.Println("another caller ships", failed.Key)
+	case errors.As(err, &failed) && failed.Ran:
+		fmt.Println("shipped, but the lock stays until its TTL ends")
+	}
+	// Output: another caller ships orders/42
+}
+
+// A lease tells its holder when it is over, without asking the store.
+func ExampleLease_Lost() {
+	ctx := context.Background()
+	l, _ := memory.New()
+	defer l.Close()
+	lease, _ := l.Lock(ctx, "orders/42", locker.WithTTL(100*time.Millisecond), locker.WithoutRenewal())
+
+	<-lease.Lost()
+	fmt.Println(errors.Is(lease.Err(), locker.ErrLost), errors.Is(lease.Unlock(ctx), locker.ErrLost))
+	// Output: true true
+}
+
+// Lock under a lease's context, on the same key, re-enters; each Lock needs its Unlock.
+func ExampleLease_Context() {
+	ctx := context.Background()
+	l, _ := memory.New()
+	defer l.Close()
+	outer, _ := l.Lock(ctx, "orders/42")
+	inner, _ := l.Lock(outer.Context(ctx), "orders/42")
+	fmt.Println(inner.Holds(), inner.Token() == outer.Token())
+	_ = inner.Unlock(ctx)
+	_ = outer.Unlock(ctx)
+	fmt.Println(outer.Holds())
+	// Output:
+	// 2 true
+	// 0
+}
+
+// Count what happens. Events are delivered in order, beside the calls.
+func ExampleObserver() {
+	done := make(chan struct{})
+	l, _ := memory.New(locker.WithObserver(locker.ObserverFunc(func(_ context.Context, e locker.Event) {
+		fmt.Println(e.Kind, e.Key)
+		if e.Kind == locker.EventReleased {
+			close(done)
+		}
+	})))
+	defer l.Close()
+	lease, _ := l.Lock(context.Background(), "orders/42")
+	_ = lease.Unlock(context.Background())
+	<-done
+	// Output:
+	// acquired orders/42
+	// released orders/42
+}
