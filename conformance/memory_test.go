@@ -8,13 +8,14 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/strategy/memory"
 )
 
 // memoryHarness is what an adopter writes: see the package documentation.
-type memoryHarness struct{ store *quietStore }
+type memoryHarness struct{ store *memory.Store }
 
 func newMemoryHarness(testing.TB) conformance.Harness {
-	return memoryHarness{newQuietStore()}
+	return memoryHarness{memory.NewStore()}
 }
 
 func TestConformance(t *testing.T) { conformance.Run(t, newMemoryHarness) }
@@ -39,7 +40,7 @@ func (h memoryHarness) NewLocker(tb testing.TB, opts ...locker.Option) locker.Lo
 
 // New implements [conformance.Constructor].
 func (h memoryHarness) New(opts ...locker.Option) (locker.Locker, error) {
-	return locker.New(h.store.driver(), opts...)
+	return h.store.New(opts...)
 }
 
 // The rest implements [conformance.Inspector] and [conformance.Breaker].
@@ -64,20 +65,20 @@ func (h memoryHarness) TTL(_ context.Context, key string) (time.Duration, error)
 }
 
 func (h memoryHarness) Break(_ context.Context, key string) error {
-	h.store.breakQuietly(key)
+	h.store.Break(key)
 	return nil
 }
 
 func (h memoryHarness) Expire(ctx context.Context, key string) error { return h.Break(ctx, key) }
 
 func (h memoryHarness) Steal(ctx context.Context, key string) error {
-	h.store.breakQuietly(key)
+	h.store.Break(key)
 	thief := driver.Claim{Key: key, ID: "thief", Owner: "thief", TTL: time.Minute}
 	_, err := h.store.Driver().Acquire(ctx, driver.Request{Claim: thief})
 	return err
 }
 
 func (h memoryHarness) Flush(context.Context) error {
-	h.store.breakQuietly(h.store.Keys()...)
+	h.store.Flush()
 	return nil
 }

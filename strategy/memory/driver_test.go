@@ -188,16 +188,19 @@ func TestWatch(t *testing.T) {
 	}
 	one, two, other := watch("k"), watch("k"), watch("other")
 
-	frees := map[string]func(){
-		"release": func() { require.NoError(t, s.Driver().Release(t.Context(), request("k", "release").Claim)) },
-		"break":   func() { s.Break("k") },
-		"flush":   s.Flush,
-	}
-	for name, free := range frees {
+	for name, c := range map[string]struct {
+		free  func()
+		woken bool
+	}{
+		"release": {func() { require.NoError(t, s.Driver().Release(t.Context(), request("k", "release").Claim)) }, true},
+		"break":   {func() { s.Break("k") }, false},
+		"flush":   {s.Flush, false},
+	} {
 		acquire(t, s.Driver(), "k", name)
 		require.False(t, woken(one) || woken(two))
-		free()
-		require.True(t, woken(one) && woken(two), name)
+		c.free()
+		require.Equal(t, c.woken, woken(one), name)
+		require.Equal(t, c.woken, woken(two), name)
 		require.False(t, woken(other))
 	}
 

@@ -78,14 +78,15 @@ func (s *Store) Holder(key string) (owner string, left time.Duration, ok bool) {
 	return g.owner, g.until.Sub(now), true
 }
 
-// Break takes key from whoever holds it, as an operator would who deletes it,
-// and reports whether it was held. The holder learns of it at its next renewal
-// or Unlock; until then two may be inside.
+// Break takes key from its holder, as an operator does who deletes it, and reports
+// whether it was held. No waiter is notified, as in Redis: a waiter looks about once a
+// second. The holder learns of it at its next renewal or Unlock; until then two may be
+// inside.
 func (s *Store) Break(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := s.holder(key, time.Now()) != nil
-	s.drop(key)
+	delete(s.held, key)
 	return held
 }
 
@@ -94,9 +95,7 @@ func (s *Store) Break(key string) bool {
 func (s *Store) Flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key := range s.held {
-		s.drop(key)
-	}
+	clear(s.held)
 }
 
 // holder returns the live grant of key, or nil. s.mu is held.
