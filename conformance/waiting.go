@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -117,6 +118,20 @@ func testCancelIsPrompt(t *T) {
 	t.Unlock(lease)
 	// Not at once: an attempt that was on its way is cleaned up first.
 	t.FreeWithin(t.Timing().PollWithin, b, key)
+
+	// A wait that ends while it subscribes: each key is waited for the first time.
+	for i := range 3 {
+		key := t.Key(fmt.Sprint("k", i))
+		lease := t.Lock(a, key)
+		const wait = 20 * time.Millisecond
+		t.Prompt("a Lock whose context ends soon", func() {
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			defer cancel()
+			_, err := b.Lock(ctx, key)
+			t.Is(err, context.DeadlineExceeded)
+		})
+		t.Unlock(lease)
+	}
 }
 
 func testDeadContextGetsNothing(t *T) {
