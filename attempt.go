@@ -96,7 +96,6 @@ func (c *call) attempt(ks *keyState, watch driver.Watch) (*Lease, error) {
 func (c *call) answered(ks *keyState, err error) {
 	ended := err != nil && c.ended()
 	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
 	c.s.end(ks, c)
 	switch {
 	case err == nil:
@@ -108,7 +107,9 @@ func (c *call) answered(ks *keyState, err error) {
 		ks.outage.failed(now, err)
 		ks.failQueue(now)
 	}
-	c.s.settle(ks, true) // a call that was granted the lock may have been the last
+	unwatch := c.s.settle(ks, true) // a call that was granted the lock may have been the last
+	c.s.mu.Unlock()
+	closeWatch(unwatch)
 }
 
 // refused says when to look again, and has the store tell of releases.
@@ -161,11 +162,14 @@ func (c *call) subscribe(ks *keyState) bool {
 // unwatch drops a watch that has ended by itself.
 func (c *call) unwatch(ks *keyState, w driver.Watch) {
 	c.s.mu.Lock()
-	if ks.watch == w {
+	mine := ks.watch == w // else another waiter has seen it end
+	if mine {
 		ks.watch = nil
 	}
 	c.s.mu.Unlock()
-	w.Close()
+	if mine {
+		w.Close()
+	}
 }
 
 // grant makes a lease of a granted attempt, and ends the call's wait. Where it
