@@ -26,6 +26,9 @@ func (c *call) join() *keyState {
 func (c *call) leave(ks *keyState) {
 	c.s.mu.Lock()
 	var unwatch driver.Watch
+	if c.asking { // the driver panicked
+		c.s.asked(ks, c)
+	}
 	if c.queued {
 		ks.remove(c)
 		unwatch = c.s.settle(ks, false)
@@ -96,7 +99,7 @@ func (c *call) attempt(ks *keyState, watch driver.Watch) (*Lease, error) {
 func (c *call) answered(ks *keyState, err error) {
 	ended := err != nil && c.ended()
 	c.s.mu.Lock()
-	c.s.end(ks, c)
+	c.s.asked(ks, c)
 	switch {
 	case err == nil:
 		ks.outage, ks.answered, ks.unanswered = outage{}, true, c.e.sched.Now()
@@ -195,7 +198,7 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 		claim.op = make(chan struct{}, 1)
 	}
 	l, err := claim.newLease(), errLate
-	if now < claim.deadline {
+	if end, _, _ := claim.ending(); now < end {
 		err = c.s.install(claim, c)
 	}
 	if err != nil {

@@ -114,7 +114,7 @@ func (c *call) fail(kind, why error, hint string) error {
 // deadline may notice it an instant before the context does.
 func (c *call) ended() bool {
 	if d, ok := c.ctx.Deadline(); ok && !time.Now().Before(d) {
-		<-c.ctx.Done()
+		sleep(c.ctx, nil, 10*time.Millisecond)
 	}
 	return c.ctx.Err() != nil
 }
@@ -161,13 +161,13 @@ func (c *call) command(d time.Duration, f func(ctx context.Context) error) error
 	c.s.calls[c] = struct{}{}
 	c.s.mu.Unlock()
 
+	defer func() {
+		c.s.mu.Lock()
+		delete(c.s.calls, c)
+		c.s.mu.Unlock()
+	}()
 	err := f(ctx)
-
-	c.s.mu.Lock()
-	delete(c.s.calls, c)
-	closed := c.s.closed
-	c.s.mu.Unlock()
-	if err != nil && closed && ctx.Err() != nil && c.ctx.Err() == nil {
+	if closed := c.e.isClosed(); err != nil && closed && ctx.Err() != nil && c.ctx.Err() == nil {
 		return &driver.StoreError{Err: errors.Join(ErrClosed, err), NotApplied: !driver.MaybeApplied(err)}
 	}
 	return err

@@ -49,6 +49,10 @@ type claim struct {
 	renewals  int           // how many are left; noLimit
 	inRenewal bool          // an automatic one is under way
 	releases  int           // releases that were sent in time and may have been applied
+
+	freeing    bool // a release goes on in the background
+	correcting bool // a correction of the count waits there
+	told       bool // how the claim ended
 }
 
 type claimState uint8
@@ -138,6 +142,8 @@ func (c *claim) lose(kind lossKind, cause error) aftermath {
 	c.loss = &lossError{c.e.name, c.userKey, cause}
 	c.end.Store(0)
 	c.e.sched.Remove(&c.entry)
+	c.told = true
+	c.e.notices.event(context.Background(), c.event(EventLost, c.loss))
 	a := aftermath{c: c}
 	for _, l := range c.leases {
 		l.ended = true
@@ -169,7 +175,6 @@ func (a aftermath) run() {
 		go cs.end(c.loss)
 	}
 	c.e.stripeOf(c.Key).detach(c)
-	c.e.notices.event(context.Background(), c.event(EventLost, c.loss))
 }
 
 // denied notes that the store says that c does not hold the key.

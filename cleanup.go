@@ -180,6 +180,9 @@ func (e *engine) cleanUp(cl driver.Claim, sent time.Duration, definite bool) {
 
 // freeLater goes on with a release that its Unlock left behind.
 func (e *engine) freeLater(ctx context.Context, c *claim) {
+	if !c.once(&c.freeing) {
+		return
+	}
 	e.later(c.Key, &chore{
 		until: max(c.lastsUntil(), e.sched.Now()) + time.Second,
 		run: func(rctx context.Context) error {
@@ -190,21 +193,43 @@ func (e *engine) freeLater(ctx context.Context, c *claim) {
 			}
 			return err
 		},
-		fails: func(err error) { c.settleRelease(ctx, err) },
+		fails: func(err error) {
+			c.again(&c.freeing) // by an Unlock that is called again
+			c.settleRelease(ctx, err)
+		},
 	})
 }
 
 // correctHolds puts right the hold count of a claim, which a command without an
 // answer may have changed.
 func (e *engine) correctHolds(c *claim) {
+	if !c.once(&c.correcting) {
+		return
+	}
 	e.later(c.Key, &chore{
 		until: e.sched.Now() + max(c.TTL, minOutage),
 		run: func(ctx context.Context) error {
-			if err := c.syncHolds(ctx); !isSettled(err) {
+			c.again(&c.correcting) // what fails from here on needs another one
+			if err := c.syncHolds(ctx); !isSettled(err) && c.once(&c.correcting) {
 				return err
 			}
 			return nil
 		},
-		fails: func(error) {}, // the next count that is sent is right again
+		fails: func(error) { c.again(&c.correcting) }, // the next count that is sent is right again
 	})
+}
+
+// once reports whether a flag of the claim was not set, and sets it.
+func (c *claim) once(flag *bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first := !*flag
+	*flag = true
+	return first
+}
+
+func (c *claim) again(flag *bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*flag = false
 }

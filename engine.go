@@ -58,8 +58,10 @@ type engine struct {
 	base    context.Context // of chores; ends when Close has waited long enough
 	stop    context.CancelFunc
 	closing atomic.Bool
-	closed  chan struct{}
-	ended   chan struct{} // closed when the first Close is through
+	life    context.Context // ends with Close
+	close   context.CancelFunc
+	closed  <-chan struct{} // life's
+	ended   chan struct{}   // closed when the first Close is through
 }
 
 var _ Locker = (*engine)(nil)
@@ -79,10 +81,11 @@ func New(d driver.Driver, opts ...Option) (Locker, error) {
 		name:   d.Name(),
 		set:    set,
 		seed:   maphash.MakeSeed(),
-		closed: make(chan struct{}),
 		ended:  make(chan struct{}),
 	}
 	e.base, e.stop = context.WithCancel(context.Background())
+	e.life, e.close = context.WithCancel(context.Background())
+	e.closed = e.life.Done()
 	e.background.shards = make(map[string]*chores)
 	e.notices.observer = set.observer
 	if set.logger != nil {
@@ -139,7 +142,7 @@ func (e *engine) Close() error {
 	}
 	defer close(e.ended)
 	end := time.Now().Add(closeBudget)
-	close(e.closed)
+	e.close()
 	var after []aftermath
 	for i := range e.stripes {
 		after = append(after, e.stripes[i].close()...)

@@ -166,8 +166,12 @@ func (l *Lease) Renew(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return l.fail("renew", ErrUnavailable, err, "")
 	}
+	s := c.e.stripeOf(c.Key)
+	s.enter(true)
+	defer s.exit()
 	cctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
+	defer context.AfterFunc(c.e.life, cancel)() // Close ends it
 	sent := c.e.sched.Now()
 	err := errNoAnswer
 	c.e.driver.Renew(cctx, []driver.Claim{c.Claim}, func(_ int, e error) { err = e })
@@ -175,6 +179,8 @@ func (l *Lease) Renew(ctx context.Context) error {
 	switch gone := l.renewable(); {
 	case err == nil || gone != nil:
 		return gone
+	case c.e.isClosed(): // which is about to end the lease
+		return &lossError{c.e.name, c.userKey, ErrClosed}
 	case isLost(err):
 		return l.notHeld("renew") // unlocked meanwhile
 	case ctx.Err() != nil:
@@ -193,8 +199,8 @@ func (l *Lease) renewable() error {
 	return l.notHeld("renew")
 }
 
-// over tells why the lease has ended, if it has: the loss, or Canceled after
-// Unlock.
+// over tells why the lease has ended, if it has: the loss, also after an Unlock that
+// followed it, or Canceled.
 func (l *Lease) over() error {
 	l.claim.mu.Lock()
 	defer l.claim.mu.Unlock()
@@ -202,10 +208,13 @@ func (l *Lease) over() error {
 }
 
 func (l *Lease) overLocked() error {
-	if l.state != leaseHeld {
+	switch {
+	case l.ended:
+		return l.claim.loss
+	case l.state != leaseHeld:
 		return context.Canceled
 	}
-	return l.claim.loss
+	return nil
 }
 
 // answers reports whether a Lock that asks with q re-enters l. A lost lease

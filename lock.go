@@ -84,6 +84,8 @@ func (c *call) lock() (*Lease, error) {
 		switch {
 		case t.err != nil:
 			return nil, t.err
+		case t.failed != nil:
+			return nil, c.unavailable(t.failed, "")
 		case t.mine != nil:
 			if l, err := c.reenter(t.mine, false); !errors.Is(err, errGone) {
 				return l, err
@@ -104,6 +106,7 @@ func (c *call) lock() (*Lease, error) {
 // turn is what a waiting call is to do.
 type turn struct {
 	err     error         // fail
+	failed  error         // fail with the queue, whose trouble this is
 	mine    *claim        // re-enter it
 	attempt bool          // ask the store
 	watch   driver.Watch  // the key's, if any
@@ -124,7 +127,7 @@ func (c *call) turn(ks *keyState, signalled bool) turn {
 	case c.e.isClosed():
 		return turn{err: c.fail(ErrClosed, nil, "")}
 	case c.failed != nil:
-		return turn{err: c.unavailable(c.failed, "")}
+		return turn{failed: c.failed} // what asks the caller's context is not done under the lock
 	}
 	if c.named {
 		if lost := ks.lostOf(c.owner); lost != nil {
@@ -141,8 +144,7 @@ func (c *call) turn(ks *keyState, signalled bool) turn {
 	signalled, c.woken = signalled || c.woken, false
 	switch {
 	case asks && (signalled || now >= c.look):
-		c.asking = true
-		c.s.begin(ks, now)
+		c.s.ask(ks, c, now)
 		return turn{attempt: true, watch: ks.watch}
 	case asks:
 		return c.waits(ks, turn{watch: ks.watch, look: c.look})
@@ -160,7 +162,7 @@ func (c *call) waits(ks *keyState, t turn) turn {
 	case <-c.wake: // from before
 	default:
 	}
-	if !c.waiting && ks.outage.since == 0 {
+	if !c.waiting {
 		c.waiting = true
 		c.e.notices.event(c.ctx, c.event(EventWaiting, 0, nil))
 	}
@@ -201,8 +203,8 @@ func (c *call) park(ks *keyState, t turn) (signalled bool, err error) {
 func (c *call) gaveUp(ks *keyState, asking bool) error {
 	c.s.mu.Lock()
 	outage, now := ks.outage, c.e.sched.Now()
-	if outage.since == 0 && (asking || ks.underWay > 0) {
-		// A command is unanswered: trouble, unless it is just that the wait
+	if outage.since == 0 && (asking || ks.attempts > 0) {
+		// An attempt is unanswered: trouble, unless it is just that the wait
 		// was over a moment after it was sent. A store that has answered
 		// before gets the benefit of the doubt for longer.
 		patience := answerSoon

@@ -49,11 +49,16 @@ func (q *notices) event(ctx context.Context, e Event) {
 func (q *notices) push(n notice) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.pending) >= maxNotices {
-		q.dropped++
+	isEvent := n.handler == nil
+	switch {
+	case len(q.pending) >= maxNotices:
+		if isEvent {
+			q.dropped++
+		}
 		return
+	case isEvent:
+		n.event.Dropped, q.dropped = q.dropped, 0
 	}
-	n.event.Dropped, q.dropped = q.dropped, 0
 	q.pending = append(q.pending, n)
 	if q.running == nil {
 		q.running = make(chan struct{})
@@ -62,6 +67,12 @@ func (q *notices) push(n notice) {
 }
 
 func (q *notices) drain() {
+	through := false
+	defer func() {
+		if !through {
+			go q.drain() // the user's code has ended this goroutine
+		}
+	}()
 	for {
 		q.mu.Lock()
 		if len(q.pending) == 0 {
@@ -69,6 +80,7 @@ func (q *notices) drain() {
 			close(q.running)
 			q.running = nil
 			q.mu.Unlock()
+			through = true
 			return
 		}
 		n := q.pending[0]
@@ -120,7 +132,11 @@ func (q *notices) close() {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.dropped += len(q.pending)
+	for i := range q.pending {
+		if q.pending[i].handler == nil {
+			q.dropped++
+		}
+	}
 	q.pending = nil
 }
 

@@ -47,7 +47,8 @@ type Event struct {
 type EventKind int
 
 // The kinds. Attempts = Acquired + NotAcquired, and each Acquired ends with one of
-// Released, ReleaseFailed and Lost. A Lock that waits has one Waiting before its
+// Released, ReleaseFailed and Lost. (Where Unlock is called again after ReleaseFailed
+// and frees the key, that is no event.) A Lock that waits has one Waiting before its
 // end. Re-entry and inner Unlocks are no events of their own.
 const (
 	EventAcquired      EventKind = iota + 1 // a lock was granted

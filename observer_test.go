@@ -73,14 +73,17 @@ func TestEvents(t *testing.T) {
 
 		b.store.from(opRelease, nil)
 		b.unlock(l)
-		want(Event{Kind: EventReleased, Owner: "ann", Token: 1, Duration: held}, nil, "Unlock")
+		want(Event{Kind: EventReleaseFailed, Owner: "ann", Token: 1, Duration: held}, errNoPerm, "Unlock called again is no event")
+
+		b.unlock(b.lock(ann, "k"))
+		want(Event{Kind: EventReleased, Owner: "ann", Token: 2}, nil, "Unlock")
 
 		l = b.lock(ann, "k", WithMaxHold(time.Second))
 		b.until(b.at() + 2*time.Second)
-		want(Event{Kind: EventLost, Owner: "ann", Token: 2, Duration: time.Second}, ErrLost, "loss")
+		want(Event{Kind: EventLost, Owner: "ann", Token: 3, Duration: time.Second}, ErrLost, "loss")
 
 		wantErr(t, l.Unlock(t.Context()), ErrLost, "it is lost")
-		want(Event{Kind: EventLost, Owner: "ann", Token: 2, Duration: time.Second}, ErrLost, "Unlock after a loss is no event")
+		want(Event{Kind: EventLost, Owner: "ann", Token: 3, Duration: time.Second}, ErrLost, "Unlock after a loss is no event")
 	})
 }
 

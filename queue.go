@@ -107,7 +107,7 @@ func (ks *keyState) blocked(now time.Duration) bool {
 	if ks.current != nil && !ks.current.releasing() {
 		return true
 	}
-	return ks.underWay > 0 && now < ks.lateAt()
+	return ks.attempts+ks.releases > 0 && now < ks.lateAt()
 }
 
 // lateAt is when the command under way is late: a release no later than the
@@ -120,31 +120,28 @@ func (ks *keyState) lateAt() time.Duration {
 	return at
 }
 
-// begin notes that an attempt or a release is sent.
-func (s *stripe) begin(ks *keyState, now time.Duration) {
-	if ks.underWay == 0 {
+// ask notes that c's attempt is sent, and asked that it was answered or left behind.
+func (s *stripe) ask(ks *keyState, c *call, now time.Duration) {
+	c.asking = true
+	if ks.attempts == 0 {
 		ks.unanswered = now
 	}
-	ks.underWay++
+	ks.attempts++
 	ks.begun = now
 	s.guardTurn(ks, now)
 }
 
-// end notes that it was answered, or left behind. c is the call whose attempt it
-// was; nil for a release.
-func (s *stripe) end(ks *keyState, c *call) {
-	ks.underWay--
-	if c != nil {
-		c.asking = false
-	}
+func (s *stripe) asked(ks *keyState, c *call) {
+	c.asking = false
+	ks.attempts--
 	if w := ks.next(); w != nil && w != c {
-		w.signal() // it may have waited for this command's end
+		w.signal() // it may have waited for this attempt's end
 	}
 }
 
 // guardTurn has the next waiter woken when the command under way is late.
 func (s *stripe) guardTurn(ks *keyState, now time.Duration) {
-	if at := ks.lateAt(); ks.underWay > 0 && at > now && ks.next() != nil {
+	if at := ks.lateAt(); ks.attempts+ks.releases > 0 && at > now && ks.next() != nil {
 		s.after(ks, at-now)
 	}
 }

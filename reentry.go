@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -113,6 +114,8 @@ func (c *claim) takeTurn(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 	case <-ctx.Done():
 		why = ctx.Err()
+	case <-c.e.closed:
+		why = ErrClosed
 	}
 	return &driver.StoreError{Err: why, NotApplied: true}
 }
@@ -136,6 +139,7 @@ func (c *claim) syncHolds(ctx context.Context) error {
 	err = c.e.counter.SetHolds(ctx, c.Claim, holds)
 	if isLost(err) {
 		c.denied()
+		return cmp.Or(c.lossOf(), err)
 	}
 	return err
 }

@@ -41,11 +41,10 @@ type keyState struct {
 	answered   bool   // the store has answered the present queue
 	holder     string // the owner whom the last refusal named
 
-	// underWay is how many attempts and releases are; begun is when the latest of
-	// them was sent, and unanswered since when the store has answered none.
-	underWay   int
-	begun      time.Duration
-	unanswered time.Duration
+	attempts   int           // under way
+	releases   int           // under way
+	begun      time.Duration // when the latest of both was sent
+	unanswered time.Duration // since when the store has answered no attempt
 
 	watch   driver.Watch
 	reopen  time.Duration // a watch is opened not before
@@ -104,7 +103,7 @@ func (s *stripe) close() (after []aftermath) {
 	defer s.mu.Unlock()
 	s.closed = true
 	for c := range s.calls {
-		c.cancel()
+		go c.cancel() // it may ask a context of the user's
 	}
 	for _, ks := range s.keys {
 		if c := ks.current; c != nil {
@@ -169,7 +168,7 @@ func (s *stripe) settle(ks *keyState, keep bool) (unwatch driver.Watch) {
 			unwatch, ks.watch = ks.watch, nil
 		}
 	}
-	if ks.current == nil && len(ks.lost) == 0 && ks.watch == nil && ks.underWay == 0 && s.keys[ks.key] == ks {
+	if ks.current == nil && len(ks.lost) == 0 && ks.watch == nil && ks.attempts+ks.releases == 0 && s.keys[ks.key] == ks {
 		delete(s.keys, ks.key)
 		if ks.timer != nil {
 			ks.timer.Stop()
@@ -208,11 +207,10 @@ func (s *stripe) install(c *claim, w *call) error {
 		return errMerge
 	}
 	c.mu.Lock()
+	c.e.notices.event(w.ctx, w.event(EventAcquired, c.Token, nil)) // before its loss can be
 	c.schedule()
 	c.mu.Unlock()
 	ks.current = c
-	// Told here, so that its loss is told after it.
-	c.e.notices.event(w.ctx, w.event(EventAcquired, c.Token, nil))
 	ks.outage, ks.holder = outage{}, ""
 	ks.remove(w)
 	if c.named {

@@ -33,23 +33,36 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	case ctx == nil:
 		return invalid("Unlock needs a context; it need not be alive")
 	}
-	d, answer := l.decide()
+	c := l.claim
+	s := c.e.stripeOf(c.Key)
+	s.enter(true)
+	defer s.exit()
+	d, ctxs, answer := l.decide()
+	var ks *keyState
+	if d == dutyRelease {
+		ks = s.beginRelease(c)
+	}
+	ctxs.end(context.Canceled) // the section is over before the release is sent
 	switch d {
 	case dutyNone:
 		return answer
 	case dutyTidy:
-		l.claim.e.cleanUp(l.claim.Claim, l.claim.e.sched.Now(), true)
+		c.e.cleanUp(c.Claim, c.e.sched.Now(), true)
 		return answer
 	}
-	ctx, cancel := l.untied(ctx)
+	wait, cancel := l.untied(ctx)
 	defer cancel()
-	if ctx.Err() != nil {
-		ctx = context.WithoutCancel(ctx)
+	if wait.Err() != nil {
+		wait = context.WithoutCancel(wait)
 	}
-	s := l.claim.e.stripeOf(l.claim.Key)
-	s.enter(true)
-	defer s.exit()
-	return l.settle(ctx, l.claim.send(ctx, d), answer)
+	var err error
+	if d == dutyCount {
+		err = c.sendCount(wait)
+	} else {
+		err = c.sendRelease(wait, ctx)
+		s.endRelease(ks, c)
+	}
+	return l.settle(wait.Err(), err, answer)
 }
 
 // decide ends the lease and says what the store is owed, and what Unlock answers if
@@ -70,17 +83,16 @@ func (l *Lease) Unlock(ctx context.Context) error {
 //
 // From here on no other lease re-enters a claim whose last lease this was, and it is
 // not renewed. A renewal under way is harmless: the store checks the claim's id.
-func (l *Lease) decide() (d duty, answer error) {
+func (l *Lease) decide() (d duty, ctxs leaseContexts, answer error) {
 	c := l.claim
 	c.alive()
 	c.mu.Lock()
 	if l.state == leaseUnlocking || l.state == leaseDone {
 		c.mu.Unlock()
-		return dutyNone, l.notHeld("unlock")
+		return dutyNone, nil, l.notHeld("unlock")
 	}
-	ctxs := l.ctxs
 	if l.state == leaseHeld {
-		l.ctxs = nil
+		ctxs, l.ctxs = l.ctxs, nil
 		c.drop(l)
 		l.last = len(c.leases) == 0
 	}
@@ -105,11 +117,10 @@ func (l *Lease) decide() (d duty, answer error) {
 		l.state = leaseDone
 	}
 	c.mu.Unlock()
-	ctxs.end(context.Canceled) // the section is over before the release is sent
 	if forget {
 		c.e.stripeOf(c.Key).forgetLost(c)
 	}
-	return d, answer
+	return d, ctxs, answer
 }
 
 func (c *claim) owedWhenLost(last bool) (d duty, answer error) {
@@ -125,25 +136,24 @@ func (c *claim) owedWhenLost(last bool) (d duty, answer error) {
 	return dutyRelease, answer
 }
 
-// send gives the store what it is owed, trying again until ctx ends or the budget of
-// a release is spent. What has not been settled by then goes on in the background.
-func (c *claim) send(ctx context.Context, d duty) error {
-	if d == dutyCount {
-		err := c.e.retry(ctx, c.syncHolds)
-		if !isSettled(err) {
-			c.e.correctHolds(c)
-		}
-		return err
+// sendCount and sendRelease give the store what it is owed, trying again until ctx ends
+// or the budget of an Unlock is spent. What has not been settled by then goes on in the
+// background.
+func (c *claim) sendCount(ctx context.Context) error {
+	err := c.e.retry(ctx, c.syncHolds)
+	if !isSettled(err) {
+		c.e.correctHolds(c)
 	}
-	s := c.e.stripeOf(c.Key)
-	ks := s.beginRelease(c)
+	return err
+}
+
+// The caller's own context is what events are told with.
+func (c *claim) sendRelease(ctx, caller context.Context) error {
 	err := c.e.retry(ctx, c.free)
-	s.endRelease(ks, c)
-	switch {
-	case isSettled(err):
-		c.settleRelease(ctx, err)
-	default:
-		c.e.freeLater(ctx, c)
+	if isSettled(err) {
+		c.settleRelease(caller, err)
+	} else {
+		c.e.freeLater(caller, c)
 	}
 	return err
 }
@@ -179,31 +189,32 @@ func (c *claim) free(ctx context.Context) error {
 	return err
 }
 
-// settleRelease notes what came of a release in the end, and tells it.
+// settleRelease notes what came of a release in the end, and tells the first such end.
 func (c *claim) settleRelease(ctx context.Context, err error) {
-	kind := EventReleased
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.state != claimReleasing {
-		c.mu.Unlock()
 		return // lost, which was told, or settled before
 	}
+	kind := EventReleaseFailed
 	switch {
+	case err == nil:
+		kind = EventReleased
 	case isLost(err):
 		kind = EventLost
-		fallthrough
-	case err == nil:
-		c.state, c.freed = claimFreed, err
-	default:
-		kind = EventReleaseFailed
 	}
-	c.mu.Unlock()
-	if c.e.notices.wanted() {
+	if kind != EventReleaseFailed {
+		c.state, c.freed = claimFreed, err
+	}
+	if !c.told {
+		c.told = true
 		c.e.notices.event(ctx, c.event(kind, err))
 	}
 }
 
-// settle makes the answer of Unlock of what sending came to.
-func (l *Lease) settle(ctx context.Context, err, answer error) error {
+// settle makes the answer of Unlock of what sending came to; end is why its wait
+// ended, if it did.
+func (l *Lease) settle(end, err, answer error) error {
 	l.claim.mu.Lock()
 	defer l.claim.mu.Unlock()
 	l.state = leaseDone
@@ -221,7 +232,7 @@ func (l *Lease) settle(ctx context.Context, err, answer error) error {
 	if driver.IsPermanent(err) {
 		hint = "Unlock may be called again; the TTL frees the key in any case"
 	}
-	if end := ctx.Err(); end != nil {
+	if end != nil {
 		err = end
 	} else {
 		err = withoutContextErrors(err)
@@ -238,7 +249,12 @@ func (s *stripe) beginRelease(c *claim) *keyState {
 	if ks == nil || ks.current != c {
 		return nil
 	}
-	s.begin(ks, c.e.sched.Now())
+	now := c.e.sched.Now()
+	ks.releases++
+	ks.begun = now
+	if s.guardTurn(ks, now); !ks.blocked(now) {
+		ks.wakeNext() // the TTL has freed the key
+	}
 	return ks
 }
 
@@ -247,7 +263,8 @@ func (s *stripe) endRelease(ks *keyState, c *claim) {
 		return
 	}
 	s.mu.Lock()
-	s.end(ks, nil)
+	ks.releases--
+	ks.wakeNext()
 	s.mu.Unlock()
 	s.detach(c)
 }

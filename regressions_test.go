@@ -1,0 +1,327 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// sameStripe is another key in the stripe of key.
+func (b *bench) sameStripe(key string) string {
+	for i := 0; ; i++ {
+		if k := fmt.Sprint("s", i); b.stripeOf(k) == b.stripeOf(key) {
+			return k
+		}
+	}
+}
+
+// An inner Unlock under the outer lease's context comes back, though the claim is lost
+// while the count is under way.
+func TestInnerUnlockUnderOuterContext(t *testing.T) {
+	for name, end := range map[string]func(*bench){
+		"its deadline passes": func(b *bench) { b.store.from(opRenew, fail(errRefused)) },
+		"Close":               func(b *bench) { time.AfterFunc(300*time.Millisecond, func() { _ = b.Close() }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, counting, WithTTL(time.Second))
+				outer := b.lock(t.Context(), "k")
+				ctx := outer.Context(t.Context())
+				inner := b.lock(ctx, "k")
+				b.store.from(opSetHolds, hang)
+				end(b)
+				err := inner.Unlock(ctx)
+				wantErr(t, err, ErrUnavailable, "the count was not answered")
+				if n := outer.Holds(); n != 0 {
+					t.Errorf("%d holds, want none: it is lost", n)
+				}
+			})
+		})
+	}
+}
+
+// Close does not wait for a context of the user's that is long in letting a child go.
+func TestCloseWithBlockingContextOfACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		b.store.from(opAcquire, hang)
+		parent := stopContext{t.Context(), make(chan struct{}), new(atomic.Bool), make(chan struct{})}
+		defer close(parent.proceed)
+		b.locking(parent, "k")
+		_ = b.Close()
+		wantBetween(t, "Close returned at", b.at(), 0, 5*time.Second, "it waits for nothing of the user's")
+	})
+}
+
+// A caller's context may be that of a lease whose end nobody has noticed yet: to ask it
+// takes the mutex of that lease's stripe, which may be the call's.
+func TestCallsUnderALeaseThatHasEndedUnnoticed(t *testing.T) {
+	t.Run("a queue that fails", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, plain)
+			k := b.sameStripe("a")
+			a := b.lock(t.Context(), "a", WithTTL(10*time.Second), WithoutRenewal())
+			b.store.from(opAcquire, fail(errRefused))
+			b.locking(t.Context(), k, WithTTL(time.Second))
+			next := b.locking(a.Context(t.Context()), k, WithTTL(time.Second))
+			b.sched.Close() // its timer has not had its turn
+			next.wantEnd(t, minOutage, minOutage+time.Second, "an outage")
+		})
+	})
+	t.Run("Close", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, plain)
+			k := b.sameStripe("a")
+			a := b.lock(t.Context(), "a", WithTTL(time.Second), WithoutRenewal())
+			b.store.from(opAcquire, hang)
+			b.locking(a.Context(t.Context()), k)
+			b.sched.Close()
+			b.until(2 * time.Second)
+			_ = b.Close()
+			wantBetween(t, "Close returned at", b.at(), 2*time.Second, 7*time.Second, "within 5s")
+		})
+	})
+}
+
+// However often Unlock is called while the store is away, the release goes on once, and
+// the grant ends with one event.
+func TestRepeatedUnlocksEndOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain, WithTTL(time.Second))
+		l := b.lock(t.Context(), "k")
+		b.store.from(opRelease, fail(errRefused))
+		for range 50 {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+			wantErr(t, l.Unlock(ctx), ErrUnavailable, "the store refuses")
+			cancel()
+		}
+		b.background.mu.Lock()
+		n := len(b.background.shards[""].list)
+		b.background.mu.Unlock()
+		if n > 1 {
+			t.Errorf("%d releases wait in the background, want 1", n)
+		}
+		b.until(20 * time.Second)
+		b.wantEvents(map[EventKind]int{EventAcquired: 1, EventReleaseFailed: 1}, "one end")
+	})
+}
+
+// A lost lease's context says so, also after its Unlock.
+func TestCauseOfALostContextAfterUnlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 20 {
+			b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal())
+			l := b.lock(t.Context(), "k")
+			ctx := l.Context(t.Context())
+			b.sched.Close()
+			time.Sleep(2 * time.Second)
+			wantErr(t, l.Unlock(t.Context()), ErrLost, "its deadline has passed")
+			wantErr(t, context.Cause(ctx), ErrLost, "it ended by loss")
+		}
+	})
+}
+
+// The events of an Unlock carry the values of the context it was given, also where that
+// is derived from the lease's own.
+func TestUnlockUnderOwnContextKeepsItsValues(t *testing.T) {
+	type key struct{}
+	synctest.Test(t, func(t *testing.T) {
+		got := make(chan any, 1)
+		b := newBench(t, plain, WithObserver(ObserverFunc(func(ctx context.Context, e Event) {
+			if e.Kind == EventReleased {
+				got <- ctx.Value(key{})
+			}
+		})))
+		l := b.lock(t.Context(), "k")
+		if err := l.Unlock(context.WithValue(l.Context(t.Context()), key{}, "trace")); err != nil {
+			t.Fatal(err)
+		}
+		if v := <-got; v != "trace" {
+			t.Errorf("the observer's context has %v, want the value of Unlock's", v)
+		}
+	})
+}
+
+// The number of dropped events is told with the next event, whatever is logged before it.
+func TestDroppedIsToldWithAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate, total := make(chan struct{}), 0
+		var once sync.Once
+		q := notices{handler: slog.DiscardHandler, observer: ObserverFunc(func(_ context.Context, e Event) {
+			once.Do(func() { <-gate })
+			total += e.Dropped
+		})}
+		q.event(t.Context(), Event{})
+		synctest.Wait()
+		for range maxNotices + 100 {
+			q.event(t.Context(), Event{})
+		}
+		close(gate)
+		synctest.Wait()
+		q.logger().Info("of a driver's")
+		synctest.Wait()
+		q.event(t.Context(), Event{})
+		synctest.Wait()
+		if total != 100 {
+			t.Errorf("Dropped says %d, want 100", total)
+		}
+	})
+}
+
+// A watch is closed though Close comes between a grant and the end of its call.
+func TestWatchIsClosedWhenCloseMeetsAGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, notifying)
+		b.store.seize("k", "stranger", time.Hour)
+		b.locking(t.Context(), "k", WithWait(time.Second))
+		s := b.stripeOf("k")
+		s.mu.Lock()
+		ks := s.keys["k"]
+		c := ks.head
+		s.ask(ks, c, b.sched.Now())
+		s.mu.Unlock()
+		b.store.seize("k", "nobody", 0)
+		cl := c.newClaim()
+		a, sent, err := c.acquire(cl, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.grant(cl, a, sent); err != nil {
+			t.Fatal(err)
+		}
+		s.close() // Close has come as far as this stripe
+		c.answered(ks, nil)
+		s.closeWatches()
+		if n := b.store.watching(); n != 0 {
+			t.Errorf("%d watches are open, want none", n)
+		}
+	})
+}
+
+// A context whose Deadline passes without its ending holds up nothing.
+func TestDeadlineThatDoesNotEndTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		b.store.from(opAcquire, fail(errRefused))
+		l := b.locking(endless{ctx}, "k", WithTTL(time.Second))
+		l.wantEnd(t, minOutage, minOutage+time.Second, "an outage")
+	})
+}
+
+// endless overrides Done and Err, and forgets Deadline.
+type endless struct{ context.Context }
+
+func (endless) Done() <-chan struct{} { return nil }
+func (endless) Err() error            { return nil }
+
+// A lease is not handed out when its end has come already.
+func TestGrantIsNotOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain, WithTTL(time.Second))
+		b.store.next(opAcquire, replyAfter(900*time.Millisecond))
+		l, err := b.Lock(t.Context(), "k", WithMaxHold(50*time.Millisecond))
+		if err == nil && errors.Is(l.Err(), ErrLost) {
+			t.Errorf("Lock returned a lease that is over: %v", l.Err())
+		}
+	})
+}
+
+// A loss is told before the grant that follows it.
+func TestLossIsToldBeforeTheNextGrant(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, plain, WithTTL(time.Second))
+			l := b.lock(t.Context(), "k")
+			next := b.locking(t.Context(), "k")
+			b.store.free("k")
+			b.store.next(opRenew, fail(ErrLost))
+			b.unlock(next.wantLease(t))
+			wantErr(t, l.Unlock(t.Context()), ErrLost, "it was denied")
+			synctest.Wait()
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			var order []string
+			for _, e := range b.seen {
+				if e.Kind != EventWaiting {
+					order = append(order, fmt.Sprint(e.Kind, " ", e.Token))
+				}
+			}
+			if got := fmt.Sprint(order); got != "[acquired 1 lost 1 acquired 2 released 2]" {
+				t.Errorf("events %v, want them in the order in which they happened", got)
+			}
+		})
+	}
+}
+
+// However often a count is not answered, one correction of it waits in the background.
+func TestCorrectionsDoNotPileUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, counting)
+		b.store.from(opSetHolds, fail(errReset))
+		l := b.lock(t.Context(), "k")
+		_, err := b.Lock(l.Context(t.Context()), "k", WithWait(14*time.Second))
+		wantErr(t, err, ErrUnavailable, "the count is not answered")
+		b.store.from(opSetHolds, obey)
+		sent := len(b.store.sent(opSetHolds))
+		b.until(b.at() + 10*time.Second)
+		if n := len(b.store.sent(opSetHolds)) - sent; n != 1 {
+			t.Errorf("%d corrections sent, want 1", n)
+		}
+		b.unlock(l)
+		b.wantIdle("the lease is unlocked")
+	})
+}
+
+// An Unlock that a parent context of the user's holds up does not hold up the waiters of
+// the key beyond the TTL.
+func TestWaiterBehindAnUnlockThatBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		parent := stopContext{t.Context(), make(chan struct{}), new(atomic.Bool), make(chan struct{})}
+		l := b.lock(t.Context(), "k", WithTTL(time.Second), WithoutRenewal())
+		_ = l.Context(parent)
+		next := b.locking(t.Context(), "k")
+		unlocking := b.unlocking(t.Context(), l)
+		next.wantEnd(t, 0, time.Second+lookAgain, "the TTL has freed the key")
+		close(parent.proceed)
+		<-unlocking.done
+		b.unlock(next.wantLease(t))
+	})
+}
+
+// Close ends a manual Renew.
+func TestCloseEndsRenew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		l := b.lock(t.Context(), "k")
+		b.store.from(opRenew, hang)
+		renewing := b.begin(func() (*Lease, error) { return nil, l.Renew(context.Background()) })
+		_ = b.Close()
+		synctest.Wait()
+		if !renewing.over() {
+			t.Fatal("Renew goes on after Close")
+		}
+		wantErr(t, renewing.err, ErrClosed, "Close ended the lease")
+	})
+}
+
+// A wait that ends in contention is no outage because another caller's release is slow.
+func TestSlowReleaseIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		b.store.from(opRelease, delay(290*time.Millisecond, obey))
+		l := b.lock(t.Context(), "k")
+		waiting := b.locking(t.Context(), "k", WithWait(250*time.Millisecond))
+		b.unlocking(t.Context(), l)
+		<-waiting.done
+		wantErr(t, waiting.err, ErrNotAcquired, "the key was not free in time", ErrUnavailable)
+	})
+}
