@@ -137,14 +137,18 @@ func (c *call) unavailable(why error, hint string) error {
 	}
 	why = withoutContextErrorsBut(c.caller, why)
 	if err := c.ctxError(); err != nil && !errors.Is(why, err) {
-		why = fmt.Errorf("%w; last failure: %w", err, why)
+		why = &lastFailure{err, why}
 	}
 	return c.fail(ErrUnavailable, why, hint)
 }
 
 // lost is the error of a call that would re-enter what its owner has lost.
 func (c *call) lost(cl *claim) error {
-	return c.fail(ErrLost, cl.lossOf(), "unlock the lost leases of this owner before locking anew")
+	why := cl.lossOf()
+	if loss, ok := why.(*lossError); ok { //nolint:errorlint // as it is: the outer error has the rest
+		why = loss.cause
+	}
+	return c.fail(ErrLost, why, "unlock the lost leases of this owner before locking anew")
 }
 
 // command has f send one command to the store. It has d, and ends early with the

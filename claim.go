@@ -48,6 +48,7 @@ type claim struct {
 	next      time.Duration // when the next automatic renewal is due
 	renewals  int           // how many are left; noLimit
 	inRenewal bool          // an automatic one is under way
+	trouble   error         // of the last renewal, if it failed
 	releases  int           // releases that were sent in time and may have been applied
 
 	freeing    bool // a release goes on in the background
@@ -87,6 +88,9 @@ func (c *claim) newLease() *Lease {
 // ending is when the claim ends if nothing happens, and by what; it needs mu.
 func (c *claim) ending() (end time.Duration, kind lossKind, cause error) {
 	end, kind, cause = c.deadline, lossExpired, errExpired
+	if c.trouble != nil {
+		cause = &lastFailure{errExpired, c.trouble}
+	}
 	if c.limit <= end {
 		// A part of the lease remains for rolling back.
 		end, kind, cause = min(c.limit, end-c.TTL/10), lossLimit, errMaxHold

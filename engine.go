@@ -72,6 +72,9 @@ func New(d driver.Driver, opts ...Option) (Locker, error) {
 	if d == nil {
 		return nil, invalid("New needs a driver")
 	}
+	if d.Name() == "" {
+		return nil, invalid("the driver %T has no name", d)
+	}
 	set, err := newSettings(opts)
 	if err != nil {
 		return nil, err

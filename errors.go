@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/distlock/locker/driver"
 )
@@ -12,7 +13,7 @@ import (
 // strategy, the key and the cause.
 var (
 	// ErrNotAcquired: another owner holds the key, and the caller did not want
-	// to wait (longer).
+	// to wait (longer); or the caller's context was over from the start.
 	ErrNotAcquired = errors.New("lock not acquired")
 	// ErrLost: the lease ended before it was unlocked. Another owner may hold
 	// the key by now.
@@ -45,7 +46,7 @@ func (e *DoError) Error() string {
 	if !e.Ran {
 		return "the function did not run: " + e.Err.Error()
 	}
-	return "the function ran: " + e.Err.Error()
+	return "the function ran; " + e.Err.Error()
 }
 
 func (e *DoError) Unwrap() error { return e.Err }
@@ -60,9 +61,18 @@ type opError struct {
 }
 
 func (e *opError) Error() string {
-	s := fmt.Sprintf("locker: %s: %s %s: %v", e.strategy, e.op, quoteKey(e.key), e.kind)
+	s := fmt.Sprintf("locker: %s: %s %s: ", e.strategy, e.op, quoteKey(e.key))
+	kind, why := e.kind.Error(), ""
 	if e.why != nil {
-		s += ": " + e.why.Error()
+		why = e.why.Error()
+	}
+	switch {
+	case why == "":
+		s += kind
+	case strings.HasPrefix(why, kind): // a driver's own words for it
+		s += why
+	default:
+		s += kind + ": " + why
 	}
 	if e.hint != "" {
 		s += " (" + e.hint + ")"
@@ -106,6 +116,12 @@ func (e *lossError) Error() string {
 }
 
 func (e *lossError) Unwrap() []error { return []error{ErrLost, e.cause} }
+
+// lastFailure is why something came to nothing, and what went wrong last.
+type lastFailure struct{ why, last error }
+
+func (e *lastFailure) Error() string   { return e.why.Error() + "; last failure: " + e.last.Error() }
+func (e *lastFailure) Unwrap() []error { return []error{e.why, e.last} }
 
 // Why a lease was lost or an attempt came to nothing.
 var (

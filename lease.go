@@ -117,7 +117,7 @@ func (l *Lease) Lost() <-chan struct{} {
 }
 
 // Err is nil while the lease is held. After a loss it matches [ErrLost] and says
-// why, after Unlock it matches [ErrNotHeld].
+// why. Once Unlock was called on a lease that was held, it matches [ErrNotHeld].
 func (l *Lease) Err() error {
 	if l.zero() {
 		return errZeroLease("Err")
@@ -127,7 +127,7 @@ func (l *Lease) Err() error {
 	case cause == nil || isLost(cause):
 		return cause
 	}
-	return l.notHeld("look at")
+	return l.notHeld("lease on")
 }
 
 // Context returns a child of parent that ends with the lease: on loss its

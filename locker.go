@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // Locker hands out leases on named locks. Make one with the New of a strategy
@@ -62,6 +63,9 @@ func Do(ctx context.Context, l Locker, key string, fn func(ctx context.Context) 
 		unlocked := lease.Unlock(ctx)
 		var within *DoError
 		if unlocked != nil || errors.As(err, &within) {
+			if unlocked != nil {
+				unlocked = fmt.Errorf("the lock was not given back: %w", unlocked)
+			}
 			err = &DoError{Key: key, Ran: true, Err: errors.Join(err, unlocked)}
 		}
 	}()

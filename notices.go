@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -12,142 +13,135 @@ const (
 	noticesGrace = 500 * time.Millisecond // how long Close waits for their delivery
 )
 
-// notices is the queue between the Locker and the user's code: events for the
-// observer and records for the logger. A goroutine delivers them while there are
-// some, so that nothing of the user's runs on the way of a lock, a renewal, a loss
-// or Close. A zero notices delivers nothing.
+// notices is what stands between the Locker and the user's code, so that nothing of
+// the user's runs on the way of a lock, a renewal, a loss or Close. The observer and
+// the logger have an outbox each: one that is slow holds up its own only.
 type notices struct {
-	observer Observer
-	handler  slog.Handler
+	observer Observer     // or nil
+	handler  slog.Handler // or nil
+	events   outbox
+	records  outbox
+}
 
+// wanted reports whether it makes sense to put an event together.
+func (n *notices) wanted() bool { return n.observer != nil || n.handler != nil }
+
+// event tells of an event. It is called while locks are held.
+func (n *notices) event(ctx context.Context, e Event) {
+	if !n.wanted() {
+		return
+	}
+	e.Time = time.Now()
+	ctx = context.WithoutCancel(ctx)
+	if n.handler != nil {
+		n.records.push(func(int) { logEvent(ctx, n.handler, e) }, nil)
+	}
+	if n.observer != nil {
+		n.events.push(func(dropped int) {
+			told := e // the logger's is another goroutine
+			told.Dropped = dropped
+			n.observer.Observe(ctx, told)
+		}, n.panicked)
+	}
+}
+
+// panicked logs that the observer panicked.
+func (n *notices) panicked(v any) {
+	if n.handler != nil {
+		n.logger().Error("observer panicked", "panic", v, "stack", string(debug.Stack()))
+	}
+}
+
+// close waits a little for what is being delivered. What then waits is dropped.
+func (n *notices) close() {
+	end := time.Now().Add(noticesGrace)
+	n.events.close(end)
+	n.records.close(end)
+}
+
+// outbox is a queue of calls of the user's code. A goroutine makes them, one at a time
+// and in order, while there are some.
+type outbox struct {
 	mu      sync.Mutex
-	pending []notice
+	pending []outboxed
 	dropped int
 	running chan struct{} // closed when the goroutine ends; nil: there is none
 }
 
-// notice is an event, or a record for one of the logger's handlers.
-type notice struct {
-	ctx     context.Context
-	event   Event
-	handler slog.Handler // nil: event
-	record  slog.Record
+type outboxed struct {
+	call     func(dropped int)
+	dropped  int       // calls dropped before this one
+	panicked func(any) // may be nil
 }
 
-// wanted reports whether it makes sense to put an event together.
-func (q *notices) wanted() bool { return q.observer != nil || q.handler != nil }
-
-// event queues an event. It is called while locks are held.
-func (q *notices) event(ctx context.Context, e Event) {
-	if !q.wanted() {
+func (o *outbox) push(call func(dropped int), panicked func(any)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.pending) >= maxNotices {
+		o.dropped++
 		return
 	}
-	e.Time = time.Now()
-	q.push(notice{ctx: context.WithoutCancel(ctx), event: e})
-}
-
-func (q *notices) push(n notice) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	isEvent := n.handler == nil
-	switch {
-	case len(q.pending) >= maxNotices:
-		if isEvent {
-			q.dropped++
-		}
-		return
-	case isEvent:
-		n.event.Dropped, q.dropped = q.dropped, 0
-	}
-	q.pending = append(q.pending, n)
-	if q.running == nil {
-		q.running = make(chan struct{})
-		go q.drain()
+	o.pending = append(o.pending, outboxed{call, o.dropped, panicked})
+	o.dropped = 0
+	if o.running == nil {
+		o.running = make(chan struct{})
+		go o.drain()
 	}
 }
 
-func (q *notices) drain() {
+func (o *outbox) drain() {
 	through := false
 	defer func() {
 		if !through {
-			go q.drain() // the user's code has ended this goroutine
+			go o.drain() // the user's code has ended this goroutine
 		}
 	}()
 	for {
-		q.mu.Lock()
-		if len(q.pending) == 0 {
-			q.pending = nil
-			close(q.running)
-			q.running = nil
-			q.mu.Unlock()
-			through = true
+		o.mu.Lock()
+		if len(o.pending) == 0 {
+			o.pending = nil
+			close(o.running)
+			o.running, through = nil, true
+			o.mu.Unlock()
 			return
 		}
-		n := q.pending[0]
-		q.pending[0] = notice{}
-		q.pending = q.pending[1:]
-		q.mu.Unlock()
-		q.deliver(&n)
+		next := o.pending[0]
+		o.pending[0] = outboxed{}
+		o.pending = o.pending[1:]
+		o.mu.Unlock()
+		next.make()
 	}
 }
 
-func (q *notices) deliver(n *notice) {
-	if n.handler != nil {
-		q.guard("log handler", func() { handle(n.ctx, n.handler, n.record) })
-		return
-	}
-	if q.handler != nil {
-		q.guard("log handler", func() { logEvent(n.ctx, q.handler, &n.event) })
-	}
-	if q.observer != nil {
-		q.guard("observer", func() { q.observer.Observe(n.ctx, n.event) })
-	}
-}
-
-// guard recovers a panic of the user's code.
-func (q *notices) guard(what string, f func()) {
+func (c *outboxed) make() {
 	defer func() {
-		p := recover()
-		if p == nil || q.handler == nil {
-			return
+		if v := recover(); v != nil && c.panicked != nil {
+			c.panicked(v)
 		}
-		defer func() { _ = recover() }() // the handler's own
-		r := slog.NewRecord(time.Now(), slog.LevelError, what+" panicked", 0)
-		r.AddAttrs(slog.Any("panic", p))
-		handle(context.Background(), q.handler, r)
 	}()
-	f()
+	c.call(c.dropped)
 }
 
-// close waits a little for what is being delivered. What then waits is dropped.
-func (q *notices) close() {
-	q.mu.Lock()
-	running := q.running
-	q.mu.Unlock()
+func (o *outbox) close(end time.Time) {
+	o.mu.Lock()
+	running := o.running
+	o.mu.Unlock()
 	if running != nil {
+		timer := time.NewTimer(time.Until(end))
+		defer timer.Stop()
 		select {
 		case <-running:
-		case <-time.After(noticesGrace):
+		case <-timer.C:
 		}
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for i := range q.pending {
-		if q.pending[i].handler == nil {
-			q.dropped++
-		}
-	}
-	q.pending = nil
-}
-
-func handle(ctx context.Context, h slog.Handler, r slog.Record) {
-	if h.Enabled(ctx, r.Level) {
-		_ = h.Handle(ctx, r)
-	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.dropped += len(o.pending)
+	o.pending = nil
 }
 
 // logEvent writes what a person wants to read of an event.
-func logEvent(ctx context.Context, h slog.Handler, e *Event) {
+func logEvent(ctx context.Context, h slog.Handler, e Event) {
 	level, msg, span := slog.LevelWarn, "", "held"
 	switch e.Kind {
 	case EventAcquired:
@@ -158,6 +152,9 @@ func logEvent(ctx context.Context, h slog.Handler, e *Event) {
 		msg = "release failed; the TTL frees the key"
 	case EventRenewFailed:
 		msg, span = "renewal failed; it is tried again until the deadline", "took"
+		if e.again {
+			level = slog.LevelDebug
+		}
 	case EventLost:
 		msg = "lock lost"
 	default:
@@ -178,16 +175,16 @@ func logEvent(ctx context.Context, h slog.Handler, e *Event) {
 }
 
 // logger is what the driver and the engine log with: it never blocks.
-func (q *notices) logger() *slog.Logger {
-	if q.handler == nil {
+func (n *notices) logger() *slog.Logger {
+	if n.handler == nil {
 		return slog.New(slog.DiscardHandler)
 	}
-	return slog.New(queued{q, q.handler})
+	return slog.New(queued{&n.records, n.handler})
 }
 
-// queued is a [slog.Handler] that leaves the work to the queue.
+// queued is a [slog.Handler] that leaves the work to the outbox.
 type queued struct {
-	q  *notices
+	o  *outbox
 	to slog.Handler
 }
 
@@ -195,9 +192,14 @@ type queued struct {
 func (h queued) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h queued) Handle(ctx context.Context, r slog.Record) error {
-	h.q.push(notice{ctx: context.WithoutCancel(ctx), handler: h.to, record: r.Clone()})
+	ctx, r = context.WithoutCancel(ctx), r.Clone()
+	h.o.push(func(int) {
+		if h.to.Enabled(ctx, r.Level) {
+			_ = h.to.Handle(ctx, r)
+		}
+	}, nil)
 	return nil
 }
 
-func (h queued) WithAttrs(attrs []slog.Attr) slog.Handler { return queued{h.q, h.to.WithAttrs(attrs)} }
-func (h queued) WithGroup(name string) slog.Handler       { return queued{h.q, h.to.WithGroup(name)} }
+func (h queued) WithAttrs(attrs []slog.Attr) slog.Handler { return queued{h.o, h.to.WithAttrs(attrs)} }
+func (h queued) WithGroup(name string) slog.Handler       { return queued{h.o, h.to.WithGroup(name)} }

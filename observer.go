@@ -41,12 +41,14 @@ type Event struct {
 	Duration time.Duration
 	Err      error // NotAcquired, RenewFailed, Lost, ReleaseFailed
 	Dropped  int   // events dropped before this one
+
+	again bool // RenewFailed, and not the first since the last Renewed
 }
 
 // EventKind says what happened.
 type EventKind int
 
-// The kinds. Attempts = Acquired + NotAcquired, and each Acquired ends with one of
+// The kinds. Valid calls that do not re-enter = Acquired + NotAcquired, and each Acquired ends with one of
 // Released, ReleaseFailed and Lost. (Where Unlock is called again after ReleaseFailed
 // and frees the key, that is no event.) A Lock that waits has one Waiting before its
 // end. Re-entry and inner Unlocks are no events of their own.

@@ -31,7 +31,8 @@ type Option interface {
 }
 
 // LockOption configures one call of Lock or TryLock. It takes precedence over what
-// the constructor was given.
+// the constructor was given. Of several that set the same the last counts, but
+// WithRenewal, WithoutRenewal and WithMaxRenewals refuse one another.
 type LockOption interface {
 	Option
 	applyCall(*callSettings)
@@ -158,7 +159,7 @@ func WithMaxRenewals(n int) LockOption {
 
 // WithMaxHold limits how long the lock is held: d after the grant the lease is
 // lost (its Lost closes), and renewal stops, while part of the TTL remains for
-// rolling back; Unlock still frees the key early. If a lease would end by itself
+// rolling back; Unlock still frees the key early, and returns ErrLost. If a lease would end by itself
 // soon after d (only one that is renewed rarely or never does), it is lost a tenth
 // of its TTL before that end.
 func WithMaxHold(d time.Duration) LockOption {

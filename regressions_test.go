@@ -325,3 +325,54 @@ func TestSlowReleaseIsNoOutage(t *testing.T) {
 		wantErr(t, waiting.err, ErrNotAcquired, "the key was not free in time", ErrUnavailable)
 	})
 }
+
+// A blocked observer does not silence the logger, nor the other way round.
+func TestObserverAndLoggerAreApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		proceed := make(chan struct{})
+		defer close(proceed)
+		var logged, observed atomic.Int32
+		for _, blocked := range []string{"observer", "logger"} {
+			b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal(),
+				WithObserver(ObserverFunc(func(context.Context, Event) {
+					if blocked == "observer" {
+						<-proceed
+					}
+					observed.Add(1)
+				})),
+				WithLogger(slog.New(userLog{func(slog.Record) {
+					if blocked == "logger" {
+						<-proceed
+					}
+					logged.Add(1)
+				}})))
+			b.lock(t.Context(), "k")
+			b.until(time.Second)
+		}
+		if logged.Load() != 2 || observed.Load() != 2 {
+			t.Errorf("%d records and %d events delivered, want 2 of each: a grant and its loss", logged.Load(), observed.Load())
+		}
+	})
+}
+
+// A lease that was lost because renewals failed tells how they failed, and the log is
+// told of the first failure only.
+func TestLossTellsTheLastFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var warnings atomic.Int32
+		b := newBench(t, plain, WithTTL(time.Second), WithLogger(slog.New(userLog{func(r slog.Record) {
+			if r.Level == slog.LevelWarn && r.Message != "lock lost" {
+				warnings.Add(1)
+			}
+		}})))
+		l := b.lock(t.Context(), "k")
+		b.store.from(opRenew, fail(errRefused))
+		<-l.Lost()
+		wantErr(t, l.Err(), errRefused, "that is why")
+		wantErr(t, l.Err(), errExpired, "and how")
+		synctest.Wait()
+		if n := warnings.Load(); n != 1 {
+			t.Errorf("%d warnings of renewals, want 1", n)
+		}
+	})
+}

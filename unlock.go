@@ -22,10 +22,12 @@ const (
 // takes up to 5 s. Where ctx is the lease's own context or derives from it, its
 // parent counts instead.
 //
-// It returns nil when the hold was given back, [ErrLost] when there was none
-// any more (another owner may have been inside), [ErrNotHeld] when the lease was
-// unlocked before, and [ErrUnavailable] when no answer came: then it may be
-// called again, and the TTL frees the key in any case.
+// It returns nil when the hold was given back, [ErrLost] when the lease was lost
+// before (another owner may have been inside; where a limit ended the lease none was,
+// and the key is freed early all the same), [ErrNotHeld] when the lease was unlocked
+// before, and [ErrUnavailable] when no answer came: then it may be called again, and
+// the TTL frees the key in any case. After Close of the Locker it works as if that had
+// not been, unless the lease was lost already.
 func (l *Lease) Unlock(ctx context.Context) error {
 	switch {
 	case l.zero():

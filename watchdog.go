@@ -91,20 +91,20 @@ func (c *claim) settleRenewal(ctx context.Context, sent time.Duration, err error
 		return
 	}
 	c.inRenewal = c.inRenewal && !automatic
-	kind, now := EventRenewed, c.e.sched.Now()
+	kind, now, again := EventRenewed, c.e.sched.Now(), c.trouble != nil
 	after := c.expire() // a late answer revives nothing
 	switch {
 	case c.state == claimLost:
 	case isLost(err):
 		after = c.lose(lossDenied, errDenied)
 	case err != nil:
-		kind = EventRenewFailed
+		kind, c.trouble = EventRenewFailed, withoutContextErrors(err)
 		if automatic {
 			c.next = max(c.next, now+retryAfter(c.entry.Interval, c.deadline-now))
 			c.schedule()
 		}
 	default:
-		c.deadline = max(c.deadline, sent+validityOf(c.TTL))
+		c.deadline, c.trouble = max(c.deadline, sent+validityOf(c.TTL)), nil
 		if automatic {
 			c.next = max(c.next, sent+c.entry.Interval)
 			if c.renewals > 0 {
@@ -118,7 +118,7 @@ func (c *claim) settleRenewal(ctx context.Context, sent time.Duration, err error
 	after.run()
 	if !lost && c.e.notices.wanted() {
 		ev := c.event(kind, withoutContextErrors(err))
-		ev.Duration = now - sent
+		ev.Duration, ev.again = now-sent, again && kind == EventRenewFailed
 		c.e.notices.event(ctx, ev)
 	}
 }

@@ -48,7 +48,7 @@ func (c Case) path() string { return c.Group + "/" + c.Name }
 func (c Case) links() []string {
 	var links []string
 	for _, r := range c.Rules {
-		links = append(links, "docs/rules.md#"+strings.ToLower(r))
+		links = append(links, "https://github.com/distlock/locker/blob/main/docs/rules.md#"+strings.ToLower(r))
 	}
 	return links
 }

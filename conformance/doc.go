@@ -28,8 +28,8 @@
 // implements [Inspector], [Breaker], [Faults], [ServerFaults] and so on, claims it in
 // its [Capabilities], and gets the cases that need it. Troubles that only this store's
 // servers know go to [TroubleCases]. The table that Run prints names every case
-// that was left out, and why: there is no silent skipping, and a claim that
-// cannot be shown fails.
+// that was left out, and why (go test shows it with -v): there is no silent skipping,
+// and a claim that cannot be shown fails.
 //
 // # What a pass says
 //

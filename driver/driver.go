@@ -23,7 +23,9 @@
 //     nothing after such a command.)
 //  4. A fencing token is greater than every earlier token of its key, also when
 //     the store has lost its data: start a counter at the clock, in microseconds.
-//     It stays below 2^53, which other languages can count to.
+//     It is positive, and stays below 2^53, which other languages can count to. A
+//     counter expires, so that keys which are used once leave nothing behind: after
+//     max(2 × TTL, 10 min), say.
 //  5. A key is 1 byte to 16 KiB of UTF-8 plus the Locker's prefix, and may contain
 //     any character, NUL and braces included. What the driver did not write at a
 //     key is another program's lock (a refusal) or no lock at all ([ErrConflict]);
@@ -162,8 +164,10 @@ type Watch interface {
 // HoldCounter is implemented by a driver that keeps re-entrant hold counts in
 // the store, where other processes see them. With it, Acquire by another claim of
 // the owner that holds the key is granted: it joins the hold with the same token,
-// and Release takes away the holds of its own claim only. A refusal names the
-// holder's owner.
+// and Release takes away the holds of its own claim only. Each claim of the hold has an
+// expiry of its own, moved by its own renewals; the key is free when the last has ended,
+// and Remaining is the longest. A claim that joins with Fencing a hold that has no token
+// is given one. A refusal names the holder's owner.
 type HoldCounter interface {
 	// SetHolds sets the holds of claim c to n, 1 or more; not by n. It leaves
 	// the lease as it is. It returns an error that matches ErrLost if c does not

@@ -24,7 +24,13 @@ type StoreError struct {
 	NotApplied bool
 }
 
-func (e *StoreError) Error() string { return e.Err.Error() }
+func (e *StoreError) Error() string {
+	if e.Err == nil {
+		return "store error"
+	}
+	return e.Err.Error()
+}
+
 func (e *StoreError) Unwrap() error { return e.Err }
 
 // IsPermanent reports whether err needs a person, so that trying again is

@@ -77,8 +77,9 @@ type Config struct {
 	ReplicaAcks        int           `json:"replica_acks,omitempty" yaml:"replica_acks,omitempty"`
 	ReplicaAcksTimeout time.Duration `json:"replica_acks_timeout,omitempty" yaml:"replica_acks_timeout,omitempty"`
 
-	// Options come after those made of the fields above, and override them: a
-	// logger, an observer, options of the strategy.
+	// Options come after those made of the fields above: a logger, an observer,
+	// options of the strategy. Of two that say the same the last counts, but
+	// contradicting ones on renewal are refused.
 	Options []locker.Option `json:"-" yaml:"-"`
 
 	tuning url.Values // parameters of a URL that are for go-redis
