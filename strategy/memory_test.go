@@ -31,8 +31,9 @@ func TestMemoryIsSharedByName(t *testing.T) {
 	_, err = b.TryLock(ctx, "k")
 	require.ErrorIs(t, err, locker.ErrNotAcquired)
 	for _, l := range []locker.Locker{other, unnamed} {
-		_, err = l.TryLock(ctx, "k")
+		lease, err := l.TryLock(ctx, "k")
 		require.NoError(t, err, "another name is another store")
+		defer lease.Unlock(ctx)
 	}
 	_, err = c.TryLock(ctx, "k")
 	require.ErrorIs(t, err, locker.ErrNotAcquired, "a Config without a URL is for the unnamed store")

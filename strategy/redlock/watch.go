@@ -18,11 +18,11 @@ import (
 type watch struct {
 	d    *quorumDriver
 	c    chan struct{}
-	stop context.CancelFunc // of subscriptions under way
+	stop context.CancelFunc // of subscribing
 
 	mu    sync.Mutex
 	told  map[int]time.Time // when a node gave notice, since the last signal; nil when closed
-	mute  map[int]bool      // nodes that will give none
+	mute  map[int]bool      // nodes that give none
 	ended bool              // too many of them; c is closed
 	subs  []io.Closer
 }
@@ -38,23 +38,25 @@ func (w *watch) C() <-chan struct{} { return w.c }
 // Watch implements [driver.Notifier].
 func (d *quorumDriver) Watch(ctx context.Context, key string) (driver.Watch, error) {
 	w := &watch{d: d, c: make(chan struct{}, 1), told: make(map[int]time.Time), mute: make(map[int]bool)}
-	// Nodes that are slow to subscribe do so after this returns.
-	slow, stop := context.WithTimeout(context.WithoutCancel(ctx), subscribeBudget)
+	// Nodes that are slow to subscribe, or down, do so after this returns.
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w.stop = stop
 	results := make(chan error, len(d.nodes))
-	for i, n := range d.nodes {
-		d.background(func(context.Context) {
-			err := n.usable()
-			if err == nil {
-				var sub io.Closer
-				if sub, err = n.signals.Listen(slow, key, func() { w.notice(i) }, func() { w.end(i) }); err == nil {
-					w.add(sub)
-				}
-			}
-			if err != nil {
-				w.end(i)
-			}
+	for i := range d.nodes {
+		d.background(func(base context.Context) {
+			err := w.listen(life, key, i)
 			results <- err
+			for pause := laterPause; err != nil; pause = min(2*pause, time.Second) {
+				w.end(i)
+				select {
+				case <-time.After(pause):
+				case <-life.Done():
+					return
+				case <-base.Done():
+					return
+				}
+				err = w.listen(life, key, i)
+			}
 		})
 	}
 	var errs []error
@@ -78,11 +80,27 @@ func (d *quorumDriver) Watch(ctx context.Context, key string) (driver.Watch, err
 	return w, nil
 }
 
-func (w *watch) add(sub io.Closer) {
+// listen subscribes to the notices of node i.
+func (w *watch) listen(ctx context.Context, key string, i int) error {
+	n := w.d.nodes[i]
+	if err := n.usable(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, subscribeBudget)
+	defer cancel()
+	sub, err := n.signals.Listen(ctx, key, func() { w.notice(i) }, func() { w.end(i) })
+	if err == nil {
+		w.add(i, sub)
+	}
+	return err
+}
+
+func (w *watch) add(i int, sub io.Closer) {
 	w.mu.Lock()
 	closed := w.told == nil
 	if !closed {
 		w.subs = append(w.subs, sub)
+		delete(w.mute, i)
 	}
 	w.mu.Unlock()
 	if closed {
@@ -110,7 +128,7 @@ func (w *watch) notice(i int) {
 	}
 }
 
-// end is called when node i will give no more notice. Without a majority that does,
+// end is called when node i gives no notice, or no more. Without a majority that does,
 // the watch is over.
 func (w *watch) end(i int) {
 	w.mu.Lock()
