@@ -117,7 +117,7 @@ func (m *masters) free(t *testing.T, d time.Duration, i int, key string) {
 
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	within(t, 20*time.Second, what, cond)
+	within(t, 60*time.Second, what, cond)
 }
 
 func within(t *testing.T, d time.Duration, what string, cond func() bool) {
