@@ -67,7 +67,7 @@ func testProcessesContend(t *T) {
 		wg.Add(1)
 		t.Go(func() {
 			defer wg.Done()
-			call := child.send(childRequest{Op: "contend", Lock: ChildLock{Key: key, TTL: t.Timing().TTL}, N: 20, File: file})
+			call := child.send(childRequest{Op: "contend", Lock: ChildLock{Key: key, TTL: t.Timing().TTL}, N: 60, File: file})
 			t.Ends(call.done, t.Timing().Patience, "a child has contended")
 			t.NoError(answerErr(call.answer), "a child that contended")
 			if n := call.answer.N; n > 0 {
