@@ -31,7 +31,7 @@ func (c *call) leave(ks *keyState) {
 	}
 	if c.queued {
 		ks.remove(c)
-		unwatch = c.s.settle(ks, false)
+		unwatch = c.s.prune(ks, false)
 	}
 	c.s.mu.Unlock()
 	closeWatch(unwatch)
@@ -87,10 +87,10 @@ func (c *call) attempt(ks *keyState, watch driver.Watch) (*Lease, error) {
 	case err != nil && driver.IsPermanent(err):
 		return nil, c.unavailable(err, "")
 	case err != nil:
-		c.look = c.e.sched.Now() + c.outage.next(outagePauseMin, outagePauseMax)
+		c.look = c.e.sched.Now() + c.retryPause.next(outagePauseMin, outagePauseMax)
 		return nil, nil
 	}
-	c.outage = backoff{}
+	c.retryPause = backoff{}
 	c.refused(ks, a, watch)
 	return nil, nil
 }
@@ -110,7 +110,7 @@ func (c *call) answered(ks *keyState, err error) {
 		ks.outage.failed(now, err)
 		ks.failQueue(now)
 	}
-	unwatch := c.s.settle(ks, true) // a call that was granted the lock may have been the last
+	unwatch := c.s.prune(ks, true) // a call that was granted the lock may have been the last
 	c.s.mu.Unlock()
 	closeWatch(unwatch)
 }
@@ -133,7 +133,7 @@ func (c *call) refused(ks *keyState, a driver.Answer, watch driver.Watch) {
 	case late || open && c.subscribe(ks):
 		c.look = now
 	case first:
-		c.look = now + pauseFor(a, watch != nil, &c.poll)
+		c.look = now + pauseFor(a, watch != nil, &c.pollPause)
 	default:
 		c.look = now + lookAgain
 	}

@@ -16,18 +16,18 @@ type call struct {
 	s *stripe
 	callSettings
 	place
-	ctx     context.Context // ends with the caller's, or when WithWait is over
-	caller  context.Context
-	op      string
-	key     string // as in the store
-	userKey string
-	owner   string // "" unless named
-	named   bool
-	began   time.Duration
-	waiting bool               // EventWaiting was told
-	cancel  context.CancelFunc // of the command under way; guarded by s.mu
-	poll    backoff
-	outage  backoff
+	ctx        context.Context // ends with the caller's, or when WithWait is over
+	caller     context.Context
+	op         string
+	key        string // as in the store
+	userKey    string
+	owner      string // "" unless named
+	named      bool
+	began      time.Duration
+	waiting    bool               // EventWaiting was told
+	cancel     context.CancelFunc // of the command under way; guarded by s.mu
+	pollPause  backoff
+	retryPause backoff
 }
 
 // start checks the arguments, and re-enters or acquires.

@@ -50,10 +50,7 @@ type claim struct {
 	inRenewal bool          // an automatic one is under way
 	trouble   error         // of the last renewal, if it failed
 	releases  int           // releases that were sent in time and may have been applied
-
-	freeing    bool // a release goes on in the background
-	correcting bool // a correction of the count waits there
-	told       bool // how the claim ended
+	told      bool          // how the claim ended
 }
 
 type claimState uint8

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +20,7 @@ const (
 // chore is a command that goes on in the background: its caller has left, or the
 // outcome of another is unknown.
 type chore struct {
+	id    string                          // of two that wait with one id, one is done
 	run   func(ctx context.Context) error // nil: done; errRepeat: once more, later
 	due   time.Duration
 	until time.Duration   // the store has forgotten the claim by then
@@ -34,8 +34,15 @@ var errRepeat = errors.New("to be repeated")
 // share one back-off, so that a store in trouble is asked by one command at a time,
 // however many calls failed. A goroutine does them while there are some.
 type chores struct {
-	list []*chore
-	wake chan struct{} // holds one
+	waiting map[string]*chore
+	wake    chan struct{} // holds one
+}
+
+// add needs background.mu.
+func (cs *chores) add(ch *chore) {
+	if cs.waiting[ch.id] == nil {
+		cs.waiting[ch.id] = ch
+	}
 }
 
 // background is the chores of a Locker.
@@ -60,33 +67,33 @@ func (e *engine) later(key string, ch *chore) {
 	}
 	cs := b.shards[shard]
 	if cs == nil {
-		cs = &chores{wake: make(chan struct{}, 1)}
+		cs = &chores{waiting: make(map[string]*chore), wake: make(chan struct{}, 1)}
 		b.shards[shard] = cs
 		b.work.enter(true)
 		go e.doChores(shard, cs)
 	}
-	cs.list = append(cs.list, ch)
+	cs.add(ch)
 	select {
 	case cs.wake <- struct{}{}:
 	default:
 	}
 }
 
-// take takes up to n chores that are due off the list, and all that are over. Without
-// one it tells how long it is until the first; without any, the shard is forgotten.
+// take takes up to n chores that are due, and all that are over. Without one it tells
+// how long it is until the first; without any, the shard is forgotten.
 func (e *engine) take(shard string, cs *chores, n int) (batch []*chore, wait time.Duration) {
 	e.background.mu.Lock()
 	defer e.background.mu.Unlock()
 	now, wait := e.sched.Now(), never
-	cs.list = slices.DeleteFunc(cs.list, func(ch *chore) bool {
+	for id, ch := range cs.waiting {
 		if now >= ch.until || len(batch) < n && (ch.due <= now || e.isClosed()) {
 			batch = append(batch, ch)
-			return true
+			delete(cs.waiting, id)
+			continue
 		}
 		wait = min(wait, ch.due-now)
-		return false
-	})
-	if len(batch)+len(cs.list) == 0 {
+	}
+	if len(batch)+len(cs.waiting) == 0 {
 		delete(e.background.shards, shard)
 	}
 	return batch, wait
@@ -151,7 +158,7 @@ func (e *engine) do(cs *chores, ch *chore) bool {
 	}
 	e.background.mu.Lock()
 	defer e.background.mu.Unlock()
-	cs.list = append(cs.list, ch)
+	cs.add(ch)
 	return repeat
 }
 
@@ -160,6 +167,7 @@ func (e *engine) do(cs *chores, ch *chore) bool {
 // on another, so a release that found nothing is repeated once.
 func (e *engine) cleanUp(cl driver.Claim, sent time.Duration, definite bool) {
 	e.later(cl.Key, &chore{
+		id:    "clean up " + cl.ID,
 		until: sent + cl.TTL + commandTimeout,
 		run: func(ctx context.Context) error {
 			err := e.driver.Release(ctx, cl)
@@ -180,10 +188,8 @@ func (e *engine) cleanUp(cl driver.Claim, sent time.Duration, definite bool) {
 
 // freeLater goes on with a release that its Unlock left behind.
 func (e *engine) freeLater(ctx context.Context, c *claim) {
-	if !c.once(&c.freeing) {
-		return
-	}
 	e.later(c.Key, &chore{
+		id:    "free " + c.ID,
 		until: max(c.lastsUntil(), e.sched.Now()) + time.Second,
 		run: func(rctx context.Context) error {
 			err := c.free(rctx)
@@ -193,43 +199,22 @@ func (e *engine) freeLater(ctx context.Context, c *claim) {
 			}
 			return err
 		},
-		fails: func(err error) {
-			c.again(&c.freeing) // by an Unlock that is called again
-			c.settleRelease(ctx, err)
-		},
+		fails: func(err error) { c.settleRelease(ctx, err) },
 	})
 }
 
 // correctHolds puts right the hold count of a claim, which a command without an
 // answer may have changed.
 func (e *engine) correctHolds(c *claim) {
-	if !c.once(&c.correcting) {
-		return
-	}
 	e.later(c.Key, &chore{
+		id:    "count " + c.ID,
 		until: e.sched.Now() + max(c.TTL, minOutage),
 		run: func(ctx context.Context) error {
-			c.again(&c.correcting) // what fails from here on needs another one
-			if err := c.syncHolds(ctx); !isSettled(err) && c.once(&c.correcting) {
+			if err := c.syncHolds(ctx); !isSettled(err) {
 				return err
 			}
 			return nil
 		},
-		fails: func(error) { c.again(&c.correcting) }, // the next count that is sent is right again
+		fails: func(error) {}, // the next count that is sent is right again
 	})
-}
-
-// once reports whether a flag of the claim was not set, and sets it.
-func (c *claim) once(flag *bool) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	first := !*flag
-	*flag = true
-	return first
-}
-
-func (c *claim) again(flag *bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	*flag = false
 }

@@ -79,32 +79,32 @@ func (c *call) lock() (*Lease, error) {
 	defer c.leave(ks)
 	signalled := false
 	for {
-		t := c.turn(ks, signalled)
+		m := c.turn(ks, signalled)
 		signalled = false
 		switch {
-		case t.err != nil:
-			return nil, t.err
-		case t.failed != nil:
-			return nil, c.unavailable(t.failed, "")
-		case t.mine != nil:
-			if l, err := c.reenter(t.mine, false); !errors.Is(err, errGone) {
+		case m.err != nil:
+			return nil, m.err
+		case m.failed != nil:
+			return nil, c.unavailable(m.failed, "")
+		case m.mine != nil:
+			if l, err := c.reenter(m.mine, false); !errors.Is(err, errGone) {
 				return l, err
 			}
-		case t.attempt:
-			if l, err := c.attempt(ks, t.watch); l != nil || err != nil {
+		case m.attempt:
+			if l, err := c.attempt(ks, m.watch); l != nil || err != nil {
 				return l, err
 			}
 		default:
 			var err error
-			if signalled, err = c.park(ks, t); err != nil {
+			if signalled, err = c.park(ks, m); err != nil {
 				return nil, err
 			}
 		}
 	}
 }
 
-// turn is what a waiting call is to do.
-type turn struct {
+// move is what a waiting call is to do.
+type move struct {
 	err     error         // fail
 	failed  error         // fail with the queue, whose trouble this is
 	mine    *claim        // re-enter it
@@ -113,7 +113,8 @@ type turn struct {
 	look    time.Duration // else wait until then
 }
 
-func (c *call) turn(ks *keyState, signalled bool) turn {
+// turn says what the call's place in the queue allows.
+func (c *call) turn(ks *keyState, signalled bool) move {
 	c.s.mu.Lock()
 	if cur := ks.current; cur != nil {
 		// The clock is looked at outside the lock; a loss takes it.
@@ -125,16 +126,16 @@ func (c *call) turn(ks *keyState, signalled bool) turn {
 	now, cur := c.e.sched.Now(), ks.current
 	switch {
 	case c.e.isClosed():
-		return turn{err: c.fail(ErrClosed, nil, "")}
+		return move{err: c.fail(ErrClosed, nil, "")}
 	case c.failed != nil:
-		return turn{failed: c.failed} // what asks the caller's context is not done under the lock
+		return move{failed: c.failed} // what asks the caller's context is not done under the lock
 	}
 	if c.named {
 		if lost := ks.lostOf(c.owner); lost != nil {
-			return turn{err: c.lost(lost)}
+			return move{err: c.lost(lost)}
 		}
 		if cur != nil && cur.Owner == c.owner && cur.isHeld() {
-			return turn{mine: cur}
+			return move{mine: cur}
 		}
 	}
 	// A waiter whose owner holds the key from another process joins that hold; in
@@ -145,16 +146,16 @@ func (c *call) turn(ks *keyState, signalled bool) turn {
 	switch {
 	case asks && (signalled || now >= c.look):
 		c.s.ask(ks, c, now)
-		return turn{attempt: true, watch: ks.watch}
+		return move{attempt: true, watch: ks.watch}
 	case asks:
-		return c.waits(ks, turn{watch: ks.watch, look: c.look})
+		return c.waits(ks, move{watch: ks.watch, look: c.look})
 	}
 	c.s.guardTurn(ks, now)
-	return c.waits(ks, turn{look: never})
+	return c.waits(ks, move{look: never})
 }
 
 // waits readies the call for park; it needs s.mu.
-func (c *call) waits(ks *keyState, t turn) turn {
+func (c *call) waits(ks *keyState, m move) move {
 	if c.wake == nil {
 		c.wake = make(chan struct{}, 1)
 	}
@@ -166,19 +167,19 @@ func (c *call) waits(ks *keyState, t turn) turn {
 		c.waiting = true
 		c.e.notices.event(c.ctx, c.event(EventWaiting, 0, nil))
 	}
-	return t
+	return m
 }
 
 // park waits for a signal, a change in the queue or the time to look. It fails when
 // the caller does not want to wait any more.
-func (c *call) park(ks *keyState, t turn) (signalled bool, err error) {
+func (c *call) park(ks *keyState, m move) (signalled bool, err error) {
 	var signal <-chan struct{}
-	if t.watch != nil {
-		signal = t.watch.C()
+	if m.watch != nil {
+		signal = m.watch.C()
 	}
 	var look <-chan time.Time
-	if t.look != never {
-		timer := time.NewTimer(t.look - c.e.sched.Now())
+	if m.look != never {
+		timer := time.NewTimer(m.look - c.e.sched.Now())
 		defer timer.Stop()
 		look = timer.C
 	}
@@ -186,7 +187,7 @@ func (c *call) park(ks *keyState, t turn) (signalled bool, err error) {
 	case <-c.wake:
 	case _, ok := <-signal:
 		if !ok {
-			c.unwatch(ks, t.watch)
+			c.unwatch(ks, m.watch)
 		}
 		return true, nil
 	case <-look:

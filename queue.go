@@ -142,7 +142,7 @@ func (s *stripe) asked(ks *keyState, c *call) {
 // guardTurn has the next waiter woken when the command under way is late.
 func (s *stripe) guardTurn(ks *keyState, now time.Duration) {
 	if at := ks.lateAt(); ks.attempts+ks.releases > 0 && at > now && ks.next() != nil {
-		s.after(ks, at-now)
+		s.setTimer(ks, at-now)
 	}
 }
 

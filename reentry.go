@@ -29,7 +29,7 @@ func (c *call) reenter(cl *claim, try bool) (*Lease, error) {
 		}
 		trouble.failed(now, err)
 		if try || driver.IsPermanent(err) || trouble.over(now, cl.TTL) ||
-			!sleep(c.ctx, c.e.closed, c.outage.next(outagePauseMin, outagePauseMax)) {
+			!sleep(c.ctx, c.e.closed, c.retryPause.next(outagePauseMin, outagePauseMax)) {
 			if c.e.isClosed() {
 				err = ErrClosed
 			}

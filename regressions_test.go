@@ -102,7 +102,7 @@ func TestRepeatedUnlocksEndOnce(t *testing.T) {
 			cancel()
 		}
 		b.background.mu.Lock()
-		n := len(b.background.shards[""].list)
+		n := len(b.background.shards[""].waiting)
 		b.background.mu.Unlock()
 		if n > 1 {
 			t.Errorf("%d releases wait in the background, want 1", n)
@@ -374,5 +374,28 @@ func TestLossTellsTheLastFailure(t *testing.T) {
 		if n := warnings.Load(); n != 1 {
 			t.Errorf("%d warnings of renewals, want 1", n)
 		}
+	})
+}
+
+// A release that the store has refused for good does not keep that of a further Unlock
+// from going on in the background.
+func TestReleaseGoesOnAfterPermanentTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		l := b.lock(t.Context(), "k")
+		unlock := func(steps ...step) {
+			b.store.next(opRelease, steps...)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			wantErr(t, l.Unlock(ctx), ErrUnavailable, "the store cannot be used")
+			b.until(b.at() + 2*time.Second)
+		}
+		unlock(fail(errRefused), fail(errNoPerm)) // the second in the background
+		b.wantSent(opRelease, 2, "it was refused for good")
+		unlock(fail(errRefused))
+		if held := b.store.held("k"); held != "" {
+			t.Errorf("%s holds the key, want it free: the second release went on", held)
+		}
+		b.wantIdle("the release went on")
 	})
 }

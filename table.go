@@ -133,8 +133,8 @@ func (s *stripe) closeWatches() {
 	}
 }
 
-// after sets the key's timer.
-func (s *stripe) after(ks *keyState, d time.Duration) {
+// setTimer sets the key's timer.
+func (s *stripe) setTimer(ks *keyState, d time.Duration) {
 	if ks.timer == nil {
 		ks.timer = time.AfterFunc(d, func() { s.tick(ks) })
 	} else {
@@ -148,22 +148,22 @@ func (s *stripe) tick(ks *keyState) {
 	if ks.head != nil {
 		ks.wakeNext()
 	} else {
-		watch = s.settle(ks, false)
+		watch = s.prune(ks, false)
 	}
 	s.mu.Unlock()
 	closeWatch(watch)
 }
 
-// settle drops what is not needed any more once the queue is empty; keep lets the
+// prune drops what is not needed any more once the queue is empty; keep lets the
 // watch linger. It returns a watch to close outside the lock.
-func (s *stripe) settle(ks *keyState, keep bool) (unwatch driver.Watch) {
+func (s *stripe) prune(ks *keyState, keep bool) (unwatch driver.Watch) {
 	if ks.head != nil {
 		return nil
 	}
 	ks.outage, ks.answered, ks.holder = outage{}, false, ""
 	if ks.watch != nil {
 		if keep && !s.closed {
-			s.after(ks, watchLinger)
+			s.setTimer(ks, watchLinger)
 		} else {
 			unwatch, ks.watch = ks.watch, nil
 		}
@@ -216,7 +216,7 @@ func (s *stripe) install(c *claim, w *call) error {
 	if c.named {
 		ks.wakeOwner(c.Owner)
 	}
-	unwatch := s.settle(ks, true)
+	unwatch := s.prune(ks, true)
 	s.mu.Unlock()
 	closeWatch(unwatch)
 	if old != nil {
@@ -237,7 +237,7 @@ func (s *stripe) detach(c *claim) {
 		ks.lost = append(ks.lost, c)
 		ks.wakeOwner(c.Owner)
 	}
-	unwatch := s.settle(ks, true)
+	unwatch := s.prune(ks, true)
 	s.mu.Unlock()
 	closeWatch(unwatch)
 }
@@ -249,7 +249,7 @@ func (s *stripe) forgetLost(c *claim) {
 	var unwatch driver.Watch
 	if ks := s.keys[c.Key]; ks != nil {
 		ks.lost = slices.DeleteFunc(ks.lost, func(o *claim) bool { return o == c })
-		unwatch = s.settle(ks, true)
+		unwatch = s.prune(ks, true)
 	}
 	s.mu.Unlock()
 	closeWatch(unwatch)

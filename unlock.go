@@ -64,7 +64,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		err = c.sendRelease(wait, ctx)
 		s.endRelease(ks, c)
 	}
-	return l.settle(wait.Err(), err, answer)
+	return l.conclude(wait.Err(), err, answer)
 }
 
 // decide ends the lease and says what the store is owed, and what Unlock answers if
@@ -214,9 +214,9 @@ func (c *claim) settleRelease(ctx context.Context, err error) {
 	}
 }
 
-// settle makes the answer of Unlock of what sending came to; end is why its wait
+// conclude makes the answer of Unlock of what sending came to; end is why its wait
 // ended, if it did.
-func (l *Lease) settle(end, err, answer error) error {
+func (l *Lease) conclude(end, err, answer error) error {
 	l.claim.mu.Lock()
 	defer l.claim.mu.Unlock()
 	l.state = leaseDone
