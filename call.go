@@ -110,18 +110,24 @@ func (c *call) fail(kind, why error, hint string) error {
 	return &opError{strategy: c.e.name, op: c.op, key: c.userKey, kind: kind, why: why, hint: hint}
 }
 
-// ended reports whether the call's context has ended. A connection with the same
-// deadline may notice it an instant before the context does.
-func (c *call) ended() bool {
-	if d, ok := c.ctx.Deadline(); ok && !time.Now().Before(d) {
-		sleep(c.ctx, nil, 10*time.Millisecond)
-	}
-	return c.ctx.Err() != nil
+// ended reports whether the call's wait is over: its context has ended, or is about to,
+// since its deadline has passed. A connection with that deadline notices it before the
+// context's timer has had its turn, by any length of time on a busy machine.
+func (c *call) ended() bool { return c.ctx.Err() != nil || deadlinePassed(c.ctx) }
+
+// deadlinePassed tells so of a context that ends; one that was detached from its end may
+// have kept the deadline.
+func deadlinePassed(ctx context.Context) bool {
+	d, ok := ctx.Deadline()
+	return ok && ctx.Done() != nil && !time.Now().Before(d)
 }
 
 // ctxError is why the caller's context ended; nil if it has not.
 func (c *call) ctxError() error {
 	err := c.caller.Err()
+	if err == nil && deadlinePassed(c.caller) {
+		return context.DeadlineExceeded
+	}
 	if cause := context.Cause(c.caller); err != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", err, cause)
 	}

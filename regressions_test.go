@@ -399,3 +399,40 @@ func TestReleaseGoesOnAfterPermanentTrouble(t *testing.T) {
 		b.wantIdle("the release went on")
 	})
 }
+
+// lateContext ends some time after its deadline, as one does whose timer is late.
+type lateContext struct {
+	context.Context
+	done <-chan struct{}
+}
+
+func (c lateContext) Done() <-chan struct{} { return c.done }
+
+func (c lateContext) Err() error {
+	select {
+	case <-c.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// A wait that ends at its deadline ends in contention, though a connection notices the
+// deadline before the context does.
+func TestConnectionNoticesTheDeadlineFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		timed, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		done := make(chan struct{})
+		time.AfterFunc(150*time.Millisecond, func() { close(done) })
+		b.store.from(opAcquire, func(c *command) error {
+			sleep(context.Background(), nil, 100*time.Millisecond-b.at())
+			return errReset // "i/o timeout"
+		})
+		_, err := b.Lock(lateContext{timed, done}, "k")
+		wantErr(t, err, ErrNotAcquired, "the wait was over", ErrUnavailable)
+		wantErr(t, err, context.DeadlineExceeded, "by its context")
+		wantBetween(t, "Lock returned at", b.at(), 100*time.Millisecond, 100*time.Millisecond, "that was the deadline")
+	})
+}
