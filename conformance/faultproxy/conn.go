@@ -150,7 +150,7 @@ func (c *conn) forward(cmd []string, raw []byte, newTrip, subscribed bool) bool 
 		return false
 	case delay:
 		e.rule.fire()
-		if !c.sleep(e.rule.delay) {
+		if !c.sleep(e.rule.delay, e.rule.over) {
 			return false
 		}
 		replies = []expected{{action: pass}}
@@ -196,7 +196,7 @@ func (c *conn) forwardReplies() {
 		case hangReply:
 			silent = true
 		case delayReply:
-			if !c.sleep(e.rule.delay) {
+			if !c.sleep(e.rule.delay, e.rule.over) {
 				return
 			}
 		}
@@ -250,19 +250,22 @@ func (c *conn) write(to net.Conn, b []byte) error {
 			return err
 		}
 		b = b[n:]
-		if rate > 0 && !c.sleep(time.Duration(n)*time.Second/time.Duration(rate)) {
+		if rate > 0 && !c.sleep(time.Duration(n)*time.Second/time.Duration(rate), nil) {
 			return context.Cause(c.ctx)
 		}
 	}
 	return nil
 }
 
-// sleep returns false when the connection was cut meanwhile.
-func (c *conn) sleep(d time.Duration) bool {
+// sleep returns after d or when over is closed; false when the connection was cut
+// meanwhile.
+func (c *conn) sleep(d time.Duration, over <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
+		return true
+	case <-over:
 		return true
 	case <-c.ctx.Done():
 		return false

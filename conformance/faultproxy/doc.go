@@ -36,9 +36,9 @@
 //
 // # Guarantees
 //
-// What a rule has done is counted before the client can see an effect of it. What
-// the proxy has passed on to the server is read by the server even if the client has
-// hung up, unless the connection was cut. After [Proxy.Close] nothing of the proxy
+// A firing of a rule is counted before the client can see an effect of it. The server
+// reads all that the proxy has passed on, even if the client has hung up, unless the
+// connection was cut. After [Proxy.Close] nothing of the proxy
 // runs.
 //
 // # Limits

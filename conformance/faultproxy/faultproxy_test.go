@@ -61,7 +61,7 @@ func (f fixture) value(t *testing.T) int {
 	return n
 }
 
-// eventually polls for what the server does on its own time.
+// eventually polls: the server tells of no event.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); !ok(); time.Sleep(time.Millisecond) {

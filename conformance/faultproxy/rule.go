@@ -58,15 +58,16 @@ type Rule struct {
 	mu      sync.Mutex
 	claimed int // fired, or about to
 	fired   int
-	stopped bool
 	changed chan struct{} // closed and replaced at each firing
 	done    chan struct{}
+	over    chan struct{} // closed by Stop
+	stop    sync.Once
 }
 
 func newRule(which ConnMatch, match Match, a action, limit int, d time.Duration) *Rule {
 	return &Rule{
 		which: which, match: match, action: a, limit: limit, delay: d,
-		changed: make(chan struct{}), done: make(chan struct{}),
+		changed: make(chan struct{}), done: make(chan struct{}), over: make(chan struct{}),
 	}
 }
 
@@ -99,11 +100,17 @@ func (r *Rule) Wait(ctx context.Context, n int) error {
 	}
 }
 
-// Stop ends the rule for commands yet to come.
-func (r *Rule) Stop() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stopped = true
+// Stop ends the rule for commands yet to come. The commands and answers that it
+// delays go on at once.
+func (r *Rule) Stop() { r.stop.Do(func() { close(r.over) }) }
+
+func (r *Rule) stopped() bool {
+	select {
+	case <-r.over:
+		return true
+	default:
+		return false
+	}
 }
 
 // claim reserves a firing for cmd if there is one left.
@@ -113,7 +120,7 @@ func (r *Rule) claim(cmd []string) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stopped || r.limit > 0 && r.claimed == r.limit {
+	if r.stopped() || r.limit > 0 && r.claimed == r.limit {
 		return false
 	}
 	r.claimed++

@@ -85,6 +85,24 @@ func TestDelayedCommandOutlivesItsClient(t *testing.T) {
 	}
 }
 
+func TestStopLetsGoOfWhatIsDelayed(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, 3)
+	f.warmUp(t)
+	rule := f.Delay(faultproxy.MatchCommand("INCR"), 1, time.Hour)
+	result := make(chan *redis.IntCmd, 1)
+	go func() { result <- f.through.Incr(t.Context(), f.key) }()
+	usedUp(t, rule)
+	if n := f.value(t); n != 0 {
+		t.Errorf("%d while the command is delayed", n)
+	}
+	rule.Stop()
+	rule.Stop() // does nothing
+	if n, err := (<-result).Result(); err != nil || n != 1 {
+		t.Errorf("INCR: %d, %v", n, err)
+	}
+}
+
 func TestDelayReply(t *testing.T) {
 	t.Parallel()
 	f, ctx := setUp(t, 3), t.Context()

@@ -8,8 +8,8 @@ import (
 	"github.com/distlock/locker/strategy/redlock"
 )
 
-// What goes wrong with servers: a minority of them, and all of them. The latter, and
-// what is slow, under `make conformance` and `make faults`.
+// Trouble with a minority of the servers, and with all of them. The latter, and slow
+// cases, run under `make conformance` and `make faults`.
 func TestConformanceServerFaults(t *testing.T) {
 	q := redisconformance.Quorum{Name: "redlock under server faults", New: redlock.New, Timing: timing}
 	only := `^minority/`

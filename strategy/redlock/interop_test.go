@@ -62,8 +62,8 @@ func TestExcludesRedsyncAndIsExcluded(t *testing.T) {
 	}
 }
 
-// What a plain client holds on a majority is held, whatever the rest says; a minority
-// keeps nobody out.
+// A key that a plain client holds on a majority is held, whatever the rest says; a
+// minority keeps no caller out.
 func TestPlainKeysCount(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 5)

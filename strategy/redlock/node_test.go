@@ -19,7 +19,7 @@ import (
 func TestBlackHoledNodeIsSkippedAndComesBack(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 5)
-	l, d := m.open(t, locker.WithRenewInterval(200*time.Millisecond))
+	l, d := m.open(t, locker.WithRenewInterval(200*time.Millisecond), WithNodeTimeout(time.Second))
 	unlock(t, lock(t, l, "k"))
 	hole, n := m.proxies[4], d.nodes[4]
 
@@ -75,7 +75,9 @@ func TestJoinSparesAnotherHolder(t *testing.T) {
 	m := startMasters(t, 3)
 	l := m.locker(t)
 	lease := lock(t, l, "k", locker.WithoutRenewal())
-	m.holds(t, 0, lease)
+	for i := range m.servers {
+		m.holds(t, i, lease)
+	}
 	require.NoError(t, m.direct[0].Set(t.Context(), "k", "somebody else", time.Minute).Err())
 	for range 3 {
 		require.NoError(t, lease.Renew(t.Context()))

@@ -59,7 +59,8 @@ func TestCancelledAttemptLeavesNoKeys(t *testing.T) {
 	}
 }
 
-// What a node did not answer in time may reach it after the release that cleans up.
+// A command that a node did not answer in time may reach it after the release that
+// cleans up.
 func TestStragglerDoesNotOutliveTheCleanUp(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 5)

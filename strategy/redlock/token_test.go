@@ -92,7 +92,7 @@ func TestTokenAfterLossOfEverything(t *testing.T) {
 	}
 }
 
-// What rests on another node's clock is kept as long as anything.
+// A counter raised by another node's clock is kept as long as any other.
 func TestRaisedCounterIsKeptAnew(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 3)

@@ -180,6 +180,42 @@ func TestWatchIsOverWithoutAMajority(t *testing.T) {
 	ww.notice(2)
 }
 
+// A node that is down when a waiter subscribes gives notice to it once it is back.
+func TestNodeThatComesBackGivesNotice(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	_, d := m.open(t)
+	m.proxies[0].Refuse(true)
+	w, err := d.Watch(t.Context(), "k")
+	require.NoError(t, err)
+	defer w.Close()
+	eventually(t, "subscribing on the node has failed", func() bool {
+		ww := w.(*watch)
+		ww.mu.Lock()
+		defer ww.mu.Unlock()
+		return ww.mute[0]
+	})
+	m.proxies[0].Refuse(false)
+	listening := func() bool {
+		n, err := m.direct[0].PubSubNumSub(t.Context(), channelPrefix+"{k}").Result()
+		return err == nil && n[channelPrefix+"{k}"] == 1
+	}
+	eventually(t, "the waiter subscribes on the node that was down", listening)
+	m.kill(1)
+	for len(w.C()) > 0 {
+		<-w.C() // of the time before
+	}
+	for _, i := range []int{0, 2} {
+		require.NoError(t, m.direct[i].Publish(t.Context(), channelPrefix+"{k}", "").Err())
+	}
+	select {
+	case _, open := <-w.C():
+		require.True(t, open, "two nodes of three give notice")
+	case <-time.After(20 * time.Second):
+		t.Fatal("two nodes of three have given notice")
+	}
+}
+
 func TestWatchOfTheDeadFails(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 3)
@@ -226,7 +262,7 @@ func TestContendersAskTheSameNodeFirst(t *testing.T) {
 	require.Equal(t, first, m.proxies[refereeOf(t, d2)], "whatever order they know the nodes in")
 }
 
-// What a minority has left keeps nobody out, even if it is on that node.
+// A key left on a minority keeps no caller out, even if it is on that node.
 func TestKeyLeftOnTheRefereeKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 5)
