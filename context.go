@@ -71,7 +71,7 @@ type lostContextError struct{ cause error }
 func (e lostContextError) Error() string   { return e.cause.Error() }
 func (e lostContextError) Unwrap() []error { return []error{context.Canceled, e.cause} }
 
-// What a context is asked for, as keys of Value.
+// Keys of a context's Value.
 type (
 	// innermost: the lease of the innermost lease context.
 	innermost struct{}

@@ -123,7 +123,7 @@ type lastFailure struct{ why, last error }
 func (e *lastFailure) Error() string   { return e.why.Error() + "; last failure: " + e.last.Error() }
 func (e *lastFailure) Unwrap() []error { return []error{e.why, e.last} }
 
-// Why a lease was lost or an attempt came to nothing.
+// Reasons for the loss of a lease or for a failed attempt.
 var (
 	errExpired     = errors.New("it was not renewed before its deadline")
 	errMaxHold     = errors.New("the time given by WithMaxHold is over")

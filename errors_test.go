@@ -11,8 +11,8 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// What a driver's error means: is it worth waiting, and is there anything to
-// clean up?
+// A driver's error says whether it is worth waiting, and whether there is anything to
+// clean up.
 func TestDriverErrors(t *testing.T) {
 	for _, c := range []struct {
 		err                     error

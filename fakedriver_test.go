@@ -188,7 +188,7 @@ func (f *fake) Close() error {
 	return nil
 }
 
-// What a driver may have besides.
+// The optional interfaces of a driver.
 type (
 	fakeCounter  struct{ f *fake }
 	fakeNotifier struct{ f *fake }

@@ -63,7 +63,7 @@ func (s *stripe) at(key string) *keyState {
 }
 
 // enter counts something that runs; it reports false once the Locker is closed.
-// What follows from what was let in enters always.
+// Work that follows from a call that was let in always enters.
 func (s *stripe) enter(always bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +183,7 @@ func closeWatch(w driver.Watch) {
 	}
 }
 
-// Why a claim that was granted is not installed.
+// errMerge says why a claim that was granted is not installed.
 var errMerge = errors.New("another goroutine of the same owner was granted the key")
 
 // install makes c the key's claim, and ends the wait of call w. It refuses with

@@ -244,7 +244,7 @@ func testEverybodyGetsATurn(t *T) {
 		waiters = append(waiters, t.Wait(ls[i%len(ls)], key))
 	}
 	t.Unlock(first)
-	// Whoever is next unlocks for the one after; the order is not the subject.
+	// Each waiter unlocks for the next one; the order is not the subject.
 	for len(waiters) > 0 {
 		var w *Waiter
 		t.Eventually(t.Timing().PollWithin, "one of the waiters is granted the key", func() bool {

@@ -137,7 +137,7 @@ func (s *fakeStore) drop(key string) {
 }
 
 func (s *fakeStore) token(key string) int64 {
-	// What a flush of tokens cannot turn back.
+	// The clock keeps tokens growing after a flush of the counters.
 	s.tokens[key] = max(s.tokens[key]+1, time.Now().UnixMicro())
 	return s.tokens[key]
 }

@@ -349,6 +349,7 @@ func testKilledAroundTheGrant(t *T) {
 			t.Ends(doomed.Done(), t.Timing().Patience, "a child is granted the key")
 			t.NoError(doomed.Err(), "a child's Lock")
 		} else { // in the midst of it
+			// A random moment is the subject.
 			time.Sleep(time.Duration(t.IntN(3000)) * time.Microsecond)
 		}
 		child.Kill()

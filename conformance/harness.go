@@ -16,8 +16,8 @@ type HarnessMaker func(tb testing.TB) Harness
 // Harness adapts one strategy to the suite: one store, and Lockers over it.
 // Its methods are called from many goroutines.
 //
-// What a harness can do beyond that it says in its Capabilities and shows by
-// implementing the upgrades: [Constructor], [Inspector], [Breaker], [Planter],
+// A harness that can do more says so in its Capabilities and implements the upgrades:
+// [Constructor], [Inspector], [Breaker], [Planter],
 // [Faults], [ServerFaults], [ChildMaker].
 type Harness interface {
 	// NewLocker gives a Locker as a separate process would have it: identity
@@ -31,9 +31,9 @@ type Harness interface {
 // Capabilities say what a strategy claims and what its harness can do. Every
 // claim is checked: one of a strategy by the cases that need it, one of a
 // harness by looking for the upgrade, whose absence then fails those cases.
-// What is not claimed is reported as skipped. Exclusion, re-entry within a
-// Locker, renewal, loss, queueing and clean-up are nobody's choice and have no
-// claim.
+// A case that needs an unclaimed capability is reported as skipped. Exclusion, re-entry
+// within a Locker, renewal, loss, queueing and clean-up are demanded of every strategy
+// and have no claim.
 type Capabilities struct {
 	// Name is the strategy's name in the report.
 	Name string

@@ -107,8 +107,8 @@ func (t *T) exercise(ls []locker.Locker, round string) {
 
 func testGoroutinesEndWithLocks(t *T) {
 	ls := t.Lockers(3)
-	// What is started once, such as connections, is no leak. What ends with
-	// the locks has two seconds to do so.
+	// Things started once, such as connections, are no leak. Things that end with
+	// the locks have two seconds to do so.
 	t.exercise(ls, "warm-up")
 	t.Sleep(2 * time.Second)
 	before := t.goroutines()

@@ -61,13 +61,19 @@ func testProcessesExclude(t *T) {
 
 func testProcessesContend(t *T) {
 	key, file := t.Key("k"), filepath.Join(t.TempDir(), "inside")
-	var wg sync.WaitGroup
+	var children []*Child
 	for range 3 {
 		child := t.child()
+		// It is up, so that all begin at the same time.
+		t.NoError(t.ChildUnlock(t.ChildLock(child, ChildLock{Key: t.Key("up"), TTL: t.Timing().TTL})), "a child's Unlock")
+		children = append(children, child)
+	}
+	var wg sync.WaitGroup
+	for _, child := range children {
 		wg.Add(1)
 		t.Go(func() {
 			defer wg.Done()
-			call := child.send(childRequest{Op: "contend", Lock: ChildLock{Key: key, TTL: t.Timing().TTL}, N: 60, File: file})
+			call := child.send(childRequest{Op: "contend", Lock: ChildLock{Key: key, TTL: t.Timing().TTL}, N: 20, File: file})
 			t.Ends(call.done, t.Timing().Patience, "a child has contended")
 			t.NoError(answerErr(call.answer), "a child that contended")
 			if n := call.answer.N; n > 0 {

@@ -160,7 +160,7 @@ func TestExhaustive(t *testing.T) {
 				var by []string
 				caps := b.harness(t).Capabilities()
 				for _, c := range allCases() {
-					// What counts goroutines cannot share the process.
+					// A case that counts goroutines cannot share the process.
 					if c.Slow || c.Mode == conformance.Serial || !claims(caps, c) {
 						continue
 					}

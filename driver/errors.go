@@ -2,8 +2,8 @@ package driver
 
 import "errors"
 
-// What a driver's errors match, by [errors.Is]. Package locker has the same
-// values under the same names.
+// Error kinds, matched by [errors.Is]. Package locker has the same values under the
+// same names.
 var (
 	// ErrLost: the claim does not hold the key.
 	ErrLost = errors.New("lock lost")

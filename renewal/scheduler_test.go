@@ -119,7 +119,7 @@ func TestTimesFireOnce(t *testing.T) {
 	})
 }
 
-// What has ended is not renewed, even if both are due in one tick.
+// An item that has ended is not renewed, even if both are due in one tick.
 func TestEndComesBeforeRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 0)

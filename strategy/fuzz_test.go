@@ -102,7 +102,7 @@ func fuzzParse(f *testing.F, parse func([]byte) (Config, error)) {
 		if strings.Contains(shown, "$") { // would be taken for a variable
 			return
 		}
-		// What is shown is a Config, and shown the same.
+		// The text shown is a Config, and that Config is shown the same.
 		again, err := ParseJSON([]byte(shown))
 		require.NoError(t, err)
 		require.Equal(t, shown, again.String())

@@ -111,7 +111,7 @@ func TestJSONStringsWithEscapes(t *testing.T) {
 	require.ErrorContains(t, err, "not UTF-8")
 }
 
-// What was marshalled is read again, but for the passwords.
+// A marshalled Config is read again, except for the passwords.
 func TestMarshalledIsRead(t *testing.T) {
 	want := everything()
 	want.Username, want.Password, want.Nodes[1].Username, want.Nodes[1].Password = hidden, hidden, hidden, hidden

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the store holds to tell whose a lock is stands in no log and in no error,
-// whatever goes wrong; the password does neither.
+// The claim's identity in the store and the password stand in no log and in no error,
+// whatever goes wrong.
 func TestLogsAndErrorsTellNoValues(t *testing.T) {
 	const password = "correct-horse"
 	for name, newLocker := range onOneRedis {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What wire's injectors call.
+// The providers are functions that wire's injectors call.
 func TestProviders(t *testing.T) {
 	ctx := t.Context()
 	rdb := redistest.Shared(t).Client(t)

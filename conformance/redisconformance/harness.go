@@ -25,7 +25,7 @@ type Strategy struct {
 	Name string
 	New  New
 
-	// What it claims; see [conformance.Capabilities].
+	// Its claims; see [conformance.Capabilities].
 	StoredHolds bool
 	Notified    bool
 	Fair        bool

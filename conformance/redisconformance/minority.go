@@ -151,7 +151,7 @@ func testClocksJump(t *conformance.T, by time.Duration) {
 		lease, w = next, t.Wait(a, "k")
 		a, b = b, a
 
-		// What nobody releases ends with its TTL, whatever a minority thinks.
+		// A key that no holder releases ends with its TTL, whatever a minority thinks.
 		t.SleepPast(abandoned.Deadline())
 		again, err := t.LockWithin(t.Timing().Patience, c, "abandoned")
 		t.NoError(err, "Lock of a key whose holder is gone")

@@ -20,7 +20,8 @@ const moment = 500 * time.Millisecond
 // Inspector.
 
 // Keys implements [conformance.Inspector]. A command is over when a majority has
-// answered it; what is left on a minority only is given a moment to go, too.
+// answered it; what is left on a minority only is given a moment to go, too. It polls, as
+// a server tells of no event.
 func (h *quorumHarness) Keys(ctx context.Context) ([]conformance.StoredKey, error) {
 	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		keys, settled, err := h.keys(ctx)
@@ -109,7 +110,7 @@ func (h *quorumHarness) TTL(ctx context.Context, key string) (time.Duration, err
 
 // Breaker.
 
-// settle waits a moment for all servers to agree on who holds key: a Lock is over
+// settle polls, for a moment, until all servers agree on the holder of key: a Lock is over
 // when a majority has granted it, and what happens to the lock is to happen to all of
 // it.
 func (h *quorumHarness) settle(ctx context.Context, key string) error {

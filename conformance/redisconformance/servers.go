@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What happens to servers: [conformance.ServerFaults], for deployments of one server.
+// The harness's [conformance.ServerFaults], for deployments of one server.
 
 // onAll runs f for each server at the same time.
 func (h *harness) onAll(f func(*redistest.Server) error) error {

@@ -235,7 +235,8 @@ func (a *arena) stuck(p *process, err error) {
 	}
 }
 
-// eventually polls until f finds nothing wrong, and returns what it found last.
+// eventually polls until f finds nothing wrong, and returns what it found last: stores
+// and processes tell of no event.
 func eventually(patience time.Duration, f func() string) string {
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		wrong := f()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// What a strategy is held to only if it claims it, see Strategy; and what waiters may
-// expect of a store that does not let them have a free lock.
+// Checks of properties that a strategy claims, see Strategy; and of waits on a store
+// that does not let waiters have a free lock.
 
 // shares reports whether two leases are of one hold: of a team, in one process or where
 // the store keeps the holds.

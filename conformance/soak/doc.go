@@ -1,7 +1,7 @@
 // Package soak is a nemesis for lockers on Redis: processes that lock, and faults
 // that befall them, their connections and their servers, for as long as one likes.
-// What the processes saw is logged on one monotonic clock and checked afterwards
-// against the promise of package locker.
+// The processes log what they see on one monotonic clock, and the logs are checked
+// afterwards against the promise of package locker.
 //
 // It complements the conformance suite. A conformance case makes one fault happen at
 // one chosen moment; the soak makes many happen at moments nobody chose, and goes on

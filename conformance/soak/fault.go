@@ -128,8 +128,8 @@ func restart(t *trouble, n *node) {
 func loseData(t *trouble, n *node) {
 	n.down()
 	if len(t.a.nodes) > 1 {
-		// What it knew of has to expire before it may vote again, whatever
-		// the hurry.
+		// The claims it knew of have to expire before it may vote again: time passing is
+		// the subject.
 		most := t.a.cfg.maxTTL()
 		time.Sleep(t.between(most+most/5+100*time.Millisecond, 2*most))
 	} else {

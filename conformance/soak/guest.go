@@ -23,6 +23,7 @@ func newGuest(w *worker) guest {
 func (g guest) run() {
 	for !g.draining.Load() {
 		g.visit()
+		// Visits come at random moments.
 		time.Sleep(50*time.Millisecond + g.upTo(250*time.Millisecond))
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// What one key's callers were answered is explained by an order of the operations,
-// each at some moment between call and return, in which a mutex with an owner and a
-// growing token answers the same.
+// The answers of one key's callers are explained by an order of the operations, each at
+// some moment between call and return, in which a mutex with an owner and a growing
+// token answers the same.
 
 type opKind int
 

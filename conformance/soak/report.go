@@ -12,7 +12,7 @@ import (
 // Kind is a kind of violation.
 type Kind string
 
-// What a run looks for.
+// Kinds of violation that a run looks for.
 const (
 	// Overlap: two held a key at once.
 	Overlap Kind = "overlap"

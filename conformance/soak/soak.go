@@ -25,8 +25,8 @@ type Strategy struct {
 	// the run's own: it speaks the Redis protocol and has locks. What befalls single
 	// commands befalls EVALSHA and EVAL, what needs a Redis is left out.
 	Server string
-	// What it claims to be able to, and is held to, as in the conformance suite: that
-	// whoever waits longest is next, that waiters are woken, that holds of one owner in
+	// Its claims, to which it is held as in the conformance suite: that the longest
+	// waiter is next, that waiters are woken, that holds of one owner in
 	// several Lockers are one, and that it has no tokens.
 	Fair, Notified, StoredHolds, Unfenced bool
 	// Mixed: its processes are of several strategies, and some may share holds.

@@ -51,7 +51,7 @@ func (a *arena) timeline(h *history, v Violation) string {
 		}
 	}
 	if extra := len(lines) - timelineMost; extra > 0 {
-		// What is near the violation matters.
+		// The lines near the violation matter.
 		i, _ := slices.BinarySearchFunc(lines, v.around.to, func(l line, t instant) int { return cmp.Compare(l.at, t) })
 		first := max(0, min(i-timelineMost*3/4, extra))
 		lines = lines[first : first+timelineMost]
@@ -62,7 +62,7 @@ func (a *arena) timeline(h *history, v Violation) string {
 			say(max(e.from, around.from), "---- %v, from %s until %s", e, clock(e.from, began), clock(e.to, began))
 		}
 	}
-	// Whoever held last, however long ago.
+	// The last holder, however long ago.
 	last := entry{}
 	for _, e := range all {
 		if e.r.kind == recGranted && e.r.at < around.from {

@@ -33,7 +33,7 @@ type workerSpec struct {
 	TTLs     []time.Duration
 }
 
-// What is said to a worker and by it, a line each.
+// The lines that a worker and the arena say to each other.
 const (
 	sayReady   = "ready"   // it locks
 	sayDrain   = "drain"   // let everybody finish
@@ -148,7 +148,7 @@ func (w *worker) serve(in io.Reader) error {
 // leakPatience is how long goroutines get to end after Close.
 const leakPatience = 5 * time.Second
 
-// goroutinesLeft waits until no goroutine is in code of the module, the soak's own
+// goroutinesLeft polls until no goroutine is in code of the module, the soak's own
 // aside, and returns the stacks of those that remain.
 func goroutinesLeft(patience time.Duration) string {
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {

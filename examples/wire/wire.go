@@ -1,6 +1,6 @@
 //go:build wireinject
 
-// What wire reads; `make wire` writes wire_gen.go from it.
+// wire reads this file; `make wire` writes wire_gen.go from it.
 
 package main
 

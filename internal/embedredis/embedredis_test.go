@@ -31,7 +31,7 @@ func TestTTLsTick(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), 50*time.Millisecond)
 }
 
-// What the scripts of the strategies are made of.
+// The server knows the commands that the strategies' scripts are made of.
 func TestScriptsAndMessages(t *testing.T) {
 	rdb := start(t)
 	ctx := t.Context()

@@ -23,8 +23,8 @@ const (
 // with whatever has gathered. So a server that is busy is sent fewer and longer
 // messages, not more and more connections. A command that comes alone goes alone.
 //
-// Who leads a batch is one of those whose commands it has; a goroutine runs only while
-// a batch is on its way.
+// One of the callers whose commands a batch has leads it; a goroutine runs only while a
+// batch is on its way.
 type batches struct {
 	to interface {
 		processor

@@ -169,7 +169,7 @@ func TestBatchLastsAsLongAsItsCommands(t *testing.T) {
 	}
 }
 
-// Who is told to lead a batch, and does not want to any more, passes the lead on.
+// A caller that is told to lead a batch, and has left, passes the lead on.
 func TestLeadIsPassedOn(t *testing.T) {
 	t.Parallel()
 	b, _, _, open := newBatches(t)

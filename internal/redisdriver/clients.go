@@ -72,7 +72,7 @@ func privateOptions(c *redis.Client) *redis.Options {
 	if o.Addr == failoverAddr {
 		o.ConnMaxLifetime, o.ConnMaxLifetimeJitter = askAgain, 0
 	}
-	// What a second client made of the same options must not share or repeat.
+	// A second client made of the same options must not share or repeat these.
 	o.PushNotificationProcessor = nil
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	o.ClientSideCacheConfig, o.ClientSideCache = nil, nil
@@ -99,7 +99,7 @@ func privateClusterOptions(c *redis.ClusterClient) *redis.ClusterOptions {
 	return &o
 }
 
-// Who the master is the Sentinels say, whom go-redis asks for each new connection.
+// go-redis asks the Sentinels for the master at each new connection.
 // They leave the old one of an orderly failover a master for some ten seconds, in
 // which it would go on renewing locks that others are granted on the new one. The
 // caller's client drops its connections when the Sentinels announce a change; ours

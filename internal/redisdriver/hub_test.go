@@ -189,7 +189,7 @@ func TestReconnect(t *testing.T) {
 	}
 	for key, w := range watches {
 		channel, _ := s.Channel(key)
-		// What was left of the reconnection may be taken for the message; so twice.
+		// A signal left of the reconnection may be taken for the message; so twice.
 		// (And go-redis may have reconnected the session that the hub then replaces.)
 		for range 2 {
 			require.Eventually(t, func() bool { return rdb.Publish(t.Context(), channel, "0").Val() == 1 }, soon, 10*time.Millisecond, "subscribed for good")

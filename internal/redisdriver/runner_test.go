@@ -134,7 +134,7 @@ func TestCallersLeaveAtOnce(t *testing.T) {
 	}
 }
 
-// What was left behind is applied before what follows it.
+// A command that was left behind is applied before the one that follows it.
 func TestNothingOvertakesWhatWasLeftBehind(t *testing.T) {
 	t.Parallel()
 	for name, wrap := range map[string]bool{"client": false, "wrapped": true} {

@@ -233,7 +233,7 @@ func (s *Server) Persist() error {
 	s.mu.Lock()
 	s.cfg.aof = true
 	s.mu.Unlock()
-	// What is written before the first file is complete is not in it.
+	// A write before the first file is complete is not in it.
 	return until("the log is written", func(ctx context.Context) error {
 		info, err := c.Info(ctx, "persistence").Result()
 		if err == nil && (!strings.Contains(info, "aof_rewrite_in_progress:0") || !strings.Contains(info, "aof_rewrite_scheduled:0")) {

@@ -4,7 +4,7 @@
 //
 // # Guarantees
 //
-// What every strategy of this module promises (see package locker), on one Redis
+// It keeps the promise of every strategy of this module (see package locker) on one Redis
 // deployment; and among processes that wait with this strategy, first come, first
 // served: a place in the queue is kept however long the wait, as long as the process is
 // heard of every 2 s (it asks every second), and a lock that is handed over cannot be

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What was granted to a process that gives up, with nobody behind it in the queue,
-// is announced to those who subscribe: waiters of hashreentrant and of Redisson.
+// A grant to a process that gives up, with no process behind it in the queue, is
+// announced to subscribers: waiters of hashreentrant and of Redisson.
 func TestGrantGivenUpIsAnnounced(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -110,7 +110,7 @@ func held(t *testing.T, rdb *redis.Client) *locker.Lease {
 	return lease
 }
 
-// Who was not heard of for longer than a waiter is silent is taken for dead.
+// A process that was not heard of for longer than a waiter is silent is taken for dead.
 func TestTheDeadAreSkipped(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
@@ -124,7 +124,7 @@ func TestTheDeadAreSkipped(t *testing.T) {
 	require.False(t, alive.wasTold())
 }
 
-// Who asks is alive, however long it was silent.
+// A process that asks is alive, however long it was silent.
 func TestWhoAsksIsAlive(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
@@ -139,13 +139,19 @@ func TestWhoAsksIsAlive(t *testing.T) {
 // timePasses for "k" and all that its queue knows of.
 func timePasses(t *testing.T, rdb *redis.Client, d time.Duration) {
 	t.Helper()
+	timePassesForQueue(t, rdb, d)
+	ctx := t.Context()
+	require.NoError(t, rdb.PExpire(ctx, "k", rdb.PTTL(ctx, "k").Val()-d).Err()) // of 0 or less deletes it
+}
+
+func timePassesForQueue(t *testing.T, rdb *redis.Client, d time.Duration) {
+	t.Helper()
 	ctx := t.Context()
 	for _, field := range rdb.HKeys(ctx, seenOfK).Val() {
 		if field != "granted" && field != "count" {
 			require.NoError(t, rdb.HIncrBy(ctx, seenOfK, field, -d.Microseconds()).Err())
 		}
 	}
-	require.NoError(t, rdb.PExpire(ctx, "k", rdb.PTTL(ctx, "k").Val()-d).Err()) // of 0 or less deletes it
 }
 
 // However many processes die together while they wait, the others lose one grant by it.
@@ -160,10 +166,12 @@ func TestManyDieAtOnce(t *testing.T) {
 	alive, last := takePlace(t, rdb, "alive"), takePlace(t, rdb, "last")
 	require.NoError(t, lease.Unlock(t.Context()))
 	require.True(t, dead[0].wasTold())
-	timePasses(t, rdb, 400*time.Millisecond) // and as much again may, for the test itself
+	require.True(t, rdb.Persist(t.Context(), "k").Val(), "the grant is pending") // until it is deleted
+	timePassesForQueue(t, rdb, 900*time.Millisecond)
 	require.False(t, alive.asks())
 	require.False(t, last.asks())
-	timePasses(t, rdb, 600*time.Millisecond) // the grant is over
+	timePassesForQueue(t, rdb, 100*time.Millisecond)
+	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // the grant is over
 	require.False(t, last.asks(), "another one was before it")
 	require.True(t, alive.wasTold())
 	require.True(t, alive.asks())
@@ -212,9 +220,9 @@ func TestOpeningForADeadOne(t *testing.T) {
 	require.Eventually(t, alive.asks, time.Second, time.Millisecond, "the opening ends")
 }
 
-// Who comes too late for its grant, because the server is far away, takes the lock if
-// nobody was granted it since: else those who wait would miss their turns one after
-// the other, for ever.
+// A waiter that comes too late for its grant, because the server is far away, takes the
+// lock if no other was granted it since: else the waiters would miss their turns one
+// after the other, for ever.
 func TestLateForTheGrant(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client(t)

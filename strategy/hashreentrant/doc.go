@@ -4,8 +4,8 @@
 //
 // # Guarantees
 //
-// What every strategy of this module promises (see package locker), on one Redis
-// deployment; and with Redisson 3.15 to 4.x on the same name, either way: a Java
+// It keeps the promise of every strategy of this module (see package locker) on one
+// Redis deployment; and with Redisson 3.15 to 4.x on the same name, either way: a Java
 // RLock excludes it and is excluded by it, and each wakes the other's waiters.
 // (Redisson's fair, spin and read-write locks exclude it as well; their waiters
 // may notice a release about a second or, in Java, a TTL late.)

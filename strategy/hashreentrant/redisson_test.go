@@ -164,7 +164,7 @@ func TestJavaExcludesAndWakes(t *testing.T) {
 	require.Less(t, at.Sub(freed), 500*time.Millisecond)
 }
 
-// What Java leaves for a lock of other kinds is somebody's lock, even for an owner
+// A hash that Java left for a lock of another kind is held, even for an owner
 // whose name is one of its fields.
 func TestJavaReadWriteLockExcludes(t *testing.T) {
 	java, l := peers(t)

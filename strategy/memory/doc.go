@@ -2,14 +2,14 @@
 // Redis. It is for unit tests of code that takes a [locker.Locker], and for
 // programs that run as one process.
 //
-// What it guarantees is what every strategy does: one holder per key, re-entry
+// It guarantees the same as every strategy: one holder per key, re-entry
 // under a lease's context, leases that end unless renewed, waiters served in
 // turn, fencing tokens that grow from grant to grant. Lockers made on the same
 // [Store] exclude each other as processes on one Redis would, and a second
 // Locker with the same explicit owner is excluded too: hold counts are not
 // shared.
 //
-// What it does not:
+// Limits:
 //
 //   - It excludes nobody outside this process, and nobody on another Store.
 //   - Nothing survives the process. Tokens still grow across restarts as long as

@@ -3,7 +3,7 @@
 //
 // # Guarantees
 //
-// What every strategy of this module promises (see package locker), as long as a
+// It keeps the promise of every strategy of this module (see package locker) as long as a
 // majority of the nodes answers and keeps its keys: a minority may be dead,
 // unreachable or slow. A node that does not answer in its time costs that time once
 // (see [WithNodeTimeout]), and none of it if the others are a majority; then it is
@@ -33,9 +33,10 @@
 // A replica that is promoted in a node's place, or a FLUSHALL, is a restart without
 // keys, too.
 //
-// What a node that is away missed is put right for 5 s or the TTL, whichever is less.
-// After that its key of a lock that was released stays until its TTL ends: two such
-// nodes of three, for two different holders, keep everybody out for so long.
+// A release that a node missed because it was away is repeated for 5 s or the TTL,
+// whichever is less. After that the node's key of the released lock stays until its TTL
+// ends: two such nodes of three, for two different holders, keep every caller out for so
+// long.
 //
 // Hold counts stay in the process. Between processes whoever gets a majority first
 // wins; contenders that have met on the nodes ask one of them first for a second, so

@@ -3,7 +3,7 @@
 //
 // # Guarantees
 //
-// What every strategy of this module promises (see package locker), on one Redis
+// It keeps the promise of every strategy of this module (see package locker) on one Redis
 // deployment. Plain clients that use the same key by SET key value NX PX ttl and
 // compare-and-delete (redsync, redis-py's Lock, node-redlock, a line of shell)
 // exclude it and are excluded by it.
