@@ -14,6 +14,9 @@ import (
 // A TTL that nobody waits for.
 const long = time.Minute
 
+// rejoin takes a lock to the nodes that were too slow to grant it, within moments.
+var rejoin = locker.WithRenewInterval(200 * time.Millisecond)
+
 func TestFailedAttemptLeavesNoKeys(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 5)
@@ -102,7 +105,7 @@ func TestStragglerDoesNotOutliveTheRelease(t *testing.T) {
 func TestReleaseReachesANodeThatWasAway(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 5)
-	l, d := m.open(t, locker.WithTTL(long), WithNodeTimeout(500*time.Millisecond))
+	l, d := m.open(t, locker.WithTTL(long), WithNodeTimeout(500*time.Millisecond), rejoin)
 	lease := lock(t, l, "k")
 	for i := range 5 {
 		m.holds(t, i, lease)
@@ -123,7 +126,7 @@ func TestReleaseReachesANodeThatWasAway(t *testing.T) {
 func TestMissedReleasesLockNobodyOut(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 3)
-	l := m.locker(t, locker.WithTTL(long), WithNodeTimeout(200*time.Millisecond))
+	l := m.locker(t, locker.WithTTL(long), WithNodeTimeout(200*time.Millisecond), rejoin)
 	for _, away := range []int{1, 2} {
 		lease := lock(t, l, "k")
 		m.holds(t, away, lease)
