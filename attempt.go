@@ -33,16 +33,21 @@ func (c *call) leave(ks *keyState) {
 		ks.remove(c)
 		unwatch = c.s.prune(ks, false)
 	}
+	var untaken *claim
+	if ks.head == nil {
+		untaken = ks.reclaim()
+	}
 	c.s.mu.Unlock()
 	closeWatch(unwatch)
+	untaken.freeUntaken()
 }
 
 // acquire asks the store once. What a command without an answer may have got is
 // released in the background.
-func (c *call) acquire(cl driver.Claim, wait bool) (a driver.Answer, sent time.Duration, err error) {
+func (c *call) acquire(cl driver.Claim, wait bool, tokens int) (a driver.Answer, sent time.Duration, err error) {
 	sent = c.e.sched.Now()
 	err = c.command(min(commandTimeout, c.ttl), func(ctx context.Context) (err error) {
-		a, err = c.e.driver.Acquire(ctx, driver.Request{Claim: cl, Fencing: !c.e.set.noFencing, Wait: wait})
+		a, err = c.e.driver.Acquire(ctx, driver.Request{Claim: cl, Fencing: !c.e.set.noFencing, Wait: wait, Tokens: tokens})
 		return err
 	})
 	if err != nil && driver.MaybeApplied(err) {
@@ -53,7 +58,8 @@ func (c *call) acquire(cl driver.Claim, wait bool) (a driver.Answer, sent time.D
 
 // attempt asks the store in turn. It returns neither a lease nor an error when the
 // call is to go on waiting; c.look says for how long.
-func (c *call) attempt(ks *keyState, watch driver.Watch) (*Lease, error) {
+func (c *call) attempt(ks *keyState, m move) (*Lease, error) {
+	watch := m.watch
 	if watch != nil {
 		select {
 		case _, ok := <-watch.C(): // a signal from before the attempt
@@ -65,7 +71,7 @@ func (c *call) attempt(ks *keyState, watch driver.Watch) (*Lease, error) {
 		}
 	}
 	cl := c.newClaim()
-	a, sent, err := c.acquire(cl, watch != nil)
+	a, sent, err := c.acquire(cl, watch != nil, m.tokens)
 	if err == nil && a.Granted {
 		l, gerr := c.grant(cl, a, sent)
 		switch {
@@ -181,9 +187,12 @@ func (c *call) unwatch(ks *keyState, w driver.Watch) {
 func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lease, error) {
 	e, now := c.e, c.e.sched.Now()
 	cl.Token = a.Token
-	claim := &claim{Claim: cl, e: e, userKey: c.userKey, named: c.named, granted: now,
-		deadline: sent + validityOf(c.ttl), limit: never, next: never, renewals: c.renewals}
+	claim := &claim{Claim: cl, e: e, userKey: c.userKey, named: c.named,
+		hold:     hold{owner: cl.Owner, token: cl.Token, granted: now},
+		deadline: sent + validityOf(c.ttl), limit: never, next: never,
+		renewals: c.renewals, renewable: c.renewals}
 	claim.entry.Item = claim
+	claim.setTurn(now, a.Tokens)
 	if e.sharder != nil {
 		claim.entry.Shard = e.sharder.Shard(cl.Key)
 	}

@@ -74,7 +74,7 @@ func (c *call) run(try bool) (*Lease, error) {
 		return nil, c.fail(ErrNotAcquired, c.ctxError(), "")
 	}
 	if outer != nil {
-		if l, err := c.reenter(outer.claim, try); !errors.Is(err, errGone) {
+		if l, err := c.reenter(outer.claim, outer.hold.number, try); !errors.Is(err, errGone) {
 			return l, err
 		}
 	}
@@ -183,9 +183,14 @@ func (c *call) command(d time.Duration, f func(ctx context.Context) error) error
 	return err
 }
 
-// newClaim names a new grant-to-be. Its id was never used and never will be.
+// newID was never used and never will be.
+func (e *engine) newID() string {
+	return e.idPrefix + strconv.FormatUint(e.claims.Add(1), 10)
+}
+
+// newClaim names a new grant-to-be.
 func (c *call) newClaim() driver.Claim {
-	id := c.e.idPrefix + strconv.FormatUint(c.e.claims.Add(1), 10)
+	id := c.e.newID()
 	cl := driver.Claim{Key: c.key, ID: id, Owner: c.owner, TTL: c.ttl}
 	if !c.named {
 		cl.Owner = id

@@ -24,7 +24,6 @@ type claim struct {
 	e       *engine
 	userKey string
 	named   bool // the owner was named by ContextWithOwner
-	granted time.Duration
 
 	// One SetHolds or Release of the claim at a time, so that the absolute
 	// counts they send arrive in order. Made only for a HoldCounter.
@@ -50,7 +49,21 @@ type claim struct {
 	inRenewal bool          // an automatic one is under way
 	trouble   error         // of the last renewal, if it failed
 	releases  int           // releases that were sent in time and may have been applied
-	told      bool          // how the claim ended
+	told      bool          // how the present hold ended
+
+	hold                    // the present one; written under the stripe's mutex, too
+	handOvers int           // how many are left
+	turnEnd   time.Duration // when they end
+	renewable int           // how many renewals each hold may have; noLimit
+}
+
+// hold is one owner's time with the claim: a claim that is handed over inside the
+// process has several, one after the other.
+type hold struct {
+	number  int // 0, 1, ...
+	owner   string
+	token   int64
+	granted time.Duration
 }
 
 type claimState uint8
@@ -77,7 +90,7 @@ func (c *claim) newLease() *Lease {
 	if l.claim != nil {
 		l = new(Lease)
 	}
-	l.claim = c
+	l.claim, l.hold = c, c.hold
 	c.leases = append(c.leases, l)
 	return l
 }
@@ -143,8 +156,10 @@ func (c *claim) lose(kind lossKind, cause error) aftermath {
 	c.loss = &lossError{c.e.name, c.userKey, cause}
 	c.end.Store(0)
 	c.e.sched.Remove(&c.entry)
-	c.told = true
-	c.e.notices.event(context.Background(), c.event(EventLost, c.loss))
+	if !c.told {
+		c.told = true
+		c.e.notices.event(context.Background(), c.event(EventLost, c.loss))
+	}
 	a := aftermath{c: c}
 	for _, l := range c.leases {
 		l.ended = true
@@ -186,16 +201,18 @@ func (c *claim) denied() {
 	after.run()
 }
 
-// drop takes l off the claim; it needs mu.
-func (c *claim) drop(l *Lease) {
-	if i := slices.Index(c.leases, l); i >= 0 {
+// drop takes l off the claim, and reports whether it was on it; it needs mu.
+func (c *claim) drop(l *Lease) bool {
+	i := slices.Index(c.leases, l)
+	if i >= 0 {
 		c.leases = slices.Delete(c.leases, i, i+1)
 	}
+	return i >= 0
 }
 
-// event is one about the claim as a whole.
+// event is one about the present hold as a whole; it needs mu.
 func (c *claim) event(kind EventKind, err error) Event {
-	return Event{Kind: kind, Strategy: c.e.name, Key: c.userKey, Owner: c.ownerName(), Token: c.Token,
+	return Event{Kind: kind, Strategy: c.e.name, Key: c.userKey, Owner: c.ownerName(), Token: c.token,
 		Duration: c.e.sched.Now() - c.granted, Err: err}
 }
 

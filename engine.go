@@ -147,11 +147,16 @@ func (e *engine) Close() error {
 	end := time.Now().Add(closeBudget)
 	e.close()
 	var after []aftermath
+	var untaken []*claim
 	for i := range e.stripes {
-		after = append(after, e.stripes[i].close()...)
+		a, u := e.stripes[i].close()
+		after, untaken = append(after, a...), append(untaken, u...)
 	}
 	for _, a := range after {
 		a.run()
+	}
+	for _, c := range untaken {
+		c.freeUntaken()
 	}
 	e.sched.Close()
 	e.awaitWork(end)

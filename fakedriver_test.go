@@ -19,6 +19,7 @@ type fake struct {
 	token   int64
 	joins   bool // another claim of the holder's owner is let in
 	mute    bool // releases are not signalled
+	blocks  bool // tokens are reserved
 	watches map[*fakeWatch]struct{}
 
 	script  map[op][]step // for the next commands, one each
@@ -134,6 +135,10 @@ func (f *fake) Acquire(ctx context.Context, req driver.Request) (driver.Answer, 
 		c.answer = driver.Answer{Granted: true}
 		if req.Fencing {
 			c.answer.Token = h.token
+		}
+		if f.blocks && req.Tokens > 1 && h.token == f.token {
+			f.token += int64(req.Tokens) - 1
+			c.answer.Tokens = req.Tokens
 		}
 		return nil
 	})

@@ -19,6 +19,7 @@ import (
 // [ErrInvalid] or return zero values.
 type Lease struct {
 	claim *claim
+	hold  hold
 
 	// Guarded by claim.mu.
 	state leaseState
@@ -59,7 +60,7 @@ func (l *Lease) Owner() string {
 	if l.zero() {
 		return ""
 	}
-	return l.claim.Owner
+	return l.hold.owner
 }
 
 // Token is the fencing token: strictly greater than that of every earlier
@@ -71,7 +72,7 @@ func (l *Lease) Token() int64 {
 	if l.zero() {
 		return 0
 	}
-	return l.claim.Token
+	return l.hold.token
 }
 
 // Holds is the re-entrant hold count: how many leases on this acquisition are
@@ -82,6 +83,9 @@ func (l *Lease) Holds() int {
 	}
 	l.claim.mu.Lock()
 	defer l.claim.mu.Unlock()
+	if l.hold.number != l.claim.number {
+		return 0
+	}
 	return len(l.claim.leases)
 }
 

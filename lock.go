@@ -14,7 +14,7 @@ func (c *call) tryLock() (*Lease, error) {
 		return l, err
 	}
 	cl := c.newClaim()
-	a, sent, err := c.acquire(cl, false)
+	a, sent, err := c.acquire(cl, false, 0)
 	switch {
 	case err != nil:
 		return nil, c.unavailable(err, "")
@@ -60,7 +60,7 @@ func (c *call) local() (*Lease, error) {
 	case c.named && lost != nil:
 		return nil, c.lost(lost)
 	case current != nil && mine:
-		l, err := c.reenter(current, true)
+		l, err := c.reenter(current, onlyHold, true)
 		if !errors.Is(err, errGone) {
 			return l, err
 		}
@@ -87,11 +87,18 @@ func (c *call) lock() (*Lease, error) {
 		case m.failed != nil:
 			return nil, c.unavailable(m.failed, "")
 		case m.mine != nil:
-			if l, err := c.reenter(m.mine, false); !errors.Is(err, errGone) {
+			if l, err := c.reenter(m.mine, onlyHold, false); !errors.Is(err, errGone) {
 				return l, err
 			}
+		case m.offered:
+			if c.ended() {
+				return nil, c.gaveUp(ks, false)
+			}
+			if l := c.take(ks); l != nil {
+				return l, nil
+			}
 		case m.attempt:
-			if l, err := c.attempt(ks, m.watch); l != nil || err != nil {
+			if l, err := c.attempt(ks, m); l != nil || err != nil {
 				return l, err
 			}
 		default:
@@ -108,7 +115,9 @@ type move struct {
 	err     error         // fail
 	failed  error         // fail with the queue, whose trouble this is
 	mine    *claim        // re-enter it
+	offered bool          // take the claim that is offered
 	attempt bool          // ask the store
+	tokens  int           // for how many holds
 	watch   driver.Watch  // the key's, if any
 	look    time.Duration // else wait until then
 }
@@ -138,6 +147,9 @@ func (c *call) turn(ks *keyState, signalled bool) move {
 			return move{mine: cur}
 		}
 	}
+	if cur != nil && ks.next() == c && cur.isOffered() {
+		return move{offered: true}
+	}
 	// A waiter whose owner holds the key from another process joins that hold; in
 	// turn it would wait for itself.
 	joins := cur == nil && c.named && c.e.counter != nil && c.owner == ks.holder
@@ -146,7 +158,7 @@ func (c *call) turn(ks *keyState, signalled bool) move {
 	switch {
 	case asks && (signalled || now >= c.look):
 		c.s.ask(ks, c, now)
-		return move{attempt: true, watch: ks.watch}
+		return move{attempt: true, watch: ks.watch, tokens: c.tokensFor(ks)}
 	case asks:
 		return c.waits(ks, move{watch: ks.watch, look: c.look})
 	}

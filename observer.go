@@ -41,6 +41,9 @@ type Event struct {
 	Duration time.Duration
 	Err      error // NotAcquired, RenewFailed, Lost, ReleaseFailed
 	Dropped  int   // events dropped before this one
+	// HandOver marks a Released and the Acquired after it that were a hand-over
+	// inside the process; see [WithHandOver].
+	HandOver bool
 
 	again bool // RenewFailed, and not the first since the last Renewed
 }

@@ -12,12 +12,12 @@ import (
 // errGone says that a claim was given back before it could be re-entered.
 var errGone = errors.New("the claim was given back")
 
-// reenter adds a lease to claim cl. It fails with errGone if cl was given back
-// meanwhile, and rides out trouble as an attempt does, unless try.
-func (c *call) reenter(cl *claim, try bool) (*Lease, error) {
+// reenter adds a lease to a hold of claim cl. It fails with errGone if that was given
+// back meanwhile, and rides out trouble as an attempt does, unless try.
+func (c *call) reenter(cl *claim, hold int, try bool) (*Lease, error) {
 	var trouble outage
 	for {
-		l, err := c.addHold(cl)
+		l, err := c.addHold(cl, hold)
 		now := c.e.sched.Now()
 		switch {
 		case err == nil, errors.Is(err, errGone):
@@ -39,17 +39,20 @@ func (c *call) reenter(cl *claim, try bool) (*Lease, error) {
 }
 
 // addHold adds a lease to cl, telling the store first if it keeps counts.
-func (c *call) addHold(cl *claim) (*Lease, error) {
+func (c *call) addHold(cl *claim, hold int) (*Lease, error) {
 	if cl.alive(); c.e.counter == nil {
-		return cl.addLease()
+		return cl.addLease(hold)
 	}
 	if err := cl.takeTurn(c.ctx, min(commandTimeout, cl.TTL)); err != nil {
 		return nil, err
 	}
 	defer cl.passTurn()
-	holds, err := cl.holdsIfHeld()
-	if err != nil {
+	holds, present, err := cl.holdsIfHeld()
+	switch {
+	case err != nil:
 		return nil, err
+	case present != hold: // (which stays: without this turn there is no hand-over)
+		return nil, errGone
 	}
 	err = c.command(min(commandTimeout, cl.TTL), func(ctx context.Context) error {
 		return c.e.counter.SetHolds(ctx, cl.Claim, holds+1)
@@ -64,34 +67,35 @@ func (c *call) addHold(cl *claim) (*Lease, error) {
 		return nil, err
 	}
 	cl.alive()
-	return cl.addLease()
+	return cl.addLease(hold)
 }
 
-// addLease adds a lease if the claim is held; else it fails with the loss or with
-// errGone.
-func (c *claim) addLease() (*Lease, error) {
+// addLease adds a lease if the claim is held by that hold; else it fails with the loss
+// or with errGone.
+func (c *claim) addLease(hold int) (*Lease, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch c.state {
-	case claimHeld:
-		return c.newLease(), nil
-	case claimLost:
+	switch {
+	case c.state == claimLost:
 		return nil, c.loss
+	case c.state == claimHeld && c.number == hold && len(c.leases) > 0:
+		return c.newLease(), nil
 	}
 	return nil, errGone
 }
 
-// holdsIfHeld is how many leases the claim has; it fails like addLease.
-func (c *claim) holdsIfHeld() (int, error) {
+// holdsIfHeld is how many leases the claim has, and the number of the present hold; it
+// fails like addLease.
+func (c *claim) holdsIfHeld() (leases, hold int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch c.state {
 	case claimHeld:
-		return len(c.leases), nil
+		return len(c.leases), c.number, nil
 	case claimLost:
-		return 0, c.loss
+		return 0, 0, c.loss
 	}
-	return 0, errGone
+	return 0, 0, errGone
 }
 
 // takeTurn waits, at most for d, until no other SetHolds or Release of the claim is
@@ -132,7 +136,7 @@ func (c *claim) syncHolds(ctx context.Context) error {
 		return err
 	}
 	defer c.passTurn()
-	holds, err := c.holdsIfHeld()
+	holds, _, err := c.holdsIfHeld()
 	if err != nil || holds == 0 {
 		return nil
 	}

@@ -188,7 +188,7 @@ func TestWatchIsClosedWhenCloseMeetsAGrant(t *testing.T) {
 		s.mu.Unlock()
 		b.store.seize("k", "nobody", 0)
 		cl := c.newClaim()
-		a, sent, err := c.acquire(cl, true)
+		a, sent, err := c.acquire(cl, true, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

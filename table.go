@@ -98,7 +98,7 @@ func (s *stripe) done() <-chan struct{} {
 
 // close refuses further calls, cuts short the commands of those under way, and ends
 // the leases held.
-func (s *stripe) close() (after []aftermath) {
+func (s *stripe) close() (after []aftermath, untaken []*claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -106,13 +106,15 @@ func (s *stripe) close() (after []aftermath) {
 		go c.cancel() // it may ask a context of the user's
 	}
 	for _, ks := range s.keys {
-		if c := ks.current; c != nil {
+		if c := ks.reclaim(); c != nil {
+			untaken = append(untaken, c)
+		} else if c = ks.current; c != nil {
 			c.mu.Lock()
 			after = append(after, c.lose(lossClosed, ErrClosed))
 			c.mu.Unlock()
 		}
 	}
-	return after
+	return after, untaken
 }
 
 func (s *stripe) closeWatches() {
@@ -199,15 +201,15 @@ func (s *stripe) install(c *claim, w *call) error {
 		s.mu.Unlock()
 		return ErrClosed
 	case old == nil:
-	case old.Token > c.Token:
+	case old.token > c.token:
 		s.mu.Unlock()
 		return errLate
-	case c.named && c.e.counter != nil && old.Owner == c.Owner && old.Token == c.Token && !old.releasing():
+	case c.named && c.e.counter != nil && old.Owner == c.Owner && old.token == c.token && !old.releasing():
 		s.mu.Unlock()
 		return errMerge
 	}
 	c.mu.Lock()
-	c.e.notices.event(w.ctx, w.event(EventAcquired, c.Token, nil)) // before its loss can be
+	c.e.notices.event(w.ctx, w.event(EventAcquired, c.token, nil)) // before its loss can be
 	c.schedule()
 	c.mu.Unlock()
 	ks.current = c

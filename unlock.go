@@ -28,6 +28,10 @@ const (
 // before, and [ErrUnavailable] when no answer came: then it may be called again, and
 // the TTL frees the key in any case. After Close of the Locker it works as if that had
 // not been, unless the lease was lost already.
+//
+// Where another goroutine waits for the lock, Unlock may hand it over inside the
+// process, see [WithHandOver], and does not ask the store: then nil says that no loss
+// was known.
 func (l *Lease) Unlock(ctx context.Context) error {
 	switch {
 	case l.zero():
@@ -39,25 +43,30 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	s := c.e.stripeOf(c.Key)
 	s.enter(true)
 	defer s.exit()
-	d, ctxs, answer := l.decide()
-	var ks *keyState
-	if d == dutyRelease {
-		ks = s.beginRelease(c)
+	ctxs, err := l.beginUnlock()
+	if err != nil {
+		return err
 	}
-	ctxs.end(context.Canceled) // the section is over before the release is sent
+	ctxs.end(context.Canceled) // the section is over before the next one begins
+	if s.offer(ctx, l) {
+		return nil
+	}
+	d, answer := l.decide()
+	var ks *keyState
 	switch d {
 	case dutyNone:
 		return answer
 	case dutyTidy:
 		c.e.cleanUp(c.Claim, c.e.sched.Now(), true)
 		return answer
+	case dutyRelease:
+		ks = s.beginRelease(c)
 	}
 	wait, cancel := l.untied(ctx)
 	defer cancel()
 	if wait.Err() != nil {
 		wait = context.WithoutCancel(wait)
 	}
-	var err error
 	if d == dutyCount {
 		err = c.sendCount(wait)
 	} else {
@@ -67,8 +76,23 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	return l.conclude(wait.Err(), err, answer)
 }
 
-// decide ends the lease and says what the store is owed, and what Unlock answers if
-// it gets that:
+// beginUnlock takes the lease's contexts. It fails if an Unlock is under way or was
+// answered. From here on the lease is not re-entered.
+func (l *Lease) beginUnlock() (leaseContexts, error) {
+	l.claim.alive()
+	l.claim.mu.Lock()
+	if l.state == leaseUnlocking || l.state == leaseDone {
+		l.claim.mu.Unlock()
+		return nil, l.notHeld("unlock")
+	}
+	ctxs := l.ctxs
+	l.ctxs, l.state = nil, leaseUnlocking
+	l.claim.mu.Unlock()
+	return ctxs, nil
+}
+
+// decide takes the lease off its claim and says what the store is owed, and what
+// Unlock answers if it gets that:
 //
 //	claim           last lease  owed               answer
 //	held            no          its count (1)      nil
@@ -85,20 +109,12 @@ func (l *Lease) Unlock(ctx context.Context) error {
 //
 // From here on no other lease re-enters a claim whose last lease this was, and it is
 // not renewed. A renewal under way is harmless: the store checks the claim's id.
-func (l *Lease) decide() (d duty, ctxs leaseContexts, answer error) {
+func (l *Lease) decide() (d duty, answer error) {
 	c := l.claim
-	c.alive()
 	c.mu.Lock()
-	if l.state == leaseUnlocking || l.state == leaseDone {
-		c.mu.Unlock()
-		return dutyNone, nil, l.notHeld("unlock")
-	}
-	if l.state == leaseHeld {
-		ctxs, l.ctxs = l.ctxs, nil
-		c.drop(l)
+	if c.drop(l) {
 		l.last = len(c.leases) == 0
 	}
-	l.state = leaseUnlocking
 	forget := c.state == claimLost && l.last
 	switch {
 	case c.state == claimHeld && l.last:
@@ -122,7 +138,7 @@ func (l *Lease) decide() (d duty, ctxs leaseContexts, answer error) {
 	if forget {
 		c.e.stripeOf(c.Key).forgetLost(c)
 	}
-	return d, ctxs, answer
+	return d, answer
 }
 
 func (c *claim) owedWhenLost(last bool) (d duty, answer error) {

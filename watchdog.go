@@ -113,14 +113,13 @@ func (c *claim) settleRenewal(ctx context.Context, sent time.Duration, err error
 		}
 		c.schedule()
 	}
-	lost := c.state == claimLost
-	c.mu.Unlock()
-	after.run()
-	if !lost && c.e.notices.wanted() {
+	if c.state != claimLost && !c.told && c.e.notices.wanted() {
 		ev := c.event(kind, withoutContextErrors(err))
 		ev.Duration, ev.again = now-sent, again && kind == EventRenewFailed
 		c.e.notices.event(ctx, ev)
 	}
+	c.mu.Unlock()
+	after.run()
 }
 
 // retryAfter is how long to wait after a failure: about three tenths of the

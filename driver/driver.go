@@ -89,6 +89,9 @@ type Claim struct {
 type Request struct {
 	Claim
 	Fencing bool // issue a token
+	// Tokens is how many consecutive tokens the Locker could use, if more than one:
+	// for hand-overs inside the process. It is set only with Fencing.
+	Tokens int
 	// Wait says that the Locker has a Watch on the key and will wait if refused:
 	// the driver may keep a place in a queue for it, until the grant or until
 	// the Watch is closed.
@@ -99,6 +102,9 @@ type Request struct {
 type Answer struct {
 	Granted bool
 	Token   int64 // if granted with fencing
+	// Tokens is how many tokens, from Token on, are reserved for this grant: all
+	// later grants of the key get greater ones. 0 is one. At most Request.Tokens.
+	Tokens int
 
 	// If not granted:
 

@@ -28,19 +28,19 @@ func (d storeDriver) Acquire(ctx context.Context, req driver.Request) (driver.An
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.tidy(now)
-	g := s.holder(req.Key, now)
+	g, tokens := s.holder(req.Key, now), 0
 	switch {
 	case g == nil:
 		g = &grant{id: req.ID, owner: req.Owner}
 		if req.Fencing {
-			g.token = s.token(now)
+			g.token, tokens = s.token(now, req.Tokens), req.Tokens
 		}
 		s.held[req.Key] = g
 	case g.id != req.ID:
 		return driver.Answer{Remaining: g.until.Sub(now), Owner: g.owner}, nil
 	}
 	g.extend(now, req.TTL)
-	return driver.Answer{Granted: true, Token: g.token}, nil
+	return driver.Answer{Granted: true, Token: g.token, Tokens: tokens}, nil
 }
 
 // Renew implements [driver.Driver].

@@ -117,10 +117,12 @@ func (s *Store) drop(key string) {
 	}
 }
 
-// token returns the next fencing token. s.mu is held.
-func (s *Store) token(now time.Time) int64 {
-	s.lastToken = max(s.lastToken+1, now.UnixMicro())
-	return s.lastToken
+// token returns the next fencing token, the first of n that nothing else gets. s.mu is
+// held.
+func (s *Store) token(now time.Time, n int) int64 {
+	first := max(s.lastToken+1, now.UnixMicro())
+	s.lastToken = first + int64(max(n, 1)) - 1
+	return first
 }
 
 // tidy sweeps once in half as many calls as there are grants: expired ones that

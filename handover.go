@@ -1,0 +1,161 @@
+package locker
+
+import (
+	"context"
+	"time"
+)
+
+// Hand-over inside the process. The last Unlock of a claim may leave it to the next
+// waiter of this Locker: the claim is then held without a lease, which is to say that it
+// is offered, until that waiter takes it. In the store nothing changes, so whatever comes
+// of a command in flight reaches the claim and with it the lease that it has by then: a
+// renewal that is denied, an expiry, a crash.
+//
+// All of it happens under the stripe's mutex and the claim's. A waiter that gives up
+// leaves the queue, and the next one finds the offer; with the last one the claim is
+// released.
+
+// onlyHold is the number of the hold of a claim with a named owner: it is not handed
+// over.
+const onlyHold = 0
+
+// tokensFor is how many tokens an attempt asks for: as many as there may be holds, if
+// others wait behind it. It needs s.mu.
+func (c *call) tokensFor(ks *keyState) int {
+	if c.named || c.e.set.noFencing || c.e.set.handOvers == 0 || ks.head == ks.tail {
+		return 0
+	}
+	return 1 + c.e.set.handOvers
+}
+
+// setTurn notes what the grant allows; tokens are those that the store has reserved.
+func (c *claim) setTurn(now time.Duration, tokens int) {
+	c.handOvers, c.turnEnd = c.e.set.handOvers, now+c.e.set.handOverFor
+	if !c.e.set.noFencing {
+		c.handOvers = min(c.handOvers, max(tokens-1, 0))
+	}
+}
+
+// isOffered needs s.mu.
+func (c *claim) isOffered() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.offered()
+}
+
+// offered needs mu.
+func (c *claim) offered() bool { return c.state == claimHeld && len(c.leases) == 0 }
+
+// suits reports whether w may take over the claim as it is in the store.
+func (c *claim) suits(w *call) bool {
+	return !c.named && !w.named && w.ttl == c.TTL && w.renewals == c.renewable
+}
+
+// offer leaves the claim of l, of which it is the last lease, to the next waiter, and
+// reports whether it did. It does not if a command of this Locker about the key is under
+// way, so that its answer finds what it expects; nor late in a lease.
+func (s *stripe) offer(ctx context.Context, l *Lease) bool {
+	c := l.claim
+	if c.named || c.e.set.handOvers == 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ks := s.keys[c.Key]
+	if s.closed || ks == nil || ks.current != c || ks.opening || ks.attempts > 0 || ks.head == nil || !c.suits(ks.head) {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.e.sched.Now()
+	switch {
+	case c.state != claimHeld || len(c.leases) != 1 || c.leases[0] != l || len(c.op) > 0:
+		return false
+	case c.handOvers == 0 || now >= c.turnEnd || c.deadline-now < c.TTL/2 || now >= time.Duration(c.end.Load()):
+		return false
+	}
+	c.handOvers--
+	c.drop(l)
+	l.state = leaseDone
+	c.told = true
+	ev := c.event(EventReleased, nil)
+	ev.HandOver = true
+	c.e.notices.event(ctx, ev)
+	if c.limit != never || c.renewals != c.renewable {
+		c.limit, c.renewals = never, c.renewable
+		c.schedule()
+	}
+	ks.head.signal()
+	return true
+}
+
+// take takes the claim that is offered to the call, which is next in the queue. It
+// returns nil if that has changed meanwhile. A claim that does not suit the call is
+// released, and the call asks the store.
+func (c *call) take(ks *keyState) *Lease {
+	c.s.mu.Lock()
+	cl := ks.current
+	if cl == nil || ks.next() != c {
+		c.s.mu.Unlock()
+		return nil
+	}
+	if !cl.suits(c) {
+		cl = ks.reclaim()
+		c.s.mu.Unlock()
+		cl.freeUntaken()
+		return nil
+	}
+	cl.mu.Lock()
+	if !cl.offered() {
+		cl.mu.Unlock()
+		c.s.mu.Unlock()
+		return nil
+	}
+	now := c.e.sched.Now()
+	next := hold{number: cl.number + 1, owner: c.e.newID(), token: cl.token, granted: now}
+	if next.token != 0 {
+		next.token++ // reserved by the grant
+	}
+	cl.hold, cl.told = next, false
+	if c.maxHold > 0 {
+		cl.limit = now + c.maxHold
+		cl.schedule()
+	}
+	l := cl.newLease()
+	ev := c.event(EventAcquired, next.token, nil)
+	ev.HandOver = true
+	c.e.notices.event(c.ctx, ev)
+	cl.mu.Unlock()
+	ks.remove(c)
+	unwatch := c.s.prune(ks, true)
+	c.s.mu.Unlock()
+	closeWatch(unwatch)
+	return l
+}
+
+// reclaim ends the offer of the key's claim, if there is one: freeUntaken has the store
+// free it. It needs s.mu.
+func (ks *keyState) reclaim() *claim {
+	c := ks.current
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.offered() {
+		return nil
+	}
+	c.state = claimReleasing
+	c.end.Store(int64(never))
+	c.e.sched.Remove(&c.entry)
+	return c
+}
+
+// freeUntaken frees, in the background, a claim that no waiter took; nil is none.
+func (c *claim) freeUntaken() {
+	if c == nil {
+		return
+	}
+	c.e.freeLater(context.Background(), c)
+	c.e.stripeOf(c.Key).detach(c)
+}
