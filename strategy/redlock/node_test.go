@@ -19,7 +19,7 @@ import (
 func TestBlackHoledNodeIsSkippedAndComesBack(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 5)
-	l, d := m.open(t, locker.WithRenewInterval(200*time.Millisecond), WithNodeTimeout(time.Second))
+	l, d := m.open(t, rejoin, WithNodeTimeout(5*time.Second))
 	unlock(t, lock(t, l, "k"))
 	hole, n := m.proxies[4], d.nodes[4]
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance/faultproxy"
+	"github.com/distlock/locker/driver"
 	"github.com/stretchr/testify/require"
 )
 
@@ -186,8 +187,12 @@ func TestNodeThatComesBackGivesNotice(t *testing.T) {
 	m := startMasters(t, 3)
 	_, d := m.open(t)
 	m.proxies[0].Refuse(true)
-	w, err := d.Watch(t.Context(), "k")
-	require.NoError(t, err)
+	var w driver.Watch
+	eventually(t, "two nodes of three are subscribed to", func() bool { // in a second, or it is to be asked again
+		var err error
+		w, err = d.Watch(t.Context(), "k")
+		return err == nil
+	})
 	defer w.Close()
 	eventually(t, "subscribing on the node has failed", func() bool {
 		ww := w.(*watch)
