@@ -49,6 +49,14 @@ var broken = map[string]brokenStrategy{
 		return a, err
 	}), []string{"AcquireRelease", "WaitBoundIsNotAcquired", "CancelIsPrompt"}},
 
+	"says that tokens are reserved": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+		n := req.Tokens
+		req.Tokens = 0
+		a, err := d.Acquire(ctx, req)
+		a.Tokens = n
+		return a, err
+	}), []string{"HandOversExclude", "TokenAfterHandOvers"}},
+
 	// Ownership.
 	"releases whatever is there": {releasing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		d.locked(func() { d.s.drop(c.Key) })

@@ -180,7 +180,7 @@ func (d *fakeDriver) acquire(req driver.Request) (driver.Answer, error) {
 	case "thing":
 		return driver.Answer{}, fmt.Errorf("%w: it is a thing", locker.ErrConflict)
 	}
-	l := s.live(req.Key)
+	l, tokens := s.live(req.Key), 0
 	switch {
 	case l == nil && d.fair && !d.turn(req):
 		return driver.Answer{}, nil
@@ -188,6 +188,9 @@ func (d *fakeDriver) acquire(req driver.Request) (driver.Answer, error) {
 		l = &fakeLock{owner: req.Owner, holds: map[string]int{}}
 		if req.Fencing {
 			l.token = s.token(req.Key)
+			if tokens = req.Tokens; tokens > 1 {
+				s.tokens[req.Key] += int64(tokens) - 1
+			}
 		}
 		s.locks[req.Key] = l
 	case l.holds[req.ID] == 0 && !(d.counts && l.owner == req.Owner):
@@ -203,7 +206,7 @@ func (d *fakeDriver) acquire(req driver.Request) (driver.Answer, error) {
 	if !req.Fencing {
 		token = 0
 	}
-	return driver.Answer{Granted: true, Token: token}, nil
+	return driver.Answer{Granted: true, Token: token, Tokens: tokens}, nil
 }
 
 // turn says whether no other Locker has waited for the key for longer. s.mu is

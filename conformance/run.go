@@ -13,7 +13,7 @@ import (
 func Cases() []Case {
 	return slices.Concat(
 		exclusionCases, ownershipCases, doCases, reentryCases, ownerCases, leaseCases, limitCases,
-		waitingCases, wakeCases, loadCases, fencingCases, failureCases, outageCases, faultCases, keyCases,
+		waitingCases, wakeCases, handOverCases, loadCases, fencingCases, failureCases, outageCases, faultCases, keyCases,
 		hygieneCases, closingCases, observerCases, processCases,
 	)
 }
