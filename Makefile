@@ -7,13 +7,14 @@ COUNT ?= 3
 FUZZTIME ?= 30s
 DURATION ?= 5m
 SOAK_FLAGS ?=
+PEERS_FLAGS ?=
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 WIRE := github.com/google/wire/cmd/wire@v0.7.0
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: redis
 redis: ## install redis-server when it is missing (LOCKER_REDIS_SERVER names another binary)
@@ -73,6 +74,10 @@ nemesis: redis ## the soak on lockers broken on purpose: it has to find what is 
 .PHONY: bench
 bench: redis ## benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./benchmarks/...
+
+.PHONY: bench-peers
+bench-peers: redis ## locks beside other libraries; PEERS_FLAGS="-help" lists more
+	$(GO) -C benchmarks/peers run . $(PEERS_FLAGS)
 
 .PHONY: lint
 lint: ## gofmt, vet, staticcheck, govulncheck, a tidy go.mod, fresh wire_gen.go; golangci-lint when installed

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"net"
+	"time"
+)
+
+// Delay is what Child.Delay is asked for: a way to Addr that makes round trips
+// longer by RTT.
+type Delay struct {
+	Addr string
+	RTT  time.Duration
+}
+
+// Delay starts a proxy in this process and answers with its address. Bytes pass in
+// pieces as they come, each after half of the time, so that a pipeline is as late as a
+// single command. (The proxy of conformance/faultproxy delays command by command.)
+func (c *Child) Delay(d Delay, addr *string) error {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	*addr = ln.Addr().String()
+	go func() {
+		for {
+			client, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				server, err := net.Dial("tcp", d.Addr)
+				if err != nil {
+					_ = client.Close()
+					return
+				}
+				go carry(client, server, d.RTT/2)
+				carry(server, client, d.RTT/2)
+			}()
+		}
+	}()
+	return nil
+}
+
+type piece struct {
+	due   time.Time
+	bytes []byte
+}
+
+// carry copies until one end hangs up, and then hangs up on the other.
+func carry(from, to net.Conn, late time.Duration) {
+	pieces := make(chan piece, 1<<14)
+	go func() {
+		defer from.Close()
+		defer to.Close()
+		for p := range pieces {
+			time.Sleep(time.Until(p.due))
+			if _, err := to.Write(p.bytes); err != nil {
+				break
+			}
+		}
+		for range pieces { // until the reader has noticed
+		}
+	}()
+	defer close(pieces)
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		pieces <- piece{time.Now().Add(late), append([]byte(nil), buf[:n]...)}
+	}
+}
+
+// startDelay runs the proxy in a process of its own, lest it competes with the workers
+// for their process's goroutines.
+func startDelay(ctx context.Context, s *stage, addr string, rtt time.Duration) (through string, err error) {
+	p, err := spawn()
+	if err != nil {
+		return "", err
+	}
+	s.Cleanup(p.end)
+	err = p.call(ctx, "Delay", Delay{addr, rtt}, &through)
+	return through, err
+}
