@@ -124,6 +124,8 @@ func (h *harness) Background(stack string) bool {
 		"/conformance/faultproxy.", "/internal/redistest.",
 		// Of the client given to the Locker, which finds the master with them.
 		"redis/go-redis/v9.(*sentinelFailover)", "redis/go-redis/v9.(*channel)",
+		// Of that client as well, until its first connection tells what the server can do.
+		"redis/go-redis/v9/maintnotifications.newCircuitBreakerManager",
 	} {
 		if strings.Contains(stack, its) {
 			return true

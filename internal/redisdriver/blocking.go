@@ -80,16 +80,9 @@ func (d *Driver) Node(ctx context.Context, key string) (string, error) {
 	if !ok {
 		return "", nil
 	}
-	node, err := d.master(ctx, cluster, key)
+	node, err := d.c.master(ctx, cluster, key)
 	if err != nil {
 		return "", err
 	}
 	return node.Options().Addr, nil
-}
-
-// master is the node that has key. The client may have to ask for the slots first.
-func (d *Driver) master(ctx context.Context, cluster *redis.ClusterClient, key string) (*redis.Client, error) {
-	node, err := d.runner.do(ctx, nil, "", nil, func() (any, error) { return cluster.MasterForKey(ctx, key) })
-	client, _ := node.(*redis.Client)
-	return client, err
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/distlock/locker"
@@ -13,17 +15,27 @@ import (
 
 const (
 	// controlPool is the most connections renewal, release and clean-up open.
-	controlPool    = 16
+	controlPool    = 2*mostBatches + 4
 	controlTimeout = 2 * time.Second
 )
 
 // clients are the ways to the server. See the package comment.
 type clients struct {
 	given   redis.UniversalClient // the caller's, never closed here
-	acquire processor             // the caller's, made to keep deadlines where that can be done
 	control redis.UniversalClient // private, or the caller's
-	runs    processor             // control for scripts
 	private bool
+
+	// Of each kind there is one lane for a server, or for a node of a cluster: renewals
+	// do not wait behind releases.
+	commands lanes
+	renewals lanes
+	known    atomic.Bool // the client has learnt about the cluster
+}
+
+// lanes are by the server's client.
+type lanes struct {
+	byClient sync.Map // *redis.Client to *lane
+	one      *lane    // where there is but one; nil: each command goes by itself
 }
 
 func newClients(rdb redis.UniversalClient) (*clients, error) {
@@ -32,28 +44,64 @@ func newClients(rdb redis.UniversalClient) (*clients, error) {
 	}
 	switch c := rdb.(type) {
 	case *redis.Client:
-		// A view on the caller's pool with options of its own.
-		view := c.WithTimeout(c.Options().ReadTimeout)
-		o := view.Options()
-		o.MaxRetries = 0
-		o.ContextTimeoutEnabled = true
-
 		control := redis.NewClient(privateOptions(c))
-		return &clients{given: rdb, acquire: view, control: control, runs: control, private: true}, nil
+		made := &clients{given: rdb, control: control, private: true}
+		other := sync.OnceValue(func() server { return view(c) })
+		made.commands.one, made.renewals.one = &lane{to: control, other: other}, &lane{to: control, other: other}
+		return made, nil
 	case *redis.ClusterClient:
-		control := redis.NewClusterClient(privateClusterOptions(c))
-		return &clients{given: rdb, acquire: c, control: control, runs: control, private: true}, nil
+		return &clients{given: rdb, control: redis.NewClusterClient(privateClusterOptions(c)), private: true}, nil
 	}
-	return &clients{given: rdb, acquire: rdb, control: rdb, runs: rdb}, nil
+	return &clients{given: rdb, control: rdb}, nil
 }
 
-// batch lets scripts share round trips, on a client of one server.
-func (c *clients) batch() {
-	view, one := c.acquire.(*redis.Client)
-	control, ours := c.control.(*redis.Client)
-	if one && ours && c.private {
-		c.acquire, c.runs = &batches{to: view}, &batches{to: control}
+// view is a client on the caller's pool with options of its own.
+func view(c *redis.Client) *redis.Client {
+	v := c.WithTimeout(c.Options().ReadTimeout)
+	o := v.Options()
+	o.MaxRetries = 0
+	o.ContextTimeoutEnabled = true
+	return v
+}
+
+func (ls *lanes) close() {
+	if ls.one != nil {
+		ls.one.close()
 	}
+	ls.byClient.Range(func(_, l any) bool {
+		l.(*lane).close()
+		return true
+	})
+}
+
+// lane is the way of a command about key; nil if it goes by itself.
+func (c *clients) lane(ctx context.Context, all *lanes, key string) (*lane, error) {
+	cluster, ok := c.control.(*redis.ClusterClient)
+	if !ok || !c.private {
+		return all.one, nil
+	}
+	node, err := c.master(ctx, cluster, key)
+	if err != nil {
+		return nil, err
+	}
+	if l, ok := all.byClient.Load(node); ok {
+		return l.(*lane), nil
+	}
+	l, _ := all.byClient.LoadOrStore(node, &lane{to: node, cluster: cluster})
+	return l.(*lane), nil
+}
+
+// master is the node that has key. The client may have to ask for the slots first.
+func (c *clients) master(ctx context.Context, cluster *redis.ClusterClient, key string) (*redis.Client, error) {
+	if c.known.Load() {
+		return cluster.MasterForKey(ctx, key)
+	}
+	f := newFlight(func() (any, error) { return cluster.MasterForKey(ctx, key) })
+	if _, err := (&lane{}).do(ctx, f); err != nil {
+		return nil, err
+	}
+	c.known.Store(true)
+	return f.reply.(*redis.Client), nil
 }
 
 // privateOptions are those of c, for a small client of ours.
@@ -114,8 +162,8 @@ const (
 // send a command once more; ours are sent once, and it would turn to a dead node
 // for a minute.
 func relearn(rdb any, err error) {
-	c, ok := rdb.(*redis.ClusterClient)
-	if !ok || err == nil {
+	c, _ := rdb.(*redis.ClusterClient)
+	if c == nil || err == nil {
 		return
 	}
 	var server redis.Error
@@ -138,6 +186,8 @@ func atMost(d, most time.Duration) time.Duration {
 }
 
 func (c *clients) close() error {
+	c.commands.close()
+	c.renewals.close()
 	if c.private {
 		return c.control.Close()
 	}

@@ -47,10 +47,6 @@ type Protocol struct {
 	More func(s *Script, req driver.Request) (keys []string, args []any)
 	// Late, if not nil, is told of an Acquire that returned after its caller had left.
 	Late func(req driver.Request)
-	// Batched lets commands that come while others are under way share round trips.
-	// One that is slow delays the others with it. Its contexts end by their deadlines
-	// only: commands run on the caller's goroutine.
-	Batched bool
 }
 
 // Driver is a [driver.Driver] made of a Protocol. Strategies embed it.
@@ -59,7 +55,7 @@ type Driver struct {
 	c      *clients
 	log    *slog.Logger
 	acks   replicaAcks // n 0: none
-	runner runner
+	left   leftBehind
 	closed atomic.Bool
 }
 
@@ -72,10 +68,7 @@ func NewDriver(rdb redis.UniversalClient, p Protocol) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.Batched {
-		c.batch()
-	}
-	return &Driver{p: p, c: c, log: slog.New(slog.DiscardHandler), runner: runner{inline: p.Batched}}, nil
+	return &Driver{p: p, c: c, log: slog.New(slog.DiscardHandler)}, nil
 }
 
 // Name implements [driver.Driver].
@@ -98,8 +91,7 @@ func (d *Driver) Configure(cfg driver.Config) (driver.Settings, error) {
 	return driver.Settings{}, nil
 }
 
-// Acquire implements [driver.Driver]: one round trip on the caller's client, two
-// with [WithReplicaAcks].
+// Acquire implements [driver.Driver]: one round trip, two with [WithReplicaAcks].
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	return d.acquire(ctx, req, d.input(d.p.Acquire, req))
 }
@@ -108,24 +100,21 @@ func (d *Driver) acquire(ctx context.Context, req driver.Request, in input) (dri
 	if err := d.follow(ctx, d.p.Acquire, req.ID); err != nil {
 		return driver.Answer{}, err
 	}
-	var late func()
+	f := newFlight(nil)
+	f.script, f.claim, f.in = d.p.Acquire, req.ID, in
 	if d.p.Late != nil {
-		late = func() { d.p.Late(req) }
+		f.late = func() { d.p.Late(req) }
 	}
-	reply, err := d.runner.do(ctx, d.p.Acquire, req.ID, late, func() (any, error) {
-		if d.acks.n > 0 {
-			return d.runAcked(ctx, d.p.Acquire, req, in)
-		}
-		return d.p.Acquire.run(ctx, d.c.acquire, in)
-	})
-	if err != nil {
+	if d.acks.n > 0 {
+		f.run = func() (any, error) { return d.runAcked(ctx, d.p.Acquire, req, in) }
+	}
+	if err := d.send(ctx, &d.c.commands, req.Key, f); err != nil {
 		return driver.Answer{}, err
 	}
-	return answerOf(reply)
+	return answerOf(f.reply)
 }
 
-// Release implements [driver.Driver]: one round trip on the private client, or
-// after Close on the caller's.
+// Release implements [driver.Driver]: one round trip.
 func (d *Driver) Release(ctx context.Context, c driver.Claim) error {
 	return d.Run(ctx, d.p.Release, c)
 }
@@ -133,26 +122,61 @@ func (d *Driver) Release(ctx context.Context, c driver.Claim) error {
 // Run runs a script that replies 1, or 0 when c does not hold its key. args are
 // appended to its arguments.
 func (d *Driver) Run(ctx context.Context, s *Script, c driver.Claim, args ...any) error {
-	return d.run(ctx, s, c.ID, append(d.input(s, driver.Request{Claim: c, Fencing: c.Token != 0}), args...))
+	return d.run(ctx, s, c, append(d.input(s, driver.Request{Claim: c, Fencing: c.Token != 0}), args...))
 }
 
-func (d *Driver) run(ctx context.Context, s *Script, claim string, in input) error {
-	if err := d.follow(ctx, s, claim); err != nil {
+func (d *Driver) run(ctx context.Context, s *Script, c driver.Claim, in input) error {
+	if err := d.follow(ctx, s, c.ID); err != nil {
 		return err
 	}
-	reply, err := d.runner.do(ctx, s, claim, nil, func() (any, error) {
-		on := d.runs()
-		reply, err := s.run(ctx, on, in)
-		if errors.Is(err, redis.ErrClosed) && d.closed.Load() {
-			// Close came in between.
-			return s.run(ctx, d.c.given, in)
-		}
-		return reply, d.c.ended(on, err)
-	})
+	f := newFlight(nil)
+	f.script, f.claim, f.in = s, c.ID, in
+	err := d.send(ctx, &d.c.commands, c.Key, f)
+	if errors.Is(err, redis.ErrClosed) && d.closed.Load() { // Close came in between
+		err = d.send(ctx, &d.c.commands, c.Key, f)
+	}
 	if err != nil {
 		return err
 	}
-	return verdict(reply)
+	return verdict(f.reply)
+}
+
+// send sends a command about key, and returns when it is answered or ctx ends.
+func (d *Driver) send(ctx context.Context, all *lanes, key string, f *flight) error {
+	l, err := d.start(ctx, all, key, f)
+	if err != nil {
+		return err
+	}
+	return d.await(ctx, l, f)
+}
+
+// start puts a command on its way. After Close, and on a client that cannot be copied,
+// it goes by itself on the caller's.
+func (d *Driver) start(ctx context.Context, all *lanes, key string, f *flight) (l *lane, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, notSent(err)
+	}
+	if !d.closed.Load() {
+		if l, err = d.c.lane(ctx, all, key); err != nil {
+			return nil, classify(err)
+		}
+	}
+	if l == nil && f.run == nil {
+		f.run = func() (any, error) { return f.script.run(ctx, d.c.given, f.in) }
+	}
+	if f.run != nil {
+		l = &lane{}
+	}
+	l.start(f)
+	return l, nil
+}
+
+func (d *Driver) await(ctx context.Context, l *lane, f *flight) error {
+	left, err := l.await(ctx, f)
+	if left {
+		d.left.add(f)
+	}
+	return err
 }
 
 // follow waits for commands of a claim that were left behind and that a run of s must
@@ -160,8 +184,8 @@ func (d *Driver) run(ctx context.Context, s *Script, claim string, in input) err
 // of s, since counts arrive in order. A release need not wait for other commands, nor
 // is a renewal waited for: none sets anything once the claim's holds are gone.
 func (d *Driver) follow(ctx context.Context, s *Script, claim string) error {
-	return d.runner.wait(ctx, func(fl *flight) bool {
-		return fl.claim == claim && (fl.script == d.p.Acquire || fl.script == s && s != d.p.Release)
+	return d.left.wait(ctx, func(f *flight) bool {
+		return f.claim == claim && (f.script == d.p.Acquire || f.script == s && s != d.p.Release)
 	})
 }
 
@@ -172,66 +196,29 @@ func (d *Driver) control() redis.UniversalClient {
 	return d.c.control
 }
 
-// runs is control for scripts.
-func (d *Driver) runs() processor {
-	if d.closed.Load() {
-		return d.c.given
-	}
-	return d.c.runs
-}
-
-// Renew implements [driver.Driver]: one pipeline.
+// Renew implements [driver.Driver]: one round trip for all.
 func (d *Driver) Renew(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
-	all := make([]int, len(claims))
-	for i := range all {
-		all[i] = i
-	}
-	unknown := d.renew(ctx, claims, all, d.p.Renew.bySHA, answer)
-	if len(unknown) == 0 {
-		return
-	}
-	// The server has forgotten the script. One in full teaches it again.
-	unknown = d.renew(ctx, claims, unknown[:1], d.p.Renew.bySource, answer, unknown[1:]...)
-	unknown = d.renew(ctx, claims, unknown, d.p.Renew.bySHA, answer)
-	// On a cluster, one did not teach all nodes.
-	d.renew(ctx, claims, unknown, d.p.Renew.bySource, answer)
-}
-
-// renew sends the renewals of claims[i] for each i of which, answers for those
-// that ran, and returns rest and those for which the server lacked the script.
-func (d *Driver) renew(ctx context.Context, claims []driver.Claim, which []int,
-	cmd func(context.Context, input) noRetry, answer func(int, error), rest ...int) (unknown []int) {
-	if len(which) == 0 {
-		return rest
-	}
-	pipe := d.control().Pipeline()
-	cmds := make([]noRetry, len(which))
-	for n, i := range which {
-		cmds[n] = cmd(ctx, d.input(d.p.Renew, driver.Request{Claim: claims[i], Fencing: claims[i].Token != 0}))
-		_ = pipe.Process(ctx, cmds[n])
-	}
-	_, left := d.runner.do(ctx, d.p.Renew, "", nil, func() (any, error) {
-		_, _ = pipe.Exec(ctx) // each command has its own error
-		return nil, nil
-	})
-	if left != nil {
-		for _, i := range slices.Concat(which, rest) {
-			answer(i, left)
+	fs, ls := make([]*flight, len(claims)), make([]*lane, len(claims))
+	for i, c := range claims {
+		f := newFlight(nil)
+		f.script, f.claim, f.in = d.p.Renew, c.ID, d.input(d.p.Renew, driver.Request{Claim: c, Fencing: c.Token != 0})
+		l, err := d.start(ctx, &d.c.renewals, c.Key, f)
+		if err != nil {
+			answer(i, err)
+			continue
 		}
-		return nil
+		fs[i], ls[i] = f, l
 	}
-	for n, i := range which {
-		switch err := cmds[n].Err(); {
-		case isNoScript(err):
-			unknown = append(unknown, i)
-		case err != nil:
-			relearn(d.c.control, err)
-			answer(i, classify(err))
-		default:
-			answer(i, verdict(cmds[n].Val()))
+	for i, f := range fs {
+		if f == nil {
+			continue
 		}
+		err := d.await(ctx, ls[i], f)
+		if err == nil {
+			err = verdict(f.reply)
+		}
+		answer(i, err)
 	}
-	return append(unknown, rest...)
 }
 
 // Shard implements [driver.Sharder]: the slots of a cluster that live on one
@@ -253,7 +240,9 @@ func (d *Driver) Info(ctx context.Context, section string) (string, error) {
 // on. Commands that were left behind get a moment to be answered.
 func (d *Driver) Close() error {
 	d.closed.Store(true)
-	d.runner.close(closeBudget)
+	ctx, cancel := context.WithTimeout(context.Background(), closeBudget)
+	defer cancel()
+	_ = d.left.wait(ctx, func(*flight) bool { return true })
 	return d.c.close()
 }
 
@@ -320,5 +309,5 @@ func (d *Driver) AcquireBy(ctx context.Context, c *Call) (driver.Answer, error) 
 
 // RunCall is Run with a Call, and further arguments of this Driver's own.
 func (d *Driver) RunCall(ctx context.Context, c *Call, args ...any) error {
-	return d.run(ctx, c.s, c.req.ID, append(append(make(input, 0, len(c.in)+len(args)), c.in...), args...))
+	return d.run(ctx, c.s, c.req.Claim, append(append(make(input, 0, len(c.in)+len(args)), c.in...), args...))
 }

@@ -53,6 +53,11 @@ func classify(err error) error {
 	return err
 }
 
+func isDial(err error) bool {
+	var op *net.OpError
+	return err != nil && errors.As(err, &op) && op.Op == "dial"
+}
+
 // errorCode is the first word of a server's error. Redis 6 hides that of a
 // command called by a script: "ERR Error running script (...): @user_script:7: -OOM ...".
 func errorCode(msg string) string {

@@ -40,7 +40,7 @@ func (o replicaAcks) check() error {
 // runAcked runs the script and has what it granted confirmed.
 func (d *Driver) runAcked(ctx context.Context, s *Script, req driver.Request, in input) (any, error) {
 	var client *redis.Client
-	switch c := d.c.acquire.(type) {
+	switch c := d.c.control.(type) {
 	case *redis.Client:
 		client = c
 	case *redis.ClusterClient:
@@ -58,7 +58,7 @@ func (d *Driver) runAcked(ctx context.Context, s *Script, req driver.Request, in
 	conn := client.Conn()
 	defer func() { _ = conn.Close() }()
 	reply, err := s.run(ctx, conn, in)
-	relearn(d.c.acquire, err)
+	relearn(d.c.control, err)
 	if err != nil || !isGrant(reply) {
 		return reply, err
 	}

@@ -142,3 +142,13 @@ func (s *Script) run(ctx context.Context, on processor, in input) (any, error) {
 func isNoScript(err error) bool {
 	return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT")
 }
+
+// size is about how many bytes the command has.
+func (in input) size() int {
+	n := 64
+	for _, w := range in {
+		s, _ := w.(string)
+		n += 8 + len(s)
+	}
+	return n
+}

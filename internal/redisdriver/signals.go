@@ -156,7 +156,7 @@ func (s *Signals) hubOf(ctx context.Context, key string, sharded bool) (*hub, er
 	switch c := s.d.c.control.(type) {
 	case *redis.ClusterClient:
 		var err error
-		if client, err = s.d.master(ctx, c, key); err != nil {
+		if client, err = s.d.c.master(ctx, c, key); err != nil {
 			return nil, err
 		}
 		cluster, node = c, client.Options().Addr

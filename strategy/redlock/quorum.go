@@ -258,22 +258,8 @@ func (c conn) Eval(*redsyncredis.Script, ...interface{}) (interface{}, error) {
 	return int64(0), err
 }
 
-// stackOfCommand is about as much stack as sending a command takes.
-const stackOfCommand = 5 << 10
-
-// growStack has the stack of a goroutine that is about to send a command grow at once,
-// while there is next to nothing on it: on the way down it would be copied twice, frame
-// by frame, which is a tenth of the time that a command takes this process.
-//
-//go:noinline
-func growStack(i int) byte {
-	var frame [stackOfCommand]byte
-	return frame[i]
-}
-
 // do sends the operation to the node.
 func (c conn) do() (bool, error) {
-	growStack(c.i)
 	o, d := c.o, c.o.d
 	var a answer
 	if c.i == o.ahead {

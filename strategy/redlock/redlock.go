@@ -81,7 +81,6 @@ func newDriver(rdbs []redis.UniversalClient) (*quorumDriver, error) {
 			Acquire: acquireScript,
 			Renew:   renewScript,
 			Release: releaseScript,
-			Batched: true,
 		})
 		if err != nil {
 			_ = d.closeNodes()

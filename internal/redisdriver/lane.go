@@ -1,0 +1,392 @@
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// fewBatches are on their way to a server at the same time: one is written while
+	// the server works on another.
+	fewBatches = 2
+	// slowBatch is how long a batch is on its way until it does not count for that:
+	// the way to the server is long, or a packet was lost.
+	slowBatch = 3 * time.Millisecond
+	// mostBatches is how many connections a lane takes.
+	mostBatches = 8
+	// batchBytes bounds what a batch writes before it reads the first answer.
+	batchBytes = 64 << 10
+	// idleWorker is how long a goroutine of the lane outlives its last batch.
+	idleWorker = time.Second
+)
+
+// lane takes the commands of many callers to one server in few round trips: a command
+// that comes while two batches are on their way waits for one of them to be back, and
+// goes with all that have gathered. So a busy server is sent fewer and longer messages,
+// not more and more connections. A command that comes alone goes alone.
+//
+// The lane's own goroutines send the batches, with the client's timeouts, so that a
+// caller leaves when its ctx ends, which go-redis does not look at while a command is on
+// the wire, and the others of the batch have their time.
+type lane struct {
+	cluster *redis.ClusterClient // knows the right node for a command that to refuses; or nil
+
+	searching sync.Mutex // before mu
+
+	mu     sync.Mutex
+	to     server
+	other  func() server // makes a client to take instead if to cannot connect; or nil
+	known  bool          // which of them connects
+	queue  []*flight
+	busy   []*worker
+	parked []*worker
+	timer  *time.Timer // sends what waits for batches that turn out to be slow
+	timed  bool        // it is set
+	closed bool
+}
+
+type server interface {
+	processor
+	Pipeline() redis.Pipeliner
+}
+
+// flight is a command and what became of it.
+type flight struct {
+	script *Script
+	claim  string // the command is about it
+	in     input
+	run    func() (any, error) // sends the command, where that is not the lane's way
+
+	cmd   noRetry
+	reply any
+	err   error
+	late  func()        // told if the caller had left when the answer came
+	done  chan struct{} // receives when the answer is there; holds one
+
+	// Guarded by the lane's mutex.
+	state flightState
+	over  chan struct{} // closed when the answer is there; made for a caller that leaves
+	until time.Time     // a command that has no answer by then never gets one
+}
+
+func newFlight(run func() (any, error)) *flight {
+	return &flight{run: run, done: make(chan struct{}, 1)}
+}
+
+type flightState uint8
+
+const (
+	flightQueued flightState = iota
+	flightSent
+	flightAnswered
+	flightLeft // by its caller
+)
+
+// do sends f, and returns when it is answered or ctx ends. left says that the command
+// may be on its way; f.over is closed when it is not any more.
+func (l *lane) do(ctx context.Context, f *flight) (left bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, notSent(err)
+	}
+	l.start(f)
+	return l.await(ctx, f)
+}
+
+func (l *lane) start(f *flight) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f.run != nil {
+		f.state = flightSent
+		go func() {
+			f.reply, f.err = f.run()
+			l.answered([]*flight{f})
+		}()
+		return
+	}
+	f.state = flightQueued
+	l.queue = append(l.queue, f)
+	l.startBatch()
+}
+
+// startBatch has a worker send what waits, if another batch may be sent; l.mu is held.
+func (l *lane) startBatch() {
+	now := time.Now()
+	if !l.mayStart(now) {
+		if !l.timed && len(l.busy) < mostBatches {
+			l.timed = true
+			l.setTimer()
+		}
+		return
+	}
+	var w *worker
+	if n := len(l.parked); n > 0 {
+		w = l.parked[n-1]
+		l.parked = l.parked[:n-1]
+		w.wake <- true
+	} else {
+		w = &worker{lane: l, wake: make(chan bool, 1)}
+		go w.work()
+	}
+	w.since = now
+	l.busy = append(l.busy, w)
+}
+
+func (l *lane) mayStart(now time.Time) bool {
+	switch n := len(l.busy); {
+	case n < fewBatches:
+		return true
+	case n >= mostBatches:
+		return false
+	}
+	quick := 0
+	for _, w := range l.busy {
+		if now.Sub(w.since) < slowBatch {
+			quick++
+		}
+	}
+	return quick < fewBatches
+}
+
+func (l *lane) setTimer() {
+	if l.timer != nil {
+		l.timer.Reset(slowBatch)
+		return
+	}
+	l.timer = time.AfterFunc(slowBatch, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.timed = false; len(l.queue) > 0 {
+			l.startBatch()
+		}
+	})
+}
+
+func (l *lane) await(ctx context.Context, f *flight) (left bool, err error) {
+	select {
+	case <-f.done:
+		return false, f.err
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	switch f.state {
+	case flightQueued:
+		l.queue = slices.DeleteFunc(l.queue, func(o *flight) bool { return o == f })
+		l.mu.Unlock()
+		return false, notSent(ctx.Err())
+	case flightAnswered:
+		l.mu.Unlock()
+		<-f.done
+		return false, f.err
+	}
+	f.state, f.over = flightLeft, make(chan struct{})
+	f.until = time.Now().Add(hungAfter)
+	l.mu.Unlock()
+	return true, fmt.Errorf("the store has not answered: %w", ctx.Err())
+}
+
+// answered tells the callers of fs.
+func (l *lane) answered(fs []*flight) {
+	l.mu.Lock()
+	for _, f := range fs {
+		if f.state == flightLeft {
+			close(f.over)
+			if f.late != nil {
+				go f.late()
+			}
+			continue
+		}
+		f.state = flightAnswered
+		f.done <- struct{}{}
+	}
+	l.mu.Unlock()
+}
+
+// worker sends one batch after the other.
+type worker struct {
+	lane  *lane
+	wake  chan bool // receives that there is more to do, or not
+	since time.Time // when the batch was sent
+	batch []*flight
+}
+
+func (w *worker) work() {
+	idle := time.NewTimer(idleWorker)
+	defer idle.Stop()
+	for {
+		switch {
+		case w.take():
+			w.lane.send(w.batch)
+		case !w.park(idle):
+			return
+		}
+	}
+}
+
+// take takes what waits. If there is nothing the worker is not busy any more.
+func (w *worker) take() bool {
+	l := w.lane
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w.batch = w.batch[:0]
+	bytes := 0
+	for len(l.queue) > len(w.batch) {
+		f := l.queue[len(w.batch)]
+		if bytes += f.in.size(); len(w.batch) > 0 && bytes > batchBytes {
+			break
+		}
+		f.state = flightSent
+		w.batch = append(w.batch, f)
+	}
+	l.queue = slices.Delete(l.queue, 0, len(w.batch))
+	if len(w.batch) == 0 {
+		l.busy = slices.DeleteFunc(l.busy, func(o *worker) bool { return o == w })
+		if l.closed {
+			w.wake <- false
+		} else {
+			l.parked = append(l.parked, w)
+		}
+		return false
+	}
+	w.since = time.Now()
+	return true
+}
+
+// park waits for more to do, and reports false if there is none for a while.
+func (w *worker) park(idle *time.Timer) bool {
+	idle.Reset(idleWorker)
+	select {
+	case more := <-w.wake:
+		return more
+	case <-idle.C:
+	}
+	l := w.lane
+	l.mu.Lock()
+	i := slices.Index(l.parked, w)
+	if i >= 0 {
+		l.parked = slices.Delete(l.parked, i, i+1)
+	}
+	l.mu.Unlock()
+	return i < 0 && <-w.wake // it was called at that moment
+}
+
+// close ends the workers that wait. Those that are busy end when they are through.
+func (l *lane) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for _, w := range l.parked {
+		w.wake <- false
+	}
+	l.parked = nil
+}
+
+// send sends a batch and tells its callers. Where the server does not know a script, the
+// first command that runs it teaches it and the others follow behind.
+func (l *lane) send(batch []*flight) {
+	l.reach(batch)
+	unknown := slices.DeleteFunc(slices.Clone(batch), func(f *flight) bool { return !isNoScript(f.cmd.Err()) })
+	if len(unknown) > 0 {
+		taught := make(map[*Script]bool)
+		to, _ := l.way()
+		l.exchange(to, unknown, func(s *Script, ctx context.Context, in input) noRetry {
+			if taught[s] {
+				return s.bySHA(ctx, in)
+			}
+			taught[s] = true
+			return s.bySource(ctx, in)
+		})
+	}
+	kept := batch[:0]
+	for _, f := range batch {
+		err := f.cmd.Err()
+		if l.cluster != nil && isElsewhere(err) {
+			go func() {
+				f.reply, f.err = f.script.run(context.Background(), l.cluster, f.in)
+				l.answered([]*flight{f})
+			}()
+			continue
+		}
+		relearn(l.cluster, err)
+		f.reply, f.err = f.cmd.Val(), classify(err)
+		kept = append(kept, f)
+	}
+	l.answered(kept)
+}
+
+// reach sends a batch, at first by whichever client can connect: a hook of the caller's
+// may know the way to the server where a copy of the client's options does not.
+func (l *lane) reach(batch []*flight) {
+	to, known := l.way()
+	l.exchange(to, batch, (*Script).bySHA)
+	connects := !isDial(batch[0].cmd.Err())
+	switch {
+	case known && connects:
+		return
+	case connects:
+		l.found(to)
+		return
+	}
+	l.searching.Lock()
+	defer l.searching.Unlock()
+	switch now, known := l.way(); {
+	case known && now == to || l.other == nil:
+		return // the server is away
+	case known:
+		l.exchange(now, batch, (*Script).bySHA)
+	default:
+		other := l.other()
+		l.exchange(other, batch, (*Script).bySHA)
+		if !isDial(batch[0].cmd.Err()) {
+			l.found(other)
+		}
+	}
+}
+
+func (l *lane) way() (to server, known bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.to, l.known
+}
+
+func (l *lane) found(to server) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.to, l.known = to, true
+}
+
+// exchange sends commands and reads their answers.
+func (l *lane) exchange(to server, fs []*flight, cmd func(*Script, context.Context, input) noRetry) {
+	ctx := context.Background()
+	for _, f := range fs {
+		f.cmd = cmd(f.script, ctx, f.in)
+	}
+	if len(fs) == 1 {
+		fs[0].cmd.SetErr(to.Process(ctx, fs[0].cmd))
+		return
+	}
+	pipe := to.Pipeline()
+	for _, f := range fs {
+		_ = pipe.Process(ctx, f.cmd)
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+}
+
+// isElsewhere tells answers, and the end of a client, that say that another node of a
+// cluster is the right one.
+func isElsewhere(err error) bool {
+	var server redis.Error
+	if err == nil || !errors.As(err, &server) {
+		return errors.Is(err, redis.ErrClosed)
+	}
+	switch errorCode(server.Error()) {
+	case "MOVED", "ASK", "READONLY":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,384 @@
+package redisdriver
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/faultproxy"
+	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	anyScript = faultproxy.MatchCommand("EVALSHA", "EVAL")
+
+	setScript = NewScript("set holds", "redis.call('SET', KEYS[1] .. ':holds', ARGV[5]) return 1")
+	toy       = Protocol{
+		Name:    "toy",
+		Acquire: NewScript("acquire", "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3]) return {1, 0}"),
+		Renew:   NewScript("renew", "return redis.call('PEXPIRE', KEYS[1], ARGV[3])"),
+		Release: NewScript("release", "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('DEL', KEYS[1])"),
+	}
+)
+
+// wrapper is a client of a type of the user's, which minds no context.
+type wrapper struct{ redis.UniversalClient }
+
+func (w wrapper) Process(_ context.Context, cmd redis.Cmder) error {
+	return w.UniversalClient.Process(context.Background(), cmd)
+}
+
+// leaver is a driver through a proxy, and a way round it.
+type leaver struct {
+	*Driver
+	proxy  *faultproxy.Proxy
+	direct *redis.Client
+	claim  driver.Claim
+}
+
+func newLeaver(t *testing.T, wrap bool) *leaver {
+	t.Helper()
+	server := redistest.Start(t)
+	l := &leaver{proxy: faultproxy.Start(t, server.Addr()), direct: server.Client(t)}
+	rdb := redis.UniversalClient(redis.NewClient(&redis.Options{Addr: l.proxy.Addr(), MaxRetries: -1}))
+	t.Cleanup(func() { _ = rdb.Close() })
+	if wrap {
+		rdb = wrapper{rdb}
+	}
+	var err error
+	l.Driver, err = NewDriver(rdb, toy)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	l.claim = driver.Claim{Key: "k", ID: "id", Owner: "id", TTL: time.Minute}
+	for _, f := range l.commands() { // the scripts are known, connections are there
+		_ = f(t.Context())
+	}
+	return l
+}
+
+// commands are one of each kind.
+func (l *leaver) commands() map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"Acquire":  l.acquire,
+		"SetHolds": func(ctx context.Context) error { return l.setHolds(ctx, 1) },
+		"Release":  func(ctx context.Context) error { return l.Release(ctx, l.claim) },
+		"Renew": func(ctx context.Context) (renewed error) {
+			l.Renew(ctx, []driver.Claim{l.claim}, func(_ int, err error) { renewed = err })
+			return renewed
+		},
+	}
+}
+
+func (l *leaver) acquire(ctx context.Context) error {
+	_, err := l.Acquire(ctx, driver.Request{Claim: l.claim})
+	return err
+}
+
+func (l *leaver) setHolds(ctx context.Context, n int) error {
+	return l.Run(ctx, setScript, l.claim, n)
+}
+
+// leaves has f send a command that is held back, and its caller leave. The command goes
+// on when the rule is stopped.
+func (l *leaver) leaves(t *testing.T, f func(context.Context) error) *faultproxy.Rule {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	rule := l.proxy.Delay(anyScript, 1, time.Hour)
+	ended := l.begin(ctx, f)
+	l.wait(t, rule.Done(), "the command is on its way")
+	cancel()
+	err := l.ends(t, ended)
+	require.ErrorIs(t, err, context.Canceled)
+	require.True(t, driver.MaybeApplied(err), "it is on its way")
+	return rule
+}
+
+func (l *leaver) begin(ctx context.Context, f func(context.Context) error) <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- f(ctx) }()
+	return ended
+}
+
+func (l *leaver) wait(t *testing.T, c <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(soon):
+		t.Fatal(what)
+	}
+}
+
+func (l *leaver) ends(t *testing.T, c <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-c:
+		return err
+	case <-time.After(soon):
+		t.Fatal("the call does not return")
+		return nil
+	}
+}
+
+// settled waits until nothing that was left behind is on its way.
+func (l *leaver) settled(t *testing.T) {
+	t.Helper()
+	require.NoError(t, l.left.wait(t.Context(), func(*flight) bool { return true }))
+}
+
+// A call ends with its ctx while its command is held up, whatever client it goes by.
+func TestCallersLeaveAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, wrap := range map[string]bool{"client": false, "wrapped": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLeaver(t, wrap)
+			for name, f := range l.commands() {
+				l.leaves(t, f).Stop()
+				l.settled(t)
+
+				rule := l.proxy.Delay(anyScript, 1, time.Hour)
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				require.ErrorIs(t, l.ends(t, l.begin(ctx, f)), context.DeadlineExceeded, name)
+				cancel()
+				l.wait(t, rule.Done(), "the command is on its way")
+				rule.Stop()
+				l.settled(t)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			require.False(t, driver.MaybeApplied(l.acquire(ctx)), "it was not sent")
+		})
+	}
+}
+
+// A command that was left behind is applied before the one that follows it.
+func TestNothingOvertakesWhatWasLeftBehind(t *testing.T) {
+	t.Parallel()
+	for name, wrap := range map[string]bool{"client": false, "wrapped": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLeaver(t, wrap)
+			late := l.leaves(t, l.acquire)
+			other := driver.Claim{Key: "another", ID: "another", Owner: "another", TTL: time.Minute}
+			require.ErrorIs(t, l.Release(t.Context(), other), locker.ErrLost, "another claim does not wait")
+
+			short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			err := l.ends(t, l.begin(short, func(ctx context.Context) error { return l.Release(ctx, l.claim) }))
+			require.False(t, driver.MaybeApplied(err), "%v", err)
+
+			ended := l.begin(t.Context(), func(ctx context.Context) error { return l.Release(ctx, l.claim) })
+			late.Stop()
+			require.NoError(t, l.ends(t, ended), "the attempt came first")
+			require.Zero(t, l.direct.Exists(t.Context(), "k").Val())
+
+			late = l.leaves(t, func(ctx context.Context) error { return l.setHolds(ctx, 1) })
+			ended = l.begin(t.Context(), func(ctx context.Context) error { return l.setHolds(ctx, 2) })
+			late.Stop()
+			require.NoError(t, l.ends(t, ended))
+			require.Equal(t, "2", l.direct.Get(t.Context(), "k:holds").Val())
+		})
+	}
+}
+
+// A renewal of many claims that is left behind is answered for each, once.
+func TestRenewalIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	l := newLeaver(t, false)
+	answers := make(map[int]int)
+	l.leaves(t, func(ctx context.Context) (last error) {
+		l.Renew(ctx, []driver.Claim{l.claim, l.claim, l.claim}, func(i int, err error) { answers[i], last = answers[i]+1, err })
+		return last
+	}).Stop()
+	require.Equal(t, map[int]int{0: 1, 1: 1, 2: 1}, answers)
+}
+
+// held has the lane's batches be held back, as many as there may be.
+func (l *leaver) held(t *testing.T) (rule *faultproxy.Rule, answers []<-chan error) {
+	t.Helper()
+	rule = l.proxy.Delay(anyScript, mostBatches, time.Hour)
+	for n := range mostBatches {
+		answers = append(answers, l.begin(t.Context(), func(ctx context.Context) error { return l.setHolds(ctx, n) }))
+		ctx, cancel := context.WithTimeout(t.Context(), soon)
+		require.NoError(t, rule.Wait(ctx, n+1), "a batch that is slow does not hold up the next one")
+		cancel()
+	}
+	return rule, answers
+}
+
+// A command that waits for its batch is not sent if its caller leaves.
+func TestQueuedCommandIsNotSent(t *testing.T) {
+	t.Parallel()
+	l := newLeaver(t, false)
+	rule, answers := l.held(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	err := l.Release(ctx, driver.Claim{Key: "never", ID: "never", Owner: "never", TTL: time.Minute})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.False(t, driver.MaybeApplied(err))
+	rule.Stop()
+	for _, a := range answers {
+		require.NoError(t, l.ends(t, a))
+	}
+	require.Zero(t, l.proxy.Count(faultproxy.MatchContains("never")))
+}
+
+// Commands that come while batches are on their way share the next ones, and a renewal
+// does not wait behind them.
+func TestCommandsShareRoundTrips(t *testing.T) {
+	t.Parallel()
+	l := newLeaver(t, false)
+	rule, answers := l.held(t)
+	for n := range 300 {
+		answers = append(answers, l.begin(t.Context(), func(ctx context.Context) error { return l.setHolds(ctx, n) }))
+	}
+	require.Eventually(t, func() bool {
+		lane := l.c.commands.one
+		lane.mu.Lock()
+		defer lane.mu.Unlock()
+		return len(lane.queue) == 300
+	}, soon, time.Millisecond)
+	l.claim.Key = "none"
+	renewed := l.begin(t.Context(), l.commands()["Renew"])
+	require.ErrorIs(t, l.ends(t, renewed), locker.ErrLost, "it is answered while all others wait")
+	before := l.proxy.RoundTrips()
+	rule.Stop()
+	for _, a := range answers {
+		require.NoError(t, l.ends(t, a))
+	}
+	require.LessOrEqual(t, l.proxy.RoundTrips()-before, mostBatches)
+}
+
+// The first command that the server does not know the script of teaches it, and the
+// others of the batch follow.
+func TestOneCommandTeaches(t *testing.T) {
+	t.Parallel()
+	l := newLeaver(t, false)
+	rule, answers := l.held(t)
+	for n := range 100 {
+		answers = append(answers, l.begin(t.Context(), func(ctx context.Context) error { return l.setHolds(ctx, n) }))
+	}
+	require.NoError(t, l.direct.ScriptFlush(t.Context()).Err())
+	before := l.proxy.Count(faultproxy.MatchCommand("EVAL"))
+	rule.Stop()
+	for _, a := range answers {
+		require.NoError(t, l.ends(t, a))
+	}
+	require.LessOrEqual(t, l.proxy.Count(faultproxy.MatchCommand("EVAL"))-before, 2*mostBatches)
+}
+
+// A batch is bounded by what it writes.
+func TestBatchIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	l := &lane{}
+	w := &worker{lane: l}
+	for range 10 {
+		l.queue = append(l.queue, &flight{in: input{"evalsha", "", 1, strings.Repeat("k", batchBytes/3)}})
+	}
+	require.True(t, w.take())
+	require.Len(t, w.batch, 2)
+	require.Len(t, l.queue, 8)
+}
+
+// Close gives what was left behind a moment, and no more.
+func TestCloseWaitsForWhatWasLeftBehind(t *testing.T) {
+	t.Parallel()
+	l := newLeaver(t, true)
+	late := l.leaves(t, l.acquire)
+	closed := l.begin(t.Context(), func(context.Context) error { return l.Close() })
+	late.Stop()
+	require.NoError(t, l.ends(t, closed))
+	require.Equal(t, "id", l.direct.Get(t.Context(), "k").Val())
+
+	l = newLeaver(t, true)
+	late = l.leaves(t, l.acquire)
+	require.NoError(t, l.ends(t, l.begin(t.Context(), func(context.Context) error { return l.Close() })))
+	require.Zero(t, l.direct.Exists(t.Context(), "k").Val(), "it is still held back")
+	late.Stop()
+}
+
+// stuck is a client that never comes back from some commands.
+type stuck struct {
+	redis.UniversalClient
+	next chan struct{}
+}
+
+func (s stuck) Process(ctx context.Context, cmd redis.Cmder) error {
+	if _, open := <-s.next; open {
+		select {}
+	}
+	return s.UniversalClient.Process(ctx, cmd)
+}
+
+// A command that never returns does not keep its claim from being released for ever.
+func TestCommandThatNeverReturns(t *testing.T) {
+	t.Parallel()
+	s := stuck{redistest.Start(t).Client(t), make(chan struct{}, 1)}
+	d, err := NewDriver(s, toy)
+	require.NoError(t, err)
+	s.next <- struct{}{}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	claim := driver.Claim{Key: "k", ID: "id", Owner: "id", TTL: time.Minute}
+	_, err = d.Acquire(ctx, driver.Request{Claim: claim})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	close(s.next)
+	began := time.Now()
+	require.ErrorIs(t, d.Release(t.Context(), claim), locker.ErrLost)
+	require.GreaterOrEqual(t, time.Since(began), hungAfter-time.Second)
+}
+
+// tunnel is a hook that knows the way to the server, which the client's options do not.
+type tunnel struct {
+	redis.Hook
+	addr string
+}
+
+func (h tunnel) DialHook(redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", h.addr)
+	}
+}
+func (tunnel) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (tunnel) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A client whose hook makes its connections serves the lock's commands, too.
+func TestClientWhoseHookDials(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = rdb.Close() })
+	rdb.AddHook(tunnel{addr: faultproxy.Start(t, server.Addr()).Addr()})
+	d, err := NewDriver(rdb, toy)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = d.Close() })
+	var all sync.WaitGroup
+	for n := range 20 {
+		all.Go(func() {
+			claim := driver.Claim{Key: fmt.Sprint(n), ID: "id", Owner: "id", TTL: time.Minute}
+			_, err := d.Acquire(t.Context(), driver.Request{Claim: claim})
+			if err == nil {
+				d.Renew(t.Context(), []driver.Claim{claim}, func(_ int, e error) { err = e })
+			}
+			if err == nil {
+				err = d.Release(t.Context(), claim)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
