@@ -89,6 +89,9 @@ type Claim struct {
 type Request struct {
 	Claim
 	Fencing bool // issue a token
+	// Tokens is how many consecutive fencing tokens the caller can use: for hand-overs
+	// inside the process. 0 is 1.
+	Tokens int
 	// Wait says that the Locker has a Watch on the key and will wait if refused:
 	// the driver may keep a place in a queue for it, until the grant or until
 	// the Watch is closed.
@@ -99,6 +102,9 @@ type Request struct {
 type Answer struct {
 	Granted bool
 	Token   int64 // if granted with fencing
+	// Tokens is how many consecutive fencing tokens, from Token on, are reserved for
+	// the caller; 0 is 1. It may be less than the Request has.
+	Tokens int
 
 	// If not granted:
 

@@ -20,15 +20,17 @@ const (
 	lasting = 4 * time.Second
 )
 
+const head = "local lock = unpack(KEYS)\nlocal claim, ttl = unpack(ARGV)\n"
+
 var (
 	anyScript = faultproxy.MatchCommand("EVALSHA", "EVAL")
 
-	setScript = NewScript("set holds", "redis.call('SET', KEYS[1] .. ':holds', ARGV[5]) return 1")
+	setScript = NewScript("set holds", head+"redis.call('SET', lock .. ':holds', ARGV[3]) return 1")
 	toy       = Protocol{
 		Name:    "toy",
-		Acquire: NewScript("acquire", "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3]) return {1, 0}"),
-		Renew:   NewScript("renew", "return redis.call('PEXPIRE', KEYS[1], ARGV[3])"),
-		Release: NewScript("release", "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('DEL', KEYS[1])"),
+		Acquire: NewScript("acquire", head+"redis.call('SET', lock, claim, 'PX', ttl) return {1, 0}"),
+		Renew:   NewScript("renew", head+"return redis.call('PEXPIRE', lock, ttl)"),
+		Release: NewScript("release", head+"if redis.call('GET', lock) ~= claim then return 0 end return redis.call('DEL', lock)"),
 	}
 )
 
