@@ -49,13 +49,16 @@ var broken = map[string]brokenStrategy{
 		return a, err
 	}), []string{"AcquireRelease", "WaitBoundIsNotAcquired", "CancelIsPrompt"}},
 
-	"says that tokens are reserved": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
-		n := req.Tokens
-		req.Tokens = 0
-		a, err := d.Acquire(ctx, req)
-		a.Tokens = n
-		return a, err
-	}), []string{"HandOversExclude", "TokenAfterHandOvers"}},
+	"says that tokens are reserved": {acquiring(func() func(*counting, context.Context, driver.Request) (driver.Answer, error) {
+		var last atomic.Int64 // a counter, since a clock would be ahead of the tokens that are handed out
+		return func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+			a, err := d.Acquire(ctx, req)
+			if a.Granted && req.Fencing {
+				a.Token, a.Tokens = last.Add(1), req.Tokens
+			}
+			return a, err
+		}
+	}()), []string{"HandOversExclude", "TokenAfterHandOvers"}},
 
 	// Ownership.
 	"releases whatever is there": {releasing(func(d *counting, ctx context.Context, c driver.Claim) error {

@@ -126,6 +126,7 @@ var hunts = map[string]hunt{
 	"repeats tokens":                             {want: soak.TokenOrder, quick: true},
 	"counts tokens from 1":                       {want: soak.TokenOrder, faults: flushes},
 	"gives each process a token":                 {want: soak.Overlap},
+	"says that tokens are reserved":              {want: soak.TokenOrder},
 	"claims fencing":                             {want: soak.TokenOrder},
 	"refuses a repeated acquisition":             {want: soak.Stall, faults: []string{"duplicate"}, ttls: long, slack: time.Second, length: 15 * time.Second},
 	"takes an outage for good":                   {want: soak.WrongAnswer, loses: true},

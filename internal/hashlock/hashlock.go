@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	//go:embed lua/counts.lua
-	counts string
+	//go:embed lua/holds.lua
+	holds string
 	//go:embed lua/renew.lua
 	renewSource string
 	//go:embed lua/setholds.lua
@@ -26,9 +26,9 @@ var (
 // ChannelPrefix begins the channels that Redisson's waiters listen on.
 const ChannelPrefix = "redisson_lock__channel:"
 
-// NewScript makes a script that has the functions of counts.lua.
-func NewScript(name, source string, libraries ...string) *redisdriver.Script {
-	return redisdriver.NewScript(name, source, append([]string{counts}, libraries...)...)
+// NewScript makes a script that has the functions of holds.lua.
+func NewScript(name string, sources ...string) *redisdriver.Script {
+	return redisdriver.NewScript(name, append([]string{holds}, sources...)...)
 }
 
 // Driver is a [driver.Driver] and [driver.HoldCounter] on hash locks. The

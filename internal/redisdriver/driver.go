@@ -14,24 +14,27 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// minRetention is how long a fencing counter is kept at least, from its first
-// use; see [FenceKey].
+// minRetention is how long a new fencing counter is kept at least; see [FenceKey].
 const minRetention = 10 * time.Minute
 
-// Protocol is a strategy: its name and its scripts. Each script gets
+// Protocol is a strategy: its name and its scripts. A script gets the keys that its
+// head names, in that order,
 //
-//	KEYS[1] the lock key
-//	KEYS[2] its fencing counter; the lock key instead for a script that does not
-//	        name it, for Acquire and Renew without fencing, and for Renew unless
-//	        the caller named an owner
-//	ARGV[1] the claim id
-//	ARGV[2] the owner; the claim id unless the caller named one
-//	ARGV[3] the TTL in ms
-//	ARGV[4] how long to keep a new fencing counter, in ms; 0: no fencing
+//	lock    the lock key
+//	fence   its fencing counter; as the last key only with fencing
+//	others  AuxKey("locker:<name>:", key)
 //
-// and what More adds. Acquire replies
+// and of these arguments
 //
-//	{1, token}  granted
+//	claim      the claim id
+//	owner      the owner if the caller named one, else ""
+//	ttl        in ms
+//	retention  how long to keep the fencing counter, in ms; 0: no fencing
+//	tokens     how many to reserve, 1 or more
+//
+// before those that More and [Driver.Run] add. Acquire replies
+//
+//	{1, token, how many are reserved from it on (1 if not said)}  granted
 //	{0, what remains of the holder's lease in ms or -1, 1 if the holder's release
 //	gives no wake-up else 0, the holder's owner if known}  refused
 //	{-1, type}  the key holds something that is no lock
@@ -42,9 +45,9 @@ type Protocol struct {
 	Acquire *Script
 	Renew   *Script
 	Release *Script
-	// More gives the further keys and arguments of a script; nil: none. Of
-	// req only the Claim is set unless the script acquires.
-	More func(s *Script, req driver.Request) (keys []string, args []any)
+	// More gives the further arguments of a script; nil: none. Of req only the Claim
+	// is set unless the script acquires.
+	More func(s *Script, req driver.Request) []any
 	// Late, if not nil, is told of an Acquire that returned after its caller had left.
 	Late func(req driver.Request)
 }
@@ -248,40 +251,53 @@ func (d *Driver) Close() error {
 
 // input makes the command for a script, with room for a few more arguments.
 func (d *Driver) input(s *Script, req driver.Request) input {
-	ttl, retention := req.TTL.Milliseconds(), int64(0)
-	if req.Fencing {
-		retention = max(2*ttl, minRetention.Milliseconds())
-	}
-	// While a slot moves, its nodes refuse a command with a key that is there and
-	// one that is not: it must not suffer for a counter that it does not use.
-	fence := req.Key
-	switch s {
-	case d.p.Acquire:
-		if req.Fencing {
-			fence = FenceKey(req.Key)
-		}
-	case d.p.Renew:
-		if req.Fencing && req.ID != req.Owner {
-			fence = FenceKey(req.Key)
-		}
-	default:
-		if s.fenced {
-			fence = FenceKey(req.Key)
+	in := make(input, inputHead, inputHead+len(s.keys)+len(s.argv)+4)
+	for i, name := range s.keys {
+		switch {
+		case name == "lock":
+			in = append(in, req.Key)
+		case name != "fence":
+			in = append(in, AuxKey("locker:"+name+":", req.Key))
+		case req.Fencing || i < len(s.keys)-1:
+			// (While a slot moves, its nodes refuse a command with a key that is there
+			// and one that is not: none is named in vain.)
+			in = append(in, FenceKey(req.Key))
 		}
 	}
-	var keys []string
-	var args []any
+	in[inputHead-1] = len(in) - inputHead
+	for _, name := range s.argv {
+		switch name {
+		case "claim":
+			in = append(in, req.ID)
+		case "owner":
+			in = append(in, nameOf(req.Claim))
+		case "ttl":
+			in = append(in, req.TTL.Milliseconds())
+		case "retention":
+			in = append(in, retentionOf(req))
+		case "tokens":
+			in = append(in, max(req.Tokens, 1))
+		}
+	}
 	if d.p.More != nil {
-		keys, args = d.p.More(s, req)
+		in = append(in, d.p.More(s, req)...)
 	}
-	in := make(input, inputHead, inputHead+6+len(keys)+len(args)+4)
-	in[inputHead-1] = 2 + len(keys)
-	in = append(in, req.Key, fence)
-	for _, k := range keys {
-		in = append(in, k)
+	return in
+}
+
+// nameOf is the name that the caller gave the owner; "" if it gave none.
+func nameOf(c driver.Claim) string {
+	if c.Owner == c.ID {
+		return ""
 	}
-	in = append(in, req.ID, req.Owner, ttl, retention)
-	return append(in, args...)
+	return c.Owner
+}
+
+func retentionOf(req driver.Request) int64 {
+	if !req.Fencing {
+		return 0
+	}
+	return max(2*req.TTL, minRetention).Milliseconds()
 }
 
 // Call is a script with its keys and arguments, made once for all Drivers of a

@@ -17,15 +17,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+const head = "local lock = unpack(KEYS)\nlocal claim, ttl = unpack(ARGV)\n"
+
 var (
 	anyScript = faultproxy.MatchCommand("EVALSHA", "EVAL")
 
-	setScript = NewScript("set holds", "redis.call('SET', KEYS[1] .. ':holds', ARGV[5]) return 1")
+	setScript = NewScript("set holds", head+"redis.call('SET', lock .. ':holds', ARGV[3]) return 1")
 	toy       = Protocol{
 		Name:    "toy",
-		Acquire: NewScript("acquire", "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3]) return {1, 0}"),
-		Renew:   NewScript("renew", "return redis.call('PEXPIRE', KEYS[1], ARGV[3])"),
-		Release: NewScript("release", "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('DEL', KEYS[1])"),
+		Acquire: NewScript("acquire", head+"redis.call('SET', lock, claim, 'PX', ttl) return {1, 0}"),
+		Renew:   NewScript("renew", head+"return redis.call('PEXPIRE', lock, ttl)"),
+		Release: NewScript("release", head+"if redis.call('GET', lock) ~= claim then return 0 end return redis.call('DEL', lock)"),
 	}
 )
 
@@ -222,14 +224,14 @@ func TestQueuedCommandIsNotSent(t *testing.T) {
 	rule, answers := l.held(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	err := l.Release(ctx, driver.Claim{Key: "never", ID: "never", Owner: "never", TTL: time.Minute})
+	err := l.Release(ctx, driver.Claim{Key: "left out", ID: "1", Owner: "1", TTL: time.Minute})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.False(t, driver.MaybeApplied(err))
 	rule.Stop()
 	for _, a := range answers {
 		require.NoError(t, l.ends(t, a))
 	}
-	require.Zero(t, l.proxy.Count(faultproxy.MatchContains("never")))
+	require.Zero(t, l.proxy.Count(faultproxy.MatchContains("left out")))
 }
 
 // Commands that come while batches are on their way share the next ones, and a renewal

@@ -17,8 +17,14 @@ func answerOf(reply any) (driver.Answer, error) {
 	}
 	switch r[0] {
 	case int64(1):
-		if token, ok := r[1].(int64); ok {
-			return driver.Answer{Granted: true, Token: token}, nil
+		token, ok := r[1].(int64)
+		a := driver.Answer{Granted: true, Token: token}
+		if len(r) > 2 && token != 0 {
+			n, _ := r[2].(int64)
+			a.Tokens = int(n)
+		}
+		if ok {
+			return a, nil
 		}
 	case int64(0):
 		if pttl, ok := r[1].(int64); ok && len(r) > 2 {

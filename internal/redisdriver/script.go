@@ -6,22 +6,25 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
 
-//go:embed lua/prelude.lua
-var prelude string
+//go:embed lua/fence.lua
+var fence string
 
-// Script is a Lua script of a strategy, with the shared functions that it uses before
-// it.
+// Script is a Lua script of a strategy. Its head names what it is sent:
+//
+//	local lock, fence = unpack(KEYS)
+//	local claim, ttl = unpack(ARGV)
+//
+// See [Protocol] for the names.
 type Script struct {
-	source any // strings, as commands have them
-	sha    any
-	fenced bool // it uses the fencing counter
+	source     any // strings, as commands have them
+	sha        any
+	keys, argv []string
 }
 
 // registry has the names of all scripts by their hash, for [ScriptName].
@@ -39,48 +42,24 @@ func ScriptName(shaOrSource string) string {
 	return s
 }
 
-// NewScript makes a Script of a strategy's Lua source. name says what it does:
-// "acquire", "renew", "release" or "set holds".
-//
-// Of what is in libraries, and in the prelude, it gets what it uses: the server makes
-// each function anew at every run.
-func NewScript(name, source string, libraries ...string) *Script {
-	fenced := strings.Contains(source, "KEYS[2]")
-	parts := partsOf(prelude)
-	for _, library := range libraries {
-		parts = append(parts, partsOf(library)...)
-	}
-	for _, p := range slices.Backward(parts) { // each may use those before it
-		if p.used.MatchString(source) {
-			source = p.source + "\n" + source
-		}
-	}
+// NewScript makes a Script of Lua sources, of which each has the functions of those
+// before it and of fence.lua. name says what it does: "acquire", "renew", "release" or
+// "set holds".
+func NewScript(name string, sources ...string) *Script {
+	source := fence + strings.Join(sources, "\n")
 	sum := sha1.Sum([]byte(source))
 	sha := hex.EncodeToString(sum[:])
 	registry.Store(sha, name)
-	return &Script{source, sha, fenced}
+	return &Script{source: source, sha: sha, keys: namesIn(source, "KEYS"), argv: namesIn(source, "ARGV")}
 }
 
-// part is a function or a constant of a library.
-type part struct {
-	source string
-	used   *regexp.Regexp
-}
-
-var partHead = regexp.MustCompile(`(?m)^local (function )?(\w+)`)
-
-// partsOf takes a library apart: it has nothing but comments, constants of a line
-// each, and functions that end with the first "end" at the beginning of a line.
-func partsOf(library string) (all []part) {
-	for _, at := range partHead.FindAllStringSubmatchIndex(library, -1) {
-		source, name, end, use := library[at[0]:], library[at[4]:at[5]], "\n", `\b`
-		if at[2] >= 0 {
-			end, use = "\nend\n", `\(`
-		}
-		source = source[:strings.Index(source, end)+len(end)]
-		all = append(all, part{source, regexp.MustCompile(`\b` + name + use)})
+// namesIn are the names that the script gives to the elements of an array.
+func namesIn(source, array string) []string {
+	head := regexp.MustCompile(`(?m)^local (.*) = unpack\(` + array + `\)`).FindStringSubmatch(source)
+	if head == nil {
+		return nil
 	}
-	return all
+	return strings.Split(head[1], ", ")
 }
 
 // noRetry is a command that go-redis must not send twice by itself.

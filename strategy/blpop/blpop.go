@@ -21,9 +21,9 @@ var (
 	//go:embed lua/giveup.lua
 	giveUp string
 
-	acquireScript = hashlock.NewScript("acquire", acquire, queue)
-	releaseScript = hashlock.NewScript("release", release, queue)
-	giveUpScript  = hashlock.NewScript("give up", giveUp, queue)
+	acquireScript = hashlock.NewScript("acquire", queue, acquire)
+	releaseScript = hashlock.NewScript("release", queue, release)
+	giveUpScript  = hashlock.NewScript("give up", queue, giveUp)
 )
 
 // queueDriver adds the queue of processes to the hash lock.
@@ -69,32 +69,27 @@ func newDriver(rdb redis.UniversalClient) (*queueDriver, error) {
 	return d, nil
 }
 
-// Configure implements [driver.Configurer]. is_ours in queue.lua knows the version of
-// our ids.
+// Configure implements [driver.Configurer]. save in holds.lua tells our ids from Java's
+// by their version.
 func (d *queueDriver) Configure(cfg driver.Config) (driver.Settings, error) {
 	_, err := d.Driver.Configure(cfg)
 	return driver.Settings{IDVersion: 8}, err
 }
 
-// more gives the scripts the queue, and what each needs beside it.
-func (d *queueDriver) more(s *redisdriver.Script, req driver.Request) (keys []string, args []any) {
+// more gives the scripts what each needs beside the claim.
+func (d *queueDriver) more(s *redisdriver.Script, req driver.Request) []any {
 	switch s {
 	case acquireScript:
 		waits := 0
 		if req.Wait {
 			waits = 1
 		}
-		args = []any{d.inboxes.name(req.Key), waits}
+		return []any{d.inboxes.name(req.Key), waits}
 	case releaseScript, giveUpScript:
 		channel, publish := d.signals.Channel(req.Key)
-		args = []any{channel, publish}
-	default:
-		return nil, nil
+		return []any{channel, publish}
 	}
-	return []string{
-		redisdriver.AuxKey("locker:queue:", req.Key),
-		redisdriver.AuxKey("locker:seen:", req.Key),
-	}, args
+	return nil
 }
 
 // Acquire implements [driver.Driver].

@@ -49,8 +49,8 @@
 // hashreentrant waits on, redisson_lock__channel:{N} or on a cluster locker:channel:{N}.
 // Redis 6.0 or newer. Commands: EVALSHA, EVAL, BLPOP, RPUSH, PEXPIRE (on a cluster of
 // Redis 7 or newer PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS and ASKING), and
-// inside scripts HGET, HSET, HDEL, HLEN, HKEYS, HGETALL, HEXISTS, HINCRBY, ZADD,
-// ZRANGE, ZREM, RPUSH, EXISTS, DEL, PTTL, PEXPIRE, TYPE, INCR, INCRBY, GET, TIME,
+// inside scripts HGET, HSET, HDEL, HLEN, HGETALL, HEXISTS, HINCRBY, ZADD,
+// ZRANGE, ZREM, RPUSH, EXISTS, DEL, PTTL, PEXPIRE, TYPE, GET, SET, INCRBY, TIME,
 // PUBLISH or SPUBLISH. Without the permission to publish waiters of other strategies
 // look by themselves.
 package blpop

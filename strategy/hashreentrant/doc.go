@@ -38,6 +38,6 @@
 // than N, locker:channel:{N}. Redis 6.0 or newer. Commands: EVALSHA, EVAL, SUBSCRIBE,
 // UNSUBSCRIBE, PING (on a cluster of Redis 7 or newer SSUBSCRIBE, SUNSUBSCRIBE and
 // PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS and ASKING), and inside scripts HGET,
-// HSET, HDEL, HLEN, HGETALL, DEL, PTTL, PEXPIRE, TYPE, INCR, INCRBY, GET, TIME,
+// HSET, HDEL, HLEN, HGETALL, EXISTS, DEL, PTTL, PEXPIRE, TYPE, GET, SET, INCRBY, TIME,
 // PUBLISH or SPUBLISH. Without the permission to subscribe or publish waiters poll.
 package hashreentrant

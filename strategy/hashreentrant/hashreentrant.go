@@ -61,12 +61,19 @@ func newDriver(rdb redis.UniversalClient) (*pubsubDriver, error) {
 }
 
 // more gives the release script the channel to tell of the release.
-func (d *pubsubDriver) more(s *redisdriver.Script, req driver.Request) ([]string, []any) {
+func (d *pubsubDriver) more(s *redisdriver.Script, req driver.Request) []any {
 	if s != releaseScript {
-		return nil, nil
+		return nil
 	}
 	channel, publish := d.signals.Channel(req.Key)
-	return nil, []any{channel, publish}
+	return []any{channel, publish}
+}
+
+// Configure implements [driver.Configurer]. save in holds.lua tells our ids from Java's
+// by their version.
+func (d *pubsubDriver) Configure(cfg driver.Config) (driver.Settings, error) {
+	_, err := d.Driver.Configure(cfg)
+	return driver.Settings{IDVersion: 8}, err
 }
 
 // Watch implements [driver.Notifier].

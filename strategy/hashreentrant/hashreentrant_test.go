@@ -85,40 +85,40 @@ func TestOwnerBehindALocalQueueReenters(t *testing.T) {
 	}
 }
 
-// A process that joins a hold gets its token, however old the fencing counter is:
-// a named owner's grants and renewals keep it; others leave it to expire.
+// A process that joins a hold gets its token from the hold: the fencing counter may be
+// gone.
 func TestTokenOfAJoiningProcess(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	first, second := newLocker(t, rdb), newLocker(t, rdb)
 	fence := redisdriver.FenceKey("k")
-	const ttl = 30 * time.Second
-	left := func() time.Duration { return rdb.PTTL(t.Context(), fence).Val() }
-	old := func() { // as if the counter was made almost ten minutes ago
-		require.True(t, rdb.PExpire(t.Context(), fence, time.Second).Val())
-	}
-
-	unnamed := mustLock(t, t.Context(), first, "k", locker.WithTTL(ttl))
-	old()
-	require.NoError(t, unnamed.Renew(t.Context()))
-	require.NoError(t, unnamed.Unlock(t.Context()))
-	require.LessOrEqual(t, left(), time.Second, "nobody can join a hold without a name: its counter is not kept")
-
 	ann := locker.ContextWithOwner(t.Context(), "ann")
-	old()
-	held := mustLock(t, ann, first, "k", locker.WithTTL(ttl))
-	require.Greater(t, left(), ttl, "a grant keeps the counter for as long as it lasts")
-	old()
-	require.NoError(t, held.Renew(ann))
-	require.Greater(t, left(), ttl, "a renewal keeps it")
-	old()
-	joined := mustLock(t, ann, second, "k", locker.WithTTL(ttl))
-	require.Equal(t, held.Token(), joined.Token(), "re-entry keeps the token")
-	require.Greater(t, left(), ttl, "joining keeps it")
+	held := mustLock(t, ann, first, "k")
+	for range 2 {
+		require.EqualValues(t, 1, rdb.Del(t.Context(), fence).Val())
+		joined := mustLock(t, ann, second, "k")
+		require.Equal(t, held.Token(), joined.Token(), "re-entry keeps the token")
+		require.NoError(t, held.Unlock(ann))
+		held = joined
+		first, second = second, first
+
+		require.NoError(t, rdb.Set(t.Context(), fence, 1, time.Minute).Err())
+	}
 	require.NoError(t, held.Unlock(ann))
-	require.NoError(t, joined.Unlock(ann))
-	next := mustLock(t, ann, second, "k", locker.WithTTL(ttl))
-	require.Greater(t, next.Token(), joined.Token())
+	next := mustLock(t, ann, second, "k")
+	require.Greater(t, next.Token(), held.Token())
 	require.NoError(t, next.Unlock(ann))
+}
+
+// A counter that is ahead of the clock is kept until the clock has caught up.
+func TestCounterAheadOfTheClockIsKept(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	l, fence := newLocker(t, rdb), redisdriver.FenceKey("k")
+	ahead := time.Now().Add(24 * time.Hour).UnixMicro()
+	require.NoError(t, rdb.Set(t.Context(), fence, ahead, time.Minute).Err())
+	lease := mustLock(t, t.Context(), l, "k")
+	require.Equal(t, ahead+1, lease.Token())
+	require.Greater(t, rdb.PTTL(t.Context(), fence).Val(), 24*time.Hour)
+	require.NoError(t, lease.Unlock(t.Context()))
 }
 
 // An Unlock beside Close is never refused: it frees the key by one client or the

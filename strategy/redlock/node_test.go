@@ -24,7 +24,9 @@ func TestBlackHoledNodeIsSkippedAndComesBack(t *testing.T) {
 	hole, n := m.proxies[4], d.nodes[4]
 
 	hole.Blackhole(true)
-	unlock(t, lock(t, l, "k"))
+	// The attempt arrives when the hole ends. Its release is repeated for as long as the
+	// TTL, which is less than the machine may take until then.
+	unlock(t, lock(t, l, "k", locker.WithTTL(2*time.Second)))
 	eventually(t, "a node that does not answer is down", n.isDown)
 	hole.ResetCounts()
 	for range 50 {

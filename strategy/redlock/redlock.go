@@ -27,11 +27,11 @@ var (
 	//go:embed lua/release.lua
 	release string
 
-	acquireScript = redisdriver.NewScript("acquire", acquire, token)
-	confirmScript = redisdriver.NewScript("confirm", confirm, token)
+	acquireScript = redisdriver.NewScript("acquire", token, acquire)
+	confirmScript = redisdriver.NewScript("confirm", token, confirm)
 	renewScript   = redisdriver.NewScript("renew", renew)
-	joinScript    = redisdriver.NewScript("join", join, token)
-	releaseScript = redisdriver.NewScript("release", release, token)
+	joinScript    = redisdriver.NewScript("join", token, join)
+	releaseScript = redisdriver.NewScript("release", token, release)
 )
 
 // channelPrefix begins the channels of release notices.

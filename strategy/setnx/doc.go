@@ -24,5 +24,5 @@
 //
 // The lock key, a string; locker:fence:{key}, the fencing counter. Redis 6.0 or
 // newer. Commands: EVALSHA, EVAL (on a cluster, for go-redis, CLUSTER SLOTS and ASKING),
-// and inside scripts GET, SET, DEL, PTTL, PEXPIRE, TYPE, INCR, INCRBY, TIME.
+// and inside scripts GET, SET, DEL, PTTL, PEXPIRE, TYPE, INCRBY, TIME.
 package setnx

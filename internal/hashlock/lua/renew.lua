@@ -1,13 +1,12 @@
--- KEYS: the lock, its fencing counter
--- ARGV: claim id, owner, TTL in ms, retention of the counter in ms
+local lock = unpack(KEYS)
+local claim, owner, ttl = unpack(ARGV) -- owner: '' unless named
 -- Reply: 1 renewed, 0 the claim does not hold the key
 --
 -- Sent twice or late: the claim id was never and will never be another grant's,
 -- so at worst the present grant lasts longer; what is gone is not made again.
 
-if type_of(KEYS[1]) ~= 'hash' or holds_of(KEYS[1], ARGV[1], ARGV[2]) <= 0 then
-  return 0
+if owner == '' and is_alone(lock, claim) then
+  extend(lock, ttl)
+  return 1
 end
-extend(KEYS[1], ARGV[3])
-keep_token(KEYS[2], ARGV[1], ARGV[2], ARGV[4])
-return 1
+return change(lock, claim, owner, {ttl = tonumber(ttl)}) and 1 or 0

@@ -1,16 +1,12 @@
--- KEYS: the lock, its fencing counter (unused)
--- ARGV: claim id, owner, TTL (unused), retention (unused), holds of the claim (1 or more)
+local lock = unpack(KEYS)
+local claim, owner, count = unpack(ARGV) -- owner: '' unless named; 1 or more holds
 -- Reply: 1 set, 0 the claim does not hold the key
 --
 -- Sent twice: the count is absolute, so the second run changes nothing. The TTL
 -- is left alone: re-entry neither extends nor shortens the lease.
 
-if type_of(KEYS[1]) ~= 'hash' then
-  return 0
+if owner == '' and is_alone(lock, claim) then
+  redis.call('HSET', lock, claim, count)
+  return 1
 end
-local before = holds_of(KEYS[1], ARGV[1], ARGV[2])
-if before <= 0 then
-  return 0
-end
-set_holds(KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[5]), before)
-return 1
+return change(lock, claim, owner, {count = tonumber(count)}) and 1 or 0

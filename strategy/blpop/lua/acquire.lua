@@ -1,7 +1,6 @@
--- KEYS: the lock, its fencing counter, its queue, seen
--- ARGV: claim id, owner, TTL in ms, retention of the counter in ms, the inbox of
---       the process, 1 if it waits else 0
--- Reply: {1, token} granted; {0, ms remaining or -1, 1 if the holder's release gives
+local lock, fence, queue, seen = unpack(KEYS)
+local claim, owner, ttl, retention, tokens, inbox, waits = unpack(ARGV)
+-- Reply: {1, first token, how many} granted; {0, ms remaining or -1, 1 if the holder's release gives
 --        no wake-up else 0, its owner if known} held by another, or kept for one that
 --        waits; {-1, type} not a lock
 --
@@ -9,9 +8,8 @@
 -- with the same token, and moves the TTL only upwards. If it was refused, the
 -- second run finds its place in the queue and keeps it.
 
-local lock, queue, seen, inbox = KEYS[1], KEYS[3], KEYS[4], ARGV[5]
-local waits = ARGV[6] == '1'
-local kind = type_of(lock)
+waits = waits == '1'
+local kind = redis.call('TYPE', lock).ok
 local granted = false
 
 if kind == 'hash' then
@@ -19,9 +17,9 @@ if kind == 'hash' then
     redis.call('DEL', lock)
     kind, granted = 'none', true
   else
-    local token = join(lock, KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+    local token, n = join(lock, fence, claim, owner, ttl, retention, tokens)
     if token then
-      return {1, token}
+      return {1, token, n}
     end
   end
 elseif kind ~= 'none' and kind ~= 'string' then
@@ -44,10 +42,11 @@ if kind == 'none' then
       return {0, grant(lock, queue, seen, first, now, since), 0}
     end
   end
-  local token = take(lock, KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+  local token = issue(fence, retention, tokens)
+  take(lock, 'blpop', claim, owner, ttl, token)
   dequeue(queue, seen, inbox)
   redis.call('HDEL', seen, 'granted', 'at')
-  return {1, token}
+  return {1, token, tonumber(tokens)}
 end
 
 if waits then

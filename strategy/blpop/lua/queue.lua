@@ -173,15 +173,10 @@ local function pass_on(lock, queue, seen, channel, publish)
 end
 
 -- Whether the hash at a lock key is ours, so that its end is pushed to the queue:
--- a grant, or a claim, whose id begins with a version 8 UUID.
+-- a grant, or a hold whose kind is blpop.
 local function is_ours(lock)
-  if redis.call('HLEN', lock) > FEW then
-    return false
+  if string.find(redis.call('HGET', lock, '') or '', '^blpop ') then
+    return true
   end
-  for _, field in ipairs(redis.call('HKEYS', lock)) do
-    if string.find(field, '^grant:') or string.find(field, '^%x+%-%x+%-8%x+%-%x+%-%x+:') then
-      return true
-    end
-  end
-  return false
+  return redis.call('HLEN', lock) == 1 and string.find(redis.call('HGETALL', lock)[1], '^grant:') ~= nil
 end

@@ -1,16 +1,17 @@
--- KEYS: the lock, its fencing counter (unused), its queue, seen
--- ARGV: claim id, owner, TTL (unused), retention (unused), the channel, PUBLISH or SPUBLISH
+local lock, queue, seen = unpack(KEYS)
+local claim, owner, channel, publish = unpack(ARGV)
 -- Reply: 1 given back, 0 the claim does not hold the key
 --
 -- Sent twice or late: the second run finds nothing of this claim and touches
 -- nothing. Only the run that frees the key passes it on, in the same step.
 
-local total = leave(KEYS[1], ARGV[1], ARGV[2])
-if not total then
-  return 0
+if owner == '' and is_alone(lock, claim) then
+  redis.call('DEL', lock)
+else
+  local total = change(lock, claim, owner, {count = 0})
+  if total ~= 0 then
+    return total and 1 or 0
+  end
 end
-if total <= 0 then
-  redis.call('DEL', KEYS[1])
-  pass_on(KEYS[1], KEYS[3], KEYS[4], ARGV[5], ARGV[6])
-end
+pass_on(lock, queue, seen, channel, publish)
 return 1

@@ -1,24 +1,27 @@
--- KEYS: the lock, its fencing counter
--- ARGV: claim id, owner, TTL in ms, retention of the counter in ms
--- Reply: {1, token} granted; {0, ms remaining or -1, 0, the holder's owner} held by
---        another; {0, ms remaining or -1, 1} by a holder whose release gives no
---        wake-up: it is no hash lock; {-1, type} not a lock
+local lock, fence = unpack(KEYS)
+local claim, owner, ttl, retention, tokens = unpack(ARGV) -- owner: '' unless named
+-- Reply: {1, first token, how many} granted; {0, ms remaining or -1, 0, the holder's
+--        owner} held by another; {0, ms remaining or -1, 1} by a holder whose release
+--        gives no wake-up: it is no hash lock; {-1, type} not a lock
 --
 -- Sent twice: the second run finds the claim's own count and leaves it, answers
--- with the same token, and moves the TTL only upwards.
+-- with the same tokens, and moves the TTL only upwards. Reply lost: the claim is
+-- released, or ends with its TTL, whatever its co-owners do.
 
-local kind = type_of(KEYS[1])
-if kind == 'none' then
-  return {1, take(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4])}
+if redis.call('EXISTS', lock) == 0 then
+  local token = issue(fence, retention, tokens)
+  take(lock, nil, claim, owner, ttl, token)
+  return {1, token, tonumber(tokens)}
 end
+
+local kind = redis.call('TYPE', lock).ok
 if kind == 'hash' then
-  local token = join(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+  local token, n = join(lock, fence, claim, owner, ttl, retention, tokens)
   if token then
-    return {1, token}
+    return {1, token, n}
   end
-  return {0, redis.call('PTTL', KEYS[1]), 0, holder_of(KEYS[1])}
-end
-if kind == 'string' then
-  return {0, redis.call('PTTL', KEYS[1]), 1}
+  return {0, redis.call('PTTL', lock), 0, holder_of(lock)}
+elseif kind == 'string' then
+  return {0, redis.call('PTTL', lock), 1}
 end
 return {-1, kind}

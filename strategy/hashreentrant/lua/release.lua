@@ -1,5 +1,5 @@
--- KEYS: the lock, its fencing counter (unused)
--- ARGV: claim id, owner, TTL (unused), retention (unused), the channel, PUBLISH or SPUBLISH
+local lock = unpack(KEYS)
+local claim, owner, channel, publish = unpack(ARGV) -- owner: '' unless named
 -- Reply: 1 given back, 0 the claim does not hold the key
 --
 -- Sent twice or late: the second run finds nothing of this claim and touches
@@ -7,12 +7,13 @@
 -- no release goes untold. A server or user that may not publish must not keep
 -- the lock from being freed: waiters look about once a second anyway.
 
-local total = leave(KEYS[1], ARGV[1], ARGV[2])
-if not total then
-  return 0
+if owner == '' and is_alone(lock, claim) then
+  redis.call('DEL', lock)
+else
+  local total = change(lock, claim, owner, {count = 0})
+  if total ~= 0 then
+    return total and 1 or 0
+  end
 end
-if total <= 0 then
-  redis.call('DEL', KEYS[1])
-  redis.pcall(ARGV[6], ARGV[5], '0')
-end
+redis.pcall(publish, channel, '0')
 return 1

@@ -1,7 +1,5 @@
--- KEYS: the lock, its fencing counter
--- ARGV: claim id, owner, TTL (both unused), retention of the counter in ms, the
---       channel, PUBLISH or SPUBLISH, the claim's token if this node may not know it,
---       else 0
+local lock, fence = unpack(KEYS)
+local claim, retention, channel, publish, token = unpack(ARGV)
 -- Reply: 1 freed on this node, 0 the claim does not have the key here
 --
 -- Sent twice or late: the second run finds another claim or nothing, and touches
@@ -11,10 +9,10 @@
 -- which spares that grant its second round. It comes last, and may fail: a server that
 -- is out of memory must free the lock all the same.
 
-local held = redis.pcall('GET', KEYS[1]) == ARGV[1]
+local held = redis.pcall('GET', lock) == claim
 if held then
-  redis.call('DEL', KEYS[1])
-  redis.pcall(ARGV[6], ARGV[5], '0')
+  redis.call('DEL', lock)
+  redis.pcall(publish, channel, '0')
 end
-pcall(function() raise_token(KEYS[2], ARGV[7], ARGV[4]) end)
+pcall(function() raise_token(fence, token, retention) end)
 return held and 1 or 0

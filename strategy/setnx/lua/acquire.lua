@@ -1,27 +1,29 @@
--- KEYS: the lock, its fencing counter
--- ARGV: claim id, owner (unused), TTL in ms, retention of the counter in ms
--- Reply: {1, token} granted; {0, ms remaining or -1, 1} held by another; {-1, type}
---        not a lock
+local lock, fence = unpack(KEYS)
+local claim, ttl, retention, tokens = unpack(ARGV)
+-- Reply: {1, first token, how many} granted; {0, ms remaining or -1, 1} held by
+--        another; {-1, type} not a lock
 --
--- Sent twice: a claim that holds the key is granted again with the same token
--- (no grant can have come between), so the second run changes only the TTL, and
--- only upwards.
+-- Sent twice: a claim that holds the key is granted again with the same tokens (no
+-- grant can have come between), so the second run changes only the TTL, and only
+-- upwards. Reply lost: the claim is released, or ends with its TTL. A run that
+-- arrives after that release takes the key for a claim that is not used any more:
+-- whoever sent it repeats the release.
 --
 -- Releases of this strategy give no wake-up: waiters poll. The holder's owner is not
 -- told: the key has the claim id only.
 
-local remaining = redis.call('PTTL', KEYS[1])
+local remaining = redis.call('PTTL', lock)
 if remaining == -2 then
-  local token = issue_token(KEYS[2], ARGV[4])
-  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
-  return {1, token}
+  local token = issue(fence, retention, tokens)
+  redis.call('SET', lock, claim, 'PX', ttl)
+  return {1, token, tonumber(tokens)}
 end
 
-local kind = type_of(KEYS[1])
+local kind = redis.call('TYPE', lock).ok
 if kind == 'string' then
-  if redis.call('GET', KEYS[1]) == ARGV[1] then
-    extend(KEYS[1], ARGV[3])
-    return {1, current_token(KEYS[2], ARGV[4])}
+  if redis.call('GET', lock) == claim then
+    extend(lock, ttl)
+    return {1, issued(fence, retention, tokens), tonumber(tokens)}
   end
 elseif kind ~= 'hash' then
   return {-1, kind}

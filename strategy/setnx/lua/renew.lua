@@ -1,12 +1,12 @@
--- KEYS: the lock, its fencing counter (unused)
--- ARGV: claim id, owner (unused), TTL in ms, retention (unused)
+local lock = unpack(KEYS)
+local claim, ttl = unpack(ARGV)
 -- Reply: 1 renewed, 0 the claim does not hold the key
 --
 -- Sent twice or late: the claim id was never and will never be another grant's,
 -- so at worst the present grant lasts longer; what is gone is not made again.
 
-if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
+if redis.pcall('GET', lock) ~= claim then
   return 0
 end
-extend(KEYS[1], ARGV[3])
+extend(lock, ttl)
 return 1

@@ -1,0 +1,197 @@
+-- Who holds the hash at a lock key. Its fields:
+--
+--   the owner  the total of its holds, as Redisson writes it
+--   a claim    "count expiry token" of one process's hold, where the owner was named.
+--              A claim whose owner was not named is its own owner, and has no other
+--              field until a process joins it by its name.
+--   ''         "kind token expiry asked", if need be; no owner has that name. kind says
+--              how the release wakes waiters, blpop or hash. token is the hold's and
+--              expiry that of the claim that is the owner: '-' the counter's, and the
+--              key's. asked is 1 when a waiter that the release would not wake was
+--              refused.
+--
+-- Each claim has an expiry of its own (ms, server clock), which only its own renewals
+-- move; the key's is the last of them. So a process that died is forgotten at its TTL
+-- whatever its co-owners do. Counts and expiries are set, never incremented: setting
+-- one twice changes nothing.
+
+local MOST = 1024 -- fields; a hash that has more is not looked through for a hold to join
+
+local function now_ms()
+  local now = redis.call('TIME')
+  return now[1] * 1000 + math.floor(now[2] / 1000)
+end
+
+local function is_claim(field)
+  return string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:%d+$')
+end
+
+-- Reports whether claim, whose owner was not named, holds the hash alone.
+local function is_alone(lock, claim)
+  if not tonumber(redis.pcall('HGET', lock, claim)) then -- or it is no hash
+    return false
+  end
+  local more = redis.call('HGET', lock, '')
+  return not more or string.find(more, '^%a+ %S+ %- ') ~= nil
+end
+
+-- The holds of owner; nil if the hash is another's. What has expired is not counted.
+-- {[claim] = {count, expiry, token}}, kind, token and asked as above, gone = claims that
+-- have expired.
+local function holds_of(lock, owner, now)
+  local left = now + redis.pcall('PTTL', lock)
+  local claims, gone, more, total, sum, single = {}, {}, nil, nil, 0, true
+  local fields = redis.pcall('HGETALL', lock)
+  for i = 1, #fields, 2 do
+    local field, value = fields[i], fields[i + 1]
+    local count, expiry, token = string.match(value, '^(%d+) (%d+) (%d+)$')
+    if field == owner then
+      total = tonumber(string.match(value, '^%d+$'))
+    elseif field == '' then
+      more = value
+    elseif not count or not is_claim(field) then
+      return nil -- application data, or another kind of lock of Redisson's
+    else
+      single, sum = false, sum + count
+      if tonumber(expiry) > now then
+        claims[field] = {count = tonumber(count), expiry = tonumber(expiry), token = token}
+      else
+        gone[#gone + 1] = field
+      end
+    end
+  end
+  local kind, token, expiry, asked = string.match(more or '', '^(%a+) (%S+) (%S+) (%d)$')
+  local redissons = single and not more and left >= now and is_claim(owner)
+  if not total or more and not kind or not (kind or not single or redissons) then
+    return nil
+  end
+  expiry = tonumber(expiry) or left
+  if total > sum and expiry > now then
+    claims[owner] = {count = total - sum, expiry = expiry}
+  end
+  return {claims = claims, gone = gone, kind = kind, token = token or '-', asked = asked or '0', single = single}
+end
+
+-- Writes holds back; returns the owner's total. At 0 the key is gone.
+local function save(lock, owner, holds, now)
+  local total, last = 0, 0
+  for claim, c in pairs(holds.claims) do
+    total, last = total + c.count, math.max(last, c.expiry)
+    if claim ~= owner then
+      redis.call('HSET', lock, claim, string.format('%d %.0f %s', c.count, c.expiry, c.token))
+    end
+  end
+  if total == 0 then
+    redis.call('DEL', lock)
+    return 0
+  end
+  for _, claim in ipairs(holds.gone) do
+    redis.call('HDEL', lock, claim)
+  end
+  local kind, expiry, own = holds.kind, '-', holds.claims[owner]
+  if string.find(owner, '^%x+%-%x+%-8') then -- one of ours; Java's extends the key only
+    kind, expiry = kind or 'hash', string.format('%.0f', own and own.expiry or 0)
+  end
+  if kind then
+    redis.call('HSET', lock, '', table.concat({kind, holds.token, expiry, holds.asked}, ' '))
+  end
+  redis.call('HSET', lock, owner, total)
+  redis.call('PEXPIRE', lock, last - now)
+  return total
+end
+
+-- Changes one claim's {count, expiry}; a count of 0 ends it. Returns the owner's total,
+-- or nil if the claim does not hold the key.
+local function change(lock, claim, owner, to)
+  if owner == '' then
+    owner = claim
+  elseif not redis.pcall('HGET', lock, claim) then
+    return nil
+  end
+  local now = now_ms()
+  local holds = holds_of(lock, owner, now)
+  local c = holds and holds.claims[claim]
+  if not c then
+    return nil
+  end
+  c.count = to.count or c.count
+  c.expiry = to.ttl and math.max(c.expiry, now + to.ttl) or c.expiry
+  if c.count == 0 then
+    holds.claims[claim] = nil
+    holds.gone[#holds.gone + 1] = claim ~= owner and claim or nil
+  end
+  return save(lock, owner, holds, now)
+end
+
+-- Makes a hold where nothing is. kind is nil if the hash can do without.
+local function take(lock, kind, claim, owner, ttl, token)
+  if owner ~= '' then
+    redis.call('HSET', lock, owner, '1', claim, string.format('1 %.0f %.0f', now_ms() + ttl, token))
+    if kind then
+      redis.call('HSET', lock, '', kind .. ' - - 0')
+    end
+  elseif token == 0 then
+    redis.call('HSET', lock, claim, '1', '', (kind or 'hash') .. ' 0 - 0')
+  elseif kind then
+    redis.call('HSET', lock, claim, '1', '', kind .. ' - - 0')
+  else
+    redis.call('HSET', lock, claim, '1')
+  end
+  local expires = redis.pcall('PEXPIRE', lock, ttl)
+  if expires ~= 1 then -- a user who may not: no lock stays for ever
+    redis.call('DEL', lock)
+    error(expires.err)
+  end
+end
+
+-- Lets a claim in whose owner holds the hash already: by the same claim (the command
+-- was sent twice: its count is left) or by another (a process that names the same
+-- owner). Returns the hold's token and for how many it stands, or nil if the hash is
+-- another's. A hold without a token is given one.
+local function join(lock, fence, claim, owner, ttl, retention, tokens)
+  local self = owner == '' and claim or owner
+  if not redis.call('HGET', lock, self) or redis.call('HLEN', lock) > MOST then
+    return nil
+  end
+  if owner == '' and is_alone(lock, claim) then
+    extend(lock, ttl)
+    return issued(fence, retention, tokens), tonumber(tokens)
+  end
+  local now = now_ms()
+  local holds = holds_of(lock, self, now)
+  if not holds or owner == '' and not holds.claims[claim] then
+    return nil
+  end
+  local token = tonumber(holds.token) or 0
+  for _, c in pairs(holds.claims) do
+    token = math.max(token, tonumber(c.token) or 0)
+  end
+  if token == 0 and retention ~= '0' then
+    local counter = holds.single and holds.token == '-' -- where it is that of the last grant
+    token = counter and issued(fence, retention, 1) or issue(fence, retention, 1)
+  end
+  if holds.single then
+    holds.token = string.format('%.0f', token)
+  end
+  local c = holds.claims[claim] or {count = 1, expiry = 0}
+  c.expiry, c.token = math.max(c.expiry, now + ttl), string.format('%.0f', token)
+  holds.claims[claim] = c
+  save(lock, self, holds, now)
+  return retention == '0' and 0 or token, 1
+end
+
+local FEW = 64 -- fields; a larger hash is not looked through for the owner's name
+
+-- The owner that holds the hash, '' if that cannot be told: the field with a mere
+-- number. (A grant that blpop keeps for a waiter has no owner.)
+local function holder_of(lock)
+  if redis.call('HLEN', lock) <= FEW then
+    local fields = redis.call('HGETALL', lock)
+    for i = 1, #fields, 2 do
+      if fields[i] ~= '' and string.find(fields[i + 1], '^%d+$') and not string.find(fields[i], '^grant:locker:inbox:') then
+        return fields[i]
+      end
+    end
+  end
+  return ''
+end

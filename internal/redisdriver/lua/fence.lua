@@ -1,0 +1,41 @@
+-- Fencing tokens, for all strategies on a single server.
+--
+-- A token is the server's clock in microseconds, or one more than the last token if
+-- that is greater. So tokens grow while the clock is wrong, and they grow when the
+-- counter is gone or, after a failover, is that of a replica which had not heard of
+-- the last grants: a counter alone would give their tokens out again. The counter is
+-- the last token given. It is made with its expiry in one command, so that nothing
+-- leaves it without one; one that is ahead of the clock is kept until the clock has
+-- caught up. A retention of '0' means no fencing.
+--
+-- Tokens are issued before the lock is written: if that fails (wrong type, out of
+-- memory, no permission), nothing has happened yet.
+
+-- Reserves `tokens` consecutive tokens; returns the first.
+local function issue(fence, retention, tokens)
+  if retention == '0' then
+    return 0
+  end
+  local last, now = redis.call('GET', fence), redis.call('TIME')
+  local clock = now[1] * 1000000 + now[2]
+  local first = math.max(clock, (last or 0) + 1)
+  if last and first == clock then
+    redis.call('INCRBY', fence, first + tokens - 1 - last)
+  else
+    redis.call('SET', fence, first + tokens - 1, 'PX', retention + math.floor((first - clock) / 1000))
+  end
+  return first
+end
+
+-- What issue gave the grant in force, for the same command: no grant was made since.
+local function issued(fence, retention, tokens)
+  local last = retention ~= '0' and redis.call('GET', fence)
+  return last and last - tokens + 1 or issue(fence, retention, tokens)
+end
+
+-- Never less than what is left, and never for ever.
+local function extend(key, ttl)
+  if redis.call('PTTL', key) < tonumber(ttl) then
+    redis.call('PEXPIRE', key, ttl)
+  end
+end

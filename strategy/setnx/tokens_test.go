@@ -1,0 +1,17 @@
+package setnx
+
+import (
+	"testing"
+
+	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/internal/redisdriver/tokentest"
+	"github.com/distlock/locker/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTokenBlocks(t *testing.T) {
+	d, err := redisdriver.NewDriver(redistest.Start(t).Client(t), protocol)
+	require.NoError(t, err)
+	defer d.Close()
+	tokentest.Blocks(t, d)
+}
