@@ -16,14 +16,14 @@ local function issue(fence, retention, tokens)
   if retention == '0' then
     return 0
   end
-  local last, now = redis.call('GET', fence), redis.call('TIME')
+  local last, now = tonumber(redis.call('GET', fence)) or 0, redis.call('TIME')
   local clock = now[1] * 1000000 + now[2]
-  local first = math.max(clock, (last or 0) + 1)
-  if last and first == clock then
-    redis.call('INCRBY', fence, first + tokens - 1 - last)
-  else
-    redis.call('SET', fence, first + tokens - 1, 'PX', retention + math.floor((first - clock) / 1000))
+  if last > 0 and last < clock then
+    redis.call('INCRBY', fence, clock + tokens - 1 - last)
+    return clock
   end
+  local first = math.max(clock, last + 1)
+  redis.call('SET', fence, first + tokens - 1, 'PX', retention + math.floor((first - clock) / 1000))
   return first
 end
 
