@@ -63,6 +63,7 @@ func newLeaver(t *testing.T, wrap bool) *leaver {
 	for _, f := range l.commands() { // the scripts are known, connections are there
 		_ = f(t.Context())
 	}
+	require.NoError(t, l.direct.Del(t.Context(), "k").Err())
 	return l
 }
 
