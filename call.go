@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
 )
 
 // call is one Lock or TryLock.
@@ -24,8 +25,7 @@ type call struct {
 	owner      string // "" unless named
 	named      bool
 	began      time.Duration
-	waiting    bool               // EventWaiting was told
-	cancel     context.CancelFunc // of the command under way; guarded by s.mu
+	waiting    bool // EventWaiting was told
 	pollPause  backoff
 	retryPause backoff
 }
@@ -160,22 +160,11 @@ func (c *call) lost(cl *claim) error {
 // command has f send one command to the store. It has d, and ends early with the
 // caller's context or with Close.
 func (c *call) command(d time.Duration, f func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(c.ctx, d)
-	defer cancel()
-	c.s.mu.Lock()
-	if c.s.closed {
-		c.s.mu.Unlock()
+	if c.e.isClosed() {
 		return &driver.StoreError{Err: ErrClosed, NotApplied: true}
 	}
-	c.cancel = cancel
-	c.s.calls[c] = struct{}{}
-	c.s.mu.Unlock()
-
-	defer func() {
-		c.s.mu.Lock()
-		delete(c.s.calls, c)
-		c.s.mu.Unlock()
-	}()
+	ctx := bound.New(c.ctx, d, c.e.life)
+	defer ctx.Stop()
 	err := f(ctx)
 	if closed := c.e.isClosed(); err != nil && closed && ctx.Err() != nil && c.ctx.Err() == nil {
 		return &driver.StoreError{Err: errors.Join(ErrClosed, err), NotApplied: !driver.MaybeApplied(err)}
@@ -185,7 +174,8 @@ func (c *call) command(d time.Duration, f func(ctx context.Context) error) error
 
 // newID was never used and never will be.
 func (e *engine) newID() string {
-	return e.idPrefix + strconv.FormatUint(e.claims.Add(1), 10)
+	var id [64]byte
+	return string(strconv.AppendUint(append(id[:0], e.idPrefix...), e.claims.Add(1), 10))
 }
 
 // newClaim names a new grant-to-be.

@@ -40,6 +40,7 @@ type claim struct {
 	lossKind lossKind // likewise
 	leases   []*Lease // not unlocked
 	first    Lease
+	firstOf  [1]*Lease // of leases
 	entry    renewal.Entry[*claim]
 
 	deadline  time.Duration // the store keeps the claim until then at least
@@ -91,6 +92,9 @@ func (c *claim) newLease() *Lease {
 		l = new(Lease)
 	}
 	l.claim, l.hold = c, c.hold
+	if c.leases == nil {
+		c.leases = c.firstOf[:0]
+	}
 	c.leases = append(c.leases, l)
 	return l
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
 	"github.com/distlock/locker/internal/uuid"
 	"github.com/distlock/locker/renewal"
 )
@@ -101,7 +102,6 @@ func New(d driver.Driver, opts ...Option) (Locker, error) {
 	e.sched = renewal.New(renewal.Config[*claim]{Ended: e.expired, Renew: e.renewBatch})
 	for i := range e.stripes {
 		e.stripes[i].keys = make(map[string]*keyState)
-		e.stripes[i].calls = make(map[*call]struct{})
 	}
 	if err := e.configure(); err != nil {
 		return nil, err
@@ -227,9 +227,9 @@ func (e *engine) retry(ctx context.Context, f func(context.Context) error) error
 	end := e.sched.Now() + releaseBudget
 	var pause backoff
 	for {
-		once, cancel := context.WithTimeout(ctx, min(releaseTimeout, end-e.sched.Now()))
+		once := bound.New(ctx, min(releaseTimeout, end-e.sched.Now()), nil)
 		err := f(once)
-		cancel()
+		once.Stop()
 		if isSettled(err) || ctx.Err() != nil {
 			return err
 		}

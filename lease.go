@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
 )
 
 // Lease is one caller's hold of a lock. It ends by Unlock, or by loss: the
@@ -173,9 +174,8 @@ func (l *Lease) Renew(ctx context.Context) error {
 	s := c.e.stripeOf(c.Key)
 	s.enter(true)
 	defer s.exit()
-	cctx, cancel := context.WithTimeout(ctx, commandTimeout)
-	defer cancel()
-	defer context.AfterFunc(c.e.life, cancel)() // Close ends it
+	cctx := bound.New(ctx, commandTimeout, c.e.life)
+	defer cctx.Stop()
 	sent := c.e.sched.Now()
 	err := errNoAnswer
 	c.e.driver.Renew(cctx, []driver.Claim{c.Claim}, func(_ int, e error) { err = e })

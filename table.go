@@ -23,8 +23,7 @@ const (
 type stripe struct {
 	mu      sync.Mutex
 	keys    map[string]*keyState
-	calls   map[*call]struct{} // with a command under way; Close cancels it
-	running int                // calls, Unlocks and background work
+	running int // calls, Unlocks and background work
 	closed  bool
 	idle    chan struct{} // closed when running is 0; made by Close
 }
@@ -96,15 +95,11 @@ func (s *stripe) done() <-chan struct{} {
 	return s.idle
 }
 
-// close refuses further calls, cuts short the commands of those under way, and ends
-// the leases held.
+// close refuses further calls and ends the leases held.
 func (s *stripe) close() (after []aftermath, untaken []*claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	for c := range s.calls {
-		go c.cancel() // it may ask a context of the user's
-	}
 	for _, ks := range s.keys {
 		if c := ks.reclaim(); c != nil {
 			untaken = append(untaken, c)

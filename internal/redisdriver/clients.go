@@ -101,7 +101,9 @@ func (c *clients) master(ctx context.Context, cluster *redis.ClusterClient, key 
 		return nil, err
 	}
 	c.known.Store(true)
-	return f.reply.(*redis.Client), nil
+	node := f.reply.(*redis.Client)
+	f.free()
+	return node, nil
 }
 
 // privateOptions are those of c, for a small client of ours.

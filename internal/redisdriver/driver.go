@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -96,25 +95,25 @@ func (d *Driver) Configure(cfg driver.Config) (driver.Settings, error) {
 
 // Acquire implements [driver.Driver]: one round trip, two with [WithReplicaAcks].
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
-	return d.acquire(ctx, req, d.input(d.p.Acquire, req))
+	return d.acquire(ctx, d.flight(d.p.Acquire, req))
 }
 
-func (d *Driver) acquire(ctx context.Context, req driver.Request, in input) (driver.Answer, error) {
-	if err := d.follow(ctx, d.p.Acquire, req.ID); err != nil {
+func (d *Driver) acquire(ctx context.Context, f *flight) (driver.Answer, error) {
+	if err := d.follow(ctx, f); err != nil {
 		return driver.Answer{}, err
 	}
-	f := newFlight(nil)
-	f.script, f.claim, f.in = d.p.Acquire, req.ID, in
-	if d.p.Late != nil {
+	if req := f.req; d.p.Late != nil {
 		f.late = func() { d.p.Late(req) }
 	}
 	if d.acks.n > 0 {
+		req, in := f.req, f.in.plain()
 		f.run = func() (any, error) { return d.runAcked(ctx, d.p.Acquire, req, in) }
 	}
-	if err := d.send(ctx, &d.c.commands, req.Key, f); err != nil {
+	reply, err := d.send(ctx, &d.c.commands, f)
+	if err != nil {
 		return driver.Answer{}, err
 	}
-	return answerOf(f.reply)
+	return answerOf(reply)
 }
 
 // Release implements [driver.Driver]: one round trip.
@@ -125,47 +124,46 @@ func (d *Driver) Release(ctx context.Context, c driver.Claim) error {
 // Run runs a script that replies 1, or 0 when c does not hold its key. args are
 // appended to its arguments.
 func (d *Driver) Run(ctx context.Context, s *Script, c driver.Claim, args ...any) error {
-	return d.run(ctx, s, c, append(d.input(s, driver.Request{Claim: c, Fencing: c.Token != 0}), args...))
+	f := d.flight(s, driver.Request{Claim: c, Fencing: c.Token != 0})
+	f.in = append(f.in, args...)
+	return d.run(ctx, f)
 }
 
-func (d *Driver) run(ctx context.Context, s *Script, c driver.Claim, in input) error {
-	if err := d.follow(ctx, s, c.ID); err != nil {
+func (d *Driver) run(ctx context.Context, f *flight) error {
+	if err := d.follow(ctx, f); err != nil {
 		return err
 	}
-	f := newFlight(nil)
-	f.script, f.claim, f.in = s, c.ID, in
-	err := d.send(ctx, &d.c.commands, c.Key, f)
-	if errors.Is(err, redis.ErrClosed) && d.closed.Load() { // Close came in between
-		err = d.send(ctx, &d.c.commands, c.Key, f)
-	}
+	reply, err := d.send(ctx, &d.c.commands, f)
 	if err != nil {
 		return err
 	}
-	return verdict(f.reply)
+	return verdict(reply)
 }
 
-// send sends a command about key, and returns when it is answered or ctx ends.
-func (d *Driver) send(ctx context.Context, all *lanes, key string, f *flight) error {
-	l, err := d.start(ctx, all, key, f)
+// send sends a command, and returns when it is answered or ctx ends. The flight is over
+// then.
+func (d *Driver) send(ctx context.Context, all *lanes, f *flight) (reply any, err error) {
+	l, err := d.start(ctx, all, f)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	return d.await(ctx, l, f)
 }
 
 // start puts a command on its way. After Close, and on a client that cannot be copied,
 // it goes by itself on the caller's.
-func (d *Driver) start(ctx context.Context, all *lanes, key string, f *flight) (l *lane, err error) {
+func (d *Driver) start(ctx context.Context, all *lanes, f *flight) (l *lane, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
 	}
 	if !d.closed.Load() {
-		if l, err = d.c.lane(ctx, all, key); err != nil {
+		if l, err = d.c.lane(ctx, all, f.req.Key); err != nil {
 			return nil, classify(err)
 		}
 	}
 	if l == nil && f.run == nil {
-		f.run = func() (any, error) { return f.script.run(ctx, d.c.given, f.in) }
+		in := f.in.plain()
+		f.run = func() (any, error) { return f.script.run(ctx, d.c.given, in) }
 	}
 	if f.run != nil {
 		l = &lane{}
@@ -174,21 +172,33 @@ func (d *Driver) start(ctx context.Context, all *lanes, key string, f *flight) (
 	return l, nil
 }
 
-func (d *Driver) await(ctx context.Context, l *lane, f *flight) error {
+func (d *Driver) await(ctx context.Context, l *lane, f *flight) (reply any, err error) {
 	left, err := l.await(ctx, f)
-	if left {
+	switch {
+	case left:
 		d.left.add(f)
+		return nil, err
+	case errors.Is(err, redis.ErrClosed) && d.closed.Load(): // Close came in between
+		if l, err = d.start(ctx, nil, f); err == nil {
+			return d.await(ctx, l, f)
+		}
 	}
-	return err
+	reply = f.reply
+	f.free()
+	return reply, err
 }
 
-// follow waits for commands of a claim that were left behind and that a run of s must
-// not overtake: an Acquire, since a release would find nothing yet; and another run
+// follow waits for commands of a claim that were left behind and that f must not
+// overtake: an Acquire, since a release would find nothing yet; and another run
 // of s, since counts arrive in order. A release need not wait for other commands, nor
 // is a renewal waited for: none sets anything once the claim's holds are gone.
-func (d *Driver) follow(ctx context.Context, s *Script, claim string) error {
+func (d *Driver) follow(ctx context.Context, f *flight) error {
+	if d.left.none() {
+		return nil
+	}
+	id, s := f.req.ID, f.script
 	return d.left.wait(ctx, func(f *flight) bool {
-		return f.claim == claim && (f.script == d.p.Acquire || f.script == s && s != d.p.Release)
+		return f.req.ID == id && (f.script == d.p.Acquire || f.script == s && s != d.p.Release)
 	})
 }
 
@@ -203,9 +213,8 @@ func (d *Driver) control() redis.UniversalClient {
 func (d *Driver) Renew(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
 	fs, ls := make([]*flight, len(claims)), make([]*lane, len(claims))
 	for i, c := range claims {
-		f := newFlight(nil)
-		f.script, f.claim, f.in = d.p.Renew, c.ID, d.input(d.p.Renew, driver.Request{Claim: c, Fencing: c.Token != 0})
-		l, err := d.start(ctx, &d.c.renewals, c.Key, f)
+		f := d.flight(d.p.Renew, driver.Request{Claim: c, Fencing: c.Token != 0})
+		l, err := d.start(ctx, &d.c.renewals, f)
 		if err != nil {
 			answer(i, err)
 			continue
@@ -216,9 +225,9 @@ func (d *Driver) Renew(ctx context.Context, claims []driver.Claim, answer func(i
 		if f == nil {
 			continue
 		}
-		err := d.await(ctx, ls[i], f)
+		reply, err := d.await(ctx, ls[i], f)
 		if err == nil {
-			err = verdict(f.reply)
+			err = verdict(reply)
 		}
 		answer(i, err)
 	}
@@ -249,32 +258,37 @@ func (d *Driver) Close() error {
 	return d.c.close()
 }
 
-// input makes the command for a script, with room for a few more arguments.
-func (d *Driver) input(s *Script, req driver.Request) input {
-	in := make(input, inputHead, inputHead+len(s.keys)+len(s.argv)+4)
+// flight is the command for a script, with room for a few more arguments.
+func (d *Driver) flight(s *Script, req driver.Request) *flight {
+	f := newFlight(nil)
+	f.script, f.req = s, req
+	in := append(f.in, nil, nil, nil) // inputHead
 	for i, name := range s.keys {
 		switch {
 		case name == "lock":
-			in = append(in, req.Key)
+			in = append(in, &f.req.Key)
 		case name != "fence":
 			in = append(in, AuxKey("locker:"+name+":", req.Key))
 		case req.Fencing || i < len(s.keys)-1:
 			// (While a slot moves, its nodes refuse a command with a key that is there
 			// and one that is not: none is named in vain.)
-			in = append(in, FenceKey(req.Key))
+			f.fence = FenceKey(req.Key)
+			in = append(in, &f.fence)
 		}
 	}
 	in[inputHead-1] = len(in) - inputHead
 	for _, name := range s.argv {
 		switch name {
 		case "claim":
-			in = append(in, req.ID)
+			in = append(in, &f.req.ID)
 		case "owner":
-			in = append(in, nameOf(req.Claim))
+			in = append(in, f.named())
 		case "ttl":
-			in = append(in, req.TTL.Milliseconds())
+			f.ttl = req.TTL.Milliseconds()
+			in = append(in, &f.ttl)
 		case "retention":
-			in = append(in, retentionOf(req))
+			f.retention = retentionOf(req)
+			in = append(in, &f.retention)
 		case "tokens":
 			in = append(in, max(req.Tokens, 1))
 		}
@@ -282,15 +296,18 @@ func (d *Driver) input(s *Script, req driver.Request) input {
 	if d.p.More != nil {
 		in = append(in, d.p.More(s, req)...)
 	}
-	return in
+	f.in = in
+	return f
 }
 
-// nameOf is the name that the caller gave the owner; "" if it gave none.
-func nameOf(c driver.Claim) string {
-	if c.Owner == c.ID {
-		return ""
+var unnamed = ""
+
+// named is the name that the caller gave the owner; "" if it gave none.
+func (f *flight) named() *string {
+	if f.req.Owner == f.req.ID {
+		return &unnamed
 	}
-	return c.Owner
+	return &f.req.Owner
 }
 
 func retentionOf(req driver.Request) int64 {
@@ -309,21 +326,33 @@ type Call struct {
 }
 
 // NewAcquire makes the Call of what Acquire sends.
-func (d *Driver) NewAcquire(req driver.Request) *Call {
-	return &Call{d.p.Acquire, req, d.input(d.p.Acquire, req)}
-}
+func (d *Driver) NewAcquire(req driver.Request) *Call { return d.newCall(d.p.Acquire, req) }
 
 // NewCall makes a Call of what Run sends.
 func (d *Driver) NewCall(s *Script, c driver.Claim, args ...any) *Call {
-	return &Call{s, driver.Request{Claim: c}, append(d.input(s, driver.Request{Claim: c, Fencing: c.Token != 0}), args...)}
+	return d.newCall(s, driver.Request{Claim: c, Fencing: c.Token != 0}, args...)
+}
+
+func (d *Driver) newCall(s *Script, req driver.Request, args ...any) *Call {
+	f := d.flight(s, req)
+	defer f.free()
+	return &Call{s, req, append(f.in.plain(), args...)}
+}
+
+// flight is the call's for one Driver, with further arguments of its own.
+func (c *Call) flight(args ...any) *flight {
+	f := newFlight(nil)
+	f.script, f.req = c.s, c.req
+	f.in = append(append(f.in, c.in...), args...)
+	return f
 }
 
 // AcquireBy is Acquire with a Call.
 func (d *Driver) AcquireBy(ctx context.Context, c *Call) (driver.Answer, error) {
-	return d.acquire(ctx, c.req, slices.Clone(c.in))
+	return d.acquire(ctx, c.flight())
 }
 
 // RunCall is Run with a Call, and further arguments of this Driver's own.
 func (d *Driver) RunCall(ctx context.Context, c *Call, args ...any) error {
-	return d.run(ctx, c.s, c.req.Claim, append(append(make(input, 0, len(c.in)+len(args)), c.in...), args...))
+	return d.run(ctx, c.flight(args...))
 }

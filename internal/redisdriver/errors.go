@@ -54,8 +54,11 @@ func classify(err error) error {
 }
 
 func isDial(err error) bool {
+	if err == nil {
+		return false
+	}
 	var op *net.OpError
-	return err != nil && errors.As(err, &op) && op.Op == "dial"
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // errorCode is the first word of a server's error. Redis 6 hides that of a

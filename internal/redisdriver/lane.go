@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -59,15 +61,19 @@ type server interface {
 // flight is a command and what became of it.
 type flight struct {
 	script *Script
-	claim  string // the command is about it
+	req    driver.Request
 	in     input
 	run    func() (any, error) // sends the command, where that is not the lane's way
+
+	fence          string // the words that in points to
+	ttl, retention int64
 
 	cmd   noRetry
 	reply any
 	err   error
 	late  func()        // told if the caller had left when the answer came
 	done  chan struct{} // receives when the answer is there; holds one
+	timer *time.Timer   // for who waits
 
 	// Guarded by the lane's mutex.
 	state flightState
@@ -75,8 +81,22 @@ type flight struct {
 	until time.Time     // a command that has no answer by then never gets one
 }
 
+var flights = sync.Pool{New: func() any {
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	return &flight{done: make(chan struct{}, 1), timer: timer}
+}}
+
 func newFlight(run func() (any, error)) *flight {
-	return &flight{run: run, done: make(chan struct{}, 1)}
+	f := flights.Get().(*flight)
+	f.run = run
+	return f
+}
+
+// free gives f back, once it was answered and its caller has the answer.
+func (f *flight) free() {
+	*f = flight{done: f.done, timer: f.timer, in: f.in[:0]}
+	flights.Put(f)
 }
 
 type flightState uint8
@@ -168,17 +188,16 @@ func (l *lane) setTimer() {
 }
 
 func (l *lane) await(ctx context.Context, f *flight) (left bool, err error) {
-	select {
-	case <-f.done:
+	end := bound.Wait(ctx, f.done, f.timer)
+	if end == nil {
 		return false, f.err
-	case <-ctx.Done():
 	}
 	l.mu.Lock()
 	switch f.state {
 	case flightQueued:
 		l.queue = slices.DeleteFunc(l.queue, func(o *flight) bool { return o == f })
 		l.mu.Unlock()
-		return false, notSent(ctx.Err())
+		return false, notSent(end)
 	case flightAnswered:
 		l.mu.Unlock()
 		<-f.done
@@ -187,7 +206,7 @@ func (l *lane) await(ctx context.Context, f *flight) (left bool, err error) {
 	f.state, f.over = flightLeft, make(chan struct{})
 	f.until = time.Now().Add(hungAfter)
 	l.mu.Unlock()
-	return true, fmt.Errorf("the store has not answered: %w", ctx.Err())
+	return true, fmt.Errorf("the store has not answered: %w", end)
 }
 
 // answered tells the callers of fs.
@@ -290,7 +309,12 @@ func (l *lane) close() {
 // first command that runs it teaches it and the others follow behind.
 func (l *lane) send(batch []*flight) {
 	l.reach(batch)
-	unknown := slices.DeleteFunc(slices.Clone(batch), func(f *flight) bool { return !isNoScript(f.cmd.Err()) })
+	var unknown []*flight
+	for _, f := range batch {
+		if isNoScript(f.cmd.Err()) {
+			unknown = append(unknown, f)
+		}
+	}
 	if len(unknown) > 0 {
 		taught := make(map[*Script]bool)
 		to, _ := l.way()
@@ -307,7 +331,7 @@ func (l *lane) send(batch []*flight) {
 		err := f.cmd.Err()
 		if l.cluster != nil && isElsewhere(err) {
 			go func() {
-				f.reply, f.err = f.script.run(context.Background(), l.cluster, f.in)
+				f.reply, f.err = f.script.run(context.Background(), l.cluster, f.in.plain())
 				l.answered([]*flight{f})
 			}()
 			continue

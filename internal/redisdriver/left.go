@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/distlock/locker/driver"
@@ -16,16 +17,19 @@ const hungAfter = controlTimeout + time.Second
 
 // leftBehind are the commands that their callers left on their way.
 type leftBehind struct {
-	mu sync.Mutex
-	fs []*flight
+	count atomic.Int32 // len(fs)
+	mu    sync.Mutex
+	fs    []*flight
 }
 
 func (b *leftBehind) add(f *flight) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.prune()
 	b.fs = append(b.fs, f)
+	b.prune()
 }
+
+func (b *leftBehind) none() bool { return b.count.Load() == 0 }
 
 // prune forgets those that have an end; b.mu is held.
 func (b *leftBehind) prune() {
@@ -37,15 +41,14 @@ func (b *leftBehind) prune() {
 			return time.Now().After(f.until)
 		}
 	})
+	b.count.Store(int32(len(b.fs)))
 }
 
 // wait returns when no command that matches is on its way any more, or with an error
 // when ctx ends.
 func (b *leftBehind) wait(ctx context.Context, matches func(*flight) bool) error {
 	b.mu.Lock()
-	if len(b.fs) > 0 {
-		b.prune()
-	}
+	b.prune()
 	var all []*flight
 	for _, f := range b.fs {
 		if matches(f) {
