@@ -1,0 +1,5 @@
+//go:build !race
+
+package strategy_test
+
+const costSlack = 1.0
