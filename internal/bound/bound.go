@@ -115,3 +115,12 @@ func Wait(ctx context.Context, done <-chan struct{}, timer *time.Timer) error {
 		return context.DeadlineExceeded
 	}
 }
+
+// Ends returns the contexts by whose ends ctx ends before its time: the caller's, and
+// the Locker's or nil.
+func Ends(ctx context.Context) (caller, locker context.Context) {
+	if c, ok := ctx.(*Context); ok {
+		return c.Context, c.closed
+	}
+	return ctx, nil
+}

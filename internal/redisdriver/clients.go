@@ -47,7 +47,8 @@ func newClients(rdb redis.UniversalClient) (*clients, error) {
 		control := redis.NewClient(privateOptions(c))
 		made := &clients{given: rdb, control: control, private: true}
 		other := sync.OnceValue(func() server { return view(c) })
-		made.commands.one, made.renewals.one = &lane{to: control, other: other}, &lane{to: control, other: other}
+		made.commands.one = &lane{to: control, other: other, direct: newDirect(control.Options())}
+		made.renewals.one = &lane{to: control, other: other}
 		return made, nil
 	case *redis.ClusterClient:
 		return &clients{given: rdb, control: redis.NewClusterClient(privateClusterOptions(c)), private: true}, nil
@@ -67,6 +68,9 @@ func view(c *redis.Client) *redis.Client {
 func (ls *lanes) close() {
 	if ls.one != nil {
 		ls.one.close()
+		if d := ls.one.direct; d != nil {
+			_ = d.close()
+		}
 	}
 	ls.byClient.Range(func(_, l any) bool {
 		l.(*lane).close()

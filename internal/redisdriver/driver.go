@@ -143,6 +143,11 @@ func (d *Driver) run(ctx context.Context, f *flight) error {
 // send sends a command, and returns when it is answered or ctx ends. The flight is over
 // then.
 func (d *Driver) send(ctx context.Context, all *lanes, f *flight) (reply any, err error) {
+	if l := all.one; l != nil && f.run == nil && ctx.Err() == nil && !d.closed.Load() {
+		if done, left, err := l.lone(ctx, f); done {
+			return d.settle(ctx, f, left, err)
+		}
+	}
 	l, err := d.start(ctx, all, f)
 	if err != nil {
 		return nil, err
@@ -174,14 +179,21 @@ func (d *Driver) start(ctx context.Context, all *lanes, f *flight) (l *lane, err
 
 func (d *Driver) await(ctx context.Context, l *lane, f *flight) (reply any, err error) {
 	left, err := l.await(ctx, f)
+	return d.settle(ctx, f, left, err)
+}
+
+// settle ends a flight.
+func (d *Driver) settle(ctx context.Context, f *flight, left bool, err error) (reply any, _ error) {
 	switch {
 	case left:
 		d.left.add(f)
 		return nil, err
 	case errors.Is(err, redis.ErrClosed) && d.closed.Load(): // Close came in between
-		if l, err = d.start(ctx, nil, f); err == nil {
-			return d.await(ctx, l, f)
+		l, err := d.start(ctx, nil, f)
+		if err != nil {
+			return nil, err
 		}
+		return d.await(ctx, l, f)
 	}
 	reply = f.reply
 	f.free()

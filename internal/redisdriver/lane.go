@@ -38,6 +38,7 @@ const (
 // the wire, and the others of the batch have their time.
 type lane struct {
 	cluster *redis.ClusterClient // knows the right node for a command that to refuses; or nil
+	direct  *direct              // the way of a command that is alone; or nil
 
 	searching sync.Mutex // before mu
 
@@ -132,6 +133,39 @@ func (l *lane) start(f *flight) {
 	f.state = flightQueued
 	l.queue = append(l.queue, f)
 	l.startBatch()
+}
+
+// lone sends f directly if nothing else is on its way, and reports whether that is done:
+// it was answered, or its caller had to leave.
+func (l *lane) lone(ctx context.Context, f *flight) (done, left bool, err error) {
+	l.mu.Lock()
+	alone := l.direct != nil && l.known && len(l.busy)+len(l.queue) == 0
+	l.mu.Unlock()
+	switch {
+	case !alone:
+		return false, false, nil
+	case !l.direct.take():
+		l.direct.connect()
+		return false, false, nil
+	case !l.direct.send(ctx, f) || isNoScript(f.cmd.Err()):
+		return false, false, nil
+	case f.over == nil:
+		f.reply, f.err = f.cmd.Val(), classify(f.cmd.Err())
+		return true, false, f.err
+	}
+	f.until = time.Now().Add(hungAfter)
+	if late := f.late; late != nil {
+		over := f.over
+		go func() {
+			<-over
+			late()
+		}()
+	}
+	end := ctx.Err()
+	if end == nil { // the connection was first to notice
+		end = context.DeadlineExceeded
+	}
+	return true, true, fmt.Errorf("the store has not answered: %w", end)
 }
 
 // startBatch has a worker send what waits, if another batch may be sent; l.mu is held.

@@ -64,7 +64,32 @@ func newLeaver(t *testing.T, wrap bool) *leaver {
 		_ = f(t.Context())
 	}
 	require.NoError(t, l.direct.Del(t.Context(), "k").Err())
+	if lane := l.c.commands.one; lane != nil {
+		lane.direct.connected(t)
+	}
 	return l
+}
+
+// connected waits for the connection of lone commands.
+func (d *direct) connected(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		d.connect()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.wire != nil && !d.dialing
+	}, soon, time.Millisecond)
+}
+
+// ways are those that a command can go.
+var ways = map[string]func(*testing.T) *leaver{
+	"alone": func(t *testing.T) *leaver { return newLeaver(t, false) },
+	"in a batch": func(t *testing.T) *leaver {
+		l := newLeaver(t, false)
+		l.c.commands.one.direct = nil
+		return l
+	},
+	"wrapped": func(t *testing.T) *leaver { return newLeaver(t, true) },
 }
 
 // commands are one of each kind.
@@ -140,10 +165,10 @@ func (l *leaver) settled(t *testing.T) {
 // A call ends with its ctx while its command is held up, whatever client it goes by.
 func TestCallersLeaveAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, wrap := range map[string]bool{"client": false, "wrapped": true} {
+	for name, open := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLeaver(t, wrap)
+			l := open(t)
 			for name, f := range l.commands() {
 				l.leaves(t, f).Stop()
 				l.settled(t)
@@ -166,10 +191,10 @@ func TestCallersLeaveAtOnce(t *testing.T) {
 // A command that was left behind is applied before the one that follows it.
 func TestNothingOvertakesWhatWasLeftBehind(t *testing.T) {
 	t.Parallel()
-	for name, wrap := range map[string]bool{"client": false, "wrapped": true} {
+	for name, open := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLeaver(t, wrap)
+			l := open(t)
 			late := l.leaves(t, l.acquire)
 			other := driver.Claim{Key: "another", ID: "another", Owner: "another", TTL: time.Minute}
 			require.ErrorIs(t, l.Release(t.Context(), other), locker.ErrLost, "another claim does not wait")
@@ -193,6 +218,43 @@ func TestNothingOvertakesWhatWasLeftBehind(t *testing.T) {
 	}
 }
 
+// A lone command goes by its own connection, and after a caller left that, or the server
+// did, by another one.
+func TestLoneCommands(t *testing.T) {
+	t.Parallel()
+	l := newLeaver(t, false)
+	workers := func() int {
+		lane := l.c.commands.one
+		lane.mu.Lock()
+		defer lane.mu.Unlock()
+		return len(lane.parked) + len(lane.busy)
+	}
+	require.Eventually(t, func() bool { return workers() == 0 }, soon, time.Millisecond)
+	require.NoError(t, l.acquire(t.Context()))
+	require.Zero(t, workers())
+
+	l.leaves(t, l.acquire).Stop()
+	l.settled(t)
+	require.NoError(t, l.acquire(t.Context()), "by a batch")
+	l.c.commands.one.direct.connected(t)
+	l.proxy.Cut()
+	require.Eventually(t, func() bool { return l.acquire(t.Context()) == nil }, soon, time.Millisecond)
+	l.c.commands.one.direct.connected(t)
+	require.Eventually(t, func() bool { return workers() == 0 }, soon, time.Millisecond)
+	require.NoError(t, l.Release(t.Context(), l.claim))
+	require.Zero(t, workers())
+
+	// The end of a context that comes with the answer harms nobody after it.
+	for range 200 {
+		ctx, cancel := context.WithCancel(t.Context())
+		go cancel()
+		if err := l.acquire(ctx); err != nil {
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		require.NoError(t, l.acquire(t.Context()))
+	}
+}
+
 // A renewal of many claims that is left behind is answered for each, once.
 func TestRenewalIsLeftBehind(t *testing.T) {
 	t.Parallel()
@@ -208,6 +270,7 @@ func TestRenewalIsLeftBehind(t *testing.T) {
 // held has the lane's batches be held back, as many as there may be.
 func (l *leaver) held(t *testing.T) (rule *faultproxy.Rule, answers []<-chan error) {
 	t.Helper()
+	l.c.commands.one.direct = nil
 	rule = l.proxy.Delay(anyScript, mostBatches, time.Hour)
 	for n := range mostBatches {
 		answers = append(answers, l.begin(t.Context(), func(ctx context.Context) error { return l.setHolds(ctx, n) }))

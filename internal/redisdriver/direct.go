@@ -1,0 +1,254 @@
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/distlock/locker/internal/bound"
+	"github.com/redis/go-redis/v9"
+)
+
+// direct is the way of a command that comes alone: its caller sends it by itself, on a
+// connection that it can leave when its ctx ends, which saves two changes of goroutines.
+// It makes no connection while a caller waits: without one the command goes the other
+// way.
+type direct struct {
+	rdb *redis.Client // with one connection
+
+	mu      sync.Mutex
+	wire    *wire     // the connection; nil: there is none
+	failed  time.Time // when the last one could not be made
+	dialing bool
+	busy    bool
+	turn    int             // of the caller that sends
+	locker  context.Context // with which its command is to end; or nil
+	bound   bool            // leaveLocker is called at the end of a Locker
+}
+
+var errNoWire = errors.New("there is no connection")
+
+func newDirect(o *redis.Options) *direct {
+	d := &direct{}
+	c := *o
+	dial := c.Dialer
+	if dial == nil {
+		dial = redis.NewDialer(&c)
+	}
+	c.PoolSize = 1
+	c.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		d.mu.Lock()
+		busy := d.busy
+		d.mu.Unlock()
+		if busy {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: errNoWire}
+		}
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		w := &wire{Conn: conn, d: d}
+		d.mu.Lock()
+		d.wire = w
+		d.mu.Unlock()
+		if sys, ok := conn.(syscall.Conn); ok {
+			return sysWire{w, sys}, nil // go-redis looks whether the connection is alive
+		}
+		return w, nil
+	}
+	d.rdb = redis.NewClient(&c)
+	return d
+}
+
+// connect makes the connection, beside the callers.
+func (d *direct) connect() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dialing || d.busy || d.wire != nil || time.Since(d.failed) < time.Second {
+		return
+	}
+	d.dialing = true
+	go func() {
+		err := d.rdb.Ping(context.Background()).Err()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.dialing = false; err != nil {
+			d.wire, d.failed = nil, time.Now()
+		}
+	}()
+}
+
+// take reports whether the caller may send.
+func (d *direct) take() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.busy || d.dialing || d.wire == nil {
+		return false
+	}
+	d.busy = true
+	return true
+}
+
+// send sends f's command, and returns when it is answered or ctx ends. It reports false
+// if there was no connection after all. If f.over is set the command may be on its way
+// still, until that is closed.
+func (d *direct) send(ctx context.Context, f *flight) bool {
+	caller, locker := bound.Ends(ctx)
+	d.mu.Lock()
+	d.turn++
+	turn, w := d.turn, d.wire
+	if d.locker = locker; locker != nil && !d.bound { // always the same one
+		d.bound = true
+		context.AfterFunc(locker, d.leaveLocker)
+	}
+	d.mu.Unlock()
+	if caller.Done() != nil {
+		defer context.AfterFunc(caller, func() { d.leave(turn) })()
+	}
+	f.until, _ = ctx.Deadline()
+	f.cmd = f.script.bySHA(f, f.in)
+	err := d.rdb.Process(f, f.cmd)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.turn++
+	d.busy = false
+	switch {
+	case w == nil || isDial(err):
+		return false
+	case err == nil || isAnswer(err):
+		w.rejoin() // the end of ctx was too late
+	default:
+		f.over = w.left()
+	}
+	f.cmd.SetErr(err)
+	return true
+}
+
+func isAnswer(err error) bool {
+	var server redis.Error
+	return errors.As(err, &server)
+}
+
+// leave has the caller whose turn it is leave.
+func (d *direct) leave(turn int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.turn == turn && d.wire != nil {
+		d.wire.leave()
+	}
+}
+
+// leaveLocker has the caller leave if its command is to end with the Locker.
+func (d *direct) leaveLocker() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.busy && d.locker != nil && d.wire != nil {
+		d.wire.leave()
+	}
+}
+
+func (d *direct) close() error { return d.rdb.Close() }
+
+// A flight is the context of its command: it has a deadline.
+func (f *flight) Deadline() (time.Time, bool) { return f.until, !f.until.IsZero() }
+
+// Done implements [context.Context].
+func (*flight) Done() <-chan struct{} { return nil }
+
+// Err implements [context.Context].
+func (*flight) Err() error { return nil }
+
+// Value implements [context.Context].
+func (*flight) Value(any) any { return nil }
+
+// wire is a connection that the goroutine that waits for an answer can be made to leave.
+// It is told that its time is over; go-redis closes the connection then, which is put off
+// until the answer has come.
+type wire struct {
+	net.Conn
+	d    *direct
+	mu   sync.Mutex // after that of d
+	told bool          // to leave
+	over chan struct{} // made when the time is over; closed when the answer is there
+}
+
+type sysWire struct {
+	*wire
+	syscall.Conn
+}
+
+func (w *wire) leave() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told = true
+	_ = w.Conn.SetDeadline(time.Unix(1, 0))
+}
+
+// Read implements [net.Conn].
+func (w *wire) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		w.mu.Lock()
+		w.over = make(chan struct{})
+		w.mu.Unlock()
+	}
+	return n, err
+}
+
+func (w *wire) rejoin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over = nil; w.told {
+		w.told = false
+		_ = w.Conn.SetDeadline(time.Time{})
+	}
+}
+
+// left is nil if the caller has not left.
+func (w *wire) left() chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.over
+}
+
+// SetDeadline implements [net.Conn].
+func (w *wire) SetDeadline(t time.Time) error { return w.set(w.Conn.SetDeadline, t) }
+
+// SetReadDeadline implements [net.Conn].
+func (w *wire) SetReadDeadline(t time.Time) error { return w.set(w.Conn.SetReadDeadline, t) }
+
+// SetWriteDeadline implements [net.Conn].
+func (w *wire) SetWriteDeadline(t time.Time) error { return w.set(w.Conn.SetWriteDeadline, t) }
+
+func (w *wire) set(deadline func(time.Time) error, t time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.told {
+		return nil
+	}
+	return deadline(t)
+}
+
+// Close implements [net.Conn].
+func (w *wire) Close() error {
+	w.d.mu.Lock()
+	if w.d.wire == w {
+		w.d.wire = nil
+	}
+	w.d.mu.Unlock()
+	over := w.left()
+	if over == nil {
+		return w.Conn.Close()
+	}
+	go func() {
+		defer close(over)
+		_ = w.Conn.SetReadDeadline(time.Now().Add(controlTimeout))
+		_, _ = w.Conn.Read(make([]byte, 1))
+		_ = w.Conn.Close()
+	}()
+	return nil
+}
