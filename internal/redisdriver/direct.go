@@ -15,22 +15,17 @@ import (
 
 // direct is the way of a command that comes alone: its caller sends it by itself, on a
 // connection that it can leave when its ctx ends, which saves two changes of goroutines.
-// It makes no connection while a caller waits: without one the command goes the other
-// way.
 type direct struct {
 	rdb *redis.Client // with one connection
 
-	mu      sync.Mutex
-	wire    *wire     // the connection; nil: there is none
-	failed  time.Time // when the last one could not be made
-	dialing bool
-	busy    bool
-	turn    int             // of the caller that sends
-	locker  context.Context // with which its command is to end; or nil
-	bound   bool            // leaveLocker is called at the end of a Locker
+	mu     sync.Mutex
+	wire   *wire // the connection, if there is one
+	busy   bool
+	turn   int             // of the caller that sends
+	gone   int             // the last one that left
+	locker context.Context // with which the command under way is to end; or nil
+	bound  bool            // leaveLocker is called at the end of the Locker
 }
-
-var errNoWire = errors.New("there is no connection")
 
 func newDirect(o *redis.Options) *direct {
 	d := &direct{}
@@ -41,19 +36,15 @@ func newDirect(o *redis.Options) *direct {
 	}
 	c.PoolSize = 1
 	c.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		d.mu.Lock()
-		busy := d.busy
-		d.mu.Unlock()
-		if busy {
-			return nil, &net.OpError{Op: "dial", Net: network, Err: errNoWire}
-		}
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		w := &wire{Conn: conn, d: d}
+		w := &wire{Conn: conn}
 		d.mu.Lock()
-		d.wire = w
+		if d.wire = w; d.gone == d.turn {
+			w.leave()
+		}
 		d.mu.Unlock()
 		if sys, ok := conn.(syscall.Conn); ok {
 			return sysWire{w, sys}, nil // go-redis looks whether the connection is alive
@@ -64,49 +55,30 @@ func newDirect(o *redis.Options) *direct {
 	return d
 }
 
-// connect makes the connection, beside the callers.
-func (d *direct) connect() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.dialing || d.busy || d.wire != nil || time.Since(d.failed) < time.Second {
-		return
-	}
-	d.dialing = true
-	go func() {
-		err := d.rdb.Ping(context.Background()).Err()
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if d.dialing = false; err != nil {
-			d.wire, d.failed = nil, time.Now()
-		}
-	}()
-}
-
 // take reports whether the caller may send.
 func (d *direct) take() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.busy || d.dialing || d.wire == nil {
+	if d.busy {
 		return false
 	}
 	d.busy = true
+	d.turn++
 	return true
 }
 
-// send sends f's command, and returns when it is answered or ctx ends. It reports false
-// if there was no connection after all. If f.over is set the command may be on its way
-// still, until that is closed.
-func (d *direct) send(ctx context.Context, f *flight) bool {
+// send sends f's command, and returns when it is answered or ctx ends. If f.over is set
+// then, the command may be on its way still until that is closed.
+func (d *direct) send(ctx context.Context, f *flight) {
 	caller, locker := bound.Ends(ctx)
 	d.mu.Lock()
-	d.turn++
-	turn, w := d.turn, d.wire
+	turn := d.turn
 	if d.locker = locker; locker != nil && !d.bound { // always the same one
 		d.bound = true
 		context.AfterFunc(locker, d.leaveLocker)
 	}
 	d.mu.Unlock()
-	if caller.Done() != nil {
+	if f.ended = caller.Done(); f.ended != nil {
 		defer context.AfterFunc(caller, func() { d.leave(turn) })()
 	}
 	f.until, _ = ctx.Deadline()
@@ -114,18 +86,15 @@ func (d *direct) send(ctx context.Context, f *flight) bool {
 	err := d.rdb.Process(f, f.cmd)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.turn++
-	d.busy = false
-	switch {
-	case w == nil || isDial(err):
-		return false
-	case err == nil || isAnswer(err):
-		w.rejoin() // the end of ctx was too late
-	default:
-		f.over = w.left()
+	if d.busy = false; d.wire != nil {
+		if err == nil || isAnswer(err) {
+			d.wire.rejoin() // the end of ctx was too late
+		} else {
+			f.over = d.wire.left()
+		}
 	}
+	d.turn++
 	f.cmd.SetErr(err)
-	return true
 }
 
 func isAnswer(err error) bool {
@@ -137,7 +106,10 @@ func isAnswer(err error) bool {
 func (d *direct) leave(turn int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.turn == turn && d.wire != nil {
+	if d.turn != turn {
+		return
+	}
+	if d.gone = turn; d.wire != nil {
 		d.wire.leave()
 	}
 }
@@ -145,22 +117,30 @@ func (d *direct) leave(turn int) {
 // leaveLocker has the caller leave if its command is to end with the Locker.
 func (d *direct) leaveLocker() {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.busy && d.locker != nil && d.wire != nil {
-		d.wire.leave()
+	busy, turn := d.busy && d.locker != nil, d.turn
+	d.mu.Unlock()
+	if busy {
+		d.leave(turn)
 	}
 }
 
 func (d *direct) close() error { return d.rdb.Close() }
 
-// A flight is the context of its command: it has a deadline.
+// A flight is the context of its command: a wait for the connection ends with it.
 func (f *flight) Deadline() (time.Time, bool) { return f.until, !f.until.IsZero() }
 
 // Done implements [context.Context].
-func (*flight) Done() <-chan struct{} { return nil }
+func (f *flight) Done() <-chan struct{} { return f.ended }
 
 // Err implements [context.Context].
-func (*flight) Err() error { return nil }
+func (f *flight) Err() error {
+	select {
+	case <-f.ended:
+		return context.Canceled
+	default:
+		return nil
+	}
+}
 
 // Value implements [context.Context].
 func (*flight) Value(any) any { return nil }
@@ -170,8 +150,7 @@ func (*flight) Value(any) any { return nil }
 // until the answer has come.
 type wire struct {
 	net.Conn
-	d    *direct
-	mu   sync.Mutex // after that of d
+	mu   sync.Mutex
 	told bool          // to leave
 	over chan struct{} // made when the time is over; closed when the answer is there
 }
@@ -191,12 +170,23 @@ func (w *wire) leave() {
 // Read implements [net.Conn].
 func (w *wire) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	w.note(err)
+	return n, err
+}
+
+// Write implements [net.Conn].
+func (w *wire) Write(b []byte) (int, error) {
+	n, err := w.Conn.Write(b)
+	w.note(err)
+	return n, err
+}
+
+func (w *wire) note(err error) {
+	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 		w.mu.Lock()
 		w.over = make(chan struct{})
 		w.mu.Unlock()
 	}
-	return n, err
 }
 
 func (w *wire) rejoin() {
@@ -235,11 +225,6 @@ func (w *wire) set(deadline func(time.Time) error, t time.Time) error {
 
 // Close implements [net.Conn].
 func (w *wire) Close() error {
-	w.d.mu.Lock()
-	if w.d.wire == w {
-		w.d.wire = nil
-	}
-	w.d.mu.Unlock()
 	over := w.left()
 	if over == nil {
 		return w.Conn.Close()

@@ -68,6 +68,7 @@ type flight struct {
 
 	fence          string // the words that in points to
 	ttl, retention int64
+	ended          <-chan struct{} // by the caller; set for a command that goes alone
 
 	cmd   noRetry
 	reply any
@@ -141,13 +142,12 @@ func (l *lane) lone(ctx context.Context, f *flight) (done, left bool, err error)
 	l.mu.Lock()
 	alone := l.direct != nil && l.known && len(l.busy)+len(l.queue) == 0
 	l.mu.Unlock()
+	if !alone || !l.direct.take() {
+		return false, false, nil
+	}
+	l.direct.send(ctx, f)
 	switch {
-	case !alone:
-		return false, false, nil
-	case !l.direct.take():
-		l.direct.connect()
-		return false, false, nil
-	case !l.direct.send(ctx, f) || isNoScript(f.cmd.Err()):
+	case isNoScript(f.cmd.Err()):
 		return false, false, nil
 	case f.over == nil:
 		f.reply, f.err = f.cmd.Val(), classify(f.cmd.Err())
@@ -415,6 +415,9 @@ func (l *lane) way() (to server, known bool) {
 func (l *lane) found(to server) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if to != l.to {
+		l.direct = nil // it goes the way of l.to
+	}
 	l.to, l.known = to, true
 }
 

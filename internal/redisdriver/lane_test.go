@@ -64,21 +64,7 @@ func newLeaver(t *testing.T, wrap bool) *leaver {
 		_ = f(t.Context())
 	}
 	require.NoError(t, l.direct.Del(t.Context(), "k").Err())
-	if lane := l.c.commands.one; lane != nil {
-		lane.direct.connected(t)
-	}
 	return l
-}
-
-// connected waits for the connection of lone commands.
-func (d *direct) connected(t *testing.T) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		d.connect()
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return d.wire != nil && !d.dialing
-	}, soon, time.Millisecond)
 }
 
 // ways are those that a command can go.
@@ -172,6 +158,7 @@ func TestCallersLeaveAtOnce(t *testing.T) {
 			for name, f := range l.commands() {
 				l.leaves(t, f).Stop()
 				l.settled(t)
+				require.NoError(t, l.acquire(t.Context())) // there is a connection again
 
 				rule := l.proxy.Delay(anyScript, 1, time.Hour)
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -235,12 +222,9 @@ func TestLoneCommands(t *testing.T) {
 
 	l.leaves(t, l.acquire).Stop()
 	l.settled(t)
-	require.NoError(t, l.acquire(t.Context()), "by a batch")
-	l.c.commands.one.direct.connected(t)
+	require.NoError(t, l.acquire(t.Context()))
 	l.proxy.Cut()
 	require.Eventually(t, func() bool { return l.acquire(t.Context()) == nil }, soon, time.Millisecond)
-	l.c.commands.one.direct.connected(t)
-	require.Eventually(t, func() bool { return workers() == 0 }, soon, time.Millisecond)
 	require.NoError(t, l.Release(t.Context(), l.claim))
 	require.Zero(t, workers())
 
