@@ -56,3 +56,15 @@ func TestClassify(t *testing.T) {
 	}
 	require.NoError(t, classify(nil))
 }
+
+// A plain client that is told MOVED is the wrong client, whatever happens in the cluster.
+func TestPlainClientOfACluster(t *testing.T) {
+	for _, answer := range []serverError{"MOVED 3999 127.0.0.1:6381", "CROSSSLOT Keys in request don't hash to the same slot"} {
+		err := (&lane{}).classify(answer)
+		require.True(t, driver.IsPermanent(err))
+		require.False(t, driver.MaybeApplied(err))
+		require.ErrorContains(t, err, "redis.ClusterClient")
+	}
+	cluster := &lane{cluster: redis.NewClusterClient(&redis.ClusterOptions{})}
+	require.False(t, driver.IsPermanent(cluster.classify(serverError("MOVED 3999 127.0.0.1:6381"))))
+}

@@ -2,13 +2,11 @@ package redisdriver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/bound"
 	"github.com/redis/go-redis/v9"
 )
@@ -59,57 +57,6 @@ type server interface {
 	Pipeline() redis.Pipeliner
 }
 
-// flight is a command and what became of it.
-type flight struct {
-	script *Script
-	req    driver.Request
-	in     input
-	run    func() (any, error) // sends the command, where that is not the lane's way
-
-	fence          string // the words that in points to
-	ttl, retention int64
-	ended          <-chan struct{} // by the caller; set for a command that goes alone
-
-	cmd   noRetry
-	reply any
-	err   error
-	late  func()        // told if the caller had left when the answer came
-	done  chan struct{} // receives when the answer is there; holds one
-	timer *time.Timer   // for who waits
-
-	// Guarded by the lane's mutex.
-	state flightState
-	over  chan struct{} // closed when the answer is there; made for a caller that leaves
-	until time.Time     // a command that has no answer by then never gets one
-}
-
-var flights = sync.Pool{New: func() any {
-	timer := time.NewTimer(time.Hour)
-	timer.Stop()
-	return &flight{done: make(chan struct{}, 1), timer: timer}
-}}
-
-func newFlight(run func() (any, error)) *flight {
-	f := flights.Get().(*flight)
-	f.run = run
-	return f
-}
-
-// free gives f back, once it was answered and its caller has the answer.
-func (f *flight) free() {
-	*f = flight{done: f.done, timer: f.timer, in: f.in[:0]}
-	flights.Put(f)
-}
-
-type flightState uint8
-
-const (
-	flightQueued flightState = iota
-	flightSent
-	flightAnswered
-	flightLeft // by its caller
-)
-
 // do sends f, and returns when it is answered or ctx ends. left says that the command
 // may be on its way; f.over is closed when it is not any more.
 func (l *lane) do(ctx context.Context, f *flight) (left bool, err error) {
@@ -150,7 +97,7 @@ func (l *lane) lone(ctx context.Context, f *flight) (done, left bool, err error)
 	case isNoScript(f.cmd.Err()):
 		return false, false, nil
 	case f.over == nil:
-		f.reply, f.err = f.cmd.Val(), classify(f.cmd.Err())
+		f.reply, f.err = f.cmd.Val(), l.classify(f.cmd.Err())
 		return true, false, f.err
 	}
 	f.until = time.Now().Add(hungAfter)
@@ -337,117 +284,4 @@ func (l *lane) close() {
 		w.wake <- false
 	}
 	l.parked = nil
-}
-
-// send sends a batch and tells its callers. Where the server does not know a script, the
-// first command that runs it teaches it and the others follow behind.
-func (l *lane) send(batch []*flight) {
-	l.reach(batch)
-	var unknown []*flight
-	for _, f := range batch {
-		if isNoScript(f.cmd.Err()) {
-			unknown = append(unknown, f)
-		}
-	}
-	if len(unknown) > 0 {
-		taught := make(map[*Script]bool)
-		to, _ := l.way()
-		l.exchange(to, unknown, func(s *Script, ctx context.Context, in input) noRetry {
-			if taught[s] {
-				return s.bySHA(ctx, in)
-			}
-			taught[s] = true
-			return s.bySource(ctx, in)
-		})
-	}
-	kept := batch[:0]
-	for _, f := range batch {
-		err := f.cmd.Err()
-		if l.cluster != nil && isElsewhere(err) {
-			go func() {
-				f.reply, f.err = f.script.run(context.Background(), l.cluster, f.in.plain())
-				l.answered([]*flight{f})
-			}()
-			continue
-		}
-		relearn(l.cluster, err)
-		f.reply, f.err = f.cmd.Val(), classify(err)
-		kept = append(kept, f)
-	}
-	l.answered(kept)
-}
-
-// reach sends a batch, at first by whichever client can connect: a hook of the caller's
-// may know the way to the server where a copy of the client's options does not.
-func (l *lane) reach(batch []*flight) {
-	to, known := l.way()
-	l.exchange(to, batch, (*Script).bySHA)
-	connects := !isDial(batch[0].cmd.Err())
-	switch {
-	case known && connects:
-		return
-	case connects:
-		l.found(to)
-		return
-	}
-	l.searching.Lock()
-	defer l.searching.Unlock()
-	switch now, known := l.way(); {
-	case known && now == to || l.other == nil:
-		return // the server is away
-	case known:
-		l.exchange(now, batch, (*Script).bySHA)
-	default:
-		other := l.other()
-		l.exchange(other, batch, (*Script).bySHA)
-		if !isDial(batch[0].cmd.Err()) {
-			l.found(other)
-		}
-	}
-}
-
-func (l *lane) way() (to server, known bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.to, l.known
-}
-
-func (l *lane) found(to server) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if to != l.to {
-		l.direct = nil // it goes the way of l.to
-	}
-	l.to, l.known = to, true
-}
-
-// exchange sends commands and reads their answers.
-func (l *lane) exchange(to server, fs []*flight, cmd func(*Script, context.Context, input) noRetry) {
-	ctx := context.Background()
-	for _, f := range fs {
-		f.cmd = cmd(f.script, ctx, f.in)
-	}
-	if len(fs) == 1 {
-		fs[0].cmd.SetErr(to.Process(ctx, fs[0].cmd))
-		return
-	}
-	pipe := to.Pipeline()
-	for _, f := range fs {
-		_ = pipe.Process(ctx, f.cmd)
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-}
-
-// isElsewhere tells answers, and the end of a client, that say that another node of a
-// cluster is the right one.
-func isElsewhere(err error) bool {
-	var server redis.Error
-	if err == nil || !errors.As(err, &server) {
-		return errors.Is(err, redis.ErrClosed)
-	}
-	switch errorCode(server.Error()) {
-	case "MOVED", "ASK", "READONLY":
-		return true
-	}
-	return false
 }
