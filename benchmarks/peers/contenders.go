@@ -49,7 +49,6 @@ var (
 	waiting = slices.Concat(peers, ours)
 	renewed = append([]string{"rueidislock"}, ours...) // those that keep a lock for as long as it is held
 	all     = slices.Concat(floors, waiting)
-	quorum  = []string{"redsync", "redlock"}
 )
 
 var contenders = []contender{

@@ -34,8 +34,9 @@ func (c *Child) Delay(d Delay, addr *string) error {
 					_ = client.Close()
 					return
 				}
-				go carry(client, server, d.RTT/2)
-				carry(server, client, d.RTT/2)
+				there := (d.RTT / 2).Truncate(time.Millisecond) // what Go's timers are exact to
+				go carry(client, server, there)
+				carry(server, client, d.RTT-there)
 			}()
 		}
 	}()

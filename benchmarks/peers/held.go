@@ -4,7 +4,39 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"time"
 )
+
+const heldTTL = 6 * time.Second
+
+var held = scenario{
+	name:    "held",
+	about:   "10,000 locks of one process, held and renewed, with a TTL of 6 s",
+	setups:  []setup{{job: Job{Held: 10_000, HeldTTL: heldTTL}, least: heldTTL}},
+	who:     renewed,
+	rounds:  2,
+	metrics: []metric{goroutinesPerLock, bytesPerLock, redisBytesPerLock, redisCPUPerTTL, clientCPUPerTTL},
+	targets: []target{
+		{metric: goroutinesPerLock, of: ours, factor: 0},
+		{metric: bytesPerLock, of: ours, factor: 700},
+	},
+}
+
+var (
+	goroutinesPerLock = metric{"goroutines per lock", plain, false, func(s *sample) float64 { return s.results[0].Goroutines }}
+	bytesPerLock      = metric{"client memory per lock", bytes, false, func(s *sample) float64 { return s.results[0].Bytes }}
+	redisBytesPerLock = metric{"Redis memory per lock", bytes, false, func(s *sample) float64 {
+		return s.idle.memory / float64(s.setup.job.Held)
+	}}
+	redisCPUPerTTL  = metric{"Redis CPU to keep a lock for its TTL", duration, false, func(s *sample) float64 { return s.perTTL(s.redis.cpu) }}
+	clientCPUPerTTL = metric{"client CPU for that", duration, false, func(s *sample) float64 { return s.perTTL(s.results[0].CPU) }}
+)
+
+// perTTL is how much of cpu one lock took in the time of its TTL.
+func (s *sample) perTTL(cpu time.Duration) float64 {
+	ttls := s.elapsed.Seconds() / s.setup.job.HeldTTL.Seconds()
+	return cpu.Seconds() / ttls / float64(s.setup.job.Held)
+}
 
 // hold takes the locks that the job wants held, and counts what they cost here.
 func (c *Child) hold() error {

@@ -27,6 +27,7 @@ type config struct {
 	scenarios []scenario
 	rounds    int
 	duration  time.Duration
+	command   string
 }
 
 func main() {
@@ -50,21 +51,37 @@ func run(ctx context.Context, args []string) error {
 		contenderNames = flags.String("only", "", "measure only these contenders, e.g. floor,rueidislock,setnx")
 		rounds         = flags.Int("rounds", 5, "measure each so many times, and take the median")
 		length         = flags.Duration("duration", time.Second, "of each measurement")
+		docs           = flags.String("docs", "", "write performance.md and its plots into this directory, instead of text")
 	)
 	_ = flags.Parse(args) // ExitOnError
-	cfg := config{only(list(*scenarioNames), list(*contenderNames)), *rounds, *length}
+	cfg := config{
+		scenarios: only(list(*scenarioNames), list(*contenderNames)),
+		rounds:    *rounds, duration: *length,
+		command: strings.Join(append([]string{"go run ."}, args...), " "),
+	}
 	if len(cfg.scenarios) == 0 {
 		return fmt.Errorf("no such scenario: there are %s", strings.Join(names(), ","))
 	}
-	r, err := measureAll(ctx, cfg)
-	r.print(os.Stdout, cfg.scenarios) // of an interrupted run what there is
+	if *docs != "" && *scenarioNames+*contenderNames != "" {
+		return errors.New("-docs is for all scenarios and contenders")
+	}
+	b := &bench{stage: &stage{}}
+	defer b.stage.end()
+	servers, err := b.servers(ctx, 1)
+	if err != nil {
+		return err
+	}
+	page := newPage(cfg, servers[0].version(ctx))
+	page.results, err = b.all(ctx, cfg)
+	if *docs != "" && err == nil {
+		return page.write(*docs)
+	}
+	page.print(os.Stdout, cfg.scenarios) // of an interrupted run what there is
 	return err
 }
 
-func measureAll(ctx context.Context, cfg config) (r results, err error) {
-	r = results{}
-	b := &bench{stage: &stage{}}
-	defer b.stage.end()
+func (b *bench) all(ctx context.Context, cfg config) (results, error) {
+	r := results{}
 	for _, s := range cfg.scenarios {
 		rounds := cfg.rounds
 		if s.rounds > 0 {

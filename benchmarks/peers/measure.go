@@ -23,6 +23,7 @@ type setup struct {
 
 // A sample is what one measurement of a contender has found.
 type sample struct {
+	setup    setup
 	results  []Result
 	elapsed  time.Duration
 	redis    load            // while the sections were counted
@@ -113,7 +114,7 @@ func (b *bench) watch(ctx context.Context, c crew, s setup, server *server, empt
 	if err != nil {
 		return sample{}, err
 	}
-	out := sample{results: make([]Result, len(c)), elapsed: time.Since(began), redis: after.minus(before), idle: before.minus(empty)}
+	out := sample{setup: s, results: make([]Result, len(c)), elapsed: time.Since(began), redis: after.minus(before), idle: before.minus(empty)}
 	if err := c.all(func(i int, p *process) error { return p.call(ctx, "Stop", struct{}{}, &out.results[i]) }); err != nil {
 		return sample{}, err
 	}
@@ -144,14 +145,18 @@ func (s *sample) findGaps() {
 
 // trouble says what went wrong without ending the measurement, "" for nothing.
 func (s *sample) trouble() string {
-	failed, first := 0, ""
+	failed, lost, first := 0, 0, ""
 	for _, r := range s.results {
 		failed += r.Failed
+		lost += r.Lost
 		first = cmp.Or(first, r.Error)
 	}
 	out := ""
 	if failed > 0 {
 		out = fmt.Sprintf("%d calls failed, the first: %s", failed, first)
+	}
+	if lost > 0 {
+		out += fmt.Sprintf(" %d of %d locks held were lost", lost, s.setup.job.Held)
 	}
 	if s.overlaps > 0 {
 		out += fmt.Sprintf(" %d sections OVERLAPPED", s.overlaps)

@@ -111,6 +111,8 @@ func count(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
+func bytes(v float64) string { return fmt.Sprintf("%.0f B", v) }
+
 func plain(v float64) string { return fmt.Sprintf("%.2f", v) }
 
 func duration(v float64) string {

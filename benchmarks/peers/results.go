@@ -68,8 +68,7 @@ func (t target) String() string {
 	return fmt.Sprintf("%s %.4g × %s", sign, t.factor, t.times)
 }
 
-// table has a row for each contender, or for each setup if there are several of them
-// and one metric is asked for.
+// table has a row for each contender, with all metrics of a setup.
 func (r results) table(s scenario, label string) [][]string {
 	head := []string{"contender"}
 	hasFloor := slices.Contains(s.who, "floor")
@@ -124,7 +123,7 @@ func (r results) print(w io.Writer, ss []scenario) {
 			_ = tw.Flush()
 		}
 		for _, t := range s.targets {
-			fmt.Fprintf(w, "target %s %s %s:", t.setup, t.metric.name, t)
+			fmt.Fprintf(w, "target: %s %s:", t.metric.name, t)
 			for _, c := range t.of {
 				met, ok := r.met(s, t, c)
 				fmt.Fprintf(w, " %s %s", c, verdict(met, ok))

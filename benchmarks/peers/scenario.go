@@ -1,9 +1,6 @@
 package main
 
-import (
-	"slices"
-	"time"
-)
+import "slices"
 
 // A scenario is measured of each of its contenders in each of its setups.
 type scenario struct {
@@ -28,68 +25,7 @@ type target struct {
 
 const bestPeer = "the best peer"
 
-var scenarios = []scenario{solo, wide, herd, procs, turns}
-
-var solo = scenario{
-	name:    "solo",
-	about:   "1 goroutine locks and unlocks a free key",
-	setups:  []setup{{job: Job{Workers: 1, Keys: 1}}},
-	who:     all,
-	metrics: []metric{pairsPerSecond, clientCPU, redisCPU},
-	targets: []target{{metric: pairsPerSecond, of: ours, factor: 0.85, times: "floor"}},
-}
-
-var wide = scenario{
-	name:    "wide",
-	about:   "256 goroutines of one process, a key each",
-	setups:  []setup{{job: Job{Workers: 256, Keys: 256}}},
-	who:     all,
-	metrics: []metric{pairsPerSecond, clientCPU, redisCPU},
-	targets: []target{
-		{metric: pairsPerSecond, of: []string{"setnx", "hashreentrant"}, factor: 1.3, times: "rueidislock"},
-		{metric: pairsPerSecond, of: []string{"blpop"}, factor: 1, times: "rueidislock"},
-		{metric: clientCPU, of: ours, factor: 16e-6},
-	},
-}
-
-var herd = scenario{
-	name:    "herd",
-	about:   "32 goroutines of one process, one key, sections that do nothing",
-	setups:  []setup{{job: Job{Workers: 32, Keys: 1, Record: true}}},
-	who:     waiting,
-	metrics: []metric{handOvers, longestWait, shareOfGoroutines, redisCPUHop},
-	targets: []target{
-		{metric: handOvers, of: ours, factor: 5, times: bestPeer},
-		{metric: longestWait, of: ours, factor: 10e-3},
-		{metric: shareOfGoroutines, of: ours, factor: 0.95},
-	},
-}
-
-var procs = scenario{
-	name:    "procs",
-	about:   "4 processes of 4 goroutines, one key, sections of 1 ms",
-	setups:  []setup{{processes: 4, job: Job{Workers: 4, Keys: 1, Hold: time.Millisecond, Record: true}}},
-	who:     waiting,
-	metrics: []metric{idleGap, shareOfProcesses, longestWait, redisCPUHop},
-	targets: []target{
-		{metric: idleGap, of: ours, factor: 0.3, times: bestPeer},
-		{metric: shareOfProcesses, of: []string{"blpop"}, factor: 0.95},
-		{metric: redisCPUHop, of: ours, factor: 50e-6},
-	},
-}
-
-var turns = scenario{
-	name:    "turns",
-	about:   "8 processes of 1 goroutine, one key, sections of 1 ms",
-	setups:  []setup{{processes: 8, job: Job{Workers: 1, Keys: 1, Hold: time.Millisecond, Record: true}}},
-	who:     waiting,
-	metrics: []metric{idleGap, shareOfProcesses, longestWait, redisCPUHop},
-	targets: []target{
-		{metric: idleGap, of: []string{"blpop"}, factor: 0.6, times: "rueidislock"},
-		{metric: shareOfProcesses, of: []string{"blpop"}, factor: 0.95},
-		{metric: redisCPUHop, of: []string{"blpop"}, factor: 0.8, times: "rueidislock"},
-	},
-}
+var scenarios = []scenario{solo, wide, herd, procs, turns, held, far, farTurns, farKeys, beside, crowd, queue, quorum}
 
 // only leaves those scenarios and contenders that are named, if any are.
 func only(scenarioNames, contenderNames []string) (out []scenario) {

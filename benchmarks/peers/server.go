@@ -75,6 +75,10 @@ func (s *server) load(ctx context.Context) (l load, err error) {
 	return l, err
 }
 
+func (s *server) version(ctx context.Context) string {
+	return s.admin.InfoMap(ctx, "server").Item("Server", "redis_version")
+}
+
 func (l load) minus(o load) load {
 	return load{l.cpu - o.cpu, l.clients - o.clients, l.memory - o.memory, l.total - o.total}
 }

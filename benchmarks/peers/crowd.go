@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// The processes of these two scenarios are clients of one process: each has its own
+// connections and its own place in a queue, and 1,000 processes would measure the
+// kernel of the machine.
+
+var crowd = scenario{
+	name:    "crowd",
+	about:   "one key, sections of 1 ms, and that many processes that wait",
+	setups:  []setup{waiters(1), waiters(10), waiters(100), waiters(1000)},
+	who:     waiting,
+	rounds:  3,
+	metrics: []metric{redisCPUHop, idleGap, handOvers},
+}
+
+func waiters(n int) setup {
+	return setup{
+		label: fmt.Sprint(n), x: float64(n), least: time.Duration(n) * time.Millisecond,
+		job: Job{Clients: n + 1, Workers: n + 1, Keys: 1, Hold: time.Millisecond, Record: true},
+	}
+}
+
+const queued = 1000
+
+var queue = scenario{
+	name:  "queue",
+	about: "1,000 processes that wait for one key, which stays held",
+	setups: []setup{{least: 3 * time.Second, settle: 2 * time.Second,
+		job: Job{Clients: queued + 1, Workers: queued + 1, Keys: 1, Hold: time.Hour}}},
+	who:     waiting,
+	rounds:  2,
+	metrics: []metric{redisCPUPerWaiter, connectionsPerWaiter, redisBytesPerWaiter},
+}
+
+var (
+	redisCPUPerWaiter = metric{"Redis CPU per waiter and second", duration, false, func(s *sample) float64 {
+		return s.redis.cpu.Seconds() / s.elapsed.Seconds() / queued
+	}}
+	connectionsPerWaiter = metric{"connections per waiter", plain, false, func(s *sample) float64 {
+		return s.idle.clients / queued
+	}}
+	redisBytesPerWaiter = metric{"Redis memory per waiter", bytes, false, func(s *sample) float64 {
+		return s.idle.total / queued
+	}}
+)
