@@ -3,14 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/rpc"
 	"os"
 	"os/exec"
 	"os/signal"
+	"sync"
 	"syscall"
-	"time"
 )
 
 // isChild, in the environment, makes this program a process of a measurement, which
@@ -26,94 +25,58 @@ func serveParent() {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM) // the end of the input ends it
 	server := rpc.NewServer()
 	if err := server.Register(&Child{}); err != nil {
-		panic(err)
+		panic(err) // Child's methods are not those that rpc wants
 	}
 	server.ServeConn(stdio{os.Stdin, os.Stdout})
 }
 
-// A process is a child as its parent sees it.
-type process struct {
-	cmd *exec.Cmd
-	rpc *rpc.Client
+// A crew is the processes of one measurement, as their parent sees them.
+type crew struct {
+	processes []*rpc.Client
+	kill      context.CancelFunc
+	wg        sync.WaitGroup
 }
 
-func spawn() (*process, error) {
+// spawn starts n children, which are killed by end, or when ctx is done.
+func spawn(ctx context.Context, n int) (*crew, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), isChild+"=1")
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	return &process{cmd, rpc.NewClient(stdio{out, in})}, nil
-}
-
-func (p *process) end() {
-	_ = p.cmd.Process.Kill()
-	_ = p.rpc.Close()
-	_ = p.cmd.Wait() // it was killed
-}
-
-// call returns when the child has answered or ctx is done.
-func (p *process) call(ctx context.Context, method string, arg, reply any) error {
-	select {
-	case c := <-p.rpc.Go("Child."+method, arg, reply, make(chan *rpc.Call, 1)).Done:
-		return c.Error
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// A crew is the processes of one measurement.
-type crew []*process
-
-func spawnCrew(n int) (c crew, err error) {
+	ctx, kill := context.WithCancel(ctx)
+	c := &crew{kill: kill}
 	for range n {
-		p, err := spawn()
-		if err != nil {
+		cmd := exec.CommandContext(ctx, self)
+		cmd.Env = append(os.Environ(), isChild+"=1")
+		cmd.Stderr = os.Stderr
+		in, inErr := cmd.StdinPipe()
+		out, outErr := cmd.StdoutPipe()
+		if err := errors.Join(inErr, outErr, cmd.Start()); err != nil {
 			c.end()
 			return nil, err
 		}
-		c = append(c, p)
+		c.processes = append(c.processes, rpc.NewClient(stdio{out, in}))
+		c.wg.Go(func() { _ = cmd.Wait() }) // it is killed
 	}
 	return c, nil
 }
 
-func (c crew) end() {
-	for _, p := range c {
-		p.end()
-	}
+func (c *crew) end() {
+	c.kill()
+	c.wg.Wait()
 }
 
-// all calls f for all processes at once.
-func (c crew) all(f func(i int, p *process) error) error {
-	errs := make(chan error, len(c))
-	for i, p := range c {
-		go func() { errs <- f(i, p) }()
+// all calls a method of all children at once, with the same argument.
+func (c *crew) all(method string, arg any, reply func(i int) any) error {
+	calls := make(chan *rpc.Call, len(c.processes))
+	for i, p := range c.processes {
+		p.Go("Child."+method, arg, reply(i), calls)
 	}
-	var all []error
-	for range c {
-		all = append(all, <-errs)
+	var errs []error
+	for range c.processes {
+		errs = append(errs, (<-calls).Error)
 	}
-	return errors.Join(all...)
+	return errors.Join(errs...)
 }
 
-// cpuTime is the processors' time that this process has taken.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(fmt.Sprintf("getrusage: %v", err)) // it has no reason to fail
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
+func nothing(int) any { return nil }

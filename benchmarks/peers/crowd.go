@@ -20,7 +20,7 @@ var crowd = scenario{
 
 func waiters(n int) setup {
 	return setup{
-		label: fmt.Sprint(n), x: float64(n), least: time.Duration(n) * time.Millisecond,
+		label: fmt.Sprint(n), least: time.Duration(n) * time.Millisecond,
 		job: Job{Clients: n + 1, Workers: n + 1, Keys: 1, Hold: time.Millisecond, Record: true},
 	}
 }
@@ -38,13 +38,13 @@ var queue = scenario{
 }
 
 var (
-	redisCPUPerWaiter = metric{"Redis CPU per waiter and second", duration, false, func(s *sample) float64 {
-		return s.redis.cpu.Seconds() / s.elapsed.Seconds() / queued
+	redisCPUPerWaiter = metric{"Redis CPU per waiter and second", seconds, false, func(s *sample) float64 {
+		return s.redisCPU() / s.results[0].Elapsed.Seconds() / queued
 	}}
-	connectionsPerWaiter = metric{"connections per waiter", plain, false, func(s *sample) float64 {
-		return s.idle.clients / queued
+	connectionsPerWaiter = metric{"connections per waiter", ratio, false, func(s *sample) float64 {
+		return (s.before["connected_clients"] - s.empty["connected_clients"]) / queued
 	}}
 	redisBytesPerWaiter = metric{"Redis memory per waiter", bytes, false, func(s *sample) float64 {
-		return s.idle.total / queued
+		return (s.before["used_memory"] - s.empty["used_memory"]) / queued
 	}}
 )

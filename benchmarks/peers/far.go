@@ -6,8 +6,8 @@ var far = scenario{
 	name:  "far",
 	about: "256 goroutines of one process, a key each, with the round trip longer by",
 	setups: []setup{
-		{label: "5 ms", x: 5, rtt: 5 * time.Millisecond, job: Job{Workers: 256, Keys: 256}},
-		{label: "20 ms", x: 20, rtt: 20 * time.Millisecond, job: Job{Workers: 256, Keys: 256}},
+		{label: "5 ms", rtt: 5 * time.Millisecond, settle: time.Second / 2, job: Job{Workers: 256, Keys: 256}},
+		{label: "20 ms", rtt: 20 * time.Millisecond, settle: time.Second / 2, job: Job{Workers: 256, Keys: 256}},
 	},
 	who:     all,
 	rounds:  3,

@@ -2,8 +2,9 @@ package main
 
 import (
 	"context"
-	"math"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -17,15 +18,16 @@ func TestMain(m *testing.M) {
 }
 
 // Every contender is measured for some milliseconds in every setup: each figure is there
-// and plausible, no call fails and no two sections overlap.
+// and plausible, no call fails and no two sections overlap; and the page can be written.
 func TestScenarios(t *testing.T) {
-	b := &bench{stage: &stage{}}
+	b := &bench{}
 	t.Cleanup(b.stage.end)
+	page := newPage(config{}, "0")
 	for _, s := range scenarios {
 		for _, set := range s.setups {
 			for _, c := range s.who {
 				t.Run(s.name+set.label+"/"+c, func(t *testing.T) {
-					got, err := b.measure(context.Background(), small(set), c, 50*time.Millisecond+10*set.rtt)
+					got, err := b.measure(context.Background(), small(set), c, 100*time.Millisecond+15*set.rtt)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -35,14 +37,43 @@ func TestScenarios(t *testing.T) {
 					if endless := set.job.Hold > time.Minute; got.sections() == 0 && set.job.Workers > 0 && !endless {
 						t.Error("no section in all the time")
 					}
+					page.add(s, set.label, c, &got)
 					for _, m := range s.metrics {
-						if v := m.of(&got); math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
+						if v := m.of(&got); !finite(v) || v < 0 || v == 0 && strings.Contains(m.name, "CPU") {
 							t.Errorf("%s is %v", m.name, v)
 						}
 					}
 				})
 			}
 		}
+	}
+	dir := t.TempDir()
+	if err := page.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	if plots, _ := filepath.Glob(filepath.Join(dir, "*.svg")); len(plots) != 4 {
+		t.Errorf("there are plots %v", plots)
+	}
+	doc, err := os.ReadFile(filepath.Join(dir, "performance.md"))
+	if err != nil || strings.Contains(string(doc), "NaN") {
+		t.Errorf("performance.md: %v\n%s", err, doc)
+	}
+}
+
+// Sections of one key must follow one another; those of two keys need not.
+func TestFindGaps(t *testing.T) {
+	section := func(key int, granted, released int64) Result {
+		return Result{Sections: []Section{{Key: key, Granted: granted, Released: released}}}
+	}
+	apart := sample{results: []Result{section(0, 30, 40), section(0, 10, 20), section(1, 15, 35)}}
+	apart.findGaps()
+	if apart.overlaps != 0 || len(apart.gaps) != 1 || apart.gaps[0] != 10e-9 {
+		t.Errorf("%d overlaps, gaps %v", apart.overlaps, apart.gaps)
+	}
+	overlapping := sample{results: []Result{section(0, 10, 20), section(0, 19, 30)}}
+	overlapping.findGaps()
+	if overlapping.overlaps != 1 || overlapping.trouble() == "" {
+		t.Error("an overlap was not found")
 	}
 }
 

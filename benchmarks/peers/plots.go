@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"image/color"
 	"path/filepath"
 
@@ -10,123 +12,85 @@ import (
 	_ "gonum.org/v1/plot/vg/vgsvg"
 )
 
-// colours are of the contenders, in the order of all: grey the floors, red to yellow
-// the peers, blue to green ours.
-var colours = []color.RGBA{
-	{110, 110, 110, 255}, {180, 180, 180, 255},
-	{190, 50, 40, 255}, {235, 120, 40, 255}, {240, 190, 60, 255},
-	{60, 90, 170, 255}, {70, 160, 200, 255}, {50, 150, 90, 255},
+// colours: grey the floors, red to yellow the peers, blue to green ours.
+var colours = map[string]color.RGBA{
+	"floor": {110, 110, 110, 255}, "autopipeline": {180, 180, 180, 255},
+	"redsync": {190, 50, 40, 255}, "redislock": {235, 120, 40, 255}, "rueidislock": {240, 190, 60, 255},
+	"setnx": {60, 90, 170, 255}, "hashreentrant": {70, 160, 200, 255}, "blpop": {50, 150, 90, 255},
 }
 
-const (
-	plotWidth  = 18 * vg.Centimeter
-	plotHeight = 9 * vg.Centimeter
-)
-
-func newPlot(title, y string) *plot.Plot {
-	p := plot.New()
-	p.Title.Text, p.Y.Label.Text = title, y
-	p.Legend.Top = true
-	p.Legend.TextStyle.Font.Size = vg.Points(9)
-	p.BackgroundColor = color.White
-	return p
-}
+const width = 18 * vg.Centimeter
 
 // plots writes all plots into dir.
 func (p *page) plots(dir string) error {
-	values := func(of scenario, m metric, c string) float64 { return p.value(of, "", c, m) }
-	for file, draw := range map[string]func() (*plot.Plot, error){
-		"performance-pairs.svg": func() (*plot.Plot, error) {
-			return p.bars("Lock + Unlock of free keys", "pairs/s ÷ floor", all, []scenario{solo, wide}, func(s scenario, c string) float64 {
-				return values(s, pairsPerSecond, c) / values(s, pairsPerSecond, "floor")
-			})
-		},
-		"performance-gaps.svg": func() (*plot.Plot, error) {
-			return p.bars("From Unlock to the next grant, between processes", "idle gap p50, µs", waiting, []scenario{procs, turns}, func(s scenario, c string) float64 {
-				return values(s, idleGap, c) * 1e6
-			})
-		},
-		"performance-crowd.svg": func() (*plot.Plot, error) {
-			return p.lines("One key, many waiting processes", "waiting", "Redis CPU per hand-over, µs", crowd, redisCPUHop, 1e6)
-		},
-		"performance-far.svg": func() (*plot.Plot, error) {
-			return p.lines("256 goroutines, a key each", "added round trip, ms", "pairs/s", far, pairsPerSecond, 1)
-		},
-	} {
-		plot, err := draw()
-		if err != nil {
-			return err
-		}
-		if err := plot.Save(plotWidth, plotHeight, filepath.Join(dir, file)); err != nil {
-			return err
-		}
-	}
-	return nil
+	at := func(name string) string { return filepath.Join(dir, "performance-"+name+".svg") }
+	pairs, gaps := []scenario{solo, wide}, []scenario{procs, turns}
+	return errors.Join(
+		bars(at("pairs"), "Lock + Unlock of free keys", "pairs/s ÷ floor", all, []string{"solo", "wide"}, func(i int, c string) float64 {
+			return p.relative(pairs[i], "", c, pairsPerSecond, "floor")
+		}),
+		bars(at("gaps"), "From Unlock to the next grant, between processes", "idle gap p50, µs", waiting, []string{"procs", "turns"}, func(i int, c string) float64 {
+			return p.value(gaps[i], "", c, idleGap) * 1e6
+		}),
+		bars(at("far"), "256 goroutines, a key each, far from Redis", "pairs/s", all, []string{"5 ms", "20 ms"}, func(i int, c string) float64 {
+			return p.value(far, far.setups[i].label, c, pairsPerSecond)
+		}),
+		p.crowd(at("crowd")),
+	)
 }
 
-// bars has a group for each scenario, and in it a bar for each contender.
-func (p *page) bars(title, y string, who []string, ss []scenario, value func(scenario, string) float64) (*plot.Plot, error) {
-	out := newPlot(title, y)
-	width := plotWidth * 0.75 / vg.Length(len(ss)*(len(who)+1))
+func newPlot(title, x, y string) *plot.Plot {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+	p.Legend.Top = true
+	return p
+}
+
+// bars has two groups, and in each a bar for each contender.
+func bars(file, title, y string, who, groups []string, value func(group int, contender string) float64) error {
+	out := newPlot(title, "", y)
+	bar := width * 0.7 / vg.Length(len(groups)*(len(who)+2))
 	for i, c := range who {
-		values := make(plotter.Values, len(ss))
-		for j, s := range ss {
-			if v := value(s, c); finite(v) {
+		values := make(plotter.Values, len(groups))
+		for j := range values {
+			if v := value(j, c); finite(v) {
 				values[j] = v
 			}
 		}
-		chart, err := plotter.NewBarChart(values, width)
+		chart, err := plotter.NewBarChart(values, bar)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		chart.Offset = width * (vg.Length(i) - vg.Length(len(who)-1)/2)
-		chart.Color, chart.LineStyle.Width = colourOf(c), 0
+		chart.Offset = bar * (vg.Length(i) - vg.Length(len(who)-1)/2)
+		chart.Color, chart.LineStyle.Width = colours[c], 0
 		out.Add(chart)
 		out.Legend.Add(c, chart)
 	}
-	var labels []string
-	for _, s := range ss {
-		labels = append(labels, s.name)
-	}
-	out.NominalX(labels...)
-	out.X.Max += 0.4 // for the legend
-	return out, nil
+	out.NominalX(groups...)
+	out.X.Max += 0.5 // for the legend
+	return out.Save(width, width/2, file)
 }
 
-// lines has a line for each contender over the setups of a scenario; both axes are
-// logarithmic.
-func (p *page) lines(title, x, y string, s scenario, m metric, factor float64) (*plot.Plot, error) {
-	out := newPlot(title, y)
-	out.X.Label.Text = x
+// crowd has a line for each contender; both axes are logarithmic.
+func (p *page) crowd(file string) error {
+	out := newPlot("One key, many waiting processes", "processes that wait", "Redis CPU per hand-over, µs")
 	out.X.Scale, out.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	out.X.Tick.Marker, out.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
-	for _, c := range s.who {
+	for _, c := range waiting {
 		var points plotter.XYs
-		for _, set := range s.setups {
-			if v := p.value(s, set.label, c, m); finite(v) {
-				points = append(points, plotter.XY{X: set.x, Y: v * factor})
+		for _, set := range crowd.setups {
+			if v := p.value(crowd, set.label, c, redisCPUHop); finite(v) && v > 0 {
+				points = append(points, plotter.XY{X: float64(set.job.Workers - 1), Y: v * 1e6})
 			}
-		}
-		if len(points) == 0 {
-			continue
 		}
 		line, dots, err := plotter.NewLinePoints(points)
 		if err != nil {
-			return nil, err
+			return fmt.Errorf("crowd: %s: %w", c, err)
 		}
-		line.Color, line.Width, dots.Color = colourOf(c), vg.Points(1.5), colourOf(c)
+		line.Color, line.Width, dots.Color = colours[c], vg.Points(1.5), colours[c]
 		out.Add(line, dots)
 		out.Legend.Add(c, line)
 	}
 	out.Legend.Left = true
-	return out, nil
-}
-
-func colourOf(contender string) color.Color {
-	for i, c := range all {
-		if c == contender {
-			return colours[i]
-		}
-	}
-	return color.Black
+	return out.Save(width, width/2, file)
 }

@@ -1,6 +1,9 @@
 package main
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // A scenario is measured of each of its contenders in each of its setups.
 type scenario struct {
@@ -20,23 +23,30 @@ type target struct {
 	of     []string
 	factor float64
 	times  string // a contender, or bestPeer, or "" for nothing
-	setup  string // the label of the one that it is about, if there are several
 }
 
 const bestPeer = "the best peer"
 
 var scenarios = []scenario{solo, wide, herd, procs, turns, held, far, farTurns, farKeys, beside, crowd, queue, quorum}
 
-// only leaves those scenarios and contenders that are named, if any are.
-func only(scenarioNames, contenderNames []string) (out []scenario) {
+// only leaves those scenarios and contenders that are listed; an empty list is of all.
+func only(scenarioNames, contenderNames string) (out []scenario) {
+	unlisted := func(list, name string) bool {
+		return list != "" && !slices.Contains(strings.Split(list, ","), name)
+	}
 	for _, s := range scenarios {
-		if len(scenarioNames) > 0 && !slices.Contains(scenarioNames, s.name) {
-			continue
+		if !unlisted(scenarioNames, s.name) {
+			s.who = slices.DeleteFunc(slices.Clone(s.who), func(c string) bool { return unlisted(contenderNames, c) })
+			out = append(out, s)
 		}
-		if len(contenderNames) > 0 {
-			s.who = slices.DeleteFunc(slices.Clone(s.who), func(c string) bool { return !slices.Contains(contenderNames, c) })
-		}
-		out = append(out, s)
 	}
 	return out
+}
+
+func names() string {
+	var out []string
+	for _, s := range scenarios {
+		out = append(out, s.name)
+	}
+	return strings.Join(out, ",")
 }

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -15,12 +17,12 @@ type Job struct {
 	Contender string
 	Addrs     []string
 	Name      string // begins all keys, so that no earlier job has used them
-	Clients   int    // clients of the contender, which the workers share out; 0 is one
+	Clients   int    // of the contender, which the workers share out; 0 is one
 	Workers   int
 	Keys      int           // worker i locks key i mod Keys
 	Hold      time.Duration // how long a section takes
 	Record    bool          // when each section was, for gaps and overlaps
-	Held      int           // locks held from before to after, beside all that
+	Held      int           // locks that are held all the time, beside that
 	HeldTTL   time.Duration // 0: the contender's default
 }
 
@@ -31,47 +33,43 @@ type Section struct {
 	Asked, Granted, Released int64
 }
 
-// A Result is what came of a Job between the answer to Run and the call of Stop.
+// A Result is what came of a Job between the end of Run and the call of Stop.
 type Result struct {
 	Elapsed, CPU  time.Duration
 	Counts        []int64 // sections, by worker
 	Sections      []Section
-	Longest       time.Duration // wait, those that did not end counted so far
+	Longest       time.Duration // wait, those that were not over counted so far
 	Failed        int           // Locks and Unlocks, up to the end of the last
-	FailedUnlocks int
-	Lost          int     // of the locks held
-	Error         string  // the first
-	Goroutines    float64 // for each lock held
-	Bytes         float64
+	FailedUnlocks int           // of these
+	Error         string        // the first
+	Lost          int           // of the locks held
+	Goroutines    float64       // for each lock held
+	Bytes         float64       // likewise
 }
 
 type worker struct {
-	locks    locks
-	id       int
-	key      string
+	lock     lockFunc
 	keyID    int
 	count    atomic.Int64
 	asked    atomic.Int64 // when the wait under way began
 	sections []Section
-	_        [64]byte // the next worker's counter is in another cache line
+	_        [64]byte // the next worker's counters are in another cache line
 }
 
 // Child is the process's side of a measurement. Its methods are called one after another.
 type Child struct {
 	job     Job
-	clients []locks
+	clients []lockFunc
 	workers []worker
 	held    []hold
 	ctx     context.Context
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
-
-	began  time.Time
-	cpu    time.Duration
-	counts []int64
-
-	mu     sync.Mutex
-	result Result
+	began   time.Time // like the next two, when counting began
+	cpu     time.Duration
+	counts  []int64
+	mu      sync.Mutex
+	result  Result
 }
 
 // Prepare opens the clients and locks keys of its own with each, so that connections
@@ -80,22 +78,22 @@ func (c *Child) Prepare(job Job, _ *struct{}) error {
 	c.job = job
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	for range max(job.Clients, 1) {
-		l, err := openContender(job.Contender, job.Addrs, job.HeldTTL)
+		lock, err := contenders[job.Contender](job.Addrs, job.HeldTTL)
 		if err != nil {
 			return err
 		}
-		c.clients = append(c.clients, l)
+		c.clients = append(c.clients, lock)
 	}
 	c.workers = make([]worker, job.Workers)
 	for i := range c.workers {
-		w := &c.workers[i]
-		w.id, w.keyID = i, i%max(job.Keys, 1)
-		w.locks = c.clients[i%len(c.clients)]
-		w.key = fmt.Sprintf("%s:key:%d", job.Name, w.keyID)
+		c.workers[i].lock, c.workers[i].keyID = c.clients[i%len(c.clients)], i%job.Keys
 	}
-	warm := max(min(job.Workers, 256), len(c.clients))
-	if err := each(warm, min(warm, 256), func(i int) error {
-		return pair(c.clients[i%len(c.clients)], fmt.Sprintf("%s:warm-up:%d:%d", job.Name, os.Getpid(), i))
+	if err := each(max(min(job.Workers, 256), len(c.clients)), func(i int) error {
+		h, err := c.clients[i%len(c.clients)](c.ctx, fmt.Sprintf("%s:warm-up:%d:%d", job.Name, os.Getpid(), i), 0)
+		if err != nil {
+			return err
+		}
+		return h.unlock(c.ctx)
 	}); err != nil {
 		return fmt.Errorf("warm-up: %w", err)
 	}
@@ -105,8 +103,7 @@ func (c *Child) Prepare(job Job, _ *struct{}) error {
 // Run lets the workers go, and begins to count after settle.
 func (c *Child) Run(settle time.Duration, _ *struct{}) error {
 	for i := range c.workers {
-		w := &c.workers[i]
-		c.wg.Go(func() { c.work(w) })
+		c.wg.Go(func() { c.work(&c.workers[i], fmt.Sprintf("%s:key:%d", c.job.Name, c.workers[i].keyID)) })
 	}
 	time.Sleep(settle)
 	c.began, c.cpu, c.counts = time.Now(), cpuTime(), c.count()
@@ -116,24 +113,21 @@ func (c *Child) Run(settle time.Duration, _ *struct{}) error {
 // Stop ends the counting and then the workers.
 func (c *Child) Stop(_ struct{}, r *Result) error {
 	now, cpu, counts := time.Now(), cpuTime(), c.count()
-	for i := range counts {
-		counts[i] -= c.counts[i]
-	}
 	var longest int64
 	for i := range c.workers {
+		counts[i] -= c.counts[i]
 		if asked := c.workers[i].asked.Load(); asked != 0 {
 			longest = max(longest, now.UnixNano()-asked)
 		}
 	}
 	lost := 0
 	for _, h := range c.held {
-		if h.Err() != nil {
+		if h.lost() != nil {
 			lost++
 		}
 	}
 	c.stop()
 	c.wg.Wait()
-
 	*r = c.result
 	r.Elapsed, r.CPU, r.Counts, r.Lost = now.Sub(c.began), cpu-c.cpu, counts, lost
 	for i := range c.workers {
@@ -156,17 +150,17 @@ func (c *Child) count() []int64 {
 	return counts
 }
 
-func (c *Child) work(w *worker) {
+func (c *Child) work(w *worker, key string) {
 	for c.ctx.Err() == nil {
 		s := Section{Key: w.keyID, Asked: time.Now().UnixNano()}
 		w.asked.Store(s.Asked)
-		h, err := w.locks.lock(c.ctx, w.key, 0)
+		h, err := w.lock(c.ctx, key, 0)
+		s.Granted = time.Now().UnixNano()
 		w.asked.Store(0)
 		if err != nil {
-			c.failed(err, false)
+			c.failed(err, 0)
 			continue
 		}
-		s.Granted = time.Now().UnixNano()
 		if c.job.Hold > 0 {
 			select {
 			case <-time.After(c.job.Hold):
@@ -174,8 +168,8 @@ func (c *Child) work(w *worker) {
 			}
 		}
 		s.Released = time.Now().UnixNano()
-		if err := h.Unlock(context.Background()); err != nil {
-			c.failed(err, true)
+		if err := h.unlock(context.Background()); err != nil {
+			c.failed(err, 1)
 			continue
 		}
 		w.count.Add(1)
@@ -185,48 +179,38 @@ func (c *Child) work(w *worker) {
 	}
 }
 
-// failed notes an error, unless it is that of a wait that was ended.
-func (c *Child) failed(err error, unlock bool) {
-	if c.ctx.Err() != nil && !unlock {
-		return
-	}
+// failed notes an error, unless it is of a wait that was ended.
+func (c *Child) failed(err error, unlocks int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.result.Failed++
-	if unlock {
-		c.result.FailedUnlocks++
+	if c.ctx.Err() != nil && unlocks == 0 {
+		return
 	}
-	if c.result.Error == "" {
+	if c.result.Failed == 0 {
 		c.result.Error = err.Error()
 	}
+	c.result.Failed++
+	c.result.FailedUnlocks += unlocks
 }
 
-func pair(l locks, key string) error {
-	h, err := l.lock(context.Background(), key, 0)
-	if err != nil {
-		return err
+// each calls f(0) to f(n-1), some at a time.
+func each(n int, f func(i int) error) error {
+	errs, tickets := make([]error, n), make(chan struct{}, 256)
+	var wg sync.WaitGroup
+	for i := range n {
+		tickets <- struct{}{}
+		wg.Go(func() {
+			errs[i] = f(i)
+			<-tickets
+		})
 	}
-	return h.Unlock(context.Background())
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
-// each calls f(0) to f(n-1) from so many goroutines, and returns one of the errors.
-func each(n, goroutines int, f func(i int) error) error {
-	var next atomic.Int64
-	errs := make(chan error, goroutines)
-	for range goroutines {
-		go func() {
-			var err error
-			for i := int(next.Add(1)) - 1; i < n && err == nil; i = int(next.Add(1)) - 1 {
-				err = f(i)
-			}
-			errs <- err
-		}()
-	}
-	var first error
-	for range goroutines {
-		if err := <-errs; first == nil {
-			first = err
-		}
-	}
-	return first
+// cpuTime is the processors' time that this process has taken.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it has no reason to fail
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
