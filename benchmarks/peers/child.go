@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/rpc"
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 )
@@ -37,8 +40,9 @@ type crew struct {
 	wg        sync.WaitGroup
 }
 
-// spawn starts n children, which are killed by end, or when ctx is done.
-func spawn(ctx context.Context, n int) (*crew, error) {
+// spawn starts n children, by another command if there is one. They are killed by end, or
+// when ctx is done.
+func spawn(ctx context.Context, n int, by ...string) (*crew, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -46,8 +50,9 @@ func spawn(ctx context.Context, n int) (*crew, error) {
 	ctx, kill := context.WithCancel(ctx)
 	c := &crew{kill: kill}
 	for range n {
-		cmd := exec.CommandContext(ctx, self)
-		cmd.Env = append(os.Environ(), isChild+"=1")
+		args := append(slices.Clone(by), self)
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+		cmd.Env = append(os.Environ(), isChild+"=1", fmt.Sprint("GOMAXPROCS=", runtime.GOMAXPROCS(0)))
 		cmd.Stderr = os.Stderr
 		in, inErr := cmd.StdinPipe()
 		out, outErr := cmd.StdoutPipe()
@@ -66,17 +71,15 @@ func (c *crew) end() {
 	c.wg.Wait()
 }
 
-// all calls a method of all children at once, with the same argument.
-func (c *crew) all(method string, arg any, reply func(i int) any) error {
-	calls := make(chan *rpc.Call, len(c.processes))
+// call calls a method of all children at once, with the same argument.
+func call[R any](c *crew, method string, arg any) ([]R, error) {
+	replies, calls := make([]R, len(c.processes)), make(chan *rpc.Call, len(c.processes))
 	for i, p := range c.processes {
-		p.Go("Child."+method, arg, reply(i), calls)
+		p.Go("Child."+method, arg, &replies[i], calls)
 	}
 	var errs []error
-	for range c.processes {
+	for range replies {
 		errs = append(errs, (<-calls).Error)
 	}
-	return errors.Join(errs...)
+	return replies, errors.Join(errs...)
 }
-
-func nothing(int) any { return nil }

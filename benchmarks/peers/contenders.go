@@ -57,26 +57,25 @@ func dial(addr string) *redis.Client { return redis.NewClient(&redis.Options{Add
 
 const usualTTL = 30 * time.Second
 
-var (
-	compareAndDelete = redis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)
-	errNotHeld       = errors.New("the lock was not held")
-)
+var compareAndDelete = redis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)
+
+// refused is the error of a call that was answered, with a refusal or without one.
+func refused(is bool, err error) error {
+	if err == nil && is {
+		err = errors.New("refused")
+	}
+	return err
+}
 
 // floor is what a lock costs at least: the two commands, without a library.
 func floor(rdb redis.Cmdable) lockFunc {
 	return func(ctx context.Context, key string, _ time.Duration) (hold, error) {
 		value := rand.Text()
 		ok, err := rdb.SetNX(ctx, key, value, usualTTL).Result()
-		if err == nil && !ok {
-			err = errors.New("the key is taken")
-		}
 		return hold{unlock: func(ctx context.Context) error {
 			n, err := compareAndDelete.Run(ctx, rdb, []string{key}, value).Int()
-			if err == nil && n == 0 {
-				err = errNotHeld
-			}
-			return err
-		}}, err
+			return refused(n == 0, err)
+		}}, refused(!ok, err)
 	}
 }
 
@@ -102,10 +101,7 @@ func openRedsync(addrs []string, _ time.Duration) (lockFunc, error) {
 		}
 		return hold{unlock: func(ctx context.Context) error {
 			ok, err := m.UnlockContext(ctx)
-			if err == nil && !ok {
-				err = errNotHeld
-			}
-			return err
+			return refused(!ok, err)
 		}}, err
 	}, nil
 }

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// The processes of these two scenarios are clients of one process: each has its own
-// connections and its own place in a queue, and 1,000 processes would measure the
-// kernel of the machine.
+// In these two scenarios clients of one process stand for processes: each has connections
+// of its own and a place of its own in a queue; 1,000 processes would measure the kernel.
 
 var crowd = scenario{
 	name:    "crowd",

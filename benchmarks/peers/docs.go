@@ -36,12 +36,12 @@ func newPage(cfg config, redisVersion string) *page {
 // write writes performance.md and its plots into dir.
 func (p *page) write(dir string) error {
 	t, err := template.New("performance.md").Funcs(template.FuncMap{
-		"targets":   func() string { return p.targets(scenarios) },
-		"tables":    func(name string) string { return p.tables(find(name)) },
-		"grid":      p.grid,
-		"fig":       p.fig,
-		"million":   p.million,
-		"thousands": p.tenThousand,
+		"targets": func() string { return p.targets(scenarios) },
+		"tables":  func(name string) string { return p.tables(find(name)) },
+		"who":     func(contenders ...string) []string { return contenders },
+		"grid":    p.grid,
+		"fig":     func(of ...string) string { return p.times(1, of[0], of[1], of[2], of[3]) },
+		"times":   p.times,
 	}).Parse(docTemplate)
 	if err != nil {
 		return err
@@ -65,11 +65,11 @@ func (s scenario) metric(name string) metric {
 	return s.metrics[slices.IndexFunc(s.metrics, func(m metric) bool { return m.name == name })]
 }
 
-// fig is one figure, for the text.
-func (p *page) fig(name, label, contender, metricName string) string {
+// times is n times a figure, for the text.
+func (p *page) times(n float64, name, label, contender, metricName string) string {
 	s := find(name)
 	m := s.metric(metricName)
-	return m.show(p.value(s, label, contender, m))
+	return m.show(n * p.value(s, label, contender, m))
 }
 
 // grid is one metric of a scenario, with columns for each of its setups.
@@ -80,35 +80,6 @@ func (p *page) grid(name, metricName string) string {
 		labels = append(labels, set.label)
 	}
 	return p.table(s, labels, []metric{s.metric(metricName)})
-}
-
-// million is what a million held locks with a TTL of 30 s come to.
-func (p *page) million() string {
-	const n, ttl = 1e6, 30
-	rows := [][]string{{"", "Redis memory", "client memory", "goroutines", "Redis, cores", "clients, cores"}}
-	for _, c := range held.who {
-		v := func(m metric) float64 { return n * p.value(held, "", c, m) }
-		rows = append(rows, []string{c,
-			bytes(v(redisBytesPerLock)), bytes(v(bytesPerLock)), count(v(goroutinesPerLock)),
-			ratio(v(redisCPUPerTTL) / ttl), ratio(v(clientCPUPerTTL) / ttl),
-		})
-	}
-	return markdown(rows)
-}
-
-// tenThousand is what ten thousand processes come to: those that wait for one key, and
-// the locks that one core of Redis grants them on keys of their own.
-func (p *page) tenThousand() string {
-	const n = 1e4
-	rows := [][]string{{"", "connections", "Redis memory", "Redis to wait, cores", "Redis CPU per hand-over to one of 1,000", "pairs/s a core of Redis grants"}}
-	for _, c := range queue.who {
-		v := func(m metric) float64 { return n * p.value(queue, "", c, m) }
-		rows = append(rows, []string{c,
-			count(v(connectionsPerWaiter)), bytes(v(redisBytesPerWaiter)), ratio(v(redisCPUPerWaiter)),
-			seconds(p.value(crowd, "1000", c, redisCPUHop)), count(1 / p.value(wide, "", c, redisCPU)),
-		})
-	}
-	return markdown(rows)
 }
 
 var modelName = regexp.MustCompile(`(?m)^model name\s*: (.*)$`)

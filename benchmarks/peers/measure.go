@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -17,6 +18,7 @@ type setup struct {
 	processes int           // 0 is one
 	rtt       time.Duration // added to the round trip to the server
 	masters   int           // 0 is one
+	oneCore   bool          // for clients and server together, so that no core sleeps meanwhile
 	hole      bool          // the last master goes silent before the workers begin
 	settle    time.Duration // before counting begins; 0 is a quarter of the duration
 	least     time.Duration // the measurement takes, whatever the duration asked for
@@ -53,55 +55,58 @@ func (b *bench) measure(ctx context.Context, s setup, contender string, d time.D
 	if err != nil {
 		return out, err
 	}
-	c, err := spawn(ctx, max(s.processes, 1))
+	var by []string
+	if s.oneCore {
+		if by, err = pin(stage, b.pids[0]); err != nil {
+			return out, err
+		}
+	}
+	c, err := spawn(ctx, max(s.processes, 1), by...)
 	if err != nil {
 		return out, err
 	}
 	defer c.end()
-	if err := c.all("Prepare", job, nothing); err != nil {
+	if _, err := call[struct{}](c, "Prepare", job); err != nil {
 		return out, err
 	}
 	silence()
 	d = max(d, s.least)
-	if err := c.all("Run", cmp.Or(s.settle, d/4), nothing); err != nil {
+	if _, err := call[struct{}](c, "Run", cmp.Or(s.settle, d/4)); err != nil {
 		return out, err
 	}
-	if out.before, err = b.info(ctx); err != nil {
-		return out, err
-	}
+	out.before, err = b.info(ctx)
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():
 	}
-	if out.after, err = b.info(ctx); err != nil {
-		return out, err
-	}
-	out.results = make([]Result, len(c.processes))
-	err = c.all("Stop", struct{}{}, func(i int) any { return &out.results[i] })
+	var afterErr, stopErr error
+	out.after, afterErr = b.info(ctx)
+	out.results, stopErr = call[Result](c, "Stop", struct{}{})
 	out.findGaps()
-	return out, err
+	return out, errors.Join(err, afterErr, stopErr)
 }
 
 // obstruct puts into addrs what lies on the way to the servers. The function returned
 // makes the last server a hole, if the setup wants one.
 func (s setup) obstruct(ctx context.Context, stage *stage, addrs []string) (silence func(), err error) {
+	silence = func() {}
 	if s.rtt > 0 {
 		c, err := spawn(ctx, 1)
 		if err != nil {
 			return nil, err
 		}
 		stage.Cleanup(c.end)
-		err = c.all("Delay", Delay{addrs[0], s.rtt}, func(int) any { return &addrs[0] })
-		return func() {}, err
+		through, err := call[string](c, "Delay", Delay{addrs[0], s.rtt})
+		addrs[0] = through[0]
+		return silence, err
 	}
-	if !s.hole {
-		return func() {}, nil
+	if s.hole {
+		last := &addrs[len(addrs)-1]
+		p := faultproxy.Start(stage, *last)
+		p.Record(false)
+		*last, silence = p.Addr(), func() { p.Blackhole(true) }
 	}
-	last := &addrs[len(addrs)-1]
-	p := faultproxy.Start(stage, *last)
-	p.Record(false)
-	*last = p.Addr()
-	return func() { p.Blackhole(true) }, nil
+	return silence, nil
 }
 
 // findGaps looks at the sections of each key in the order of their grants.
@@ -114,14 +119,12 @@ func (s *sample) findGaps() {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Granted, b.Granted))
 	})
 	for i := 1; i < len(all); i++ {
-		if all[i].Key != all[i-1].Key {
-			continue
+		if gap := all[i].Granted - all[i-1].Released; all[i].Key == all[i-1].Key {
+			s.gaps = append(s.gaps, float64(gap)/1e9)
+			if gap < 0 {
+				s.overlaps++
+			}
 		}
-		gap := all[i].Granted - all[i-1].Released
-		if gap < 0 {
-			s.overlaps++
-		}
-		s.gaps = append(s.gaps, float64(gap)/1e9)
 	}
 }
 

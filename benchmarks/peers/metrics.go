@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"time"
 )
 
 // A metric is a figure that is found in a sample. Times are in seconds.
@@ -21,66 +20,50 @@ var (
 	handOvers      = metric{"hand-overs/s", count, true, perSecond}
 	grants         = metric{"grants/s", count, true, perSecond}
 	clientCPU      = metric{"client CPU per pair", seconds, false, func(s *sample) float64 {
-		var cpu time.Duration
-		for _, r := range s.results {
-			cpu += r.CPU
-		}
-		return cpu.Seconds() / s.sections()
+		return s.sum(func(r Result) float64 { return r.CPU.Seconds() }) / s.sum(Result.sections)
 	}}
 	redisCPU    = metric{"Redis CPU per pair", seconds, false, redisPerSection}
 	redisCPUHop = metric{"Redis CPU per hand-over", seconds, false, redisPerSection}
-	longestWait = metric{"longest wait", seconds, false, func(s *sample) float64 {
-		var longest time.Duration
+	idleGap     = metric{"idle gap p50", seconds, false, func(s *sample) float64 { return median(s.gaps) }}
+	longestWait = metric{"longest wait", seconds, false, func(s *sample) (longest float64) {
 		for _, r := range s.results {
-			longest = max(longest, r.Longest)
+			longest = max(longest, r.Longest.Seconds())
 		}
-		return longest.Seconds()
+		return longest
 	}}
-	shareOfGoroutines = metric{"smallest ÷ largest share", ratio, true, func(s *sample) float64 {
-		var counts []int64
+	shareOfGoroutines = metric{"smallest ÷ largest share", ratio, true, func(s *sample) float64 { return share(s.results[0].Counts) }}
+	shareOfProcesses  = metric{"share between processes", ratio, true, func(s *sample) float64 {
+		var counts []float64
 		for _, r := range s.results {
-			counts = append(counts, r.Counts...)
-		}
-		return share(counts)
-	}}
-	shareOfProcesses = metric{"share between processes", ratio, true, func(s *sample) float64 {
-		var counts []int64
-		for _, r := range s.results {
-			counts = append(counts, sum(r.Counts))
+			counts = append(counts, r.sections())
 		}
 		return share(counts)
 	}}
-	idleGap = metric{"idle gap p50", seconds, false, func(s *sample) float64 { return median(s.gaps) }}
 )
 
-func (s *sample) sections() (n float64) {
+func (s *sample) sum(of func(Result) float64) (sum float64) {
 	for _, r := range s.results {
-		n += float64(sum(r.Counts))
+		sum += of(r)
 	}
-	return n
+	return sum
 }
 
-func perSecond(s *sample) (rate float64) {
-	for _, r := range s.results {
-		rate += float64(sum(r.Counts)) / r.Elapsed.Seconds()
-	}
-	return rate
-}
-
-func redisPerSection(s *sample) float64 { return s.redisCPU() / s.sections() }
-
-func (s *sample) redisCPU() float64 { return s.after.cpu() - s.before.cpu() }
-
-func share(counts []int64) float64 {
-	return float64(slices.Min(counts)) / float64(slices.Max(counts))
-}
-
-func sum(counts []int64) (n int64) {
-	for _, c := range counts {
+func (r Result) sections() (n float64) {
+	for _, c := range r.Counts {
 		n += c
 	}
 	return n
 }
+
+func perSecond(s *sample) float64 {
+	return s.sum(func(r Result) float64 { return r.sections() / r.Elapsed.Seconds() })
+}
+
+func redisPerSection(s *sample) float64 { return s.redisCPU() / s.sum(Result.sections) }
+
+func (s *sample) redisCPU() float64 { return s.after.cpu() - s.before.cpu() }
+
+func share(counts []float64) float64 { return slices.Min(counts) / slices.Max(counts) }
 
 func median(values []float64) float64 {
 	if len(values) == 0 {

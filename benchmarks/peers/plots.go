@@ -26,8 +26,8 @@ func (p *page) plots(dir string) error {
 	at := func(name string) string { return filepath.Join(dir, "performance-"+name+".svg") }
 	pairs, gaps := []scenario{solo, wide}, []scenario{procs, turns}
 	return errors.Join(
-		bars(at("pairs"), "Lock + Unlock of free keys", "pairs/s ÷ floor", all, []string{"solo", "wide"}, func(i int, c string) float64 {
-			return p.relative(pairs[i], "", c, pairsPerSecond, "floor")
+		bars(at("pairs"), "Lock + Unlock of free keys", "pairs/s ÷ floor", all, []string{"solo, one core", "wide"}, func(i int, c string) float64 {
+			return p.relative(pairs[i], pairs[i].setups[len(pairs[i].setups)-1].label, c, pairsPerSecond, "floor")
 		}),
 		bars(at("gaps"), "From Unlock to the next grant, between processes", "idle gap p50, µs", waiting, []string{"procs", "turns"}, func(i int, c string) float64 {
 			return p.value(gaps[i], "", c, idleGap) * 1e6

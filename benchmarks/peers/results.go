@@ -55,7 +55,7 @@ func (r results) relative(s scenario, label, contender string, m metric, to stri
 	return median(ratios)
 }
 
-// table has a row for each contender: metrics in setups, and how they compare.
+// table has a row for each contender: metrics of one setup, or one metric of several.
 func (r results) table(s scenario, labels []string, metrics []metric) string {
 	rows := make([][]string, 1+len(s.who))
 	column := func(title string, cell func(contender string) string) {
@@ -64,10 +64,18 @@ func (r results) table(s scenario, labels []string, metrics []metric) string {
 			rows[i+1] = append(rows[i+1], cell(c))
 		}
 	}
-	column("", func(c string) string { return c })
+	corner := labels[0]
+	if len(labels) > 1 {
+		corner = metrics[0].name
+	}
+	column(corner, func(c string) string { return c })
 	for _, label := range labels {
 		for _, m := range metrics {
-			column(strings.TrimSpace(m.name+" "+label), func(c string) string { return m.show(r.value(s, label, c, m)) })
+			title := m.name
+			if len(labels) > 1 {
+				title = label
+			}
+			column(title, func(c string) string { return m.show(r.value(s, label, c, m)) })
 			if slices.Contains(s.who, "floor") {
 				column("÷ floor", func(c string) string { return ratio(r.relative(s, label, c, m, "floor")) })
 			}
@@ -91,7 +99,7 @@ func (r results) targets(ss []scenario) string {
 	rows := [][]string{append([]string{"scenario", "figure", "target"}, ours...)}
 	for _, s := range ss {
 		for _, t := range s.targets {
-			row := []string{s.name, t.metric.name, t.String()}
+			row := []string{strings.TrimSpace(s.name + " " + t.setup), t.metric.name, t.String()}
 			for _, c := range ours {
 				row = append(row, r.verdict(s, t, c))
 			}
@@ -102,10 +110,10 @@ func (r results) targets(ss []scenario) string {
 }
 
 func (r results) verdict(s scenario, t target, contender string) string {
-	v := r.value(s, "", contender, t.metric)
+	v := r.value(s, t.setup, contender, t.metric)
 	out := t.metric.show(v)
 	if t.times != "" {
-		v = r.relative(s, "", contender, t.metric, t.times)
+		v = r.relative(s, t.setup, contender, t.metric, t.times)
 		out = ratio(v) + " ×"
 	}
 	switch {

@@ -22,6 +22,7 @@ type target struct {
 	metric metric
 	of     []string
 	factor float64
+	setup  string // its label, where there are several
 	times  string // a contender, or bestPeer, or "" for nothing
 }
 

@@ -30,6 +30,7 @@ func (s *stage) end() {
 type bench struct {
 	stage  stage
 	addrs  []string
+	pids   []int
 	admins []*redis.Client
 	count  int // of measurements
 }
@@ -38,7 +39,7 @@ type bench struct {
 func (b *bench) start(n int) {
 	for len(b.addrs) < n {
 		s := redistest.Start(&b.stage, redistest.WithConfig("--tcp-backlog", "1024", "--maxclients", "15000"))
-		b.addrs, b.admins = append(b.addrs, s.Addr()), append(b.admins, s.Client(&b.stage))
+		b.addrs, b.pids, b.admins = append(b.addrs, s.Addr()), append(b.pids, s.PID()), append(b.admins, s.Client(&b.stage))
 	}
 }
 

@@ -36,7 +36,7 @@ type Section struct {
 // A Result is what came of a Job between the end of Run and the call of Stop.
 type Result struct {
 	Elapsed, CPU  time.Duration
-	Counts        []int64 // sections, by worker
+	Counts        []float64 // sections, by worker
 	Sections      []Section
 	Longest       time.Duration // wait, those that were not over counted so far
 	Failed        int           // Locks and Unlocks, up to the end of the last
@@ -65,11 +65,16 @@ type Child struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
-	began   time.Time // like the next two, when counting began
-	cpu     time.Duration
-	counts  []int64
+	began   mark
 	mu      sync.Mutex
 	result  Result
+}
+
+// A mark is what was counted until a moment.
+type mark struct {
+	at     time.Time
+	cpu    time.Duration
+	counts []float64
 }
 
 // Prepare opens the clients and locks keys of its own with each, so that connections
@@ -88,7 +93,7 @@ func (c *Child) Prepare(job Job, _ *struct{}) error {
 	for i := range c.workers {
 		c.workers[i].lock, c.workers[i].keyID = c.clients[i%len(c.clients)], i%job.Keys
 	}
-	if err := each(max(min(job.Workers, 256), len(c.clients)), func(i int) error {
+	if err := each(max(min(job.Workers+job.Held, 256), len(c.clients)), func(i int) error {
 		h, err := c.clients[i%len(c.clients)](c.ctx, fmt.Sprintf("%s:warm-up:%d:%d", job.Name, os.Getpid(), i), 0)
 		if err != nil {
 			return err
@@ -103,36 +108,35 @@ func (c *Child) Prepare(job Job, _ *struct{}) error {
 // Run lets the workers go, and begins to count after settle.
 func (c *Child) Run(settle time.Duration, _ *struct{}) error {
 	for i := range c.workers {
-		c.wg.Go(func() { c.work(&c.workers[i], fmt.Sprintf("%s:key:%d", c.job.Name, c.workers[i].keyID)) })
+		c.wg.Go(func() { c.work(&c.workers[i]) })
 	}
 	time.Sleep(settle)
-	c.began, c.cpu, c.counts = time.Now(), cpuTime(), c.count()
+	c.began = c.mark()
 	return nil
 }
 
 // Stop ends the counting and then the workers.
 func (c *Child) Stop(_ struct{}, r *Result) error {
-	now, cpu, counts := time.Now(), cpuTime(), c.count()
+	end := c.mark()
 	var longest int64
 	for i := range c.workers {
-		counts[i] -= c.counts[i]
+		end.counts[i] -= c.began.counts[i]
 		if asked := c.workers[i].asked.Load(); asked != 0 {
-			longest = max(longest, now.UnixNano()-asked)
+			longest = max(longest, end.at.UnixNano()-asked)
 		}
 	}
-	lost := 0
 	for _, h := range c.held {
 		if h.lost() != nil {
-			lost++
+			c.result.Lost++
 		}
 	}
 	c.stop()
 	c.wg.Wait()
 	*r = c.result
-	r.Elapsed, r.CPU, r.Counts, r.Lost = now.Sub(c.began), cpu-c.cpu, counts, lost
+	r.Elapsed, r.CPU, r.Counts = end.at.Sub(c.began.at), end.cpu-c.began.cpu, end.counts
 	for i := range c.workers {
 		for _, s := range c.workers[i].sections {
-			if s.Granted >= c.began.UnixNano() && s.Granted <= now.UnixNano() {
+			if s.Granted >= c.began.at.UnixNano() && s.Granted <= end.at.UnixNano() {
 				longest = max(longest, s.Granted-s.Asked)
 				r.Sections = append(r.Sections, s)
 			}
@@ -142,15 +146,18 @@ func (c *Child) Stop(_ struct{}, r *Result) error {
 	return nil
 }
 
-func (c *Child) count() []int64 {
-	counts := make([]int64, len(c.workers))
+func (c *Child) mark() mark {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it has no reason to fail
+	m := mark{time.Now(), time.Duration(u.Utime.Nano() + u.Stime.Nano()), make([]float64, len(c.workers))}
 	for i := range c.workers {
-		counts[i] = c.workers[i].count.Load()
+		m.counts[i] = float64(c.workers[i].count.Load())
 	}
-	return counts
+	return m
 }
 
-func (c *Child) work(w *worker, key string) {
+func (c *Child) work(w *worker) {
+	key := fmt.Sprintf("%s:key:%d", c.job.Name, w.keyID)
 	for c.ctx.Err() == nil {
 		s := Section{Key: w.keyID, Asked: time.Now().UnixNano()}
 		w.asked.Store(s.Asked)
@@ -206,11 +213,4 @@ func each(n int, f func(i int) error) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
-}
-
-// cpuTime is the processors' time that this process has taken.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it has no reason to fail
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
