@@ -24,13 +24,11 @@ func waiters(n int) setup {
 	}
 }
 
-const queued = 1000
-
 var queue = scenario{
 	name:  "queue",
 	about: "1,000 processes that wait for one key, which stays held",
 	setups: []setup{{least: 3 * time.Second, settle: 2 * time.Second,
-		job: Job{Clients: queued + 1, Workers: queued + 1, Keys: 1, Hold: time.Hour}}},
+		job: Job{Clients: 1001, Workers: 1001, Keys: 1, Hold: time.Hour}}},
 	who:     waiting,
 	rounds:  2,
 	metrics: []metric{redisCPUPerWaiter, connectionsPerWaiter, redisBytesPerWaiter},
@@ -38,12 +36,12 @@ var queue = scenario{
 
 var (
 	redisCPUPerWaiter = metric{"Redis CPU per waiter and second", seconds, false, func(s *sample) float64 {
-		return s.redisCPU() / s.results[0].Elapsed.Seconds() / queued
+		return s.redisCPU() / s.results[0].Elapsed.Seconds() / float64(s.setup.job.Clients)
 	}}
 	connectionsPerWaiter = metric{"connections per waiter", ratio, false, func(s *sample) float64 {
-		return (s.before["connected_clients"] - s.empty["connected_clients"]) / queued
+		return (s.before["connected_clients"] - s.empty["connected_clients"]) / float64(s.setup.job.Clients)
 	}}
 	redisBytesPerWaiter = metric{"Redis memory per waiter", bytes, false, func(s *sample) float64 {
-		return (s.before["used_memory"] - s.empty["used_memory"]) / queued
+		return (s.before["used_memory"] - s.empty["used_memory"]) / float64(s.setup.job.Clients)
 	}}
 )

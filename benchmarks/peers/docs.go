@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -50,10 +51,7 @@ func (p *page) write(dir string) error {
 	if err := t.Execute(&out, p); err != nil {
 		return err
 	}
-	if err := p.plots(dir); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "performance.md"), []byte(out.String()), 0o644)
+	return errors.Join(os.WriteFile(filepath.Join(dir, "performance.md"), []byte(out.String()), 0o644), p.plots(dir))
 }
 
 // find, and metric, panic for a name that there is not; the template makes it an error.

@@ -64,9 +64,11 @@ func run(ctx context.Context, args []string) error {
 	page := newPage(cfg, b.admins[0].InfoMap(ctx, "server").Item("Server", "redis_version"))
 	err := b.all(ctx, page)
 	if *docs != "" && err == nil {
-		return page.write(*docs)
+		if err = page.write(*docs); err == nil {
+			return nil
+		}
 	}
-	page.print(os.Stdout, cfg.Scenarios) // of an interrupted run what there is
+	page.print(os.Stdout, cfg.Scenarios) // what there is, of an interrupted run too
 	return err
 }
 

@@ -47,17 +47,19 @@ func TestScenarios(t *testing.T) {
 			}
 		}
 	}
-	dir := t.TempDir()
-	if err := page.write(dir); err != nil {
-		t.Fatal(err)
-	}
-	if plots, _ := filepath.Glob(filepath.Join(dir, "*.svg")); len(plots) != 4 {
-		t.Errorf("there are plots %v", plots)
-	}
-	doc, err := os.ReadFile(filepath.Join(dir, "performance.md"))
-	if err != nil || strings.Contains(string(doc), "NaN") {
-		t.Errorf("performance.md: %v\n%s", err, doc)
-	}
+	t.Run("page", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := page.write(dir); err != nil {
+			t.Fatal(err)
+		}
+		if plots, _ := filepath.Glob(filepath.Join(dir, "*.svg")); len(plots) != 4 {
+			t.Errorf("there are plots %v", plots)
+		}
+		doc, err := os.ReadFile(filepath.Join(dir, "performance.md"))
+		if err != nil || strings.Contains(string(doc), "NaN") {
+			t.Errorf("performance.md: %v\n%s", err, doc)
+		}
+	})
 }
 
 // Sections of one key must follow one another; those of two keys need not.

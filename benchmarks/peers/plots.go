@@ -83,6 +83,9 @@ func (p *page) crowd(file string) error {
 				points = append(points, plotter.XY{X: float64(set.job.Workers - 1), Y: v * 1e6})
 			}
 		}
+		if len(points) == 0 { // of which an axis could not be made
+			return fmt.Errorf("crowd: there are no figures of %s", c)
+		}
 		line, dots, err := plotter.NewLinePoints(points)
 		if err != nil {
 			return fmt.Errorf("crowd: %s: %w", c, err)
