@@ -67,7 +67,7 @@ func bars(file, title, y string, who, groups []string, value func(group int, con
 		out.Legend.Add(c, chart)
 	}
 	out.NominalX(groups...)
-	out.X.Max += 0.5 // for the legend
+	out.X.Max += 0.8 // for the legend
 	return out.Save(width, width/2, file)
 }
 
