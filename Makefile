@@ -76,16 +76,18 @@ bench: redis ## benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./benchmarks/...
 
 .PHONY: bench-peers
-bench-peers: redis ## locks beside other libraries; PEERS_FLAGS="-help" lists more
-	$(GO) -C benchmarks/peers run . $(PEERS_FLAGS)
+bench-peers: redis ## beside other lock libraries, 13 minutes, into docs/performance.md; PEERS_FLAGS="-help" lists more
+	$(GO) -C benchmarks/peers run . -docs ../../docs $(PEERS_FLAGS)
 
 .PHONY: lint
 lint: ## gofmt, vet, staticcheck, govulncheck, a tidy go.mod, fresh wire_gen.go; golangci-lint when installed
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then printf 'not gofmt-ed:\n%s\n' "$$unformatted" >&2; exit 1; fi
 	$(GO) vet ./...
+	$(GO) -C benchmarks/peers vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) mod tidy -diff
+	$(GO) -C benchmarks/peers mod tidy -diff
 	$(GO) run $(WIRE) diff ./examples/wire || { echo "wire_gen.go is not what wire makes of wire.go: make wire" >&2; exit 1; }
 	@out=$$($(GO) run $(GOVULNCHECK) ./... 2>&1) || case $$out in \
 		*"fetching vulnerabilities"*) echo "govulncheck cannot reach its database: skipped";; \

@@ -9,8 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
+	"slices"
+	"sync"
 	"syscall"
-	"time"
 )
 
 // isChild, in the environment, makes this program a process of a measurement, which
@@ -26,94 +28,58 @@ func serveParent() {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM) // the end of the input ends it
 	server := rpc.NewServer()
 	if err := server.Register(&Child{}); err != nil {
-		panic(err)
+		panic(err) // Child's methods are not those that rpc wants
 	}
 	server.ServeConn(stdio{os.Stdin, os.Stdout})
 }
 
-// A process is a child as its parent sees it.
-type process struct {
-	cmd *exec.Cmd
-	rpc *rpc.Client
+// A crew is the processes of one measurement, as their parent sees them.
+type crew struct {
+	processes []*rpc.Client
+	kill      context.CancelFunc
+	wg        sync.WaitGroup
 }
 
-func spawn() (*process, error) {
+// spawn starts n children, by another command if there is one. They are killed by end, or
+// when ctx is done.
+func spawn(ctx context.Context, n int, by ...string) (*crew, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), isChild+"=1")
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	return &process{cmd, rpc.NewClient(stdio{out, in})}, nil
-}
-
-func (p *process) end() {
-	_ = p.cmd.Process.Kill()
-	_ = p.rpc.Close()
-	_ = p.cmd.Wait() // it was killed
-}
-
-// call returns when the child has answered or ctx is done.
-func (p *process) call(ctx context.Context, method string, arg, reply any) error {
-	select {
-	case c := <-p.rpc.Go("Child."+method, arg, reply, make(chan *rpc.Call, 1)).Done:
-		return c.Error
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// A crew is the processes of one measurement.
-type crew []*process
-
-func spawnCrew(n int) (c crew, err error) {
+	ctx, kill := context.WithCancel(ctx)
+	c := &crew{kill: kill}
 	for range n {
-		p, err := spawn()
-		if err != nil {
+		args := append(slices.Clone(by), self)
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+		cmd.Env = append(os.Environ(), isChild+"=1", fmt.Sprint("GOMAXPROCS=", runtime.GOMAXPROCS(0)))
+		cmd.Stderr = os.Stderr
+		in, inErr := cmd.StdinPipe()
+		out, outErr := cmd.StdoutPipe()
+		if err := errors.Join(inErr, outErr, cmd.Start()); err != nil {
 			c.end()
 			return nil, err
 		}
-		c = append(c, p)
+		c.processes = append(c.processes, rpc.NewClient(stdio{out, in}))
+		c.wg.Go(func() { _ = cmd.Wait() }) // it is killed
 	}
 	return c, nil
 }
 
-func (c crew) end() {
-	for _, p := range c {
-		p.end()
-	}
+func (c *crew) end() {
+	c.kill()
+	c.wg.Wait()
 }
 
-// all calls f for all processes at once.
-func (c crew) all(f func(i int, p *process) error) error {
-	errs := make(chan error, len(c))
-	for i, p := range c {
-		go func() { errs <- f(i, p) }()
+// call calls a method of all children at once, with the same argument.
+func call[R any](c *crew, method string, arg any) ([]R, error) {
+	replies, calls := make([]R, len(c.processes)), make(chan *rpc.Call, len(c.processes))
+	for i, p := range c.processes {
+		p.Go("Child."+method, arg, &replies[i], calls)
 	}
-	var all []error
-	for range c {
-		all = append(all, <-errs)
+	var errs []error
+	for range replies {
+		errs = append(errs, (<-calls).Error)
 	}
-	return errors.Join(all...)
-}
-
-// cpuTime is the processors' time that this process has taken.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(fmt.Sprintf("getrusage: %v", err)) // it has no reason to fail
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return replies, errors.Join(errs...)
 }

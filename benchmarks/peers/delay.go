@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"net"
 	"time"
 )
@@ -15,28 +14,24 @@ type Delay struct {
 
 // Delay starts a proxy in this process and answers with its address. Bytes pass in
 // pieces as they come, each after half of the time, so that a pipeline is as late as a
-// single command. (The proxy of conformance/faultproxy delays command by command.)
+// single command. (The proxy of conformance/faultproxy delays command by command.) A
+// process of its own has it, lest it competes with the workers' goroutines.
 func (c *Child) Delay(d Delay, addr *string) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	*addr = ln.Addr().String()
+	there := (d.RTT / 2).Truncate(time.Millisecond) // what Go's timers are exact to
 	go func() {
-		for {
-			client, err := ln.Accept()
+		for client, err := ln.Accept(); err == nil; client, err = ln.Accept() {
+			server, err := net.Dial("tcp", d.Addr)
 			if err != nil {
-				return
+				_ = client.Close()
+				continue
 			}
-			go func() {
-				server, err := net.Dial("tcp", d.Addr)
-				if err != nil {
-					_ = client.Close()
-					return
-				}
-				go carry(client, server, d.RTT/2)
-				carry(server, client, d.RTT/2)
-			}()
+			go carry(client, server, there)
+			go carry(server, client, d.RTT-there)
 		}
 	}()
 	return nil
@@ -71,16 +66,4 @@ func carry(from, to net.Conn, late time.Duration) {
 		}
 		pieces <- piece{time.Now().Add(late), append([]byte(nil), buf[:n]...)}
 	}
-}
-
-// startDelay runs the proxy in a process of its own, lest it competes with the workers
-// for their process's goroutines.
-func startDelay(ctx context.Context, s *stage, addr string, rtt time.Duration) (through string, err error) {
-	p, err := spawn()
-	if err != nil {
-		return "", err
-	}
-	s.Cleanup(p.end)
-	err = p.call(ctx, "Delay", Delay{addr, rtt}, &through)
-	return through, err
 }

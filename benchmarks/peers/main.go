@@ -17,16 +17,16 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
 type config struct {
-	scenarios []scenario
-	rounds    int
-	duration  time.Duration
+	Scenarios []scenario
+	Rounds    int
+	Duration  time.Duration
+	Command   string
 }
 
 func main() {
@@ -45,79 +45,60 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("peers", flag.ExitOnError)
-	var (
-		scenarioNames  = flags.String("scenario", "", "measure only these scenarios, of "+strings.Join(names(), ","))
-		contenderNames = flags.String("only", "", "measure only these contenders, e.g. floor,rueidislock,setnx")
-		rounds         = flags.Int("rounds", 5, "measure each so many times, and take the median")
-		length         = flags.Duration("duration", time.Second, "of each measurement")
-	)
+	which := flags.String("scenario", "", "measure only these scenarios, of "+names())
+	who := flags.String("only", "", "measure only these contenders, e.g. floor,rueidislock,setnx")
+	rounds := flags.Int("rounds", 5, "measure each so many times, and take the median")
+	length := flags.Duration("duration", time.Second, "of each measurement")
+	docs := flags.String("docs", "", "write performance.md and its plots into this directory, instead of text")
 	_ = flags.Parse(args) // ExitOnError
-	cfg := config{only(list(*scenarioNames), list(*contenderNames)), *rounds, *length}
-	if len(cfg.scenarios) == 0 {
-		return fmt.Errorf("no such scenario: there are %s", strings.Join(names(), ","))
+	cfg := config{only(*which, *who), *rounds, *length, strings.Join(append([]string{"go run ."}, args...), " ")}
+	if len(cfg.Scenarios) == 0 {
+		return errors.New("no such scenario: there are " + names())
 	}
-	r, err := measureAll(ctx, cfg)
-	r.print(os.Stdout, cfg.scenarios) // of an interrupted run what there is
+	if *docs != "" && *which+*who != "" {
+		return errors.New("-docs is for all scenarios and contenders")
+	}
+	b := &bench{}
+	defer b.stage.end()
+	b.start(1)
+	page := newPage(cfg, b.admins[0].InfoMap(ctx, "server").Item("Server", "redis_version"))
+	err := b.all(ctx, page)
+	if *docs != "" && err == nil {
+		if err = page.write(*docs); err == nil {
+			return nil
+		}
+	}
+	page.print(os.Stdout, cfg.Scenarios) // what there is, of an interrupted run too
 	return err
 }
 
-func measureAll(ctx context.Context, cfg config) (r results, err error) {
-	r = results{}
-	b := &bench{stage: &stage{}}
-	defer b.stage.end()
-	for _, s := range cfg.scenarios {
-		rounds := cfg.rounds
+// all measures round by round. It goes on with the others where a contender has failed.
+func (b *bench) all(ctx context.Context, p *page) error {
+	for _, s := range p.Scenarios {
+		rounds := p.Rounds
 		if s.rounds > 0 {
 			rounds = min(rounds, s.rounds)
 		}
 		for round := range rounds {
 			for _, set := range s.setups {
 				for _, c := range s.who {
-					if err := b.one(ctx, r, s, set, c, cfg.duration); err != nil {
-						return r, err
+					got, err := b.measure(ctx, set, c, p.Duration)
+					if ctx.Err() != nil {
+						return errors.New("interrupted")
 					}
+					line := fmt.Sprintf("%s %s round %d of %d, %s:", s.name, set.label, round+1, rounds, c)
+					if err != nil {
+						fmt.Fprintln(os.Stderr, line, "failed:", err)
+						continue
+					}
+					p.add(s, set.label, c, &got)
+					for _, m := range s.metrics {
+						line += fmt.Sprintf(" %s %s;", m.name, m.show(m.of(&got)))
+					}
+					fmt.Fprintln(os.Stderr, line, got.trouble())
 				}
 			}
-			fmt.Fprintf(os.Stderr, "%s: round %d of %d\n", s.name, round+1, rounds)
 		}
-	}
-	return r, nil
-}
-
-// one measures once, and goes on with the others where a contender has failed.
-func (b *bench) one(ctx context.Context, r results, s scenario, set setup, contender string, d time.Duration) error {
-	got, err := b.measure(ctx, set, contender, d)
-	if ctx.Err() != nil {
-		return errors.New("interrupted")
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s %s: %s failed: %v\n", s.name, set.label, contender, err)
-		return nil
-	}
-	r.add(s, set.label, contender, &got)
-	var line []string
-	for _, m := range s.metrics {
-		line = append(line, m.name+" "+m.show(m.of(&got)))
-	}
-	fmt.Fprintf(os.Stderr, "%s %s: %s: %s\n", s.name, set.label, contender, strings.Join(line, ", "))
-	if t := got.trouble(); t != "" {
-		fmt.Fprintf(os.Stderr, "%s %s: %s: %s\n", s.name, set.label, contender, t)
 	}
 	return nil
-}
-
-func list(s string) []string {
-	if s == "" {
-		return nil
-	}
-	return strings.Split(s, ",")
-}
-
-func names() (out []string) {
-	for _, s := range scenarios {
-		if !slices.Contains(out, s.name) {
-			out = append(out, s.name)
-		}
-	}
-	return out
 }

@@ -3,19 +3,22 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/distlock/locker/conformance/faultproxy"
 )
 
 // A setup is one thing to measure, of one contender after another.
 type setup struct {
-	label     string // tells the setups of a scenario apart: what grows
-	x         float64
+	label     string // tells the setups of a scenario apart
 	job       Job
 	processes int           // 0 is one
 	rtt       time.Duration // added to the round trip to the server
 	masters   int           // 0 is one
+	oneCore   bool          // for clients and server together, so that no core sleeps meanwhile
 	hole      bool          // the last master goes silent before the workers begin
 	settle    time.Duration // before counting begins; 0 is a quarter of the duration
 	least     time.Duration // the measurement takes, whatever the duration asked for
@@ -23,102 +26,87 @@ type setup struct {
 
 // A sample is what one measurement of a contender has found.
 type sample struct {
-	results  []Result
-	elapsed  time.Duration
-	redis    load            // while the sections were counted
-	idle     load            // from before the processes started to the beginning of that
-	gaps     []time.Duration // from an Unlock to the next grant of the same key
-	overlaps int
-}
-
-// A bench has the servers, which stay the same for all measurements.
-type bench struct {
-	stage   *stage
-	masters []*server
-	names   int
-}
-
-// servers returns n servers, emptied.
-func (b *bench) servers(ctx context.Context, n int) ([]*server, error) {
-	for len(b.masters) < n {
-		b.masters = append(b.masters, startServer(b.stage))
-	}
-	for _, s := range b.masters[:n] {
-		if err := s.admin.FlushAll(ctx).Err(); err != nil {
-			return nil, err
-		}
-	}
-	return b.masters[:n], nil
+	setup                setup
+	results              []Result
+	empty, before, after info      // before the processes started; while sections were counted
+	gaps                 []float64 // s, from an Unlock to the next grant of the same key
+	overlaps             int
 }
 
 // measure runs a setup with a contender for so long.
-func (b *bench) measure(ctx context.Context, s setup, contender string, d time.Duration) (sample, error) {
-	servers, err := b.servers(ctx, max(s.masters, 1))
-	if err != nil {
-		return sample{}, err
-	}
-	empty, err := servers[0].load(ctx)
-	if err != nil {
-		return sample{}, err
-	}
-	stage := &stage{}
-	defer stage.end()
-	job := s.job
-	b.names++
-	job.Contender, job.Name = contender, fmt.Sprint("bench", b.names)
-	for _, server := range servers {
-		job.Addrs = append(job.Addrs, server.addr)
-	}
-	silence := func() {}
-	if s.hole {
-		last := &job.Addrs[len(job.Addrs)-1]
-		hole := startHole(stage, *last)
-		*last, silence = hole.Addr(), func() { hole.Blackhole(true) }
-	}
-	if s.rtt > 0 {
-		if job.Addrs[0], err = startDelay(ctx, stage, job.Addrs[0], s.rtt); err != nil {
-			return sample{}, err
+func (b *bench) measure(ctx context.Context, s setup, contender string, d time.Duration) (out sample, err error) {
+	n := max(s.masters, 1)
+	b.start(n)
+	for _, admin := range b.admins[:n] {
+		if err := admin.FlushAll(ctx).Err(); err != nil {
+			return out, err
 		}
 	}
-	c, err := spawnCrew(max(s.processes, 1))
+	out.setup = s
+	if out.empty, err = b.info(ctx); err != nil {
+		return out, err
+	}
+	b.count++
+	job := s.job
+	job.Contender, job.Name, job.Addrs = contender, fmt.Sprint("bench", b.count), slices.Clone(b.addrs[:n])
+	stage := &stage{}
+	defer stage.end()
+	silence, err := s.obstruct(ctx, stage, job.Addrs)
 	if err != nil {
-		return sample{}, err
+		return out, err
+	}
+	var by []string
+	if s.oneCore {
+		if by, err = pin(stage, b.pids[0]); err != nil {
+			return out, err
+		}
+	}
+	c, err := spawn(ctx, max(s.processes, 1), by...)
+	if err != nil {
+		return out, err
 	}
 	defer c.end()
-	if err := c.all(func(_ int, p *process) error { return p.call(ctx, "Prepare", job, nil) }); err != nil {
-		return sample{}, err
+	if _, err := call[struct{}](c, "Prepare", job); err != nil {
+		return out, err
 	}
 	silence()
-	return b.watch(ctx, c, s, servers[0], empty, d)
-}
-
-// watch lets a crew work that is prepared, and measures.
-func (b *bench) watch(ctx context.Context, c crew, s setup, server *server, empty load, d time.Duration) (sample, error) {
 	d = max(d, s.least)
-	settle := cmp.Or(s.settle, d/4)
-	if err := c.all(func(_ int, p *process) error { return p.call(ctx, "Run", settle, nil) }); err != nil {
-		return sample{}, err
+	if _, err := call[struct{}](c, "Run", cmp.Or(s.settle, d/4)); err != nil {
+		return out, err
 	}
-	before, err := server.load(ctx)
-	if err != nil {
-		return sample{}, err
-	}
-	began := time.Now()
+	out.before, err = b.info(ctx)
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():
-		return sample{}, ctx.Err()
 	}
-	after, err := server.load(ctx)
-	if err != nil {
-		return sample{}, err
-	}
-	out := sample{results: make([]Result, len(c)), elapsed: time.Since(began), redis: after.minus(before), idle: before.minus(empty)}
-	if err := c.all(func(i int, p *process) error { return p.call(ctx, "Stop", struct{}{}, &out.results[i]) }); err != nil {
-		return sample{}, err
-	}
+	var afterErr, stopErr error
+	out.after, afterErr = b.info(ctx)
+	out.results, stopErr = call[Result](c, "Stop", struct{}{})
 	out.findGaps()
-	return out, nil
+	return out, errors.Join(err, afterErr, stopErr)
+}
+
+// obstruct puts into addrs what lies on the way to the servers. The function returned
+// makes the last server a hole, if the setup wants one.
+func (s setup) obstruct(ctx context.Context, stage *stage, addrs []string) (silence func(), err error) {
+	silence = func() {}
+	if s.rtt > 0 {
+		c, err := spawn(ctx, 1)
+		if err != nil {
+			return nil, err
+		}
+		stage.Cleanup(c.end)
+		through, err := call[string](c, "Delay", Delay{addrs[0], s.rtt})
+		addrs[0] = through[0]
+		return silence, err
+	}
+	if s.hole {
+		last := &addrs[len(addrs)-1]
+		p := faultproxy.Start(stage, *last)
+		p.Record(false)
+		*last, silence = p.Addr(), func() { p.Blackhole(true) }
+	}
+	return silence, nil
 }
 
 // findGaps looks at the sections of each key in the order of their grants.
@@ -131,27 +119,24 @@ func (s *sample) findGaps() {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Granted, b.Granted))
 	})
 	for i := 1; i < len(all); i++ {
-		if all[i].Key != all[i-1].Key {
-			continue
+		if gap := all[i].Granted - all[i-1].Released; all[i].Key == all[i-1].Key {
+			s.gaps = append(s.gaps, float64(gap)/1e9)
+			if gap < 0 {
+				s.overlaps++
+			}
 		}
-		gap := time.Duration(all[i].Granted - all[i-1].Released)
-		if gap < 0 {
-			s.overlaps++
-		}
-		s.gaps = append(s.gaps, gap)
 	}
 }
 
 // trouble says what went wrong without ending the measurement, "" for nothing.
-func (s *sample) trouble() string {
-	failed, first := 0, ""
+func (s *sample) trouble() (out string) {
 	for _, r := range s.results {
-		failed += r.Failed
-		first = cmp.Or(first, r.Error)
-	}
-	out := ""
-	if failed > 0 {
-		out = fmt.Sprintf("%d calls failed, the first: %s", failed, first)
+		if r.Failed > 0 {
+			out += fmt.Sprintf(" %d calls failed, the first: %s;", r.Failed, r.Error)
+		}
+		if r.Lost > 0 {
+			out += fmt.Sprintf(" %d of %d locks held were lost;", r.Lost, s.setup.job.Held)
+		}
 	}
 	if s.overlaps > 0 {
 		out += fmt.Sprintf(" %d sections OVERLAPPED", s.overlaps)

@@ -5,90 +5,65 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"time"
 )
 
 // A metric is a figure that is found in a sample. Times are in seconds.
 type metric struct {
 	name   string
-	unit   unit
+	show   func(float64) string
 	higher bool // is better
 	of     func(*sample) float64
 }
-
-type unit func(float64) string
 
 var (
 	pairsPerSecond = metric{"pairs/s", count, true, perSecond}
 	handOvers      = metric{"hand-overs/s", count, true, perSecond}
 	grants         = metric{"grants/s", count, true, perSecond}
-	clientCPU      = metric{"client CPU per pair", duration, false, func(s *sample) float64 {
-		var cpu time.Duration
-		for _, r := range s.results {
-			cpu += r.CPU
-		}
-		return cpu.Seconds() / float64(s.sections())
+	clientCPU      = metric{"client CPU per pair", seconds, false, func(s *sample) float64 {
+		return s.sum(func(r Result) float64 { return r.CPU.Seconds() }) / s.sum(Result.sections)
 	}}
-	redisCPU    = metric{"Redis CPU per pair", duration, false, redisPerSection}
-	redisCPUHop = metric{"Redis CPU per hand-over", duration, false, redisPerSection}
-	longestWait = metric{"longest wait", duration, false, func(s *sample) float64 {
-		var longest time.Duration
+	redisCPU    = metric{"Redis CPU per pair", seconds, false, redisPerSection}
+	redisCPUHop = metric{"Redis CPU per hand-over", seconds, false, redisPerSection}
+	idleGap     = metric{"idle gap p50", seconds, false, func(s *sample) float64 { return median(s.gaps) }}
+	longestWait = metric{"longest wait", seconds, false, func(s *sample) (longest float64) {
 		for _, r := range s.results {
-			longest = max(longest, r.Longest)
+			longest = max(longest, r.Longest.Seconds())
 		}
-		return longest.Seconds()
+		return longest
 	}}
-	shareOfGoroutines = metric{"smallest ÷ largest share", plain, true, func(s *sample) float64 {
-		var counts []int64
+	shareOfGoroutines = metric{"smallest ÷ largest share", ratio, true, func(s *sample) float64 { return share(s.results[0].Counts) }}
+	shareOfProcesses  = metric{"share between processes", ratio, true, func(s *sample) float64 {
+		var counts []float64
 		for _, r := range s.results {
-			counts = append(counts, r.Counts...)
+			counts = append(counts, r.sections())
 		}
 		return share(counts)
-	}}
-	shareOfProcesses = metric{"share between processes", plain, true, func(s *sample) float64 {
-		var counts []int64
-		for _, r := range s.results {
-			counts = append(counts, sum(r.Counts))
-		}
-		return share(counts)
-	}}
-	idleGap = metric{"idle gap p50", duration, false, func(s *sample) float64 {
-		if len(s.gaps) == 0 {
-			return math.NaN()
-		}
-		slices.Sort(s.gaps)
-		return s.gaps[len(s.gaps)/2].Seconds()
 	}}
 )
 
-func (s *sample) sections() (n int64) {
+func (s *sample) sum(of func(Result) float64) (sum float64) {
 	for _, r := range s.results {
-		n += sum(r.Counts)
+		sum += of(r)
 	}
-	return n
+	return sum
 }
 
-func perSecond(s *sample) (rate float64) {
-	for _, r := range s.results {
-		rate += float64(sum(r.Counts)) / r.Elapsed.Seconds()
-	}
-	return rate
-}
-
-func redisPerSection(s *sample) float64 {
-	return s.redis.cpu.Seconds() / float64(s.sections())
-}
-
-func share(counts []int64) float64 {
-	return float64(slices.Min(counts)) / float64(slices.Max(counts))
-}
-
-func sum(counts []int64) (n int64) {
-	for _, c := range counts {
+func (r Result) sections() (n float64) {
+	for _, c := range r.Counts {
 		n += c
 	}
 	return n
 }
+
+func perSecond(s *sample) float64 {
+	return s.sum(func(r Result) float64 { return r.sections() / r.Elapsed.Seconds() })
+}
+
+func redisPerSection(s *sample) float64 { return s.redisCPU() / s.sum(Result.sections) }
+
+func (s *sample) redisCPU() float64 { return s.after.cpu() - s.before.cpu() }
+
+func share(counts []float64) float64 { return slices.Min(counts) / slices.Max(counts) }
 
 func median(values []float64) float64 {
 	if len(values) == 0 {
@@ -101,39 +76,42 @@ func median(values []float64) float64 {
 // missing stands for a figure that there is not.
 const missing = "–"
 
-func count(v float64) string {
-	switch {
-	case v >= 1e6:
-		return threeDigits(v/1e6) + " M"
-	case v >= 1e4:
-		return threeDigits(v/1e3) + "k"
-	}
-	return fmt.Sprintf("%.0f", v)
-}
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-func plain(v float64) string { return fmt.Sprintf("%.2f", v) }
-
-func duration(v float64) string {
-	switch {
-	case v < 1e-3:
-		return threeDigits(v*1e6) + " µs"
-	case v < 1:
-		return threeDigits(v*1e3) + " ms"
-	}
-	return threeDigits(v) + " s"
-}
-
-func threeDigits(v float64) string {
-	if v >= 100 {
-		return fmt.Sprintf("%.0f", v)
-	}
-	return strconv.FormatFloat(v, 'g', 3, 64)
-}
-
-// show is a value in its unit.
-func (m metric) show(v float64) string {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
+// digits shows three digits of v in the greatest unit that makes it 1 at least.
+func digits(v float64, units []string, values []float64) string {
+	if !finite(v) {
 		return missing
 	}
-	return m.unit(v)
+	i := 0
+	for i < len(units)-1 && v < values[i] {
+		i++
+	}
+	v /= values[i]
+	if v < 100 {
+		return strconv.FormatFloat(v, 'g', 3, 64) + units[i]
+	}
+	return fmt.Sprintf("%.0f%s", v, units[i])
+}
+
+func count(v float64) string {
+	return digits(v, []string{"M", "k", ""}, []float64{1e6, 1e3, 1})
+}
+
+func seconds(v float64) string {
+	return digits(v, []string{" s", " ms", " µs"}, []float64{1, 1e-3, 1e-6})
+}
+
+func bytes(v float64) string {
+	return digits(v, []string{" GB", " MB", " KB", " B"}, []float64{1e9, 1e6, 1e3, 1})
+}
+
+func ratio(v float64) string {
+	switch {
+	case !finite(v):
+		return missing
+	case v >= 10:
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
 }

@@ -2,8 +2,9 @@ package main
 
 import (
 	"context"
-	"math"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -17,26 +18,28 @@ func TestMain(m *testing.M) {
 }
 
 // Every contender is measured for some milliseconds in every setup: each figure is there
-// and plausible, no call fails and no two sections overlap.
+// and plausible, no call fails and no two sections overlap; and the page can be written.
 func TestScenarios(t *testing.T) {
-	b := &bench{stage: &stage{}}
+	b := &bench{}
 	t.Cleanup(b.stage.end)
+	page := newPage(config{}, "0")
 	for _, s := range scenarios {
 		for _, set := range s.setups {
 			for _, c := range s.who {
 				t.Run(s.name+set.label+"/"+c, func(t *testing.T) {
-					got, err := b.measure(context.Background(), set, c, 50*time.Millisecond)
+					got, err := b.measure(context.Background(), small(set), c, 100*time.Millisecond+15*set.rtt)
 					if err != nil {
 						t.Fatal(err)
 					}
 					if trouble := got.trouble(); trouble != "" {
 						t.Error(trouble)
 					}
-					if got.sections() == 0 {
+					if endless := set.job.Hold > time.Minute; got.sum(Result.sections) == 0 && set.job.Workers > 0 && !endless {
 						t.Error("no section in all the time")
 					}
+					page.add(s, set.label, c, &got)
 					for _, m := range s.metrics {
-						if v := m.of(&got); math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
+						if v := m.of(&got); !finite(v) || v < 0 || v == 0 && strings.Contains(m.name, "CPU") {
 							t.Errorf("%s is %v", m.name, v)
 						}
 					}
@@ -44,4 +47,42 @@ func TestScenarios(t *testing.T) {
 			}
 		}
 	}
+	t.Run("page", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := page.write(dir); err != nil {
+			t.Fatal(err)
+		}
+		if plots, _ := filepath.Glob(filepath.Join(dir, "*.svg")); len(plots) != 4 {
+			t.Errorf("there are plots %v", plots)
+		}
+		doc, err := os.ReadFile(filepath.Join(dir, "performance.md"))
+		if err != nil || strings.Contains(string(doc), "NaN") {
+			t.Errorf("performance.md: %v\n%s", err, doc)
+		}
+	})
+}
+
+// Sections of one key must follow one another; those of two keys need not.
+func TestFindGaps(t *testing.T) {
+	section := func(key int, granted, released int64) Result {
+		return Result{Sections: []Section{{Key: key, Granted: granted, Released: released}}}
+	}
+	apart := sample{results: []Result{section(0, 30, 40), section(0, 10, 20), section(1, 15, 35)}}
+	apart.findGaps()
+	if apart.overlaps != 0 || len(apart.gaps) != 1 || apart.gaps[0] != 10e-9 {
+		t.Errorf("%d overlaps, gaps %v", apart.overlaps, apart.gaps)
+	}
+	overlapping := sample{results: []Result{section(0, 10, 20), section(0, 19, 30)}}
+	overlapping.findGaps()
+	if overlapping.overlaps != 1 || overlapping.trouble() == "" {
+		t.Error("an overlap was not found")
+	}
+}
+
+// small is a setup with fewer of everything.
+func small(s setup) setup {
+	s.least, s.settle = 0, 10*time.Millisecond
+	s.job.Workers, s.job.Keys = min(s.job.Workers, 20), min(s.job.Keys, 20)
+	s.job.Clients, s.job.Held = min(s.job.Clients, 20), min(s.job.Held, 2000)
+	return s
 }

@@ -26,35 +26,105 @@ func (r results) value(s scenario, label, contender string, m metric) float64 {
 	return median(r[figure{s.name, label, contender, m.name}])
 }
 
-// best is the best value of a peer.
-func (r results) best(s scenario, label string, m metric) float64 {
+// best is the peer with the best value.
+func (r results) best(s scenario, label string, m metric) (name string) {
 	best := math.NaN()
 	for _, p := range peers {
 		v := r.value(s, label, p, m)
 		if math.IsNaN(best) || m.higher && v > best || !m.higher && v < best {
-			best = v
+			best, name = v, p
 		}
 	}
-	return best
+	return name
 }
 
-// met says whether a contender meets a target, and what it is; ok is false where
-// there are no figures.
-func (r results) met(s scenario, t target, contender string) (met, ok bool) {
-	label := t.setup
-	limit := t.factor
-	switch t.times {
-	case "":
-	case bestPeer:
-		limit *= r.best(s, label, t.metric)
-	default:
-		limit *= r.value(s, label, t.times, t.metric)
+// relative is the median of the rounds' ratios of a contender to another, or to the best
+// peer: what slows the machine down for some seconds slows both down.
+func (r results) relative(s scenario, label, contender string, m metric, to string) float64 {
+	if to == bestPeer {
+		to = r.best(s, label, m)
 	}
-	v := r.value(s, label, contender, t.metric)
-	if math.IsNaN(v) || math.IsNaN(limit) {
-		return false, false
+	of, by := r[figure{s.name, label, contender, m.name}], r[figure{s.name, label, to, m.name}]
+	if len(of) != len(by) { // a round of one of them has failed
+		return median(of) / median(by)
 	}
-	return t.metric.higher && v >= limit || !t.metric.higher && v <= limit, true
+	ratios := make([]float64, len(of))
+	for i := range of {
+		ratios[i] = of[i] / by[i]
+	}
+	return median(ratios)
+}
+
+// table has a row for each contender: metrics of one setup, or one metric of several.
+func (r results) table(s scenario, labels []string, metrics []metric) string {
+	rows := make([][]string, 1+len(s.who))
+	column := func(title string, cell func(contender string) string) {
+		rows[0] = append(rows[0], title)
+		for i, c := range s.who {
+			rows[i+1] = append(rows[i+1], cell(c))
+		}
+	}
+	corner := labels[0]
+	if len(labels) > 1 {
+		corner = metrics[0].name
+	}
+	column(corner, func(c string) string { return c })
+	for _, label := range labels {
+		for _, m := range metrics {
+			title := m.name
+			if len(labels) > 1 {
+				title = label
+			}
+			column(title, func(c string) string { return m.show(r.value(s, label, c, m)) })
+			if slices.Contains(s.who, "floor") {
+				column("÷ floor", func(c string) string { return ratio(r.relative(s, label, c, m, "floor")) })
+			}
+			column("÷ best peer", func(c string) string { return ratio(r.relative(s, label, c, m, bestPeer)) })
+		}
+	}
+	return markdown(rows)
+}
+
+// tables are those of all metrics of a scenario, one for each setup.
+func (r results) tables(s scenario) string {
+	var out []string
+	for _, set := range s.setups {
+		out = append(out, r.table(s, []string{set.label}, s.metrics))
+	}
+	return strings.Join(out, "\n")
+}
+
+// targets has a row for each target.
+func (r results) targets(ss []scenario) string {
+	rows := [][]string{append([]string{"scenario", "figure", "target"}, ours...)}
+	for _, s := range ss {
+		for _, t := range s.targets {
+			row := []string{strings.TrimSpace(s.name + " " + t.setup), t.metric.name, t.String()}
+			for _, c := range ours {
+				row = append(row, r.verdict(s, t, c))
+			}
+			rows = append(rows, row)
+		}
+	}
+	return markdown(rows)
+}
+
+func (r results) verdict(s scenario, t target, contender string) string {
+	v := r.value(s, t.setup, contender, t.metric)
+	out := t.metric.show(v)
+	if t.times != "" {
+		v = r.relative(s, t.setup, contender, t.metric, t.times)
+		out = ratio(v) + " ×"
+	}
+	switch {
+	case !slices.Contains(t.of, contender):
+		return ""
+	case !finite(v):
+		return missing
+	case t.metric.higher && v >= t.factor, !t.metric.higher && v <= t.factor:
+		return out + ", met"
+	}
+	return out + ", not met"
 }
 
 func (t target) String() string {
@@ -68,78 +138,24 @@ func (t target) String() string {
 	return fmt.Sprintf("%s %.4g × %s", sign, t.factor, t.times)
 }
 
-// table has a row for each contender, or for each setup if there are several of them
-// and one metric is asked for.
-func (r results) table(s scenario, label string) [][]string {
-	head := []string{"contender"}
-	hasFloor := slices.Contains(s.who, "floor")
-	hasPeer := slices.ContainsFunc(s.who, func(c string) bool { return slices.Contains(peers, c) })
-	for _, m := range s.metrics {
-		head = append(head, m.name)
-		if hasFloor {
-			head = append(head, "÷ floor")
-		}
-		if hasPeer {
-			head = append(head, "÷ best peer")
-		}
-	}
-	rows := [][]string{head}
-	for _, c := range s.who {
-		row := []string{c}
-		for _, m := range s.metrics {
-			v := r.value(s, label, c, m)
-			row = append(row, m.show(v))
-			if hasFloor {
-				row = append(row, ratio(v, r.value(s, label, "floor", m)))
-			}
-			if hasPeer {
-				row = append(row, ratio(v, r.best(s, label, m)))
-			}
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-func ratio(v, to float64) string {
-	q := v / to
-	switch {
-	case math.IsNaN(q) || math.IsInf(q, 0):
-		return missing
-	case q >= 10:
-		return fmt.Sprintf("%.0f", q)
-	}
-	return fmt.Sprintf("%.2f", q)
-}
-
-// print writes all tables as text.
+// print writes all tables.
 func (r results) print(w io.Writer, ss []scenario) {
 	for _, s := range ss {
-		for _, set := range s.setups {
-			fmt.Fprintf(w, "\n%s %s: %s\n", s.name, set.label, s.about)
-			tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-			for _, row := range r.table(s, set.label) {
-				fmt.Fprintln(tw, strings.Join(row, "\t"))
-			}
-			_ = tw.Flush()
-		}
-		for _, t := range s.targets {
-			fmt.Fprintf(w, "target %s %s %s:", t.setup, t.metric.name, t)
-			for _, c := range t.of {
-				met, ok := r.met(s, t, c)
-				fmt.Fprintf(w, " %s %s", c, verdict(met, ok))
-			}
-			fmt.Fprintln(w)
-		}
+		fmt.Fprintf(w, "%s: %s\n\n%s\n", s.name, s.about, r.tables(s))
 	}
+	fmt.Fprint(w, r.targets(ss))
 }
 
-func verdict(met, ok bool) string {
-	switch {
-	case !ok:
-		return missing
-	case met:
-		return "met"
+// markdown is a table that can be read as plain text, too.
+func markdown(rows [][]string) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
+	for i, row := range rows {
+		fmt.Fprintf(w, "| %s\t|\n", strings.Join(row, "\t| "))
+		if i == 0 {
+			fmt.Fprintf(w, "|---%s\t|\n", strings.Repeat("\t|---:", len(row)-1))
+		}
 	}
-	return "not met"
+	_ = w.Flush() // a Builder takes everything
+	return b.String()
 }

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
-	"time"
 
-	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/internal/redistest"
 	"github.com/redis/go-redis/v9"
 )
@@ -19,9 +17,7 @@ type stage struct {
 }
 
 func (s *stage) Helper()                           {}
-func (s *stage) Context() context.Context          { return context.Background() }
 func (s *stage) Cleanup(f func())                  { s.cleanups = append(s.cleanups, f) }
-func (s *stage) Errorf(format string, args ...any) { s.Fatalf(format, args...) }
 func (s *stage) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
 func (s *stage) end() {
@@ -30,51 +26,41 @@ func (s *stage) end() {
 	}
 }
 
-// A server is a redis-server of this program.
-type server struct {
-	addr  string
-	admin *redis.Client
+// A bench has the redis-servers, which stay the same for all measurements.
+type bench struct {
+	stage  stage
+	addrs  []string
+	pids   []int
+	admins []*redis.Client
+	count  int // of measurements
 }
 
-func startServer(s *stage) *server {
-	r := redistest.Start(s, redistest.WithConfig("--tcp-backlog", "1024", "--maxclients", "15000"))
-	return &server{r.Addr(), r.Client(s)}
-}
-
-func startHole(s *stage, addr string) *faultproxy.Proxy {
-	p := faultproxy.Start(s, addr)
-	p.Record(false)
-	return p
-}
-
-// A load is what a server has done and keeps, or the difference of two such.
-type load struct {
-	cpu     time.Duration // of the main thread
-	clients float64
-	memory  float64 // bytes, without the clients'
-	total   float64 // bytes
-}
-
-func (s *server) load(ctx context.Context) (l load, err error) {
-	info, err := s.admin.InfoMap(ctx, "cpu", "clients", "memory").Result()
-	if err != nil {
-		return l, err
+// start starts servers until there are n.
+func (b *bench) start(n int) {
+	for len(b.addrs) < n {
+		s := redistest.Start(&b.stage, redistest.WithConfig("--tcp-backlog", "1024", "--maxclients", "15000"))
+		b.addrs, b.pids, b.admins = append(b.addrs, s.Addr()), append(b.pids, s.PID()), append(b.admins, s.Client(&b.stage))
 	}
-	get := func(section, name string) float64 {
-		f, e := strconv.ParseFloat(info[section][name], 64)
-		if e != nil && err == nil {
-			err = fmt.Errorf("INFO: %s: %w", name, e)
+}
+
+// An info is what the first server's INFO says, as far as it is numbers.
+type info map[string]float64
+
+func (b *bench) info(ctx context.Context) (info, error) {
+	sections, err := b.admins[0].InfoMap(ctx, "cpu", "clients", "memory").Result()
+	out := info{}
+	for _, fields := range sections {
+		for name, value := range fields {
+			if v, err := strconv.ParseFloat(value, 64); err == nil {
+				out[name] = v
+			}
 		}
-		return f
 	}
-	cpu := get("CPU", "used_cpu_sys_main_thread") + get("CPU", "used_cpu_user_main_thread")
-	l.cpu = time.Duration(cpu * float64(time.Second))
-	l.clients = get("Clients", "connected_clients")
-	l.total = get("Memory", "used_memory")
-	l.memory = l.total - get("Memory", "mem_clients_normal")
-	return l, err
+	return out, err
 }
 
-func (l load) minus(o load) load {
-	return load{l.cpu - o.cpu, l.clients - o.clients, l.memory - o.memory, l.total - o.total}
-}
+// cpu is the time in seconds that the main thread has worked.
+func (i info) cpu() float64 { return i["used_cpu_sys_main_thread"] + i["used_cpu_user_main_thread"] }
+
+// data is the memory in bytes that is not for clients.
+func (i info) data() float64 { return i["used_memory"] - i["mem_clients_normal"] }

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -15,12 +17,12 @@ type Job struct {
 	Contender string
 	Addrs     []string
 	Name      string // begins all keys, so that no earlier job has used them
-	Clients   int    // clients of the contender, which the workers share out; 0 is one
+	Clients   int    // of the contender, which the workers share out; 0 is one
 	Workers   int
 	Keys      int           // worker i locks key i mod Keys
 	Hold      time.Duration // how long a section takes
 	Record    bool          // when each section was, for gaps and overlaps
-	Held      int           // locks held from before to after, beside all that
+	Held      int           // locks that are held all the time, beside that
 	HeldTTL   time.Duration // 0: the contender's default
 }
 
@@ -31,47 +33,48 @@ type Section struct {
 	Asked, Granted, Released int64
 }
 
-// A Result is what came of a Job between the answer to Run and the call of Stop.
+// A Result is what came of a Job between the end of Run and the call of Stop.
 type Result struct {
 	Elapsed, CPU  time.Duration
-	Counts        []int64 // sections, by worker
+	Counts        []float64 // sections, by worker
 	Sections      []Section
-	Longest       time.Duration // wait, those that did not end counted so far
+	Longest       time.Duration // wait, those that were not over counted so far
 	Failed        int           // Locks and Unlocks, up to the end of the last
-	FailedUnlocks int
-	Lost          int     // of the locks held
-	Error         string  // the first
-	Goroutines    float64 // for each lock held
-	Bytes         float64
+	FailedUnlocks int           // of these
+	Error         string        // the first
+	Lost          int           // of the locks held
+	Goroutines    float64       // for each lock held
+	Bytes         float64       // likewise
 }
 
 type worker struct {
-	locks    locks
-	id       int
-	key      string
+	lock     lockFunc
 	keyID    int
 	count    atomic.Int64
 	asked    atomic.Int64 // when the wait under way began
 	sections []Section
-	_        [64]byte // the next worker's counter is in another cache line
+	_        [64]byte // the next worker's counters are in another cache line
 }
 
 // Child is the process's side of a measurement. Its methods are called one after another.
 type Child struct {
 	job     Job
-	clients []locks
+	clients []lockFunc
 	workers []worker
 	held    []hold
 	ctx     context.Context
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
+	began   mark
+	mu      sync.Mutex
+	result  Result
+}
 
-	began  time.Time
+// A mark is what was counted until a moment.
+type mark struct {
+	at     time.Time
 	cpu    time.Duration
-	counts []int64
-
-	mu     sync.Mutex
-	result Result
+	counts []float64
 }
 
 // Prepare opens the clients and locks keys of its own with each, so that connections
@@ -80,22 +83,22 @@ func (c *Child) Prepare(job Job, _ *struct{}) error {
 	c.job = job
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	for range max(job.Clients, 1) {
-		l, err := openContender(job.Contender, job.Addrs, job.HeldTTL)
+		lock, err := contenders[job.Contender](job.Addrs, job.HeldTTL)
 		if err != nil {
 			return err
 		}
-		c.clients = append(c.clients, l)
+		c.clients = append(c.clients, lock)
 	}
 	c.workers = make([]worker, job.Workers)
 	for i := range c.workers {
-		w := &c.workers[i]
-		w.id, w.keyID = i, i%max(job.Keys, 1)
-		w.locks = c.clients[i%len(c.clients)]
-		w.key = fmt.Sprintf("%s:key:%d", job.Name, w.keyID)
+		c.workers[i].lock, c.workers[i].keyID = c.clients[i%len(c.clients)], i%job.Keys
 	}
-	warm := max(min(job.Workers, 256), len(c.clients))
-	if err := each(warm, min(warm, 256), func(i int) error {
-		return pair(c.clients[i%len(c.clients)], fmt.Sprintf("%s:warm-up:%d:%d", job.Name, os.Getpid(), i))
+	if err := each(max(min(job.Workers+job.Held, 256), len(c.clients)), func(i int) error {
+		h, err := c.clients[i%len(c.clients)](c.ctx, fmt.Sprintf("%s:warm-up:%d:%d", job.Name, os.Getpid(), i), 0)
+		if err != nil {
+			return err
+		}
+		return h.unlock(c.ctx)
 	}); err != nil {
 		return fmt.Errorf("warm-up: %w", err)
 	}
@@ -105,40 +108,35 @@ func (c *Child) Prepare(job Job, _ *struct{}) error {
 // Run lets the workers go, and begins to count after settle.
 func (c *Child) Run(settle time.Duration, _ *struct{}) error {
 	for i := range c.workers {
-		w := &c.workers[i]
-		c.wg.Go(func() { c.work(w) })
+		c.wg.Go(func() { c.work(&c.workers[i]) })
 	}
 	time.Sleep(settle)
-	c.began, c.cpu, c.counts = time.Now(), cpuTime(), c.count()
+	c.began = c.mark()
 	return nil
 }
 
 // Stop ends the counting and then the workers.
 func (c *Child) Stop(_ struct{}, r *Result) error {
-	now, cpu, counts := time.Now(), cpuTime(), c.count()
-	for i := range counts {
-		counts[i] -= c.counts[i]
-	}
+	end := c.mark()
 	var longest int64
 	for i := range c.workers {
+		end.counts[i] -= c.began.counts[i]
 		if asked := c.workers[i].asked.Load(); asked != 0 {
-			longest = max(longest, now.UnixNano()-asked)
+			longest = max(longest, end.at.UnixNano()-asked)
 		}
 	}
-	lost := 0
 	for _, h := range c.held {
-		if h.Err() != nil {
-			lost++
+		if h.lost() != nil {
+			c.result.Lost++
 		}
 	}
 	c.stop()
 	c.wg.Wait()
-
 	*r = c.result
-	r.Elapsed, r.CPU, r.Counts, r.Lost = now.Sub(c.began), cpu-c.cpu, counts, lost
+	r.Elapsed, r.CPU, r.Counts = end.at.Sub(c.began.at), end.cpu-c.began.cpu, end.counts
 	for i := range c.workers {
 		for _, s := range c.workers[i].sections {
-			if s.Granted >= c.began.UnixNano() && s.Granted <= now.UnixNano() {
+			if s.Granted >= c.began.at.UnixNano() && s.Granted <= end.at.UnixNano() {
 				longest = max(longest, s.Granted-s.Asked)
 				r.Sections = append(r.Sections, s)
 			}
@@ -148,25 +146,28 @@ func (c *Child) Stop(_ struct{}, r *Result) error {
 	return nil
 }
 
-func (c *Child) count() []int64 {
-	counts := make([]int64, len(c.workers))
+func (c *Child) mark() mark {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it has no reason to fail
+	m := mark{time.Now(), time.Duration(u.Utime.Nano() + u.Stime.Nano()), make([]float64, len(c.workers))}
 	for i := range c.workers {
-		counts[i] = c.workers[i].count.Load()
+		m.counts[i] = float64(c.workers[i].count.Load())
 	}
-	return counts
+	return m
 }
 
 func (c *Child) work(w *worker) {
+	key := fmt.Sprintf("%s:key:%d", c.job.Name, w.keyID)
 	for c.ctx.Err() == nil {
 		s := Section{Key: w.keyID, Asked: time.Now().UnixNano()}
 		w.asked.Store(s.Asked)
-		h, err := w.locks.lock(c.ctx, w.key, 0)
+		h, err := w.lock(c.ctx, key, 0)
+		s.Granted = time.Now().UnixNano()
 		w.asked.Store(0)
 		if err != nil {
-			c.failed(err, false)
+			c.failed(err, 0)
 			continue
 		}
-		s.Granted = time.Now().UnixNano()
 		if c.job.Hold > 0 {
 			select {
 			case <-time.After(c.job.Hold):
@@ -174,8 +175,8 @@ func (c *Child) work(w *worker) {
 			}
 		}
 		s.Released = time.Now().UnixNano()
-		if err := h.Unlock(context.Background()); err != nil {
-			c.failed(err, true)
+		if err := h.unlock(context.Background()); err != nil {
+			c.failed(err, 1)
 			continue
 		}
 		w.count.Add(1)
@@ -185,48 +186,31 @@ func (c *Child) work(w *worker) {
 	}
 }
 
-// failed notes an error, unless it is that of a wait that was ended.
-func (c *Child) failed(err error, unlock bool) {
-	if c.ctx.Err() != nil && !unlock {
-		return
-	}
+// failed notes an error, unless it is of a wait that was ended.
+func (c *Child) failed(err error, unlocks int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.result.Failed++
-	if unlock {
-		c.result.FailedUnlocks++
+	if c.ctx.Err() != nil && unlocks == 0 {
+		return
 	}
-	if c.result.Error == "" {
+	if c.result.Failed == 0 {
 		c.result.Error = err.Error()
 	}
+	c.result.Failed++
+	c.result.FailedUnlocks += unlocks
 }
 
-func pair(l locks, key string) error {
-	h, err := l.lock(context.Background(), key, 0)
-	if err != nil {
-		return err
+// each calls f(0) to f(n-1), some at a time.
+func each(n int, f func(i int) error) error {
+	errs, tickets := make([]error, n), make(chan struct{}, 256)
+	var wg sync.WaitGroup
+	for i := range n {
+		tickets <- struct{}{}
+		wg.Go(func() {
+			errs[i] = f(i)
+			<-tickets
+		})
 	}
-	return h.Unlock(context.Background())
-}
-
-// each calls f(0) to f(n-1) from so many goroutines, and returns one of the errors.
-func each(n, goroutines int, f func(i int) error) error {
-	var next atomic.Int64
-	errs := make(chan error, goroutines)
-	for range goroutines {
-		go func() {
-			var err error
-			for i := int(next.Add(1)) - 1; i < n && err == nil; i = int(next.Add(1)) - 1 {
-				err = f(i)
-			}
-			errs <- err
-		}()
-	}
-	var first error
-	for range goroutines {
-		if err := <-errs; first == nil {
-			first = err
-		}
-	}
-	return first
+	wg.Wait()
+	return errors.Join(errs...)
 }
