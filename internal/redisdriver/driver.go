@@ -48,8 +48,6 @@ type Protocol struct {
 	// More gives the further arguments of a script; nil: none. Of req only the Claim
 	// is set unless the script acquires.
 	More func(s *Script, req driver.Request) []any
-	// Late, if not nil, is told of an Acquire that returned after its caller had left.
-	Late func(req driver.Request)
 	// Batched lets commands that come while others are under way share round trips.
 	// One that is slow delays the others with it. Its contexts end by their deadlines
 	// only: commands run on the caller's goroutine.
@@ -104,18 +102,22 @@ func (d *Driver) Configure(cfg driver.Config) (driver.Settings, error) {
 // Acquire implements [driver.Driver]: one round trip on the caller's client, two
 // with [WithReplicaAcks].
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
-	return d.acquire(ctx, req, d.input(d.p.Acquire, req))
+	return d.AcquireWith(ctx, req)
 }
+
+// AcquireWith is Acquire with further arguments.
+func (d *Driver) AcquireWith(ctx context.Context, req driver.Request, args ...any) (driver.Answer, error) {
+	return d.acquire(ctx, req, append(d.input(d.p.Acquire, req), args...))
+}
+
+// ReplicaAcks reports whether grants are to be confirmed by replicas.
+func (d *Driver) ReplicaAcks() bool { return d.acks.n > 0 }
 
 func (d *Driver) acquire(ctx context.Context, req driver.Request, in input) (driver.Answer, error) {
 	if err := d.follow(ctx, d.p.Acquire, req.ID); err != nil {
 		return driver.Answer{}, err
 	}
-	var late func()
-	if d.p.Late != nil {
-		late = func() { d.p.Late(req) }
-	}
-	reply, err := d.runner.do(ctx, d.p.Acquire, req.ID, late, func() (any, error) {
+	reply, err := d.runner.do(ctx, d.p.Acquire, req.ID, nil, func() (any, error) {
 		if d.acks.n > 0 {
 			return d.runAcked(ctx, d.p.Acquire, req, in)
 		}

@@ -26,13 +26,13 @@ local function is_claim(field)
   return string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:%d+$')
 end
 
--- Reports whether claim, whose owner was not named, holds the hash alone.
+-- Reports whether claim, whose owner was not named, holds the hash alone; and the field ''.
 local function is_alone(lock, claim)
   if not tonumber(redis.pcall('HGET', lock, claim)) then -- or it is no hash
     return false
   end
   local more = redis.call('HGET', lock, '')
-  return not more or string.find(more, '^%a+ %S+ %- ') ~= nil
+  return not more or string.find(more, '^%a+ %S+ %- ') ~= nil, more
 end
 
 -- The holds of owner; nil if the hash is another's. What has expired is not counted.
@@ -183,12 +183,12 @@ end
 local FEW = 64 -- fields; a larger hash is not looked through for the owner's name
 
 -- The owner that holds the hash, '' if that cannot be told: the field with a mere
--- number. (A grant that blpop keeps for a waiter has no owner.)
+-- number.
 local function holder_of(lock)
   if redis.call('HLEN', lock) <= FEW then
     local fields = redis.call('HGETALL', lock)
     for i = 1, #fields, 2 do
-      if fields[i] ~= '' and string.find(fields[i + 1], '^%d+$') and not string.find(fields[i], '^grant:locker:inbox:') then
+      if fields[i] ~= '' and string.find(fields[i + 1], '^%d+$') then
         return fields[i]
       end
     end

@@ -1,4 +1,4 @@
--- Fencing tokens, for all strategies on a single server.
+-- What the scripts of all strategies share, fencing tokens above all.
 --
 -- A token is the server's clock in microseconds, or one more than the last token if
 -- that is greater. So tokens grow while the clock is wrong, and they grow when the
@@ -37,5 +37,14 @@ end
 local function extend(key, ttl)
   if redis.call('PTTL', key) < tonumber(ttl) then
     redis.call('PEXPIRE', key, ttl)
+  end
+end
+
+-- Tells a holder whose release hands the lock to processes that queue for it (blpop) that
+-- others wait, too; see holds.lua for the field.
+local function ask(lock)
+  local more = redis.call('HGET', lock, '')
+  if more and string.find(more, '^blpop .* 0$') then
+    redis.call('HSET', lock, '', string.sub(more, 1, -2) .. '1')
   end
 end

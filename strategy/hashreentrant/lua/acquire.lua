@@ -20,6 +20,7 @@ if kind == 'hash' then
   if token then
     return {1, token, n}
   end
+  ask(lock)
   return {0, redis.call('PTTL', lock), 0, holder_of(lock)}
 elseif kind == 'string' then
   return {0, redis.call('PTTL', lock), 1}

@@ -25,7 +25,9 @@ if kind == 'string' then
     extend(lock, ttl)
     return {1, issued(fence, retention, tokens), tonumber(tokens)}
   end
-elseif kind ~= 'hash' then
+elseif kind == 'hash' then
+  ask(lock)
+else
   return {-1, kind}
 end
 return {0, remaining, 1}
