@@ -113,6 +113,7 @@ func (b *inboxes) ask(req driver.Request) (*attempt, driver.Answer) {
 	at.blocks, at.sent = in.blocks, time.Now()
 	w.asked = append(w.asked, at)
 	b.asked[req.ID] = at
+	in.rouse()
 	return at, driver.Answer{}
 }
 

@@ -2,7 +2,7 @@ package blpop
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
@@ -11,16 +11,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-var (
-	//go:embed lua/queue.lua
-	queue string
-	//go:embed lua/acquire.lua
-	acquire string
-	//go:embed lua/release.lua
-	release string
+//go:embed lua
+var files embed.FS
 
-	acquireScript = hashlock.NewScript("acquire", queue, acquire)
-	releaseScript = hashlock.NewScript("release", queue, release)
+var (
+	acquireScript = hashlock.NewScript("acquire", files)
+	releaseScript = hashlock.NewScript("release", files)
 )
 
 // queueDriver adds the queue of processes to the hash lock.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -71,6 +73,8 @@ type inbox struct {
 	node    string
 	blocks  bool // a dispatcher serves it; else its watches poll
 	watches map[string]*watch
+	wake    chan struct{} // of the dispatcher, which rests while nothing can be pushed; holds one
+	popping bool
 }
 
 // watch implements [driver.Watch]. The Locker keeps one a key.
@@ -99,7 +103,7 @@ func (b *inboxes) watch(key, node string) (driver.Watch, error) {
 	}
 	in := b.open[name]
 	if in == nil {
-		in = &inbox{b: b, name: name, node: node, watches: make(map[string]*watch)}
+		in = &inbox{b: b, name: name, node: node, watches: make(map[string]*watch), wake: make(chan struct{}, 1)}
 		b.open[name] = in
 	}
 	w := &watch{in: in, key: key, c: make(chan struct{}, 1)}
@@ -128,10 +132,11 @@ func (w *watch) Close() {
 		return
 	}
 	delete(in.watches, w.key)
-	nudge := len(in.watches) == 0 && in.blocks
+	nudge := len(in.watches) == 0 && in.popping
 	if len(in.watches) == 0 && !in.blocks {
 		delete(b.open, in.name)
 	}
+	in.rouse()
 	var claims []driver.Claim
 	for _, at := range w.asked {
 		delete(b.asked, at.claim.ID)
@@ -171,14 +176,24 @@ func (b *inboxes) leave(claims []driver.Claim, after func(context.Context)) <-ch
 	return done
 }
 
-// dispatch blocks on the inbox while it has watches.
+// rouse has the dispatcher look again what there is to do.
+func (in *inbox) rouse() {
+	select {
+	case in.wake <- struct{}{}:
+	default:
+	}
+}
+
+// dispatch serves the inbox while it has watches. It blocks on it while one of them may
+// be pushed something.
 func (in *inbox) dispatch() {
 	b := in.b
 	for pause := time.Duration(0); ; {
 		b.mu.Lock()
+		in.popping = slices.ContainsFunc(slices.Collect(maps.Values(in.watches)), func(w *watch) bool { return len(w.asked) > 0 })
 		n := len(in.watches)
 		if n == 0 || time.Now().Before(b.refused) {
-			in.blocks = false
+			in.blocks, in.popping = false, false
 			b.nodes[in.node]--
 			if n == 0 && b.open[in.name] == in {
 				delete(b.open, in.name)
@@ -186,15 +201,16 @@ func (in *inbox) dispatch() {
 			b.mu.Unlock()
 			return
 		}
+		popping := in.popping
 		b.mu.Unlock()
+		if !popping {
+			<-in.wake
+			continue
+		}
 
 		messages, err := b.blocking.Pop(context.Background(), in.name, n > 1)
-		switch {
-		case err == nil:
+		if err == nil || errors.Is(err, redis.Nil) {
 			b.pushed(messages)
-			pause = 0
-			continue
-		case errors.Is(err, redis.Nil):
 			pause = 0
 			continue
 		}

@@ -11,19 +11,25 @@
 -- Tokens are issued before the lock is written: if that fails (wrong type, out of
 -- memory, no permission), nothing has happened yet.
 
--- Reserves `tokens` consecutive tokens; returns the first.
-local function issue(fence, retention, tokens)
+-- The server's clock, in microseconds.
+local function clock()
+  local now = redis.call('TIME')
+  return now[1] * 1000000 + now[2]
+end
+
+-- Reserves `tokens` consecutive tokens; returns the first. now is the clock, if known.
+local function issue(fence, retention, tokens, now)
   if retention == '0' then
     return 0
   end
-  local last, now = tonumber(redis.call('GET', fence)) or 0, redis.call('TIME')
-  local clock = now[1] * 1000000 + now[2]
-  if last > 0 and last < clock then
-    redis.call('INCRBY', fence, clock + tokens - 1 - last)
-    return clock
+  local last = tonumber(redis.call('GET', fence)) or 0
+  now = now or clock()
+  if last > 0 and last < now then
+    redis.call('INCRBY', fence, now + tokens - 1 - last)
+    return now
   end
-  local first = math.max(clock, last + 1)
-  redis.call('SET', fence, first + tokens - 1, 'PX', retention + math.floor((first - clock) / 1000))
+  local first = math.max(now, last + 1)
+  redis.call('SET', fence, first + tokens - 1, 'PX', retention + math.floor((first - now) / 1000))
   return first
 end
 

@@ -1,4 +1,4 @@
-local lock, fence, queue, waiters = unpack(KEYS)
+local lock, fence, queue = unpack(KEYS)
 local claim, owner, ttl, retention, tokens, inbox, blocks, refused = unpack(ARGV)
 -- owner: '' unless named. Only of a process that waits: inbox; blocks, 1 if it blocks on
 -- it else 0; refused, the claims of its attempts before this one that were refused and
@@ -18,6 +18,9 @@ local claim, owner, ttl, retention, tokens, inbox, blocks, refused = unpack(ARGV
 -- here: the lock passes to this attempt's claim. If this attempt is lost, so is that
 -- grant, unless the next one names it, too; it ends by its short TTL.
 
+-- fence.lua
+-- claim.lua
+
 local function granted()
   local token = issue(fence, retention, tokens)
   take(lock, 'blpop', claim, owner, ttl, token)
@@ -28,63 +31,68 @@ if redis.call('EXISTS', lock, queue) == 0 then
   return granted()
 end
 
-local function wait(now)
+-- holds.lua
+-- queue.lua
+
+local now_us = clock()
+local now = math.floor(now_us / 1000)
+
+local function wait()
   if inbox then
-    redis.call('HSET', waiters, inbox, table.concat({claim, ttl, now, blocks, retention, tokens, owner}, ' '))
-    redis.call('ZADD', queue, 'NX', redis.call('HINCRBY', waiters, 'ticket', 1), inbox)
+    local ticket = redis.call('HGET', queue, inbox) or redis.call('HINCRBY', queue, 'last', 1)
+    local words = table.concat({inbox, claim, ttl, now, blocks, retention, tokens, owner}, ' ')
+    redis.call('HSET', queue, inbox, ticket, ticket, words)
     redis.call('PEXPIRE', queue, KEEP)
-    redis.call('PEXPIRE', waiters, KEEP)
   end
 end
 
-local more = redis.pcall('HGET', lock, '')
-if type(more) == 'table' then -- an error: no hash
-  local kind = redis.call('TYPE', lock).ok
-  if kind ~= 'string' then
-    return {-1, kind}
-  end
-  wait(now_ms())
+local kind = redis.call('TYPE', lock).ok
+if kind == 'string' then
+  wait()
   return {0, redis.call('PTTL', lock), 1}
+elseif kind ~= 'hash' and kind ~= 'none' then
+  return {-1, kind}
 end
 
-for before in string.gmatch(refused or '', '%S+') do
-  if redis.call('HEXISTS', lock, before) == 1 then
+for before in string.gmatch(kind == 'hash' and refused or '', '%S+') do
+  if redis.call('HGET', lock, before) then
     change(lock, before, is_alone(lock, before) and '' or holder_of(lock), {count = 0})
-    redis.call('HDEL', waiters, 'granted') -- it was heard of
+    redis.call('HDEL', queue, 'granted') -- it was heard of
     if redis.call('EXISTS', lock) == 0 then
       return granted()
     end
   end
 end
 
-if redis.call('EXISTS', lock) == 0 then
-  -- Free with a queue: an opening, or the holder vanished. Was it handed over, it was not
-  -- taken.
-  local now, state = now_ms(), redis.call('HMGET', waiters, 'granted', 'until')
-  local since, left = now - (tonumber(state[1]) or 0), (tonumber(state[2]) or 0) - now
+if kind == 'none' then
+  -- Free with a queue: an opening, or the holder vanished. If it was handed the lock a
+  -- short while ago it did not take it, and who asks is alive.
+  wait()
+  local state = redis.call('HMGET', queue, 'granted', 'until', 'next', 'last')
+  local since, left = now - (state[1] or 0), (state[2] or 0) - now
   if since < 0 or since >= GRANT + LATE then
-    wait(now)
     if left > 0 and left <= OPEN then
       return {0, left, 0}
     end
-    local w = pop(queue, waiters, now)
+    local w = first_of(queue, state[3], state[4], now)
     if w and w.inbox ~= inbox then
-      return {0, grant(lock, fence, waiters, w, now), 0}
+      return {0, grant(lock, fence, queue, w, now_us), 0}
     end
   end
   if inbox then
-    leave(queue, waiters, inbox)
+    leave(queue, inbox)
   end
-  redis.call('HDEL', waiters, 'granted')
+  redis.call('HDEL', queue, 'granted')
   return granted()
 end
 
 local token, n = join(lock, fence, claim, owner, ttl, retention, tokens)
 if token then
   if inbox then
-    leave(queue, waiters, inbox)
+    leave(queue, inbox)
   end
   return {1, token, n}
 end
-wait(now_ms())
-return {0, redis.call('PTTL', lock), more and string.find(more, '^blpop ') and 0 or 1, holder_of(lock)}
+wait()
+local pushes = string.find(redis.call('HGET', lock, '') or '', '^blpop ')
+return {0, redis.call('PTTL', lock), pushes and 0 or 1, holder_of(lock)}

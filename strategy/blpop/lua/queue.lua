@@ -1,12 +1,13 @@
--- The queue of the processes that wait for a lock.
+-- The queue of the processes that wait for a lock, a hash:
 --
--- queue:   a sorted set of inboxes by ticket, a count: no clock orders them.
--- waiters: a hash with what each said last: "claim ttl heard blocks retention tokens
---          owner", heard being when (ms, server clock) and blocks 1 if it blocks on its
---          inbox; and "ticket", the last one; "granted", when a release last handed the
---          lock over; and of openings "run", since when the lock is handed over without
---          one, "opened", when the last began, "until", when it ends, and "asked".
--- An inbox is the list on which a process blocks; it is its name in the queue.
+--   <ticket>  what a process said last: "inbox claim ttl heard blocks retention tokens
+--             owner". heard is when (ms, server clock), blocks 1 if it blocks on its inbox.
+--   <inbox>   its ticket. An inbox is a list; it stands for the process.
+--   last      the last ticket given: a count, no clock orders them
+--   next      the first that may still wait
+--   granted   when a release last handed the lock over
+--   run       since when it is handed over without an opening; opened, when the last one
+--             began; until, when it ends; asked, 1 if others were refused since
 --
 -- A release hands the lock over: it writes the claim of the first that is alive into
 -- the lock, for a short time, and pushes the claim and its tokens to the inbox. Popping
@@ -14,12 +15,12 @@
 -- renewed it. A push that is lost, or that finds the process in the middle of another
 -- attempt, changes nothing: an attempt names the claims of those before it that were
 -- refused, and is granted the lock if one of them was. Each process makes an attempt
--- about once a second, so a lock that nobody took costs a short grant, after which
--- whoever asks gets it, and a process that is silent for as long is dead. Any number that
--- die together so cost one short grant.
+-- about once a second, so a lock that it did not take costs a short grant, after which
+-- whoever asks gets it; and a process that is silent for as long is dead. So any number
+-- that die together cost one short grant.
 --
--- queue and waiters expire five seconds after the last process was heard of, an inbox
--- five seconds after the last push; only what is popped is pushed to.
+-- The queue expires five seconds after the last process was heard of, an inbox five
+-- seconds after the last push; only what is popped is pushed to.
 
 local GRANT = 2000 -- ms; also how long a process that waits may be silent
 local LATE = 1500 -- ms after the end of a grant in which every process asks
@@ -34,42 +35,44 @@ local function push(inbox, message)
   redis.pcall('PEXPIRE', inbox, KEEP)
 end
 
--- What a process said last.
-local function said(waiters, inbox)
-  local words = redis.call('HGET', waiters, inbox)
+-- What the process with a ticket said last; nil if it waits no more.
+local function said(queue, ticket)
+  local words = redis.call('HGET', queue, ticket)
   if words then
-    local w = {inbox = inbox}
-    w.claim, w.ttl, w.heard, w.blocks, w.retention, w.tokens, w.owner =
-      string.match(words, '^(%S+) (%d+) (%d+) (%d) (%d+) (%d+) (.*)$')
+    local w = {ticket = ticket}
+    w.inbox, w.claim, w.ttl, w.heard, w.blocks, w.retention, w.tokens, w.owner =
+      string.match(words, '^(%S+) (%S+) (%d+) (%d+) (%d) (%d+) (%d+) (.*)$')
     return w
   end
 end
 
--- Takes the first process that is alive off the queue.
-local function pop(queue, waiters, now)
-  while true do
-    local inbox = redis.call('ZPOPMIN', queue)[1]
-    local w = inbox and said(waiters, inbox)
-    if inbox then
-      redis.call('HDEL', waiters, inbox)
-    end
-    if not inbox or w and now - w.heard < GRANT then
+local function leave(queue, inbox)
+  local ticket = redis.call('HGET', queue, inbox)
+  if ticket then
+    redis.call('HDEL', queue, inbox, ticket)
+  end
+end
+
+-- The first process that is alive, among the tickets from `first` to `last`. Those before
+-- it leave the queue.
+local function first_of(queue, first, last, now)
+  for ticket = tonumber(first) or 1, tonumber(last) or 0 do
+    local w = said(queue, ticket)
+    if w and now - w.heard < GRANT then
       return w
+    elseif w then
+      redis.call('HDEL', queue, ticket, w.inbox)
     end
   end
 end
 
-local function leave(queue, waiters, inbox)
-  redis.call('ZREM', queue, inbox)
-  redis.call('HDEL', waiters, inbox)
-end
-
--- Grants the lock, which is free, to w; returns for how many ms.
-local function grant(lock, fence, waiters, w, now)
+-- Grants the lock, which is free, to w; returns for how many ms. now is in µs.
+local function grant(lock, fence, queue, w, now)
   local ttl = math.min(w.ttl, GRANT)
-  local token = issue(fence, w.retention, w.tokens)
+  local token = issue(fence, w.retention, w.tokens, now)
   take(lock, 'blpop', w.claim, w.owner, ttl, token)
-  redis.call('HSET', waiters, 'granted', now)
+  redis.call('HSET', queue, 'granted', math.floor(now / 1000), 'next', w.ticket + 1)
+  redis.call('HDEL', queue, w.inbox, w.ticket)
   if w.blocks == '1' then
     push(w.inbox, string.format('%s %.0f %s', w.claim, token, w.tokens))
   end
@@ -79,33 +82,36 @@ end
 -- Reports whether others than the queue are to have a chance now: those of other
 -- strategies that wait, who left a mark or subscribed to the channel; and now and then
 -- those who cannot be known of.
-local function opens(queue, waiters, channel, publish, asked, now)
-  local state = redis.call('HMGET', waiters, 'run', 'opened', 'asked')
-  local run, opened = tonumber(state[1]) or now, tonumber(state[2]) or now
-  if not state[1] or run > now or opened > now then -- the first hand-over, or the clock went back
-    redis.call('HSET', waiters, 'run', now, 'opened', now)
+local function opens(queue, state, channel, publish, asked, now)
+  local run, opened = tonumber(state.run) or now + 1, tonumber(state.opened) or now
+  if run > now or opened > now then -- the first hand-over, an opening ends, or the clock went back
+    redis.call('HSET', queue, 'run', now, 'opened', math.min(opened, now))
     return false
   elseif now - run < RUN then
-    if asked and not state[3] then
-      redis.call('HSET', waiters, 'asked', '1')
+    if asked and not state.asked then
+      redis.call('HSET', queue, 'asked', '1')
     end
     return false
   end
   local count = publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
-  local known = asked or state[3] or (tonumber(redis.pcall('PUBSUB', count, channel)[2]) or 0) > 0
+  local known = asked or state.asked or (tonumber(redis.pcall('PUBSUB', count, channel)[2]) or 0) > 0
   if not known and now - opened < SELDOM then
-    redis.call('HSET', waiters, 'run', now)
+    redis.call('HSET', queue, 'run', now)
     return false
   end
-  local ends = now + (known and OPEN or OPEN_SELDOM)
-  redis.call('HSET', waiters, 'run', ends, 'opened', now, 'until', ends)
-  redis.call('HDEL', waiters, 'asked', 'granted')
+  redis.call('HSET', queue, 'run', now, 'opened', now, 'until', now + (known and OPEN or OPEN_SELDOM))
+  redis.call('HDEL', queue, 'asked', 'granted')
   -- They come, keep their places, and wait for the end of the opening: two, as the
   -- first may be dead.
-  for _, inbox in ipairs(redis.call('ZRANGE', queue, 0, 1)) do
-    local w = said(waiters, inbox)
+  local told = 0
+  for ticket = tonumber(state.next) or 1, tonumber(state.last) do
+    local w = said(queue, ticket)
     if w and w.blocks == '1' then
-      push(inbox, w.claim)
+      push(w.inbox, w.claim)
+      told = told + 1
+    end
+    if told == 2 then
+      break
     end
   end
   return true

@@ -1,4 +1,4 @@
-local lock, fence, queue, waiters = unpack(KEYS)
+local lock, fence, queue = unpack(KEYS)
 local claim, owner, channel, publish, inbox = unpack(ARGV)
 -- owner: '' unless named; inbox: of a process that gives an attempt up, else nil
 -- Reply: 1 given back, 0 the claim does not hold the key
@@ -9,33 +9,43 @@ local claim, owner, channel, publish, inbox = unpack(ARGV)
 -- release grants it holds the lock then, or does so before: either way one of the two
 -- runs sees it. Reply lost: it is sent again; and what it granted is the next process's.
 
+-- fence.lua
+-- claim.lua
+
 local alone, more = is_alone(lock, claim)
-if not (owner == '' and alone) then
+alone = alone and owner == ''
+if alone and redis.call('EXISTS', queue) == 0 then
+  redis.call('DEL', lock)
+  redis.pcall(publish, channel, '0') -- a user who may not must be able to unlock
+  return 1
+end
+
+-- holds.lua
+-- queue.lua
+
+if not alone then
   more = redis.pcall('HGET', lock, '')
   local total = change(lock, claim, owner, {count = 0})
-  if not total and inbox then
-    local w = said(waiters, inbox)
-    if w and w.claim == claim then
-      leave(queue, waiters, inbox)
-    end
+  local ticket = not total and inbox and redis.call('HGET', queue, inbox)
+  if ticket and said(queue, ticket).claim == claim then
+    leave(queue, inbox)
   end
   if total ~= 0 then
     return total and 1 or 0
   end
 end
 
-if redis.call('EXISTS', queue) == 1 then
-  redis.call('DEL', lock)
-  local now, asked = now_ms(), more and string.find(more, ' 1$')
-  if not opens(queue, waiters, channel, publish, asked, now) then
-    local w = pop(queue, waiters, now)
-    if w and pcall(grant, lock, fence, waiters, w, now) then
-      return 1
-    end
-  end
-else
-  redis.call('DEL', lock, waiters)
+redis.call('DEL', lock)
+local now_us = clock()
+local now = math.floor(now_us / 1000)
+local state = redis.call('HMGET', queue, 'last', 'next', 'run', 'opened', 'asked')
+state.last, state.next, state.run, state.opened, state.asked = unpack(state)
+local w = first_of(queue, state.next, state.last, now)
+if not w then
+  redis.call('DEL', queue)
+elseif not opens(queue, state, channel, publish, string.find(more or '', ' 1$'), now)
+    and pcall(grant, lock, fence, queue, w, now_us) then
+  return 1
 end
--- A user who may not publish must be able to unlock nevertheless.
 redis.pcall(publish, channel, '0')
 return 1

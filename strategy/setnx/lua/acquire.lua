@@ -12,6 +12,8 @@ local claim, ttl, retention, tokens = unpack(ARGV)
 -- Releases of this strategy give no wake-up: waiters poll. The holder's owner is not
 -- told: the key has the claim id only.
 
+-- fence.lua
+
 local remaining = redis.call('PTTL', lock)
 if remaining == -2 then
   local token = issue(fence, retention, tokens)
