@@ -110,7 +110,8 @@ func (b *inboxes) ask(req driver.Request) (*attempt, driver.Answer) {
 		earlier.spent = true
 	}
 	in.block() // a connection may have become free
-	at.blocks, at.sent = in.blocks, time.Now()
+	at.sent = time.Now()
+	at.blocks = in.blocks && at.sent.After(b.refused)
 	w.asked = append(w.asked, at)
 	b.asked[req.ID] = at
 	in.rouse()
