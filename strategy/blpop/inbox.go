@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -190,8 +189,8 @@ func (in *inbox) dispatch() {
 	b := in.b
 	for pause := time.Duration(0); ; {
 		b.mu.Lock()
-		in.popping = slices.ContainsFunc(slices.Collect(maps.Values(in.watches)), func(w *watch) bool { return len(w.asked) > 0 })
 		n := len(in.watches)
+		in.popping = in.expects()
 		if n == 0 || time.Now().Before(b.refused) {
 			in.blocks, in.popping = false, false
 			b.nodes[in.node]--
@@ -218,6 +217,16 @@ func (in *inbox) dispatch() {
 		pause = min(max(2*pause, pauseMin), pauseMax)
 		time.Sleep(pause)
 	}
+}
+
+// expects reports whether something may be pushed to the inbox; it needs b.mu.
+func (in *inbox) expects() bool {
+	for _, w := range in.watches {
+		if slices.ContainsFunc(w.asked, func(at *attempt) bool { return !at.pushed }) {
+			return true
+		}
+	}
+	return false
 }
 
 // missed is told that a BLPOP failed: something may have been pushed and lost.
