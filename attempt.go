@@ -47,13 +47,19 @@ func (c *call) leave(ks *keyState) {
 func (c *call) acquire(cl driver.Claim, wait bool, tokens int) (a driver.Answer, sent time.Duration, err error) {
 	sent = c.e.sched.Now()
 	err = c.command(min(commandTimeout, c.ttl), func(ctx context.Context) (err error) {
-		a, err = c.e.driver.Acquire(ctx, driver.Request{Claim: cl, Fencing: !c.e.set.noFencing, Wait: wait, Tokens: tokens})
+		a, err = c.e.driver.Acquire(ctx, driver.Request{Claim: cl, Fencing: !c.e.set.noFencing, Tokens: tokens, Short: c.renewsFreely(), Wait: wait})
 		return err
 	})
 	if err != nil && driver.MaybeApplied(err) {
 		c.e.cleanUp(cl, sent, false)
 	}
 	return a, sent, err
+}
+
+// renewsFreely reports whether the lease will be renewed by itself, as often as it
+// takes: then a grant may last for less than the TTL to begin with.
+func (c *call) renewsFreely() bool {
+	return c.renewals == noLimit && c.maxHold == 0 && c.e.set.interval(&c.callSettings) > 0
 }
 
 // attempt asks the store in turn. It returns neither a lease nor an error when the
@@ -185,11 +191,20 @@ func (c *call) unwatch(ks *keyState, w driver.Watch) {
 // fails (with errLate, errMerge or ErrClosed), the key is released in the
 // background.
 func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lease, error) {
-	e, now := c.e, c.e.sched.Now()
+	e, now, lasts := c.e, c.e.sched.Now(), c.ttl
 	cl.Token = a.Token
+	if a.Claim != "" { // granted by a release: not to this attempt, or after its refusal
+		sent = now - time.Since(a.Since)
+		if cl.ID = a.Claim; !c.named {
+			cl.Owner = cl.ID
+		}
+		if a.TTL > 0 {
+			lasts = min(a.TTL, c.ttl)
+		}
+	}
 	claim := &claim{Claim: cl, e: e, userKey: c.userKey, named: c.named,
 		hold:     hold{owner: cl.Owner, token: cl.Token, granted: now},
-		deadline: sent + validityOf(c.ttl), limit: never, next: never,
+		deadline: sent + validityOf(lasts), limit: never, next: never,
 		renewals: c.renewals, renewable: c.renewals}
 	claim.entry.Item = claim
 	claim.setTurn(now, a.Tokens)
@@ -199,6 +214,9 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 	if i := e.set.interval(&c.callSettings); i > 0 {
 		claim.entry.Interval = i
 		claim.next = max(now, sent+i)
+		if lasts < c.ttl {
+			claim.next = max(now, min(claim.next, sent+lasts/2)) // soon, to the full TTL
+		}
 	}
 	if c.maxHold > 0 {
 		claim.limit = now + c.maxHold

@@ -17,8 +17,9 @@ func TestWatchThatEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, notifying)
 		b.store.from(opWatch, func(c *command) error {
+			err := c.apply()
 			time.AfterFunc(0, c.f.endWatches)
-			return c.apply()
+			return err
 		})
 		b.store.seize("k", "stranger", time.Hour)
 		b.locking(t.Context(), "k", WithWait(10*time.Second))

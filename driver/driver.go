@@ -92,6 +92,9 @@ type Request struct {
 	// Tokens is how many consecutive tokens the Locker could use, if more than one:
 	// for hand-overs inside the process. It is set only with Fencing.
 	Tokens int
+	// Short says that a grant for less than the TTL will do: the Locker renews the claim
+	// before half of it is over.
+	Short bool
 	// Wait says that the Locker has a Watch on the key and will wait if refused:
 	// the driver may keep a place in a queue for it, until the grant or until
 	// the Watch is closed.
@@ -105,6 +108,14 @@ type Answer struct {
 	// Tokens is how many tokens, from Token on, are reserved for this grant: all
 	// later grants of the key get greater ones. 0 is one. At most Request.Tokens.
 	Tokens int
+	// Claim is the id that was granted, "" for the Request's own: a release may grant the
+	// key to the claim of an earlier Request with Wait that was refused under the same
+	// Watch, by a caller with the same owner name or none. Then, or where the Request's
+	// own refusal was followed by such a grant, Since is from when the grant counts, before
+	// that Request was sent, and TTL, if the Request is Short, for how long.
+	Claim string
+	Since time.Time
+	TTL   time.Duration
 
 	// If not granted:
 

@@ -193,9 +193,9 @@ func denied(t *testing.T, srv *redistest.Server) (all []string) {
 	return all
 }
 
-// elsewhere are commands used on clusters only, or after a long silence.
+// elsewhere are commands used on clusters only, or after a long silence or contention.
 var elsewhere = []string{
-	"ping", "spublish", "ssubscribe", "sunsubscribe", "pubsub|shardnumsub", "cluster|slots", "asking",
+	"ping", "spublish", "ssubscribe", "sunsubscribe", "pubsub|numsub", "pubsub|shardnumsub", "cluster|slots", "asking",
 }
 
 // unused fails for documented commands that nobody has used.
@@ -271,6 +271,13 @@ func exercises(t *conformance.T) {
 		t.Unlock(lease)
 		t.Unlock(t.Granted(w, t.Timing().PollWithin))
 	}
+	// Two waits at once.
+	k, l := t.Lock(a, "k"), t.Lock(a, "l")
+	wk, wl := t.Wait(b, "k"), t.Wait(b, "l")
+	t.Unlock(k)
+	t.Unlock(l)
+	t.Unlock(t.Granted(wk, t.Timing().PollWithin))
+	t.Unlock(t.Granted(wl, t.Timing().PollWithin))
 	// To and fro for long enough that pollers get a chance, too.
 	for start := time.Now(); time.Since(start) < time.Second/2; {
 		lease := t.Lock(a, "k")

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/distlock/locker"
@@ -146,7 +147,8 @@ func (b planted) script(name string) *redisdriver.Script {
 	if there && strings.Count(string(source), bug[0]) != 1 {
 		panic(name + ".lua is not what the bug was made for")
 	}
-	return redisdriver.NewScript(name, strings.Replace(string(source), bug[0], bug[1], 1))
+	file := &fstest.MapFile{Data: []byte(strings.Replace(string(source), bug[0], bug[1], 1))}
+	return redisdriver.NewScript(name, fstest.MapFS{"lua/" + name + ".lua": file})
 }
 
 // TestFindsPlantedBugs: each locker is broken in one way, and the nemesis says in

@@ -4,31 +4,25 @@ package hashlock
 
 import (
 	"context"
-	_ "embed"
+	"embed"
+	"io/fs"
 
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/redis/go-redis/v9"
 )
 
-var (
-	//go:embed lua/holds.lua
-	holds string
-	//go:embed lua/renew.lua
-	renewSource string
-	//go:embed lua/setholds.lua
-	setHoldsSource string
+//go:embed lua
+var files embed.FS
 
-	renew    = NewScript("renew", renewSource)
-	setHolds = NewScript("set holds", setHoldsSource)
-)
+var renew, setHolds = NewScript("renew"), NewScript("set holds")
 
 // ChannelPrefix begins the channels that Redisson's waiters listen on.
 const ChannelPrefix = "redisson_lock__channel:"
 
-// NewScript makes a script that has the functions of holds.lua.
-func NewScript(name string, sources ...string) *redisdriver.Script {
-	return redisdriver.NewScript(name, append([]string{holds}, sources...)...)
+// NewScript makes a script that may use claim.lua and holds.lua.
+func NewScript(name string, libraries ...fs.ReadFileFS) *redisdriver.Script {
+	return redisdriver.NewScript(name, append(libraries, files)...)
 }
 
 // Driver is a [driver.Driver] and [driver.HoldCounter] on hash locks. The

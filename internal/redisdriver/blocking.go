@@ -2,6 +2,7 @@ package redisdriver
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -35,24 +36,42 @@ func (d *Driver) NewBlocking(slice time.Duration) *Blocking {
 	return nil
 }
 
-// Pop waits for the next element of list and takes it. It fails with redis.Nil
-// after a slice. It does not end with ctx: ending a BLPOP from here would lose
-// what is pushed in that moment.
-func (b *Blocking) Pop(ctx context.Context, list string) (string, error) {
+// most is how many elements Pop takes at once.
+const most = 256
+
+// Pop waits for the next element of list and takes it, and if many, others that are
+// there. It fails with redis.Nil after a slice. It does not end with ctx: ending a BLPOP
+// from here would lose what is pushed in that moment.
+func (b *Blocking) Pop(ctx context.Context, list string, many bool) ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.slice+controlTimeout)
 	defer cancel()
 	seconds := strconv.FormatFloat(b.slice.Seconds(), 'f', -1, 64)
-	cmd := noRetry{redis.NewCmd(ctx, "blpop", list, seconds)}
-	routed(cmd.Cmd, 1)
-	if err := b.rdb.Process(ctx, cmd); err != nil {
+	first, more := noRetry{redis.NewCmd(ctx, "blpop", list, seconds)}, redis.NewCmd(ctx, "lpop", list, most)
+	routed(first.Cmd, 1)
+	routed(more, 1)
+	var err error
+	if many {
+		// One round trip for both. (A server before 6.2 refuses the second.)
+		pipe := b.rdb.Pipeline()
+		_, _ = pipe.Process(ctx, first), pipe.Process(ctx, more)
+		_, _ = pipe.Exec(ctx)
+		err = first.Err()
+	} else {
+		err = b.rdb.Process(ctx, first)
+	}
+	if err != nil {
 		relearn(b.rdb, err)
-		return "", err
+		if !errors.Is(err, redis.Nil) {
+			err = classify(err)
+		}
+		return nil, err
 	}
-	v, err := cmd.StringSlice()
+	v, err := first.StringSlice()
 	if err != nil || len(v) != 2 {
-		return "", unexpected(cmd.Val())
+		return nil, unexpected(first.Val())
 	}
-	return v[1], nil
+	rest, _ := more.StringSlice()
+	return append(v[1:], rest...), nil
 }
 
 // Push pushes an empty element, which ends a Pop of list.

@@ -47,8 +47,6 @@ type Protocol struct {
 	// More gives the further arguments of a script; nil: none. Of req only the Claim
 	// is set unless the script acquires.
 	More func(s *Script, req driver.Request) []any
-	// Late, if not nil, is told of an Acquire that returned after its caller had left.
-	Late func(req driver.Request)
 }
 
 // Driver is a [driver.Driver] made of a Protocol. Strategies embed it.
@@ -95,15 +93,22 @@ func (d *Driver) Configure(cfg driver.Config) (driver.Settings, error) {
 
 // Acquire implements [driver.Driver]: one round trip, two with [WithReplicaAcks].
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
-	return d.acquire(ctx, d.flight(d.p.Acquire, req))
+	return d.AcquireWith(ctx, req)
 }
+
+// AcquireWith is Acquire with further arguments.
+func (d *Driver) AcquireWith(ctx context.Context, req driver.Request, args ...any) (driver.Answer, error) {
+	f := d.flight(d.p.Acquire, req)
+	f.in = append(f.in, args...)
+	return d.acquire(ctx, f)
+}
+
+// ReplicaAcks reports whether grants are to be confirmed by replicas.
+func (d *Driver) ReplicaAcks() bool { return d.acks.n > 0 }
 
 func (d *Driver) acquire(ctx context.Context, f *flight) (driver.Answer, error) {
 	if err := d.follow(ctx, f); err != nil {
 		return driver.Answer{}, err
-	}
-	if req := f.req; d.p.Late != nil {
-		f.late = func() { d.p.Late(req) }
 	}
 	if d.acks.n > 0 {
 		req, in := f.req, f.in.plain()

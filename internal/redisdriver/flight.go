@@ -21,7 +21,6 @@ type flight struct {
 	cmd   noRetry
 	reply any
 	err   error
-	late  func()        // told if the caller had left when the answer came
 	done  chan struct{} // receives when the answer is there; holds one
 	timer *time.Timer   // for who waits
 

@@ -101,13 +101,6 @@ func (l *lane) lone(ctx context.Context, f *flight) (done, left bool, err error)
 		return true, false, f.err
 	}
 	f.until = time.Now().Add(hungAfter)
-	if late := f.late; late != nil {
-		over := f.over
-		go func() {
-			<-over
-			late()
-		}()
-	}
 	end := ctx.Err()
 	if end == nil { // the connection was first to notice
 		end = context.DeadlineExceeded
@@ -196,9 +189,6 @@ func (l *lane) answered(fs []*flight) {
 	for _, f := range fs {
 		if f.state == flightLeft {
 			close(f.over)
-			if f.late != nil {
-				go f.late()
-			}
 			continue
 		}
 		f.state = flightAnswered

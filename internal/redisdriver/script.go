@@ -3,8 +3,9 @@ package redisdriver
 import (
 	"context"
 	"crypto/sha1"
-	_ "embed"
+	"embed"
 	"encoding/hex"
+	"io/fs"
 	"regexp"
 	"strings"
 	"sync"
@@ -12,15 +13,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-//go:embed lua/fence.lua
-var fence string
+//go:embed lua
+var shared embed.FS
 
-// Script is a Lua script of a strategy. Its head names what it is sent:
+// Script is a Lua script of a strategy. Its head names what it is sent, see [Protocol]
+// for the names; and a line with the name of another file stands for that file:
 //
 //	local lock, fence = unpack(KEYS)
 //	local claim, ttl = unpack(ARGV)
-//
-// See [Protocol] for the names.
+//	-- fence.lua
 type Script struct {
 	source     any // strings, as commands have them
 	sha        any
@@ -42,16 +43,31 @@ func ScriptName(shaOrSource string) string {
 	return s
 }
 
-// NewScript makes a Script of Lua sources, of which each has the functions of those
-// before it and of fence.lua. name says what it does: "acquire", "renew", "release" or
-// "set holds".
-func NewScript(name string, sources ...string) *Script {
-	source := fence + strings.Join(sources, "\n")
+// NewScript makes a Script of the Lua file that has its name, in the directory lua of
+// one of libraries. It may use their other files, and fence.lua. The name says what it
+// does: "acquire", "renew", "release" or "set holds".
+func NewScript(name string, libraries ...fs.ReadFileFS) *Script {
+	return newScript(name, "-- "+strings.ReplaceAll(name, " ", "")+".lua", libraries...)
+}
+
+func newScript(name, source string, libraries ...fs.ReadFileFS) *Script {
+	for include.MatchString(source) {
+		source = include.ReplaceAllStringFunc(source, func(line string) string {
+			for _, files := range append(libraries, shared) {
+				if file, err := files.ReadFile("lua/" + strings.TrimPrefix(line, "-- ")); err == nil {
+					return string(file)
+				}
+			}
+			panic("no such file: " + line)
+		})
+	}
 	sum := sha1.Sum([]byte(source))
 	sha := hex.EncodeToString(sum[:])
 	registry.Store(sha, name)
 	return &Script{source: source, sha: sha, keys: namesIn(source, "KEYS"), argv: namesIn(source, "ARGV")}
 }
+
+var include = regexp.MustCompile(`(?m)^-- \w+\.lua$`)
 
 // namesIn are the names that the script gives to the elements of an array.
 func namesIn(source, array string) []string {

@@ -2,7 +2,7 @@ package blpop
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
@@ -11,19 +11,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-var (
-	//go:embed lua/queue.lua
-	queue string
-	//go:embed lua/acquire.lua
-	acquire string
-	//go:embed lua/release.lua
-	release string
-	//go:embed lua/giveup.lua
-	giveUp string
+//go:embed lua
+var files embed.FS
 
-	acquireScript = hashlock.NewScript("acquire", queue, acquire)
-	releaseScript = hashlock.NewScript("release", queue, release)
-	giveUpScript  = hashlock.NewScript("give up", queue, giveUp)
+var (
+	acquireScript = hashlock.NewScript("acquire", files)
+	releaseScript = hashlock.NewScript("release", files)
 )
 
 // queueDriver adds the queue of processes to the hash lock.
@@ -59,7 +52,6 @@ func newDriver(rdb redis.UniversalClient) (*queueDriver, error) {
 		Acquire: acquireScript,
 		Release: releaseScript,
 		More:    d.more,
-		Late:    d.late,
 	})
 	if err != nil {
 		return nil, err
@@ -72,51 +64,58 @@ func newDriver(rdb redis.UniversalClient) (*queueDriver, error) {
 // Configure implements [driver.Configurer]. save in holds.lua tells our ids from Java's
 // by their version.
 func (d *queueDriver) Configure(cfg driver.Config) (driver.Settings, error) {
+	d.inboxes.log = cfg.Logger
 	_, err := d.Driver.Configure(cfg)
 	return driver.Settings{IDVersion: 8}, err
 }
 
-// more gives the scripts what each needs beside the claim.
+// more gives the release script the channel to tell of the release.
 func (d *queueDriver) more(s *redisdriver.Script, req driver.Request) []any {
-	switch s {
-	case acquireScript:
-		waits := 0
-		if req.Wait {
-			waits = 1
-		}
-		return []any{d.inboxes.name(req.Key), waits}
-	case releaseScript, giveUpScript:
-		channel, publish := d.signals.Channel(req.Key)
-		return []any{channel, publish}
+	if s != releaseScript {
+		return nil
 	}
-	return nil
+	channel, publish := d.signals.Channel(req.Key)
+	return []any{channel, publish}
 }
 
-// Acquire implements [driver.Driver].
+// Acquire implements [driver.Driver]. An attempt of a process that waits may be answered
+// by a grant that was pushed to it, without a command.
 func (d *queueDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
-	a, err := d.Driver.Acquire(ctx, req)
-	if req.Wait && !a.Granted && !d.inboxes.refused(req.Key) {
-		a.NoWakeUp = true
+	if !req.Wait {
+		return d.Driver.Acquire(ctx, req)
 	}
-	return a, err
+	at, a := d.inboxes.ask(req)
+	switch {
+	case a.Granted:
+		return a, nil
+	case at == nil: // the key is not watched any more
+		return d.Driver.Acquire(ctx, req)
+	}
+	a, err := d.AcquireWith(ctx, req, at.args()...)
+	return d.inboxes.answered(at, a, err), err
 }
 
-// late is told of an attempt whose caller had left: the place that it may have taken
-// in the queue is kept only if the key is still watched.
-func (d *queueDriver) late(req driver.Request) {
-	if req.Wait {
-		d.inboxes.refused(req.Key)
+// Release implements [driver.Driver]. A claim without a token may be an attempt that was
+// not answered: it may have a place in the queue.
+func (d *queueDriver) Release(ctx context.Context, c driver.Claim) error {
+	if c.Token == 0 {
+		return d.giveUp(ctx, c)
 	}
+	return d.Driver.Release(ctx, c)
+}
+
+// giveUp releases c, and takes the process out of the queue if it waits with c.
+func (d *queueDriver) giveUp(ctx context.Context, c driver.Claim) error {
+	return d.Run(ctx, releaseScript, c, d.inboxes.name(c.Key))
 }
 
 // Watch implements [driver.Notifier].
 func (d *queueDriver) Watch(ctx context.Context, key string) (driver.Watch, error) {
-	return d.inboxes.watch(ctx, key)
-}
-
-// giveUp takes the process out of the queue of key.
-func (d *queueDriver) giveUp(ctx context.Context, key string) error {
-	return d.Run(ctx, giveUpScript, driver.Claim{Key: key}, d.inboxes.name(key))
+	node, err := d.Node(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return d.inboxes.watch(key, node)
 }
 
 // Close implements [driver.Driver].

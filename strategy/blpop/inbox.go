@@ -3,6 +3,9 @@ package blpop
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +22,7 @@ const (
 	giveUpSoon  = 20 * time.Millisecond
 	pauseMin    = 20 * time.Millisecond // after an error
 	pauseMax    = time.Second
+	refusalTime = 30 * time.Second // how long a server's refusal to block is believed
 	keepInbox   = 5 * time.Second
 	closeBudget = 300 * time.Millisecond
 )
@@ -28,26 +32,27 @@ const (
 //
 // A BLPOP that is under way cannot be cancelled without the risk of losing what is
 // pushed in that moment, so callers do not wait for it: a dispatcher blocks, and passes
-// on what it gets to the watch of the key. A grant of a key without a watch goes back
-// to the queue.
+// on what it gets to the watch of the key.
 type inboxes struct {
 	d        *queueDriver
 	id       string
 	cluster  bool
 	blocking *redisdriver.Blocking // nil: no connection to block on can be made
+	log      *slog.Logger
 
 	mu      sync.Mutex
-	open    map[string]*inbox        // by name, those with watches
-	nodes   map[string]int           // how many of them block on a node
-	leaving map[string]chan struct{} // by lock key, closed when a giving-up is through
+	open    map[string]*inbox   // by name, those with watches
+	nodes   map[string]int      // how many of them block on a node
+	asked   map[string]*attempt // by claim id, those of all watches
+	refused time.Time           // until when the server refuses to block
 	closed  bool
 	work    sync.WaitGroup // dispatchers and givings-up
 }
 
 func newInboxes(d *queueDriver) *inboxes {
 	return &inboxes{
-		d: d, id: uuid.New(4), cluster: d.IsCluster(), blocking: d.NewBlocking(slice),
-		open: make(map[string]*inbox), nodes: make(map[string]int), leaving: make(map[string]chan struct{}),
+		d: d, id: uuid.New(4), cluster: d.IsCluster(), blocking: d.NewBlocking(slice), log: slog.New(slog.DiscardHandler),
+		open: make(map[string]*inbox), nodes: make(map[string]int), asked: make(map[string]*attempt),
 	}
 }
 
@@ -67,13 +72,16 @@ type inbox struct {
 	node    string
 	blocks  bool // a dispatcher serves it; else its watches poll
 	watches map[string]*watch
+	wake    chan struct{} // of the dispatcher, which rests while nothing can be pushed; holds one
+	popping bool
 }
 
 // watch implements [driver.Watch]. The Locker keeps one a key.
 type watch struct {
-	in  *inbox
-	key string
-	c   chan struct{}
+	in    *inbox
+	key   string
+	c     chan struct{}
+	asked []*attempt // under way, or refused and perhaps granted the lock since
 }
 
 func (w *watch) C() <-chan struct{} { return w.c }
@@ -85,75 +93,7 @@ func (w *watch) signal() {
 	}
 }
 
-// refused is told of an attempt that queued for key and was not granted it. It
-// reports whether a dispatcher blocks for key. If key has no watch any more (the
-// waiter left while the attempt was under way) the place is given up.
-func (b *inboxes) refused(key string) (blocks bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	in := b.open[b.name(key)]
-	if in == nil || in.watches[key] == nil {
-		b.leave(key)
-		return false
-	}
-	return in.blocks
-}
-
-// leave gives the place in the queue of key up, in the background. Called under
-// b.mu.
-func (b *inboxes) leave(key string, after ...func(context.Context)) <-chan struct{} {
-	before, done := b.leaving[key], make(chan struct{})
-	if b.closed {
-		close(done)
-		return done
-	}
-	b.leaving[key] = done
-	b.work.Go(func() {
-		if before != nil {
-			<-before
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), giveUpTime)
-		defer cancel()
-		// Best effort: the place goes stale, and a grant ends, in seconds.
-		_ = b.d.giveUp(ctx, key)
-		for _, f := range after {
-			f(ctx)
-		}
-		b.mu.Lock()
-		if b.leaving[key] == done {
-			delete(b.leaving, key)
-		}
-		b.mu.Unlock()
-		close(done)
-	})
-	return done
-}
-
-// left waits until a place in the queue of key that is being given up is gone: a
-// new one must not be taken for it.
-func (b *inboxes) left(ctx context.Context, key string) error {
-	b.mu.Lock()
-	done := b.leaving[key]
-	b.mu.Unlock()
-	if done == nil {
-		return nil
-	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (b *inboxes) watch(ctx context.Context, key string) (driver.Watch, error) {
-	if err := b.left(ctx, key); err != nil {
-		return nil, err
-	}
-	node, err := b.d.Node(ctx, key)
-	if err != nil {
-		return nil, err
-	}
+func (b *inboxes) watch(key, node string) (driver.Watch, error) {
 	name := b.name(key)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,20 +102,27 @@ func (b *inboxes) watch(ctx context.Context, key string) (driver.Watch, error) {
 	}
 	in := b.open[name]
 	if in == nil {
-		in = &inbox{b: b, name: name, node: node, watches: make(map[string]*watch)}
+		in = &inbox{b: b, name: name, node: node, watches: make(map[string]*watch), wake: make(chan struct{}, 1)}
 		b.open[name] = in
-		if b.blocking != nil && b.nodes[node] < perNode {
-			b.nodes[node]++
-			in.blocks = true
-			b.work.Go(in.dispatch)
-		}
 	}
 	w := &watch{in: in, key: key, c: make(chan struct{}, 1)}
 	in.watches[key] = w
+	in.block()
 	return w, nil
 }
 
-// Close implements [driver.Watch].
+// block has a dispatcher serve the inbox if there may be one; it needs b.mu.
+func (in *inbox) block() {
+	b := in.b
+	if in.blocks || b.blocking == nil || b.nodes[in.node] >= perNode || time.Now().Before(b.refused) {
+		return
+	}
+	b.nodes[in.node]++
+	in.blocks = true
+	b.work.Go(in.dispatch)
+}
+
+// Close implements [driver.Watch]: what the process waits for is given up.
 func (w *watch) Close() {
 	in, b := w.in, w.in.b
 	b.mu.Lock()
@@ -184,60 +131,133 @@ func (w *watch) Close() {
 		return
 	}
 	delete(in.watches, w.key)
-	last := len(in.watches) == 0
-	if last && !in.blocks {
+	nudge := len(in.watches) == 0 && in.popping
+	if len(in.watches) == 0 && !in.blocks {
 		delete(b.open, in.name)
 	}
-	var done <-chan struct{}
-	if last && in.blocks {
-		done = b.leave(w.key, in.nudge)
-	} else {
-		done = b.leave(w.key)
+	in.rouse()
+	var claims []driver.Claim
+	for _, at := range w.asked {
+		delete(b.asked, at.claim.ID)
+		if at.refused { // the Locker releases what was not answered
+			claims = append(claims, at.claim)
+		}
 	}
+	w.asked = nil
+	done := b.leave(claims, func(ctx context.Context) {
+		if nudge {
+			// It ends the BLPOP under way, by an element that names no claim.
+			_ = b.blocking.Push(ctx, in.name, keepInbox)
+		}
+	})
 	b.mu.Unlock()
 	// A round trip, so that the place is gone when the waiter's Lock returns.
 	redisdriver.WaitFor(done, giveUpSoon)
 }
 
-// nudge ends the BLPOP under way, with an element that names no key.
-func (in *inbox) nudge(ctx context.Context) {
-	_ = in.b.blocking.Push(ctx, in.name, keepInbox)
+// leave gives claims up, in the background; it needs b.mu.
+func (b *inboxes) leave(claims []driver.Claim, after func(context.Context)) <-chan struct{} {
+	done := make(chan struct{})
+	if b.closed {
+		close(done)
+		return done
+	}
+	b.work.Go(func() {
+		defer close(done)
+		ctx, cancel := context.WithTimeout(context.Background(), giveUpTime)
+		defer cancel()
+		for _, c := range claims {
+			// Best effort: the place goes stale, and a grant ends, in seconds.
+			_ = b.d.giveUp(ctx, c)
+		}
+		after(ctx)
+	})
+	return done
 }
 
-// dispatch blocks on the inbox while it has watches.
+// rouse has the dispatcher look again what there is to do.
+func (in *inbox) rouse() {
+	select {
+	case in.wake <- struct{}{}:
+	default:
+	}
+}
+
+// dispatch serves the inbox while it has watches. It blocks on it while one of them may
+// be pushed something.
 func (in *inbox) dispatch() {
 	b := in.b
-	pause := time.Duration(0)
-	for {
+	for pause := time.Duration(0); ; {
 		b.mu.Lock()
-		if len(in.watches) == 0 {
-			delete(b.open, in.name)
+		n := len(in.watches)
+		in.popping = in.expects()
+		if n == 0 || time.Now().Before(b.refused) {
+			in.blocks, in.popping = false, false
 			b.nodes[in.node]--
+			if n == 0 && b.open[in.name] == in {
+				delete(b.open, in.name)
+			}
 			b.mu.Unlock()
 			return
 		}
+		popping := in.popping
 		b.mu.Unlock()
-
-		key, err := b.blocking.Pop(context.Background(), in.name)
-		b.mu.Lock()
-		switch w := in.watches[key]; {
-		case err == nil && w != nil:
-			w.signal()
-		case err == nil && key != "":
-			b.leave(key) // granted to a watch that has just been closed
-		case err != nil && !errors.Is(err, redis.Nil):
-			// Something may have been pushed and lost.
-			for _, w := range in.watches {
-				w.signal()
-			}
+		if !popping {
+			<-in.wake
+			continue
 		}
-		b.mu.Unlock()
+
+		messages, err := b.blocking.Pop(context.Background(), in.name, n > 1)
 		if err == nil || errors.Is(err, redis.Nil) {
+			b.pushed(messages)
 			pause = 0
 			continue
 		}
+		in.missed(err)
 		pause = min(max(2*pause, pauseMin), pauseMax)
 		time.Sleep(pause)
+	}
+}
+
+// expects reports whether something may be pushed to the inbox; it needs b.mu.
+func (in *inbox) expects() bool {
+	for _, w := range in.watches {
+		if slices.ContainsFunc(w.asked, func(at *attempt) bool { return !at.pushed }) {
+			return true
+		}
+	}
+	return false
+}
+
+// missed is told that a BLPOP failed: something may have been pushed and lost.
+func (in *inbox) missed(err error) {
+	b := in.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if driver.IsPermanent(err) && !b.closed {
+		b.refused = time.Now().Add(refusalTime)
+		b.log.Warn("waiters poll, as the server refuses BLPOP", "strategy", b.d.Name(), "err", err)
+	}
+	for _, w := range in.watches {
+		w.signal()
+	}
+}
+
+// pushed takes what releases have pushed: a claim and its tokens, or a claim alone, of
+// which the process is to look whether the lock is free.
+func (b *inboxes) pushed(messages []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range messages {
+		words := strings.Fields(m)
+		if len(words) == 0 {
+			continue // a nudge
+		}
+		// A claim that is not waited with any more was given up, or will be.
+		if at := b.asked[words[0]]; at != nil {
+			at.granted(words[1:])
+			at.w.signal()
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ func TestOwnerJoinsPastTheQueue(t *testing.T) {
 		_, err := here.Lock(ctx, "k")
 		bob <- err
 	}()
-	require.Eventually(t, func() bool { return rdb.Exists(t.Context(), seenOfK).Val() == 1 }, 10*time.Second, time.Millisecond, "bob waits here")
+	require.Eventually(t, func() bool { return rdb.Exists(t.Context(), queueOfK).Val() == 1 }, 10*time.Second, time.Millisecond, "bob waits here")
 	again, err := here.Lock(ann, "k", locker.WithWait(10*time.Second))
 	require.NoError(t, err)
 	require.Equal(t, lease.Token(), again.Token())

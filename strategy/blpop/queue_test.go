@@ -2,255 +2,324 @@ package blpop
 
 import (
 	"context"
-	"log/slog"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/driver"
-	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
+// A release grants the lock to the first that waits, for a short time, with a greater
+// token; and so on.
+func TestReleaseGrants(t *testing.T) {
+	rdb := start(t)
+	holder := hold(t, rdb)
+	waiting := []*place{takePlace(t, rdb), takePlace(t, rdb), takePlace(t, rdb)}
+	waiting[1].ttl = 500 * time.Millisecond
+	require.False(t, waiting[1].asks(), "it says what its TTL is")
+	for _, next := range waiting {
+		require.NoError(t, holder.gives())
+		require.True(t, next.wasGranted())
+		require.Greater(t, next.token, holder.token)
+		left := rdb.PTTL(t.Context(), "k").Val()
+		require.Positive(t, left)
+		require.LessOrEqual(t, left, min(shortGrant, next.ttl))
+		require.False(t, newPlace(t, rdb).tries(), "no other gets in between")
+		require.ErrorIs(t, holder.gives(), locker.ErrLost, "a release that is sent twice")
+		require.True(t, next.holds())
+		next.ttl = time.Minute
+		holder = next
+	}
+}
+
+// The order is that of tickets, whatever the server's clock does.
+func TestPlacesAndAClockThatGoesBack(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t, redistest.WithSettableClock())
+	rdb := srv.Client(t)
+	holder, first := hold(t, rdb), takePlace(t, rdb)
+	srv.SetClock(t, -time.Hour)
+	second := takePlace(t, rdb)
+	require.False(t, first.asks())
+	srv.SetClock(t, -2*time.Hour)
+	third := takePlace(t, rdb)
+	for _, next := range []*place{first, second, third} {
+		require.NoError(t, holder.gives())
+		require.True(t, next.wasGranted())
+		holder = next
+	}
+}
+
+// A push that is lost costs a look: the next attempt is granted the lock.
+func TestPushLost(t *testing.T) {
+	rdb := start(t)
+	holder, waiting := hold(t, rdb), takePlace(t, rdb)
+	require.NoError(t, holder.gives())
+	require.Len(t, waiting.told(), 1)
+	require.True(t, waiting.asks())
+	require.True(t, waiting.holds())
+	require.Greater(t, rdb.PTTL(t.Context(), "k").Val(), shortGrant, "for the whole TTL")
+	require.True(t, waiting.sends().Granted, "sent twice")
+	require.NoError(t, waiting.gives())
+	require.Zero(t, rdb.Exists(t.Context(), "k").Val())
+}
+
+// An attempt by a caller with another owner takes over what was granted to the process.
+func TestGrantToAnotherOwner(t *testing.T) {
+	rdb := start(t)
+	for _, owners := range [][2]string{{"", "ann"}, {"ann", ""}, {"ann", "bob"}, {"ann", "ann"}} {
+		holder, waiting := hold(t, rdb), newPlace(t, rdb)
+		waiting.owner = owners[0]
+		require.False(t, waiting.asks())
+		require.NoError(t, holder.gives())
+		waiting.owner = owners[1]
+		require.True(t, waiting.asks())
+		fields := 2 // the claim, and the one without a name
+		if owners[1] != "" {
+			fields = 3
+			require.Equal(t, "1", rdb.HGet(t.Context(), "k", owners[1]).Val())
+		}
+		require.EqualValues(t, fields, rdb.HLen(t.Context(), "k").Val(), "the hold of %q, then %q", owners[0], owners[1])
+		require.NoError(t, waiting.gives())
+		require.Zero(t, rdb.Exists(t.Context(), "k").Val())
+	}
+}
+
+// A named owner is granted a hold of its own, that others of the name join.
+func TestGrantToANamedOwner(t *testing.T) {
+	rdb := start(t)
+	holder, ann := hold(t, rdb), newPlace(t, rdb)
+	ann.owner = "ann"
+	require.False(t, ann.asks())
+	require.NoError(t, holder.gives())
+	require.True(t, ann.wasGranted())
+	joins := newPlace(t, rdb)
+	joins.owner = "ann"
+	a := joins.answer()
+	require.True(t, a.Granted)
+	require.Equal(t, ann.token, a.Token)
+	require.NoError(t, ann.SetHolds(t.Context(), ann.claim, 3))
+	require.Equal(t, "4", rdb.HGet(t.Context(), "k", "ann").Val())
+	require.NoError(t, ann.gives())
+	require.False(t, newPlace(t, rdb).tries())
+	require.NoError(t, joins.gives())
+	require.Zero(t, rdb.Exists(t.Context(), "k").Val())
+}
+
+// A process that gives up before it is granted the lock leaves the queue; after that,
+// it passes the lock on; and one that is given up late, when the process waits with a
+// later claim, changes nothing.
+func TestGivingUp(t *testing.T) {
+	rdb := start(t)
+	holder := hold(t, rdb)
+	before, late, after, next := takePlace(t, rdb), takePlace(t, rdb), takePlace(t, rdb), takePlace(t, rdb)
+	for range 2 {
+		require.ErrorIs(t, before.giveUp(t.Context(), before.claim), locker.ErrLost)
+	}
+	earlier := late.claim
+	require.False(t, late.asks())
+	require.ErrorIs(t, late.giveUp(t.Context(), earlier), locker.ErrLost)
+
+	require.NoError(t, holder.gives())
+	require.Empty(t, before.told())
+	require.True(t, late.wasGranted())
+	require.NoError(t, late.gives())
+	require.True(t, after.wasGranted())
+	require.NoError(t, after.giveUp(t.Context(), after.claim))
+	require.True(t, next.wasGranted())
+	require.ErrorIs(t, after.giveUp(t.Context(), after.claim), locker.ErrLost)
+	require.True(t, next.holds())
+}
+
 // A grant to a process that gives up, with no process behind it in the queue, is
 // announced to subscribers: waiters of hashreentrant and of Redisson.
 func TestGrantGivenUpIsAnnounced(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	rdb := srv.Client(t)
-	l, err := New(rdb)
-	require.NoError(t, err)
-	defer l.Close()
-	holder, err := l.Lock(t.Context(), "k")
-	require.NoError(t, err)
-
-	// A process that has asked, and is granted the lock while it changes its mind.
-	d, err := newDriver(rdb)
-	require.NoError(t, err)
-	defer d.Close()
-	configure(t, d, "other")
-	req := driver.Request{Claim: driver.Claim{Key: "k", ID: "c", Owner: "c", TTL: time.Minute}, Wait: true}
-	a, err := d.Driver.Acquire(t.Context(), req)
-	require.NoError(t, err)
-	require.False(t, a.Granted)
-	require.NoError(t, holder.Unlock(t.Context()))
-	fields, err := rdb.HKeys(t.Context(), "k").Result()
-	require.NoError(t, err)
-	require.Equal(t, []string{"grant:" + d.inboxes.name("k")}, fields)
-
-	channel, _ := d.signals.Channel("k")
+	rdb := start(t)
+	holder, waiting := hold(t, rdb), takePlace(t, rdb)
+	require.NoError(t, holder.gives())
+	require.True(t, waiting.wasGranted())
+	channel, _ := waiting.signals.Channel("k")
 	sub := rdb.Subscribe(t.Context(), channel)
 	defer sub.Close()
-	_, err = sub.Receive(t.Context())
+	_, err := sub.Receive(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, d.giveUp(t.Context(), "k"))
+	require.NoError(t, waiting.giveUp(t.Context(), waiting.claim))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	_, err = sub.ReceiveMessage(ctx)
 	require.NoError(t, err)
-	n, err := rdb.Exists(t.Context(), "k").Result()
-	require.NoError(t, err)
-	require.Zero(t, n)
+	require.Zero(t, rdb.Exists(t.Context(), "k", queueOfK).Val())
 }
 
-// place is one process's in the queue of "k", without what makes it look again.
-type place struct {
-	*queueDriver
-	t   *testing.T
-	rdb *redis.Client
-	id  string
+// Nothing is pushed to a process that does not block: its next attempt is granted.
+func TestNothingIsPushedToPollers(t *testing.T) {
+	rdb := start(t)
+	holder, poller := hold(t, rdb), newPlace(t, rdb)
+	poller.blocks = 0
+	require.False(t, poller.asks())
+	require.NoError(t, holder.gives())
+	require.Empty(t, poller.told())
+	require.True(t, poller.asks())
 }
 
-// configure readies a driver whose inbox is called id.
-func configure(t *testing.T, d *queueDriver, id string) {
-	t.Helper()
-	d.inboxes.id = id
-	_, err := d.Configure(driver.Config{Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-}
-
-func takePlace(t *testing.T, rdb *redis.Client, id string) place {
-	t.Helper()
-	d, err := newDriver(rdb)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = d.Close() })
-	configure(t, d, id)
-	p := place{d, t, rdb, id}
-	require.False(t, p.asks())
-	return p
-}
-
-func (p place) asks() (granted bool) {
-	p.t.Helper()
-	claim := driver.Claim{Key: "k", ID: p.id, Owner: p.id, TTL: time.Minute}
-	a, err := p.Driver.Acquire(p.t.Context(), driver.Request{Claim: claim, Wait: true})
-	require.NoError(p.t, err)
-	return a.Granted
-}
-
-var seenOfK = redisdriver.AuxKey("locker:seen:", "k")
-
-// wasSilent has it be heard of that much earlier.
-func (p place) wasSilent(d time.Duration) {
-	require.NoError(p.t, p.rdb.HIncrBy(p.t.Context(), seenOfK, p.inboxes.name("k"), -d.Microseconds()).Err())
-}
-
-// wasTold says whether the lock was pushed to it.
-func (p place) wasTold() bool { return p.rdb.LLen(p.t.Context(), p.inboxes.name("k")).Val() > 0 }
-
-func held(t *testing.T, rdb *redis.Client) *locker.Lease {
-	t.Helper()
-	l, err := New(rdb)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	lease, err := l.Lock(t.Context(), "k")
-	require.NoError(t, err)
-	return lease
-}
-
-// A process that was not heard of for longer than a waiter is silent is taken for dead.
+// A process that was not heard of for as long as a grant lasts is taken for dead.
 func TestTheDeadAreSkipped(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Start(t).Client(t)
-	lease := held(t, rdb)
-	dead, silent, alive := takePlace(t, rdb, "dead"), takePlace(t, rdb, "silent"), takePlace(t, rdb, "alive")
-	dead.wasSilent(2100 * time.Millisecond)
-	silent.wasSilent(time.Second) // a busy machine's
-	require.NoError(t, lease.Unlock(t.Context()))
-	require.False(t, dead.wasTold())
-	require.True(t, silent.wasTold(), "the first that may be alive")
-	require.False(t, alive.wasTold())
+	rdb := start(t)
+	holder, dead := hold(t, rdb), takePlace(t, rdb)
+	timePasses(t, rdb, 1100*time.Millisecond)
+	silent := takePlace(t, rdb) // a busy machine's
+	timePasses(t, rdb, 900*time.Millisecond)
+	alive := takePlace(t, rdb)
+	require.NoError(t, holder.gives())
+	require.Empty(t, dead.told())
+	require.True(t, silent.wasGranted(), "the first that may be alive")
+	require.Empty(t, alive.told())
 }
 
-// A process that asks is alive, however long it was silent.
-func TestWhoAsksIsAlive(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Start(t).Client(t)
-	held(t, rdb)
-	late, next := takePlace(t, rdb, "late"), takePlace(t, rdb, "next")
-	late.wasSilent(2100 * time.Millisecond)
-	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // the holder vanished
-	require.True(t, late.asks())
-	require.False(t, next.asks())
-}
-
-// timePasses for "k" and all that its queue knows of.
-func timePasses(t *testing.T, rdb *redis.Client, d time.Duration) {
-	t.Helper()
-	timePassesForQueue(t, rdb, d)
-	ctx := t.Context()
-	require.NoError(t, rdb.PExpire(ctx, "k", rdb.PTTL(ctx, "k").Val()-d).Err()) // of 0 or less deletes it
-}
-
-func timePassesForQueue(t *testing.T, rdb *redis.Client, d time.Duration) {
-	t.Helper()
-	ctx := t.Context()
-	for _, field := range rdb.HKeys(ctx, seenOfK).Val() {
-		if field != "granted" && field != "count" {
-			require.NoError(t, rdb.HIncrBy(ctx, seenOfK, field, -d.Microseconds()).Err())
-		}
-	}
-}
-
-// However many processes die together while they wait, the others lose one grant by it.
+// However many processes die together while they wait, the others lose one short grant
+// by it: then whoever asks gets the lock.
 func TestManyDieAtOnce(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Start(t).Client(t)
-	lease := held(t, rdb)
-	var dead []place
-	for _, id := range []string{"dead 1", "dead 2", "dead 3"} {
-		dead = append(dead, takePlace(t, rdb, id))
-	}
-	alive, last := takePlace(t, rdb, "alive"), takePlace(t, rdb, "last")
-	require.NoError(t, lease.Unlock(t.Context()))
-	require.True(t, dead[0].wasTold())
-	require.True(t, rdb.Persist(t.Context(), "k").Val(), "the grant is pending") // until it is deleted
-	timePassesForQueue(t, rdb, 900*time.Millisecond)
+	rdb := start(t)
+	holder := hold(t, rdb)
+	dead := []*place{takePlace(t, rdb), takePlace(t, rdb), takePlace(t, rdb)}
+	alive, last := takePlace(t, rdb), takePlace(t, rdb)
+	require.NoError(t, holder.gives())
+	require.True(t, dead[0].wasGranted())
+	timePasses(t, rdb, time.Second)
 	require.False(t, alive.asks())
 	require.False(t, last.asks())
-	timePassesForQueue(t, rdb, 100*time.Millisecond)
-	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // the grant is over
-	require.False(t, last.asks(), "another one was before it")
-	require.True(t, alive.wasTold())
-	require.True(t, alive.asks())
+	timePasses(t, rdb, time.Second) // the grant is over
+	require.True(t, last.asks(), "who asks is alive")
+	require.False(t, alive.asks())
+	require.NoError(t, last.gives())
+	require.Empty(t, dead[1].told())
+	require.Empty(t, dead[2].told())
+	require.True(t, alive.wasGranted(), "it has kept its place")
+}
 
-	// Nor do they cost anything when the lock is free again.
-	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // the holder vanished
-	require.True(t, last.asks())
-	for _, d := range dead[1:] {
-		require.False(t, d.wasTold())
+// A lock whose holder vanished is granted to the first that waits, whoever asks.
+func TestHolderVanished(t *testing.T) {
+	rdb := start(t)
+	hold(t, rdb)
+	first, second := takePlace(t, rdb), takePlace(t, rdb)
+	for range 2 {
+		require.NoError(t, rdb.Del(t.Context(), "k").Err())
+		require.False(t, second.asks())
+		require.True(t, first.wasGranted())
+		require.True(t, first.asks(), "it has confirmed the grant")
+		first, second = second, first
+		require.False(t, second.asks(), "it queues again")
 	}
-	// They have kept their places.
 	require.NoError(t, rdb.Del(t.Context(), "k").Err())
-	require.True(t, dead[1].asks())
+	require.False(t, newPlace(t, rdb).tries(), "nor does one that does not wait get in between")
+	require.True(t, first.wasGranted())
 }
 
-// After a short grant that nobody took whoever was heard of a moment ago is not passed
-// over.
-func TestWhoAskedLatelyIsNotPassedOver(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Start(t).Client(t)
-	lease := held(t, rdb)
-	dead, second, third := takePlace(t, rdb, "dead"), takePlace(t, rdb, "second"), takePlace(t, rdb, "third")
-	dead.wasSilent(1200 * time.Millisecond)
-	require.NoError(t, lease.Unlock(t.Context()))
-	require.True(t, dead.wasTold())
-	timePasses(t, rdb, 500*time.Millisecond)
-	require.False(t, third.asks())
-	require.True(t, second.wasTold())
-	left, err := rdb.PTTL(t.Context(), "k").Result()
+// ran has hand-overs have gone on for so long.
+func ran(t *testing.T, rdb *redis.Client, d time.Duration) {
+	t.Helper()
+	at := time.Now().Add(-d).UnixMilli()
+	require.NoError(t, rdb.HSet(t.Context(), queueOfK, "run", at, "opened", at).Err())
+}
+
+// Where no other strategy is known to wait, hand-overs go on without an opening, for
+// seconds.
+func TestNoOpeningForNone(t *testing.T) {
+	rdb := start(t)
+	holder, waiting := hold(t, rdb), takePlace(t, rdb)
+	ran(t, rdb, 4*time.Second)
+	require.NoError(t, holder.gives())
+	require.True(t, waiting.wasGranted())
+	require.False(t, holder.asks())
+	ran(t, rdb, 6*time.Second)
+	require.NoError(t, waiting.gives())
+	require.Zero(t, rdb.Exists(t.Context(), "k").Val(), "it is for those who cannot be known of")
+	require.Equal(t, []string{holder.claim.ID}, holder.told(), "it is to look for the end")
+	times := rdb.HMGet(t.Context(), queueOfK, "opened", "until").Val()
+	var opened, until int64
+	_, err := fmt.Sscan(fmt.Sprintln(times...), &opened, &until)
 	require.NoError(t, err)
-	require.LessOrEqual(t, left, time.Second/2, "it may be dead as well")
+	require.EqualValues(t, 20, until-opened)
+	require.Eventually(t, holder.asks, 10*time.Second, time.Millisecond, "the opening ends")
 }
 
-// When a run of hand-overs ends and the first of the queue is dead, the next one comes.
-func TestOpeningForADeadOne(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Start(t).Client(t)
-	lease := held(t, rdb)
-	dead, alive := takePlace(t, rdb, "dead"), takePlace(t, rdb, "alive")
-	require.NoError(t, rdb.HSet(t.Context(), seenOfK, "open", time.Now().Add(-time.Second).UnixMicro(), "count", 100).Err())
-	require.NoError(t, lease.Unlock(t.Context()))
-	require.True(t, dead.wasTold())
-	require.True(t, alive.wasTold())
-	require.False(t, alive.asks(), "the opening is for others")
-	dead.wasSilent(time.Second)
-	require.Eventually(t, alive.asks, time.Second, time.Millisecond, "the opening ends")
-}
+// An opening is for others that wait: the queue holds back until it ends, and then goes
+// on in order.
+func TestOpening(t *testing.T) {
+	for name, wait := range map[string]func(t *testing.T, rdb *redis.Client, channel string){
+		"one that was refused": func(t *testing.T, rdb *redis.Client, _ string) {
+			v := rdb.HGet(t.Context(), "k", "").Val()
+			require.Equal(t, "blpop - - 0", v)
+			require.NoError(t, rdb.HSet(t.Context(), "k", "", "blpop - - 1").Err())
+		},
+		"one that subscribes": func(t *testing.T, rdb *redis.Client, channel string) {
+			sub := rdb.Subscribe(t.Context(), channel)
+			t.Cleanup(func() { _ = sub.Close() })
+			_, err := sub.Receive(t.Context())
+			require.NoError(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb := start(t)
+			holder := hold(t, rdb)
+			first, second, third := takePlace(t, rdb), takePlace(t, rdb), takePlace(t, rdb)
+			channel, _ := first.signals.Channel("k")
+			wait(t, rdb, channel)
+			ran(t, rdb, 100*time.Millisecond)
+			require.NoError(t, holder.gives())
+			require.True(t, first.wasGranted(), "not yet")
 
-// A waiter that comes too late for its grant, because the server is far away, takes the
-// lock if no other was granted it since: else the waiters would miss their turns one
-// after the other, for ever.
-func TestLateForTheGrant(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Start(t).Client(t)
-	lease := held(t, rdb)
-	first, second := takePlace(t, rdb, "first"), takePlace(t, rdb, "second")
-	require.NoError(t, lease.Unlock(t.Context()))
-	left, err := rdb.PTTL(t.Context(), "k").Result()
-	require.NoError(t, err)
-	require.LessOrEqual(t, left, time.Second, "if it is dead, the others do not wait for long")
-	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // the grant is over
-	require.True(t, first.asks())
-	require.False(t, second.asks())
-
-	// That is good for once.
-	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // it vanished
-	require.False(t, first.asks(), "the lock is the second's turn")
-	require.True(t, second.wasTold())
-	require.True(t, second.asks())
+			wait(t, rdb, channel)
+			ran(t, rdb, 300*time.Millisecond)
+			require.NoError(t, first.gives())
+			require.Len(t, second.told(), 1, "it is to look for the end")
+			require.Len(t, third.told(), 1, "it, too: the first may be dead")
+			require.False(t, second.asks())
+			require.False(t, newPlace(t, rdb).tries())
+			timePasses(t, rdb, 90*time.Millisecond)
+			require.False(t, third.asks())
+			timePasses(t, rdb, 20*time.Millisecond)
+			require.False(t, third.asks(), "another one was before it")
+			require.True(t, second.wasGranted())
+		})
+	}
 }
 
 // A server's clock that goes back does not make an opening longer.
 func TestOpeningAndAClockThatGoesBack(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Start(t).Client(t)
-	held(t, rdb)
-	waiter := takePlace(t, rdb, "waiter")
-	future := time.Now().Add(time.Hour).UnixMicro()
-	require.NoError(t, rdb.HSet(t.Context(), seenOfK, "until", future, "open", future, "count", 100).Err())
+	rdb := start(t)
+	hold(t, rdb)
+	waiting := takePlace(t, rdb)
+	future := time.Now().Add(time.Hour).UnixMilli()
+	require.NoError(t, rdb.HSet(t.Context(), queueOfK, "until", future, "opened", future, "run", future, "granted", future).Err())
 	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // the holder vanished
-	require.True(t, waiter.asks())
+	require.True(t, waiting.asks())
+}
+
+// A large hash of the application's is not looked through by those who wait.
+func TestWaitingForALargeHash(t *testing.T) {
+	rdb := start(t)
+	for i := range 100 {
+		var fields []any
+		for j := range 100 {
+			fields = append(fields, fmt.Sprint(i, " ", j), j)
+		}
+		require.NoError(t, rdb.HSet(t.Context(), "k", fields...).Err())
+	}
+	for _, owner := range []string{"", "5 5"} {
+		waiting := newPlace(t, rdb)
+		waiting.owner = owner
+		a := waiting.answer()
+		require.False(t, a.Granted)
+		require.True(t, a.NoWakeUp)
+		require.Empty(t, a.Owner)
+	}
+	stats := rdb.Info(t.Context(), "commandstats").Val()
+	for _, cmd := range []string{"hgetall", "hkeys", "hscan", "hvals"} {
+		require.False(t, strings.Contains(stats, "cmdstat_"+cmd+":"), cmd)
+	}
 }

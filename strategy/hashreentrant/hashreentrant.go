@@ -2,7 +2,7 @@ package hashreentrant
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
@@ -11,14 +11,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-var (
-	//go:embed lua/acquire.lua
-	acquire string
-	//go:embed lua/release.lua
-	release string
+//go:embed lua
+var files embed.FS
 
-	acquireScript = hashlock.NewScript("acquire", acquire)
-	releaseScript = hashlock.NewScript("release", release)
+var (
+	acquireScript = hashlock.NewScript("acquire", files)
+	releaseScript = hashlock.NewScript("release", files)
 )
 
 // pubsubDriver adds wake-ups by pub/sub to the hash lock.

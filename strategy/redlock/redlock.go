@@ -1,7 +1,7 @@
 package redlock
 
 import (
-	_ "embed"
+	"embed"
 	"fmt"
 	"strings"
 	"time"
@@ -13,25 +13,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-var (
-	//go:embed lua/acquire.lua
-	acquire string
-	//go:embed lua/token.lua
-	token string
-	//go:embed lua/confirm.lua
-	confirm string
-	//go:embed lua/renew.lua
-	renew string
-	//go:embed lua/join.lua
-	join string
-	//go:embed lua/release.lua
-	release string
+//go:embed lua
+var files embed.FS
 
-	acquireScript = redisdriver.NewScript("acquire", token, acquire)
-	confirmScript = redisdriver.NewScript("confirm", token, confirm)
-	renewScript   = redisdriver.NewScript("renew", renew)
-	joinScript    = redisdriver.NewScript("join", token, join)
-	releaseScript = redisdriver.NewScript("release", token, release)
+var (
+	acquireScript = redisdriver.NewScript("acquire", files)
+	confirmScript = redisdriver.NewScript("confirm", files)
+	renewScript   = redisdriver.NewScript("renew", files)
+	joinScript    = redisdriver.NewScript("join", files)
+	releaseScript = redisdriver.NewScript("release", files)
 )
 
 // channelPrefix begins the channels of release notices.

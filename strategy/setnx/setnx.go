@@ -1,28 +1,22 @@
 package setnx
 
 import (
-	_ "embed"
+	"embed"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/redis/go-redis/v9"
 )
 
-var (
-	//go:embed lua/acquire.lua
-	acquire string
-	//go:embed lua/renew.lua
-	renew string
-	//go:embed lua/release.lua
-	release string
+//go:embed lua
+var files embed.FS
 
-	protocol = redisdriver.Protocol{
-		Name:    "setnx",
-		Acquire: redisdriver.NewScript("acquire", acquire),
-		Renew:   redisdriver.NewScript("renew", renew),
-		Release: redisdriver.NewScript("release", release),
-	}
-)
+var protocol = redisdriver.Protocol{
+	Name:    "setnx",
+	Acquire: redisdriver.NewScript("acquire", files),
+	Renew:   redisdriver.NewScript("renew", files),
+	Release: redisdriver.NewScript("release", files),
+}
 
 // New makes a Locker on rdb: a single Redis, a Sentinel set-up or a cluster. rdb
 // stays the caller's; beside it the Locker opens up to 16 connections of its own

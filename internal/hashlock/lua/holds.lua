@@ -1,38 +1,9 @@
--- Who holds the hash at a lock key. Its fields:
---
---   the owner  the total of its holds, as Redisson writes it
---   a claim    "count expiry token" of one process's hold, where the owner was named.
---              A claim whose owner was not named is its own owner, and has no other
---              field until a process joins it by its name.
---   ''         "kind token expiry asked", if need be; no owner has that name. kind says
---              how the release wakes waiters, blpop or hash. token is the hold's and
---              expiry that of the claim that is the owner: '-' the counter's, and the
---              key's. asked is 1 when a waiter that the release would not wake was
---              refused.
---
--- Each claim has an expiry of its own (ms, server clock), which only its own renewals
--- move; the key's is the last of them. So a process that died is forgotten at its TTL
--- whatever its co-owners do. Counts and expiries are set, never incremented: setting
--- one twice changes nothing.
+-- Holds of several claims; claim.lua has the fields.
 
 local MOST = 1024 -- fields; a hash that has more is not looked through for a hold to join
 
-local function now_ms()
-  local now = redis.call('TIME')
-  return now[1] * 1000 + math.floor(now[2] / 1000)
-end
-
 local function is_claim(field)
   return string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:%d+$')
-end
-
--- Reports whether claim, whose owner was not named, holds the hash alone.
-local function is_alone(lock, claim)
-  if not tonumber(redis.pcall('HGET', lock, claim)) then -- or it is no hash
-    return false
-  end
-  local more = redis.call('HGET', lock, '')
-  return not more or string.find(more, '^%a+ %S+ %- ') ~= nil
 end
 
 -- The holds of owner; nil if the hash is another's. What has expired is not counted.
@@ -108,7 +79,7 @@ local function change(lock, claim, owner, to)
   elseif not redis.pcall('HGET', lock, claim) then
     return nil
   end
-  local now = now_ms()
+  local now = math.floor(clock() / 1000)
   local holds = holds_of(lock, owner, now)
   local c = holds and holds.claims[claim]
   if not c then
@@ -121,27 +92,6 @@ local function change(lock, claim, owner, to)
     holds.gone[#holds.gone + 1] = claim ~= owner and claim or nil
   end
   return save(lock, owner, holds, now)
-end
-
--- Makes a hold where nothing is. kind is nil if the hash can do without.
-local function take(lock, kind, claim, owner, ttl, token)
-  if owner ~= '' then
-    redis.call('HSET', lock, owner, '1', claim, string.format('1 %.0f %.0f', now_ms() + ttl, token))
-    if kind then
-      redis.call('HSET', lock, '', kind .. ' - - 0')
-    end
-  elseif token == 0 then
-    redis.call('HSET', lock, claim, '1', '', (kind or 'hash') .. ' 0 - 0')
-  elseif kind then
-    redis.call('HSET', lock, claim, '1', '', kind .. ' - - 0')
-  else
-    redis.call('HSET', lock, claim, '1')
-  end
-  local expires = redis.pcall('PEXPIRE', lock, ttl)
-  if expires ~= 1 then -- a user who may not: no lock stays for ever
-    redis.call('DEL', lock)
-    error(expires.err)
-  end
 end
 
 -- Lets a claim in whose owner holds the hash already: by the same claim (the command
@@ -157,7 +107,7 @@ local function join(lock, fence, claim, owner, ttl, retention, tokens)
     extend(lock, ttl)
     return issued(fence, retention, tokens), tonumber(tokens)
   end
-  local now = now_ms()
+  local now = math.floor(clock() / 1000)
   local holds = holds_of(lock, self, now)
   if not holds or owner == '' and not holds.claims[claim] then
     return nil
@@ -183,12 +133,12 @@ end
 local FEW = 64 -- fields; a larger hash is not looked through for the owner's name
 
 -- The owner that holds the hash, '' if that cannot be told: the field with a mere
--- number. (A grant that blpop keeps for a waiter has no owner.)
+-- number.
 local function holder_of(lock)
   if redis.call('HLEN', lock) <= FEW then
     local fields = redis.call('HGETALL', lock)
     for i = 1, #fields, 2 do
-      if fields[i] ~= '' and string.find(fields[i + 1], '^%d+$') and not string.find(fields[i], '^grant:locker:inbox:') then
+      if fields[i] ~= '' and string.find(fields[i + 1], '^%d+$') then
         return fields[i]
       end
     end

@@ -5,8 +5,14 @@ local claim, owner, ttl = unpack(ARGV) -- owner: '' unless named
 -- Sent twice or late: the claim id was never and will never be another grant's,
 -- so at worst the present grant lasts longer; what is gone is not made again.
 
+-- fence.lua
+-- claim.lua
+
 if owner == '' and is_alone(lock, claim) then
   extend(lock, ttl)
   return 1
 end
+
+-- holds.lua
+
 return change(lock, claim, owner, {ttl = tonumber(ttl)}) and 1 or 0

@@ -1,4 +1,4 @@
--- Fencing tokens, for all strategies on a single server.
+-- What the scripts of all strategies share, fencing tokens above all.
 --
 -- A token is the server's clock in microseconds, or one more than the last token if
 -- that is greater. So tokens grow while the clock is wrong, and they grow when the
@@ -11,19 +11,25 @@
 -- Tokens are issued before the lock is written: if that fails (wrong type, out of
 -- memory, no permission), nothing has happened yet.
 
--- Reserves `tokens` consecutive tokens; returns the first.
-local function issue(fence, retention, tokens)
+-- The server's clock, in microseconds.
+local function clock()
+  local now = redis.call('TIME')
+  return now[1] * 1000000 + now[2]
+end
+
+-- Reserves `tokens` consecutive tokens; returns the first. now is the clock, if known.
+local function issue(fence, retention, tokens, now)
   if retention == '0' then
     return 0
   end
-  local last, now = tonumber(redis.call('GET', fence)) or 0, redis.call('TIME')
-  local clock = now[1] * 1000000 + now[2]
-  if last > 0 and last < clock then
-    redis.call('INCRBY', fence, clock + tokens - 1 - last)
-    return clock
+  local last = tonumber(redis.call('GET', fence)) or 0
+  now = now or clock()
+  if last > 0 and last < now then
+    redis.call('INCRBY', fence, now + tokens - 1 - last)
+    return now
   end
-  local first = math.max(clock, last + 1)
-  redis.call('SET', fence, first + tokens - 1, 'PX', retention + math.floor((first - clock) / 1000))
+  local first = math.max(now, last + 1)
+  redis.call('SET', fence, first + tokens - 1, 'PX', retention + math.floor((first - now) / 1000))
   return first
 end
 
@@ -37,5 +43,14 @@ end
 local function extend(key, ttl)
   if redis.call('PTTL', key) < tonumber(ttl) then
     redis.call('PEXPIRE', key, ttl)
+  end
+end
+
+-- Tells a holder whose release hands the lock to processes that queue for it (blpop) that
+-- others wait, too; see holds.lua for the field.
+local function ask(lock)
+  local more = redis.call('HGET', lock, '')
+  if more and string.find(more, '^blpop .* 0$') then
+    redis.call('HSET', lock, '', string.sub(more, 1, -2) .. '1')
   end
 end

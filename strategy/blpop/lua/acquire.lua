@@ -1,58 +1,98 @@
-local lock, fence, queue, seen = unpack(KEYS)
-local claim, owner, ttl, retention, tokens, inbox, waits = unpack(ARGV)
--- Reply: {1, first token, how many} granted; {0, ms remaining or -1, 1 if the holder's release gives
---        no wake-up else 0, its owner if known} held by another, or kept for one that
---        waits; {-1, type} not a lock
+local lock, fence, queue = unpack(KEYS)
+local claim, owner, ttl, retention, tokens, inbox, blocks, refused = unpack(ARGV)
+-- owner: '' unless named. Only of a process that waits: inbox; blocks, 1 if it blocks on
+-- it else 0; refused, the claims of its attempts before this one that were refused and
+-- may have been granted the lock since, separated by spaces.
+-- Reply: {1, first token, how many} granted; {0, ms remaining or -1, 1 if the holder's
+--        release gives no wake-up else 0, its owner if known} held by another, or kept
+--        for one that waits; {-1, type} not a lock
 --
--- Sent twice: the second run finds the claim's own count and leaves it, answers
--- with the same token, and moves the TTL only upwards. If it was refused, the
--- second run finds its place in the queue and keeps it.
+-- Sent twice: the second run finds the claim's own count and leaves it, answers with
+-- the same tokens, and moves the TTL only upwards. If it was refused, the second run
+-- finds its place in the queue and keeps it. Late, after a later attempt of the process:
+-- it changes what the process said last; its clean-up finds that and takes it out.
+-- Reply lost: the claim is released, and leaves the queue if it is what was said last.
+--
+-- A claim named in `refused` was refused, so it holds the lock only by a release that
+-- came since, and the process has not taken it for granted, nor will it once it was named
+-- here: the lock passes to this attempt's claim. If this attempt is lost, so is that
+-- grant, unless the next one names it, too; it ends by its short TTL.
 
-waits = waits == '1'
-local kind = redis.call('TYPE', lock).ok
-local granted = false
+-- fence.lua
+-- claim.lua
 
-if kind == 'hash' then
-  if is_granted(lock, inbox) then
-    redis.call('DEL', lock)
-    kind, granted = 'none', true
-  else
-    local token, n = join(lock, fence, claim, owner, ttl, retention, tokens)
-    if token then
-      return {1, token, n}
-    end
-  end
-elseif kind ~= 'none' and kind ~= 'string' then
-  return {-1, kind}
-end
-
-if kind == 'none' then
-  if not granted and redis.call('EXISTS', queue) == 1 and not was_granted(seen, inbox) then
-    -- Free with a queue: an opening, or a holder that vanished.
-    local now = now_us()
-    if waits then
-      enqueue(queue, seen, inbox, now) -- it was heard of
-    end
-    local remaining = opening(seen, now)
-    local since = heard_since(seen, now)
-    local first = first_of(queue, seen, now, since)
-    if first and remaining > 0 then
-      return {0, math.ceil(remaining / 1000), 0}
-    elseif first and first ~= inbox then
-      return {0, grant(lock, queue, seen, first, now, since), 0}
-    end
-  end
+local function granted()
   local token = issue(fence, retention, tokens)
   take(lock, 'blpop', claim, owner, ttl, token)
-  dequeue(queue, seen, inbox)
-  redis.call('HDEL', seen, 'granted', 'at')
   return {1, token, tonumber(tokens)}
 end
 
-if waits then
-  enqueue(queue, seen, inbox, now_us())
+if redis.call('EXISTS', lock, queue) == 0 then
+  return granted()
 end
+
+-- holds.lua
+-- queue.lua
+
+local now_us = clock()
+local now = math.floor(now_us / 1000)
+
+local function wait()
+  if inbox then
+    local ticket = redis.call('HGET', queue, inbox) or redis.call('HINCRBY', queue, 'last', 1)
+    local words = table.concat({inbox, claim, ttl, now, blocks, retention, tokens, owner}, ' ')
+    redis.call('HSET', queue, inbox, ticket, ticket, words)
+    redis.call('PEXPIRE', queue, KEEP)
+  end
+end
+
+local kind = redis.call('TYPE', lock).ok
 if kind == 'string' then
+  wait()
   return {0, redis.call('PTTL', lock), 1}
+elseif kind ~= 'hash' and kind ~= 'none' then
+  return {-1, kind}
 end
-return {0, redis.call('PTTL', lock), is_ours(lock) and 0 or 1, holder_of(lock)}
+
+for before in string.gmatch(kind == 'hash' and refused or '', '%S+') do
+  if redis.call('HGET', lock, before) then
+    change(lock, before, is_alone(lock, before) and '' or holder_of(lock), {count = 0})
+    redis.call('HDEL', queue, 'granted') -- it was heard of
+    if redis.call('EXISTS', lock) == 0 then
+      return granted()
+    end
+  end
+end
+
+if kind == 'none' then
+  -- Free with a queue: an opening, or the holder vanished. If it was handed the lock a
+  -- short while ago it did not take it, and who asks is alive.
+  wait()
+  local state = redis.call('HMGET', queue, 'granted', 'until', 'next', 'last')
+  local since, left = now - (state[1] or 0), (state[2] or 0) - now
+  if since < 0 or since >= GRANT + LATE then
+    if left > 0 and left <= OPEN then
+      return {0, left, 0}
+    end
+    local w = first_of(queue, state[3], state[4], now)
+    if w and w.inbox ~= inbox then
+      return {0, grant(lock, fence, queue, w, now_us), 0}
+    end
+  end
+  if inbox then
+    leave(queue, inbox)
+  end
+  redis.call('HDEL', queue, 'granted')
+  return granted()
+end
+
+local token, n = join(lock, fence, claim, owner, ttl, retention, tokens)
+if token then
+  if inbox then
+    leave(queue, inbox)
+  end
+  return {1, token, n}
+end
+wait()
+local pushes = string.find(redis.call('HGET', lock, '') or '', '^blpop ')
+return {0, redis.call('PTTL', lock), pushes and 0 or 1, holder_of(lock)}

@@ -1,182 +1,118 @@
--- The queue of the processes that wait for a lock. It follows counts.lua.
+-- The queue of the processes that wait for a lock, a hash:
 --
--- queue: a sorted set of inboxes by when they joined (server clock, µs): a place
---        that survives however often its process blocks anew.
--- seen:  a hash with the time each was last heard of, and of the hand-overs:
---        "open" when the present run of them began, "count" how many they were,
---        "until" the end of an opening, "granted" to whom the last one went, "at" when,
---        until it is taken, and "since": whoever is alive was heard of since then.
--- An inbox is the list on which a process blocks; it is its name in the queue.
+--   <ticket>  what a process said last: "inbox claim ttl heard blocks retention tokens
+--             owner". heard is when (ms, server clock), blocks 1 if it blocks on its inbox.
+--   <inbox>   its ticket. An inbox is a list; it stands for the process.
+--   last      the last ticket given: a count, no clock orders them
+--   next      the first that may still wait
+--   granted   when a release last handed the lock over
+--   run       since when it is handed over without an opening; opened, when the last one
+--             began; until, when it ends; asked, 1 if others were refused since
 --
--- The next process is *granted* the free lock: the lock key becomes a hash with the
--- one field "grant:<inbox>" for a while, so that no other barges in, and the key's
--- name is pushed to the inbox. The grant decides, the pushed name is a hint: an
--- attempt of the granted process is let in with or without it.
+-- A release hands the lock over: it writes the claim of the first that is alive into
+-- the lock, for a short time, and pushes the claim and its tokens to the inbox. Popping
+-- them is the grant; no other claim was let in, and the lock lasts until the process has
+-- renewed it. A push that is lost, or that finds the process in the middle of another
+-- attempt, changes nothing: an attempt names the claims of those before it that were
+-- refused, and is granted the lock if one of them was. Each process makes an attempt
+-- about once a second, so a lock that it did not take costs a short grant, after which
+-- whoever asks gets it; and a process that is silent for as long is dead. So any number
+-- that die together cost one short grant.
 --
--- Why no wake-up is lost for long: every waiting process makes an attempt about
--- once a second whatever is pushed to it, and an attempt that finds the lock free
--- with another process first in the queue grants it to that one. A process that
--- died with a grant costs the time the grant lasts; one that is late for it takes
--- the lock if no other was granted it since. A process that died in the queue is
--- dropped when it was not heard of for twice as long as it takes to make another
--- attempt. It is passed over, and keeps its place, when it was not heard of while a
--- grant lasted that was not taken: the others were, so any number of processes that die
--- together cost one grant. Why nothing is left: the queue and seen expire five seconds
--- after the last process was heard of, an inbox five seconds after the last push.
+-- The queue expires five seconds after the last process was heard of, an inbox five
+-- seconds after the last push; only what is popped is pushed to.
 
-local STALE = 2000000 -- µs
-local FRESH = 1100000 -- µs
-local GRANT = 1000 -- ms
-local GRANT_IN_DOUBT = 500 -- ms, to one that should have been heard of again
-local RECENT = 1000000 -- µs; no longer than a waiter is silent
-local REACTION = 100000 -- µs in which waiters react to the end of what a grant follows
+local GRANT = 2000 -- ms; also how long a process that waits may be silent
+local LATE = 1500 -- ms after the end of a grant in which every process asks
 local KEEP = 5000 -- ms
-local RUN_TIME = 250000 -- µs
-local RUN_LENGTH = 4
-local OPEN_LEAST = 10000 -- µs
-local OPEN_MOST = 100000 -- µs
+local RUN = 250 -- ms of hand-overs before an opening for others who wait
+local SELDOM = 5000 -- ms before one for those who cannot be known of
+local OPEN = 100 -- ms; it ends when the lock is taken
+local OPEN_SELDOM = 20 -- ms
 
-local function now_us()
-  local t = redis.call('TIME')
-  return t[1] * 1000000 + t[2]
+local function push(inbox, message)
+  redis.pcall('RPUSH', inbox, message) -- the process looks by itself, too
+  redis.pcall('PEXPIRE', inbox, KEEP)
 end
 
-local function integer(n)
-  return string.format('%.0f', n)
-end
-
--- Since when all that are alive were heard of: since a recent hand-over that was not taken.
--- The lock is free.
-local function heard_since(seen, now)
-  local at = tonumber(redis.call('HGET', seen, 'at'))
-  if at then
-    redis.call('HDEL', seen, 'at')
-    redis.call('HSET', seen, 'since', integer(at + REACTION))
-  end
-  local since = tonumber(redis.call('HGET', seen, 'since'))
-  if since and since <= now and now - since < STALE then
-    return since
+-- What the process with a ticket said last; nil if it waits no more.
+local function said(queue, ticket)
+  local words = redis.call('HGET', queue, ticket)
+  if words then
+    local w = {ticket = ticket}
+    w.inbox, w.claim, w.ttl, w.heard, w.blocks, w.retention, w.tokens, w.owner =
+      string.match(words, '^(%S+) (%S+) (%d+) (%d+) (%d) (%d+) (%d+) (.*)$')
+    return w
   end
 end
 
--- The first process in the queue that is alive.
-local function first_of(queue, seen, now, since)
-  local place, first = 0, nil
-  while true do
-    local inbox = redis.call('ZRANGE', queue, place, place)[1]
-    if not inbox then
-      return first
-    end
-    local at = tonumber(redis.call('HGET', seen, inbox))
-    if not at or now - at >= STALE then
-      redis.call('ZREM', queue, inbox)
-      redis.call('HDEL', seen, inbox)
-    elseif not since or at <= now and (at >= since or now - at < RECENT) then
-      return inbox
-    else
-      first = first or inbox
-      place = place + 1
+local function leave(queue, inbox)
+  local ticket = redis.call('HGET', queue, inbox)
+  if ticket then
+    redis.call('HDEL', queue, inbox, ticket)
+  end
+end
+
+-- The first process that is alive, among the tickets from `first` to `last`. Those before
+-- it leave the queue.
+local function first_of(queue, first, last, now)
+  for ticket = tonumber(first) or 1, tonumber(last) or 0 do
+    local w = said(queue, ticket)
+    if w and now - w.heard < GRANT then
+      return w
+    elseif w then
+      redis.call('HDEL', queue, ticket, w.inbox)
     end
   end
 end
 
--- Joins the queue, or says "still here".
-local function enqueue(queue, seen, inbox, now)
-  redis.call('ZADD', queue, 'NX', integer(now), inbox)
-  redis.call('HSET', seen, inbox, integer(now))
-  redis.call('PEXPIRE', queue, KEEP)
-  redis.call('PEXPIRE', seen, KEEP)
-end
-
-local function dequeue(queue, seen, inbox)
-  redis.call('ZREM', queue, inbox)
-  redis.call('HDEL', seen, inbox)
-end
-
-local function was_granted(seen, inbox)
-  return redis.call('HGET', seen, 'granted') == inbox
-end
-
--- The rest of an opening, in µs. A clock that went back does not make it longer.
-local function opening(seen, now)
-  local remaining = (tonumber(redis.call('HGET', seen, 'until')) or 0) - now
-  if remaining > OPEN_MOST then
-    return 0
+-- Grants the lock, which is free, to w; returns for how many ms. now is in µs.
+local function grant(lock, fence, queue, w, now)
+  local ttl = math.min(w.ttl, GRANT)
+  local token = issue(fence, w.retention, w.tokens, now)
+  take(lock, 'blpop', w.claim, w.owner, ttl, token)
+  redis.call('HSET', queue, 'granted', math.floor(now / 1000), 'next', w.ticket + 1)
+  redis.call('HDEL', queue, w.inbox, w.ticket)
+  if w.blocks == '1' then
+    push(w.inbox, string.format('%s %.0f %s', w.claim, token, w.tokens))
   end
-  return remaining
+  return ttl
 end
 
-local function push(inbox, lock)
-  redis.call('RPUSH', inbox, lock)
-  redis.call('PEXPIRE', inbox, KEEP)
-end
-
-local function is_granted(lock, inbox)
-  return redis.call('HEXISTS', lock, 'grant:' .. inbox) == 1
-end
-
--- Grants the lock, which is free, to inbox; returns for how many ms.
-local function grant(lock, queue, seen, inbox, now, since)
-  local lasts = GRANT
-  local at = tonumber(redis.call('HGET', seen, inbox)) or 0
-  if now - at > FRESH or since and at < since then
-    lasts = GRANT_IN_DOUBT
-  end
-  dequeue(queue, seen, inbox)
-  redis.call('HSET', seen, 'granted', inbox, 'at', integer(now))
-  redis.call('PEXPIRE', seen, KEEP)
-  redis.call('HSET', lock, 'grant:' .. inbox, '1')
-  redis.call('PEXPIRE', lock, lasts)
-  push(inbox, lock)
-  return lasts
-end
-
--- Passes a lock on that is free now. Hand-overs would keep it from waiters
--- of other strategies and of Redisson for ever; so a run of them ends with an
--- opening: the lock stays free for half of an average hold (10 to 100 ms, which
--- is how often a poller looks), subscribers are told, and the queue waits.
-local function pass_on(lock, queue, seen, channel, publish)
-  local inbox, now, since
-  if redis.call('EXISTS', queue) == 1 then
-    now = now_us()
-    since = heard_since(seen, now)
-    inbox = first_of(queue, seen, now, since)
-  end
-  if not inbox then
-    redis.call('DEL', seen) -- the run is over
-    -- A user who may not publish must be able to unlock nevertheless.
-    redis.pcall(publish, channel, '0')
-    return
-  end
-  local began = tonumber(redis.call('HGET', seen, 'open'))
-  if began and began > now then
-    began = nil -- the clock went back
-  end
-  local count = tonumber(redis.call('HGET', seen, 'count')) or 0
-  if began and count >= RUN_LENGTH and now - began >= RUN_TIME then
-    local window = math.min(math.max((now - began) / count / 2, OPEN_LEAST), OPEN_MOST)
-    redis.call('HSET', seen, 'open', integer(now), 'count', '0', 'until', integer(now + window), 'since', integer(now))
-    redis.call('PEXPIRE', seen, KEEP)
-    -- They come, keep their places, and wait for the end of the opening: two, as the
-    -- first may be dead.
-    for _, next in ipairs(redis.call('ZRANGE', queue, 0, 1)) do
-      push(next, lock)
+-- Reports whether others than the queue are to have a chance now: those of other
+-- strategies that wait, who left a mark or subscribed to the channel; and now and then
+-- those who cannot be known of.
+local function opens(queue, state, channel, publish, asked, now)
+  local run, opened = tonumber(state.run) or now + 1, tonumber(state.opened) or now
+  if run > now or opened > now then -- the first hand-over, an opening ends, or the clock went back
+    redis.call('HSET', queue, 'run', now, 'opened', math.min(opened, now))
+    return false
+  elseif now - run < RUN then
+    if asked and not state.asked then
+      redis.call('HSET', queue, 'asked', '1')
     end
-    redis.pcall(publish, channel, '0')
-    return
+    return false
   end
-  if not began then
-    redis.call('HSET', seen, 'open', integer(now))
+  local count = publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
+  local known = asked or state.asked or (tonumber(redis.pcall('PUBSUB', count, channel)[2]) or 0) > 0
+  if not known and now - opened < SELDOM then
+    redis.call('HSET', queue, 'run', now)
+    return false
   end
-  redis.call('HINCRBY', seen, 'count', 1)
-  grant(lock, queue, seen, inbox, now, since)
-end
-
--- Whether the hash at a lock key is ours, so that its end is pushed to the queue:
--- a grant, or a hold whose kind is blpop.
-local function is_ours(lock)
-  if string.find(redis.call('HGET', lock, '') or '', '^blpop ') then
-    return true
+  redis.call('HSET', queue, 'run', now, 'opened', now, 'until', now + (known and OPEN or OPEN_SELDOM))
+  redis.call('HDEL', queue, 'asked', 'granted')
+  -- They come, keep their places, and wait for the end of the opening: two, as the
+  -- first may be dead.
+  local told = 0
+  for ticket = tonumber(state.next) or 1, tonumber(state.last) do
+    local w = said(queue, ticket)
+    if w and w.blocks == '1' then
+      push(w.inbox, w.claim)
+      told = told + 1
+    end
+    if told == 2 then
+      break
+    end
   end
-  return redis.call('HLEN', lock) == 1 and string.find(redis.call('HGETALL', lock)[1], '^grant:') ~= nil
+  return true
 end

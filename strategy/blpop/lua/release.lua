@@ -1,17 +1,51 @@
-local lock, queue, seen = unpack(KEYS)
-local claim, owner, channel, publish = unpack(ARGV)
+local lock, fence, queue = unpack(KEYS)
+local claim, owner, channel, publish, inbox = unpack(ARGV)
+-- owner: '' unless named; inbox: of a process that gives an attempt up, else nil
 -- Reply: 1 given back, 0 the claim does not hold the key
 --
--- Sent twice or late: the second run finds nothing of this claim and touches
--- nothing. Only the run that frees the key passes it on, in the same step.
+-- Sent twice or late: the second run finds nothing of this claim, neither in the lock
+-- nor in the queue, where the process may wait with a later claim by now. Only the run
+-- that frees the key hands it on, in the same step. A claim that is given up while a
+-- release grants it holds the lock then, or does so before: either way one of the two
+-- runs sees it. Reply lost: it is sent again; and what it granted is the next process's.
 
-if owner == '' and is_alone(lock, claim) then
+-- fence.lua
+-- claim.lua
+
+local alone, more = is_alone(lock, claim)
+alone = alone and owner == ''
+if alone and redis.call('EXISTS', queue) == 0 then
   redis.call('DEL', lock)
-else
+  redis.pcall(publish, channel, '0') -- a user who may not must be able to unlock
+  return 1
+end
+
+-- holds.lua
+-- queue.lua
+
+if not alone then
+  more = redis.pcall('HGET', lock, '')
   local total = change(lock, claim, owner, {count = 0})
+  local ticket = not total and inbox and redis.call('HGET', queue, inbox)
+  if ticket and said(queue, ticket).claim == claim then
+    leave(queue, inbox)
+  end
   if total ~= 0 then
     return total and 1 or 0
   end
 end
-pass_on(lock, queue, seen, channel, publish)
+
+redis.call('DEL', lock)
+local now_us = clock()
+local now = math.floor(now_us / 1000)
+local state = redis.call('HMGET', queue, 'last', 'next', 'run', 'opened', 'asked')
+state.last, state.next, state.run, state.opened, state.asked = unpack(state)
+local w = first_of(queue, state.next, state.last, now)
+if not w then
+  redis.call('DEL', queue)
+elseif not opens(queue, state, channel, publish, string.find(more or '', ' 1$'), now)
+    and pcall(grant, lock, fence, queue, w, now_us) then
+  return 1
+end
+redis.pcall(publish, channel, '0')
 return 1

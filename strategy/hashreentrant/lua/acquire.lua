@@ -8,11 +8,16 @@ local claim, owner, ttl, retention, tokens = unpack(ARGV) -- owner: '' unless na
 -- with the same tokens, and moves the TTL only upwards. Reply lost: the claim is
 -- released, or ends with its TTL, whatever its co-owners do.
 
+-- fence.lua
+-- claim.lua
+
 if redis.call('EXISTS', lock) == 0 then
   local token = issue(fence, retention, tokens)
   take(lock, nil, claim, owner, ttl, token)
   return {1, token, tonumber(tokens)}
 end
+
+-- holds.lua
 
 local kind = redis.call('TYPE', lock).ok
 if kind == 'hash' then
@@ -20,6 +25,7 @@ if kind == 'hash' then
   if token then
     return {1, token, n}
   end
+  ask(lock)
   return {0, redis.call('PTTL', lock), 0, holder_of(lock)}
 elseif kind == 'string' then
   return {0, redis.call('PTTL', lock), 1}

@@ -7,13 +7,19 @@ local claim, owner, channel, publish = unpack(ARGV) -- owner: '' unless named
 -- no release goes untold. A server or user that may not publish must not keep
 -- the lock from being freed: waiters look about once a second anyway.
 
+-- fence.lua
+-- claim.lua
+
 if owner == '' and is_alone(lock, claim) then
   redis.call('DEL', lock)
-else
-  local total = change(lock, claim, owner, {count = 0})
-  if total ~= 0 then
-    return total and 1 or 0
-  end
+  redis.pcall(publish, channel, '0')
+  return 1
 end
-redis.pcall(publish, channel, '0')
-return 1
+
+-- holds.lua
+
+local total = change(lock, claim, owner, {count = 0})
+if total == 0 then
+  redis.pcall(publish, channel, '0')
+end
+return total and 1 or 0

@@ -7,6 +7,9 @@ local claim, ttl, retention = unpack(ARGV)
 -- key is granted again with the same proposal or, if another node's was written
 -- back meanwhile, that one.
 
+-- fence.lua
+-- token.lua
+
 if redis.call('SET', lock, claim, 'NX', 'PX', ttl) then
   return {1, propose(fence, retention)}
 end

@@ -7,6 +7,8 @@ local claim, retention, token = unpack(ARGV)
 -- grant meets a node of that majority, whose next proposal is greater. Sent twice:
 -- a maximum.
 
+-- token.lua
+
 if redis.pcall('GET', lock) ~= claim then
   return 0
 end

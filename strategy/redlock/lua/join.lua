@@ -6,6 +6,8 @@ local claim, ttl, retention, token = unpack(ARGV)
 -- or restarted empty). Sent only after a majority has just confirmed the claim, so
 -- nobody else can be about to get one; and never after its release on this node.
 
+-- token.lua
+
 local free = redis.call('EXISTS', lock) == 0
 if not free and redis.pcall('GET', lock) ~= claim then
   return 0

@@ -9,6 +9,8 @@ local claim, retention, channel, publish, token = unpack(ARGV)
 -- which spares that grant its second round. It comes last, and may fail: a server that
 -- is out of memory must free the lock all the same.
 
+-- token.lua
+
 local held = redis.pcall('GET', lock) == claim
 if held then
   redis.call('DEL', lock)

@@ -12,6 +12,8 @@ local claim, ttl, retention, tokens = unpack(ARGV)
 -- Releases of this strategy give no wake-up: waiters poll. The holder's owner is not
 -- told: the key has the claim id only.
 
+-- fence.lua
+
 local remaining = redis.call('PTTL', lock)
 if remaining == -2 then
   local token = issue(fence, retention, tokens)
@@ -25,7 +27,9 @@ if kind == 'string' then
     extend(lock, ttl)
     return {1, issued(fence, retention, tokens), tonumber(tokens)}
   end
-elseif kind ~= 'hash' then
+elseif kind == 'hash' then
+  ask(lock)
+else
   return {-1, kind}
 end
 return {0, remaining, 1}

@@ -5,6 +5,8 @@ local claim, ttl = unpack(ARGV)
 -- Sent twice or late: the claim id was never and will never be another grant's,
 -- so at worst the present grant lasts longer; what is gone is not made again.
 
+-- fence.lua
+
 if redis.pcall('GET', lock) ~= claim then
   return 0
 end
