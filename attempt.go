@@ -204,7 +204,7 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 	}
 	claim := &claim{Claim: cl, e: e, userKey: c.userKey, named: c.named,
 		hold:     hold{owner: cl.Owner, token: cl.Token, granted: now},
-		deadline: sent + validityOf(lasts), limit: never, next: never,
+		deadline: sent + validityOf(lasts), lasts: lasts, limit: never, next: never,
 		renewals: c.renewals, renewable: c.renewals}
 	claim.entry.Item = claim
 	claim.setTurn(now, a.Tokens)

@@ -44,6 +44,7 @@ type claim struct {
 	entry    renewal.Entry[*claim]
 
 	deadline  time.Duration // the store keeps the claim until then at least
+	lasts     time.Duration // for how long it was granted or renewed last
 	limit     time.Duration // by WithMaxHold
 	next      time.Duration // when the next automatic renewal is due
 	renewals  int           // how many are left; noLimit

@@ -71,7 +71,7 @@ func (s *stripe) offer(ctx context.Context, l *Lease) bool {
 	switch {
 	case c.state != claimHeld || len(c.leases) != 1 || c.leases[0] != l || len(c.op) > 0:
 		return false
-	case c.handOvers == 0 || now >= c.turnEnd || c.deadline-now < c.TTL/2 || now >= time.Duration(c.end.Load()):
+	case c.handOvers == 0 || now >= c.turnEnd || c.deadline-now < c.lasts/2 || now >= time.Duration(c.end.Load()):
 		return false
 	}
 	c.handOvers--

@@ -104,7 +104,7 @@ func (c *claim) settleRenewal(ctx context.Context, sent time.Duration, err error
 			c.schedule()
 		}
 	default:
-		c.deadline, c.trouble = max(c.deadline, sent+validityOf(c.TTL)), nil
+		c.deadline, c.lasts, c.trouble = max(c.deadline, sent+validityOf(c.TTL)), c.TTL, nil
 		if automatic {
 			c.next = max(c.next, sent+c.entry.Interval)
 			if c.renewals > 0 {
