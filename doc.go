@@ -26,6 +26,8 @@
 //   - token: the fencing token, greater for every later grant of a key.
 //   - watchdog, renewal: what extends held claims, and one such extension.
 //   - watch: a subscription to the releases of a key, for those who wait.
+//   - hand-over: the passing of a lock from one owner to the next: inside the process
+//     ([WithHandOver]), or by the release in blpop's case.
 //   - queue: the waiters for a key, of one process; blpop has one of processes, too.
 //   - loss: the end of a lease that Unlock did not bring about.
 //

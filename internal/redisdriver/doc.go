@@ -6,19 +6,15 @@
 //
 // The client given by the user is configured for the user's needs: retries that
 // send a lock command twice, reads that ignore the context, a pool that waiters
-// could exhaust. So acquiring runs on it with commands that are never re-sent;
-// renewal, release and clean-up run on a small private client made from its
-// options (no retries, deadlines honoured); and subscriptions on connections of
-// their own. A client whose options cannot be read (a redis.Ring, a wrapper)
-// serves everything itself; waiters then poll.
+// could exhaust. So all commands run on a small private client made from its options
+// (no retries, short timeouts), and subscriptions on connections of their own. A client
+// whose options cannot be read (a redis.Ring, a wrapper) serves everything itself;
+// waiters then poll.
 //
-// Each command runs in a goroutine of its own, so that its caller can leave when its
-// ctx ends, which go-redis does not look at while a command is on the wire. A later
-// command of the same claim waits for the one that was left behind, where it matters
-// which of the two the server sees first.
-//
-// A strategy that sends each command to several servers has the commands of many
-// callers share round trips; see [Protocol].
+// The commands of many callers share round trips, in lanes; see lane and direct. A caller
+// leaves when its ctx ends, which go-redis does not look at while a command is on the
+// wire. A later command of the same claim waits for the one that was left behind, where
+// it matters which of the two the server sees first.
 //
 // # Keys
 //
