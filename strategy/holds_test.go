@@ -31,7 +31,7 @@ func onHashes(t *testing.T, test func(t *testing.T, rdb *redis.Client, open func
 // The hold of a process that died ends with its own TTL, though a live co-owner goes on
 // renewing: when that one has unlocked, the key is free.
 func TestDeadCoOwnerIsForgotten(t *testing.T) {
-	onHashes(t, func(t *testing.T, _ *redis.Client, open func(...locker.Option) locker.Locker) {
+	onHashes(t, func(t *testing.T, rdb *redis.Client, open func(...locker.Option) locker.Locker) {
 		ann, brief := locker.ContextWithOwner(t.Context(), "ann"), []locker.LockOption{locker.WithTTL(300 * time.Millisecond), locker.WithoutRenewal()}
 		dead, live, other := open(), open(), open()
 		for _, deadFirst := range []bool{true, false} {
@@ -50,6 +50,7 @@ func TestDeadCoOwnerIsForgotten(t *testing.T) {
 			<-gone.Lost()
 			time.Sleep(50 * time.Millisecond) // the store keeps it for longer than the lease: time passing is the subject
 			require.NoError(t, lease.Renew(ann))
+			require.Equal(t, "1", rdb.HGet(t.Context(), "k", "ann").Val(), "the owner's total")
 			_, err = other.TryLock(t.Context(), "k")
 			require.ErrorIs(t, err, locker.ErrNotAcquired)
 			require.NoError(t, lease.Unlock(ann))

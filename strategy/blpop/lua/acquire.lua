@@ -56,7 +56,11 @@ end
 
 for before in string.gmatch(kind == 'hash' and refused or '', '%S+') do
   if redis.call('HGET', lock, before) then
-    change(lock, before, is_alone(lock, before) and '' or holder_of(lock), {count = 0})
+    if is_alone(lock, before) then
+      redis.call('DEL', lock)
+    else
+      change(lock, before, holder_of(lock), {count = 0})
+    end
     redis.call('HDEL', queue, 'granted') -- it was heard of
     if redis.call('EXISTS', lock) == 0 then
       return granted()
