@@ -243,29 +243,6 @@ func WithoutFencing() Option {
 	return option(func(o *settings) { o.noFencing = true })
 }
 
-// WithHandOver bounds the hand-overs inside the process: the last Unlock of a lock that
-// another goroutine of the process waits for, with the same TTL and renewal and neither
-// with a named owner, leaves the lock to that goroutine without asking the store. It
-// does so at most n times in a row, 1 to [MaxHandOvers], and for d after the store
-// granted the lock, above 0 and at most 1 s; then other processes get their turn, and
-// wait that much longer for it. Each lease has its own owner, token and limits. A store
-// that cannot reserve the tokens has none of it unless under [WithoutFencing]. Default
-// 16 times and 20 ms.
-func WithHandOver(n int, d time.Duration) Option {
-	return option(func(o *settings) {
-		if n < 1 || n > MaxHandOvers || d <= 0 || d > time.Second {
-			o.refuse("WithHandOver(%d, %v): 1 to %d hand-overs, within at most 1s; use WithoutHandOver for none", n, d, MaxHandOvers)
-			return
-		}
-		o.handOvers, o.handOverFor = n, d
-	})
-}
-
-// WithoutHandOver has each Unlock that frees a lock ask the store.
-func WithoutHandOver() Option {
-	return option(func(o *settings) { o.handOvers = 0 })
-}
-
 // WithDriverOption hands opt to the driver; strategies wrap it in options with
 // names of their own. A driver that does not know opt refuses it with
 // [ErrInvalid].

@@ -1,0 +1,106 @@
+package redisdriver
+
+import (
+	"context"
+
+	"github.com/distlock/locker/driver"
+)
+
+// flight is the command for a script, with room for a few more arguments.
+func (d *Driver) flight(s *Script, req driver.Request) *flight {
+	f := newFlight(nil)
+	f.script, f.req = s, req
+	in := append(f.in, nil, nil, nil) // inputHead
+	for i, name := range s.keys {
+		switch {
+		case name == "lock":
+			in = append(in, &f.req.Key)
+		case name != "fence":
+			in = append(in, AuxKey("locker:"+name+":", req.Key))
+		case req.Fencing || i < len(s.keys)-1:
+			// (While a slot moves, its nodes refuse a command with a key that is there
+			// and one that is not: none is named in vain.)
+			f.fence = FenceKey(req.Key)
+			in = append(in, &f.fence)
+		}
+	}
+	in[inputHead-1] = len(in) - inputHead
+	for _, name := range s.argv {
+		switch name {
+		case "claim":
+			in = append(in, &f.req.ID)
+		case "owner":
+			in = append(in, f.named())
+		case "ttl":
+			f.ttl = req.TTL.Milliseconds()
+			in = append(in, &f.ttl)
+		case "retention":
+			f.retention = retentionOf(req)
+			in = append(in, &f.retention)
+		case "tokens":
+			in = append(in, max(req.Tokens, 1))
+		}
+	}
+	if d.p.More != nil {
+		in = append(in, d.p.More(s, req)...)
+	}
+	f.in = in
+	return f
+}
+
+var unnamed = ""
+
+// named is the name that the caller gave the owner; "" if it gave none.
+func (f *flight) named() *string {
+	if f.req.Owner == f.req.ID {
+		return &unnamed
+	}
+	return &f.req.Owner
+}
+
+func retentionOf(req driver.Request) int64 {
+	if !req.Fencing {
+		return 0
+	}
+	return max(2*req.TTL, minRetention).Milliseconds()
+}
+
+// Call is a script with its keys and arguments, made once for all Drivers of a
+// quorum: they have the same scripts, and nothing More.
+type Call struct {
+	s   *Script
+	req driver.Request
+	in  input
+}
+
+// NewAcquire makes the Call of what Acquire sends.
+func (d *Driver) NewAcquire(req driver.Request) *Call { return d.newCall(d.p.Acquire, req) }
+
+// NewCall makes a Call of what Run sends.
+func (d *Driver) NewCall(s *Script, c driver.Claim, args ...any) *Call {
+	return d.newCall(s, driver.Request{Claim: c, Fencing: c.Token != 0}, args...)
+}
+
+func (d *Driver) newCall(s *Script, req driver.Request, args ...any) *Call {
+	f := d.flight(s, req)
+	defer f.free()
+	return &Call{s, req, append(f.in.plain(), args...)}
+}
+
+// flight is the call's for one Driver, with further arguments of its own.
+func (c *Call) flight(args ...any) *flight {
+	f := newFlight(nil)
+	f.script, f.req = c.s, c.req
+	f.in = append(append(f.in, c.in...), args...)
+	return f
+}
+
+// AcquireBy is Acquire with a Call.
+func (d *Driver) AcquireBy(ctx context.Context, c *Call) (driver.Answer, error) {
+	return d.acquire(ctx, c.flight())
+}
+
+// RunCall is Run with a Call, and further arguments of this Driver's own.
+func (d *Driver) RunCall(ctx context.Context, c *Call, args ...any) error {
+	return d.run(ctx, c.flight(args...))
+}
