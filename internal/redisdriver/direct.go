@@ -170,24 +170,31 @@ func (w *wire) leave() {
 // Read implements [net.Conn].
 func (w *wire) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
-	w.note(err)
+	if err != nil {
+		w.note(err, make(chan struct{}))
+	}
 	return n, err
 }
 
 // Write implements [net.Conn].
 func (w *wire) Write(b []byte) (int, error) {
 	n, err := w.Conn.Write(b)
-	w.note(err)
+	if err != nil {
+		w.note(err, closedChan) // a command in part is none
+	}
 	return n, err
 }
 
-func (w *wire) note(err error) {
-	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+// note notes that the time of the caller is over, if err says so.
+func (w *wire) note(err error, over chan struct{}) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		w.mu.Lock()
-		w.over = make(chan struct{})
+		w.over = over
 		w.mu.Unlock()
 	}
 }
+
+var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 func (w *wire) rejoin() {
 	w.mu.Lock()
@@ -226,7 +233,7 @@ func (w *wire) set(deadline func(time.Time) error, t time.Time) error {
 // Close implements [net.Conn].
 func (w *wire) Close() error {
 	over := w.left()
-	if over == nil {
+	if over == nil || over == closedChan {
 		return w.Conn.Close()
 	}
 	go func() {
