@@ -94,17 +94,17 @@ func TestGrantToAnotherOwner(t *testing.T) {
 func TestGrantToANamedOwner(t *testing.T) {
 	rdb := start(t)
 	holder, ann := hold(t, rdb), newPlace(t, rdb)
-	ann.owner = "ann"
+	ann.owner = " ann\n 1 2\x00"
 	require.False(t, ann.asks())
 	require.NoError(t, holder.gives())
 	require.True(t, ann.wasGranted())
 	joins := newPlace(t, rdb)
-	joins.owner = "ann"
+	joins.owner = ann.owner
 	a := joins.answer()
 	require.True(t, a.Granted)
 	require.Equal(t, ann.token, a.Token)
 	require.NoError(t, ann.SetHolds(t.Context(), ann.claim, 3))
-	require.Equal(t, "4", rdb.HGet(t.Context(), "k", "ann").Val())
+	require.Equal(t, "4", rdb.HGet(t.Context(), "k", ann.owner).Val())
 	require.NoError(t, ann.gives())
 	require.False(t, newPlace(t, rdb).tries())
 	require.NoError(t, joins.gives())
