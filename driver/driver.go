@@ -108,11 +108,12 @@ type Answer struct {
 	// Tokens is how many tokens, from Token on, are reserved for this grant: all
 	// later grants of the key get greater ones. 0 is one. At most Request.Tokens.
 	Tokens int
-	// Claim is the id that was granted, "" for the Request's own: a release may grant the
-	// key to the claim of an earlier Request with Wait that was refused under the same
-	// Watch, by a caller with the same owner name or none. Then, or where the Request's
-	// own refusal was followed by such a grant, Since is from when the grant counts, before
-	// that Request was sent, and TTL, if the Request is Short, for how long.
+	// Claim is the id that was granted, "" for the Request's own. A driver may let a
+	// release grant the key to a waiter: to the claim of an earlier Request under the same
+	// Watch that was refused, for the same owner name or none; or to this Request's, after
+	// it was refused. Since is then a time that the grant cannot have come before, TTL how
+	// long it lasts from there on at least, which may be less than the TTL asked for if the
+	// Request is Short.
 	Claim string
 	Since time.Time
 	TTL   time.Duration

@@ -14,9 +14,10 @@
 //
 // It excludes and is excluded by hashreentrant, setnx and Redisson's RLock on the
 // same key. So that their waiters are not starved, hand-overs are interrupted by openings,
-// in which the lock is free and the queue holds back: for 100 ms or until it is taken, at
-// most every 250 ms, where others are known to wait (hashreentrant's and setnx's tell, and
-// Redisson's subscribe); for 20 ms every 5 s where none is known of.
+// in which the lock is free and the queue holds back. Where others are known to wait
+// (hashreentrant's and setnx's leave a mark when they are refused, and Redisson's
+// subscribe) there is one every 250 ms, for 100 ms at most or until a process of ours
+// took it; where none is known of, one of 20 ms every 2 s.
 //
 // A process that dies when it is handed the lock, or while it waits if its turn comes
 // within 2 s, costs 2 s; then whoever asks gets the lock. Any number that die together

@@ -191,7 +191,7 @@ func (in *inbox) dispatch() {
 		b.mu.Lock()
 		n := len(in.watches)
 		in.popping = in.expects()
-		if n == 0 || time.Now().Before(b.refused) {
+		if n == 0 || b.closed || time.Now().Before(b.refused) {
 			in.blocks, in.popping = false, false
 			b.nodes[in.node]--
 			if n == 0 && b.open[in.name] == in {
@@ -234,8 +234,8 @@ func (in *inbox) missed(err error) {
 	b := in.b
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if driver.IsPermanent(err) && !b.closed {
-		b.refused = time.Now().Add(refusalTime)
+	if now := time.Now(); driver.IsPermanent(err) && !b.closed && !now.Before(b.refused) {
+		b.refused = now.Add(refusalTime)
 		b.log.Warn("waiters poll, as the server refuses BLPOP", "strategy", b.d.Name(), "err", err)
 	}
 	for _, w := range in.watches {
@@ -265,6 +265,9 @@ func (b *inboxes) pushed(messages []string) {
 func (b *inboxes) close() {
 	b.mu.Lock()
 	b.closed = true
+	for _, in := range b.open {
+		in.rouse()
+	}
 	b.mu.Unlock()
 	done := make(chan struct{})
 	go func() {

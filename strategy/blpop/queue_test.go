@@ -9,6 +9,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/strategy/setnx"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -93,17 +94,17 @@ func TestGrantToAnotherOwner(t *testing.T) {
 func TestGrantToANamedOwner(t *testing.T) {
 	rdb := start(t)
 	holder, ann := hold(t, rdb), newPlace(t, rdb)
-	ann.owner = "ann"
+	ann.owner = " ann\n 1 2\x00"
 	require.False(t, ann.asks())
 	require.NoError(t, holder.gives())
 	require.True(t, ann.wasGranted())
 	joins := newPlace(t, rdb)
-	joins.owner = "ann"
+	joins.owner = ann.owner
 	a := joins.answer()
 	require.True(t, a.Granted)
 	require.Equal(t, ann.token, a.Token)
 	require.NoError(t, ann.SetHolds(t.Context(), ann.claim, 3))
-	require.Equal(t, "4", rdb.HGet(t.Context(), "k", "ann").Val())
+	require.Equal(t, "4", rdb.HGet(t.Context(), "k", ann.owner).Val())
 	require.NoError(t, ann.gives())
 	require.False(t, newPlace(t, rdb).tries())
 	require.NoError(t, joins.gives())
@@ -196,6 +197,7 @@ func TestManyDieAtOnce(t *testing.T) {
 	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // the grant is over
 	require.True(t, last.asks(), "who asks is alive")
 	require.False(t, alive.asks())
+	ran(t, rdb, 0) // no opening
 	require.NoError(t, last.gives())
 	require.Empty(t, dead[1].told())
 	require.Empty(t, dead[2].told())
@@ -227,63 +229,95 @@ func ran(t *testing.T, rdb *redis.Client, d time.Duration) {
 	require.NoError(t, rdb.HSet(t.Context(), queueOfK, "run", at, "opened", at).Err())
 }
 
-// Where no other strategy is known to wait, hand-overs go on without an opening, for
-// seconds.
+// window is how long the opening lasts that has begun, 0 if none has.
+func window(t *testing.T, rdb *redis.Client) time.Duration {
+	t.Helper()
+	var opened, until int64
+	times := rdb.HMGet(t.Context(), queueOfK, "opened", "until").Val()
+	if times[1] == nil {
+		return 0
+	}
+	_, err := fmt.Sscan(fmt.Sprintln(times...), &opened, &until)
+	require.NoError(t, err)
+	return time.Duration(until-opened) * time.Millisecond
+}
+
+// Where no other strategy is known to wait, hand-overs go on without an opening for
+// seconds; then there is a brief one.
 func TestNoOpeningForNone(t *testing.T) {
 	rdb := start(t)
 	holder, waiting := hold(t, rdb), takePlace(t, rdb)
-	ran(t, rdb, 4*time.Second)
+	ran(t, rdb, 1500*time.Millisecond)
 	require.NoError(t, holder.gives())
 	require.True(t, waiting.wasGranted())
 	require.False(t, holder.asks())
-	ran(t, rdb, 6*time.Second)
+	ran(t, rdb, 3*time.Second)
 	require.NoError(t, waiting.gives())
-	require.Zero(t, rdb.Exists(t.Context(), "k").Val(), "it is for those who cannot be known of")
+	require.Zero(t, rdb.Exists(t.Context(), "k").Val())
+	require.Equal(t, 20*time.Millisecond, window(t, rdb))
 	require.Equal(t, []string{holder.claim.ID}, holder.told(), "it is to look for the end")
-	times := rdb.HMGet(t.Context(), queueOfK, "opened", "until").Val()
-	var opened, until int64
-	_, err := fmt.Sscan(fmt.Sprintln(times...), &opened, &until)
-	require.NoError(t, err)
-	require.EqualValues(t, 20, until-opened)
 	require.Eventually(t, holder.asks, 10*time.Second, time.Millisecond, "the opening ends")
 }
 
-// An opening is for others that wait: the queue holds back until it ends, and then goes
-// on in order.
+// An opening is for others that wait: the queue holds back until it ends, which it also
+// does when one of them was granted the lock, and then goes on in order.
 func TestOpening(t *testing.T) {
-	for name, wait := range map[string]func(t *testing.T, rdb *redis.Client, channel string){
-		"one that was refused": func(t *testing.T, rdb *redis.Client, _ string) {
-			v := rdb.HGet(t.Context(), "k", "").Val()
-			require.Equal(t, "blpop - - 0", v)
-			require.NoError(t, rdb.HSet(t.Context(), "k", "", "blpop - - 1").Err())
-		},
-		"one that subscribes": func(t *testing.T, rdb *redis.Client, channel string) {
-			sub := rdb.Subscribe(t.Context(), channel)
-			t.Cleanup(func() { _ = sub.Close() })
-			_, err := sub.Receive(t.Context())
-			require.NoError(t, err)
-		},
+	refused := func(t *testing.T, rdb *redis.Client, _ string) {
+		t.Helper()
+		l, err := setnx.New(rdb)
+		require.NoError(t, err)
+		defer l.Close()
+		_, err = l.TryLock(t.Context(), "k")
+		require.ErrorIs(t, err, locker.ErrNotAcquired)
+	}
+	subscribes := func(t *testing.T, rdb *redis.Client, channel string) {
+		t.Helper()
+		sub := rdb.Subscribe(t.Context(), channel)
+		t.Cleanup(func() { _ = sub.Close() })
+		_, err := sub.Receive(t.Context())
+		require.NoError(t, err)
+	}
+	for name, c := range map[string]struct {
+		wait  func(t *testing.T, rdb *redis.Client, channel string)
+		lasts time.Duration
+	}{
+		"for one that was refused": {refused, 100 * time.Millisecond},
+		"for one that subscribes":  {subscribes, 20 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rdb := start(t)
 			holder := hold(t, rdb)
 			first, second, third := takePlace(t, rdb), takePlace(t, rdb), takePlace(t, rdb)
 			channel, _ := first.signals.Channel("k")
-			wait(t, rdb, channel)
+			c.wait(t, rdb, channel)
 			ran(t, rdb, 100*time.Millisecond)
 			require.NoError(t, holder.gives())
 			require.True(t, first.wasGranted(), "not yet")
-
-			wait(t, rdb, channel)
-			ran(t, rdb, 300*time.Millisecond)
+			require.Zero(t, window(t, rdb))
+			ran(t, rdb, 300*time.Millisecond) // the mark is kept
 			require.NoError(t, first.gives())
+			require.Equal(t, c.lasts, window(t, rdb))
 			require.Len(t, second.told(), 1, "it is to look for the end")
 			require.Len(t, third.told(), 1, "it, too: the first may be dead")
-			require.False(t, second.asks())
+			goesOn := func() {
+				require.NoError(t, rdb.HSet(t.Context(), queueOfK, "until", time.Now().Add(95*time.Millisecond).UnixMilli()).Err())
+			}
+			goesOn()
+			a := second.answer()
+			require.False(t, a.Granted)
+			require.LessOrEqual(t, a.Remaining, 11*time.Millisecond, "it may end sooner")
+			goesOn()
 			require.False(t, newPlace(t, rdb).tries())
-			timePasses(t, rdb, 90*time.Millisecond)
+			require.Zero(t, rdb.Exists(t.Context(), "k").Val())
+
+			l, err := setnx.New(rdb)
+			require.NoError(t, err)
+			defer l.Close()
+			stranger, err := l.TryLock(t.Context(), "k")
+			require.NoError(t, err)
 			require.False(t, third.asks())
-			timePasses(t, rdb, 20*time.Millisecond)
+			require.NoError(t, stranger.Unlock(t.Context()))
+			goesOn()
 			require.False(t, third.asks(), "another one was before it")
 			require.True(t, second.wasGranted())
 		})

@@ -6,9 +6,9 @@ local function is_claim(field)
   return string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:%d+$')
 end
 
--- The holds of owner; nil if the hash is another's. What has expired is not counted.
--- {[claim] = {count, expiry, token}}, kind, token and asked as above, gone = claims that
--- have expired.
+-- The holds of owner in the hash, nil if it is another's: claims, each with its count,
+-- expiry and token; gone, the claims that have expired, which are not counted; kind, token
+-- and asked, of the field ''; and single if the owner is the only claim.
 local function holds_of(lock, owner, now)
   local left = now + redis.pcall('PTTL', lock)
   local claims, gone, more, total, sum, single = {}, {}, nil, nil, 0, true

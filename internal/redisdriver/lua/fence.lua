@@ -47,7 +47,7 @@ local function extend(key, ttl)
 end
 
 -- Tells a holder whose release hands the lock to processes that queue for it (blpop) that
--- others wait, too; see holds.lua for the field.
+-- others wait, too; claim.lua has the field.
 local function ask(lock)
   local more = redis.call('HGET', lock, '')
   if more and string.find(more, '^blpop .* 0$') then

@@ -72,11 +72,11 @@ if kind == 'none' then
   -- Free with a queue: an opening, or the holder vanished. If it was handed the lock a
   -- short while ago it did not take it, and who asks is alive.
   wait()
-  local state = redis.call('HMGET', queue, 'granted', 'until', 'next', 'last')
+  local state = redis.call('HMGET', queue, 'granted', 'until', 'next', 'last', 'token')
   local since, left = now - (state[1] or 0), (state[2] or 0) - now
   if since < 0 or since >= GRANT + LATE then
-    if left > 0 and left <= OPEN then
-      return {0, left, 0}
+    if left > 0 and left <= OPEN and state[5] == (redis.call('GET', fence) or '') then
+      return {0, math.min(left, LOOK), 0}
     end
     local w = first_of(queue, state[3], state[4], now)
     if w and w.inbox ~= inbox then

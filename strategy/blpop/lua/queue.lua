@@ -7,7 +7,8 @@
 --   next      the first that may still wait
 --   granted   when a release last handed the lock over
 --   run       since when it is handed over without an opening; opened, when the last one
---             began; until, when it ends; asked, 1 if others were refused since
+--             began; until, when it ends; token, the fencing counter then; asked, 1 if
+--             others were refused since
 --
 -- A release hands the lock over: it writes the claim of the first that is alive into
 -- the lock, for a short time, and pushes the claim and its tokens to the inbox. Popping
@@ -26,9 +27,10 @@ local GRANT = 2000 -- ms; also how long a process that waits may be silent
 local LATE = 1500 -- ms after the end of a grant in which every process asks
 local KEEP = 5000 -- ms
 local RUN = 250 -- ms of hand-overs before an opening for others who wait
-local SELDOM = 5000 -- ms before one for those who cannot be known of
-local OPEN = 100 -- ms; it ends when the lock is taken
-local OPEN_SELDOM = 20 -- ms
+local SELDOM = 2000 -- ms before one for those who cannot be known of
+local OPEN = 100 -- ms, for those who poll; a token that is issued ends it
+local OPEN_BRIEFLY = 20 -- ms, for those who are told or not known of
+local LOOK = 10 -- ms after which the queue looks whether an opening has ended
 
 local function push(inbox, message)
   redis.pcall('RPUSH', inbox, message) -- the process looks by itself, too
@@ -82,7 +84,7 @@ end
 -- Reports whether others than the queue are to have a chance now: those of other
 -- strategies that wait, who left a mark or subscribed to the channel; and now and then
 -- those who cannot be known of.
-local function opens(queue, state, channel, publish, asked, now)
+local function opens(fence, queue, state, channel, publish, asked, now)
   local run, opened = tonumber(state.run) or now + 1, tonumber(state.opened) or now
   if run > now or opened > now then -- the first hand-over, an opening ends, or the clock went back
     redis.call('HSET', queue, 'run', now, 'opened', math.min(opened, now))
@@ -94,12 +96,14 @@ local function opens(queue, state, channel, publish, asked, now)
     return false
   end
   local count = publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
-  local known = asked or state.asked or (tonumber(redis.pcall('PUBSUB', count, channel)[2]) or 0) > 0
+  asked = asked or state.asked
+  local known = asked or (tonumber(redis.pcall('PUBSUB', count, channel)[2]) or 0) > 0
   if not known and now - opened < SELDOM then
     redis.call('HSET', queue, 'run', now)
     return false
   end
-  redis.call('HSET', queue, 'run', now, 'opened', now, 'until', now + (known and OPEN or OPEN_SELDOM))
+  redis.call('HSET', queue, 'run', now, 'opened', now, 'until', now + (asked and OPEN or OPEN_BRIEFLY),
+    'token', redis.call('GET', fence) or '')
   redis.call('HDEL', queue, 'asked', 'granted')
   -- They come, keep their places, and wait for the end of the opening: two, as the
   -- first may be dead.

@@ -43,7 +43,7 @@ state.last, state.next, state.run, state.opened, state.asked = unpack(state)
 local w = first_of(queue, state.next, state.last, now)
 if not w then
   redis.call('DEL', queue)
-elseif not opens(queue, state, channel, publish, string.find(more or '', ' 1$'), now)
+elseif not opens(fence, queue, state, channel, publish, string.find(more or '', ' 1$'), now)
     and pcall(grant, lock, fence, queue, w, now_us) then
   return 1
 end
