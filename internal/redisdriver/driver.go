@@ -33,7 +33,7 @@ const minRetention = 10 * time.Minute
 //
 // before those that More and [Driver.Run] add. Acquire replies
 //
-//	{1, token, how many are reserved from it on (1 if not said)}  granted
+//	{1, token, how many are reserved from it on if that is not all}  granted
 //	{0, what remains of the holder's lease in ms or -1, 1 if the holder's release
 //	gives no wake-up else 0, the holder's owner if known}  refused
 //	{-1, type}  the key holds something that is no lock
@@ -118,7 +118,7 @@ func (d *Driver) acquire(ctx context.Context, f *flight) (driver.Answer, error) 
 	if err != nil {
 		return driver.Answer{}, err
 	}
-	return answerOf(reply)
+	return answerOf(reply, req.Tokens)
 }
 
 // Release implements [driver.Driver]: one round trip.

@@ -9,22 +9,17 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// answerOf reads the reply of an Acquire script; see [Protocol].
-func answerOf(reply any) (driver.Answer, error) {
+// answerOf reads the reply of an Acquire script that asked for so many tokens; see
+// [Protocol].
+func answerOf(reply any, tokens int) (driver.Answer, error) {
 	r, _ := reply.([]any)
 	if len(r) < 2 {
 		return driver.Answer{}, unexpected(reply)
 	}
 	switch r[0] {
 	case int64(1):
-		token, ok := r[1].(int64)
-		a := driver.Answer{Granted: true, Token: token}
-		if len(r) > 2 && token != 0 {
-			n, _ := r[2].(int64)
-			a.Tokens = int(n)
-		}
-		if ok {
-			return a, nil
+		if token, ok := r[1].(int64); ok {
+			return granted(token, r[2:], tokens), nil
 		}
 	case int64(0):
 		if pttl, ok := r[1].(int64); ok && len(r) > 2 {
@@ -38,6 +33,21 @@ func answerOf(reply any) (driver.Answer, error) {
 		return driver.Answer{}, fmt.Errorf("%w: it is a %v; it is left alone", locker.ErrConflict, r[1])
 	}
 	return driver.Answer{}, unexpected(reply)
+}
+
+// granted is an Answer with a token, if it is not 0, and as many as were asked for from
+// there on unless few says otherwise.
+func granted(token int64, few []any, tokens int) driver.Answer {
+	a := driver.Answer{Granted: true, Token: token}
+	if token == 0 {
+		return a
+	}
+	a.Tokens = max(tokens, 1)
+	if len(few) > 0 {
+		n, _ := few[0].(int64)
+		a.Tokens = int(n)
+	}
+	return a
 }
 
 // remaining is what PTTL says is left, which may be up to a millisecond more; 0 for a

@@ -28,7 +28,7 @@ func FuzzReplies(f *testing.F) {
 		if granted {
 			_, granted = r[1].(int64)
 		}
-		a, err := answerOf(reply)
+		a, err := answerOf(reply, 1)
 		require.Equal(t, granted, a.Granted)
 		var refined *driver.StoreError
 		switch {
@@ -50,6 +50,24 @@ func FuzzReplies(f *testing.F) {
 	})
 }
 
+func TestGrants(t *testing.T) {
+	for _, c := range []struct {
+		reply  []any
+		tokens int
+		want   driver.Answer
+	}{
+		{[]any{int64(1), int64(7)}, 0, driver.Answer{Granted: true, Token: 7, Tokens: 1}},
+		{[]any{int64(1), int64(7)}, 16, driver.Answer{Granted: true, Token: 7, Tokens: 16}},
+		{[]any{int64(1), int64(7), int64(1)}, 16, driver.Answer{Granted: true, Token: 7, Tokens: 1}},
+		{[]any{int64(1), int64(7), "x"}, 16, driver.Answer{Granted: true, Token: 7}},
+		{[]any{int64(1), int64(0)}, 16, driver.Answer{Granted: true}},
+	} {
+		a, err := answerOf(c.reply, c.tokens)
+		require.NoError(t, err)
+		require.Equal(t, c.want, a, "%v of %d", c.reply, c.tokens)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		reply []any
@@ -62,7 +80,7 @@ func TestRefusals(t *testing.T) {
 		{[]any{int64(0), int64(-2), int64(0), ""}, driver.Answer{}},
 		{[]any{int64(0), int64(math.MaxInt64), int64(0), ""}, driver.Answer{}},
 	} {
-		a, err := answerOf(c.reply)
+		a, err := answerOf(c.reply, 1)
 		require.NoError(t, err)
 		require.Equal(t, c.want, a, "%v", c.reply)
 	}

@@ -96,8 +96,8 @@ end
 
 -- Lets a claim in whose owner holds the hash already: by the same claim (the command
 -- was sent twice: its count is left) or by another (a process that names the same
--- owner). Returns the hold's token and for how many it stands, or nil if the hash is
--- another's. A hold without a token is given one.
+-- owner). Returns the hold's token, and how many it has from there on unless that is all
+-- that were asked for; or nil if the hash is another's. A hold without a token is given one.
 local function join(lock, fence, claim, owner, ttl, retention, tokens)
   local self = owner == '' and claim or owner
   if not redis.call('HGET', lock, self) or redis.call('HLEN', lock) > MOST then
@@ -105,7 +105,7 @@ local function join(lock, fence, claim, owner, ttl, retention, tokens)
   end
   if owner == '' and is_alone(lock, claim) then
     extend(lock, ttl)
-    return issued(fence, retention, tokens), tonumber(tokens)
+    return issued(fence, retention, tokens), nil
   end
   local now = math.floor(clock() / 1000)
   local holds = holds_of(lock, self, now)

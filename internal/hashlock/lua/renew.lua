@@ -7,6 +7,7 @@ local claim, owner, ttl = unpack(ARGV) -- owner: '' unless named
 
 -- fence.lua
 -- claim.lua
+-- shared.lua
 
 if owner == '' and is_alone(lock, claim) then
   extend(lock, ttl)

@@ -7,6 +7,7 @@ local claim, owner, count = unpack(ARGV) -- owner: '' unless named; 1 or more ho
 
 -- fence.lua
 -- claim.lua
+-- shared.lua
 
 if owner == '' and is_alone(lock, claim) then
   redis.call('HSET', lock, claim, count)

@@ -1,4 +1,4 @@
--- What the scripts of all strategies share, fencing tokens above all.
+-- Fencing tokens, for all strategies on a single server.
 --
 -- A token is the server's clock in microseconds, or one more than the last token if
 -- that is greater. So tokens grow while the clock is wrong, and they grow when the
@@ -37,20 +37,4 @@ end
 local function issued(fence, retention, tokens)
   local last = retention ~= '0' and redis.call('GET', fence)
   return last and last - tokens + 1 or issue(fence, retention, tokens)
-end
-
--- Never less than what is left, and never for ever.
-local function extend(key, ttl)
-  if redis.call('PTTL', key) < tonumber(ttl) then
-    redis.call('PEXPIRE', key, ttl)
-  end
-end
-
--- Tells a holder whose release hands the lock to processes that queue for it (blpop) that
--- others wait, too; claim.lua has the field.
-local function ask(lock)
-  local more = redis.call('HGET', lock, '')
-  if more and string.find(more, '^blpop .* 0$') then
-    redis.call('HSET', lock, '', string.sub(more, 1, -2) .. '1')
-  end
 end

@@ -3,7 +3,7 @@ local claim, owner, ttl, retention, tokens, inbox, blocks, refused = unpack(ARGV
 -- owner: '' unless named. Only of a process that waits: inbox; blocks, 1 if it blocks on
 -- it else 0; refused, the claims of its attempts before this one that were refused and
 -- may have been granted the lock since, separated by spaces.
--- Reply: {1, first token, how many} granted; {0, ms remaining or -1, 1 if the holder's
+-- Reply: {1, first token, how many if not all} granted; {0, ms remaining or -1, 1 if the holder's
 --        release gives no wake-up else 0, its owner if known} held by another, or kept
 --        for one that waits; {-1, type} not a lock
 --
@@ -24,13 +24,14 @@ local claim, owner, ttl, retention, tokens, inbox, blocks, refused = unpack(ARGV
 local function granted()
   local token = issue(fence, retention, tokens)
   take(lock, 'blpop', claim, owner, ttl, token)
-  return {1, token, tonumber(tokens)}
+  return {1, token}
 end
 
 if redis.call('EXISTS', lock, queue) == 0 then
   return granted()
 end
 
+-- shared.lua
 -- holds.lua
 -- queue.lua
 

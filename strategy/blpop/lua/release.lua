@@ -20,6 +20,7 @@ if alone and redis.call('EXISTS', queue) == 0 then
   return 1
 end
 
+-- shared.lua
 -- holds.lua
 -- queue.lua
 

@@ -1,6 +1,6 @@
 local lock, fence = unpack(KEYS)
 local claim, owner, ttl, retention, tokens = unpack(ARGV) -- owner: '' unless named
--- Reply: {1, first token, how many} granted; {0, ms remaining or -1, 0, the holder's
+-- Reply: {1, first token, how many if not all} granted; {0, ms remaining or -1, 0, the holder's
 --        owner} held by another; {0, ms remaining or -1, 1} by a holder whose release
 --        gives no wake-up: it is no hash lock; {-1, type} not a lock
 --
@@ -14,9 +14,10 @@ local claim, owner, ttl, retention, tokens = unpack(ARGV) -- owner: '' unless na
 if redis.call('EXISTS', lock) == 0 then
   local token = issue(fence, retention, tokens)
   take(lock, nil, claim, owner, ttl, token)
-  return {1, token, tonumber(tokens)}
+  return {1, token}
 end
 
+-- shared.lua
 -- holds.lua
 
 local kind = redis.call('TYPE', lock).ok

@@ -16,6 +16,7 @@ if owner == '' and is_alone(lock, claim) then
   return 1
 end
 
+-- shared.lua
 -- holds.lua
 
 local total = change(lock, claim, owner, {count = 0})

@@ -4,7 +4,7 @@ local claim, ttl = unpack(ARGV)
 --
 -- Sent twice or late: the claim id was never and will never be another grant's.
 
--- fence.lua
+-- shared.lua
 
 if redis.pcall('GET', lock) ~= claim then
   return 0

@@ -1,6 +1,6 @@
 local lock, fence = unpack(KEYS)
 local claim, ttl, retention, tokens = unpack(ARGV)
--- Reply: {1, first token, how many} granted; {0, ms remaining or -1, 1} held by
+-- Reply: {1, first token} granted; {0, ms remaining or -1, 1} held by
 --        another; {-1, type} not a lock
 --
 -- Sent twice: a claim that holds the key is granted again with the same tokens (no
@@ -18,14 +18,16 @@ local remaining = redis.call('PTTL', lock)
 if remaining == -2 then
   local token = issue(fence, retention, tokens)
   redis.call('SET', lock, claim, 'PX', ttl)
-  return {1, token, tonumber(tokens)}
+  return {1, token}
 end
+
+-- shared.lua
 
 local kind = redis.call('TYPE', lock).ok
 if kind == 'string' then
   if redis.call('GET', lock) == claim then
     extend(lock, ttl)
-    return {1, issued(fence, retention, tokens), tonumber(tokens)}
+    return {1, issued(fence, retention, tokens)}
   end
 elseif kind == 'hash' then
   ask(lock)

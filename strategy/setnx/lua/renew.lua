@@ -5,7 +5,7 @@ local claim, ttl = unpack(ARGV)
 -- Sent twice or late: the claim id was never and will never be another grant's,
 -- so at worst the present grant lasts longer; what is gone is not made again.
 
--- fence.lua
+-- shared.lua
 
 if redis.pcall('GET', lock) ~= claim then
   return 0
