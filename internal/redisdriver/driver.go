@@ -114,11 +114,12 @@ func (d *Driver) acquire(ctx context.Context, f *flight) (driver.Answer, error) 
 		req, in := f.req, f.in.plain()
 		f.run = func() (any, error) { return d.runAcked(ctx, d.p.Acquire, req, in) }
 	}
-	reply, err := d.send(ctx, &d.c.commands, f)
+	tokens := f.req.Tokens
+	reply, err := d.send(ctx, &d.c.commands, f) // f is over then
 	if err != nil {
 		return driver.Answer{}, err
 	}
-	return answerOf(reply, req.Tokens)
+	return answerOf(reply, tokens)
 }
 
 // Release implements [driver.Driver]: one round trip.
