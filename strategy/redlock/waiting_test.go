@@ -130,12 +130,23 @@ func TestSplitVotesEnd(t *testing.T) {
 	t.Logf("%d turns took %v and %.1f attempts each", contenders*turns, time.Since(began), float64(attempts.Load())/5/contenders/turns)
 }
 
+// watched is a Watch of "k": one that a slow machine does not open in a second fails, and
+// is opened again.
+func watched(t *testing.T, d *quorumDriver) (w driver.Watch) {
+	t.Helper()
+	eventually(t, "a majority of the nodes is subscribed to", func() bool {
+		var err error
+		w, err = d.Watch(t.Context(), "k")
+		return err == nil
+	})
+	return w
+}
+
 func TestWatchIsOverWithoutAMajority(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 3)
 	_, d := m.open(t)
-	w, err := d.Watch(t.Context(), "k")
-	require.NoError(t, err)
+	w := watched(t, d)
 	defer w.Close()
 	ww := w.(*watch)
 	drain := func() bool {
@@ -187,12 +198,7 @@ func TestNodeThatComesBackGivesNotice(t *testing.T) {
 	m := startMasters(t, 3)
 	_, d := m.open(t)
 	m.proxies[0].Refuse(true)
-	var w driver.Watch
-	eventually(t, "two nodes of three are subscribed to", func() bool { // in a second, or it is to be asked again
-		var err error
-		w, err = d.Watch(t.Context(), "k")
-		return err == nil
-	})
+	w := watched(t, d)
 	defer w.Close()
 	eventually(t, "subscribing on the node has failed", func() bool {
 		ww := w.(*watch)
