@@ -36,7 +36,7 @@ type planted struct {
 }
 
 const (
-	releaseCheck = "if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then\n  return 0\nend\n"
+	releaseCheck = "if redis.pcall('GET', lock) ~= claim then\n  return 0\nend\n"
 	short        = 300 * time.Millisecond
 )
 
@@ -60,20 +60,20 @@ var bugs = []planted{
 		name: "counts are incremented", want: soak.Stall,
 		faults: []string{"duplicate"}, ttls: []time.Duration{8 * time.Second}, length: 15 * time.Second,
 		scripts: map[string][2]string{
-			"acquire": {"local left = redis.call('PTTL', KEYS[1])\n", `
-if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
-  redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
-  redis.call('PEXPIRE', KEYS[1], ARGV[3])
-  return {1, issue_token(KEYS[2], ARGV[4])}
+			"acquire": {"local remaining = redis.call('PTTL', lock)\n", `
+if redis.call('EXISTS', lock) == 0 or redis.call('HEXISTS', lock, claim) == 1 then
+  redis.call('HINCRBY', lock, claim, 1)
+  redis.call('PEXPIRE', lock, ttl)
+  return {1, issue(fence, retention, tokens)}
 end
-local left = redis.call('PTTL', KEYS[1])
+local remaining = redis.call('PTTL', lock)
 `},
-			"renew": {"redis.pcall('GET', KEYS[1]) ~= ARGV[1]", "redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0"},
+			"renew": {"redis.pcall('GET', lock) ~= claim", "redis.call('HEXISTS', lock, claim) == 0"},
 			"release": {releaseCheck, `
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+if redis.call('HEXISTS', lock, claim) == 0 then
   return 0
 end
-if redis.call('HINCRBY', KEYS[1], ARGV[1], -1) > 0 then
+if redis.call('HINCRBY', lock, claim, -1) > 0 then
   return 1
 end
 `},
@@ -82,7 +82,7 @@ end
 	{
 		// A lock lost with the data of the server is taken anew under its holder.
 		name: "renewal revives", want: soak.LateLoss, faults: []string{"flush"}, length: 10 * time.Second,
-		scripts: map[string][2]string{"renew": {releaseCheck, "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])\n"}},
+		scripts: map[string][2]string{"renew": {releaseCheck, "redis.call('SET', lock, claim, 'PX', ttl)\n"}},
 	},
 	{
 		name: "deadline counted from the reply", want: soak.FalseLoss, faults: []string{"late-reply"}, length: 15 * time.Second,
@@ -104,7 +104,7 @@ end
 	},
 	{
 		name: "keys stay", want: soak.LeakedKey, length: 2 * time.Second,
-		scripts: map[string][2]string{"release": {"redis.call('DEL', KEYS[1])\n", "redis.call('DEL', KEYS[1])\nredis.call('SET', KEYS[1] .. ':was', 1)\n"}},
+		scripts: map[string][2]string{"release": {"redis.call('DEL', lock)\n", "redis.call('DEL', lock)\nredis.call('SET', lock .. ':was', 1)\n"}},
 	},
 }
 
@@ -146,7 +146,7 @@ func (b planted) script(name string) *redisdriver.Script {
 	if there && strings.Count(string(source), bug[0]) != 1 {
 		panic(name + ".lua is not what the bug was made for")
 	}
-	return redisdriver.NewScript(name, strings.Replace(string(source), bug[0], bug[1], 1))
+	return redisdriver.ScriptOf(name, strings.Replace(string(source), bug[0], bug[1], 1))
 }
 
 // TestFindsPlantedBugs: each locker is broken in one way, and the nemesis says in

@@ -34,7 +34,7 @@ func (closing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 // sent by the caller's client then.
 func TestReleaseAndClose(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
-	yes := newScript("yes", "local lock = unpack(KEYS)\nredis.call('INCR', lock) return 1")
+	yes := ScriptOf("yes", "local lock = unpack(KEYS)\nredis.call('INCR', lock) return 1")
 	for name, during := range map[string]bool{"after": false, "during": true} {
 		t.Run(name, func(t *testing.T) {
 			d, err := NewDriver(rdb, Protocol{Name: "test", Release: yes})

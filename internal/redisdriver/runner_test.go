@@ -25,12 +25,12 @@ const head = "local lock = unpack(KEYS)\nlocal claim, ttl = unpack(ARGV)\n"
 var (
 	anyScript = faultproxy.MatchCommand("EVALSHA", "EVAL")
 
-	setScript = newScript("set holds", head+"redis.call('SET', lock .. ':holds', ARGV[3]) return 1")
+	setScript = ScriptOf("set holds", head+"redis.call('SET', lock .. ':holds', ARGV[3]) return 1")
 	toy       = Protocol{
 		Name:    "toy",
-		Acquire: newScript("acquire", head+"redis.call('SET', lock, claim, 'PX', ttl) return {1, 0}"),
-		Renew:   newScript("renew", head+"return redis.call('PEXPIRE', lock, ttl)"),
-		Release: newScript("release", head+"if redis.call('GET', lock) ~= claim then return 0 end return redis.call('DEL', lock)"),
+		Acquire: ScriptOf("acquire", head+"redis.call('SET', lock, claim, 'PX', ttl) return {1, 0}"),
+		Renew:   ScriptOf("renew", head+"return redis.call('PEXPIRE', lock, ttl)"),
+		Release: ScriptOf("release", head+"if redis.call('GET', lock) ~= claim then return 0 end return redis.call('DEL', lock)"),
 	}
 )
 

@@ -46,10 +46,11 @@ func ScriptName(shaOrSource string) string {
 // one of libraries. It may use their other files, and fence.lua. The name says what it
 // does: "acquire", "renew", "release" or "set holds".
 func NewScript(name string, libraries ...embed.FS) *Script {
-	return newScript(name, "-- "+strings.ReplaceAll(name, " ", "")+".lua", libraries...)
+	return ScriptOf(name, "-- "+strings.ReplaceAll(name, " ", "")+".lua", libraries...)
 }
 
-func newScript(name, source string, libraries ...embed.FS) *Script {
+// ScriptOf makes a Script of Lua source.
+func ScriptOf(name, source string, libraries ...embed.FS) *Script {
 	for include.MatchString(source) {
 		source = include.ReplaceAllStringFunc(source, func(line string) string {
 			for _, files := range append(libraries, shared) {
