@@ -12,9 +12,9 @@
 //
 // The hold count is in Redis. A caller named by locker.ContextWithOwner re-enters
 // from another process too, with the token of the hold it joins; the key is
-// free when the last hold of that owner is given back. Counts are set absolutely,
-// so a command whose reply was lost or that was sent twice leaves no second hold
-// behind (redisson#7367).
+// free when the last hold of that owner was given back or has ended, each process's
+// by its own TTL. Counts are set absolutely, so a command whose reply was lost or that
+// was sent twice leaves no second hold behind (redisson#7367).
 //
 // # Not guaranteed
 //
