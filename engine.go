@@ -162,7 +162,8 @@ func (e *engine) Close() error {
 	e.awaitWork(end)
 	e.stop()
 	e.awaitWork(end.Add(closeGrace))
-	err := e.closeDriver(end.Add(closeGrace + driverGrace))
+	// The process may have been stopped until long after end.
+	err := e.closeDriver(max(driverGrace, time.Until(end.Add(closeGrace+driverGrace))))
 	e.notices.close()
 	if err != nil {
 		return &opError{strategy: e.name, op: "close", kind: ErrUnavailable, why: err}
@@ -189,8 +190,8 @@ func (e *engine) awaitWork(end time.Time) {
 }
 
 // closeDriver closes the watches that linger, and the driver. A driver that takes
-// longer than until end is left to it.
-func (e *engine) closeDriver(end time.Time) error {
+// longer than d is left to it.
+func (e *engine) closeDriver(d time.Duration) error {
 	done := make(chan error, 1)
 	go func() {
 		for i := range e.stripes {
@@ -198,7 +199,7 @@ func (e *engine) closeDriver(end time.Time) error {
 		}
 		done <- e.driver.Close()
 	}()
-	timer := time.NewTimer(time.Until(end))
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case err := <-done:

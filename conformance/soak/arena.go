@@ -372,8 +372,10 @@ func (a *arena) wantNoGrowth() {
 	}
 }
 
-// closeWithin is what Close promises.
-const closeWithin = 5 * time.Second
+const (
+	closeWithin  = 5 * time.Second // is what Close promises
+	closeGivesUp = 4 * time.Second // is how long it waits before it reports an error
+)
 
 // close closes the Lockers.
 func (a *arena) close() {

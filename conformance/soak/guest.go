@@ -58,7 +58,16 @@ func (g guest) visit() {
 		s.close()
 		return
 	}
-	if err := l.Close(); err != nil {
+	s.shut()
+}
+
+// shut closes the Locker. That may fail only by taking long, which a process that
+// stands still does.
+func (s *section) shut() {
+	began := time.Now()
+	err := s.c.locker.Close()
+	late := errors.Is(err, locker.ErrUnavailable) && time.Since(began) > closeGivesUp
+	if err != nil && !late {
 		s.wrong("Close: %v", err)
 	}
 }
@@ -84,11 +93,8 @@ func (g guest) misuse(s *section) {
 func (s *section) close() {
 	const soon = 2 * time.Second // for goroutines to learn of it
 	s.note(recClose, now(), record{deadline: at(s.lease.Deadline())})
-	err := s.c.locker.Close()
+	s.shut()
 	s.note(recClosed, now(), record{})
-	if err != nil {
-		s.wrong("Close: %v", err)
-	}
 	ended := time.NewTimer(soon)
 	defer ended.Stop()
 	select {
@@ -104,9 +110,7 @@ func (s *section) close() {
 		s.wrong("Lock of a closed Locker returned %v, %v", lease, err)
 	}
 	s.unlock(0, s.lease) // its key is still to be freed
-	if err := s.c.locker.Close(); err != nil {
-		s.wrong("the second Close: %v", err)
-	}
+	s.shut() // once more
 }
 
 // growWithin is how long grow locks at most.
