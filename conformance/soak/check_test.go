@@ -65,7 +65,7 @@ func overtaking(n, times int) (s script) {
 	for at := 0; n > 0; n-- {
 		mine := op + 1
 		s = append(s, lock(1, at, mine, 0))
-		for op = mine; op < mine+times; at += 10 {
+		for op = mine; op < mine+times; at += 30 {
 			op++
 			s = append(s, lock(0, at+60, op, 0), granted(0, at+61, op, int64(op), at+500), unlock(0, at+62, op, at+500), unlocked(0, at+63, op, resOK))
 		}

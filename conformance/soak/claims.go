@@ -3,6 +3,8 @@ package soak
 import (
 	"slices"
 	"time"
+
+	"github.com/distlock/locker"
 )
 
 // Checks of properties that a strategy claims, see Strategy; and of waits on a store
@@ -61,27 +63,38 @@ func tooMany(n, of int) bool { return n > few && n > of/20 }
 
 // checkTurns wants processes to take turns: while one waits, another one is granted the
 // lock once, if it came earlier, and at most once more, by the time that the first is in
-// the queue again after its own turn.
+// the queue again after its own turn. What a process hands over within itself is one turn.
 func (h *history) checkTurns(k *keyHistory) {
 	if !h.claims.Fair {
 		return
 	}
-	const toQueue = 2 * time.Millisecond // the way to the server
-	type place struct {                  // each Locker has one; those of guests come and go
+	const (
+		toQueue = 2 * time.Millisecond // the way to the server
+		turn    = locker.DefaultHandOverTime
+	)
+	type place struct { // each Locker has one; those of guests come and go
 		proc  *process
 		guest bool
 	}
 	in := func(x *hold) place { return place{x.proc, x.flags&flagGuest != 0} }
-	last := make(map[place]instant) // when it gave the lock back
+	last := make(map[place]instant)         // when it gave the lock back
+	begins := make([]instant, len(k.holds)) // each hold's turn
 	for i, x := range k.holds {
+		begins[i] = x.ret
+		if i > 0 && in(x) == in(k.holds[i-1]) && x.ret.since(begins[i-1]) <= turn {
+			begins[i] = begins[i-1]
+		}
 		from := max(x.call, last[in(x)]).add(toQueue)
 		last[in(x)] = max(last[in(x)], x.freed())
 		if x.flags&flagTry != 0 || x.team != 0 || !h.nothingWrong(nil, span{from, x.ret}) {
 			continue
 		}
 		turns := make(map[place]int)
+		counted := make(map[instant]bool)
 		for j := i - 1; j >= 0 && k.holds[j].ret > from; j-- {
-			if y := k.holds[j]; in(y) != in(x) && y.team == 0 && y.flags&flagTry == 0 {
+			y := k.holds[j]
+			if in(y) != in(x) && y.team == 0 && y.flags&flagTry == 0 && !counted[begins[j]] {
+				counted[begins[j]] = true
 				turns[in(y)]++
 			}
 		}

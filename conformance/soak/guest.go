@@ -110,7 +110,7 @@ func (s *section) close() {
 		s.wrong("Lock of a closed Locker returned %v, %v", lease, err)
 	}
 	s.unlock(0, s.lease) // its key is still to be freed
-	s.shut() // once more
+	s.shut()             // once more
 }
 
 // growWithin is how long grow locks at most.
