@@ -23,13 +23,13 @@ const blockingPool = 32
 // how long one command blocks.
 func (d *Driver) NewBlocking(slice time.Duration) *Blocking {
 	wait := slice + controlTimeout
-	switch c := d.c.given.(type) {
+	switch c := d.c.control.(type) {
 	case *redis.Client:
-		o := privateOptions(c)
+		o := privateOptions(c.Options())
 		o.ReadTimeout, o.PoolSize = wait, blockingPool
 		return &Blocking{redis.NewClient(o), slice}
 	case *redis.ClusterClient:
-		o := privateClusterOptions(c)
+		o := privateClusterOptions(c.Options())
 		o.ReadTimeout, o.PoolSize = wait, blockingPool
 		return &Blocking{redis.NewClusterClient(o), slice}
 	}

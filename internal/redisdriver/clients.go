@@ -23,7 +23,6 @@ const (
 type clients struct {
 	given   redis.UniversalClient // the caller's, never closed here
 	control redis.UniversalClient // private, or the caller's
-	private bool
 
 	// Of each kind there is one lane for a server, or for a node of a cluster: renewals
 	// do not wait behind releases.
@@ -44,14 +43,16 @@ func newClients(rdb redis.UniversalClient) (*clients, error) {
 	}
 	switch c := rdb.(type) {
 	case *redis.Client:
-		control := redis.NewClient(privateOptions(c))
-		made := &clients{given: rdb, control: control, private: true}
+		o := privateOptions(c.Options())
+		follow(o)
+		control := redis.NewClient(o)
+		made := &clients{given: rdb, control: control}
 		other := sync.OnceValue(func() server { return view(c) })
 		made.commands.one = &lane{to: control, other: other, direct: newDirect(control.Options())}
 		made.renewals.one = &lane{to: control, other: other}
 		return made, nil
 	case *redis.ClusterClient:
-		return &clients{given: rdb, control: redis.NewClusterClient(privateClusterOptions(c)), private: true}, nil
+		return &clients{given: rdb, control: redis.NewClusterClient(privateClusterOptions(c.Options()))}, nil
 	}
 	return &clients{given: rdb, control: rdb}, nil
 }
@@ -81,7 +82,7 @@ func (ls *lanes) close() {
 // lane is the way of a command about key; nil if it goes by itself.
 func (c *clients) lane(ctx context.Context, all *lanes, key string) (*lane, error) {
 	cluster, ok := c.control.(*redis.ClusterClient)
-	if !ok || !c.private {
+	if !ok {
 		return all.one, nil
 	}
 	node, err := c.master(ctx, cluster, key)
@@ -110,9 +111,9 @@ func (c *clients) master(ctx context.Context, cluster *redis.ClusterClient, key 
 	return node, nil
 }
 
-// privateOptions are those of c, for a small client of ours.
-func privateOptions(c *redis.Client) *redis.Options {
-	o := *c.Options()
+// privateOptions are like those of another client, for a small one of ours.
+func privateOptions(from *redis.Options) *redis.Options {
+	o := *from
 	o.MaxRetries = -1
 	o.ContextTimeoutEnabled = true
 	o.DialTimeout = atMost(o.DialTimeout, controlTimeout)
@@ -123,9 +124,6 @@ func privateOptions(c *redis.Client) *redis.Options {
 	o.PoolSize = controlPool
 	o.PipelinePoolSize = -1 // pipelines are what there is
 	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 0, 0, 0
-	if o.Addr == failoverAddr {
-		o.ConnMaxLifetime, o.ConnMaxLifetimeJitter = askAgain, 0
-	}
 	// A second client made of the same options must not share or repeat these.
 	o.PushNotificationProcessor = nil
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
@@ -134,8 +132,8 @@ func privateOptions(c *redis.Client) *redis.Options {
 	return &o
 }
 
-func privateClusterOptions(c *redis.ClusterClient) *redis.ClusterOptions {
-	o := *c.Options()
+func privateClusterOptions(from *redis.ClusterOptions) *redis.ClusterOptions {
+	o := *from
 	o.MaxRetries = -1
 	o.ContextTimeoutEnabled = true
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
@@ -152,16 +150,6 @@ func privateClusterOptions(c *redis.ClusterClient) *redis.ClusterOptions {
 	}
 	return &o
 }
-
-// go-redis asks the Sentinels for the master at each new connection.
-// They leave the old one of an orderly failover a master for some ten seconds, in
-// which it would go on renewing locks that others are granted on the new one. The
-// caller's client drops its connections when the Sentinels announce a change; ours
-// must not outlive such a change either.
-const (
-	failoverAddr = "FailoverClient" // as which go-redis makes clients that ask Sentinels
-	askAgain     = 500 * time.Millisecond
-)
 
 // relearn has a cluster client ask who has which slots, unless err is the answer
 // of the right node. go-redis asks when it is told MOVED and when it is about to
@@ -194,10 +182,11 @@ func atMost(d, most time.Duration) time.Duration {
 func (c *clients) close() error {
 	c.commands.close()
 	c.renewals.close()
-	if c.private {
+	switch c.control.(type) {
+	case *redis.Client, *redis.ClusterClient:
 		return c.control.Close()
 	}
-	return nil
+	return nil // the caller's
 }
 
 type nilClientError struct{}

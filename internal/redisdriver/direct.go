@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/distlock/locker/internal/bound"
@@ -29,11 +28,8 @@ type direct struct {
 
 func newDirect(o *redis.Options) *direct {
 	d := &direct{}
-	c := *o
+	c := privateOptions(o)
 	dial := c.Dialer
-	if dial == nil {
-		dial = redis.NewDialer(&c)
-	}
 	c.PoolSize = 1
 	c.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
@@ -46,12 +42,9 @@ func newDirect(o *redis.Options) *direct {
 			w.leave()
 		}
 		d.mu.Unlock()
-		if sys, ok := conn.(syscall.Conn); ok {
-			return sysWire{w, sys}, nil // go-redis looks whether the connection is alive
-		}
-		return w, nil
+		return probed(w, conn), nil
 	}
-	d.rdb = redis.NewClient(&c)
+	d.rdb = redis.NewClient(c)
 	return d
 }
 
@@ -153,11 +146,6 @@ type wire struct {
 	mu   sync.Mutex
 	told bool          // to leave
 	over chan struct{} // made when the time is over; closed when the answer is there
-}
-
-type sysWire struct {
-	*wire
-	syscall.Conn
 }
 
 func (w *wire) leave() {

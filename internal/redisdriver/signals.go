@@ -163,7 +163,7 @@ func (s *Signals) hubOf(ctx context.Context, key string, sharded bool) (*hub, er
 	case *redis.Client:
 		client = c
 	}
-	if client == nil || !s.d.c.private {
+	if client == nil {
 		return nil, errNoSignals
 	}
 	s.mu.Lock()
