@@ -74,7 +74,7 @@ func (c *call) run(try bool) (*Lease, error) {
 		return nil, c.fail(ErrNotAcquired, c.ctxError(), "")
 	}
 	if outer != nil {
-		if l, err := c.reenter(outer.claim, outer.hold.number, try); !errors.Is(err, errGone) {
+		if l, err := c.reenter(outer, try); !errors.Is(err, errGone) {
 			return l, err
 		}
 	}

@@ -53,10 +53,11 @@ type claim struct {
 	releases  int           // releases that were sent in time and may have been applied
 	told      bool          // how the present hold ended
 
-	hold                    // the present one; written under the stripe's mutex, too
-	handOvers int           // how many are left
-	turnEnd   time.Duration // when they end
-	renewable int           // how many renewals each hold may have; noLimit
+	hold                     // the present one; written under the stripe's mutex, too
+	ownerKnown bool          // to a caller, who may have told other processes
+	handOvers  int           // how many are left
+	turnEnd    time.Duration // when they end
+	renewable  int           // how many renewals each hold may have; noLimit
 }
 
 // hold is one owner's time with the claim: a claim that is handed over inside the
@@ -108,7 +109,7 @@ func (c *claim) ending() (end time.Duration, kind lossKind, cause error) {
 	}
 	if c.limit <= end {
 		// A part of the lease remains for rolling back.
-		end, kind, cause = min(c.limit, end-c.TTL/10), lossLimit, errMaxHold
+		end, kind, cause = min(c.limit, end-c.lasts/10), lossLimit, errMaxHold
 	}
 	if c.renewals == 0 && c.next < end {
 		end, kind, cause = c.next, lossLimit, errMaxRenewals
@@ -228,12 +229,14 @@ func (c *claim) ownerName() string {
 	return ""
 }
 
-// isHeld reports whether the claim is neither lost nor given back, as far as the
-// clock was looked at.
-func (c *claim) isHeld() bool {
+// leaseOf returns a lease of owner's, held or lost; nil if there is none.
+func (c *claim) leaseOf(owner string) *Lease {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.state == claimHeld
+	if c.owner != owner || len(c.leases) == 0 || c.state != claimHeld && c.state != claimLost {
+		return nil
+	}
+	return c.leases[0]
 }
 
 // releasing reports whether the last lease of the claim was unlocked.

@@ -38,10 +38,6 @@ func WithoutHandOver() Option {
 	return option(func(o *settings) { o.handOvers = 0 })
 }
 
-// onlyHold is the number of the hold of a claim with a named owner: it is not handed
-// over.
-const onlyHold = 0
-
 // tokensFor is how many tokens an attempt asks for: as many as there may be holds, if
 // others wait behind it. It needs s.mu.
 func (c *call) tokensFor(ks *keyState) int {
@@ -94,6 +90,10 @@ func (s *stripe) offer(ctx context.Context, l *Lease) bool {
 	switch {
 	case c.state != claimHeld || len(c.leases) != 1 || c.leases[0] != l || len(c.op) > 0:
 		return false
+	case c.ownerKnown && c.e.counter != nil: // another process may have joined
+		return false
+	case c.inRenewal && c.renewable != noLimit: // it counts for the present hold
+		return false
 	case c.handOvers == 0 || now >= c.turnEnd || c.deadline-now < c.lasts/2 || now >= time.Duration(c.end.Load()):
 		return false
 	}
@@ -129,12 +129,12 @@ func (c *call) take(ks *keyState) *Lease {
 		return nil
 	}
 	cl.mu.Lock()
-	if !cl.offered() {
+	now := c.e.sched.Now()
+	if !cl.offered() || now >= time.Duration(cl.end.Load()) {
 		cl.mu.Unlock()
 		c.s.mu.Unlock()
 		return nil
 	}
-	now := c.e.sched.Now()
 	next := hold{number: cl.number + 1, owner: c.e.newID(), token: cl.token, granted: now}
 	if next.token != 0 {
 		next.token++ // reserved by the grant

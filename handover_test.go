@@ -12,9 +12,9 @@ import (
 
 // handingOver is a bench whose store reserves tokens, and whose key "k" is held with
 // tokens for all hand-overs; n calls wait for it.
-func handingOver(t *testing.T, n int, call []LockOption, opts ...Option) (b *bench, holder *Lease, waiting []*locking) {
+func handingOver(t *testing.T, k kind, n int, call []LockOption, opts ...Option) (b *bench, holder *Lease, waiting []*locking) {
 	t.Helper()
-	b = newBench(t, plain, opts...)
+	b = newBench(t, k, opts...)
 	b.store.blocks = true
 	first := b.lock(t.Context(), "k", call...)
 	for range n + 1 {
@@ -28,7 +28,7 @@ func handingOver(t *testing.T, n int, call []LockOption, opts ...Option) (b *ben
 // store, with a token and an owner of its own, 16 times in a row.
 func TestHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, lease, waiting := handingOver(t, 20, nil)
+		b, lease, waiting := handingOver(t, plain, 20, nil)
 		asked := 2
 		for i, w := range waiting {
 			before := lease
@@ -73,7 +73,7 @@ func TestHandOver(t *testing.T) {
 // none.
 func TestHandOversAreBoundedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, lease, waiting := handingOver(t, 3, nil, WithHandOver(10, 30*time.Millisecond))
+		b, lease, waiting := handingOver(t, plain, 3, nil, WithHandOver(10, 30*time.Millisecond))
 		for i, w := range waiting {
 			time.Sleep(20 * time.Millisecond)
 			b.unlock(lease)
@@ -132,7 +132,7 @@ func TestNoHandOver(t *testing.T) {
 // lease that has the claim by then.
 func TestDenialReachesThePresentLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, lease, waiting := handingOver(t, 1, nil, WithRenewInterval(5*time.Millisecond))
+		b, lease, waiting := handingOver(t, plain, 1, nil, WithRenewInterval(5*time.Millisecond))
 		b.store.from(opRenew, delay(10*time.Millisecond, fail(ErrLost)))
 		b.until(7 * time.Millisecond)
 		b.wantSent(opRenew, 1, "it is under way")
@@ -151,7 +151,7 @@ func TestDenialReachesThePresentLease(t *testing.T) {
 // WithMaxHold counts from the hand-over, for each lease.
 func TestMaxHoldCountsFromTheHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, lease, waiting := handingOver(t, 2, []LockOption{WithMaxHold(30 * time.Millisecond)})
+		b, lease, waiting := handingOver(t, plain, 2, []LockOption{WithMaxHold(30 * time.Millisecond)})
 		for _, w := range waiting {
 			b.until(b.at() + 8*time.Millisecond)
 			b.unlock(lease)
@@ -169,7 +169,7 @@ func TestMaxHoldCountsFromTheHandOver(t *testing.T) {
 // on.
 func TestOldContextDoesNotReenter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, lease, waiting := handingOver(t, 1, nil)
+		b, lease, waiting := handingOver(t, plain, 1, nil)
 		ctx := lease.Context(t.Context())
 		b.unlock(lease)
 		next := waiting[0].wantLease(t)
@@ -226,7 +226,7 @@ func TestGivingUpAtTheHandOver(t *testing.T) {
 // Close frees a lock that is offered, as its last Unlock would have.
 func TestCloseAtTheHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, lease, waiting := handingOver(t, 1, nil)
+		b, lease, waiting := handingOver(t, plain, 1, nil)
 		if !b.stripeOf("k").offer(t.Context(), lease) {
 			t.Fatal("want an offer")
 		}

@@ -56,11 +56,20 @@ func (l *Lease) Key() string {
 }
 
 // Owner says who holds: the name given by [ContextWithOwner], or else one made
-// up for this acquisition.
+// up for this acquisition. Where other processes can share a lock by the owner's name
+// (hashreentrant and blpop), a lock whose made-up owner was asked for is not handed
+// over inside the process, see [WithHandOver], and of one that was handed over they do
+// not know the owner: name those that are to be shared.
 func (l *Lease) Owner() string {
 	if l.zero() {
 		return ""
 	}
+	c := l.claim
+	c.mu.Lock()
+	if l.state == leaseHeld {
+		c.ownerKnown = true
+	}
+	c.mu.Unlock()
 	return l.hold.owner
 }
 
@@ -225,7 +234,7 @@ func (l *Lease) overLocked() error {
 // does: it makes that Lock fail instead of quietly taking the lock anew under a
 // section that is no longer protected.
 func (l *Lease) answers(q carried) bool {
-	if q.e != l.claim.e || q.key != l.claim.Key || q.named && q.owner != l.claim.Owner {
+	if q.e != l.claim.e || q.key != l.claim.Key || q.named && q.owner != l.hold.owner {
 		return false
 	}
 	l.claim.mu.Lock()

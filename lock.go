@@ -45,22 +45,24 @@ func (c *call) local() (*Lease, error) {
 	lost := ks.lostOf(c.owner)
 	c.s.mu.Unlock()
 
-	mine := current != nil && c.named && current.Owner == c.owner
+	var mine *Lease
 	switch {
 	case current == nil:
 	case !current.alive():
-		if mine {
+		if c.named && current.leaseOf(c.owner) != nil {
 			return nil, c.lost(current)
 		}
 		current = nil // off the table, or about to be
 	case current.releasing() && late:
 		current = nil // the store decides
+	case c.named:
+		mine = current.leaseOf(c.owner)
 	}
 	switch {
 	case c.named && lost != nil:
 		return nil, c.lost(lost)
-	case current != nil && mine:
-		l, err := c.reenter(current, onlyHold, true)
+	case mine != nil:
+		l, err := c.reenter(mine, true)
 		if !errors.Is(err, errGone) {
 			return l, err
 		}
@@ -87,7 +89,7 @@ func (c *call) lock() (*Lease, error) {
 		case m.failed != nil:
 			return nil, c.unavailable(m.failed, "")
 		case m.mine != nil:
-			if l, err := c.reenter(m.mine, onlyHold, false); !errors.Is(err, errGone) {
+			if l, err := c.reenter(m.mine, false); !errors.Is(err, errGone) {
 				return l, err
 			}
 		case m.offered:
@@ -114,7 +116,7 @@ func (c *call) lock() (*Lease, error) {
 type move struct {
 	err     error         // fail
 	failed  error         // fail with the queue, whose trouble this is
-	mine    *claim        // re-enter it
+	mine    *Lease        // re-enter it
 	offered bool          // take the claim that is offered
 	attempt bool          // ask the store
 	tokens  int           // for how many holds
@@ -143,8 +145,10 @@ func (c *call) turn(ks *keyState, signalled bool) move {
 		if lost := ks.lostOf(c.owner); lost != nil {
 			return move{err: c.lost(lost)}
 		}
-		if cur != nil && cur.Owner == c.owner && cur.isHeld() {
-			return move{mine: cur}
+		if cur != nil {
+			if l := cur.leaseOf(c.owner); l != nil {
+				return move{mine: l}
+			}
 		}
 	}
 	if cur != nil && ks.next() == c && cur.isOffered() {

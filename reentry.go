@@ -12,12 +12,13 @@ import (
 // errGone says that a claim was given back before it could be re-entered.
 var errGone = errors.New("the claim was given back")
 
-// reenter adds a lease to a hold of claim cl. It fails with errGone if that was given
-// back meanwhile, and rides out trouble as an attempt does, unless try.
-func (c *call) reenter(cl *claim, hold int, try bool) (*Lease, error) {
+// reenter adds a lease to the hold of the lease of. It fails with errGone if that was
+// given back meanwhile, and rides out trouble as an attempt does, unless try.
+func (c *call) reenter(of *Lease, try bool) (*Lease, error) {
+	cl := of.claim
 	var trouble outage
 	for {
-		l, err := c.addHold(cl, hold)
+		l, err := c.addHold(cl, of.hold.number)
 		now := c.e.sched.Now()
 		switch {
 		case err == nil, errors.Is(err, errGone):

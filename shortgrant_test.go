@@ -121,3 +121,22 @@ func TestShortGrantWillDo(t *testing.T) {
 		}
 	})
 }
+
+// A limit of the caller's ends a short grant when it is over, and no sooner.
+func TestLimitOfAShortGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, notifying)
+		b.store.next(opAcquire, busy(time.Minute, false), busy(time.Minute, false), handedOver(0, 2*time.Second))
+		waiting := b.locking(t.Context(), "k", WithMaxHold(time.Second))
+		b.store.signal("k")
+		lease := waiting.wantLease(t)
+		granted := b.at()
+		b.wantSent(opRelease, 0, "the grant is taken")
+		b.until(granted + 999*time.Millisecond)
+		if err := lease.Err(); err != nil {
+			t.Errorf("the lease after 999 ms of 1 s: %v", err)
+		}
+		b.until(granted + time.Second)
+		wantErr(t, lease.Err(), ErrLost, "its limit is reached")
+	})
+}

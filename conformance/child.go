@@ -53,7 +53,6 @@ type (
 		Err   string
 		Kinds []int // of childErrors
 		Token int64
-		Owner string
 		N     int // contend: how often two were inside; ask: wrong answers
 	}
 )

@@ -90,7 +90,7 @@ func (s *childServer) do(r childRequest) {
 	case "lock":
 		lease, err = s.lock(r)
 		if err == nil {
-			a.Token, a.Owner = lease.Token(), lease.Owner()
+			a.Token = lease.Token()
 			defer func() {
 				<-lease.Lost()
 				s.say(childAnswer{ID: r.ID, Event: "lost"})

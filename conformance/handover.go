@@ -27,6 +27,8 @@ var handOverCases = []Case{
 		Contract: "a lease that was passed on learns that its key is gone, even if it went before"},
 	{Name: "GivingUpAtHandOver", Group: handOverGroup, Rules: []string{"R16"}, Test: testGivingUpAtHandOver,
 		Contract: "waiters that give up while the lock is passed on to them hold up no other and leave the lock free"},
+	{Name: "JoinedIsNotHandedOver", Group: handOverGroup, Rules: []string{"R1", "R8"}, Needs: []Need{NeedStoredHolds}, Test: testJoinedIsNotHandedOver,
+		Contract: "a lock that another process shares by its owner's name is not passed on while that one has it"},
 	{Name: "KilledAfterHandOver", Group: handOverGroup, Rules: []string{"R11", "R15"}, Needs: []Need{NeedProcesses}, Test: testKilledAfterHandOver,
 		Contract: "a lock whose process is killed right after it was passed on is free when its TTL is over"},
 }
@@ -166,6 +168,20 @@ func testGivingUpAtHandOver(t *T) {
 		}
 	})
 	t.FreeWithin(t.Timing().PollWithin, t.Locker(), key)
+}
+
+func testJoinedIsNotHandedOver(t *T) {
+	l, other, key := t.Locker(brief), t.Locker(), t.Key("k")
+	first := t.Lock(l, key)
+	second, third := t.Wait(l, key), t.Wait(l, key)
+	t.Unlock(first)
+	lease, next := t.Granted(second, t.Timing().PollWithin), third
+	shared := t.LockUnder(locker.ContextWithOwner(t.Context(), lease.Owner()), other, key)
+	t.Unlock(lease)
+	t.Taken(t.Locker(), key)
+	t.Open(next.Done(), "the wait for a lock that another Locker shares")
+	t.Unlock(shared)
+	t.Unlock(t.Granted(next, t.Timing().PollWithin))
 }
 
 func testKilledAfterHandOver(t *T) {
