@@ -203,11 +203,11 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 		}
 	}
 	claim := &claim{Claim: cl, e: e, userKey: c.userKey, named: c.named,
-		hold:     hold{owner: cl.Owner, token: cl.Token, granted: now},
-		deadline: sent + validityOf(lasts), lasts: lasts, limit: never, next: never,
+		firstHold: hold{owner: cl.Owner, token: cl.Token, granted: now},
+		deadline:  sent + validityOf(lasts), lasts: lasts, limit: never, next: never,
 		renewals: c.renewals, renewable: c.renewals}
-	claim.entry.Item = claim
-	claim.setTurn(now, a.Tokens)
+	claim.hold, claim.entry.Item = &claim.firstHold, claim
+	claim.setTurn(a.Tokens)
 	if e.sharder != nil {
 		claim.entry.Shard = e.sharder.Shard(cl.Key)
 	}
@@ -220,9 +220,6 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 	}
 	if c.maxHold > 0 {
 		claim.limit = now + c.maxHold
-	}
-	if e.counter != nil {
-		claim.op = make(chan struct{}, 1)
 	}
 	l, err := claim.newLease(), errLate
 	if end, _, _ := claim.ending(); now < end {

@@ -23,50 +23,46 @@ type claim struct {
 	driver.Claim
 	e       *engine
 	userKey string
-	named   bool // the owner was named by ContextWithOwner
-
-	// One SetHolds or Release of the claim at a time, so that the absolute
-	// counts they send arrive in order. Made only for a HoldCounter.
-	op chan struct{}
 
 	// end is when the claim is lost if nothing happens; Never once it is given
 	// back, 0 once it is lost. Written under mu, read without.
 	end atomic.Int64
 
-	mu       sync.Mutex
-	state    claimState
-	freed    error    // when freed: what the release found
-	loss     error    // when lost
-	lossKind lossKind // likewise
-	leases   []*Lease // not unlocked
-	first    Lease
-	firstOf  [1]*Lease // of leases
-	entry    renewal.Entry[*claim]
-
-	deadline  time.Duration // the store keeps the claim until then at least
-	lasts     time.Duration // for how long it was granted or renewed last
-	limit     time.Duration // by WithMaxHold
-	next      time.Duration // when the next automatic renewal is due
-	renewals  int           // how many are left; noLimit
-	inRenewal bool          // an automatic one is under way
-	trouble   error         // of the last renewal, if it failed
-	releases  int           // releases that were sent in time and may have been applied
-	told      bool          // how the present hold ended
-
-	hold                     // the present one; written under the stripe's mutex, too
+	mu         sync.Mutex
+	state      claimState
+	lossKind   lossKind      // when lost
+	named      bool          // the owner was named by ContextWithOwner
+	inRenewal  bool          // an automatic renewal is under way
+	telling    bool          // a SetHolds or Release is under way
 	ownerKnown bool          // to a caller, who may have told other processes
-	handOvers  int           // how many are left
-	turnEnd    time.Duration // when they end
-	renewable  int           // how many renewals each hold may have; noLimit
+	passed     chan struct{} // receives when telling ends
+	outcome    error         // when lost, or of the release when freed
+	trouble    error         // of the last renewal, if it failed
+	leases     []*Lease      // not unlocked
+	first      Lease
+	firstOf    [1]*Lease // of leases
+	entry      renewal.Entry[*claim]
+
+	deadline time.Duration // the store keeps the claim until then at least
+	lasts    time.Duration // for how long it was granted or renewed last
+	limit    time.Duration // by WithMaxHold
+	next     time.Duration // when the next automatic renewal is due
+	renewals int           // how many are left; noLimit
+	releases int           // releases that were sent in time and may have been applied
+
+	*hold     // the present one; set under the stripe's mutex, too
+	firstHold hold
+	handOvers int // how many are left
+	renewable int // how many renewals each hold may have; noLimit
 }
 
 // hold is one owner's time with the claim: a claim that is handed over inside the
 // process has several, one after the other.
 type hold struct {
-	number  int // 0, 1, ...
 	owner   string
 	token   int64
 	granted time.Duration
+	told    bool // how it ended; guarded by the claim's mutex
 }
 
 type claimState uint8
@@ -159,12 +155,12 @@ func (c *claim) lose(kind lossKind, cause error) aftermath {
 		return aftermath{}
 	}
 	c.state, c.lossKind = claimLost, kind
-	c.loss = &lossError{c.e.name, c.userKey, cause}
+	c.outcome = &lossError{c.e.name, c.userKey, cause}
 	c.end.Store(0)
 	c.e.sched.Remove(&c.entry)
 	if !c.told {
 		c.told = true
-		c.e.notices.event(context.Background(), c.event(EventLost, c.loss))
+		c.e.notices.event(context.Background(), c.event(EventLost, c.outcome))
 	}
 	a := aftermath{c: c}
 	for _, l := range c.leases {
@@ -194,7 +190,7 @@ func (a aftermath) run() {
 	}
 	for _, cs := range a.ctxs {
 		// Their parents may be the user's own types, and block.
-		go cs.end(c.loss)
+		go cs.end(c.outcome)
 	}
 	c.e.stripeOf(c.Key).detach(c)
 }
@@ -261,5 +257,8 @@ func (c *claim) hasLostLeases() bool {
 func (c *claim) lossOf() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.loss
+	if c.state != claimLost {
+		return nil
+	}
+	return c.outcome
 }

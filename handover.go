@@ -48,8 +48,8 @@ func (c *call) tokensFor(ks *keyState) int {
 }
 
 // setTurn notes what the grant allows; tokens are those that the store has reserved.
-func (c *claim) setTurn(now time.Duration, tokens int) {
-	c.handOvers, c.turnEnd = c.e.set.handOvers, now+c.e.set.handOverFor
+func (c *claim) setTurn(tokens int) {
+	c.handOvers = c.e.set.handOvers
 	if !c.e.set.noFencing {
 		c.handOvers = min(c.handOvers, max(tokens-1, 0))
 	}
@@ -88,13 +88,13 @@ func (s *stripe) offer(ctx context.Context, l *Lease) bool {
 	defer c.mu.Unlock()
 	now := c.e.sched.Now()
 	switch {
-	case c.state != claimHeld || len(c.leases) != 1 || c.leases[0] != l || len(c.op) > 0:
+	case c.state != claimHeld || len(c.leases) != 1 || c.leases[0] != l || c.telling:
 		return false
 	case c.ownerKnown && c.e.counter != nil: // another process may have joined
 		return false
 	case c.inRenewal && c.renewable != noLimit: // it counts for the present hold
 		return false
-	case c.handOvers == 0 || now >= c.turnEnd || c.deadline-now < c.lasts/2 || now >= time.Duration(c.end.Load()):
+	case c.handOvers == 0 || now-c.firstHold.granted >= c.e.set.handOverFor || c.deadline-now < c.lasts/2 || now >= time.Duration(c.end.Load()):
 		return false
 	}
 	c.handOvers--
@@ -135,11 +135,11 @@ func (c *call) take(ks *keyState) *Lease {
 		c.s.mu.Unlock()
 		return nil
 	}
-	next := hold{number: cl.number + 1, owner: c.e.newID(), token: cl.token, granted: now}
+	next := &hold{owner: c.e.newID(), token: cl.token, granted: now}
 	if next.token != 0 {
 		next.token++ // reserved by the grant
 	}
-	cl.hold, cl.told = next, false
+	cl.hold = next
 	if c.maxHold > 0 {
 		cl.limit = now + c.maxHold
 		cl.schedule()

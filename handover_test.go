@@ -98,8 +98,8 @@ func TestNoHandOver(t *testing.T) {
 		"renewal, and none":       {waiter: []LockOption{WithoutRenewal()}, before: none},
 		"a named owner":           {owner: "named", before: none},
 		"less than half of a TTL": {opts: []Option{WithHandOver(5, time.Second)}, call: []LockOption{WithTTL(time.Second), WithoutRenewal()}, before: func(*bench, *Lease) { time.Sleep(600 * time.Millisecond) }},
-		"a store without a block": {before: func(b *bench, l *Lease) { l.claim.setTurn(b.sched.Now(), 0) }},
-		"a re-entry under way":    {before: func(_ *bench, l *Lease) { l.claim.op = make(chan struct{}, 1); l.claim.op <- struct{}{} }},
+		"a store without a block": {before: func(b *bench, l *Lease) { l.claim.setTurn(0) }},
+		"a re-entry under way":    {before: func(_ *bench, l *Lease) { l.claim.tryTurn() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -115,11 +115,7 @@ func TestNoHandOver(t *testing.T) {
 				b.unlock(first)
 				holder := second.wantLease(t)
 				c.before(b, holder)
-				un := b.unlocking(t.Context(), holder)
-				if op := holder.claim.op; op != nil {
-					<-op
-				}
-				<-un.done
+				b.unlock(holder)
 				b.unlock(third.wantLease(t))
 				b.wantSent(opRelease, 3, "each Unlock asks the store")
 				b.wantIdle("all leases are unlocked")
@@ -276,7 +272,7 @@ func TestHandOverUnderLoad(t *testing.T) {
 		if grants++; lease.Token() <= last {
 			t.Errorf("token %d after %d", lease.Token(), last)
 		}
-		if last = lease.Token(); lease.hold.number > 0 {
+		if last = lease.Token(); lease.hold != &lease.claim.firstHold {
 			handed++
 		}
 		mu.Unlock()

@@ -20,7 +20,7 @@ import (
 // [ErrInvalid] or return zero values.
 type Lease struct {
 	claim *claim
-	hold  hold
+	hold  *hold
 
 	// Guarded by claim.mu.
 	state leaseState
@@ -93,7 +93,7 @@ func (l *Lease) Holds() int {
 	}
 	l.claim.mu.Lock()
 	defer l.claim.mu.Unlock()
-	if l.hold.number != l.claim.number {
+	if l.hold != l.claim.hold {
 		return 0
 	}
 	return len(l.claim.leases)
@@ -223,7 +223,7 @@ func (l *Lease) over() error {
 func (l *Lease) overLocked() error {
 	switch {
 	case l.ended:
-		return l.claim.loss
+		return l.claim.outcome
 	case l.state != leaseHeld:
 		return context.Canceled
 	}

@@ -12,11 +12,11 @@ import (
 func TestHandedOverLeaseIsReenteredByItsOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, lease, waiting := handingOver(t, plain, 2, nil)
-		for range 3 {
+		for i := range 3 {
 			for how, ctx := range map[string]context.Context{"under the lease": lease.Context(t.Context()), "elsewhere": t.Context()} {
 				again, err := b.TryLock(ContextWithOwner(ctx, lease.Owner()), "k")
 				if err != nil {
-					t.Fatalf("hold %d, its owner named %s: %v", lease.hold.number, how, err)
+					t.Fatalf("hold %d, its owner named %s: %v", i, how, err)
 				}
 				b.unlock(again)
 			}
@@ -61,6 +61,7 @@ func TestLockThatMayBeSharedIsNotHandedOver(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, lease, waiting := handingOver(t, c.k, 1, nil)
 				_ = lease.Owner()
+				synctest.Wait() // the next one has looked, and waits
 				b.unlock(lease)
 				b.unlock(waiting[0].wantLease(t))
 				b.wantSent(opAcquire, c.asked, "the store is asked if it lets others share")

@@ -18,7 +18,7 @@ func (c *call) reenter(of *Lease, try bool) (*Lease, error) {
 	cl := of.claim
 	var trouble outage
 	for {
-		l, err := c.addHold(cl, of.hold.number)
+		l, err := c.addHold(cl, of.hold)
 		now := c.e.sched.Now()
 		switch {
 		case err == nil, errors.Is(err, errGone):
@@ -40,9 +40,9 @@ func (c *call) reenter(of *Lease, try bool) (*Lease, error) {
 }
 
 // addHold adds a lease to cl, telling the store first if it keeps counts.
-func (c *call) addHold(cl *claim, hold int) (*Lease, error) {
+func (c *call) addHold(cl *claim, h *hold) (*Lease, error) {
 	if cl.alive(); c.e.counter == nil {
-		return cl.addLease(hold)
+		return cl.addLease(h)
 	}
 	if err := cl.takeTurn(c.ctx, min(commandTimeout, cl.TTL)); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (c *call) addHold(cl *claim, hold int) (*Lease, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case present != hold: // (which stays: without this turn there is no hand-over)
+	case present != h: // (which stays: without this turn there is no hand-over)
 		return nil, errGone
 	}
 	err = c.command(min(commandTimeout, cl.TTL), func(ctx context.Context) error {
@@ -68,66 +68,89 @@ func (c *call) addHold(cl *claim, hold int) (*Lease, error) {
 		return nil, err
 	}
 	cl.alive()
-	return cl.addLease(hold)
+	return cl.addLease(h)
 }
 
 // addLease adds a lease if the claim is held by that hold; else it fails with the loss
 // or with errGone.
-func (c *claim) addLease(hold int) (*Lease, error) {
+func (c *claim) addLease(h *hold) (*Lease, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.state == claimLost:
-		return nil, c.loss
-	case c.state == claimHeld && c.number == hold && len(c.leases) > 0:
+		return nil, c.outcome
+	case c.state == claimHeld && c.hold == h && len(c.leases) > 0:
 		return c.newLease(), nil
 	}
 	return nil, errGone
 }
 
-// holdsIfHeld is how many leases the claim has, and the number of the present hold; it
-// fails like addLease.
-func (c *claim) holdsIfHeld() (leases, hold int, err error) {
+// holdsIfHeld is how many leases the claim has, and its present hold; it fails like
+// addLease.
+func (c *claim) holdsIfHeld() (leases int, h *hold, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch c.state {
 	case claimHeld:
-		return len(c.leases), c.number, nil
+		return len(c.leases), c.hold, nil
 	case claimLost:
-		return 0, 0, c.loss
+		return 0, nil, c.outcome
 	}
-	return 0, 0, errGone
+	return 0, nil, errGone
 }
 
 // takeTurn waits, at most for d, until no other SetHolds or Release of the claim is
-// under way. Without a HoldCounter there is nothing to wait for.
+// under way, so that the absolute counts they send arrive in order. Without a
+// HoldCounter there is nothing to wait for.
 func (c *claim) takeTurn(ctx context.Context, d time.Duration) error {
-	if c.op == nil {
+	if c.e.counter == nil {
 		return nil
 	}
-	select {
-	case c.op <- struct{}{}:
+	passed := c.tryTurn()
+	if passed == nil {
 		return nil
-	default:
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	why := errNoAnswer
-	select {
-	case c.op <- struct{}{}:
-		return nil
-	case <-timer.C:
-	case <-ctx.Done():
-		why = ctx.Err()
-	case <-c.e.closed:
-		why = ErrClosed
+	for why := errNoAnswer; ; {
+		select {
+		case <-passed:
+			if c.tryTurn() == nil {
+				return nil
+			}
+			continue
+		case <-timer.C:
+		case <-ctx.Done():
+			why = ctx.Err()
+		case <-c.e.closed:
+			why = ErrClosed
+		}
+		return &driver.StoreError{Err: why, NotApplied: true}
 	}
-	return &driver.StoreError{Err: why, NotApplied: true}
+}
+
+// tryTurn takes the turn and returns nil, or returns what receives when it is passed on
+// to one of those that wait.
+func (c *claim) tryTurn() (passed <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.telling {
+		c.telling = true
+		return nil
+	}
+	if c.passed == nil {
+		c.passed = make(chan struct{}, 1)
+	}
+	return c.passed
 }
 
 func (c *claim) passTurn() {
-	if c.op != nil {
-		<-c.op
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.telling = false
+	select {
+	case c.passed <- struct{}{}: // never, if no call has waited
+	default:
 	}
 }
 

@@ -37,18 +37,18 @@ type keyState struct {
 
 	head, tail *call
 	outage     outage // counted for the key, so that its whole queue fails together
-	answered   bool   // the store has answered the present queue
 	holder     string // the owner whom the last refusal named
+	answered   bool   // the store has answered the present queue
+	opening    bool   // a waiter opens the watch
 
-	attempts   int           // under way
-	releases   int           // under way
+	attempts   int32         // under way
+	releases   int32         // under way
 	begun      time.Duration // when the latest of both was sent
 	unanswered time.Duration // since when the store has answered no attempt
 
-	watch   driver.Watch
-	reopen  time.Duration // a watch is opened not before
-	opening bool          // a waiter is at it
-	timer   *time.Timer   // wakes the next waiter when a command is late, or ends the watch
+	watch  driver.Watch
+	reopen time.Duration // a watch is opened not before
+	timer  *time.Timer   // wakes the next waiter when a command is late, or ends the watch
 }
 
 // at returns the state of key, making it if need be.

@@ -127,7 +127,7 @@ func (l *Lease) decide() (d duty, answer error) {
 	case c.state == claimReleasing && l.last:
 		d = dutyRelease
 	case c.state == claimFreed && l.last:
-		answer = c.freed
+		answer = c.outcome
 	case c.state == claimLost:
 		d, answer = c.owedWhenLost(l.last)
 	}
@@ -142,7 +142,7 @@ func (l *Lease) decide() (d duty, answer error) {
 }
 
 func (c *claim) owedWhenLost(last bool) (d duty, answer error) {
-	if answer = c.loss; c.lossKind == lossClosed {
+	if answer = c.outcome; c.lossKind == lossClosed {
 		answer = nil
 	}
 	switch {
@@ -185,7 +185,7 @@ func (c *claim) free(ctx context.Context) error {
 	c.mu.Lock()
 	if c.state == claimFreed {
 		defer c.mu.Unlock()
-		return c.freed // by the release in the background, or by another Unlock
+		return c.outcome // by the release in the background, or by another Unlock
 	}
 	inTime := c.e.sched.Now() < c.deadline
 	if inTime {
@@ -222,7 +222,7 @@ func (c *claim) settleRelease(ctx context.Context, err error) {
 		kind = EventLost
 	}
 	if kind != EventReleaseFailed {
-		c.state, c.freed = claimFreed, err
+		c.state, c.outcome = claimFreed, err
 	}
 	if !c.told {
 		c.told = true
