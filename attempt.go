@@ -202,7 +202,7 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 			lasts = min(a.TTL, c.ttl)
 		}
 	}
-	claim := &claim{Claim: cl, e: e, userKey: c.userKey, named: c.named,
+	claim := &claim{Claim: cl, e: e, named: c.named,
 		firstHold: hold{owner: cl.Owner, token: cl.Token, granted: now},
 		deadline:  sent + validityOf(lasts), lasts: lasts, limit: never, next: never,
 		renewals: c.renewals, renewable: c.renewals}

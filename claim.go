@@ -21,8 +21,7 @@ import (
 // or anything of the user's, is called.
 type claim struct {
 	driver.Claim
-	e       *engine
-	userKey string
+	e *engine
 
 	// end is when the claim is lost if nothing happens; Never once it is given
 	// back, 0 once it is lost. Written under mu, read without.
@@ -47,13 +46,13 @@ type claim struct {
 	lasts    time.Duration // for how long it was granted or renewed last
 	limit    time.Duration // by WithMaxHold
 	next     time.Duration // when the next automatic renewal is due
-	renewals int           // how many are left; noLimit
-	releases int           // releases that were sent in time and may have been applied
+	renewals int32         // how many are left; noLimit
+	releases int32         // releases that were sent in time and may have been applied
 
 	*hold     // the present one; set under the stripe's mutex, too
 	firstHold hold
-	handOvers int // how many are left
-	renewable int // how many renewals each hold may have; noLimit
+	handOvers int32 // how many are left
+	renewable int32 // how many renewals each hold may have; noLimit
 }
 
 // hold is one owner's time with the claim: a claim that is handed over inside the
@@ -155,7 +154,7 @@ func (c *claim) lose(kind lossKind, cause error) aftermath {
 		return aftermath{}
 	}
 	c.state, c.lossKind = claimLost, kind
-	c.outcome = &lossError{c.e.name, c.userKey, cause}
+	c.outcome = &lossError{c.e.name, c.userKey(), cause}
 	c.end.Store(0)
 	c.e.sched.Remove(&c.entry)
 	if !c.told {
@@ -214,9 +213,12 @@ func (c *claim) drop(l *Lease) bool {
 
 // event is one about the present hold as a whole; it needs mu.
 func (c *claim) event(kind EventKind, err error) Event {
-	return Event{Kind: kind, Strategy: c.e.name, Key: c.userKey, Owner: c.ownerName(), Token: c.token,
+	return Event{Kind: kind, Strategy: c.e.name, Key: c.userKey(), Owner: c.ownerName(), Token: c.token,
 		Duration: c.e.sched.Now() - c.granted, Err: err}
 }
+
+// userKey is the key as the user gave it.
+func (c *claim) userKey() string { return c.Key[len(c.e.set.prefix):] }
 
 func (c *claim) ownerName() string {
 	if c.named {

@@ -49,10 +49,11 @@ func (c *call) tokensFor(ks *keyState) int {
 
 // setTurn notes what the grant allows; tokens are those that the store has reserved.
 func (c *claim) setTurn(tokens int) {
-	c.handOvers = c.e.set.handOvers
+	n := c.e.set.handOvers
 	if !c.e.set.noFencing {
-		c.handOvers = min(c.handOvers, max(tokens-1, 0))
+		n = min(n, max(tokens-1, 0))
 	}
+	c.handOvers = int32(n)
 }
 
 // isOffered needs s.mu.

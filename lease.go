@@ -52,7 +52,7 @@ func (l *Lease) Key() string {
 	if l.zero() {
 		return ""
 	}
-	return l.claim.userKey
+	return l.claim.userKey()
 }
 
 // Owner says who holds: the name given by [ContextWithOwner], or else one made
@@ -193,7 +193,7 @@ func (l *Lease) Renew(ctx context.Context) error {
 	case err == nil || gone != nil:
 		return gone
 	case c.e.isClosed(): // which is about to end the lease
-		return &lossError{c.e.name, c.userKey, ErrClosed}
+		return &lossError{c.e.name, c.userKey(), ErrClosed}
 	case isLost(err):
 		return l.notHeld("renew") // unlocked meanwhile
 	case ctx.Err() != nil:
@@ -243,7 +243,7 @@ func (l *Lease) answers(q carried) bool {
 }
 
 func (l *Lease) fail(op string, kind, why error, hint string) error {
-	return &opError{strategy: l.claim.e.name, op: op, key: l.claim.userKey, kind: kind, why: why, hint: hint}
+	return &opError{strategy: l.claim.e.name, op: op, key: l.claim.userKey(), kind: kind, why: why, hint: hint}
 }
 
 func (l *Lease) notHeld(op string) error {

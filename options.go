@@ -53,7 +53,7 @@ const (
 type callSettings struct {
 	ttl      time.Duration
 	wait     time.Duration // noWaitBound: until ctx is done
-	renewals int           // noLimit: as many as it takes; 0: none
+	renewals int32         // noLimit: as many as it takes; 0: none
 	maxHold  time.Duration // 0: no limit
 	chosen   string        // the option that set renewals, at this level
 	err      error         // the first bad argument
@@ -107,7 +107,7 @@ func (c *callSettings) renew(n int, option string) {
 	if c.chosen != "" && c.chosen != option {
 		c.refuse("%s and %s contradict each other", c.chosen, option)
 	}
-	c.renewals, c.chosen = n, option
+	c.renewals, c.chosen = int32(min(n, math.MaxInt32)), option
 }
 
 // WithTTL sets how long the lease lasts from when it was asked for, and from each
