@@ -191,7 +191,8 @@ func WithUnlimitedHold() LockOption {
 }
 
 // WithPrefix puts s before every key in the store, so that applications sharing
-// a store do not meet. Default none.
+// a store do not meet: at most 16 KiB of UTF-8, on Redis none that begins with
+// "locker:", as the keys of this library do. Default none.
 func WithPrefix(s string) Option {
 	return option(func(o *settings) {
 		if !utf8.ValidString(s) || len(s) > MaxKeyLen {

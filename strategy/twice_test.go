@@ -7,6 +7,10 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/strategy/blpop"
+	"github.com/distlock/locker/strategy/hashreentrant"
+	"github.com/distlock/locker/strategy/redlock"
+	"github.com/distlock/locker/strategy/setnx"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -97,4 +101,18 @@ func TestPrefixOfOurOwnKeysIsRefused(t *testing.T) {
 		invalid(t, Config{URL: "redlock+redis://h1?node=h2&node=h3&prefix=" + prefix}, "prefix", "locker:")
 	}
 	locks(t, Config{URL: s.URL(), Prefix: "locker"})
+
+	rdb := s.Client(t)
+	nodes := []redis.UniversalClient{rdb, redis.NewClient(&redis.Options{Addr: "h2:1"}), redis.NewClient(&redis.Options{Addr: "h3:1"})}
+	defer func() { _, _ = nodes[1].Close(), nodes[2].Close() }()
+	for name, constructor := range map[string]func(...locker.Option) (locker.Locker, error){
+		"setnx":         func(o ...locker.Option) (locker.Locker, error) { return setnx.New(rdb, o...) },
+		"hashreentrant": func(o ...locker.Option) (locker.Locker, error) { return hashreentrant.New(rdb, o...) },
+		"blpop":         func(o ...locker.Option) (locker.Locker, error) { return blpop.New(rdb, o...) },
+		"redlock":       func(o ...locker.Option) (locker.Locker, error) { return redlock.New(nodes, o...) },
+	} {
+		_, err := constructor(locker.WithPrefix("locker:"))
+		require.ErrorIs(t, err, locker.ErrInvalid, name)
+		require.ErrorContains(t, err, `WithPrefix("locker:")`, name)
+	}
 }

@@ -2,8 +2,11 @@ package redisdriver
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
+
+	"github.com/distlock/locker"
 )
 
 const slots = 16384
@@ -20,6 +23,14 @@ const reserved = "locker:"
 func CheckPrefix(prefix string) error {
 	if strings.HasPrefix(prefix, reserved) {
 		return errors.New(`a prefix that does not begin with "` + reserved + `", as the library's own keys do`)
+	}
+	return nil
+}
+
+// CheckPrefixOption is CheckPrefix for the option.
+func CheckPrefixOption(prefix string) error {
+	if err := CheckPrefix(prefix); err != nil {
+		return fmt.Errorf("locker: %w: WithPrefix(%q): want %w", locker.ErrInvalid, prefix, err)
 	}
 	return nil
 }
