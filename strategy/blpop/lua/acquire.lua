@@ -57,7 +57,7 @@ end
 
 for before in string.gmatch(kind == 'hash' and refused or '', '%S+') do
   if redis.call('HGET', lock, before) then
-    if is_alone(lock, before) then
+    if is_alone(lock, before, more_of(lock)) then
       redis.call('DEL', lock)
     else
       change(lock, before, holder_of(lock), {count = 0})
