@@ -105,6 +105,33 @@ func TestUnnamedCoOwnerIsForgotten(t *testing.T) {
 	})
 }
 
+// A claim whose key is gone has nothing of what a process is granted since that names the
+// claim's made-up owner.
+func TestNamedLikeALostClaim(t *testing.T) {
+	onHashes(t, func(t *testing.T, rdb *redis.Client, open func(...locker.Option) locker.Locker) {
+		gone, err := open().Lock(t.Context(), "k", locker.WithTTL(time.Hour))
+		require.NoError(t, err)
+		require.NoError(t, rdb.Del(t.Context(), "k").Err())
+		named := locker.ContextWithOwner(t.Context(), gone.Owner())
+		lease, err := open().Lock(named, "k", locker.WithTTL(time.Minute))
+		require.NoError(t, err)
+		require.Greater(t, lease.Token(), gone.Token())
+		fields := rdb.HGetAll(t.Context(), "k").Val()
+
+		require.ErrorIs(t, gone.Renew(t.Context()), locker.ErrLost)
+		require.LessOrEqual(t, rdb.PTTL(t.Context(), "k").Val(), time.Minute)
+		require.ErrorIs(t, gone.Unlock(t.Context()), locker.ErrLost)
+		require.Equal(t, fields, rdb.HGetAll(t.Context(), "k").Val())
+		inner, err := open().Lock(named, "k")
+		require.NoError(t, err, "a co-owner joins")
+		require.Equal(t, lease.Token(), inner.Token())
+		for _, l := range []*locker.Lease{inner, lease} {
+			require.NoError(t, l.Unlock(named))
+		}
+		require.Zero(t, rdb.Exists(t.Context(), "k").Val())
+	})
+}
+
 // A hash with a number in a field named like the owner is no hold of that owner.
 func TestApplicationDataIsNotJoined(t *testing.T) {
 	onHashes(t, func(t *testing.T, rdb *redis.Client, open func(...locker.Option) locker.Locker) {

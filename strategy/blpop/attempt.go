@@ -10,59 +10,64 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// shortGrant is how long a lock lasts that a release has handed over, at most the TTL;
-// queue.lua has it, too.
-const shortGrant = 2 * time.Second
+const (
+	// shortGrant is how long a lock lasts that a release has handed over, at most the TTL;
+	// queue.lua has it, too.
+	shortGrant = 2 * time.Second
+	// mostNamed attempts are named by a later one: in an outage many go unanswered.
+	mostNamed = 16
+)
 
 // attempt is an Acquire of a process that waits. Once refused it has a place in the
 // queue, and may be granted the lock by a release until a later attempt takes the place
 // over. It is guarded by inboxes.mu.
 type attempt struct {
-	w       *watch
-	claim   driver.Claim
-	named   string     // the owner, if the caller named one
-	short   bool       // a grant for less than the TTL will do
-	blocks  bool       // pushes to the inbox are popped
-	before  []*attempt // those that it names
-	sent    time.Time
+	w      *watch
+	req    driver.Request
+	nth    int        // of the Locker: which of two is the later
+	blocks bool       // pushes to the inbox are popped
+	before []*attempt // those that it names
+	sent   time.Time
+
 	refused bool
+	failed  bool // without an answer: the Locker releases it
 
 	// A later attempt has named it: if that one reaches the server late, the lock passes
 	// to it then. So a grant that was pushed does not count any more.
 	spent bool
 
-	pushed        bool
-	token, tokens int64
+	pushed *grant
 }
 
-// granted is told that a release has granted the lock to the attempt's claim, in the
-// words of the push.
-func (at *attempt) granted(words []string) {
+// grant is what a release pushes to the process that it grants the lock to.
+type grant struct{ token, tokens int64 }
+
+// parseGrant reads the words of a push behind the claim; nil if it is to look for itself.
+func parseGrant(words []string) *grant {
 	if len(words) != 2 {
-		return // it is to look for itself
+		return nil
 	}
 	token, err := strconv.ParseInt(words[0], 10, 64)
 	tokens, err2 := strconv.ParseInt(words[1], 10, 64)
-	if err == nil && err2 == nil {
-		at.pushed, at.token, at.tokens = true, token, tokens
+	if err != nil || err2 != nil {
+		return nil
 	}
+	return &grant{token, tokens}
 }
 
-// lasts is for how long the lock is the attempt's if a release has granted it.
-func (at *attempt) lasts() time.Duration { return min(at.claim.TTL, shortGrant) }
-
-// answer is the grant that was pushed, for a caller like the attempt's; none if there is
-// none that counts. The refusal proves that the grant came after the attempt was sent,
-// so the lock lasts from then at least. Where that leaves too little, or a lease must have
-// all of its TTL, or replicas are to confirm the grant, the lock is asked for by a command.
-func (at *attempt) answer(named string, short bool) (driver.Answer, bool) {
-	ok := at.pushed && at.refused && !at.spent && at.named == named && short &&
-		time.Since(at.sent) < at.lasts()/2 && !at.w.in.b.d.ReplicaAcks()
+// answer is the grant that was pushed, as the answer to req; none if there is none that
+// counts. The refusal proves that the grant came after the attempt was sent, so the lock
+// lasts from then at least. Where that leaves req too little, or a lease must have all of
+// its TTL, or replicas are to confirm the grant, the lock is asked for by a command.
+func (at *attempt) answer(req driver.Request) (driver.Answer, bool) {
+	lasts := min(at.req.TTL, shortGrant)
+	ok := at.pushed != nil && at.refused && !at.spent && nameOf(at.req.Claim) == nameOf(req.Claim) && req.Short &&
+		time.Since(at.sent) < min(req.TTL, lasts)/2 && !at.w.in.b.d.ReplicaAcks()
 	if !ok {
 		return driver.Answer{}, false
 	}
 	return driver.Answer{
-		Granted: true, Claim: at.claim.ID, Token: at.token, Tokens: int(at.tokens), Since: at.sent, TTL: at.lasts(),
+		Granted: true, Claim: at.req.ID, Token: at.pushed.token, Tokens: int(at.pushed.tokens), Since: at.sent, TTL: lasts,
 	}, true
 }
 
@@ -73,9 +78,9 @@ func (at *attempt) args() []any {
 		blocks = 1
 	}
 	for i, earlier := range at.before {
-		before[i] = earlier.claim.ID
+		before[i] = earlier.req.ID
 	}
-	return []any{at.w.in.name, blocks, strings.Join(before, " ")}
+	return []any{at.w.in.name, at.nth, blocks, strings.Join(before, " ")}
 }
 
 // nameOf is the owner's name, "" unless the caller gave one.
@@ -96,15 +101,20 @@ func (b *inboxes) ask(req driver.Request) (*attempt, driver.Answer) {
 		return nil, driver.Answer{}
 	}
 	w := in.watches[req.Key]
-	at := &attempt{w: w, claim: req.Claim, named: nameOf(req.Claim), short: req.Short}
+	b.attempts++
+	at := &attempt{w: w, req: req, nth: b.attempts}
 	for _, earlier := range w.asked {
-		if a, ok := earlier.answer(at.named, at.short); ok {
-			b.forget(earlier)
+		if a, ok := earlier.answer(req); ok {
+			b.granted(earlier)
 			return nil, a
 		}
-		if earlier.refused {
+		if earlier.refused || earlier.failed {
 			at.before = append(at.before, earlier)
 		}
+	}
+	for len(at.before) > mostNamed {
+		b.forget(at.before[0])
+		at.before = at.before[1:]
 	}
 	for _, earlier := range at.before {
 		earlier.spent = true
@@ -124,33 +134,58 @@ func (b *inboxes) answered(at *attempt, a driver.Answer, err error) driver.Answe
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case err != nil: // the Locker releases it
-		b.forget(at)
-		return a
-	case at.w.in.watches[at.w.key] != at.w:
-		if !a.Granted {
-			b.leave([]driver.Claim{at.claim}, func(context.Context) {})
+	case b.asked[at.req.ID] != at: // it is not waited with: see Close and granted
+		if err == nil && !a.Granted {
+			b.leave(at.req.Claim)
 		}
+		return a
+	case driver.MaybeApplied(err):
+		at.failed = true
+		return a
+	case err != nil:
+		b.forget(at)
 		return a
 	}
 	for _, earlier := range at.before {
 		b.forget(earlier) // it holds nothing, and its place is this one's
 	}
 	if a.Granted {
-		b.forget(at)
+		b.granted(at)
 		return a
 	}
 	at.refused = true
-	if granted, ok := at.answer(at.named, at.short); ok {
-		b.forget(at)
+	if granted, ok := at.answer(at.req); ok {
+		b.granted(at)
 		return granted
 	}
 	a.NoWakeUp = a.NoWakeUp || !at.blocks
 	return a
 }
 
-// forget is told that an attempt cannot be granted the lock any more, or was.
+// granted is told that an attempt was granted the lock. A place that a later one has taken
+// beside it is given up: who else waits here waits for the new holder, which is the
+// process's own, and a release would grant the lock to one that does not look.
+func (b *inboxes) granted(at *attempt) {
+	var behind []driver.Claim
+	for _, o := range at.w.asked {
+		delete(b.asked, o.req.ID)
+		if o.refused && o.nth > at.nth {
+			behind = append(behind, o.req.Claim)
+		}
+	}
+	at.w.asked = nil
+	b.leave(behind...)
+}
+
+// forget is told that an attempt cannot be granted the lock any more.
 func (b *inboxes) forget(at *attempt) {
-	delete(b.asked, at.claim.ID)
+	delete(b.asked, at.req.ID)
 	at.w.asked = slices.DeleteFunc(at.w.asked, func(o *attempt) bool { return o == at })
+}
+
+// leave gives claims up in the background.
+func (b *inboxes) leave(claims ...driver.Claim) {
+	if len(claims) > 0 {
+		b.background(func(ctx context.Context) { b.giveUp(ctx, claims) })
+	}
 }

@@ -59,7 +59,7 @@ func TestPushIsTheGrant(t *testing.T) {
 	at, a := b.ask(request(2, ""))
 	require.Nil(t, at, "no command is sent")
 	require.Equal(t, driver.Answer{
-		Granted: true, Claim: first.claim.ID, Token: 7, Tokens: 16, Since: first.sent, TTL: shortGrant,
+		Granted: true, Claim: first.req.ID, Token: 7, Tokens: 16, Since: first.sent, TTL: shortGrant,
 	}, a)
 	b.push(request(1, "")) // it was answered
 	at, _ = b.ask(request(3, ""))
@@ -78,7 +78,7 @@ func TestPushOvertakesTheRefusal(t *testing.T) {
 	require.False(t, a.Granted)
 	a = b.answered(at, driver.Answer{Remaining: time.Second}, nil)
 	require.True(t, a.Granted)
-	require.Equal(t, at.claim.ID, a.Claim)
+	require.Equal(t, at.req.ID, a.Claim)
 	require.Equal(t, at.sent, a.Since)
 }
 
@@ -91,8 +91,11 @@ func TestPushThatDoesNotCount(t *testing.T) {
 		owner  string
 		change func(at *attempt, later *driver.Request)
 	}{
-		"too late":         {"", func(at *attempt, _ *driver.Request) { at.sent = at.sent.Add(-shortGrant / 2) }},
-		"a short TTL":      {"", func(at *attempt, _ *driver.Request) { at.claim.TTL = time.Nanosecond }},
+		"too late":    {"", func(at *attempt, _ *driver.Request) { at.sent = at.sent.Add(-shortGrant / 2) }},
+		"a short TTL": {"", func(at *attempt, _ *driver.Request) { at.req.TTL = time.Nanosecond }},
+		"a shorter TTL": {"", func(at *attempt, later *driver.Request) {
+			at.sent, later.TTL = at.sent.Add(-300*time.Millisecond), 500*time.Millisecond
+		}},
 		"another owner":    {"ann", func(*attempt, *driver.Request) {}},
 		"the owner's name": {"", func(_ *attempt, later *driver.Request) { later.Owner = "ann" }},
 		"a whole TTL":      {"", func(_ *attempt, later *driver.Request) { later.Short = false }},
@@ -129,7 +132,74 @@ func TestClaimThatWasNamedIsSpent(t *testing.T) {
 	b.push(request(1, "")) // the place is the third's
 	at, a := b.ask(request(4, ""))
 	require.False(t, a.Granted)
-	require.Equal(t, []*attempt{beside}, at.before)
+	require.Equal(t, []*attempt{lost, beside}, at.before)
+}
+
+// An attempt without an answer may be applied late, and take the place or the lock: later
+// ones name it, until one was answered.
+func TestUnansweredAttemptsAreNamed(t *testing.T) {
+	t.Parallel()
+	b := watching(t)
+	ask := func(claim int) *attempt {
+		at, a := b.ask(request(claim, ""))
+		require.False(t, a.Granted)
+		return at
+	}
+	first := ask(1)
+	b.answered(first, driver.Answer{}, context.DeadlineExceeded)
+	b.push(request(1, "")) // the Locker releases it
+	second := ask(2)
+	require.Equal(t, []*attempt{first}, second.before)
+	b.answered(second, driver.Answer{}, &driver.StoreError{NotApplied: true})
+	third := ask(3)
+	require.Equal(t, []*attempt{first}, third.before, "the second did not reach the server")
+	b.answered(third, driver.Answer{}, nil)
+	fourth := ask(4)
+	require.Equal(t, []*attempt{third}, fourth.before)
+	b.answered(fourth, driver.Answer{Granted: true}, nil)
+	require.Empty(t, ask(5).before)
+
+	for claim := 6; claim < 100; claim++ { // an outage
+		b.answered(ask(claim), driver.Answer{}, context.DeadlineExceeded)
+	}
+	require.Len(t, ask(100).before, mostNamed)
+}
+
+// When an attempt is granted the lock, the place that a later one has taken beside it is
+// given up: no release grants the lock to a process where none looks for it.
+func TestPlaceBesideAGrantIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, refusedBefore := range map[string]bool{"refused before the grant": true, "refused after it": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb := redistest.Start(t).Client(t)
+			d, holder := open(t, rdb), hold(t, rdb)
+			b := d.inboxes
+			_, err := b.watch("k", "")
+			require.NoError(t, err)
+			slow, _ := b.ask(request(1, ""))
+			beside, _ := b.ask(request(2, ""))
+			a, err := d.AcquireWith(t.Context(), beside.req, beside.args()...)
+			require.NoError(t, err)
+			require.True(t, rdb.Persist(t.Context(), queueOfK).Val(), "the place does not expire")
+			granted := func() {
+				b.push(request(1, ""))
+				require.True(t, b.answered(slow, driver.Answer{}, nil).Granted)
+			}
+			if !refusedBefore {
+				granted()
+			}
+			require.False(t, b.answered(beside, a, nil).Granted)
+			if refusedBefore {
+				granted()
+			}
+			conformance.Eventually(t, 5*time.Second, "the place is given up", func() bool {
+				return !rdb.HExists(t.Context(), queueOfK, b.name("k")).Val()
+			})
+			require.NoError(t, holder.gives())
+			require.Zero(t, rdb.Exists(t.Context(), "k").Val())
+		})
+	}
 }
 
 // What a process is pushed of which it knows nothing (it was stopped for long, the claim
@@ -183,7 +253,7 @@ func TestLateAttemptLeavesNoPlace(t *testing.T) {
 	delayed.Stop()
 	require.ErrorIs(t, <-released, driver.ErrLost)
 	require.False(t, queued())
-	require.EqualValues(t, 2, direct.HGet(t.Context(), queueOfK, "last").Val()[0]-'0', "it had a place")
+	require.True(t, direct.HExists(t.Context(), queueOfK, "<").Val(), "it had a place")
 }
 
 // Where replicas are to confirm a grant, one by a release is asked for by a command.

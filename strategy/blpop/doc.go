@@ -7,7 +7,7 @@
 // It keeps the promise of every strategy of this module (see package locker) on one Redis
 // deployment; and among processes that wait with this strategy, first come, first
 // served: a place in the queue is kept however long the wait, as long as the process is
-// heard of every 2 s (it asks every second). The release itself writes the claim of the
+// heard of every 2 s (it asks every second) and no holder of setnx has the lock. The release itself writes the claim of the
 // next process into the lock, for 2 s or the TTL if that is less, so no other gets in
 // between; the process renews it to the full TTL within a second, unless the section is
 // over before. Within a process goroutines queue in turn; the process has one place.
@@ -48,7 +48,7 @@
 // redisson_lock__channel:{N} or on a cluster locker:channel:{N}. Redis 6.0 or newer.
 // Commands: EVALSHA, EVAL, BLPOP, LPOP, RPUSH, PEXPIRE (on a cluster of Redis 7 or newer
 // PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS and ASKING), and inside scripts HGET,
-// HMGET, HSET, HDEL, HLEN, HGETALL, HINCRBY, RPUSH, EXISTS, DEL, PTTL, PEXPIRE, TYPE, GET,
+// HMGET, HSET, HDEL, HLEN, HGETALL, RPUSH, EXISTS, DEL, PTTL, PEXPIRE, TYPE, GET,
 // SET, INCRBY, TIME, PUBSUB NUMSUB, PUBLISH or SPUBLISH. Without the permission to publish
 // waiters of other strategies look by themselves; without BLPOP waiters poll.
 package blpop

@@ -40,13 +40,14 @@ type inboxes struct {
 	blocking *redisdriver.Blocking // nil: no connection to block on can be made
 	log      *slog.Logger
 
-	mu      sync.Mutex
-	open    map[string]*inbox   // by name, those with watches
-	nodes   map[string]int      // how many of them block on a node
-	asked   map[string]*attempt // by claim id, those of all watches
-	refused time.Time           // until when the server refuses to block
-	closed  bool
-	work    sync.WaitGroup // dispatchers and givings-up
+	mu       sync.Mutex
+	open     map[string]*inbox   // by name, those with watches
+	nodes    map[string]int      // how many of them block on a node
+	attempts int                 // so far, of all watches
+	asked    map[string]*attempt // by claim id, those of all watches
+	refused  time.Time           // until when the server refuses to block
+	closed   bool
+	work     sync.WaitGroup // dispatchers and givings-up
 }
 
 func newInboxes(d *queueDriver) *inboxes {
@@ -81,7 +82,7 @@ type watch struct {
 	in    *inbox
 	key   string
 	c     chan struct{}
-	asked []*attempt // under way, or refused and perhaps granted the lock since
+	asked []*attempt // under way, or refused or unanswered and perhaps granted the lock since
 }
 
 func (w *watch) C() <-chan struct{} { return w.c }
@@ -138,13 +139,14 @@ func (w *watch) Close() {
 	in.rouse()
 	var claims []driver.Claim
 	for _, at := range w.asked {
-		delete(b.asked, at.claim.ID)
+		delete(b.asked, at.req.ID)
 		if at.refused { // the Locker releases what was not answered
-			claims = append(claims, at.claim)
+			claims = append(claims, at.req.Claim)
 		}
 	}
 	w.asked = nil
-	done := b.leave(claims, func(ctx context.Context) {
+	done := b.background(func(ctx context.Context) {
+		b.giveUp(ctx, claims)
 		if nudge {
 			// It ends the BLPOP under way, by an element that names no claim.
 			_ = b.blocking.Push(ctx, in.name, keepInbox)
@@ -155,8 +157,8 @@ func (w *watch) Close() {
 	redisdriver.WaitFor(done, giveUpSoon)
 }
 
-// leave gives claims up, in the background; it needs b.mu.
-func (b *inboxes) leave(claims []driver.Claim, after func(context.Context)) <-chan struct{} {
+// background runs f unless the Locker is closed; it needs b.mu.
+func (b *inboxes) background(f func(context.Context)) <-chan struct{} {
 	done := make(chan struct{})
 	if b.closed {
 		close(done)
@@ -166,13 +168,16 @@ func (b *inboxes) leave(claims []driver.Claim, after func(context.Context)) <-ch
 		defer close(done)
 		ctx, cancel := context.WithTimeout(context.Background(), giveUpTime)
 		defer cancel()
-		for _, c := range claims {
-			// Best effort: the place goes stale, and a grant ends, in seconds.
-			_ = b.d.giveUp(ctx, c)
-		}
-		after(ctx)
+		f(ctx)
 	})
 	return done
+}
+
+func (b *inboxes) giveUp(ctx context.Context, claims []driver.Claim) {
+	for _, c := range claims {
+		// Best effort: the place goes stale, and a grant ends, in seconds.
+		_ = b.d.giveUp(ctx, c)
+	}
 }
 
 // rouse has the dispatcher look again what there is to do.
@@ -222,7 +227,7 @@ func (in *inbox) dispatch() {
 // expects reports whether something may be pushed to the inbox; it needs b.mu.
 func (in *inbox) expects() bool {
 	for _, w := range in.watches {
-		if slices.ContainsFunc(w.asked, func(at *attempt) bool { return !at.pushed }) {
+		if slices.ContainsFunc(w.asked, func(at *attempt) bool { return at.pushed == nil }) {
 			return true
 		}
 	}
@@ -255,7 +260,9 @@ func (b *inboxes) pushed(messages []string) {
 		}
 		// A claim that is not waited with any more was given up, or will be.
 		if at := b.asked[words[0]]; at != nil {
-			at.granted(words[1:])
+			if g := parseGrant(words[1:]); g != nil {
+				at.pushed = g
+			}
 			at.w.signal()
 		}
 	}

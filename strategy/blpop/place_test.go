@@ -28,6 +28,7 @@ type place struct {
 	blocks int
 
 	claim  driver.Claim // of the last attempt
+	nth    int          // of the last attempt
 	before string       // the one that was refused before
 	token  int64
 	claims int
@@ -64,6 +65,7 @@ func (p *place) asks() bool { return p.answer().Granted }
 func (p *place) answer() driver.Answer {
 	p.t.Helper()
 	p.claims++
+	p.nth = p.claims
 	id := fmt.Sprintf("%s:%d", strings.Replace(p.inboxes.id, "-4", "-8", 1), p.claims)
 	p.claim = driver.Claim{Key: "k", ID: id, Owner: id, TTL: p.ttl}
 	if p.owner != "" {
@@ -87,7 +89,7 @@ func (p *place) tries() bool {
 func (p *place) sends() driver.Answer {
 	p.t.Helper()
 	req := driver.Request{Claim: p.claim, Fencing: true, Wait: true}
-	a, err := p.AcquireWith(p.t.Context(), req, p.inboxes.name("k"), p.blocks, p.before)
+	a, err := p.AcquireWith(p.t.Context(), req, p.inboxes.name("k"), p.nth, p.blocks, p.before)
 	require.NoError(p.t, err)
 	if a.Granted {
 		p.token, p.before = a.Token, ""

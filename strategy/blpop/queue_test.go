@@ -3,14 +3,14 @@ package blpop
 import (
 	"context"
 	"fmt"
-	"strings"
+	"regexp"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/internal/redistest"
-	"github.com/distlock/locker/strategy/setnx"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -37,7 +37,7 @@ func TestReleaseGrants(t *testing.T) {
 	}
 }
 
-// The order is that of tickets, whatever the server's clock does.
+// The order is that of arrival, whatever the server's clock does.
 func TestPlacesAndAClockThatGoesBack(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t, redistest.WithSettableClock())
@@ -136,6 +136,111 @@ func TestGivingUp(t *testing.T) {
 	require.True(t, next.holds())
 }
 
+// An attempt that is applied when the process waits with a later one changes nothing: sent
+// again, or late, its caller having left.
+func TestLateAttempt(t *testing.T) {
+	for name, leave := range map[string]bool{"sent again": false, "its caller left": true} {
+		t.Run(name, func(t *testing.T) {
+			rdb := start(t)
+			holder, waiting := hold(t, rdb), newPlace(t, rdb)
+			require.False(t, waiting.asks())
+			earlier := waiting.claim
+			require.False(t, waiting.asks())
+			later, next := waiting.claim, takePlace(t, rdb)
+			waiting.claim, waiting.nth, waiting.before = earlier, 1, ""
+			require.False(t, waiting.sends().Granted)
+			if leave {
+				require.ErrorIs(t, waiting.giveUp(t.Context(), earlier), locker.ErrLost)
+			}
+			waiting.claim = later
+			require.NoError(t, holder.gives())
+			require.True(t, waiting.wasGranted(), "it has kept its place")
+			require.NoError(t, waiting.gives())
+			require.True(t, next.wasGranted())
+		})
+	}
+}
+
+// An attempt that is sent again when the lock is free takes neither it nor its process's place.
+func TestLateAttemptForAFreeLock(t *testing.T) {
+	rdb := start(t)
+	hold(t, rdb)
+	waiting := takePlace(t, rdb)
+	earlier := waiting.claim
+	require.False(t, waiting.asks())
+	later := waiting.claim
+	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // the holder vanished
+	waiting.claim, waiting.nth = earlier, 1
+	require.False(t, waiting.sends().Granted)
+	waiting.claim, waiting.nth, waiting.before = later, 2, ""
+	require.True(t, waiting.sends().Granted)
+}
+
+// An attempt that was not answered may have taken what was granted to the process: the
+// next attempt, which names both, is granted the lock. So it is if the one without an
+// answer was granted the free lock.
+func TestGrantThatPassedToALostAttempt(t *testing.T) {
+	rdb := start(t)
+	holder, waiting := hold(t, rdb), takePlace(t, rdb)
+	require.NoError(t, holder.gives())
+	first := waiting.claim.ID
+	require.True(t, waiting.asks())
+	waiting.before = first + " " + waiting.claim.ID // it was not answered
+	require.True(t, waiting.asks())
+	require.True(t, waiting.holds())
+	first, waiting.before = waiting.claim.ID, ""
+	require.False(t, waiting.asks(), "beside it: it takes a place")
+	waiting.before = first
+	require.True(t, waiting.asks())
+	require.NoError(t, waiting.gives())
+	require.Zero(t, rdb.Exists(t.Context(), "k").Val(), "it has no place")
+}
+
+// What a release does grows neither with those who wait nor with those who have left.
+func TestReleaseLooksAtTheFirst(t *testing.T) {
+	rdb := start(t)
+	calls := func() (n int) {
+		for _, m := range regexp.MustCompile(`cmdstat_h\w+:calls=(\d+)`).FindAllStringSubmatch(rdb.Info(t.Context(), "commandstats").Val(), -1) {
+			calls, err := strconv.Atoi(m[1])
+			require.NoError(t, err)
+			n += calls
+		}
+		return n
+	}
+	holder, waiting, left := hold(t, rdb), takePlace(t, rdb), newPlace(t, rdb)
+	for range 300 {
+		require.False(t, left.asks())
+		_ = left.giveUp(t.Context(), left.claim)
+	}
+	takePlace(t, rdb)
+	fields := rdb.HLen(t.Context(), queueOfK).Val()
+	require.LessOrEqual(t, fields, int64(8), "three for each that waits, and both ends")
+	before := calls()
+	require.NoError(t, holder.gives())
+	require.Less(t, calls()-before, 30)
+	require.True(t, waiting.wasGranted())
+}
+
+// Those who wait in the middle, first or last may leave: the others keep their order.
+func TestLeavingAnywhere(t *testing.T) {
+	for _, leaves := range []int{0, 1, 2, 3} {
+		t.Run(fmt.Sprint(leaves), func(t *testing.T) {
+			rdb := start(t)
+			holder := hold(t, rdb)
+			waiting := []*place{takePlace(t, rdb), takePlace(t, rdb), takePlace(t, rdb), takePlace(t, rdb)}
+			_ = waiting[leaves].giveUp(t.Context(), waiting[leaves].claim)
+			require.False(t, waiting[leaves].asks(), "it comes again, as the last")
+			for _, next := range append(slices.Delete(slices.Clone(waiting), leaves, leaves+1), waiting[leaves]) {
+				require.NoError(t, holder.gives())
+				require.True(t, next.wasGranted())
+				holder = next
+			}
+			require.NoError(t, holder.gives())
+			require.Zero(t, rdb.Exists(t.Context(), "k", queueOfK).Val())
+		})
+	}
+}
+
 // A grant to a process that gives up, with no process behind it in the queue, is
 // announced to subscribers: waiters of hashreentrant and of Redisson.
 func TestGrantGivenUpIsAnnounced(t *testing.T) {
@@ -220,141 +325,4 @@ func TestHolderVanished(t *testing.T) {
 	require.NoError(t, rdb.Del(t.Context(), "k").Err())
 	require.False(t, newPlace(t, rdb).tries(), "nor does one that does not wait get in between")
 	require.True(t, first.wasGranted())
-}
-
-// ran has hand-overs have gone on for so long.
-func ran(t *testing.T, rdb *redis.Client, d time.Duration) {
-	t.Helper()
-	at := time.Now().Add(-d).UnixMilli()
-	require.NoError(t, rdb.HSet(t.Context(), queueOfK, "run", at, "opened", at).Err())
-}
-
-// window is how long the opening lasts that has begun, 0 if none has.
-func window(t *testing.T, rdb *redis.Client) time.Duration {
-	t.Helper()
-	var opened, until int64
-	times := rdb.HMGet(t.Context(), queueOfK, "opened", "until").Val()
-	if times[1] == nil {
-		return 0
-	}
-	_, err := fmt.Sscan(fmt.Sprintln(times...), &opened, &until)
-	require.NoError(t, err)
-	return time.Duration(until-opened) * time.Millisecond
-}
-
-// Where no other strategy is known to wait, hand-overs go on without an opening for
-// seconds; then there is a brief one.
-func TestNoOpeningForNone(t *testing.T) {
-	rdb := start(t)
-	holder, waiting := hold(t, rdb), takePlace(t, rdb)
-	ran(t, rdb, 1500*time.Millisecond)
-	require.NoError(t, holder.gives())
-	require.True(t, waiting.wasGranted())
-	require.False(t, holder.asks())
-	ran(t, rdb, 3*time.Second)
-	require.NoError(t, waiting.gives())
-	require.Zero(t, rdb.Exists(t.Context(), "k").Val())
-	require.Equal(t, 20*time.Millisecond, window(t, rdb))
-	require.Equal(t, []string{holder.claim.ID}, holder.told(), "it is to look for the end")
-	require.Eventually(t, holder.asks, 10*time.Second, time.Millisecond, "the opening ends")
-}
-
-// An opening is for others that wait: the queue holds back until it ends, which it also
-// does when one of them was granted the lock, and then goes on in order.
-func TestOpening(t *testing.T) {
-	refused := func(t *testing.T, rdb *redis.Client, _ string) {
-		t.Helper()
-		l, err := setnx.New(rdb)
-		require.NoError(t, err)
-		defer l.Close()
-		_, err = l.TryLock(t.Context(), "k")
-		require.ErrorIs(t, err, locker.ErrNotAcquired)
-	}
-	subscribes := func(t *testing.T, rdb *redis.Client, channel string) {
-		t.Helper()
-		sub := rdb.Subscribe(t.Context(), channel)
-		t.Cleanup(func() { _ = sub.Close() })
-		_, err := sub.Receive(t.Context())
-		require.NoError(t, err)
-	}
-	for name, c := range map[string]struct {
-		wait  func(t *testing.T, rdb *redis.Client, channel string)
-		lasts time.Duration
-	}{
-		"for one that was refused": {refused, 100 * time.Millisecond},
-		"for one that subscribes":  {subscribes, 20 * time.Millisecond},
-	} {
-		t.Run(name, func(t *testing.T) {
-			rdb := start(t)
-			holder := hold(t, rdb)
-			first, second, third := takePlace(t, rdb), takePlace(t, rdb), takePlace(t, rdb)
-			channel, _ := first.signals.Channel("k")
-			c.wait(t, rdb, channel)
-			ran(t, rdb, 100*time.Millisecond)
-			require.NoError(t, holder.gives())
-			require.True(t, first.wasGranted(), "not yet")
-			require.Zero(t, window(t, rdb))
-			ran(t, rdb, 300*time.Millisecond) // the mark is kept
-			require.NoError(t, first.gives())
-			require.Equal(t, c.lasts, window(t, rdb))
-			require.Len(t, second.told(), 1, "it is to look for the end")
-			require.Len(t, third.told(), 1, "it, too: the first may be dead")
-			goesOn := func() {
-				require.NoError(t, rdb.HSet(t.Context(), queueOfK, "until", time.Now().Add(95*time.Millisecond).UnixMilli()).Err())
-			}
-			goesOn()
-			a := second.answer()
-			require.False(t, a.Granted)
-			require.LessOrEqual(t, a.Remaining, 11*time.Millisecond, "it may end sooner")
-			goesOn()
-			require.False(t, newPlace(t, rdb).tries())
-			require.Zero(t, rdb.Exists(t.Context(), "k").Val())
-
-			l, err := setnx.New(rdb)
-			require.NoError(t, err)
-			defer l.Close()
-			stranger, err := l.TryLock(t.Context(), "k")
-			require.NoError(t, err)
-			require.False(t, third.asks())
-			require.NoError(t, stranger.Unlock(t.Context()))
-			goesOn()
-			require.False(t, third.asks(), "another one was before it")
-			require.True(t, second.wasGranted())
-		})
-	}
-}
-
-// A server's clock that goes back does not make an opening longer.
-func TestOpeningAndAClockThatGoesBack(t *testing.T) {
-	rdb := start(t)
-	hold(t, rdb)
-	waiting := takePlace(t, rdb)
-	future := time.Now().Add(time.Hour).UnixMilli()
-	require.NoError(t, rdb.HSet(t.Context(), queueOfK, "until", future, "opened", future, "run", future, "granted", future).Err())
-	require.NoError(t, rdb.Del(t.Context(), "k").Err()) // the holder vanished
-	require.True(t, waiting.asks())
-}
-
-// A large hash of the application's is not looked through by those who wait.
-func TestWaitingForALargeHash(t *testing.T) {
-	rdb := start(t)
-	for i := range 100 {
-		var fields []any
-		for j := range 100 {
-			fields = append(fields, fmt.Sprint(i, " ", j), j)
-		}
-		require.NoError(t, rdb.HSet(t.Context(), "k", fields...).Err())
-	}
-	for _, owner := range []string{"", "5 5"} {
-		waiting := newPlace(t, rdb)
-		waiting.owner = owner
-		a := waiting.answer()
-		require.False(t, a.Granted)
-		require.True(t, a.NoWakeUp)
-		require.Empty(t, a.Owner)
-	}
-	stats := rdb.Info(t.Context(), "commandstats").Val()
-	for _, cmd := range []string{"hgetall", "hkeys", "hscan", "hvals"} {
-		require.False(t, strings.Contains(stats, "cmdstat_"+cmd+":"), cmd)
-	}
 }

@@ -45,3 +45,37 @@ func TestRefusalNamesTheOwner(t *testing.T) {
 	}
 	require.Empty(t, acquire("large", id+"9", "bob").Owner)
 }
+
+// No command of a claim has anything of a hold that was granted later to an owner with
+// the claim's name.
+func TestOwnerNamedLikeAnotherClaim(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client(t)
+	d, err := newDriver(rdb)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = d.Close() })
+	const id = "0a1b2c3d-0000-8000-8000-0a1b2c3d4e5f:"
+	for name, other := range map[string]string{"unnamed": id + "1", "named": "ann"} {
+		gone := driver.Claim{Key: name, ID: id + "1", Owner: other, TTL: time.Hour}
+		holder := driver.Claim{Key: name, ID: id + "2", Owner: id + "1", TTL: time.Minute}
+		for _, fencing := range []bool{true, false} {
+			a, err := d.Acquire(t.Context(), driver.Request{Claim: holder, Fencing: fencing})
+			require.NoError(t, err)
+			require.True(t, a.Granted)
+			fields := rdb.HGetAll(t.Context(), name).Val()
+			for range 2 { // as it was taken, and as it was written back
+				a, err = d.Acquire(t.Context(), driver.Request{Claim: gone, Fencing: fencing})
+				require.NoError(t, err)
+				require.False(t, a.Granted, "sent again")
+				d.Renew(t.Context(), []driver.Claim{gone}, func(_ int, err error) { require.ErrorIs(t, err, driver.ErrLost) })
+				require.ErrorIs(t, d.SetHolds(t.Context(), gone, 7), driver.ErrLost)
+				require.ErrorIs(t, d.Release(t.Context(), gone), driver.ErrLost)
+				require.LessOrEqual(t, rdb.PTTL(t.Context(), name).Val(), time.Minute)
+				require.Equal(t, "1", rdb.HGet(t.Context(), name, id+"1").Val())
+				require.Equal(t, fields[id+"2"], rdb.HGet(t.Context(), name, id+"2").Val())
+				require.NoError(t, d.SetHolds(t.Context(), holder, 1))
+			}
+			require.NoError(t, d.Release(t.Context(), holder))
+		}
+	}
+}

@@ -60,7 +60,7 @@ local function save(lock, owner, holds, now)
     redis.call('HDEL', lock, claim)
   end
   local kind, expiry, own = holds.kind, '-', holds.claims[owner]
-  if string.find(owner, '^%x+%-%x+%-8') then -- one of ours; Java's extends the key only
+  if is_ours(owner) then -- Java's extends the key only
     kind, expiry = kind or 'hash', string.format('%.0f', own and own.expiry or 0)
   end
   if kind then
@@ -103,7 +103,7 @@ local function join(lock, fence, claim, owner, ttl, retention, tokens)
   if not redis.call('HGET', lock, self) or redis.call('HLEN', lock) > MOST then
     return nil
   end
-  if owner == '' and is_alone(lock, claim) then
+  if owner == '' and is_alone(lock, claim, more_of(lock)) then
     extend(lock, ttl)
     return issued(fence, retention, tokens), nil
   end

@@ -9,7 +9,7 @@ local claim, owner, ttl = unpack(ARGV) -- owner: '' unless named
 -- claim.lua
 -- shared.lua
 
-if owner == '' and is_alone(lock, claim) then
+if owner == '' and is_alone(lock, claim, more_of(lock)) then
   extend(lock, ttl)
   return 1
 end

@@ -9,7 +9,7 @@ local claim, owner, count = unpack(ARGV) -- owner: '' unless named; 1 or more ho
 -- claim.lua
 -- shared.lua
 
-if owner == '' and is_alone(lock, claim) then
+if owner == '' and is_alone(lock, claim, more_of(lock)) then
   redis.call('HSET', lock, claim, count)
   return 1
 end

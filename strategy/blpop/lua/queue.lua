@@ -1,14 +1,18 @@
 -- The queue of the processes that wait for a lock, a hash:
 --
---   <ticket>  what a process said last: "inbox claim ttl heard blocks retention tokens
---             owner". heard is when (ms, server clock), blocks 1 if it blocks on its inbox.
---   <inbox>   its ticket. An inbox is a list; it stands for the process.
---   last      the last ticket given: a count, no clock orders them
---   next      the first that may still wait
+--   <inbox>   what a process said last: "nth claim ttl heard blocks retention tokens
+--             owner". The inbox is a list; it stands for the process. nth counts the
+--             process's attempts, heard is when (ms, server clock), blocks 1 if it blocks
+--             on its inbox.
+--   ><inbox>  the inbox behind it, and <<inbox> the one before it: '' at the ends, so '>'
+--             has the first and '<' the last. No clock orders them.
 --   granted   when a release last handed the lock over
 --   run       since when it is handed over without an opening; opened, when the last one
 --             began; until, when it ends; token, the fencing counter then; asked, 1 if
 --             others were refused since
+--
+-- Joining and leaving are a few commands, however many wait or have waited: nothing is
+-- left of those who left. A process that is found dead leaves, so it is found once.
 --
 -- A release hands the lock over: it writes the claim of the first that is alive into
 -- the lock, for a short time, and pushes the claim and its tokens to the inbox. Popping
@@ -37,34 +41,50 @@ local function push(inbox, message)
   redis.pcall('PEXPIRE', inbox, KEEP)
 end
 
--- What the process with a ticket said last; nil if it waits no more.
-local function said(queue, ticket)
-  local words = redis.call('HGET', queue, ticket)
+-- The fields of the queue that have these names.
+local function state_of(queue, ...)
+  local values, state = redis.call('HMGET', queue, ...), {}
+  for i, name in ipairs({...}) do
+    state[name] = values[i]
+  end
+  return state
+end
+
+-- What a process said last; nil if it does not wait.
+local function said(queue, inbox)
+  local words = redis.call('HGET', queue, inbox)
   if words then
-    local w = {ticket = ticket}
-    w.inbox, w.claim, w.ttl, w.heard, w.blocks, w.retention, w.tokens, w.owner =
-      string.match(words, '^(%S+) (%S+) (%d+) (%d+) (%d) (%d+) (%d+) (.*)$')
+    local w = {inbox = inbox}
+    w.nth, w.claim, w.ttl, w.heard, w.blocks, w.retention, w.tokens, w.owner =
+      string.match(words, '^(%d+) (%S+) (%d+) (%d+) (%d) (%d+) (%d+) (.*)$')
     return w
   end
 end
 
-local function leave(queue, inbox)
-  local ticket = redis.call('HGET', queue, inbox)
-  if ticket then
-    redis.call('HDEL', queue, inbox, ticket)
+local function join_queue(queue, inbox)
+  local last = redis.call('HGET', queue, '<') or ''
+  redis.call('HSET', queue, '>' .. last, inbox, '<' .. inbox, last, '>' .. inbox, '', '<', inbox)
+end
+
+-- Takes a process out, if it waits; ... is set in the queue then.
+local function leave_queue(queue, inbox, ...)
+  local links = redis.call('HMGET', queue, '<' .. inbox, '>' .. inbox)
+  local before, behind = links[1], links[2]
+  if before then
+    redis.call('HDEL', queue, inbox, '<' .. inbox, '>' .. inbox)
+    redis.call('HSET', queue, '>' .. before, behind, '<' .. behind, before, ...)
   end
 end
 
--- The first process that is alive, among the tickets from `first` to `last`. Those before
--- it leave the queue.
-local function first_of(queue, first, last, now)
-  for ticket = tonumber(first) or 1, tonumber(last) or 0 do
-    local w = said(queue, ticket)
-    if w and now - w.heard < GRANT then
+-- The first process that is alive, nil if none is. Those before it leave the queue.
+local function first_of(queue, now)
+  while true do
+    local inbox = redis.call('HGET', queue, '>') or ''
+    local w = said(queue, inbox)
+    if not w or now - w.heard < GRANT then
       return w
-    elseif w then
-      redis.call('HDEL', queue, ticket, w.inbox)
     end
+    leave_queue(queue, inbox)
   end
 end
 
@@ -73,18 +93,18 @@ local function grant(lock, fence, queue, w, now)
   local ttl = math.min(w.ttl, GRANT)
   local token = issue(fence, w.retention, w.tokens, now)
   take(lock, 'blpop', w.claim, w.owner, ttl, token)
-  redis.call('HSET', queue, 'granted', math.floor(now / 1000), 'next', w.ticket + 1)
-  redis.call('HDEL', queue, w.inbox, w.ticket)
+  leave_queue(queue, w.inbox, 'granted', math.floor(now / 1000))
   if w.blocks == '1' then
     push(w.inbox, string.format('%s %.0f %s', w.claim, token, w.tokens))
   end
   return ttl
 end
 
--- Reports whether others than the queue are to have a chance now: those of other
--- strategies that wait, who left a mark or subscribed to the channel; and now and then
--- those who cannot be known of.
-local function opens(fence, queue, state, channel, publish, asked, now)
+-- Lets the lock stay free for others than the queue, if it is time for that, and reports
+-- whether it is: for those of other strategies that wait, who left a mark or subscribed
+-- to the channel; and now and then for those who cannot be known of.
+local function begin_opening(fence, queue, channel, publish, asked, now)
+  local state = state_of(queue, 'run', 'opened', 'asked')
   local run, opened = tonumber(state.run) or now + 1, tonumber(state.opened) or now
   if run > now or opened > now then -- the first hand-over, an opening ends, or the clock went back
     redis.call('HSET', queue, 'run', now, 'opened', math.min(opened, now))
@@ -106,16 +126,13 @@ local function opens(fence, queue, state, channel, publish, asked, now)
     'token', redis.call('GET', fence) or '')
   redis.call('HDEL', queue, 'asked', 'granted')
   -- They come, keep their places, and wait for the end of the opening: two, as the
-  -- first may be dead.
-  local told = 0
-  for ticket = tonumber(state.next) or 1, tonumber(state.last) do
-    local w = said(queue, ticket)
+  -- first may be dead. One that does not block looks by itself.
+  local inbox = ''
+  for _ = 1, 2 do
+    inbox = redis.call('HGET', queue, '>' .. inbox) or ''
+    local w = said(queue, inbox)
     if w and w.blocks == '1' then
       push(w.inbox, w.claim)
-      told = told + 1
-    end
-    if told == 2 then
-      break
     end
   end
   return true

@@ -12,8 +12,8 @@ local claim, owner, channel, publish, inbox = unpack(ARGV)
 -- fence.lua
 -- claim.lua
 
-local alone, more = is_alone(lock, claim)
-alone = alone and owner == ''
+local more = more_of(lock)
+local alone = owner == '' and is_alone(lock, claim, more)
 if alone and redis.call('EXISTS', queue) == 0 then
   redis.call('DEL', lock)
   redis.pcall(publish, channel, '0') -- a user who may not must be able to unlock
@@ -25,11 +25,10 @@ end
 -- queue.lua
 
 if not alone then
-  more = redis.pcall('HGET', lock, '')
   local total = change(lock, claim, owner, {count = 0})
-  local ticket = not total and inbox and redis.call('HGET', queue, inbox)
-  if ticket and said(queue, ticket).claim == claim then
-    leave(queue, inbox)
+  local place = not total and inbox and said(queue, inbox)
+  if place and place.claim == claim then
+    leave_queue(queue, inbox)
   end
   if total ~= 0 then
     return total and 1 or 0
@@ -39,12 +38,10 @@ end
 redis.call('DEL', lock)
 local now_us = clock()
 local now = math.floor(now_us / 1000)
-local state = redis.call('HMGET', queue, 'last', 'next', 'run', 'opened', 'asked')
-state.last, state.next, state.run, state.opened, state.asked = unpack(state)
-local w = first_of(queue, state.next, state.last, now)
+local w = first_of(queue, now)
 if not w then
   redis.call('DEL', queue)
-elseif not opens(fence, queue, state, channel, publish, string.find(more or '', ' 1$'), now)
+elseif not begin_opening(fence, queue, channel, publish, more and string.find(more, ' 1$'), now)
     and pcall(grant, lock, fence, queue, w, now_us) then
   return 1
 end

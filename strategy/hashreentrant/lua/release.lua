@@ -10,7 +10,7 @@ local claim, owner, channel, publish = unpack(ARGV) -- owner: '' unless named
 -- fence.lua
 -- claim.lua
 
-if owner == '' and is_alone(lock, claim) then
+if owner == '' and is_alone(lock, claim, more_of(lock)) then
   redis.call('DEL', lock)
   redis.pcall(publish, channel, '0')
   return 1
