@@ -47,9 +47,9 @@ func newClients(rdb redis.UniversalClient) (*clients, error) {
 		follow(o)
 		control := redis.NewClient(o)
 		made := &clients{given: rdb, control: control}
-		other := sync.OnceValue(func() server { return view(c) })
-		made.commands.one = &lane{to: control, other: other, direct: newDirect(control.Options())}
-		made.renewals.one = &lane{to: control, other: other}
+		w := &way{own: control, other: sync.OnceValue(func() *redis.Client { return view(c) })}
+		made.commands.one = &lane{way: w, direct: newDirect(control.Options())}
+		made.renewals.one = &lane{way: w}
 		return made, nil
 	case *redis.ClusterClient:
 		return &clients{given: rdb, control: redis.NewClusterClient(privateClusterOptions(c.Options()))}, nil
@@ -59,7 +59,7 @@ func newClients(rdb redis.UniversalClient) (*clients, error) {
 
 // view is a client on the caller's pool with options of its own.
 func view(c *redis.Client) *redis.Client {
-	v := c.WithTimeout(c.Options().ReadTimeout)
+	v := c.WithTimeout(controlTimeout)
 	o := v.Options()
 	o.MaxRetries = 0
 	o.ContextTimeoutEnabled = true
@@ -70,7 +70,7 @@ func (ls *lanes) close() {
 	if ls.one != nil {
 		ls.one.close()
 		if d := ls.one.direct; d != nil {
-			_ = d.close()
+			d.close()
 		}
 	}
 	ls.byClient.Range(func(_, l any) bool {
@@ -92,7 +92,7 @@ func (c *clients) lane(ctx context.Context, all *lanes, key string) (*lane, erro
 	if l, ok := all.byClient.Load(node); ok {
 		return l.(*lane), nil
 	}
-	l, _ := all.byClient.LoadOrStore(node, &lane{to: node, cluster: cluster})
+	l, _ := all.byClient.LoadOrStore(node, &lane{way: &way{own: node}, cluster: cluster})
 	return l.(*lane), nil
 }
 
@@ -117,13 +117,12 @@ func privateOptions(from *redis.Options) *redis.Options {
 	o.MaxRetries = -1
 	o.ContextTimeoutEnabled = true
 	o.DialTimeout = atMost(o.DialTimeout, controlTimeout)
-	o.ReadTimeout = atMost(o.ReadTimeout, controlTimeout)
-	o.WriteTimeout = atMost(o.WriteTimeout, controlTimeout)
+	o.ReadTimeout, o.WriteTimeout = controlTimeout, controlTimeout // for a batch
 	o.PoolTimeout = controlTimeout
 	o.DialerRetries = 1
 	o.PoolSize = controlPool
 	o.PipelinePoolSize = -1 // pipelines are what there is
-	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 0, 0, 0
+	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, o.MaxConcurrentDials = 0, 0, 0, 0
 	// A second client made of the same options must not share or repeat these.
 	o.PushNotificationProcessor = nil
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
@@ -138,12 +137,11 @@ func privateClusterOptions(from *redis.ClusterOptions) *redis.ClusterOptions {
 	o.ContextTimeoutEnabled = true
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
 	o.DialTimeout = atMost(o.DialTimeout, controlTimeout)
-	o.ReadTimeout = atMost(o.ReadTimeout, controlTimeout)
-	o.WriteTimeout = atMost(o.WriteTimeout, controlTimeout)
+	o.ReadTimeout, o.WriteTimeout = controlTimeout, controlTimeout // for a batch
 	o.PoolTimeout = controlTimeout
 	o.DialerRetries = 1
 	o.PoolSize = controlPool
-	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 0, 0, 0
+	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, o.MaxConcurrentDials = 0, 0, 0, 0
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	if o.ClusterSlots != nil {
 		o.ClusterStateReloadInterval = askAgain

@@ -194,7 +194,7 @@ func (d *Driver) settle(ctx context.Context, f *flight, left bool, err error) (r
 	case left:
 		d.left.add(f)
 		return nil, err
-	case errors.Is(err, redis.ErrClosed) && d.closed.Load(): // Close came in between
+	case errors.Is(err, redis.ErrClosed) && d.closed.Load() && f.run == nil: // Close came in between
 		l, err := d.start(ctx, nil, f)
 		if err != nil {
 			return nil, err

@@ -53,12 +53,10 @@ func classify(err error) error {
 	return err
 }
 
+// isDial tells that there was no connection.
 func isDial(err error) bool {
-	if err == nil {
-		return false
-	}
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	return isEnd(err) || errors.As(err, &op) && op.Op == "dial"
 }
 
 // errorCode is the first word of a server's error. Redis 6 hides that of a
