@@ -85,23 +85,29 @@ func (c *clients) lane(ctx context.Context, all *lanes, key string) (*lane, erro
 	if !ok {
 		return all.one, nil
 	}
-	node, err := c.master(ctx, cluster, key)
+	node, err := c.node(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	if l, ok := all.byClient.Load(node); ok {
 		return l.(*lane), nil
 	}
+	all.byClient.Range(func(client, l any) bool {
+		if l.(*lane).isClosed() { // its node has left the cluster
+			all.byClient.Delete(client)
+		}
+		return true
+	})
 	l, _ := all.byClient.LoadOrStore(node, &lane{way: &way{own: node}, cluster: cluster})
 	return l.(*lane), nil
 }
 
-// master is the node that has key. The client may have to ask for the slots first.
-func (c *clients) master(ctx context.Context, cluster *redis.ClusterClient, key string) (*redis.Client, error) {
-	if c.known.Load() {
-		return cluster.MasterForKey(ctx, key)
+// node is nodeOf of our client, which may have to ask for the slots first.
+func (c *clients) node(ctx context.Context, key string) (*redis.Client, error) {
+	if _, ok := c.control.(*redis.ClusterClient); !ok || c.known.Load() {
+		return nodeOf(ctx, c.control, key)
 	}
-	f := newFlight(func() (any, error) { return cluster.MasterForKey(ctx, key) })
+	f := newFlight(func() (any, error) { return nodeOf(ctx, c.control, key) })
 	if _, err := (&lane{}).do(ctx, f); err != nil {
 		return nil, err
 	}
@@ -109,6 +115,33 @@ func (c *clients) master(ctx context.Context, cluster *redis.ClusterClient, key 
 	node := f.reply.(*redis.Client)
 	f.free()
 	return node, nil
+}
+
+// nodeOf is the client of the server that has key; nil if rdb is of a type of the user's.
+func nodeOf(ctx context.Context, rdb redis.UniversalClient, key string) (*redis.Client, error) {
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		return rdb, nil
+	case *redis.ClusterClient:
+		return rdb.MasterForKey(ctx, key)
+	}
+	return nil, nil
+}
+
+// apart is another client like our own, for commands that keep their connections; nil if
+// the caller's cannot be copied.
+func (c *clients) apart(pool int, read time.Duration) redis.UniversalClient {
+	switch own := c.control.(type) {
+	case *redis.Client:
+		o := privateOptions(own.Options())
+		o.ReadTimeout, o.PoolSize = read, pool
+		return redis.NewClient(o)
+	case *redis.ClusterClient:
+		o := privateClusterOptions(own.Options())
+		o.ReadTimeout, o.PoolSize = read, pool
+		return redis.NewClusterClient(o)
+	}
+	return nil
 }
 
 // privateOptions are like those of another client, for a small one of ours.

@@ -83,6 +83,7 @@ func (d *Driver) Configure(cfg driver.Config) (driver.Settings, error) {
 			if err := o.check(); err != nil {
 				return driver.Settings{}, err
 			}
+			o.client = d.c.apart(ackPool, controlTimeout)
 			d.acks = o
 		default:
 			return driver.Settings{}, fmt.Errorf("locker: %w: %s knows no option %T", locker.ErrInvalid, d.p.Name, o)
@@ -273,5 +274,8 @@ func (d *Driver) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeBudget)
 	defer cancel()
 	_ = d.left.wait(ctx, func(*flight) bool { return true })
+	if d.acks.client != nil {
+		_ = d.acks.client.Close()
+	}
 	return d.c.close()
 }

@@ -43,6 +43,9 @@ func (l *lane) send(batch []*flight) {
 	for _, f := range batch {
 		err := f.cmd.Err()
 		if l.cluster != nil && isElsewhere(err) {
+			if errors.Is(err, redis.ErrClosed) {
+				l.close()
+			}
 			go l.elsewhere(f, end)
 			continue
 		}

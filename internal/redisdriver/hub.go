@@ -3,6 +3,8 @@ package redisdriver
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -260,6 +262,10 @@ func (h *hub) read(s *session) {
 				continue
 			}
 		}
+		if slot, ok := movedSlot(err); ok {
+			h.elsewhere(s, slot)
+			continue
+		}
 		if err != nil {
 			h.fail(s, err)
 			return
@@ -322,6 +328,33 @@ func (h *hub) moved(channel string) {
 	}
 }
 
+// movedSlot is the slot of a subscription that another node is for.
+func movedSlot(err error) (slot int, ok bool) {
+	var server redis.Error
+	if errors.As(err, &server) {
+		n, _ := fmt.Sscanf(server.Error(), "MOVED %d ", &slot)
+		return slot, n == 1
+	}
+	return 0, false
+}
+
+// elsewhere ends the topics of a slot.
+func (h *hub) elsewhere(s *session, slot int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cur != s || h.cluster == nil {
+		return
+	}
+	for channel, t := range h.topics {
+		if Slot(channel) == slot {
+			delete(h.topics, channel)
+			delete(s.pending, channel)
+			t.fail(errMoved)
+		}
+	}
+	h.cluster.ReloadState(context.Background())
+}
+
 var errMoved = errors.New("the channel has moved to another node")
 
 // confirm notes that the server has subscribed us. If the channel was left and
@@ -348,8 +381,8 @@ func (h *hub) confirm(s *session, channel string) {
 	t.signal()
 }
 
-// fail ends the session and begins another one a little later. Everybody is
-// woken: until then they look for themselves.
+// fail ends the session and begins another one a little later, not all processes at the
+// same time. The new one wakes everybody; until then waiters look each second.
 func (h *hub) fail(s *session, err error) {
 	h.mu.Lock()
 	if h.cur != s {
@@ -379,11 +412,10 @@ func (h *hub) fail(s *session, err error) {
 		if t.isReady {
 			t.isReady, t.ready = false, make(chan struct{})
 		}
-		t.signal()
 	}
 	if len(h.topics) > 0 && !h.closed {
 		h.pause = min(max(hubPauseStep*h.pause, hubPauseMin), hubPauseMax)
-		h.due = time.AfterFunc(h.pause, h.again)
+		h.due = time.AfterFunc(h.pause/2+rand.N(h.pause/2), h.again)
 	}
 	h.mu.Unlock()
 	old.close()

@@ -238,6 +238,12 @@ func (w *worker) park(idle *time.Timer) bool {
 	return i < 0 && <-w.wake // it was called at that moment
 }
 
+func (l *lane) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
+}
+
 // close ends the workers that wait. Those that are busy end when they are through.
 func (l *lane) close() {
 	l.mu.Lock()
