@@ -2,7 +2,6 @@ package redisdriver
 
 import (
 	"context"
-	"errors"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -29,6 +28,7 @@ type clients struct {
 	commands lanes
 	renewals lanes
 	known    atomic.Bool // the client has learnt about the cluster
+	end      func()      // ends what runs beside the lanes; nil: nothing does
 }
 
 // lanes are by the server's client.
@@ -47,8 +47,10 @@ func newClients(rdb redis.UniversalClient) (*clients, error) {
 		follow(o)
 		control := redis.NewClient(o)
 		made := &clients{given: rdb, control: control}
-		w := &way{own: control, other: sync.OnceValue(func() *redis.Client { return view(c) })}
-		made.commands.one = &lane{way: w, direct: newDirect(control.Options())}
+		var life context.Context
+		life, made.end = context.WithCancel(context.Background())
+		w := &way{life: life, own: control, other: sync.OnceValue(func() *redis.Client { return view(c) })}
+		made.commands.one = &lane{way: w, direct: newDirect(life, control.Options())}
 		made.renewals.one = &lane{way: w}
 		return made, nil
 	case *redis.ClusterClient:
@@ -191,13 +193,8 @@ func relearn(rdb any, err error) {
 	if c == nil || err == nil {
 		return
 	}
-	var server redis.Error
-	if errors.As(err, &server) {
-		switch errorCode(server.Error()) {
-		case "MOVED", "ASK", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "LOADING":
-		default:
-			return
-		}
+	if _, m, ok := answer(err); ok && m&unsure == 0 {
+		return
 	}
 	c.ReloadState(context.Background())
 }
@@ -211,6 +208,9 @@ func atMost(d, most time.Duration) time.Duration {
 }
 
 func (c *clients) close() error {
+	if c.end != nil {
+		c.end()
+	}
 	c.commands.close()
 	c.renewals.close()
 	switch c.control.(type) {

@@ -2,7 +2,6 @@ package redisdriver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync/atomic"
@@ -18,14 +17,12 @@ import (
 // nobody waits for a dial here.
 type direct struct {
 	like *redis.Options
-	free chan *line // holds the line, or nil if one is to be made; nothing while it is in use
-	life context.Context
-	end  context.CancelFunc
+	free chan *line      // holds the line, or nil if one is to be made; nothing while it is in use
+	life context.Context // of the connections
 }
 
-func newDirect(like *redis.Options) *direct {
-	d := &direct{like: like, free: make(chan *line, 1)}
-	d.life, d.end = context.WithCancel(context.Background())
+func newDirect(life context.Context, like *redis.Options) *direct {
+	d := &direct{like: like, free: make(chan *line, 1), life: life}
 	d.free <- nil
 	return d
 }
@@ -52,9 +49,8 @@ func (d *direct) give(n *line) {
 	d.free <- n
 }
 
-// close has a command that is under way left behind.
+// close returns when life, which is over, has ended the last command.
 func (d *direct) close() {
-	d.end()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -69,27 +65,27 @@ func (d *direct) close() {
 type line struct {
 	rdb    *redis.Client
 	wire   *wire
-	closed func() bool // lets go of the end of direct
-	locker func() bool // of the Locker; nil before the first command that ends with it
+	forget func() bool // the end of the Locker; nil before the first command that ends with it
 }
-
-var errOneDial = errors.New("the connection is gone")
 
 // connect makes a line; nil if that fails.
 func (d *direct) connect() *line {
 	w := &wire{}
 	o := privateOptions(d.like)
-	o.PoolSize = 2 // go-redis dials by itself after as many failures
+	o.PoolSize = 1
 	dial, dialed := o.Dialer, atomic.Bool{}
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if dialed.Swap(true) {
-			return nil, errOneDial
+		if dialed.Swap(true) { // the connection is gone: nothing is to be sent
+			end, _ := net.Pipe()
+			_ = end.Close()
+			return end, nil
 		}
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
 		w.Conn = conn
+		w.forget = context.AfterFunc(d.life, func() { _ = conn.Close() })
 		return probed(w, conn), nil
 	}
 	n := &line{rdb: redis.NewClient(o), wire: w}
@@ -100,14 +96,12 @@ func (d *direct) connect() *line {
 		_ = n.rdb.Close()
 		return nil
 	}
-	n.closed = context.AfterFunc(d.life, w.leave)
 	return n
 }
 
 func (n *line) close() {
-	n.closed()
-	if n.locker != nil {
-		n.locker()
+	if n.forget != nil {
+		n.forget()
 	}
 	_ = n.rdb.Close()
 }
@@ -120,8 +114,8 @@ func (n *line) send(ctx context.Context, f *flight) bool {
 	until, _ := ctx.Deadline()
 	n.wire.begin(until, locker != nil)
 	if locker != nil { // always the same one
-		if n.locker == nil {
-			n.locker = context.AfterFunc(locker, n.wire.leaveLocker)
+		if n.forget == nil {
+			n.forget = context.AfterFunc(locker, n.wire.leaveLocker)
 		}
 		if locker.Err() != nil {
 			n.wire.leave()
@@ -142,11 +136,6 @@ func (n *line) send(ctx context.Context, f *flight) bool {
 	}
 	f.over = n.wire.ended()
 	return n.wire.wrote.Load()
-}
-
-func isAnswer(err error) bool {
-	var server redis.Error
-	return errors.As(err, &server)
 }
 
 // lone sends f directly if nothing else is on its way, and reports whether that is done:

@@ -68,6 +68,7 @@ func (l *lane) elsewhere(f *flight, end time.Time) {
 // by another: a hook of the caller's may know the way where a copy of the client's options
 // does not.
 type way struct {
+	life      context.Context
 	own       *redis.Client
 	other     func() *redis.Client // makes it; nil: there is none
 	found     atomic.Pointer[redis.Client]
@@ -111,7 +112,7 @@ func (l *lane) reach(ctx context.Context, batch []*flight) *redis.Client {
 
 // again looks whether our own client connects after all: the server may have been away.
 func (w *way) again() {
-	ctx, cancel := context.WithTimeout(context.Background(), controlTimeout)
+	ctx, cancel := context.WithTimeout(w.life, controlTimeout)
 	defer cancel()
 	o := w.own.Options()
 	if conn, err := o.Dialer(ctx, o.Network, o.Addr); err == nil {
@@ -136,30 +137,12 @@ func exchange(ctx context.Context, to *redis.Client, fs []*flight, cmd func(*Scr
 	_, _ = pipe.Exec(ctx) // each command has its own error
 }
 
-// isElsewhere tells answers, and the end of a client, that say that another node of a
-// cluster is the right one.
-func isElsewhere(err error) bool {
-	var server redis.Error
-	if err == nil || !errors.As(err, &server) {
-		return errors.Is(err, redis.ErrClosed)
-	}
-	switch errorCode(server.Error()) {
-	case "MOVED", "ASK", "READONLY":
-		return true
-	}
-	return false
-}
-
 // classify is classify, where it is known whether the client is a cluster's.
 func (l *lane) classify(err error) error {
-	var server redis.Error
-	if err != nil && l.cluster == nil && errors.As(err, &server) {
-		switch errorCode(server.Error()) {
-		case "MOVED", "ASK", "CROSSSLOT":
-			return &driver.StoreError{
-				Err:       fmt.Errorf("%w: the server is a node of a cluster; use a redis.ClusterClient", err),
-				Permanent: true, NotApplied: true,
-			}
+	if _, m, _ := answer(err); m&clustered != 0 && l.cluster == nil {
+		return &driver.StoreError{
+			Err:       fmt.Errorf("%w: the server is a node of a cluster; use a redis.ClusterClient", err),
+			Permanent: true, NotApplied: true,
 		}
 	}
 	if isEnd(err) && (l.cluster != nil || l.way != nil && l.way.isOwn()) {

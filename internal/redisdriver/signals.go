@@ -26,7 +26,7 @@ type Signals struct {
 	closed  bool
 	sharded bool          // on a cluster, once known
 	probing chan struct{} // closed when the probe under way ends; nil: none
-	probed  bool // or told by Set
+	probed  bool          // or told by Set
 }
 
 var errNoSignals = errors.New("this Redis client cannot be made to subscribe")
@@ -104,17 +104,11 @@ func (s *Signals) probe() <-chan struct{} {
 			if s.probed {
 				return
 			}
-			var refused redis.Error
 			s.sharded = err == nil
-			s.probed = err == nil || errors.As(err, &refused) && isPermanent(err)
+			s.probed = err == nil || isRefusal(err)
 		}()
 	}
 	return s.probing
-}
-
-func isPermanent(err error) bool {
-	var e *driver.StoreError
-	return errors.As(classify(err), &e) && e.Permanent
 }
 
 // chanWatch implements [driver.Watch] on a channel.

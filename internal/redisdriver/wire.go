@@ -14,7 +14,8 @@ import (
 // until the answer has come.
 type wire struct {
 	net.Conn
-	wrote atomic.Bool // all of the command, as far as we know
+	forget func() bool // what closes Conn when the driver is closed
+	wrote  atomic.Bool // all of the command, as far as we know
 
 	mu     sync.Mutex
 	until  time.Time // when the caller leaves by itself
@@ -114,6 +115,7 @@ func (w *wire) Close() (err error) {
 		defer w.mu.Unlock()
 		w.gone = true
 		if w.over == nil {
+			w.forget()
 			err = w.Conn.Close()
 			return
 		}
@@ -121,6 +123,7 @@ func (w *wire) Close() (err error) {
 			defer close(w.over)
 			_ = w.Conn.SetReadDeadline(time.Now().Add(controlTimeout))
 			_, _ = w.Conn.Read(make([]byte, 1))
+			w.forget()
 			_ = w.Conn.Close()
 		}()
 	})
