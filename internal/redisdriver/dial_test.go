@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/bound"
 	"github.com/distlock/locker/internal/redistest"
@@ -185,6 +186,37 @@ func TestConnectionsAreMadeAtTheSameTime(t *testing.T) {
 		require.Eventually(t, func() bool { return g.dials.Load() > n }, soon, time.Millisecond)
 	}
 	require.Less(t, time.Since(began), controlTimeout/2, "the second one has not waited for the first")
+}
+
+// An attempt whose connection takes longer than the release that follows it waits is not
+// sent any more: the lock would be held by nobody.
+func TestNothingIsSentLate(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var slow atomic.Bool
+	slow.Store(true)
+	open := make(chan struct{})
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
+		if slow.Swap(false) {
+			<-open
+		}
+		return net.Dial(network, addr)
+	}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	d, err := NewDriver(rdb, toy)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = d.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	claim := driver.Claim{Key: "k", ID: "id", Owner: "id", TTL: time.Minute}
+	_, err = d.Acquire(ctx, driver.Request{Claim: claim})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	if err = d.Release(t.Context(), claim); err != nil { // it may have gone another way
+		require.ErrorIs(t, err, locker.ErrLost)
+	}
+	close(open)
+	time.Sleep(200 * time.Millisecond)
+	require.Zero(t, server.Client(t).Exists(t.Context(), "k").Val())
 }
 
 // An idle connection is not made again before a command comes, and Close closes it.

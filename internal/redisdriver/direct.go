@@ -91,8 +91,8 @@ func (d *direct) connect() *line {
 	n := &line{rdb: redis.NewClient(o), wire: w}
 	ctx, cancel := context.WithTimeout(d.life, controlTimeout)
 	defer cancel()
-	// (A user who may not send PING is told so on a connection as good as any.)
-	if err := n.rdb.Ping(ctx).Err(); err != nil && !isAnswer(err) || w.lost() {
+	// HELLO needs no permission; any answer is a sign of life.
+	if err := n.rdb.Do(ctx, "hello").Err(); err != nil && !isAnswer(err) || w.lost() {
 		_ = n.rdb.Close()
 		return nil
 	}

@@ -30,14 +30,7 @@ func (l *lane) send(batch []*flight) {
 		}
 	}
 	if len(unknown) > 0 {
-		taught := make(map[*Script]bool)
-		exchange(ctx, to, unknown, func(s *Script, ctx context.Context, in input) noRetry {
-			if taught[s] {
-				return s.bySHA(ctx, in)
-			}
-			taught[s] = true
-			return s.bySource(ctx, in)
-		})
+		exchange(ctx, to, unknown, true)
 	}
 	kept := batch[:0]
 	for _, f := range batch {
@@ -81,7 +74,7 @@ func (w *way) isOwn() bool { return w.found.Load() == w.own }
 // reach sends a batch, and returns the client that did.
 func (l *lane) reach(ctx context.Context, batch []*flight) *redis.Client {
 	try := func(ctx context.Context, to *redis.Client) (connects bool) {
-		exchange(ctx, to, batch, (*Script).bySHA)
+		exchange(ctx, to, batch, false)
 		return !isDial(batch[0].cmd.Err())
 	}
 	w := l.way
@@ -121,10 +114,17 @@ func (w *way) again() {
 	}
 }
 
-// exchange sends commands and reads their answers.
-func exchange(ctx context.Context, to *redis.Client, fs []*flight, cmd func(*Script, context.Context, input) noRetry) {
+// exchange sends commands and reads their answers. teach has the first of each script
+// bring it along.
+func exchange(ctx context.Context, to *redis.Client, fs []*flight, teach bool) {
+	taught := make(map[*Script]bool)
 	for _, f := range fs {
-		f.cmd = cmd(f.script, ctx, f.in)
+		if teach && !taught[f.script] {
+			taught[f.script] = true
+			f.cmd = f.script.bySource(ctx, f.in)
+		} else {
+			f.cmd = f.script.bySHA(ctx, f.in)
+		}
 	}
 	if len(fs) == 1 {
 		fs[0].cmd.SetErr(to.Process(ctx, fs[0].cmd))

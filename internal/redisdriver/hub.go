@@ -31,23 +31,15 @@ type hub struct {
 // topic is a channel with watches.
 type topic struct {
 	watches map[*watch]struct{}
-	ready   chan struct{} // closed when subscribed, or when err is set
+	ready   chan struct{} // closed, and nil, when subscribed or when err is set
 	err     error
-}
-
-func (t *topic) isReady() bool {
-	select {
-	case <-t.ready:
-		return true
-	default:
-		return false
-	}
 }
 
 // begin ends the wait for the subscription.
 func (t *topic) begin() {
-	if !t.isReady() {
+	if t.ready != nil {
 		close(t.ready)
+		t.ready = nil
 	}
 }
 
@@ -96,7 +88,9 @@ func (h *hub) watch(ctx context.Context, w *watch) (*watch, error) {
 	}
 	ready := t.ready
 	h.mu.Unlock()
-
+	if ready == nil {
+		return w, nil
+	}
 	select {
 	case <-ready:
 	case <-ctx.Done():
@@ -259,7 +253,7 @@ func (h *hub) fail(s *session, err error) {
 		return
 	}
 	for _, t := range h.topics {
-		if t.isReady() {
+		if t.ready == nil {
 			t.ready = make(chan struct{})
 		}
 	}

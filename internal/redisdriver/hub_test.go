@@ -109,7 +109,7 @@ func TestStaleConfirmation(t *testing.T) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		t := h.topics["c"]
-		return s.ops, t != nil && t.isReady()
+		return s.ops, t != nil && t.ready == nil
 	}
 	require.Eventually(t, func() bool { ops, _ := pending(); return len(ops) == 3 }, soon, time.Millisecond, "the second subscription is sent")
 	ops, _ := pending()
@@ -218,7 +218,7 @@ func TestCutConnectionWakesNobodyYet(t *testing.T) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	require.Equal(t, 1, signals)
-	require.False(t, h.topics["c"].isReady())
+	require.NotNil(t, h.topics["c"].ready, "who comes now waits for the next one")
 	require.NotNil(t, h.due, "another connection is made in a moment")
 	h.due.Stop()
 }
