@@ -22,18 +22,11 @@ const blockingPool = 32
 // NewBlocking makes the client; nil if the caller's cannot be copied. slice is
 // how long one command blocks.
 func (d *Driver) NewBlocking(slice time.Duration) *Blocking {
-	wait := slice + controlTimeout
-	switch c := d.c.control.(type) {
-	case *redis.Client:
-		o := privateOptions(c.Options())
-		o.ReadTimeout, o.PoolSize = wait, blockingPool
-		return &Blocking{redis.NewClient(o), slice}
-	case *redis.ClusterClient:
-		o := privateClusterOptions(c.Options())
-		o.ReadTimeout, o.PoolSize = wait, blockingPool
-		return &Blocking{redis.NewClusterClient(o), slice}
+	rdb := d.c.apart(blockingPool, slice+controlTimeout)
+	if rdb == nil {
+		return nil
 	}
-	return nil
+	return &Blocking{rdb, slice}
 }
 
 // most is how many elements Pop takes at once.
@@ -95,11 +88,10 @@ func (d *Driver) IsCluster() bool {
 
 // Node is the address of the cluster node that has key; "" where there is but one.
 func (d *Driver) Node(ctx context.Context, key string) (string, error) {
-	cluster, ok := d.c.control.(*redis.ClusterClient)
-	if !ok {
+	if !d.IsCluster() {
 		return "", nil
 	}
-	node, err := d.c.master(ctx, cluster, key)
+	node, err := d.c.node(ctx, key)
 	if err != nil {
 		return "", err
 	}

@@ -1,10 +1,6 @@
 package redisdriver
 
-import (
-	"context"
-
-	"github.com/distlock/locker/driver"
-)
+import "github.com/distlock/locker/driver"
 
 // flight is the command for a script, with room for a few more arguments.
 func (d *Driver) flight(s *Script, req driver.Request) *flight {
@@ -63,44 +59,4 @@ func retentionOf(req driver.Request) int64 {
 		return 0
 	}
 	return max(2*req.TTL, minRetention).Milliseconds()
-}
-
-// Call is a script with its keys and arguments, made once for all Drivers of a
-// quorum: they have the same scripts, and nothing More.
-type Call struct {
-	s   *Script
-	req driver.Request
-	in  input
-}
-
-// NewAcquire makes the Call of what Acquire sends.
-func (d *Driver) NewAcquire(req driver.Request) *Call { return d.newCall(d.p.Acquire, req) }
-
-// NewCall makes a Call of what Run sends.
-func (d *Driver) NewCall(s *Script, c driver.Claim, args ...any) *Call {
-	return d.newCall(s, driver.Request{Claim: c, Fencing: c.Token != 0}, args...)
-}
-
-func (d *Driver) newCall(s *Script, req driver.Request, args ...any) *Call {
-	f := d.flight(s, req)
-	defer f.free()
-	return &Call{s, req, append(f.in.plain(), args...)}
-}
-
-// flight is the call's for one Driver, with further arguments of its own.
-func (c *Call) flight(args ...any) *flight {
-	f := newFlight(nil)
-	f.script, f.req = c.s, c.req
-	f.in = append(append(f.in, c.in...), args...)
-	return f
-}
-
-// AcquireBy is Acquire with a Call.
-func (d *Driver) AcquireBy(ctx context.Context, c *Call) (driver.Answer, error) {
-	return d.acquire(ctx, c.flight())
-}
-
-// RunCall is Run with a Call, and further arguments of this Driver's own.
-func (d *Driver) RunCall(ctx context.Context, c *Call, args ...any) error {
-	return d.run(ctx, c.flight(args...))
 }

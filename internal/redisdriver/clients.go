@@ -2,7 +2,6 @@ package redisdriver
 
 import (
 	"context"
-	"errors"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -29,6 +28,7 @@ type clients struct {
 	commands lanes
 	renewals lanes
 	known    atomic.Bool // the client has learnt about the cluster
+	end      func()      // ends what runs beside the lanes; nil: nothing does
 }
 
 // lanes are by the server's client.
@@ -47,9 +47,11 @@ func newClients(rdb redis.UniversalClient) (*clients, error) {
 		follow(o)
 		control := redis.NewClient(o)
 		made := &clients{given: rdb, control: control}
-		other := sync.OnceValue(func() server { return view(c) })
-		made.commands.one = &lane{to: control, other: other, direct: newDirect(control.Options())}
-		made.renewals.one = &lane{to: control, other: other}
+		var life context.Context
+		life, made.end = context.WithCancel(context.Background())
+		w := &way{life: life, own: control, other: sync.OnceValue(func() *redis.Client { return view(c) })}
+		made.commands.one = &lane{way: w, direct: newDirect(life, control.Options())}
+		made.renewals.one = &lane{way: w}
 		return made, nil
 	case *redis.ClusterClient:
 		return &clients{given: rdb, control: redis.NewClusterClient(privateClusterOptions(c.Options()))}, nil
@@ -59,7 +61,7 @@ func newClients(rdb redis.UniversalClient) (*clients, error) {
 
 // view is a client on the caller's pool with options of its own.
 func view(c *redis.Client) *redis.Client {
-	v := c.WithTimeout(c.Options().ReadTimeout)
+	v := c.WithTimeout(controlTimeout)
 	o := v.Options()
 	o.MaxRetries = 0
 	o.ContextTimeoutEnabled = true
@@ -70,7 +72,7 @@ func (ls *lanes) close() {
 	if ls.one != nil {
 		ls.one.close()
 		if d := ls.one.direct; d != nil {
-			_ = d.close()
+			d.close()
 		}
 	}
 	ls.byClient.Range(func(_, l any) bool {
@@ -85,23 +87,29 @@ func (c *clients) lane(ctx context.Context, all *lanes, key string) (*lane, erro
 	if !ok {
 		return all.one, nil
 	}
-	node, err := c.master(ctx, cluster, key)
+	node, err := c.node(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	if l, ok := all.byClient.Load(node); ok {
 		return l.(*lane), nil
 	}
-	l, _ := all.byClient.LoadOrStore(node, &lane{to: node, cluster: cluster})
+	all.byClient.Range(func(client, l any) bool {
+		if l.(*lane).isClosed() { // its node has left the cluster
+			all.byClient.Delete(client)
+		}
+		return true
+	})
+	l, _ := all.byClient.LoadOrStore(node, &lane{way: &way{own: node}, cluster: cluster})
 	return l.(*lane), nil
 }
 
-// master is the node that has key. The client may have to ask for the slots first.
-func (c *clients) master(ctx context.Context, cluster *redis.ClusterClient, key string) (*redis.Client, error) {
-	if c.known.Load() {
-		return cluster.MasterForKey(ctx, key)
+// node is nodeOf of our client, which may have to ask for the slots first.
+func (c *clients) node(ctx context.Context, key string) (*redis.Client, error) {
+	if _, ok := c.control.(*redis.ClusterClient); !ok || c.known.Load() {
+		return nodeOf(ctx, c.control, key)
 	}
-	f := newFlight(func() (any, error) { return cluster.MasterForKey(ctx, key) })
+	f := newFlight(func() (any, error) { return nodeOf(ctx, c.control, key) })
 	if _, err := (&lane{}).do(ctx, f); err != nil {
 		return nil, err
 	}
@@ -111,19 +119,45 @@ func (c *clients) master(ctx context.Context, cluster *redis.ClusterClient, key 
 	return node, nil
 }
 
+// nodeOf is the client of the server that has key; nil if rdb is of a type of the user's.
+func nodeOf(ctx context.Context, rdb redis.UniversalClient, key string) (*redis.Client, error) {
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		return rdb, nil
+	case *redis.ClusterClient:
+		return rdb.MasterForKey(ctx, key)
+	}
+	return nil, nil
+}
+
+// apart is another client like our own, for commands that keep their connections; nil if
+// the caller's cannot be copied.
+func (c *clients) apart(pool int, read time.Duration) redis.UniversalClient {
+	switch own := c.control.(type) {
+	case *redis.Client:
+		o := privateOptions(own.Options())
+		o.ReadTimeout, o.PoolSize = read, pool
+		return redis.NewClient(o)
+	case *redis.ClusterClient:
+		o := privateClusterOptions(own.Options())
+		o.ReadTimeout, o.PoolSize = read, pool
+		return redis.NewClusterClient(o)
+	}
+	return nil
+}
+
 // privateOptions are like those of another client, for a small one of ours.
 func privateOptions(from *redis.Options) *redis.Options {
 	o := *from
 	o.MaxRetries = -1
 	o.ContextTimeoutEnabled = true
 	o.DialTimeout = atMost(o.DialTimeout, controlTimeout)
-	o.ReadTimeout = atMost(o.ReadTimeout, controlTimeout)
-	o.WriteTimeout = atMost(o.WriteTimeout, controlTimeout)
+	o.ReadTimeout, o.WriteTimeout = controlTimeout, controlTimeout // for a batch
 	o.PoolTimeout = controlTimeout
 	o.DialerRetries = 1
 	o.PoolSize = controlPool
 	o.PipelinePoolSize = -1 // pipelines are what there is
-	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 0, 0, 0
+	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, o.MaxConcurrentDials = 0, 0, 0, 0
 	// A second client made of the same options must not share or repeat these.
 	o.PushNotificationProcessor = nil
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
@@ -138,12 +172,11 @@ func privateClusterOptions(from *redis.ClusterOptions) *redis.ClusterOptions {
 	o.ContextTimeoutEnabled = true
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
 	o.DialTimeout = atMost(o.DialTimeout, controlTimeout)
-	o.ReadTimeout = atMost(o.ReadTimeout, controlTimeout)
-	o.WriteTimeout = atMost(o.WriteTimeout, controlTimeout)
+	o.ReadTimeout, o.WriteTimeout = controlTimeout, controlTimeout // for a batch
 	o.PoolTimeout = controlTimeout
 	o.DialerRetries = 1
 	o.PoolSize = controlPool
-	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 0, 0, 0
+	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, o.MaxConcurrentDials = 0, 0, 0, 0
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	if o.ClusterSlots != nil {
 		o.ClusterStateReloadInterval = askAgain
@@ -160,13 +193,8 @@ func relearn(rdb any, err error) {
 	if c == nil || err == nil {
 		return
 	}
-	var server redis.Error
-	if errors.As(err, &server) {
-		switch errorCode(server.Error()) {
-		case "MOVED", "ASK", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "LOADING":
-		default:
-			return
-		}
+	if _, m, ok := answer(err); ok && m&unsure == 0 {
+		return
 	}
 	c.ReloadState(context.Background())
 }
@@ -180,6 +208,9 @@ func atMost(d, most time.Duration) time.Duration {
 }
 
 func (c *clients) close() error {
+	if c.end != nil {
+		c.end()
+	}
 	c.commands.close()
 	c.renewals.close()
 	switch c.control.(type) {

@@ -3,6 +3,7 @@ package redisdriver
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -88,6 +89,36 @@ func TestMovedSlotEndsItsWatches(t *testing.T) {
 	wantSignal(t, staying, true, "its slot has not moved")
 }
 
+// The refusal of a channel whose slot has moved ends its watch and no other.
+func TestRefusedSlotEndsItsWatchesOnly(t *testing.T) {
+	first, c := startCluster(t)
+	second := redistest.Start(t, redistest.WithConfig("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"))
+	node := first.Client(t)
+	host, port, err := net.SplitHostPort(second.Addr())
+	require.NoError(t, err)
+	require.NoError(t, node.ClusterMeet(t.Context(), host, port).Err())
+	id, err := second.Client(t).ClusterMyID(t.Context()).Result()
+	require.NoError(t, err)
+	give := func(on *redis.Client) error {
+		return on.Do(t.Context(), "cluster", "setslot", Slot("a"), "node", id).Err()
+	}
+	require.Eventually(t, func() bool { return give(second.Client(t)) == nil }, soon, 10*time.Millisecond)
+	s := newSignals(t, c)
+	staying := mustWatch(t, s, "b")
+	ids := connections(t, node, true)
+	require.Eventually(t, func() bool { return give(node) == nil }, soon, 10*time.Millisecond, "the slot moves")
+
+	require.Eventually(t, func() bool {
+		_, err := s.Watch(t.Context(), "a")
+		return err == nil
+	}, soon, 10*time.Millisecond, "it is watched at the other node")
+	require.Equal(t, ids, connections(t, node, true))
+	channel, _ := s.Channel("b")
+	drain(staying)
+	require.EqualValues(t, 1, node.SPublish(t.Context(), channel, "0").Val())
+	wantSignal(t, staying, true, "its slot has not moved")
+}
+
 // Leaving a channel and joining it again at once is no move.
 func TestRejoiningIsNoMove(t *testing.T) {
 	_, c := startCluster(t)
@@ -143,4 +174,41 @@ func TestChannelOfASilentCluster(t *testing.T) {
 	mustWatch(t, s, "k")
 	_, publish = s.Channel("k")
 	require.Equal(t, "SPUBLISH", publish, "asked again, now that it answers")
+}
+
+// Who only releases learns, too, what a cluster can that was silent at first.
+func TestPublisherAsksASilentClusterAgain(t *testing.T) {
+	srv, c := startCluster(t)
+	srv.Pause()
+	defer srv.Resume()
+	s := newSignals(t, c)
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.probing == nil
+	}, soon, time.Millisecond)
+	srv.Resume()
+	require.Eventually(t, func() bool {
+		_, publish := s.Channel("k")
+		return publish == "SPUBLISH"
+	}, soon, time.Millisecond)
+}
+
+// How releases are told, and listened to, can be set, whatever the cluster can.
+func TestPubSubAsSet(t *testing.T) {
+	_, c := startCluster(t)
+	for _, sharded := range []ShardedPubSub{false, true} {
+		s := newSignals(t, c)
+		s.Set(sharded)
+		w := mustWatch(t, s, "k")
+		drain(w)
+		channel, publish := s.Channel("k")
+		require.Equal(t, map[ShardedPubSub]string{false: "PUBLISH", true: "SPUBLISH"}[sharded], publish)
+		require.EqualValues(t, 1, c.Do(t.Context(), publish, channel, "0").Val())
+		wantSignal(t, w, true, publish)
+	}
+	s := newSignals(t, redistest.Shared(t).Client(t))
+	s.Set(true)
+	_, publish := s.Channel("k")
+	require.Equal(t, "PUBLISH", publish, "on a single server it says nothing")
 }

@@ -86,6 +86,7 @@ func (d *Driver) Configure(cfg driver.Config) (driver.Settings, error) {
 			if err := o.check(); err != nil {
 				return driver.Settings{}, err
 			}
+			o.client = d.c.apart(ackPool, controlTimeout)
 			d.acks = o
 		default:
 			return driver.Settings{}, fmt.Errorf("locker: %w: %s knows no option %T", locker.ErrInvalid, d.p.Name, o)
@@ -103,27 +104,22 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Answer
 func (d *Driver) AcquireWith(ctx context.Context, req driver.Request, args ...any) (driver.Answer, error) {
 	f := d.flight(d.p.Acquire, req)
 	f.in = append(f.in, args...)
-	return d.acquire(ctx, f)
-}
-
-// ReplicaAcks reports whether grants are to be confirmed by replicas.
-func (d *Driver) ReplicaAcks() bool { return d.acks.n > 0 }
-
-func (d *Driver) acquire(ctx context.Context, f *flight) (driver.Answer, error) {
 	if err := d.follow(ctx, f); err != nil {
 		return driver.Answer{}, err
 	}
 	if d.acks.n > 0 {
-		req, in := f.req, f.in.plain()
+		in := f.in.plain()
 		f.run = func() (any, error) { return d.runAcked(ctx, d.p.Acquire, req, in) }
 	}
-	tokens := f.req.Tokens
-	reply, err := d.send(ctx, &d.c.commands, f) // f is over then
+	reply, err := d.send(ctx, &d.c.commands, f)
 	if err != nil {
 		return driver.Answer{}, err
 	}
-	return answerOf(reply, tokens)
+	return answerOf(reply, req.Tokens)
 }
+
+// ReplicaAcks reports whether grants are to be confirmed by replicas.
+func (d *Driver) ReplicaAcks() bool { return d.acks.n > 0 }
 
 // Release implements [driver.Driver]: one round trip.
 func (d *Driver) Release(ctx context.Context, c driver.Claim) error {
@@ -135,10 +131,6 @@ func (d *Driver) Release(ctx context.Context, c driver.Claim) error {
 func (d *Driver) Run(ctx context.Context, s *Script, c driver.Claim, args ...any) error {
 	f := d.flight(s, driver.Request{Claim: c, Fencing: c.Token != 0})
 	f.in = append(f.in, args...)
-	return d.run(ctx, f)
-}
-
-func (d *Driver) run(ctx context.Context, f *flight) error {
 	if err := d.follow(ctx, f); err != nil {
 		return err
 	}
@@ -197,7 +189,7 @@ func (d *Driver) settle(ctx context.Context, f *flight, left bool, err error) (r
 	case left:
 		d.left.add(f)
 		return nil, err
-	case errors.Is(err, redis.ErrClosed) && d.closed.Load(): // Close came in between
+	case errors.Is(err, redis.ErrClosed) && d.closed.Load() && f.run == nil: // Close came in between
 		l, err := d.start(ctx, nil, f)
 		if err != nil {
 			return nil, err
@@ -214,9 +206,6 @@ func (d *Driver) settle(ctx context.Context, f *flight, left bool, err error) (r
 // of s, since counts arrive in order. A release need not wait for other commands, nor
 // is a renewal waited for: none sets anything once the claim's holds are gone.
 func (d *Driver) follow(ctx context.Context, f *flight) error {
-	if d.left.none() {
-		return nil
-	}
 	id, s := f.req.ID, f.script
 	return d.left.wait(ctx, func(f *flight) bool {
 		return f.req.ID == id && (f.script == d.p.Acquire || f.script == s && s != d.p.Release)
@@ -276,5 +265,8 @@ func (d *Driver) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeBudget)
 	defer cancel()
 	_ = d.left.wait(ctx, func(*flight) bool { return true })
+	if d.acks.client != nil {
+		_ = d.acks.client.Close()
+	}
 	return d.c.close()
 }

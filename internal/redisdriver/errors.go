@@ -10,6 +10,66 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// meaning is what a server's error means, by its first word.
+type meaning uint8
+
+const (
+	passing   meaning = 1 << iota // a moment's trouble of a deployment that changes its roles
+	refused                       // it needs a person
+	unsure                        // who has which slots
+	elsewhere                     // another node of the cluster is the right one
+	clustered                     // it comes from a node of a cluster
+)
+
+// meanings are those of errors by which nothing was applied. The others are of a script
+// that failed, or OOM, MISCONF, WRONGTYPE, ...
+var meanings = map[string]meaning{
+	"ASK":         passing | unsure | elsewhere | clustered,
+	"BUSY":        passing,
+	"CLUSTERDOWN": passing | unsure,
+	"CROSSSLOT":   clustered,
+	"LOADING":     passing | unsure,
+	"MASTERDOWN":  passing | unsure,
+	"MOVED":       passing | unsure | elsewhere | clustered,
+	"NOAUTH":      refused,
+	"NOPERM":      refused,
+	"NOPROTO":     refused,
+	"NOREPLICAS":  passing,
+	"READONLY":    passing | unsure | elsewhere,
+	"TRYAGAIN":    passing,
+	"UNBLOCKED":   passing,
+	"WRONGPASS":   refused,
+}
+
+// answer is what a server has answered; ok is false if err is no answer.
+func answer(err error) (msg string, m meaning, ok bool) {
+	var server redis.Error
+	if err == nil || !errors.As(err, &server) {
+		return "", 0, false
+	}
+	msg = server.Error()
+	m = meanings[errorCode(msg)]
+	if strings.Contains(msg, "max number of clients") {
+		m = passing
+	}
+	return msg, m, true
+}
+
+func isAnswer(err error) bool {
+	_, _, ok := answer(err)
+	return ok
+}
+
+// isRefusal tells answers that will be the same next time.
+func isRefusal(err error) bool { return isAnswer(err) && driver.IsPermanent(classify(err)) }
+
+// isElsewhere tells answers, and the end of a client, that say that another node of a
+// cluster is the right one.
+func isElsewhere(err error) bool {
+	_, m, _ := answer(err)
+	return m&elsewhere != 0 || errors.Is(err, redis.ErrClosed)
+}
+
 // classify says what an error of go-redis means to the Locker. Network trouble
 // and timeouts stay as they are: transient, and the command may have been
 // applied.
@@ -17,48 +77,41 @@ func classify(err error) error {
 	if err == nil {
 		return nil
 	}
-	var server redis.Error
-	if errors.As(err, &server) {
-		switch code := errorCode(server.Error()); code {
-		case "LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "BUSY", "MOVED", "ASK", "NOREPLICAS", "UNBLOCKED":
-			// A moment's trouble of a deployment that changes its roles.
-			return &driver.StoreError{Err: err, NotApplied: true}
-		case "NOAUTH", "WRONGPASS", "NOPERM", "NOPROTO":
-			return &driver.StoreError{Err: err, Permanent: true, NotApplied: true}
-		default:
-			if strings.Contains(server.Error(), "max number of clients") {
-				return &driver.StoreError{Err: err, NotApplied: true}
-			}
-			// In the middle of a script: its slot is on the move.
-			if msg := server.Error(); strings.Contains(msg, "a non local key") || strings.Contains(msg, "while the cluster is down") {
-				return err
-			}
-			// OOM, MISCONF, WRONGTYPE, a script that failed, ...
-			return &driver.StoreError{Err: err, Permanent: true}
+	if msg, m, ok := answer(err); ok {
+		switch {
+		case m&(passing|refused) != 0:
+			return &driver.StoreError{Err: err, Permanent: m&refused != 0, NotApplied: true}
+		case strings.Contains(msg, "a non local key"), strings.Contains(msg, "while the cluster is down"):
+			return err // in the middle of a script: its slot is on the move
 		}
+		return &driver.StoreError{Err: err, Permanent: true}
 	}
 	var op *net.OpError
-	var cert *tls.CertificateVerificationError
 	isOp := errors.As(err, &op)
 	switch {
-	case errors.As(err, &cert), isOp && (op.Op == "remote error" || op.Op == "local error"):
-		// TLS: one side does not trust the other. Nothing was executed.
+	case isTLS(err), errors.Is(err, redis.ErrClosed):
 		return &driver.StoreError{Err: err, Permanent: true, NotApplied: true}
-	case errors.Is(err, redis.ErrClosed):
-		return &driver.StoreError{Err: err, Permanent: true, NotApplied: true}
-	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
-		isOp && op.Op == "dial":
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), isOp && op.Op == "dial":
 		return &driver.StoreError{Err: err, NotApplied: true}
 	}
 	return err
 }
 
-func isDial(err error) bool {
-	if err == nil {
-		return false
-	}
+// isTLS tells that one side does not trust the other. Nothing was executed then.
+func isTLS(err error) bool {
+	var cert *tls.CertificateVerificationError
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	var timeout net.Error
+	return errors.As(err, &cert) ||
+		errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error") ||
+		// go-redis takes what is wrong at the handshake out of its OpError.
+		strings.HasPrefix(err.Error(), "tls: ") && !(errors.As(err, &timeout) && timeout.Timeout())
+}
+
+// isDial tells that there was no connection.
+func isDial(err error) bool {
+	var op *net.OpError
+	return isEnd(err) || errors.As(err, &op) && op.Op == "dial"
 }
 
 // errorCode is the first word of a server's error. Redis 6 hides that of a

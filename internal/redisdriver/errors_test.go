@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
+	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/distlock/locker/driver"
 	"github.com/redis/go-redis/v9"
@@ -44,6 +47,7 @@ func TestClassify(t *testing.T) {
 		{redis.ErrClosed, true, true},
 		{&tls.CertificateVerificationError{Err: errors.New("unknown authority")}, true, true},
 		{&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, true, true},
+		{errors.New("tls: certificate required"), true, true}, // an alert, out of its OpError
 		{&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, false, false},
 		{io.EOF, false, false},
 	} {
@@ -55,6 +59,26 @@ func TestClassify(t *testing.T) {
 		require.Equal(t, c.notApplied, isStore && s.NotApplied, "not applied: %v", c.err)
 	}
 	require.NoError(t, classify(nil))
+}
+
+// A server that asks for a certificate is not asked again and again: it was heard at the
+// handshake that it does not trust us.
+func TestCertificateThatIsMissing(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(nil)
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Listener.Addr().String(), TLSConfig: &tls.Config{InsecureSkipVerify: true}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	d, err := NewDriver(rdb, toy)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = d.Close() })
+	_, err = d.Acquire(t.Context(), driver.Request{Claim: driver.Claim{Key: "k", ID: "id", TTL: time.Minute}})
+	require.ErrorContains(t, err, "certificate required")
+	require.True(t, driver.IsPermanent(err))
+	require.False(t, driver.MaybeApplied(err))
 }
 
 // A plain client that is told MOVED is the wrong client, whatever happens in the cluster.

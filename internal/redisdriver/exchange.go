@@ -4,15 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/distlock/locker/driver"
 	"github.com/redis/go-redis/v9"
 )
 
+// batchTimeout is what a batch gets to be connected, sent, and answered. Nothing of it is
+// written later, so what was left behind is on the wire by then or never will be.
+const batchTimeout = controlTimeout + time.Second
+
 // send sends a batch and tells its callers. Where the server does not know a script, the
 // first command that runs it teaches it and the others follow behind.
 func (l *lane) send(batch []*flight) {
-	l.reach(batch)
+	end := time.Now().Add(batchTimeout)
+	ctx, cancel := context.WithDeadline(context.Background(), end)
+	defer cancel()
+	to := l.reach(ctx, batch)
 	var unknown []*flight
 	for _, f := range batch {
 		if isNoScript(f.cmd.Err()) {
@@ -20,24 +30,16 @@ func (l *lane) send(batch []*flight) {
 		}
 	}
 	if len(unknown) > 0 {
-		taught := make(map[*Script]bool)
-		to, _ := l.way()
-		l.exchange(to, unknown, func(s *Script, ctx context.Context, in input) noRetry {
-			if taught[s] {
-				return s.bySHA(ctx, in)
-			}
-			taught[s] = true
-			return s.bySource(ctx, in)
-		})
+		exchange(ctx, to, unknown, true)
 	}
 	kept := batch[:0]
 	for _, f := range batch {
 		err := f.cmd.Err()
 		if l.cluster != nil && isElsewhere(err) {
-			go func() {
-				f.reply, f.err = f.script.run(context.Background(), l.cluster, f.in.plain())
-				l.answered([]*flight{f})
-			}()
+			if errors.Is(err, redis.ErrClosed) {
+				l.close()
+			}
+			go l.elsewhere(f, end)
 			continue
 		}
 		relearn(l.cluster, err)
@@ -47,55 +49,82 @@ func (l *lane) send(batch []*flight) {
 	l.answered(kept)
 }
 
-// reach sends a batch, at first by whichever client can connect: a hook of the caller's
-// may know the way to the server where a copy of the client's options does not.
-func (l *lane) reach(batch []*flight) {
-	to, known := l.way()
-	l.exchange(to, batch, (*Script).bySHA)
-	connects := !isDial(batch[0].cmd.Err())
-	switch {
-	case known && connects:
-		return
-	case connects:
-		l.found(to)
-		return
+// elsewhere sends f to the node that has its key by now.
+func (l *lane) elsewhere(f *flight, end time.Time) {
+	ctx, cancel := context.WithDeadline(context.Background(), end)
+	defer cancel()
+	f.reply, f.err = f.script.run(ctx, l.cluster, f.in.plain())
+	l.answered([]*flight{f})
+}
+
+// way is how a server is reached: by our own client or, if that cannot connect and it can,
+// by another: a hook of the caller's may know the way where a copy of the client's options
+// does not.
+type way struct {
+	life      context.Context
+	own       *redis.Client
+	other     func() *redis.Client // makes it; nil: there is none
+	found     atomic.Pointer[redis.Client]
+	searching sync.Mutex
+}
+
+// isOwn reports whether our own client is known to connect.
+func (w *way) isOwn() bool { return w.found.Load() == w.own }
+
+// reach sends a batch, and returns the client that did.
+func (l *lane) reach(ctx context.Context, batch []*flight) *redis.Client {
+	try := func(ctx context.Context, to *redis.Client) (connects bool) {
+		exchange(ctx, to, batch, false)
+		return !isDial(batch[0].cmd.Err())
 	}
-	l.searching.Lock()
-	defer l.searching.Unlock()
-	switch now, known := l.way(); {
-	case known && now == to || l.other == nil:
-		return // the server is away
-	case known:
-		l.exchange(now, batch, (*Script).bySHA)
-	default:
-		other := l.other()
-		l.exchange(other, batch, (*Script).bySHA)
-		if !isDial(batch[0].cmd.Err()) {
-			l.found(other)
+	w := l.way
+	if to := w.found.Load(); to != nil || w.other == nil {
+		if to == nil {
+			to = w.own
 		}
+		try(ctx, to)
+		return to
+	}
+	half, cancel := context.WithTimeout(ctx, batchTimeout/2)
+	defer cancel()
+	if try(half, w.own) {
+		w.found.Store(w.own)
+		return w.own
+	}
+	w.searching.Lock()
+	defer w.searching.Unlock()
+	to := w.found.Load()
+	if to == nil {
+		to = w.other()
+	}
+	if try(ctx, to) && w.found.CompareAndSwap(nil, to) {
+		go w.again()
+	}
+	return to
+}
+
+// again looks whether our own client connects after all: the server may have been away.
+func (w *way) again() {
+	ctx, cancel := context.WithTimeout(w.life, controlTimeout)
+	defer cancel()
+	o := w.own.Options()
+	if conn, err := o.Dialer(ctx, o.Network, o.Addr); err == nil {
+		_ = conn.Close()
+		w.found.Store(w.own)
 	}
 }
 
-func (l *lane) way() (to server, known bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.to, l.known
-}
-
-func (l *lane) found(to server) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if to != l.to {
-		l.direct = nil // it goes the way of l.to
-	}
-	l.to, l.known = to, true
-}
-
-// exchange sends commands and reads their answers.
-func (l *lane) exchange(to server, fs []*flight, cmd func(*Script, context.Context, input) noRetry) {
-	ctx := context.Background()
+// exchange sends commands and reads their answers. teach has the first of each script
+// bring it along.
+func exchange(ctx context.Context, to *redis.Client, fs []*flight, teach bool) {
+	taught := make(map[*Script]bool)
 	for _, f := range fs {
-		f.cmd = cmd(f.script, ctx, f.in)
+		if teach && !taught[f.script] {
+			taught[f.script] = true
+			f.cmd = f.script.bySource(ctx, f.in)
+		} else {
+			f.cmd = f.script.bySHA(ctx, f.in)
+		}
 	}
 	if len(fs) == 1 {
 		fs[0].cmd.SetErr(to.Process(ctx, fs[0].cmd))
@@ -108,31 +137,20 @@ func (l *lane) exchange(to server, fs []*flight, cmd func(*Script, context.Conte
 	_, _ = pipe.Exec(ctx) // each command has its own error
 }
 
-// isElsewhere tells answers, and the end of a client, that say that another node of a
-// cluster is the right one.
-func isElsewhere(err error) bool {
-	var server redis.Error
-	if err == nil || !errors.As(err, &server) {
-		return errors.Is(err, redis.ErrClosed)
-	}
-	switch errorCode(server.Error()) {
-	case "MOVED", "ASK", "READONLY":
-		return true
-	}
-	return false
-}
-
 // classify is classify, where it is known whether the client is a cluster's.
 func (l *lane) classify(err error) error {
-	var server redis.Error
-	if err != nil && l.cluster == nil && errors.As(err, &server) {
-		switch errorCode(server.Error()) {
-		case "MOVED", "ASK", "CROSSSLOT":
-			return &driver.StoreError{
-				Err:       fmt.Errorf("%w: the server is a node of a cluster; use a redis.ClusterClient", err),
-				Permanent: true, NotApplied: true,
-			}
+	if _, m, _ := answer(err); m&clustered != 0 && l.cluster == nil {
+		return &driver.StoreError{
+			Err:       fmt.Errorf("%w: the server is a node of a cluster; use a redis.ClusterClient", err),
+			Permanent: true, NotApplied: true,
 		}
 	}
+	if isEnd(err) && (l.cluster != nil || l.way != nil && l.way.isOwn()) {
+		return notSent(err) // go-redis looks at the context where it waits for a connection
+	}
 	return classify(err)
+}
+
+func isEnd(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }

@@ -16,7 +16,6 @@ type flight struct {
 
 	fence          string // the words that in points to
 	ttl, retention int64
-	ended          <-chan struct{} // by the caller; set for a command that goes alone
 
 	cmd   noRetry
 	reply any

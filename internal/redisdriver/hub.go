@@ -2,8 +2,7 @@ package redisdriver
 
 import (
 	"context"
-	"errors"
-	"net"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -32,9 +31,16 @@ type hub struct {
 // topic is a channel with watches.
 type topic struct {
 	watches map[*watch]struct{}
-	ready   chan struct{} // closed when subscribed, or when err is set
-	isReady bool
+	ready   chan struct{} // closed, and nil, when subscribed or when err is set
 	err     error
+}
+
+// begin ends the wait for the subscription.
+func (t *topic) begin() {
+	if t.ready != nil {
+		close(t.ready)
+		t.ready = nil
+	}
 }
 
 // watch is one listener of a channel. Its functions are called under h.mu.
@@ -49,21 +55,6 @@ type watch struct {
 func (w *watch) Close() error {
 	w.h.drop(w)
 	return nil
-}
-
-// session is one connection. Its commands are written in order, by a goroutine
-// that lives while there are some, so that nobody holds h.mu over the network.
-type session struct {
-	ps      *redis.PubSub
-	ops     []op
-	pending map[string]int // subscriptions to a channel sent but not confirmed
-	writing bool
-	reading bool
-}
-
-type op struct {
-	subscribe bool
-	channel   string
 }
 
 // watch returns once the server has confirmed w.
@@ -97,7 +88,9 @@ func (h *hub) watch(ctx context.Context, w *watch) (*watch, error) {
 	}
 	ready := t.ready
 	h.mu.Unlock()
-
+	if ready == nil {
+		return w, nil
+	}
 	select {
 	case <-ready:
 	case <-ctx.Done():
@@ -174,109 +167,18 @@ func (h *hub) end() *session {
 	return old
 }
 
-func (s *session) close() {
-	if s != nil {
-		_ = s.ps.Close()
-	}
-}
-
 // open begins a session with all topics. Called under h.mu.
 func (h *hub) open() {
-	h.cur = &session{ps: h.client.Subscribe(context.Background()), pending: make(map[string]int)}
+	s := &session{ps: h.client.Subscribe(context.Background()), pending: make(map[string]int), writing: true}
+	h.cur = s
 	for channel := range h.topics {
 		h.enqueue(op{true, channel})
 	}
-}
-
-func (h *hub) enqueue(o op) {
-	s := h.cur
-	if o.subscribe {
-		s.pending[o.channel]++
-	}
-	s.ops = append(s.ops, o)
-	if !s.writing {
-		s.writing = true
-		go h.write(s)
-	}
-}
-
-// write sends the session's commands, as many channels at once as are there.
-func (h *hub) write(s *session) {
-	for {
-		h.mu.Lock()
-		n := 0
-		for n < len(s.ops) && s.ops[n].subscribe == s.ops[0].subscribe &&
-			(!h.sharded || Slot(s.ops[n].channel) == Slot(s.ops[0].channel)) {
-			n++
+	go func() {
+		if h.write(s) {
+			h.read(s)
 		}
-		if n == 0 || h.cur != s {
-			s.writing = false
-			h.mu.Unlock()
-			return
-		}
-		channels := make([]string, n)
-		for i := range channels {
-			channels[i] = s.ops[i].channel
-		}
-		subscribe := s.ops[0].subscribe
-		s.ops = s.ops[n:]
-		h.mu.Unlock()
-
-		ctx, cancel := context.WithTimeout(context.Background(), controlTimeout)
-		var err error
-		switch {
-		case subscribe && h.sharded:
-			err = s.ps.SSubscribe(ctx, channels...)
-		case subscribe:
-			err = s.ps.Subscribe(ctx, channels...)
-		case h.sharded:
-			err = s.ps.SUnsubscribe(ctx, channels...)
-		default:
-			err = s.ps.Unsubscribe(ctx, channels...)
-		}
-		cancel()
-		if err != nil {
-			h.fail(s, err)
-			return
-		}
-		if !s.reading {
-			s.reading = true
-			go h.read(s)
-		}
-	}
-}
-
-// read handles what the server sends until the session ends. go-redis does not
-// notice when pings stay unanswered, so that is done here.
-func (h *hub) read(s *session) {
-	asked := false
-	for {
-		msg, err := s.ps.ReceiveTimeout(context.Background(), pingEvery)
-		var ne net.Error
-		if errors.As(err, &ne) && ne.Timeout() && !asked {
-			asked = true
-			err = s.ps.Ping(context.Background())
-			if err == nil {
-				continue
-			}
-		}
-		if err != nil {
-			h.fail(s, err)
-			return
-		}
-		asked = false
-		switch m := msg.(type) {
-		case *redis.Message:
-			h.wake(m.Channel)
-		case *redis.Subscription:
-			switch m.Kind {
-			case "subscribe", "ssubscribe":
-				h.confirm(s, m.Channel)
-			case "sunsubscribe":
-				h.moved(m.Channel)
-			}
-		}
-	}
+	}()
 }
 
 func (h *hub) wake(channel string) {
@@ -297,32 +199,11 @@ func (t *topic) signal() {
 // takes it off h.topics.
 func (t *topic) fail(err error) {
 	t.err = err
-	if !t.isReady {
-		t.isReady = true
-		close(t.ready)
-	}
+	t.begin()
 	for w := range t.watches {
 		w.ended()
 	}
 }
-
-// moved ends the topic of a channel that the server has unsubscribed, because its
-// slot went to another node, unless we left it ourselves.
-func (h *hub) moved(channel string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	t := h.topics[channel]
-	if t == nil || h.cur == nil || h.cur.pending[channel] > 0 {
-		return
-	}
-	delete(h.topics, channel)
-	t.fail(errMoved)
-	if h.cluster != nil {
-		h.cluster.ReloadState(context.Background())
-	}
-}
-
-var errMoved = errors.New("the channel has moved to another node")
 
 // confirm notes that the server has subscribed us. If the channel was left and
 // joined again meanwhile, only the last confirmation counts.
@@ -341,15 +222,12 @@ func (h *hub) confirm(s *session, channel string) {
 	if t == nil {
 		return
 	}
-	if !t.isReady {
-		t.isReady = true
-		close(t.ready)
-	}
+	t.begin()
 	t.signal()
 }
 
-// fail ends the session and begins another one a little later. Everybody is
-// woken: until then they look for themselves.
+// fail ends the session and begins another one a little later, not all processes at the
+// same time. The new one wakes everybody; until then waiters look each second.
 func (h *hub) fail(s *session, err error) {
 	h.mu.Lock()
 	if h.cur != s {
@@ -358,8 +236,7 @@ func (h *hub) fail(s *session, err error) {
 		return
 	}
 	old := h.end()
-	var refusal redis.Error
-	if refused := errors.As(err, &refusal) && isPermanent(err); refused || h.cluster != nil {
+	if refused := isRefusal(err); refused || h.cluster != nil {
 		if refused {
 			// No permission, no such command: not again for a while.
 			h.refusal, h.refused = err, time.Now().Add(hubRefusal)
@@ -376,14 +253,13 @@ func (h *hub) fail(s *session, err error) {
 		return
 	}
 	for _, t := range h.topics {
-		if t.isReady {
-			t.isReady, t.ready = false, make(chan struct{})
+		if t.ready == nil {
+			t.ready = make(chan struct{})
 		}
-		t.signal()
 	}
 	if len(h.topics) > 0 && !h.closed {
 		h.pause = min(max(hubPauseStep*h.pause, hubPauseMin), hubPauseMax)
-		h.due = time.AfterFunc(h.pause, h.again)
+		h.due = time.AfterFunc(h.pause/2+rand.N(h.pause/2), h.again)
 	}
 	h.mu.Unlock()
 	old.close()

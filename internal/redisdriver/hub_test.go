@@ -3,6 +3,7 @@ package redisdriver
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -108,7 +109,7 @@ func TestStaleConfirmation(t *testing.T) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		t := h.topics["c"]
-		return s.ops, t != nil && t.isReady
+		return s.ops, t != nil && t.ready == nil
 	}
 	require.Eventually(t, func() bool { ops, _ := pending(); return len(ops) == 3 }, soon, time.Millisecond, "the second subscription is sent")
 	ops, _ := pending()
@@ -198,6 +199,28 @@ func TestReconnect(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return len(connections(t, rdb, true)) == 1 }, soon, 10*time.Millisecond, "one connection serves all")
 	mustWatch(t, s, "new")
+}
+
+// A connection that is cut wakes nobody before the next one stands: a release may be heard
+// then, and many waiters would all ask a server in trouble at the same time.
+func TestCutConnectionWakesNobodyYet(t *testing.T) {
+	gone := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer gone.Close()
+	signals := 0
+	s := &session{ps: gone.Subscribe(t.Context()), pending: map[string]int{"c": 1}, writing: true}
+	h := &hub{client: gone, cur: s, topics: map[string]*topic{"c": {
+		ready:   make(chan struct{}),
+		watches: map[*watch]struct{}{{signal: func() { signals++ }, ended: func() {}}: {}},
+	}}}
+	h.confirm(s, "c")
+	require.Equal(t, 1, signals, "a message may have been missed before")
+	h.fail(s, io.EOF)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	require.Equal(t, 1, signals)
+	require.NotNil(t, h.topics["c"].ready, "who comes now waits for the next one")
+	require.NotNil(t, h.due, "another connection is made in a moment")
+	h.due.Stop()
 }
 
 // A server that refuses a subscription ends every watch on its connection, and is

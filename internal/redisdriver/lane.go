@@ -36,25 +36,16 @@ const (
 // the wire, and the others of the batch have their time.
 type lane struct {
 	cluster *redis.ClusterClient // knows the right node for a command that to refuses; or nil
-	direct  *direct              // the way of a command that is alone; or nil
-
-	searching sync.Mutex // before mu
+	way     *way
+	direct  *direct // the way of a command that is alone; or nil
 
 	mu     sync.Mutex
-	to     server
-	other  func() server // makes a client to take instead if to cannot connect; or nil
-	known  bool          // which of them connects
 	queue  []*flight
 	busy   []*worker
 	parked []*worker
 	timer  *time.Timer // sends what waits for batches that turn out to be slow
 	timed  bool        // it is set
 	closed bool
-}
-
-type server interface {
-	processor
-	Pipeline() redis.Pipeliner
 }
 
 // do sends f, and returns when it is answered or ctx ends. left says that the command
@@ -83,29 +74,11 @@ func (l *lane) start(f *flight) {
 	l.startBatch()
 }
 
-// lone sends f directly if nothing else is on its way, and reports whether that is done:
-// it was answered, or its caller had to leave.
-func (l *lane) lone(ctx context.Context, f *flight) (done, left bool, err error) {
+// idle reports whether no command is on its way.
+func (l *lane) idle() bool {
 	l.mu.Lock()
-	alone := l.direct != nil && l.known && len(l.busy)+len(l.queue) == 0
-	l.mu.Unlock()
-	if !alone || !l.direct.take() {
-		return false, false, nil
-	}
-	l.direct.send(ctx, f)
-	switch {
-	case isNoScript(f.cmd.Err()):
-		return false, false, nil
-	case f.over == nil:
-		f.reply, f.err = f.cmd.Val(), l.classify(f.cmd.Err())
-		return true, false, f.err
-	}
-	f.until = time.Now().Add(hungAfter)
-	end := ctx.Err()
-	if end == nil { // the connection was first to notice
-		end = context.DeadlineExceeded
-	}
-	return true, true, fmt.Errorf("the store has not answered: %w", end)
+	defer l.mu.Unlock()
+	return len(l.busy)+len(l.queue) == 0
 }
 
 // startBatch has a worker send what waits, if another batch may be sent; l.mu is held.
@@ -263,6 +236,12 @@ func (w *worker) park(idle *time.Timer) bool {
 	}
 	l.mu.Unlock()
 	return i < 0 && <-w.wake // it was called at that moment
+}
+
+func (l *lane) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
 }
 
 // close ends the workers that wait. Those that are busy end when they are through.

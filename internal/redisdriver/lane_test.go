@@ -63,6 +63,9 @@ func newLeaver(t *testing.T, wrap bool) *leaver {
 	for _, f := range l.commands() { // the scripts are known, connections are there
 		_ = f(t.Context())
 	}
+	if !wrap {
+		l.connected(t)
+	}
 	require.NoError(t, l.direct.Del(t.Context(), "k").Err())
 	return l
 }
@@ -72,11 +75,14 @@ var ways = map[string]func(*testing.T) *leaver{
 	"alone": func(t *testing.T) *leaver { return newLeaver(t, false) },
 	"in a batch": func(t *testing.T) *leaver {
 		l := newLeaver(t, false)
-		l.c.commands.one.direct = nil
+		l.withoutDirect()
 		return l
 	},
 	"wrapped": func(t *testing.T) *leaver { return newLeaver(t, true) },
 }
+
+// withoutDirect has lone commands go by the lane.
+func (l *leaver) withoutDirect() { l.c.commands.one.direct = nil }
 
 // commands are one of each kind.
 func (l *leaver) commands() map[string]func(context.Context) error {
@@ -204,28 +210,50 @@ func TestNothingOvertakesWhatWasLeftBehind(t *testing.T) {
 	}
 }
 
+// workers are the goroutines of the lane.
+func (l *leaver) workers() int {
+	lane := l.c.commands.one
+	lane.mu.Lock()
+	defer lane.mu.Unlock()
+	return len(lane.parked) + len(lane.busy)
+}
+
+// connected sends commands until there is a connection for those that come alone.
+func (l *leaver) connected(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_ = l.acquire(t.Context())
+		d := l.c.commands.one.direct
+		n := d.take()
+		if n == nil {
+			return false
+		}
+		defer d.give(n)
+		return !n.wire.lost()
+	}, soon, time.Millisecond)
+}
+
 // A lone command goes by its own connection, and after a caller left that, or the server
 // did, by another one.
 func TestLoneCommands(t *testing.T) {
 	t.Parallel()
 	l := newLeaver(t, false)
-	workers := func() int {
-		lane := l.c.commands.one
-		lane.mu.Lock()
-		defer lane.mu.Unlock()
-		return len(lane.parked) + len(lane.busy)
+	alone := func() {
+		t.Helper()
+		l.connected(t)
+		require.NoError(t, l.acquire(t.Context()))
+		require.Eventually(t, func() bool { return l.workers() == 0 }, soon, time.Millisecond)
+		require.NoError(t, l.acquire(t.Context()))
+		require.Zero(t, l.workers(), "its caller has sent it")
 	}
-	require.Eventually(t, func() bool { return workers() == 0 }, soon, time.Millisecond)
-	require.NoError(t, l.acquire(t.Context()))
-	require.Zero(t, workers())
-
+	alone()
 	l.leaves(t, l.acquire).Stop()
 	l.settled(t)
-	require.NoError(t, l.acquire(t.Context()))
+	require.NoError(t, l.acquire(t.Context()), "while there is no connection the lane sends it")
+	alone()
 	l.proxy.Cut()
 	require.Eventually(t, func() bool { return l.acquire(t.Context()) == nil }, soon, time.Millisecond)
-	require.NoError(t, l.Release(t.Context(), l.claim))
-	require.Zero(t, workers())
+	alone()
 
 	// The end of a context that comes with the answer harms nobody after it.
 	for range 200 {
@@ -253,7 +281,7 @@ func TestRenewalIsLeftBehind(t *testing.T) {
 // held has the lane's batches be held back, as many as there may be.
 func (l *leaver) held(t *testing.T) (rule *faultproxy.Rule, answers []<-chan error) {
 	t.Helper()
-	l.c.commands.one.direct = nil
+	l.withoutDirect()
 	rule = l.proxy.Delay(anyScript, mostBatches, time.Hour)
 	for n := range mostBatches {
 		answers = append(answers, l.begin(t.Context(), func(ctx context.Context) error { return l.setHolds(ctx, n) }))

@@ -5,21 +5,19 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/distlock/locker/driver"
 )
 
-// hungAfter is how long a command that was left behind is waited for: a client that is
-// not go-redis's own need not keep any timeout.
-const hungAfter = controlTimeout + time.Second
+// hungAfter is how long a command that was left behind is waited for: longer than a batch
+// may be on its way. A client that is not go-redis's own need not keep any timeout.
+const hungAfter = batchTimeout + time.Second
 
 // leftBehind are the commands that their callers left on their way.
 type leftBehind struct {
-	count atomic.Int32 // len(fs)
-	mu    sync.Mutex
-	fs    []*flight
+	mu sync.Mutex
+	fs []*flight
 }
 
 func (b *leftBehind) add(f *flight) {
@@ -28,8 +26,6 @@ func (b *leftBehind) add(f *flight) {
 	b.fs = append(b.fs, f)
 	b.prune()
 }
-
-func (b *leftBehind) none() bool { return b.count.Load() == 0 }
 
 // prune forgets those that have an end; b.mu is held.
 func (b *leftBehind) prune() {
@@ -41,7 +37,6 @@ func (b *leftBehind) prune() {
 			return time.Now().After(f.until)
 		}
 	})
-	b.count.Store(int32(len(b.fs)))
 }
 
 // wait returns when no command that matches is on its way any more, or with an error

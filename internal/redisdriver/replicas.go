@@ -14,7 +14,12 @@ import (
 type replicaAcks struct {
 	n       int
 	timeout time.Duration
+	client  redis.UniversalClient
 }
+
+// ackPool is the most connections to a server that wait for its replicas. They are of a
+// client of their own: others need not wait with them.
+const ackPool = 16
 
 // maxAckTimeout is below what the Locker gives an attempt.
 const maxAckTimeout = 3 * time.Second
@@ -27,7 +32,7 @@ const maxAckTimeout = 3 * time.Second
 // It makes the loss of a lock by failover less likely, not impossible: a replica
 // that did not confirm may be promoted, unless n is the number of all.
 func WithReplicaAcks(n int, timeout time.Duration) locker.Option {
-	return locker.WithDriverOption(replicaAcks{n, timeout})
+	return locker.WithDriverOption(replicaAcks{n: n, timeout: timeout})
 }
 
 func (o replicaAcks) check() error {
@@ -39,16 +44,11 @@ func (o replicaAcks) check() error {
 
 // runAcked runs the script and has what it granted confirmed.
 func (d *Driver) runAcked(ctx context.Context, s *Script, req driver.Request, in input) (any, error) {
-	var client *redis.Client
-	switch c := d.c.control.(type) {
-	case *redis.Client:
-		client = c
-	case *redis.ClusterClient:
-		var err error
-		if client, err = c.MasterForKey(ctx, req.Key); err != nil {
-			return nil, classify(err)
-		}
-	default:
+	client, err := nodeOf(ctx, d.acks.client, req.Key)
+	if err != nil {
+		return nil, classify(err)
+	}
+	if client == nil {
 		return nil, &driver.StoreError{
 			Err:       fmt.Errorf("replicas cannot be waited for on a %T", d.c.given),
 			Permanent: true, NotApplied: true,
@@ -58,7 +58,7 @@ func (d *Driver) runAcked(ctx context.Context, s *Script, req driver.Request, in
 	conn := client.Conn()
 	defer func() { _ = conn.Close() }()
 	reply, err := s.run(ctx, conn, in)
-	relearn(d.c.control, err)
+	relearn(d.acks.client, err)
 	if err != nil || !isGrant(reply) {
 		return reply, err
 	}

@@ -26,10 +26,22 @@ type Signals struct {
 	closed  bool
 	sharded bool          // on a cluster, once known
 	probing chan struct{} // closed when the probe under way ends; nil: none
-	probed  bool
+	probed  bool          // or told by Set
 }
 
 var errNoSignals = errors.New("this Redis client cannot be made to subscribe")
+
+// ShardedPubSub is an option of strategies with Signals: whether those of a cluster are
+// sharded, whatever the cluster can.
+type ShardedPubSub bool
+
+// Set says how the releases of a cluster are told. It is called before all else.
+func (s *Signals) Set(o ShardedPubSub) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, cluster := s.d.c.control.(*redis.ClusterClient)
+	s.sharded, s.probed = cluster && bool(o), true
+}
 
 // NewSignals makes the Signals of d, on channels that begin with prefix.
 func (d *Driver) NewSignals(prefix string) *Signals {
@@ -43,6 +55,7 @@ func (d *Driver) NewSignals(prefix string) *Signals {
 // it. A name whose Redisson channel would lie in another slot of a cluster, where
 // a script may not publish, gets one of our own.
 func (s *Signals) Channel(key string) (channel, publish string) {
+	s.probe()
 	if strings.Contains(key, "{") {
 		channel = s.prefix + key
 	} else {
@@ -87,18 +100,15 @@ func (s *Signals) probe() <-chan struct{} {
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			var refused redis.Error
-			s.sharded = err == nil
-			s.probed = err == nil || errors.As(err, &refused) && isPermanent(err)
 			s.probing = nil
+			if s.probed {
+				return
+			}
+			s.sharded = err == nil
+			s.probed = err == nil || isRefusal(err)
 		}()
 	}
 	return s.probing
-}
-
-func isPermanent(err error) bool {
-	var e *driver.StoreError
-	return errors.As(classify(err), &e) && e.Permanent
 }
 
 // chanWatch implements [driver.Watch] on a channel.
@@ -150,21 +160,17 @@ func (s *Signals) Listen(ctx context.Context, key string, signal, ended func()) 
 }
 
 func (s *Signals) hubOf(ctx context.Context, key string, sharded bool) (*hub, error) {
-	var client *redis.Client
-	var cluster *redis.ClusterClient
-	node := ""
-	switch c := s.d.c.control.(type) {
-	case *redis.ClusterClient:
-		var err error
-		if client, err = s.d.c.master(ctx, c, key); err != nil {
-			return nil, err
-		}
-		cluster, node = c, client.Options().Addr
-	case *redis.Client:
-		client = c
+	client, err := s.d.c.node(ctx, key)
+	if err != nil {
+		return nil, err
 	}
 	if client == nil {
 		return nil, errNoSignals
+	}
+	cluster, ok := s.d.c.control.(*redis.ClusterClient)
+	node := ""
+	if ok {
+		node = client.Options().Addr
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,9 @@
 // Redis deployment; and with Redisson 3.15 to 4.x on the same name, either way: a Java
 // RLock excludes it and is excluded by it, and each wakes the other's waiters.
 // (Redisson's fair, spin and read-write locks exclude it as well; their waiters
-// may notice a release about a second or, in Java, a TTL late.)
+// may notice a release about a second or, in Java, a TTL late. But a read-write lock
+// looks for nothing but its own field, so it is granted on a key that is held here: it
+// must have another name.) On a cluster see [WithShardedPubSub].
 //
 // The hold count is in Redis. A caller named by locker.ContextWithOwner re-enters
 // from another process too, with the token of the hold it joins; the key is

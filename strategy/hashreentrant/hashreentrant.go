@@ -3,6 +3,7 @@ package hashreentrant
 import (
 	"context"
 	"embed"
+	"slices"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
@@ -70,6 +71,13 @@ func (d *pubsubDriver) more(s *redisdriver.Script, req driver.Request) []any {
 // Configure implements [driver.Configurer]. save in holds.lua tells our ids from Java's
 // by their version.
 func (d *pubsubDriver) Configure(cfg driver.Config) (driver.Settings, error) {
+	cfg.Options = slices.DeleteFunc(slices.Clone(cfg.Options), func(o any) bool {
+		sharded, ok := o.(redisdriver.ShardedPubSub)
+		if ok {
+			d.signals.Set(sharded)
+		}
+		return ok
+	})
 	_, err := d.Driver.Configure(cfg)
 	return driver.Settings{IDVersion: 8}, err
 }

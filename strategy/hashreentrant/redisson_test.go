@@ -3,6 +3,7 @@ package hashreentrant_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -228,4 +229,42 @@ func TestOwnerHandedOver(t *testing.T) {
 	require.NoError(t, second.Unlock(ctx))
 	require.Zero(t, java.tryLock(t))
 	require.EqualValues(t, 1, java.unlock(t))
+}
+
+// A Redisson that does not use sharded pub/sub is woken on a cluster if it is told so, and
+// by default one that does; and so are we.
+func TestPubSubOnACluster(t *testing.T) {
+	srv := redistest.Start(t, redistest.WithConfig("--cluster-enabled", "yes"))
+	node := srv.Client(t)
+	require.NoError(t, node.Do(t.Context(), "cluster", "addslotsrange", 0, 16383).Err())
+	require.Eventually(t, func() bool {
+		info, err := node.ClusterInfo(t.Context()).Result()
+		return err == nil && strings.Contains(info, "cluster_state:ok")
+	}, 10*time.Second, time.Millisecond)
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{srv.Addr()}})
+	defer rdb.Close()
+	const channel = "redisson_lock__channel:{k}"
+	for publish, opts := range map[string][]locker.Option{
+		"PUBLISH":  {hashreentrant.WithShardedPubSub(false)},
+		"SPUBLISH": {hashreentrant.WithShardedPubSub(true)},
+	} {
+		l, err := hashreentrant.New(rdb, opts...)
+		require.NoError(t, err)
+		heard := node.Subscribe(t.Context())
+		if publish == "PUBLISH" {
+			require.NoError(t, heard.Subscribe(t.Context(), channel))
+		} else {
+			require.NoError(t, heard.SSubscribe(t.Context(), channel))
+		}
+		_, err = heard.Receive(t.Context())
+		require.NoError(t, err)
+		lease, err := l.Lock(t.Context(), "k")
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+		msg, err := heard.ReceiveTimeout(t.Context(), 5*time.Second)
+		require.NoError(t, err, publish)
+		require.Equal(t, "0", msg.(*redis.Message).Payload)
+		require.NoError(t, heard.Close())
+		require.NoError(t, l.Close())
+	}
 }

@@ -156,7 +156,7 @@ func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.
 	if req.Wait && d.isRace() {
 		referee, before = d.referee(), 2*d.patience(req.TTL)
 	}
-	first := d.newOp(ctx, opAcquire, h, req, d.nodes[0].NewAcquire(req), before)
+	first := d.newOp(ctx, opAcquire, h, req, before)
 	first.askAhead(ctx, referee)
 	_, err := round(ctx, func() (bool, error) { return true, m.TryLockContext(first.in(ctx)) })
 	if same := d.checkDistinct(); same != nil {
@@ -197,9 +197,7 @@ func (d *quorumDriver) confirm(ctx context.Context, m *redsync.Mutex, first *op)
 	if agreed >= d.quorum {
 		return token, nil
 	}
-	c := first.req.Claim
-	c.Token = token
-	second := d.newOp(ctx, opConfirm, first.hold, first.req, d.nodes[0].NewCall(confirmScript, c, token), 0)
+	second := d.newOp(ctx, opConfirm, first.hold, first.req, 0)
 	second.token = token
 	if ok, err := round(ctx, func() (bool, error) { return m.ExtendContext(second.in(ctx)) }); !ok || err != nil {
 		why := second.trouble("confirmed the token", "the claim is gone")

@@ -12,7 +12,6 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
-	"github.com/distlock/locker/internal/redisdriver"
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 )
 
@@ -39,7 +38,6 @@ type op struct {
 	kind  opKind
 	hold  *hold
 	req   driver.Request
-	call  *redisdriver.Call
 	token int64 // of opConfirm
 
 	ahead int         // the node that was asked before the others; -1: none
@@ -77,7 +75,7 @@ func (d *quorumDriver) patience(ttl time.Duration) time.Duration {
 type opKey struct{}
 
 // newOp makes an operation; before is what goes by until the nodes are asked.
-func (d *quorumDriver) newOp(ctx context.Context, kind opKind, h *hold, req driver.Request, call *redisdriver.Call, before time.Duration) *op {
+func (d *quorumDriver) newOp(ctx context.Context, kind opKind, h *hold, req driver.Request, before time.Duration) *op {
 	// The slower nodes are heard after the majority has ended the call, but not past
 	// the time that the caller gives it.
 	most := d.nodeTimeout(req.TTL) + before
@@ -90,7 +88,7 @@ func (d *quorumDriver) newOp(ctx context.Context, kind opKind, h *hold, req driv
 		cancel()
 		leave()
 	}
-	return &op{d: d, ctx: ctx, end: end, kind: kind, hold: h, req: req, call: call, ahead: -1, answers: make([]answer, len(d.nodes))}
+	return &op{d: d, ctx: ctx, end: end, kind: kind, hold: h, req: req, ahead: -1, answers: make([]answer, len(d.nodes))}
 }
 
 // in returns the context that carries the operation through redsync.
@@ -292,7 +290,7 @@ func (o *op) tell(i int) {
 	if o.hold.untold(i, token) == 0 || n.isDown() || !n.known.Load() {
 		return
 	}
-	_ = n.call(o.ctx, func() answer { return o.d.releaseOnce(o.ctx, o.hold, i, o.req.Claim, o.call) })
+	_ = n.call(o.ctx, func() answer { return o.d.releaseOnce(o.ctx, o.hold, i, o.req.Claim) })
 }
 
 // askAhead asks one node before the others, which is the same for all contenders:
@@ -343,15 +341,19 @@ func (o *op) send(i int) answer {
 	return n.call(o.ctx, func() answer {
 		switch o.kind {
 		case opAcquire:
-			return tried(n.AcquireBy(o.ctx, o.call))
+			return tried(n.Acquire(o.ctx, o.req))
 		case opRelease:
-			a := o.d.releaseOnce(o.ctx, o.hold, i, o.req.Claim, o.call)
+			a := o.d.releaseOnce(o.ctx, o.hold, i, o.req.Claim)
 			a.late, a.token = o.hold.over(time.Now()), o.req.Token // the script has told it that
 			return a
+		case opConfirm:
+			c := o.req.Claim
+			c.Token = o.token
+			a := verdict(n.Run(o.ctx, confirmScript, c, c.Token))
+			a.token = c.Token
+			return a
 		}
-		a := verdict(n.RunCall(o.ctx, o.call))
-		a.token = o.token
-		return a
+		return verdict(n.Run(o.ctx, renewScript, o.req.Claim))
 	})
 }
 

@@ -32,7 +32,7 @@ func (d *quorumDriver) renew(ctx context.Context, c driver.Claim) error {
 	if h == nil {
 		return errLost // or rather released
 	}
-	o, sent := d.newOp(ctx, opRenew, h, driver.Request{Claim: c}, d.nodes[0].NewCall(renewScript, c), 0), time.Now()
+	o, sent := d.newOp(ctx, opRenew, h, driver.Request{Claim: c}, 0), time.Now()
 	ok, err := round(ctx, func() (bool, error) { return d.mutex(c).ExtendContext(o.in(ctx)) })
 	switch {
 	case ok:
@@ -91,7 +91,7 @@ func (d *quorumDriver) Release(ctx context.Context, c driver.Claim) error {
 	}
 	h.close()
 	inTime := !h.over(time.Now())
-	o := d.newOp(ctx, opRelease, h, driver.Request{Claim: c}, d.newRelease(c), 0)
+	o := d.newOp(ctx, opRelease, h, driver.Request{Claim: c}, 0)
 	ok, err := round(ctx, func() (bool, error) { return d.mutex(c).UnlockContext(o.in(ctx)) })
 	switch {
 	case isTaken(err) && !(inTime && o.mayHaveHeld() >= d.quorum):
@@ -129,7 +129,7 @@ func (d *quorumDriver) releaseLater(h *hold, i int, c driver.Claim) {
 func (d *quorumDriver) releaseOn(ctx context.Context, h *hold, i int, c driver.Claim) {
 	ctx, cancel := context.WithTimeout(ctx, min(laterBudget, c.TTL))
 	defer cancel()
-	n, call := d.nodes[i], d.newRelease(c)
+	n := d.nodes[i]
 	for pause := laterPause; h.left(i); pause = min(2*pause, time.Second) {
 		if n.await(ctx) != nil {
 			d.log.Warn("a key may be left on a node until its TTL ends", "strategy", d.Name(), "key", c.Key, "node", n.name)
@@ -141,7 +141,7 @@ func (d *quorumDriver) releaseOn(ctx context.Context, h *hold, i int, c driver.C
 			}
 			once, cancel := context.WithTimeout(ctx, d.nodeTimeout(c.TTL))
 			defer cancel()
-			return n.call(once, func() answer { return d.releaseOnce(once, h, i, c, call) })
+			return n.call(once, func() answer { return d.releaseOnce(once, h, i, c) })
 		})
 		var refined *driver.StoreError
 		if errors.As(a.err, &refined) && refined.Permanent || !h.left(i) {
@@ -157,14 +157,10 @@ func (d *quorumDriver) releaseOn(ctx context.Context, h *hold, i int, c driver.C
 	}
 }
 
-func (d *quorumDriver) newRelease(c driver.Claim) *redisdriver.Call {
-	return d.nodes[0].NewCall(releaseScript, c)
-}
-
-func (d *quorumDriver) releaseOnce(ctx context.Context, h *hold, i int, c driver.Claim, call *redisdriver.Call) answer {
+func (d *quorumDriver) releaseOnce(ctx context.Context, h *hold, i int, c driver.Claim) answer {
 	n := d.nodes[i]
 	channel, publish := n.signals.Channel(c.Key)
-	return verdict(n.RunCall(ctx, call, channel, publish, h.untold(i, c.Token)))
+	return verdict(n.Run(ctx, releaseScript, c, channel, publish, h.untold(i, c.Token)))
 }
 
 // Close implements [driver.Driver].

@@ -1,0 +1,39 @@
+package redisdriver
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker/driver"
+	"github.com/stretchr/testify/require"
+)
+
+// Attempts that wait for replicas do not hold up renewals and releases, however many.
+func TestWaitingForReplicasHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	l := newLeaver(t, false)
+	_, err := l.Configure(driver.Config{Logger: slog.New(slog.DiscardHandler), Options: []any{replicaAcks{n: 1, timeout: maxAckTimeout}}})
+	require.NoError(t, err)
+	held := driver.Claim{Key: "held", ID: "held", Owner: "held", TTL: time.Minute}
+	require.NoError(t, l.direct.Set(t.Context(), held.Key, held.ID, time.Minute).Err())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for n := range 3 * controlPool {
+		go func() {
+			c := driver.Claim{Key: fmt.Sprint(n), ID: "id", Owner: "id", TTL: time.Minute}
+			_, _ = l.Acquire(ctx, driver.Request{Claim: c})
+		}()
+	}
+	require.Eventually(t, func() bool {
+		n, err := l.direct.DBSize(t.Context()).Result()
+		return err == nil && n > ackPool
+	}, soon, time.Millisecond, "they wait for replicas")
+	began := time.Now()
+	l.Renew(t.Context(), []driver.Claim{held}, func(_ int, e error) { err = e })
+	require.NoError(t, err)
+	require.NoError(t, l.Release(t.Context(), held))
+	require.Less(t, time.Since(began), maxAckTimeout/3)
+}

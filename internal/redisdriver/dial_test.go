@@ -1,0 +1,236 @@
+package redisdriver
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
+	"github.com/distlock/locker/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// gate is a dialer that can refuse at once or hang.
+type gate struct {
+	refuse, hang atomic.Bool
+	dials        atomic.Int32
+}
+
+func (g *gate) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	g.dials.Add(1)
+	if g.hang.Load() {
+		<-ctx.Done()
+		return nil, &net.OpError{Op: "dial", Net: network, Err: ctx.Err()}
+	}
+	if g.refuse.Load() {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, network, addr)
+}
+
+// newGated is a leaver through a gate, where nothing was sent yet.
+func newGated(t *testing.T) (*leaver, *gate) {
+	t.Helper()
+	l, g := newLeaver(t, false), &gate{}
+	rdb := redis.NewClient(&redis.Options{Addr: l.proxy.Addr(), MaxRetries: -1, Dialer: g.dial})
+	t.Cleanup(func() { _ = rdb.Close() })
+	var err error
+	l.Driver, err = NewDriver(rdb, toy)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l, g
+}
+
+// One connection that is refused costs the attempt that was refused, not those after it.
+func TestOneRefusedConnection(t *testing.T) {
+	t.Parallel()
+	l, g := newGated(t)
+	l.connected(t)
+	g.refuse.Store(true)
+	l.proxy.Cut()
+	require.Eventually(t, func() bool {
+		err := l.acquire(t.Context())
+		return err != nil && !driver.MaybeApplied(err)
+	}, soon, time.Millisecond, "a refused connection")
+	g.refuse.Store(false)
+	for range 10 {
+		require.NoError(t, l.acquire(t.Context()))
+	}
+	l.connected(t)
+}
+
+// A command that could not be sent says so, though the one before it was left behind.
+func TestRefusedConnectionAfterACallerLeft(t *testing.T) {
+	t.Parallel()
+	l, g := newGated(t)
+	l.connected(t)
+	g.refuse.Store(true)
+	l.leaves(t, l.acquire).Stop()
+	l.settled(t)
+	l.proxy.Cut() // those of the lane
+	require.Eventually(t, func() bool {
+		err := l.acquire(t.Context())
+		require.Error(t, err)
+		return !driver.MaybeApplied(err)
+	}, soon, time.Millisecond)
+}
+
+// A caller leaves by its deadline, with the Locker, and by itself while its connection is
+// being made.
+func TestCallersLeaveAConnectionThatIsBeingMade(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func() (context.Context, func()){
+		"deadline": func() (context.Context, func()) {
+			ctx := bound.New(context.Background(), 50*time.Millisecond, nil)
+			return ctx, ctx.Stop
+		},
+		"Locker": func() (context.Context, func()) {
+			locker, end := context.WithTimeout(context.Background(), 50*time.Millisecond)
+			return bound.New(context.Background(), time.Minute, locker), end
+		},
+		"caller": func() (context.Context, func()) {
+			ctx, end := context.WithTimeout(context.Background(), 50*time.Millisecond)
+			return bound.New(ctx, time.Minute, nil), end
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, g := newGated(t)
+			l.connected(t)
+			g.hang.Store(true)
+			l.proxy.Cut()
+			ctx, stop := end()
+			defer stop()
+			began := time.Now()
+			for ctx.Err() == nil { // it may meet a connection that was cut
+				require.Error(t, l.acquire(ctx))
+			}
+			require.Less(t, time.Since(began), controlTimeout/2)
+		})
+	}
+}
+
+// A client that went by the caller's pool, because the server was away when its own
+// connection was tried, goes by its own when that connects.
+func TestServerThatWasAwayAtFirst(t *testing.T) {
+	t.Parallel()
+	l, g := newGated(t)
+	g.refuse.Store(true)
+	time.AfterFunc(200*time.Millisecond, func() { g.refuse.Store(false) })
+	require.Eventually(t, func() bool { return l.acquire(t.Context()) == nil }, soon, time.Millisecond)
+	l.connected(t)
+	require.True(t, l.c.commands.one.way.isOwn())
+}
+
+// A renewal takes the way that other commands have found: it does not wait for an address
+// that swallows what it is sent.
+func TestRenewalsKnowTheWay(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	g := &gate{}
+	g.hang.Store(true)
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: g.dial})
+	t.Cleanup(func() { _ = rdb.Close() })
+	rdb.AddHook(tunnel{addr: server.Addr()})
+	d, err := NewDriver(rdb, toy)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = d.Close() })
+	claim := driver.Claim{Key: "k", ID: "id", Owner: "id", TTL: time.Minute}
+	_, err = d.Acquire(t.Context(), driver.Request{Claim: claim})
+	require.NoError(t, err)
+	began := time.Now()
+	d.Renew(t.Context(), []driver.Claim{claim}, func(_ int, err error) { require.NoError(t, err) })
+	require.Less(t, time.Since(began), batchTimeout/4)
+}
+
+// A release after Close, on a client that the caller has closed too, fails at once.
+func TestReleaseOnAClosedClient(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client(t)
+	d, err := NewDriver(rdb, toy)
+	require.NoError(t, err)
+	require.NoError(t, d.Close())
+	require.NoError(t, rdb.Close())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err = d.Release(ctx, driver.Claim{Key: "k", ID: "id", Owner: "id", TTL: time.Minute})
+	require.ErrorIs(t, err, redis.ErrClosed)
+	require.NoError(t, ctx.Err())
+}
+
+// Commands are connected at the same time, whatever the size of the caller's pool.
+func TestConnectionsAreMadeAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	g := &gate{}
+	g.hang.Store(true)
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", PoolSize: 1, Dialer: g.dial})
+	t.Cleanup(func() { _ = rdb.Close() })
+	d, err := NewDriver(rdb, toy)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = d.Close() })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	began := time.Now()
+	for n := range int32(2) {
+		go func() {
+			claim := driver.Claim{Key: "k", ID: "id", Owner: "id", TTL: time.Minute}
+			_, _ = d.Acquire(ctx, driver.Request{Claim: claim})
+		}()
+		require.Eventually(t, func() bool { return g.dials.Load() > n }, soon, time.Millisecond)
+	}
+	require.Less(t, time.Since(began), controlTimeout/2, "the second one has not waited for the first")
+}
+
+// An attempt whose connection takes longer than the release that follows it waits is not
+// sent any more: the lock would be held by nobody.
+func TestNothingIsSentLate(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var slow atomic.Bool
+	slow.Store(true)
+	open := make(chan struct{})
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
+		if slow.Swap(false) {
+			<-open
+		}
+		return net.Dial(network, addr)
+	}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	d, err := NewDriver(rdb, toy)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = d.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	claim := driver.Claim{Key: "k", ID: "id", Owner: "id", TTL: time.Minute}
+	_, err = d.Acquire(ctx, driver.Request{Claim: claim})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	if err = d.Release(t.Context(), claim); err != nil { // it may have gone another way
+		require.ErrorIs(t, err, locker.ErrLost)
+	}
+	close(open)
+	time.Sleep(200 * time.Millisecond)
+	require.Zero(t, server.Client(t).Exists(t.Context(), "k").Val())
+}
+
+// An idle connection is not made again before a command comes, and Close closes it.
+func TestConnectionOfLoneCommandsRests(t *testing.T) {
+	t.Parallel()
+	l, g := newGated(t)
+	l.connected(t)
+	dials := g.dials.Load()
+	l.proxy.Cut()
+	time.Sleep(50 * time.Millisecond)
+	require.Equal(t, dials, g.dials.Load())
+	l.connected(t)
+	require.NoError(t, l.Close())
+	d := l.c.commands.one.direct
+	require.Nil(t, d.take())
+	require.Eventually(t, func() bool { return len(connections(t, l.direct, false)) == 1 }, soon, time.Millisecond, "the test's own")
+}

@@ -1,0 +1,131 @@
+package redisdriver
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// wire is a connection that the goroutine that waits for an answer can be made to leave:
+// it is told that its time is over. go-redis closes the connection then, which is put off
+// until the answer has come.
+type wire struct {
+	net.Conn
+	forget func() bool // what closes Conn when the driver is closed
+	wrote  atomic.Bool // all of the command, as far as we know
+
+	mu     sync.Mutex
+	until  time.Time // when the caller leaves by itself
+	locker bool      // it leaves at the end of the Locker
+	gone   bool      // left, or closed
+	over   chan struct{}
+	closed sync.Once
+}
+
+// begin begins a command.
+func (w *wire) begin(until time.Time, locker bool) {
+	w.wrote.Store(false)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.until, w.locker = until, locker
+}
+
+// leave has the caller leave, for good.
+func (w *wire) leave() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leaveLocked()
+}
+
+func (w *wire) leaveLocked() {
+	w.gone = true
+	_ = w.Conn.SetDeadline(time.Unix(1, 0))
+}
+
+// leaveLocker has the caller leave if its command is to end with the Locker.
+func (w *wire) leaveLocker() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.locker {
+		w.leaveLocked()
+	}
+}
+
+// lost reports whether no more can be sent.
+func (w *wire) lost() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.gone
+}
+
+// ended is nil unless the caller has left a command that it wrote; it is closed when the
+// answer is there.
+func (w *wire) ended() chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.over
+}
+
+// Read implements [net.Conn].
+func (w *wire) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) && w.wrote.Load() {
+		w.mu.Lock()
+		w.over = make(chan struct{})
+		w.mu.Unlock()
+	}
+	return n, err
+}
+
+// Write implements [net.Conn]. A command in part is none.
+func (w *wire) Write(b []byte) (int, error) {
+	n, err := w.Conn.Write(b)
+	w.wrote.Store(err == nil)
+	return n, err
+}
+
+// SetDeadline implements [net.Conn].
+func (w *wire) SetDeadline(t time.Time) error { return w.set(w.Conn.SetDeadline, t) }
+
+// SetReadDeadline implements [net.Conn].
+func (w *wire) SetReadDeadline(t time.Time) error { return w.set(w.Conn.SetReadDeadline, t) }
+
+// SetWriteDeadline implements [net.Conn].
+func (w *wire) SetWriteDeadline(t time.Time) error { return w.set(w.Conn.SetWriteDeadline, t) }
+
+func (w *wire) set(deadline func(time.Time) error, t time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.gone:
+		return nil
+	case !w.until.IsZero() && (t.IsZero() || w.until.Before(t)):
+		t = w.until
+	}
+	return deadline(t)
+}
+
+// Close implements [net.Conn].
+func (w *wire) Close() (err error) {
+	w.closed.Do(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.gone = true
+		if w.over == nil {
+			w.forget()
+			err = w.Conn.Close()
+			return
+		}
+		go func() {
+			defer close(w.over)
+			_ = w.Conn.SetReadDeadline(time.Now().Add(controlTimeout))
+			_, _ = w.Conn.Read(make([]byte, 1))
+			w.forget()
+			_ = w.Conn.Close()
+		}()
+	})
+	return err
+}
