@@ -38,7 +38,7 @@ func (d *Driver) flight(s *Script, req driver.Request) *flight {
 		}
 	}
 	if d.p.More != nil {
-		in = append(in, d.p.More(s, req)...)
+		in = d.p.More(in, s, req)
 	}
 	f.in = in
 	return f

@@ -46,7 +46,7 @@ type Protocol struct {
 	Release *Script
 	// More gives the further arguments of a script; nil: none. Of req only the Claim
 	// is set unless the script acquires.
-	More func(s *Script, req driver.Request) []any
+	More func(in []any, s *Script, req driver.Request) []any
 }
 
 // Driver is a [driver.Driver] made of a Protocol. Strategies embed it.

@@ -43,8 +43,11 @@ var meanings = map[string]meaning{
 
 // answer is what a server has answered; ok is false if err is no answer.
 func answer(err error) (msg string, m meaning, ok bool) {
+	if err == nil {
+		return "", 0, false
+	}
 	var server redis.Error
-	if err == nil || !errors.As(err, &server) {
+	if !errors.As(err, &server) {
 		return "", 0, false
 	}
 	msg = server.Error()
@@ -110,6 +113,9 @@ func isTLS(err error) bool {
 
 // isDial tells that there was no connection.
 func isDial(err error) bool {
+	if err == nil {
+		return false
+	}
 	var op *net.OpError
 	return isEnd(err) || errors.As(err, &op) && op.Op == "dial"
 }

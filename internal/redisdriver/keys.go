@@ -43,17 +43,10 @@ func AuxKey(prefix, key string) string {
 		// No hash tag can hold it ("}x", "{}x"): any other name of the slot does.
 		tag = SlotTag(key)
 	}
-	var b strings.Builder
-	b.Grow(len(prefix) + len(tag) + 3 + len(key))
-	b.WriteString(prefix)
-	b.WriteByte('{')
-	b.WriteString(tag)
-	b.WriteByte('}')
-	if tag != key {
-		b.WriteByte(':')
-		b.WriteString(key)
+	if tag == key {
+		return prefix + "{" + tag + "}"
 	}
-	return b.String()
+	return prefix + "{" + tag + "}:" + key
 }
 
 // hashTag is the part of key that Redis Cluster hashes: what is between the first

@@ -123,15 +123,17 @@ func (c *followed) Close() error {
 // alive.
 func probed(conn, inner net.Conn) net.Conn {
 	if sys, ok := inner.(syscall.Conn); ok {
-		return probedConn{conn, sys}
+		if raw, err := sys.SyscallConn(); err == nil {
+			return &probedConn{conn, raw}
+		}
 	}
 	return conn
 }
 
-type (
-	probedConn struct {
-		net.Conn
-		rawConn
-	}
-	rawConn = syscall.Conn
-)
+type probedConn struct {
+	net.Conn
+	raw syscall.RawConn
+}
+
+// SyscallConn implements [syscall.Conn].
+func (c *probedConn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }

@@ -70,12 +70,11 @@ func (d *queueDriver) Configure(cfg driver.Config) (driver.Settings, error) {
 }
 
 // more gives the release script the channel to tell of the release.
-func (d *queueDriver) more(s *redisdriver.Script, req driver.Request) []any {
+func (d *queueDriver) more(in []any, s *redisdriver.Script, req driver.Request) []any {
 	if s != releaseScript {
-		return nil
+		return in
 	}
-	channel, publish := d.signals.Channel(req.Key)
-	return []any{channel, publish}
+	return d.signals.AppendChannel(in, req.Key)
 }
 
 // Acquire implements [driver.Driver]. An attempt of a process that waits may be answered

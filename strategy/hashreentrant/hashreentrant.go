@@ -60,12 +60,11 @@ func newDriver(rdb redis.UniversalClient) (*pubsubDriver, error) {
 }
 
 // more gives the release script the channel to tell of the release.
-func (d *pubsubDriver) more(s *redisdriver.Script, req driver.Request) []any {
+func (d *pubsubDriver) more(in []any, s *redisdriver.Script, req driver.Request) []any {
 	if s != releaseScript {
-		return nil
+		return in
 	}
-	channel, publish := d.signals.Channel(req.Key)
-	return []any{channel, publish}
+	return d.signals.AppendChannel(in, req.Key)
 }
 
 // Configure implements [driver.Configurer]. save in holds.lua tells our ids from Java's
