@@ -123,7 +123,7 @@ func TestErrorsNameTheNodes(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 5)
 	l := m.locker(t, locker.WithTTL(time.Second))
-	lease := lock(t, l, "held", locker.WithTTL(4*time.Second), locker.WithoutRenewal())
+	lease := lock(t, l, "held", locker.WithTTL(time.Minute), locker.WithoutRenewal())
 	for i := range 3 {
 		m.kill(i)
 	}
