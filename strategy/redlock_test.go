@@ -27,7 +27,7 @@ func startRedlockNodes(t *testing.T) []redlockNode {
 		n := redlockNode{redistest.Start(t, redistest.WithTLS()), fmt.Sprint("user", i), fmt.Sprint("p:@/ ", i)}
 		n.AddUser(t, n.user, n.password, "~app:*", "~locker:fence:*", "&locker:released:*",
 			"+evalsha", "+eval", "+subscribe", "+unsubscribe", "+ping", "+info", "+get", "+set", "+del", "+exists",
-			"+pttl", "+pexpire", "+type", "+incr", "+incrby", "+time", "+publish")
+			"+pttl", "+pexpire", "+type", "+incrby", "+time", "+publish")
 		require.NoError(t, n.Client(t).ConfigSet(t.Context(), "requirepass", "nobody").Err())
 		nodes = append(nodes, n)
 	}

@@ -82,6 +82,6 @@
 //
 // On each node the lock key, a string; locker:fence:{key}; and the channel
 // locker:released:{key}. Redis 6.0 or newer. Commands: EVALSHA EVAL GET SET DEL EXISTS
-// PTTL PEXPIRE TYPE INCR INCRBY TIME INFO. To be woken rather than poll: PUBLISH SUBSCRIBE
+// PTTL PEXPIRE TYPE INCRBY TIME INFO. To be woken rather than poll: PUBLISH SUBSCRIBE
 // UNSUBSCRIBE PING.
 package redlock

@@ -150,7 +150,7 @@ func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.
 	if err := d.acquaint(ctx); err != nil {
 		return driver.Answer{}, err
 	}
-	h, sent := newHold(len(d.nodes)), time.Now()
+	h, sent := newHold(len(d.nodes), req.Tokens), time.Now()
 	m := d.mutex(req.Claim)
 	referee, before := -1, time.Duration(0)
 	if req.Wait && d.isRace() {
@@ -174,7 +174,7 @@ func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.
 	}
 	h.lasts(sent, req.TTL)
 	d.holds.add(req.ID, h)
-	return driver.Answer{Granted: true, Token: token}, nil
+	return driver.Answer{Granted: true, Token: token, Tokens: req.Tokens}, nil
 }
 
 // confirm makes the greatest proposal of the first round the token, which takes a

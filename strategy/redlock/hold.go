@@ -13,6 +13,7 @@ import (
 // to one node go one after another, so that a release never overtakes the
 // attempt it cleans up after, and none but the release goes out once that began.
 type hold struct {
+	more  int64           // tokens that are reserved after the claim's
 	turns []chan struct{} // by node; each holds one while a command is under way
 
 	mu      sync.Mutex
@@ -30,11 +31,12 @@ type holdNode struct {
 	missing bool // a renewal did not find it
 	later   bool // it is being released in the background
 
-	knows int64 // a token the node's counter has reached
+	knows int64 // the node's counter has reached the last token, if the claim's is this one
 }
 
-func newHold(n int) *hold {
-	h := &hold{turns: make([]chan struct{}, n), nodes: make([]holdNode, n)}
+// newHold makes the hold of a claim with so many tokens, at least 1, on n nodes.
+func newHold(n, tokens int) *hold {
+	h := &hold{more: int64(max(tokens-1, 0)), turns: make([]chan struct{}, n), nodes: make([]holdNode, n)}
 	for i := range h.turns {
 		h.turns[i] = make(chan struct{}, 1)
 	}
@@ -140,14 +142,22 @@ func (h *hold) left(i int) bool {
 	return h.nodes[i].touched
 }
 
-// untold is the token to tell node i; 0 if it knows it.
+// last is the last token that is reserved for a claim with this one; 0 if it has none.
+func (h *hold) last(token int64) int64 {
+	if token == 0 {
+		return 0
+	}
+	return token + h.more
+}
+
+// untold is the last token, to tell node i; 0 if it knows it.
 func (h *hold) untold(i int, token int64) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nodes[i].knows >= token {
 		return 0
 	}
-	return token
+	return h.last(token)
 }
 
 // beginLater says whether to begin a release of node i in the background.

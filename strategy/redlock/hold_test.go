@@ -43,7 +43,7 @@ func TestHoldRemembersWhatMayBeThere(t *testing.T) {
 		{"something else is there", func() answer { return tried(driver.Answer{}, locker.ErrConflict) }, false, false},
 		{"not sent", did(failed, &driver.StoreError{Err: errBroken, NotApplied: true}), false, false},
 	} {
-		h := newHold(1)
+		h := newHold(1, 1)
 		h.do(ctx, 0, opAcquire, tt.acquire)
 		require.Equal(t, tt.left, h.left(0), tt.name)
 		if !tt.left {
@@ -57,13 +57,13 @@ func TestHoldRemembersWhatMayBeThere(t *testing.T) {
 		require.Equal(t, tt.again, h.left(0), "%s: a release that finds nothing", tt.name)
 	}
 
-	h := newHold(1)
+	h := newHold(1, 1)
 	h.do(ctx, 0, opAcquire, did(yes, nil))
 	h.do(ctx, 0, opRelease, did(yes, nil))
 	require.False(t, h.left(0))
 	require.Equal(t, yes, h.do(ctx, 0, opRelease, mustNotRun(t)).state, "what was released stays released")
 
-	h = newHold(1)
+	h = newHold(1, 1)
 	h.do(ctx, 0, opAcquire, did(failed, errBroken))
 	h.do(ctx, 0, opConfirm, did(yes, nil))
 	h.do(ctx, 0, opRelease, did(no, nil))
@@ -76,7 +76,7 @@ func TestLateAttemptBehindAJoin(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	joined := func() *hold {
-		h := newHold(1)
+		h := newHold(1, 1)
 		h.do(ctx, 0, opAcquire, did(failed, errBroken))
 		h.do(ctx, 0, opRenew, did(no, nil))
 		require.True(t, h.beginJoin(0))
@@ -96,7 +96,7 @@ func TestLateAttemptBehindAJoin(t *testing.T) {
 	h.do(ctx, 0, opRelease, did(yes, nil))
 	require.False(t, h.left(0), "that was the attempt's")
 
-	h = newHold(1)
+	h = newHold(1, 1)
 	h.do(ctx, 0, opAcquire, did(failed, errBroken))
 	h.do(ctx, 0, opJoin, did(failed, errBroken))
 	h.do(ctx, 0, opJoin, did(yes, nil))
@@ -110,7 +110,7 @@ func TestLateAttemptBehindAJoin(t *testing.T) {
 
 func TestHoldSetsNothingOnceReleaseBegan(t *testing.T) {
 	t.Parallel()
-	h := newHold(1)
+	h := newHold(1, 1)
 	h.close()
 	for _, kind := range []opKind{opAcquire, opJoin} {
 		a := h.do(t.Context(), 0, kind, mustNotRun(t))
@@ -123,7 +123,7 @@ func TestHoldSetsNothingOnceReleaseBegan(t *testing.T) {
 
 func TestHoldTakesTurns(t *testing.T) {
 	t.Parallel()
-	h := newHold(2)
+	h := newHold(2, 1)
 	sent, answered := make(chan struct{}), make(chan struct{})
 	go h.do(t.Context(), 0, opAcquire, func() answer {
 		close(sent)
@@ -142,7 +142,7 @@ func TestHoldTakesTurns(t *testing.T) {
 
 func TestOneBackgroundReleaseForEachNode(t *testing.T) {
 	t.Parallel()
-	h := newHold(1)
+	h := newHold(1, 1)
 	require.False(t, h.beginLater(0), "nothing is there")
 	h.do(t.Context(), 0, opAcquire, did(yes, nil))
 	require.True(t, h.beginLater(0))
@@ -156,7 +156,7 @@ func TestHoldsAreSwept(t *testing.T) {
 	t.Parallel()
 	hs := holds{byID: make(map[string]*hold)}
 	for i := range 10_000 {
-		h := newHold(3)
+		h := newHold(3, 1)
 		h.lasts(time.Now(), -time.Second)
 		if i%100 == 0 {
 			h.lasts(time.Now(), time.Hour)

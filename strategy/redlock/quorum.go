@@ -349,7 +349,7 @@ func (o *op) send(i int) answer {
 		case opConfirm:
 			c := o.req.Claim
 			c.Token = o.token
-			a := verdict(n.Run(o.ctx, confirmScript, c, c.Token))
+			a := verdict(n.Run(o.ctx, confirmScript, c, o.hold.last(c.Token)))
 			a.token = c.Token
 			return a
 		}

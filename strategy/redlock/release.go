@@ -68,7 +68,7 @@ func (d *quorumDriver) rejoin(h *hold, i int, c driver.Claim) {
 		defer cancel()
 		h.do(ctx, i, opJoin, func() answer {
 			return n.call(ctx, func() answer {
-				a := verdict(n.Run(ctx, joinScript, c, c.Token))
+				a := verdict(n.Run(ctx, joinScript, c, h.last(c.Token)))
 				a.token = c.Token
 				return a
 			})
@@ -84,7 +84,7 @@ func (d *quorumDriver) Release(ctx context.Context, c driver.Claim) error {
 	h := d.holds.get(c.ID)
 	if h == nil {
 		// Released before, or expired long ago.
-		h = newHold(len(d.nodes))
+		h = newHold(len(d.nodes), 0)
 		for i := range h.nodes {
 			h.nodes[i].touched = true // for all we know
 		}

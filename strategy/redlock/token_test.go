@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -143,4 +144,55 @@ func TestWithoutFencing(t *testing.T) {
 		require.Zero(t, p.Count(isOp("confirm")), "without a token there is nothing to confirm")
 		require.Zero(t, m.fence(t, i, "k"))
 	}
+}
+
+// The tokens of hand-overs inside the process are reserved on a majority by the grant, so
+// that the next grant's is greater wherever its majority is.
+func TestTokensOfHandOversAreAMajoritys(t *testing.T) {
+	t.Parallel()
+	const n = 5
+	m := startMasters(t, 5)
+	waits := make(chan struct{}, n+1)
+	l := m.locker(t, locker.WithTTL(long), locker.WithHandOver(n, time.Second),
+		locker.WithObserver(locker.ObserverFunc(func(_ context.Context, e locker.Event) {
+			if e.Kind == locker.EventWaiting {
+				waits <- struct{}{}
+			}
+		})))
+	first := lock(t, l, "k")
+	leases := make(chan *locker.Lease)
+	for range n + 1 {
+		go func() {
+			lease, err := l.Lock(t.Context(), "k")
+			if err != nil {
+				t.Error(err)
+			}
+			leases <- lease
+		}()
+		<-waits
+	}
+	unlock(t, first)
+	lease := <-leases
+	reserved := lease.Token() + n
+	know := 0
+	for i := range m.servers {
+		if m.fence(t, i, "k") >= reserved {
+			know++
+		}
+	}
+	require.GreaterOrEqual(t, know, 3, "token %d must be known to a majority", reserved)
+	for range n {
+		last := lease.Token()
+		unlock(t, lease)
+		lease = <-leases
+		require.Greater(t, lease.Token(), last) // handed over, unless the machine was slow
+	}
+	unlock(t, lease)
+	for i := range m.servers {
+		m.free(t, 20*time.Second, i, "k")
+		require.GreaterOrEqual(t, m.fence(t, i, "k"), reserved, "a release tells all nodes")
+	}
+	lease = lock(t, l, "k")
+	require.Greater(t, lease.Token(), reserved)
+	unlock(t, lease)
 }

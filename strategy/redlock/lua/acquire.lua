@@ -1,9 +1,9 @@
 local lock, fence = unpack(KEYS)
-local claim, ttl, retention = unpack(ARGV)
--- Reply: {1, token, 1} granted on this node; {0, ms remaining or -1, 1 if the holder's
+local claim, ttl, retention, tokens = unpack(ARGV)
+-- Reply: {1, first token} granted on this node; {0, ms remaining or -1, 1 if the holder's
 --        release gives no wake-up else 0} held by another; {-1, type} not a lock
 --
--- The token is this node's proposal; see token.lua. Sent twice: a claim that has the
+-- The tokens are this node's proposal; see token.lua. Sent twice: a claim that has the
 -- key is granted again with the same proposal or, if another node's was written
 -- back meanwhile, that one.
 
@@ -11,7 +11,7 @@ local claim, ttl, retention = unpack(ARGV)
 -- token.lua
 
 if redis.call('SET', lock, claim, 'NX', 'PX', ttl) then
-  return {1, propose(fence, retention), 1}
+  return {1, propose(fence, retention, tokens)}
 end
 
 local holder, no_wakeup = redis.pcall('GET', lock), 1
@@ -22,7 +22,7 @@ if type(holder) == 'table' then -- an error: no string
   end
 elseif holder == claim then
   extend(lock, ttl)
-  return {1, proposed(fence, retention), 1}
+  return {1, proposed(fence, retention, tokens)}
 elseif string.find(holder, '^%x+%-%x+%-8%x+%-%x+%-%x+:') then
   no_wakeup = 0 -- ours begin with a version 8 UUID; redsync and others publish nothing
 end

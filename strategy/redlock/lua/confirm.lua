@@ -1,5 +1,5 @@
 local lock, fence = unpack(KEYS)
-local claim, retention, token = unpack(ARGV)
+local claim, retention, token = unpack(ARGV) -- the last of those reserved
 -- Reply: 1 written, 0 the claim does not have the key on this node
 --
 -- The second round of a grant: the greatest proposal of the first round becomes the
