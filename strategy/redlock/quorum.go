@@ -338,10 +338,11 @@ func (o *op) send(i int) answer {
 	if err := n.ready(o.ctx); err != nil {
 		return answer{state: failed, err: err}
 	}
+	if o.kind == opAcquire {
+		return o.acquire(n)
+	}
 	return n.call(o.ctx, func() answer {
 		switch o.kind {
-		case opAcquire:
-			return tried(n.Acquire(o.ctx, o.req))
 		case opRelease:
 			a := o.d.releaseOnce(o.ctx, o.hold, i, o.req.Claim)
 			a.late, a.token = o.hold.over(time.Now()), o.req.Token // the script has told it that
@@ -355,6 +356,38 @@ func (o *op) send(i int) answer {
 		}
 		return verdict(n.Run(o.ctx, renewScript, o.req.Claim))
 	})
+}
+
+// acquire asks a node for the lock. One that still has an earlier claim of this Locker is
+// asked again: an Unlock returns when a majority is without the claim, and if another node
+// fails then, the majority of this attempt may need the one that the release is on its way
+// to.
+func (o *op) acquire(n *node) answer {
+	end := time.Now().Add(o.d.nodeTimeout(o.req.TTL) / 8)
+	for pause := time.Millisecond; ; pause *= 2 {
+		var holder string
+		a := n.call(o.ctx, func() answer {
+			g, err := n.Acquire(o.ctx, o.req)
+			holder = g.Owner
+			return tried(g, err)
+		})
+		if a.state != no || lockerOf(holder) != lockerOf(o.req.ID) || time.Now().Add(pause).After(end) {
+			return a
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-o.ctx.Done():
+			timer.Stop()
+			return a
+		}
+	}
+}
+
+// lockerOf is the part of a claim's id that all of a Locker have in common.
+func lockerOf(id string) string {
+	prefix, _, _ := strings.Cut(id, ":")
+	return prefix
 }
 
 func tried(g driver.Answer, err error) answer {

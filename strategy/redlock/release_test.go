@@ -262,3 +262,21 @@ func TestReleaseOnAFullNode(t *testing.T) {
 		m.free(t, 20*time.Second, i, "k")
 	}
 }
+
+// A lock that was unlocked is free, though its release is still on the way to one node and
+// another goes away: the nodes that are free are no majority without the first.
+func TestReleaseOnItsWayRefusesNothing(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	l := m.locker(t)
+	lease := lock(t, l, "k")
+	for i := range 3 {
+		m.holds(t, i, lease)
+	}
+	m.proxies[1].Delay(isOp("release"), 1, 200*time.Millisecond)
+	unlock(t, lease)
+	m.proxies[2].Refuse(true)
+	again, err := l.TryLock(t.Context(), "k")
+	require.NoError(t, err)
+	unlock(t, again)
+}

@@ -1,7 +1,7 @@
 local lock, fence = unpack(KEYS)
 local claim, ttl, retention, tokens = unpack(ARGV)
 -- Reply: {1, first token} granted on this node; {0, ms remaining or -1, 1 if the holder's
---        release gives no wake-up else 0} held by another; {-1, type} not a lock
+--        release gives no wake-up else 0, the holder if it is one of ours} held by another; {-1, type} not a lock
 --
 -- The tokens are this node's proposal; see token.lua. Sent twice: a claim that has the
 -- key is granted again with the same proposal or, if another node's was written
@@ -26,4 +26,4 @@ elseif holder == claim then
 elseif string.find(holder, '^%x+%-%x+%-8%x+%-%x+%-%x+:') then
   no_wakeup = 0 -- ours begin with a version 8 UUID; redsync and others publish nothing
 end
-return {0, redis.call('PTTL', lock), no_wakeup}
+return {0, redis.call('PTTL', lock), no_wakeup, no_wakeup == 0 and holder or ''}
