@@ -116,7 +116,7 @@ func (a *arena) overlong(key uint16, ttl time.Duration) {
 func (a *arena) wantNoGrowth() {
 	p := a.workers[0]
 	p.tell(sayGrow)
-	line, err := p.hear(sayGrown, growWithin+leakPatience+a.cfg.Slack+10*time.Second)
+	line, err := p.hear(sayGrown, growWithin+3*leakPatience+a.cfg.Slack+10*time.Second)
 	if err != nil {
 		a.stuck(p, err)
 		return
