@@ -217,6 +217,14 @@ func (c *claim) event(kind EventKind, err error) Event {
 		Duration: c.e.sched.Now() - c.granted, Err: err}
 }
 
+// unavailable is err, which the store or the way to it has caused, as users are told it.
+func (c *claim) unavailable(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &opError{strategy: c.e.name, op: op, key: c.userKey(), kind: ErrUnavailable, why: withoutContextErrors(err)}
+}
+
 // userKey is the key as the user gave it.
 func (c *claim) userKey() string { return c.Key[len(c.e.set.prefix):] }
 

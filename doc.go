@@ -8,8 +8,13 @@
 //		return ship(ctx)
 //	})
 //
-// [Locker], [Lease], [Do] and the errors are all a user needs to know; options set
-// times and limits, an [Observer] is told what happens. Strategies are in the
+// [Locker], [Lease], [Do] and the errors are all a user needs to know: [ErrNotAcquired]
+// for contention, [ErrUnavailable] for trouble with the store, [ErrLost], [ErrNotHeld],
+// [ErrConflict], [ErrInvalid] and [ErrClosed]. Without options a lease has a TTL of 30 s,
+// is renewed while it is held, and Lock waits until its context ends. Options set other
+// times and limits, an [Observer] is told what happens: [EventAcquired], [EventReleased],
+// [EventReleaseFailed], [EventRenewed], [EventRenewFailed], [EventLost],
+// [EventNotAcquired] and [EventWaiting]. Strategies are in the
 // packages under strategy; package driver is the contract for writing one, and
 // package conformance tests it.
 //

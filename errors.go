@@ -10,7 +10,8 @@ import (
 )
 
 // Errors. Match them with [errors.Is]; what is returned wraps them with the
-// strategy, the key and the cause.
+// strategy, the key and the cause; of ErrInvalid, with what was given and what is
+// allowed.
 var (
 	// ErrNotAcquired: another owner holds the key, and the caller did not want
 	// to wait (longer); or the caller's context was over from the start.
@@ -23,8 +24,9 @@ var (
 	// ErrUnavailable: the store could not be used, or its answer did not
 	// arrive; whether the command took effect may be unknown.
 	ErrUnavailable = errors.New("lock store unavailable")
-	// ErrConflict: the key holds something that is not a lock. It is never
-	// deleted.
+	// ErrConflict: the key holds something that no lock can be: on Redis neither a
+	// string nor a hash (those are waited for, as locks of other libraries). It is
+	// never deleted.
 	ErrConflict = driver.ErrConflict
 	// ErrInvalid: a bad key, option or argument.
 	ErrInvalid = driver.ErrInvalid

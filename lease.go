@@ -17,7 +17,7 @@ import (
 // lease is still held (Holds, Err, Lost, Context, Renew, Unlock) look at the clock
 // first: a process that was frozen past its lease is told so by the first question
 // it asks. A nil or zero Lease is held by nothing: its methods fail with
-// [ErrInvalid] or return zero values.
+// [ErrInvalid] or return zero values; its Lost is closed and its Context has ended.
 type Lease struct {
 	claim *claim
 	hold  *hold

@@ -151,7 +151,7 @@ func logEvent(ctx context.Context, h slog.Handler, e Event) {
 	case EventReleaseFailed:
 		msg = "release failed; the TTL frees the key"
 	case EventRenewFailed:
-		msg, span = "renewal failed; it is tried again until the deadline", "took"
+		msg, span = "renewal failed; automatic ones are tried again until the deadline", "took"
 		if e.again {
 			level = slog.LevelDebug
 		}

@@ -37,7 +37,8 @@ type Option interface {
 }
 
 // LockOption configures one call of Lock or TryLock. It takes precedence over what
-// the constructor was given. Of several that set the same the last counts, but
+// the constructor was given; where the call re-enters, TTL, renewal and limits stay
+// those of the outermost Lock. Of several that set the same the last counts, but
 // WithRenewal, WithoutRenewal and WithMaxRenewals refuse one another.
 type LockOption interface {
 	Option

@@ -226,6 +226,9 @@ func (c *claim) settleRelease(ctx context.Context, err error) {
 	}
 	if !c.told {
 		c.told = true
+		if kind == EventReleaseFailed {
+			err = c.unavailable("unlock", err)
+		}
 		c.e.notices.event(ctx, c.event(kind, err))
 	}
 }

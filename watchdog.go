@@ -114,7 +114,7 @@ func (c *claim) settleRenewal(ctx context.Context, sent time.Duration, err error
 		c.schedule()
 	}
 	if c.state != claimLost && !c.told && c.e.notices.wanted() {
-		ev := c.event(kind, withoutContextErrors(err))
+		ev := c.event(kind, c.unavailable("renew", err))
 		ev.Duration, ev.again = now-sent, again && kind == EventRenewFailed
 		c.e.notices.event(ctx, ev)
 	}

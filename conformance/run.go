@@ -28,9 +28,9 @@ func WithSkip(name, reason string) Option {
 
 // WithOnly runs the cases whose "group/Name" matches the regular expression and
 // no others.
+// It is an error if there are none.
 func WithOnly(pattern string) Option {
-	re := regexp.MustCompile(pattern)
-	return func(r *runner) { r.only = append(r.only, re) }
+	return func(r *runner) { r.patterns = append(r.patterns, pattern) }
 }
 
 // WithCases adds cases, such as those only strategies for one store can have.
@@ -53,6 +53,8 @@ type runner struct {
 	cases []Case
 	skip  map[string]string
 	only  []*regexp.Regexp
+
+	patterns []string // of only
 	out   io.Writer
 	seed  uint64
 }
@@ -66,6 +68,16 @@ func Run(t *testing.T, newHarness HarnessMaker, opts ...Option) {
 	r := &runner{cases: Cases(), skip: map[string]string{}, seed: rand.Uint64()}
 	for _, o := range opts {
 		o(r)
+	}
+	for _, p := range r.patterns {
+		re, err := regexp.Compile(p)
+		if err != nil {
+			t.Fatalf("WithOnly(%q): %v", p, err)
+		}
+		if !slices.ContainsFunc(r.cases, func(c Case) bool { return re.MatchString(c.path()) }) {
+			t.Errorf("WithOnly names no case: %q", p)
+		}
+		r.only = append(r.only, re)
 	}
 	for name := range r.skip {
 		if !slices.ContainsFunc(r.cases, func(c Case) bool { return c.Name == name }) {

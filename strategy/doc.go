@@ -1,7 +1,7 @@
 // Package strategy chooses a strategy by configuration, so that a program holds
 // nothing but a locker.Locker and a URL or a file:
 //
-//	locks, release, err := strategy.OpenURL(ctx, os.Getenv("LOCKS"))
+//	locks, release, err := strategy.OpenURL(ctx, os.Getenv("LOCKER_URL"))
 //	if err != nil {
 //		return err // it names what is wrong and what is allowed
 //	}
