@@ -55,8 +55,8 @@ type runner struct {
 	only  []*regexp.Regexp
 
 	patterns []string // of only
-	out   io.Writer
-	seed  uint64
+	out      io.Writer
+	seed     uint64
 }
 
 // Run runs the suite: first the cases that bear others beside them, as parallel

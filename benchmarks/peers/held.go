@@ -17,7 +17,7 @@ var held = scenario{
 	rounds:  2,
 	metrics: []metric{goroutinesPerLock, bytesPerLock, redisBytesPerLock, redisCPUPerTTL, clientCPUPerTTL},
 	targets: []target{
-		{metric: goroutinesPerLock, of: ours, factor: 0},
+		{metric: goroutinesPerLock, of: ours, factor: 0.001}, // some send renewals, however many locks there are
 		{metric: bytesPerLock, of: ours, factor: 700},
 	},
 }
