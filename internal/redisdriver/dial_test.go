@@ -126,7 +126,7 @@ func TestServerThatWasAwayAtFirst(t *testing.T) {
 	time.AfterFunc(200*time.Millisecond, func() { g.refuse.Store(false) })
 	require.Eventually(t, func() bool { return l.acquire(t.Context()) == nil }, soon, time.Millisecond)
 	l.connected(t)
-	require.True(t, l.c.commands.one.way.isOwn())
+	require.Eventually(t, l.c.commands.one.way.isOwn, soon, time.Millisecond) // it is tried beside the commands
 }
 
 // A renewal takes the way that other commands have found: it does not wait for an address
