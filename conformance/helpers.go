@@ -149,7 +149,8 @@ func (t *T) Open(c <-chan struct{}, what string) {
 	}
 }
 
-// Eventually looks until cond holds, at most for d.
+// Eventually looks until cond holds, at most for d. It polls: what cond looks at tells of
+// no event.
 func (t *T) Eventually(d time.Duration, what string, cond func() bool) {
 	t.Helper()
 	for start := Now(); !cond(); {

@@ -138,8 +138,8 @@ func (m Moment) Took() time.Duration { return Now().Since(m) }
 // Since is how long after earlier m was, on the suite's clock.
 func (m Moment) Since(earlier Moment) time.Duration { return m.paced - earlier.paced }
 
-// Eventually looks until cond holds, at most for d on the suite's clock. It is for
-// tests beside the suite.
+// Eventually looks until cond holds, at most for d on the suite's clock. It polls: what
+// cond looks at tells of no event. It is for tests beside the suite.
 func Eventually(tb testing.TB, d time.Duration, what string, cond func() bool) {
 	tb.Helper()
 	pace.start()

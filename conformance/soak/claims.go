@@ -3,8 +3,6 @@ package soak
 import (
 	"slices"
 	"time"
-
-	"github.com/distlock/locker"
 )
 
 // Checks of properties that a strategy claims, see Strategy; and of waits on a store
@@ -68,11 +66,8 @@ func (h *history) checkTurns(k *keyHistory) {
 	if !h.claims.Fair {
 		return
 	}
-	const (
-		toQueue = 2 * time.Millisecond // the way to the server
-		turn    = locker.DefaultHandOverTime
-	)
-	type place struct { // each Locker has one; those of guests come and go
+	const toQueue = 2 * time.Millisecond // the way to the server
+	type place struct {                  // each Locker has one; those of guests come and go
 		proc  *process
 		guest bool
 	}
@@ -81,7 +76,8 @@ func (h *history) checkTurns(k *keyHistory) {
 	begins := make([]instant, len(k.holds)) // each hold's turn
 	for i, x := range k.holds {
 		begins[i] = x.ret
-		if i > 0 && in(x) == in(k.holds[i-1]) && x.ret.since(begins[i-1]) <= turn {
+		// The store's tokens are microseconds, a hand-over's is the next one.
+		if i > 0 && in(x) == in(k.holds[i-1]) && x.token == k.holds[i-1].token+1 {
 			begins[i] = begins[i-1]
 		}
 		from := max(x.call, last[in(x)]).add(toQueue)

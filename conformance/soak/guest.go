@@ -146,6 +146,7 @@ func (w *worker) grow() (bytes int64, goroutines int) {
 	for round := 0; round < rounds && time.Now().Before(end); round++ {
 		heapBefore, before := heap(), runtime.NumGoroutine()
 		use(warmUp+round*n, warmUp+(round+1)*n)
+		// The garbage collector and connections tell of no event.
 		for patience := time.Now().Add(leakPatience); ; time.Sleep(100 * time.Millisecond) {
 			bytes, goroutines = heap()-heapBefore, runtime.NumGoroutine()-before
 			if bytes < most {

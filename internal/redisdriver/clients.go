@@ -43,12 +43,11 @@ func newClients(rdb redis.UniversalClient) (*clients, error) {
 	}
 	switch c := rdb.(type) {
 	case *redis.Client:
+		life, end := context.WithCancel(context.Background())
 		o := privateOptions(c.Options())
-		follow(o)
+		follow(life, o)
 		control := redis.NewClient(o)
-		made := &clients{given: rdb, control: control}
-		var life context.Context
-		life, made.end = context.WithCancel(context.Background())
+		made := &clients{given: rdb, control: control, end: end}
 		w := &way{life: life, own: control, other: sync.OnceValue(func() *redis.Client { return view(c) })}
 		made.commands.one = &lane{way: w, direct: newDirect(life, control.Options())}
 		made.renewals.one = &lane{way: w}

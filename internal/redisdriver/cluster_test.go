@@ -176,7 +176,7 @@ func TestChannelOfASilentCluster(t *testing.T) {
 	require.Equal(t, "SPUBLISH", publish, "asked again, now that it answers")
 }
 
-// Who only releases learns, too, what a cluster can that was silent at first.
+// A process that only releases learns, too, what a cluster can that was silent at first.
 func TestPublisherAsksASilentClusterAgain(t *testing.T) {
 	srv, c := startCluster(t)
 	srv.Pause()

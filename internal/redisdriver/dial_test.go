@@ -2,13 +2,16 @@ package redisdriver
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/bound"
 	"github.com/distlock/locker/internal/redistest"
@@ -233,4 +236,50 @@ func TestConnectionOfLoneCommandsRests(t *testing.T) {
 	d := l.c.commands.one.direct
 	require.Nil(t, d.take())
 	require.Eventually(t, func() bool { return len(connections(t, l.direct, false)) == 1 }, soon, time.Millisecond, "the test's own")
+}
+
+// tunnel is a hook that knows the way to the server, which the client's options do not.
+type tunnel struct {
+	redis.Hook
+	addr string
+}
+
+func (h tunnel) DialHook(redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", h.addr)
+	}
+}
+func (tunnel) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (tunnel) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A client whose hook makes its connections serves the lock's commands, too.
+func TestClientWhoseHookDials(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = rdb.Close() })
+	rdb.AddHook(tunnel{addr: faultproxy.Start(t, server.Addr()).Addr()})
+	d, err := NewDriver(rdb, toy)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = d.Close() })
+	var all sync.WaitGroup
+	for n := range 20 {
+		all.Go(func() {
+			claim := driver.Claim{Key: fmt.Sprint(n), ID: "id", Owner: "id", TTL: time.Minute}
+			_, err := d.Acquire(t.Context(), driver.Request{Claim: claim})
+			if err == nil {
+				d.Renew(t.Context(), []driver.Claim{claim}, func(_ int, e error) { err = e })
+			}
+			if err == nil {
+				err = d.Release(t.Context(), claim)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
 }

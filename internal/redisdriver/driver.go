@@ -44,7 +44,7 @@ type Protocol struct {
 	Acquire *Script
 	Renew   *Script
 	Release *Script
-	// More gives the further arguments of a script; nil: none. Of req only the Claim
+	// More appends the further arguments of a script; nil: there are none. Of req only the Claim
 	// is set unless the script acquires.
 	More func(in []any, s *Script, req driver.Request) []any
 }

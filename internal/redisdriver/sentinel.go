@@ -2,6 +2,7 @@ package redisdriver
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ const askAgain = 500 * time.Millisecond
 // It learns of the change from new connections, and makes one now and then while others
 // are written to. Servers are told apart by the remote addresses of connections.
 type follower struct {
+	life  context.Context // of the driver
 	dial  func(ctx context.Context, network, addr string) (net.Conn, error)
 	asked atomic.Int64 // when, in ns
 
@@ -34,9 +36,9 @@ type follower struct {
 }
 
 // follow has connections made with o follow the master, if o asks Sentinels.
-func follow(o *redis.Options) {
+func follow(life context.Context, o *redis.Options) {
 	if o.Addr == failoverAddr {
-		f := &follower{dial: o.Dialer, conns: make(map[*followed]struct{})}
+		f := &follower{life: life, dial: o.Dialer, conns: make(map[*followed]struct{})}
 		o.Dialer = f.connect
 	}
 }
@@ -58,18 +60,21 @@ func (f *follower) connect(ctx context.Context, network, addr string) (net.Conn,
 
 // found notes to which server conn is, and returns the connections to others; f.mu is held.
 func (f *follower) found(conn net.Conn) (old []*followed) {
-	master := conn.RemoteAddr().String()
+	master := serverOf(conn)
 	if master == f.master {
 		return nil
 	}
 	f.master = master
 	for c := range f.conns {
-		if c.RemoteAddr().String() != master {
+		if serverOf(c) != master {
 			old = append(old, c)
 		}
 	}
 	return old
 }
+
+// serverOf tells servers apart. A connection of the user's own making may have no address.
+func serverOf(conn net.Conn) string { return fmt.Sprint(conn.RemoteAddr()) }
 
 func closeAll(cs []*followed) {
 	for _, c := range cs {
@@ -84,7 +89,7 @@ func (f *follower) used(network string) {
 		return
 	}
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), controlTimeout)
+		ctx, cancel := context.WithTimeout(f.life, controlTimeout)
 		defer cancel()
 		conn, err := f.dial(ctx, network, failoverAddr)
 		if err != nil {

@@ -202,8 +202,8 @@ func TestPlaceBesideAGrantIsGivenUp(t *testing.T) {
 	}
 }
 
-// What a process is pushed of which it knows nothing (it was stopped for long, the claim
-// was given up) is no grant.
+// A push for a claim that the process does not know any more (it was stopped for long, the
+// claim was given up) is no grant.
 func TestOldPush(t *testing.T) {
 	t.Parallel()
 	b := watching(t)

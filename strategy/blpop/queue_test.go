@@ -196,7 +196,7 @@ func TestGrantThatPassedToALostAttempt(t *testing.T) {
 	require.Zero(t, rdb.Exists(t.Context(), "k").Val(), "it has no place")
 }
 
-// What a release does grows neither with those who wait nor with those who have left.
+// A release takes as many commands however many processes wait or have left.
 func TestReleaseLooksAtTheFirst(t *testing.T) {
 	rdb := start(t)
 	calls := func() (n int) {

@@ -1,4 +1,4 @@
--- Who holds the hash at a lock key. Its fields:
+-- The hash at a lock key says who holds it. Its fields:
 --
 --   the owner  the total of its holds, as Redisson writes it
 --   a claim    "count expiry token" of one process's hold, where the owner was named.

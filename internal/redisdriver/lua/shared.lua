@@ -1,4 +1,4 @@
--- What the scripts of several strategies need where the key is not free.
+-- Functions that scripts of several strategies need where the key is not free.
 
 -- Never less than what is left, and never for ever.
 local function extend(key, ttl)

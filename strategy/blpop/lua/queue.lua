@@ -50,7 +50,7 @@ local function state_of(queue, ...)
   return state
 end
 
--- What a process said last; nil if it does not wait.
+-- Returns what a process said last; nil if it does not wait.
 local function said(queue, inbox)
   local words = redis.call('HGET', queue, inbox)
   if words then
