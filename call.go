@@ -39,14 +39,15 @@ func (e *engine) start(ctx context.Context, key string, try bool, opts []LockOpt
 	if err != nil {
 		return nil, err
 	}
-	if err := checkKey(key); err != nil {
+	full := e.set.prefix + key
+	if err := checkKey(key, full); err != nil {
 		return nil, err
 	}
 	owner, named, err := explicitOwner(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &call{e: e, callSettings: set, ctx: ctx, caller: ctx, op: "lock", key: e.set.prefix + key, userKey: key,
+	c := &call{e: e, callSettings: set, ctx: ctx, caller: ctx, op: "lock", key: full, userKey: key,
 		owner: owner, named: named, began: e.sched.Now()}
 	if try {
 		c.op = "try to lock"

@@ -113,7 +113,7 @@ func New(d driver.Driver, opts ...Option) (Locker, error) {
 func (e *engine) configure() error {
 	version := 4
 	if c, ok := e.driver.(driver.Configurer); ok {
-		s, err := c.Configure(driver.Config{Logger: e.log, Options: e.set.driverOptions, Prefix: e.set.prefix})
+		s, err := c.Configure(driver.Config{Logger: e.log, Options: e.set.driverOptions})
 		if err != nil {
 			return err
 		}

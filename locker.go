@@ -11,7 +11,8 @@ import (
 // for a driver of your own, with [New]. It is safe for use by many goroutines;
 // a process needs one per store.
 //
-// A key is 1 byte to 16 KiB of UTF-8. Every strategy accepts every such key.
+// A key is 1 byte to 16 KiB of UTF-8, and does not, with its prefix, begin with
+// "locker:", as this library's own keys do. Every strategy accepts every such key.
 type Locker interface {
 	// Lock waits until the caller holds key, the wait given by [WithWait] is
 	// over, or ctx is done. Within one Locker waiters for a key are served

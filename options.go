@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -28,6 +29,10 @@ const (
 	MaxHandOvers = 31
 
 	maxOwnerLen = 1 << 10
+
+	// reserved begins the names of what strategies keep in the store beside the locks:
+	// "locker:fence:{k}" is the fencing counter of k.
+	reserved = "locker:"
 )
 
 // Option configures a Locker when it is made. Every [LockOption] is one: given
@@ -192,12 +197,15 @@ func WithUnlimitedHold() LockOption {
 }
 
 // WithPrefix puts s before every key in the store, so that applications sharing
-// a store do not meet: at most 16 KiB of UTF-8, on Redis none that begins with
-// "locker:", as the keys of this library do. Default none.
+// a store do not meet: at most 16 KiB of UTF-8 that does not begin with
+// "locker:", as this library's own keys do. Default none.
 func WithPrefix(s string) Option {
 	return option(func(o *settings) {
-		if !utf8.ValidString(s) || len(s) > MaxKeyLen {
+		switch {
+		case !utf8.ValidString(s) || len(s) > MaxKeyLen:
 			o.refuse("WithPrefix: a prefix is at most %d bytes of UTF-8", MaxKeyLen)
+		case strings.HasPrefix(s, reserved):
+			o.refuse("WithPrefix(%q): want a prefix that does not begin with %q, as the library's own keys do", s, reserved)
 		}
 		o.prefix = s
 	})
@@ -319,7 +327,7 @@ func explicitOwner(ctx context.Context) (owner string, named bool, err error) {
 	return owner, named, nil
 }
 
-func checkKey(key string) error {
+func checkKey(key, prefixed string) error {
 	switch {
 	case key == "":
 		return invalid("the key is empty")
@@ -327,6 +335,8 @@ func checkKey(key string) error {
 		return invalid("the key is %d bytes long, at most %d are allowed", len(key), MaxKeyLen)
 	case !utf8.ValidString(key):
 		return invalid("the key %.40q is not UTF-8", key)
+	case strings.HasPrefix(prefixed, reserved):
+		return invalid("the key %.40q, with its prefix, begins with %q, as the library's own keys do", prefixed, reserved)
 	}
 	return nil
 }

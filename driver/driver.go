@@ -139,9 +139,6 @@ type Config struct {
 	Logger *slog.Logger
 	// Options are those given by locker.WithDriverOption, in order.
 	Options []any
-	// Prefix is what all keys of this Locker begin with. A driver whose own keys could
-	// be among them refuses it with ErrInvalid.
-	Prefix string
 }
 
 // Settings are what a driver asks of its Locker. The zero Settings will do.

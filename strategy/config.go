@@ -70,7 +70,8 @@ type Config struct {
 	MaxRenewals   int           `json:"max_renewals,omitempty" yaml:"max_renewals,omitempty"`
 	MaxHold       time.Duration `json:"max_hold,omitempty" yaml:"max_hold,omitempty"`
 	Prefix        string        `json:"prefix,omitempty" yaml:"prefix,omitempty"`
-	Fencing       *bool         `json:"fencing,omitempty" yaml:"fencing,omitempty"` // default true
+	Fencing       *bool         `json:"fencing,omitempty" yaml:"fencing,omitempty"`     // default true
+	HandOver      *bool         `json:"hand_over,omitempty" yaml:"hand_over,omitempty"` // between goroutines of a process; default true
 	// ReplicaAcks is how many replicas must have a grant before it counts, and
 	// ReplicaAcksTimeout how long to wait for them, 1 s by default. Not every
 	// strategy can.

@@ -49,10 +49,10 @@
 //
 //	ttl=30s  wait=5s  prefix=app:                  wait=0s is one attempt; left out, Lock waits until its context is done
 //	renewal=on|off  renew_interval=10s  max_renewals=10  max_hold=5m
-//	fencing=on|off
+//	fencing=on|off  hand_over=on|off
 //	replica_acks=1  replica_acks_timeout=1s        not memory, not redlock
 //
-// A prefix does not begin with "locker:" on Redis, as the keys of this library do.
+// A prefix does not begin with "locker:", as this library's own keys do.
 // With every scheme of Redis:
 //
 //	password_file=  sentinel_password_file=        files with the password, which Open reads

@@ -49,6 +49,7 @@ max_renewals: 4
 max_hold: 1h
 prefix: 'app:'
 fencing: true
+hand_over: false
 replica_acks: 2
 replica_acks_timeout: 500ms
 `
@@ -65,7 +66,7 @@ const everythingJSON = `{
 		{"unix_socket": "/s", "password_file": "npf"}
 	],
 	"ttl": "90s", "wait": "0s", "renewal": false, "renew_interval": "1.5s", "max_renewals": 4, "max_hold": "1h",
-	"prefix": "app:", "fencing": true, "replica_acks": 2, "replica_acks_timeout": "500ms"
+	"prefix": "app:", "fencing": true, "hand_over": false, "replica_acks": 2, "replica_acks_timeout": "500ms"
 }`
 
 func everything() Config {
@@ -75,7 +76,7 @@ func everything() Config {
 		UnixSocket: "/s", DB: 3, Username: "on", Password: "0123", SentinelUsername: "su", SentinelPassword: "sp", PasswordFile: "pf", SentinelPasswordFile: "spf", TLS: &tls,
 		Nodes: []Node{{URL: "redis://h1"}, {Addr: "h2", DB: 1, Username: "u", Password: "p", TLS: &tls}, {UnixSocket: "/s", PasswordFile: "npf"}},
 		TTL:   90 * time.Second, Wait: NoWait, Renewal: new(false), RenewInterval: 1500 * time.Millisecond, MaxRenewals: 4,
-		MaxHold: time.Hour, Prefix: "app:", Fencing: new(true), ReplicaAcks: 2, ReplicaAcksTimeout: 500 * time.Millisecond,
+		MaxHold: time.Hour, Prefix: "app:", Fencing: new(true), HandOver: new(false), ReplicaAcks: 2, ReplicaAcksTimeout: 500 * time.Millisecond,
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/strategy/memory"
 )
 
@@ -38,9 +37,6 @@ func (c *Config) lockOptions(r *Registry, o Opener) ([]fieldOption, error) {
 			return nil, err
 		}
 	}
-	if err := redisdriver.CheckPrefix(c.Prefix); err != nil && o.Other == nil {
-		return nil, refuse("prefix", c.Prefix, "%v", err)
-	}
 	acks, err := c.replicaAcks(r, o)
 	if err != nil {
 		return nil, err
@@ -59,6 +55,7 @@ func (c *Config) lockOptions(r *Registry, o Opener) ([]fieldOption, error) {
 		{c.MaxRenewals != 0, fieldOption{"max_renewals", c.MaxRenewals, locker.WithMaxRenewals(c.MaxRenewals)}},
 		{c.MaxHold != 0, fieldOption{"max_hold", c.MaxHold, locker.WithMaxHold(c.MaxHold)}},
 		{c.Fencing != nil && !*c.Fencing, fieldOption{"fencing", false, locker.WithoutFencing()}},
+		{c.HandOver != nil && !*c.HandOver, fieldOption{"hand_over", false, locker.WithoutHandOver()}},
 		{acks != nil, fieldOption{option: acks}},
 	} {
 		if o.given {

@@ -15,7 +15,7 @@ import (
 func TestPasswordsAreNeverShown(t *testing.T) {
 	cfg := Config{
 		Strategy: "setnx", URL: "redis-sentinel://user:hunter2@h?password=hunter2&master_name=m", Username: "user",
-		Password: password, SentinelPassword: password, TTL: 90 * time.Second, Fencing: new(false), TLS: &TLS{},
+		Password: password, SentinelPassword: password, TTL: 90 * time.Second, Fencing: new(false), HandOver: new(false), TLS: &TLS{},
 		Nodes: []Node{{URL: "redis://:hunter2@h", Password: password, Addr: "h"}},
 	}
 	shown := []string{cfg.String(), cfg.Nodes[0].String()}
@@ -41,7 +41,7 @@ func TestPasswordsAreNeverShown(t *testing.T) {
 		require.Contains(t, s, hidden, "that there is one is no secret")
 	}
 	require.Contains(t, cfg.String(), `"ttl":"1m30s"`)
-	require.Contains(t, cfg.String(), `"fencing":false`)
+	require.Contains(t, cfg.String(), `"fencing":false,"hand_over":false`)
 	require.Contains(t, cfg.Nodes[0].String(), `"addr":"h"`)
 }
 

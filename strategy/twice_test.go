@@ -3,6 +3,7 @@ package strategy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/distlock/locker"
@@ -92,18 +93,18 @@ func TestNodeNamesThatResolveToOneAddressAreNoQuorum(t *testing.T) {
 	}
 }
 
-func TestPrefixOfOurOwnKeysIsRefused(t *testing.T) {
+func TestKeysOfOurOwnAreRefused(t *testing.T) {
 	s := redistest.Shared(t)
 	for _, prefix := range []string{"locker:", "locker:fence:", "locker:fence:{app}"} {
 		for _, name := range onRedis() {
 			invalid(t, Config{URL: name + "+" + s.URL(), Prefix: prefix}, "prefix", "locker:")
 		}
-		invalid(t, Config{URL: "redlock+redis://h1?node=h2&node=h3&prefix=" + prefix}, "prefix", "locker:")
+		invalid(t, Config{URL: "redlock+redis://127.0.0.1?node=127.0.0.2&node=127.0.0.3&prefix=" + prefix}, "prefix", "locker:")
 	}
 	locks(t, Config{URL: s.URL(), Prefix: "locker"})
 
 	rdb := s.Client(t)
-	nodes := []redis.UniversalClient{rdb, redis.NewClient(&redis.Options{Addr: "h2:1"}), redis.NewClient(&redis.Options{Addr: "h3:1"})}
+	nodes := []redis.UniversalClient{rdb, redis.NewClient(&redis.Options{Addr: "127.0.0.2:1"}), redis.NewClient(&redis.Options{Addr: "127.0.0.3:1"})}
 	defer func() { _, _ = nodes[1].Close(), nodes[2].Close() }()
 	for name, constructor := range map[string]func(...locker.Option) (locker.Locker, error){
 		"setnx":         func(o ...locker.Option) (locker.Locker, error) { return setnx.New(rdb, o...) },
@@ -114,5 +115,13 @@ func TestPrefixOfOurOwnKeysIsRefused(t *testing.T) {
 		_, err := constructor(locker.WithPrefix("locker:"))
 		require.ErrorIs(t, err, locker.ErrInvalid, name)
 		require.ErrorContains(t, err, `WithPrefix("locker:")`, name)
+		for prefix, key := range map[string]string{"": "locker:fence:{k}", "lock": "er:k"} {
+			l, err := constructor(locker.WithPrefix(prefix))
+			require.NoError(t, err, name)
+			_, err = l.TryLock(t.Context(), key)
+			require.ErrorIs(t, err, locker.ErrInvalid, name)
+			require.ErrorContains(t, err, fmt.Sprintf("%q", prefix+key), name)
+			require.NoError(t, l.Close(), name)
+		}
 	}
 }

@@ -21,7 +21,7 @@ const (
 // others with the name of a field of Config are that field, and all others are
 // go-redis's.
 const (
-	lockParams   = "fencing max_hold max_renewals prefix renew_interval renewal replica_acks replica_acks_timeout ttl wait"
+	lockParams   = "fencing hand_over max_hold max_renewals prefix renew_interval renewal replica_acks replica_acks_timeout ttl wait"
 	tuningParams = "client_name conn_max_idle_time conn_max_lifetime conn_max_lifetime_jitter dial_timeout max_active_conns " +
 		"max_concurrent_dials max_idle_conns max_retries max_retry_backoff min_idle_conns min_retry_backoff pipeline_pool_size " +
 		"pipeline_read_buffer_size pipeline_write_buffer_size pool_fifo pool_size pool_timeout protocol read_timeout write_timeout"

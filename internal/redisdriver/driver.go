@@ -77,9 +77,6 @@ func (d *Driver) Name() string { return d.p.Name }
 // Configure implements [driver.Configurer].
 func (d *Driver) Configure(cfg driver.Config) (driver.Settings, error) {
 	d.log = cfg.Logger
-	if err := CheckPrefixOption(cfg.Prefix); err != nil {
-		return driver.Settings{}, err
-	}
 	for _, o := range cfg.Options {
 		switch o := o.(type) {
 		case replicaAcks:

@@ -1,39 +1,15 @@
 package redisdriver
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"sync"
-
-	"github.com/distlock/locker"
 )
 
 const slots = 16384
 
-// FenceKey is the name of the fencing counter of a lock key.
+// FenceKey is the name of the fencing counter of a lock key. No lock key begins with
+// "locker:", as all auxiliary keys and channels do.
 func FenceKey(key string) string { return AuxKey("locker:fence:", key) }
-
-// reserved begins the names of all auxiliary keys and channels.
-const reserved = "locker:"
-
-// CheckPrefix refuses a prefix of lock keys by which one could be an auxiliary
-// key of another: with "locker:" the lock key "fence:{k}" would be the fencing
-// counter of k.
-func CheckPrefix(prefix string) error {
-	if strings.HasPrefix(prefix, reserved) {
-		return errors.New(`a prefix that does not begin with "` + reserved + `", as the library's own keys do`)
-	}
-	return nil
-}
-
-// CheckPrefixOption is CheckPrefix for the option.
-func CheckPrefixOption(prefix string) error {
-	if err := CheckPrefix(prefix); err != nil {
-		return fmt.Errorf("locker: %w: WithPrefix(%q): want %w", locker.ErrInvalid, prefix, err)
-	}
-	return nil
-}
 
 // AuxKey names a key that belongs to key and lies in its slot. Different keys
 // get different names.

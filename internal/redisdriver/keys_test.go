@@ -41,19 +41,6 @@ func TestSlotsAsRedisHasThem(t *testing.T) {
 	}
 }
 
-// A lock key with a prefix that is accepted cannot be an auxiliary key.
-func TestPrefixOfAuxiliaryKeysIsRefused(t *testing.T) {
-	fence := FenceKey("k")
-	for i := range fence {
-		err := CheckPrefix(fence[:i])
-		if i < len(reserved) {
-			require.NoError(t, err, fence[:i])
-		} else {
-			require.ErrorContains(t, err, `"locker:"`, fence[:i])
-		}
-	}
-}
-
 func TestAuxKeysAreDistinct(t *testing.T) {
 	seen := make(map[string]string)
 	alphabet := "a{}:"

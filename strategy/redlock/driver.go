@@ -11,7 +11,6 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
-	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/go-redsync/redsync/v4"
 )
 
@@ -62,9 +61,6 @@ func (*quorumDriver) Shard(string) string { return "" }
 // Configure implements [driver.Configurer]. acquire.lua knows the version of our ids.
 func (d *quorumDriver) Configure(cfg driver.Config) (driver.Settings, error) {
 	d.log = cfg.Logger
-	if err := redisdriver.CheckPrefixOption(cfg.Prefix); err != nil {
-		return driver.Settings{}, err
-	}
 	for _, o := range cfg.Options {
 		t, ok := o.(nodeTimeout)
 		switch {
