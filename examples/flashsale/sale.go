@@ -40,7 +40,7 @@ func hold(ctx context.Context, cfg config, m method, rdb redis.UniversalClient, 
 	if m.oneShop != "" {
 		n = 1
 	}
-	// The Redis may be somebody's: keys of our own, new ones for each sale.
+	// The Redis may serve other programs: keys of our own, new ones for each sale.
 	prefix := "flashsale:" + rand.Text()[:8] + ":"
 	shelf := newShelf(rdb, prefix)
 	if err := shelf.fill(ctx, cfg.stock); err != nil {

@@ -21,7 +21,7 @@ type shop struct {
 	shelf shelf
 }
 
-// sell serves one buyer. Nobody else, in whatever process, is between reading
+// sell serves one buyer. No other buyer, in whatever process, is between reading
 // and writing the stock meanwhile. Should the lock get lost, ctx ends, and
 // takeOne gives up before it writes.
 func (s shop) sell(ctx context.Context, o *order) error {
@@ -59,7 +59,7 @@ func (s shelf) takeOne(ctx context.Context, o *order) error {
 	return s.fill(ctx, left-1)
 }
 
-// fill sets the stock. It expires in case nobody cleans up.
+// fill sets the stock. It expires in case this program ends before it cleans up.
 func (s shelf) fill(ctx context.Context, units int) error {
 	return s.rdb.Set(ctx, s.key, units, time.Hour).Err()
 }

@@ -15,7 +15,7 @@ type Context struct {
 	closed          context.Context // ends with the Locker; nil: it does not matter
 
 	mu      sync.Mutex
-	real    context.Context // made when somebody asks for Done
+	real    context.Context // made when Done is asked for
 	cancel  context.CancelFunc
 	unhook  func() bool
 	stopped bool

@@ -14,7 +14,7 @@ import (
 // direct is the way of a command that comes alone: its caller sends it by itself, on a
 // connection that it can leave when its ctx ends, which saves two changes of goroutines.
 // While there is no connection the lane sends the commands, and one is made beside it: so
-// nobody waits for a dial here.
+// no caller waits for a dial here.
 type direct struct {
 	like *redis.Options
 	free chan *line      // holds the line, or nil if one is to be made; nothing while it is in use

@@ -129,7 +129,7 @@ func (h *hub) drop(w *watch) {
 	}
 }
 
-// rest ends the session if nobody watches.
+// rest ends the session if there is no watch left.
 func (h *hub) rest() {
 	h.mu.Lock()
 	h.idle = nil

@@ -10,7 +10,7 @@ import (
 )
 
 // session is one connection. Its commands are written in order, by a goroutine
-// that lives while there are some, so that nobody holds h.mu over the network.
+// that lives while there are some, so that h.mu is never held over the network.
 type session struct {
 	ps      *redis.PubSub
 	ops     []op

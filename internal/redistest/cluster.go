@@ -16,7 +16,7 @@ import (
 // A Cluster is a Redis Cluster of servers on this machine. A shard is a master
 // and its replicas, whoever of them is the master at the time.
 //
-// Nothing fails over by itself, lest a busy machine promotes somebody: see
+// Nothing fails over by itself, lest a busy machine promotes a replica: see
 // [Cluster.Failover] and [Cluster.KillMaster].
 type Cluster struct {
 	nodes   []*Server

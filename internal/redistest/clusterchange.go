@@ -9,7 +9,7 @@ import (
 // Failover makes a replica of the shard its master, in an orderly way: no write
 // is lost, and the old master becomes a replica. It returns when all nodes know.
 //
-// It does what CLUSTER FAILOVER does, except that nobody votes: for a shard there
+// It does what CLUSTER FAILOVER does, except that no node votes: for a shard there
 // is one vote in a while.
 func (c *Cluster) Failover(tb testing.TB, shard int) {
 	tb.Helper()

@@ -34,7 +34,7 @@ func (c *Cluster) owner(tb testing.TB, slot int) int {
 			return i
 		}
 	}
-	tb.Fatalf("redistest: nobody has slot %d: %v", slot, err)
+	tb.Fatalf("redistest: no node has slot %d: %v", slot, err)
 	return -1
 }
 

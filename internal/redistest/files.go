@@ -19,7 +19,7 @@ import (
 // its server is down, even by a client dialling it: connecting to itself.
 const minPort, maxPort = 10000, 22000
 
-// freePort returns a port nobody listened on a moment ago.
+// freePort returns a port that no process listened on a moment ago.
 func freePort() (int, error) {
 	var err error
 	for range 100 {
@@ -58,7 +58,7 @@ var sweepOnce = sync.OnceFunc(func() {
 	}
 })
 
-// running reports whether there is a process pid, be it somebody else's.
+// running reports whether there is a process pid, be it another user's.
 func running(pid int) bool {
 	p, err := os.FindProcess(pid)
 	if err != nil {

@@ -65,7 +65,7 @@ func launch(opts []Option) (*Server, error) {
 			return nil, err
 		}
 	}
-	// Between choosing a port and redis-server's bind anybody may take it.
+	// Between choosing a port and redis-server's bind another process may take it.
 	for range 10 {
 		if s.port, err = freePort(); err != nil {
 			break

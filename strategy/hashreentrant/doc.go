@@ -31,7 +31,7 @@
 // Contended: two attempts and a subscription for the first waiter of a process,
 // then one attempt for each release, and one about every second in case a
 // message was missed. One connection for all subscriptions of a Locker (on a
-// cluster one a node), closed when nobody waits.
+// cluster one a node), closed when no caller waits.
 //
 // # Keys
 //

@@ -11,7 +11,7 @@
 //
 // Limits:
 //
-//   - It excludes nobody outside this process, and nobody on another Store.
+//   - It excludes no other process, and no Locker on another Store.
 //   - Nothing survives the process. Tokens still grow across restarts as long as
 //     the wall clock does: they start at its microseconds.
 //   - Between Lockers there is no order among waiters, only within each.

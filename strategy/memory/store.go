@@ -126,7 +126,7 @@ func (s *Store) token(now time.Time, n int) int64 {
 }
 
 // tidy sweeps once in half as many calls as there are grants: expired ones that
-// nobody asks for do not pile up, at a constant cost per call. s.mu is held.
+// no caller asks for do not pile up, at a constant cost per call. s.mu is held.
 func (s *Store) tidy(now time.Time) {
 	if s.ops++; 2*s.ops >= len(s.held) {
 		s.sweep(now)

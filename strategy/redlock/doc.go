@@ -23,7 +23,7 @@
 // for each lock; with everysec up to two seconds, with snapshots or no persistence
 // more. Unless it is always, keep a node that was restarted away for the longest TTL in use. (Held
 // locks are taken to it at their next renewal, so that the gap is a third of their TTL
-// if nobody keeps it away. It takes as many restarts as make up a majority together
+// unless its operator keeps it away. It takes as many restarts as make up a majority together
 // with the nodes that lack the lock anyway.)
 //
 // A clock that jumps ahead by a TTL expires keys early on its node, and is like such a

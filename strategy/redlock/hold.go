@@ -202,7 +202,7 @@ func (h *hold) over(now time.Time) bool {
 }
 
 // holds are the claims of a Locker by their ids, from the grant to the end of the
-// release. Those that nobody releases leave it some time after they expired.
+// release. Those that are never released leave it some time after they expired.
 type holds struct {
 	mu    sync.Mutex
 	byID  map[string]*hold

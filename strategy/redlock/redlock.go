@@ -41,7 +41,7 @@ func WithNodeTimeout(d time.Duration) locker.Option {
 // is refused once both have said who they are, which is before the first grant unless
 // one of them is slow. The clients stay the caller's; for each the Locker opens some
 // three connections of its own for renewals and releases, and one for notices while
-// somebody waits.
+// a caller waits.
 func New(rdbs []redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
 	d, err := newDriver(rdbs)
 	if err != nil {

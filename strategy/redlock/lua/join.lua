@@ -4,7 +4,7 @@ local claim, ttl, retention, token = unpack(ARGV)
 --
 -- Takes a held lock to a node that lacks it (it was away when the lock was granted,
 -- or restarted empty). Sent only after a majority has just confirmed the claim, so
--- nobody else can be about to get one; and never after its release on this node.
+-- no other claim can be about to get one; and never after its release on this node.
 
 -- token.lua
 
