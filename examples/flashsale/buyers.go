@@ -53,9 +53,6 @@ func (c *crowd) visit(ctx context.Context, client *http.Client, n int) {
 	random := rand.New(rand.NewPCG(42, uint64(n)))
 	shop := c.shops[random.IntN(len(c.shops))]
 	payment := 2*time.Millisecond + time.Duration(random.Int64N(int64(6*time.Millisecond)))
-	if n%10 == 0 {
-		payment = 100 * time.Millisecond // some banks are slow
-	}
 	status, wait, err := place(ctx, client, fmt.Sprintf("%s/buy?payment=%v", shop, payment))
 	switch {
 	case ctx.Err() != nil: // interrupted

@@ -30,9 +30,13 @@ func (s shop) sell(ctx context.Context, o *order) error {
 	})
 }
 
+// slowPayment is what the bank takes for every tenth unit: for the same units whichever
+// buyers are served, so that a lock which is too short for it is found out.
+const slowPayment = 100 * time.Millisecond
+
 // order is one buyer's wish for one unit.
 type order struct {
-	payment time.Duration // how long the bank takes
+	payment time.Duration // how long the bank takes, mostly
 	served  time.Time     // when the sale began, after the wait for the lock
 }
 
@@ -53,7 +57,11 @@ func (s shelf) takeOne(ctx context.Context, o *order) error {
 	if left <= 0 {
 		return errSoldOut
 	}
-	if err := pause(ctx, o.payment); err != nil {
+	payment := o.payment
+	if left%10 == 0 {
+		payment = slowPayment
+	}
+	if err := pause(ctx, payment); err != nil {
 		return err
 	}
 	return s.fill(ctx, left-1)
