@@ -12,9 +12,12 @@ import (
 )
 
 const (
-	// fewBatches are on their way to a server at the same time: one is written while
-	// the server works on another.
-	fewBatches = 2
+	// fewBatches are on their way to a server at the same time, and each takes its share of
+	// the commands there are: the server works on some while callers deal with the answers
+	// to others.
+	fewBatches = 4
+	// leastShare is what a batch takes at least, if as many commands wait.
+	leastShare = 16
 	// slowBatch is how long a batch is on its way until it does not count for that:
 	// the way to the server is long, or a packet was lost.
 	slowBatch = 3 * time.Millisecond
@@ -27,7 +30,7 @@ const (
 )
 
 // lane takes the commands of many callers to one server in few round trips: a command
-// that comes while two batches are on their way waits for one of them to be back, and
+// that comes while four batches are on their way waits for one of them to be back, and
 // goes with all that have gathered. So a busy server is sent fewer and longer messages,
 // not more and more connections. A command that comes alone goes alone.
 //
@@ -197,8 +200,8 @@ func (w *worker) take() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w.batch = w.batch[:0]
-	bytes := 0
-	for len(l.queue) > len(w.batch) {
+	bytes, share := 0, l.share()
+	for len(w.batch) < min(share, len(l.queue)) {
 		f := l.queue[len(w.batch)]
 		if bytes += f.in.size(); len(w.batch) > 0 && bytes > batchBytes {
 			break
@@ -217,7 +220,19 @@ func (w *worker) take() bool {
 		return false
 	}
 	w.since = time.Now()
+	if len(l.queue) > 0 {
+		l.startBatch()
+	}
 	return true
+}
+
+// share is how many commands a batch takes; l.mu is held.
+func (l *lane) share() int {
+	n := len(l.queue)
+	for _, w := range l.busy {
+		n += len(w.batch)
+	}
+	return max(leastShare, (n+fewBatches-1)/fewBatches)
 }
 
 // park waits for more to do, and reports false if there is none for a while.

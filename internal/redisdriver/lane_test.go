@@ -216,7 +216,7 @@ func TestOneCommandTeaches(t *testing.T) {
 // A batch is bounded by what it writes.
 func TestBatchIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
-	l := &lane{}
+	l := &lane{busy: []*worker{{}, {}, {}, {}, {}, {}, {}, {}}} // mostBatches: it starts no more
 	w := &worker{lane: l}
 	for range 10 {
 		l.queue = append(l.queue, &flight{in: input{"evalsha", "", 1, strings.Repeat("k", batchBytes/3)}})
@@ -224,6 +224,22 @@ func TestBatchIsBoundedInBytes(t *testing.T) {
 	require.True(t, w.take())
 	require.Len(t, w.batch, 2)
 	require.Len(t, l.queue, 8)
+}
+
+// A batch takes a part of what is asked for, and leaves the rest to others.
+func TestBatchTakesItsShare(t *testing.T) {
+	t.Parallel()
+	for waiting, share := range map[int]int{1: 1, 16: 16, 17: 16, 40: 16, 100: 25, 1000: 250} {
+		l := &lane{busy: []*worker{{}, {}, {}, {}, {}, {}, {}, {}}}
+		for range waiting {
+			l.queue = append(l.queue, &flight{})
+		}
+		w := &worker{lane: l}
+		require.True(t, w.take())
+		require.Len(t, w.batch, share, "of %d", waiting)
+		l.busy[0].batch = make([]*flight, waiting)
+		require.Equal(t, max(leastShare, (2*waiting-share+fewBatches-1)/fewBatches), l.share(), "with as many on their way")
+	}
 }
 
 // Close gives what was left behind a moment, and no more.
