@@ -73,6 +73,7 @@ func (d *direct) connect() *line {
 	w := &wire{}
 	o := privateOptions(d.like)
 	o.PoolSize = 1
+	o.ReadTimeout, o.WriteTimeout = -2, -2 // the wire has the deadlines
 	dial, dialed := o.Dialer, atomic.Bool{}
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if dialed.Swap(true) { // the connection is gone: nothing is to be sent
@@ -85,6 +86,7 @@ func (d *direct) connect() *line {
 			return nil, err
 		}
 		w.Conn = conn
+		w.begin(time.Now().Add(controlTimeout), false)
 		w.forget = context.AfterFunc(d.life, func() { _ = conn.Close() })
 		return probed(w, conn), nil
 	}
@@ -111,7 +113,10 @@ func (n *line) close() {
 // that is closed.
 func (n *line) send(ctx context.Context, f *flight) bool {
 	caller, locker := bound.Ends(ctx)
-	until, _ := ctx.Deadline()
+	until, ok := ctx.Deadline()
+	if !ok {
+		until = time.Now().Add(controlTimeout)
+	}
 	n.wire.begin(until, locker != nil)
 	if locker != nil { // always the same one
 		if n.forget == nil {

@@ -18,19 +18,20 @@ type wire struct {
 	wrote  atomic.Bool // all of the command, as far as we know
 
 	mu     sync.Mutex
-	until  time.Time // when the caller leaves by itself
-	locker bool      // it leaves at the end of the Locker
-	gone   bool      // left, or closed
+	locker bool // the caller leaves at the end of the Locker
+	gone   bool // left, or closed
 	over   chan struct{}
 	closed sync.Once
 }
 
-// begin begins a command.
+// begin begins a command, whose caller leaves by itself at the time given.
 func (w *wire) begin(until time.Time, locker bool) {
 	w.wrote.Store(false)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.until, w.locker = until, locker
+	if w.locker = locker; !w.gone {
+		_ = w.Conn.SetDeadline(until)
+	}
 }
 
 // leave has the caller leave, for good.
@@ -87,26 +88,15 @@ func (w *wire) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// SetDeadline implements [net.Conn].
-func (w *wire) SetDeadline(t time.Time) error { return w.set(w.Conn.SetDeadline, t) }
+// SetDeadline implements [net.Conn]. It changes nothing: begin and leave set the deadline,
+// and go-redis takes it away between two commands.
+func (*wire) SetDeadline(time.Time) error { return nil }
 
-// SetReadDeadline implements [net.Conn].
-func (w *wire) SetReadDeadline(t time.Time) error { return w.set(w.Conn.SetReadDeadline, t) }
+// SetReadDeadline implements [net.Conn]; see SetDeadline.
+func (*wire) SetReadDeadline(time.Time) error { return nil }
 
-// SetWriteDeadline implements [net.Conn].
-func (w *wire) SetWriteDeadline(t time.Time) error { return w.set(w.Conn.SetWriteDeadline, t) }
-
-func (w *wire) set(deadline func(time.Time) error, t time.Time) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.gone:
-		return nil
-	case !w.until.IsZero() && (t.IsZero() || w.until.Before(t)):
-		t = w.until
-	}
-	return deadline(t)
-}
+// SetWriteDeadline implements [net.Conn]; see SetDeadline.
+func (*wire) SetWriteDeadline(time.Time) error { return nil }
 
 // Close implements [net.Conn].
 func (w *wire) Close() (err error) {
