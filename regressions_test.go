@@ -21,74 +21,6 @@ func (b *bench) sameStripe(key string) string {
 	}
 }
 
-// An inner Unlock under the outer lease's context comes back, though the claim is lost
-// while the count is under way.
-func TestInnerUnlockUnderOuterContext(t *testing.T) {
-	for name, end := range map[string]func(*bench){
-		"its deadline passes": func(b *bench) { b.store.from(opRenew, fail(errRefused)) },
-		"Close":               func(b *bench) { time.AfterFunc(300*time.Millisecond, func() { _ = b.Close() }) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, counting, WithTTL(time.Second))
-				outer := b.lock(t.Context(), "k")
-				ctx := outer.Context(t.Context())
-				inner := b.lock(ctx, "k")
-				b.store.from(opSetHolds, hang)
-				end(b)
-				err := inner.Unlock(ctx)
-				wantErr(t, err, ErrUnavailable, "the count was not answered")
-				if n := outer.Holds(); n != 0 {
-					t.Errorf("%d holds, want none: it is lost", n)
-				}
-			})
-		})
-	}
-}
-
-// Close does not wait for a context of the user's that is long in letting a child go.
-func TestCloseWithBlockingContextOfACall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, plain)
-		b.store.from(opAcquire, hang)
-		parent := stopContext{t.Context(), make(chan struct{}), new(atomic.Bool), make(chan struct{})}
-		defer close(parent.proceed)
-		b.locking(parent, "k")
-		_ = b.Close()
-		wantBetween(t, "Close returned at", b.at(), 0, 5*time.Second, "it waits for nothing of the user's")
-	})
-}
-
-// A caller's context may be that of a lease whose end nobody has noticed yet: to ask it
-// takes the mutex of that lease's stripe, which may be the call's.
-func TestCallsUnderALeaseThatHasEndedUnnoticed(t *testing.T) {
-	t.Run("a queue that fails", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, plain)
-			k := b.sameStripe("a")
-			a := b.lock(t.Context(), "a", WithTTL(10*time.Second), WithoutRenewal())
-			b.store.from(opAcquire, fail(errRefused))
-			b.locking(t.Context(), k, WithTTL(time.Second))
-			next := b.locking(a.Context(t.Context()), k, WithTTL(time.Second))
-			b.sched.Close() // its timer has not had its turn
-			next.wantEnd(t, minOutage, minOutage+time.Second, "an outage")
-		})
-	})
-	t.Run("Close", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, plain)
-			k := b.sameStripe("a")
-			a := b.lock(t.Context(), "a", WithTTL(time.Second), WithoutRenewal())
-			b.store.from(opAcquire, hang)
-			b.locking(a.Context(t.Context()), k)
-			b.sched.Close()
-			b.until(2 * time.Second)
-			_ = b.Close()
-			wantBetween(t, "Close returned at", b.at(), 2*time.Second, 7*time.Second, "within 5s")
-		})
-	})
-}
-
 // However often Unlock is called while the store is away, the release goes on once, and
 // the grant ends with one event.
 func TestRepeatedUnlocksEndOnce(t *testing.T) {
@@ -109,42 +41,6 @@ func TestRepeatedUnlocksEndOnce(t *testing.T) {
 		}
 		b.until(20 * time.Second)
 		b.wantEvents(map[EventKind]int{EventAcquired: 1, EventReleaseFailed: 1}, "one end")
-	})
-}
-
-// A lost lease's context says so, also after its Unlock.
-func TestCauseOfALostContextAfterUnlock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for range 20 {
-			b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal())
-			l := b.lock(t.Context(), "k")
-			ctx := l.Context(t.Context())
-			b.sched.Close()
-			time.Sleep(2 * time.Second)
-			wantErr(t, l.Unlock(t.Context()), ErrLost, "its deadline has passed")
-			wantErr(t, context.Cause(ctx), ErrLost, "it ended by loss")
-		}
-	})
-}
-
-// The events of an Unlock carry the values of the context it was given, also where that
-// is derived from the lease's own.
-func TestUnlockUnderOwnContextKeepsItsValues(t *testing.T) {
-	type key struct{}
-	synctest.Test(t, func(t *testing.T) {
-		got := make(chan any, 1)
-		b := newBench(t, plain, WithObserver(ObserverFunc(func(ctx context.Context, e Event) {
-			if e.Kind == EventReleased {
-				got <- ctx.Value(key{})
-			}
-		})))
-		l := b.lock(t.Context(), "k")
-		if err := l.Unlock(context.WithValue(l.Context(t.Context()), key{}, "trace")); err != nil {
-			t.Fatal(err)
-		}
-		if v := <-got; v != "trace" {
-			t.Errorf("the observer's context has %v, want the value of Unlock's", v)
-		}
 	})
 }
 
@@ -204,24 +100,6 @@ func TestWatchIsClosedWhenCloseMeetsAGrant(t *testing.T) {
 	})
 }
 
-// A context whose Deadline passes without its ending holds up nothing.
-func TestDeadlineThatDoesNotEndTheContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, plain)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		b.store.from(opAcquire, fail(errRefused))
-		l := b.locking(endless{ctx}, "k", WithTTL(time.Second))
-		l.wantEnd(t, minOutage, minOutage+time.Second, "an outage")
-	})
-}
-
-// endless overrides Done and Err, and forgets Deadline.
-type endless struct{ context.Context }
-
-func (endless) Done() <-chan struct{} { return nil }
-func (endless) Err() error            { return nil }
-
 // A lease is not handed out when its end has come already.
 func TestGrantIsNotOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -277,23 +155,6 @@ func TestCorrectionsDoNotPileUp(t *testing.T) {
 		}
 		b.unlock(l)
 		b.wantIdle("the lease is unlocked")
-	})
-}
-
-// An Unlock that a parent context of the user's holds up does not hold up the waiters of
-// the key beyond the TTL.
-func TestWaiterBehindAnUnlockThatBlocks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, plain)
-		parent := stopContext{t.Context(), make(chan struct{}), new(atomic.Bool), make(chan struct{})}
-		l := b.lock(t.Context(), "k", WithTTL(time.Second), WithoutRenewal())
-		_ = l.Context(parent)
-		next := b.locking(t.Context(), "k")
-		unlocking := b.unlocking(t.Context(), l)
-		next.wantEnd(t, 0, time.Second+lookAgain, "the TTL has freed the key")
-		close(parent.proceed)
-		<-unlocking.done
-		b.unlock(next.wantLease(t))
 	})
 }
 
@@ -397,42 +258,5 @@ func TestReleaseGoesOnAfterPermanentTrouble(t *testing.T) {
 			t.Errorf("%s holds the key, want it free: the second release went on", held)
 		}
 		b.wantIdle("the release went on")
-	})
-}
-
-// lateContext ends some time after its deadline, as one does whose timer is late.
-type lateContext struct {
-	context.Context
-	done <-chan struct{}
-}
-
-func (c lateContext) Done() <-chan struct{} { return c.done }
-
-func (c lateContext) Err() error {
-	select {
-	case <-c.done:
-		return context.DeadlineExceeded
-	default:
-		return nil
-	}
-}
-
-// A wait that ends at its deadline ends in contention, though a connection notices the
-// deadline before the context does.
-func TestConnectionNoticesTheDeadlineFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, plain)
-		timed, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		done := make(chan struct{})
-		time.AfterFunc(150*time.Millisecond, func() { close(done) })
-		b.store.from(opAcquire, func(c *command) error {
-			sleep(context.Background(), nil, 100*time.Millisecond-b.at())
-			return errReset // "i/o timeout"
-		})
-		_, err := b.Lock(lateContext{timed, done}, "k")
-		wantErr(t, err, ErrNotAcquired, "the wait was over", ErrUnavailable)
-		wantErr(t, err, context.DeadlineExceeded, "by its context")
-		wantBetween(t, "Lock returned at", b.at(), 100*time.Millisecond, 100*time.Millisecond, "that was the deadline")
 	})
 }
