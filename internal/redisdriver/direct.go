@@ -113,9 +113,9 @@ func (n *line) close() {
 // that is closed.
 func (n *line) send(ctx context.Context, f *flight) bool {
 	caller, locker := bound.Ends(ctx)
-	until, ok := ctx.Deadline()
-	if !ok {
-		until = time.Now().Add(controlTimeout)
+	until := time.Now().Add(controlTimeout)
+	if end, ok := ctx.Deadline(); ok && end.Before(until) {
+		until = end
 	}
 	n.wire.begin(until, locker != nil)
 	if locker != nil { // always the same one
