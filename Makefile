@@ -69,7 +69,7 @@ soak: redis ## all strategies under random faults for DURATION, checked; SOAK_FL
 
 .PHONY: nemesis
 nemesis: redis ## the soak on lockers broken on purpose: it has to find what is wrong with each
-	LOCKER_CONFORMANCE=all $(GO) test -v -timeout 20m -run '^(TestNemesis|TestFindsPlantedBugs)$$' ./conformance ./conformance/soak | grep -E '^ok|FAIL|---|found'
+	LOCKER_CONFORMANCE=all $(GO) test -v -p 1 -parallel 3 -timeout 40m -run '^(TestNemesis|TestFindsPlantedBugs)$$' ./conformance ./conformance/soak | grep -E '^ok|FAIL|---|found'
 
 .PHONY: bench
 bench: redis ## benchmarks
