@@ -8,9 +8,9 @@
 // unreachable or slow. A node that does not answer in its time costs that time once
 // (see [WithNodeTimeout]), and none of it if the others are a majority; then it is
 // skipped, looked after in the background, and held locks are taken to it when it is
-// back. Tokens grow from holder to holder, whatever the nodes' clocks say as long as
-// the nodes keep their keys: docs/decisions/0008 has the argument. A redsync mutex of
-// the same name on the same nodes excludes it and is excluded by it.
+// back. Tokens grow from holder to holder, however far the nodes' clocks are apart, as
+// long as the nodes keep their data: docs/decisions/0008 has the argument. A redsync mutex
+// of the same name on the same nodes excludes it and is excluded by it.
 //
 // The nodes are masters that do not replicate one another, an odd number of them, at
 // least 3. A server that is there twice is refused as soon as both have said who they
@@ -27,8 +27,12 @@
 // with the nodes that lack the lock anyway.)
 //
 // A clock that jumps ahead by a TTL expires keys early on its node, and is like such a
-// restart. One that is set back, or runs slow, keeps keys for longer, which is
+// restart; in the middle of an attempt it may have that be granted a token which is not
+// greater. One that is set back, or runs slow, keeps keys for longer, which is
 // harmless. Clock rates may differ by 1 %.
+//
+// Tokens may go back or repeat, until the clocks have caught up, if a minority of the
+// nodes loses its data while another node's clock is ahead by more than these were down.
 //
 // A replica that is promoted in a node's place, or a FLUSHALL, is a restart without
 // keys, too.
@@ -61,8 +65,7 @@
 // one command and a round trip more for those who waited. Calls return with a majority's
 // answers.
 //
-// Commands of many goroutines to one node share its round trips: two are under way
-// at a time, what comes meanwhile goes with the next.
+// Commands of many goroutines to one node share its round trips.
 //
 // Against plain redsync on the same five masters, by
 //

@@ -2,11 +2,14 @@ package redlock
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -195,4 +198,46 @@ func TestTokensOfHandOversAreAMajoritys(t *testing.T) {
 	lease = lock(t, l, "k")
 	require.Greater(t, lease.Token(), reserved)
 	unlock(t, lease)
+}
+
+// A counter that another node's clock has raised is kept until this node's has caught up:
+// one clock an hour ahead for a moment does not make tokens go back when counters expire.
+func TestRaisedCounterIsKeptUntilTheClockHasCaughtUp(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("clocks of servers can be set on Linux")
+	}
+	t.Parallel()
+	m := &masters{}
+	for range 3 {
+		s := redistest.Start(t, redistest.WithSettableClock())
+		m.servers = append(m.servers, s)
+		m.proxies = append(m.proxies, faultproxy.Start(t, s.Addr()))
+		m.direct = append(m.direct, s.Client(t))
+	}
+	l := m.locker(t)
+	unlock(t, lock(t, l, "warm-up"))
+	m.servers[0].SetClock(t, time.Hour)
+	var last int64
+	eventually(t, "a grant that the node whose clock is ahead takes part in", func() bool {
+		lease := lock(t, l, "k")
+		last = lease.Token()
+		unlock(t, lease)
+		return last > time.Now().Add(time.Hour/2).UnixMicro()
+	})
+	m.servers[0].SetClock(t, 0)
+	for _, later := range []time.Duration{11 * time.Minute, time.Hour - time.Minute, time.Hour + time.Minute, 2 * time.Hour} {
+		for _, s := range m.servers {
+			s.SetClock(t, later)
+		}
+		for i := range m.servers {
+			m.free(t, 20*time.Second, i, "k")
+		}
+		// By the two whose clocks were always right.
+		m.proxies[0].Refuse(true)
+		lease := lock(t, l, "k", locker.WithTTL(locker.MinTTL), locker.WithoutRenewal())
+		require.Greater(t, lease.Token(), last, "%v later", later)
+		last = lease.Token()
+		unlock(t, lease)
+		m.proxies[0].Refuse(false)
+	}
 }

@@ -1,5 +1,11 @@
 -- Tokens of a quorum; docs/decisions/0008 has the argument.
 
+-- The server's clock, in microseconds.
+local function clock()
+  local now = redis.call('TIME')
+  return now[1] * 1000000 + now[2]
+end
+
 -- The tokens this node proposes for a grant, so many in a row: greater than every one it
 -- has seen, and not behind its clock, in microseconds. A node that has seen none starts
 -- at its clock; else the clock counts in tenths of a second only, so that nodes which
@@ -10,8 +16,7 @@ local function propose(fence, retention, tokens)
     return 0
   end
   local last = redis.call('INCRBY', fence, tokens)
-  local now = redis.call('TIME')
-  local at = now[1] * 1000000 + now[2]
+  local at = clock()
   -- Not tostring: that rounds to 14 digits.
   if last == tonumber(tokens) then
     redis.call('SET', fence, string.format('%.0f', at + tokens - 1), 'PX', retention)
@@ -32,12 +37,14 @@ local function proposed(fence, retention, tokens)
   return last and last - tokens + 1 or propose(fence, retention, tokens)
 end
 
--- Makes this node know of a token. What it knows then rests on other nodes' clocks,
--- so it is kept for the whole retention anew.
+-- Makes this node know of a token. It may come from another node's clock, so it is kept
+-- for the whole retention anew, and beyond that until this node's clock has caught up with
+-- it: a counter that begins at the clock then is not behind it.
 local function raise_token(fence, token, retention)
   if token == '0' or (tonumber(redis.call('GET', fence)) or 0) >= tonumber(token) then
     return
   end
-  local keep = math.max(redis.call('PTTL', fence), tonumber(retention))
+  local ahead = math.max(0, math.ceil((token - clock()) / 1000))
+  local keep = math.max(redis.call('PTTL', fence), retention + ahead)
   redis.call('SET', fence, token, 'PX', string.format('%.0f', keep))
 end
