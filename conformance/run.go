@@ -27,8 +27,7 @@ func WithSkip(name, reason string) Option {
 }
 
 // WithOnly runs the cases whose "group/Name" matches the regular expression and
-// no others.
-// It is an error if there are none.
+// no others. It is an error if there are none.
 func WithOnly(pattern string) Option {
 	return func(r *runner) { r.patterns = append(r.patterns, pattern) }
 }

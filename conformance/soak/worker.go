@@ -148,8 +148,8 @@ func (w *worker) serve(in io.Reader) error {
 // leakPatience is how long goroutines get to end after Close.
 const leakPatience = 5 * time.Second
 
-// goroutinesLeft polls until no goroutine is in code of the module, the soak's own
-// aside, and returns the stacks of those that remain.
+// goroutinesLeft polls, as goroutines tell of no event, until none is in code of the
+// module, the soak's own aside, and returns the stacks of those that remain.
 func goroutinesLeft(patience time.Duration) string {
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		buf := make([]byte, 4<<20)

@@ -31,7 +31,7 @@ const (
 
 // lane takes the commands of many callers to one server in few round trips: a command
 // that comes while four batches are on their way waits for one of them to be back, and
-// goes with all that have gathered. So a busy server is sent fewer and longer messages,
+// goes with others that have gathered. So a busy server is sent fewer and longer messages,
 // not more and more connections. A command that comes alone goes alone.
 //
 // The lane's own goroutines send the batches, with the client's timeouts, so that a

@@ -9,6 +9,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
 	"github.com/distlock/locker/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -126,6 +127,21 @@ func TestLoneCommands(t *testing.T) {
 	}
 }
 
+// A lone command ends at its deadline, which its connection keeps, or after two seconds.
+func TestLoneCommandEndsAtItsDeadline(t *testing.T) {
+	t.Parallel()
+	l := newLeaver(t, false)
+	for name, deadline := range map[string]time.Duration{"its own": 500 * time.Millisecond, "the connection's": time.Hour} {
+		l.connected(t)
+		rule := l.proxy.Delay(anyScript, 1, time.Hour)
+		ctx := bound.New(context.Background(), deadline, nil)
+		require.ErrorIs(t, l.ends(t, l.begin(ctx, l.acquire)), context.DeadlineExceeded, name)
+		ctx.Stop()
+		rule.Stop()
+		l.settled(t)
+	}
+}
+
 // A renewal of many claims that is left behind is answered for each, once.
 func TestRenewalIsLeftBehind(t *testing.T) {
 	t.Parallel()
@@ -229,16 +245,18 @@ func TestBatchIsBoundedInBytes(t *testing.T) {
 // A batch takes a part of what is asked for, and leaves the rest to others.
 func TestBatchTakesItsShare(t *testing.T) {
 	t.Parallel()
-	for waiting, share := range map[int]int{1: 1, 16: 16, 17: 16, 40: 16, 100: 25, 1000: 250} {
+	for _, c := range []struct{ waiting, share, next int }{
+		{1, 1, 16}, {16, 16, 16}, {17, 16, 16}, {40, 16, 16}, {100, 25, 44}, {1000, 250, 438},
+	} {
 		l := &lane{busy: []*worker{{}, {}, {}, {}, {}, {}, {}, {}}}
-		for range waiting {
+		for range c.waiting {
 			l.queue = append(l.queue, &flight{})
 		}
 		w := &worker{lane: l}
 		require.True(t, w.take())
-		require.Len(t, w.batch, share, "of %d", waiting)
-		l.busy[0].batch = make([]*flight, waiting)
-		require.Equal(t, max(leastShare, (2*waiting-share+fewBatches-1)/fewBatches), l.share(), "with as many on their way")
+		require.Len(t, w.batch, c.share, "of %d", c.waiting)
+		l.busy[0].batch = make([]*flight, c.waiting)
+		require.Equal(t, c.next, l.share(), "with as many on their way")
 	}
 }
 
