@@ -113,7 +113,7 @@ func New(d driver.Driver, opts ...Option) (Locker, error) {
 func (e *engine) configure() error {
 	version := 4
 	if c, ok := e.driver.(driver.Configurer); ok {
-		s, err := c.Configure(driver.Config{Logger: e.log, Options: e.set.driverOptions})
+		s, err := c.Configure(driver.Config{Logger: e.log, Options: e.set.driverOptions, NodeChanged: e.nodeChanged})
 		if err != nil {
 			return err
 		}
@@ -125,6 +125,11 @@ func (e *engine) configure() error {
 	}
 	e.idPrefix = uuid.New(version) + ":"
 	return nil
+}
+
+// nodeChanged is told by the driver of a store of several servers.
+func (e *engine) nodeChanged(name string, trouble error) {
+	e.notices.event(context.Background(), Event{Kind: EventNode, Strategy: e.name, Node: name, Err: trouble})
 }
 
 // Lock implements [Locker].

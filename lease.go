@@ -99,6 +99,24 @@ func (l *Lease) Holds() int {
 	return len(l.claim.leases)
 }
 
+// Nodes is how many servers have the lock, as far as this process knows without asking
+// them, and of how many, where a strategy keeps it on several (redlock): a majority from
+// the grant on, and all that can be reached a moment later. Elsewhere both are 0.
+func (l *Lease) Nodes() (have, of int) {
+	if l.zero() {
+		return 0, 0
+	}
+	counter, ok := l.claim.e.driver.(driver.NodeCounter)
+	if !ok {
+		return 0, 0
+	}
+	have, of = counter.Nodes(l.claim.Claim)
+	if l.Err() != nil {
+		have = 0
+	}
+	return have, of
+}
+
 // Deadline is the time until which no other owner is granted the key, unless the
 // store loses it or is told to drop it. Renewal moves it. It is reckoned on the
 // local monotonic clock from before the command that got the grant was sent,

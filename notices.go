@@ -157,6 +157,11 @@ func logEvent(ctx context.Context, h slog.Handler, e Event) {
 		}
 	case EventLost:
 		msg = "lock lost"
+	case EventNode:
+		level, msg = slog.LevelInfo, "a node answers again"
+		if e.Err != nil {
+			level, msg = slog.LevelWarn, "a node is down or slow; it is done without as long as there are enough others"
+		}
 	default:
 		return // a caller's own affair
 	}
@@ -164,7 +169,12 @@ func logEvent(ctx context.Context, h slog.Handler, e Event) {
 		return
 	}
 	r := slog.NewRecord(e.Time, level, msg, 0)
-	r.AddAttrs(slog.String("strategy", e.Strategy), slog.String("key", e.Key), slog.Int64("token", e.Token), slog.Duration(span, e.Duration))
+	r.AddAttrs(slog.String("strategy", e.Strategy))
+	if e.Kind == EventNode {
+		r.AddAttrs(slog.String("node", e.Node))
+	} else {
+		r.AddAttrs(slog.String("key", e.Key), slog.Int64("token", e.Token), slog.Duration(span, e.Duration))
+	}
 	if e.Owner != "" {
 		r.AddAttrs(slog.String("owner", e.Owner))
 	}

@@ -39,11 +39,13 @@ type Event struct {
 	// lock was held (Released, ReleaseFailed, Lost) or how long the command took
 	// (Renewed, RenewFailed).
 	Duration time.Duration
-	Err      error // NotAcquired, RenewFailed, Lost, ReleaseFailed
+	Err      error // NotAcquired, RenewFailed, Lost, ReleaseFailed; Node, unless it is back
 	Dropped  int   // events dropped before this one
 	// HandOver marks a Released and the Acquired after it that were a hand-over
 	// inside the process; see [WithHandOver].
 	HandOver bool
+	// Node names the server that a Node is about.
+	Node string
 
 	again bool // RenewFailed, and not the first since the last Renewed
 }
@@ -64,6 +66,7 @@ const (
 	EventRenewed                            // a held lease was extended, by itself or by Renew
 	EventRenewFailed                        // a renewal failed; automatic ones are tried again while the lease lasts
 	EventLost                               // a lease ended before it was unlocked
+	EventNode                               // one of several servers is down or slow, as Err says, or back; of no key
 )
 
 var eventNames = [...]string{
@@ -75,6 +78,7 @@ var eventNames = [...]string{
 	EventRenewed:       "renewed",
 	EventRenewFailed:   "renew failed",
 	EventLost:          "lost",
+	EventNode:          "node",
 }
 
 func (k EventKind) String() string {

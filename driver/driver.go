@@ -47,7 +47,7 @@ import (
 
 // Driver is what a strategy implements. See the package comment for what holds
 // for all methods, and the optional interfaces [Configurer], [Notifier],
-// [HoldCounter] and [Sharder] for what it may implement besides.
+// [HoldCounter], [Sharder] and [NodeCounter] for what it may implement besides.
 //
 // The Locker takes an error for transient trouble of unknown outcome unless it
 // matches [ErrLost] (Renew, Release, SetHolds: the claim does not hold the key),
@@ -139,6 +139,10 @@ type Config struct {
 	Logger *slog.Logger
 	// Options are those given by locker.WithDriverOption, in order.
 	Options []any
+	// NodeChanged is for a driver whose store is several servers, some of which it can do
+	// without: it tells the Locker, which tells its users, that a node of that name does not
+	// answer in time from now on, and why, or (nil) that it does again. It never blocks.
+	NodeChanged func(name string, trouble error)
 }
 
 // Settings are what a driver asks of its Locker. The zero Settings will do.
@@ -198,4 +202,11 @@ type HoldCounter interface {
 // in one batch, and a shard that fails delays no command of another.
 type Sharder interface {
 	Shard(key string) string
+}
+
+// NodeCounter is implemented by a driver that keeps each lock on several servers.
+type NodeCounter interface {
+	// Nodes is how many servers have claim c, as far as this process knows, and of how
+	// many. It asks none of them.
+	Nodes(c Claim) (have, of int)
 }
