@@ -10,6 +10,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/conformance/faultproxy"
+	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -139,4 +140,9 @@ func lock(t *testing.T, l locker.Locker, key string, opts ...locker.LockOption) 
 func unlock(t *testing.T, lease *locker.Lease) {
 	t.Helper()
 	require.NoError(t, lease.Unlock(t.Context()))
+}
+
+// request is an attempt to get key for a minute.
+func request(key string) driver.Request {
+	return driver.Request{Claim: driver.Claim{Key: key, ID: "b0000000-0000-8000-8000-000000000000:1", TTL: time.Minute}, Fencing: true}
 }

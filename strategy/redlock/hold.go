@@ -9,18 +9,33 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// hold is what this process did with a claim on each node. Commands of one claim
-// to one node go one after another, so that a release never overtakes the
-// attempt it cleans up after, and none but the release goes out once that began.
+// hold is what this process knows of a claim on each node. Commands of one claim to one
+// node go one after another, so that a release never overtakes the attempt it cleans up
+// after, and none but the release goes out once that began. See tend.go for what is done
+// about nodes that are not as they should be.
 type hold struct {
-	more  int64           // tokens that are reserved after the claim's
-	turns []chan struct{} // by node; each holds one while a command is under way
+	d     *quorumDriver
+	req   driver.Request
+	token int64 // once it is known
+	send  func(ctx context.Context, i int, kind opKind) answer
 
 	mu      sync.Mutex
+	phase   phase
+	until   time.Time // the end of the lease
+	giveUp  time.Time // when closing: the end of the attempts to release it everywhere
 	nodes   []holdNode
-	closing bool      // being released: nothing is set any more
-	until   time.Time // when the last of its keys expires
+	tending bool // the timer is set, or has gone off
+	pause   time.Duration
+	timer   *time.Timer
 }
+
+type phase uint8
+
+const (
+	trying  phase = iota // the claim has no majority yet
+	held                 // its key belongs on every node
+	closing              // on none: nothing is set any more
+)
 
 // holdNode is what is known of a claim's key on one node.
 type holdNode struct {
@@ -28,177 +43,161 @@ type holdNode struct {
 	late    int  // commands that set it, were not answered, and may arrive late
 	placed  bool // it is there, and not by one of them
 	freed   bool // it was there, and was released
-	missing bool // a renewal did not find it
-	later   bool // it is being released in the background
+	undoing bool // a release was not answered, and may arrive late
 
-	knows int64 // the node's counter has reached the last token, if the claim's is this one
+	busy bool          // a command is under way
+	free chan struct{} // closed when it is answered, if another waits for that
 }
 
-// newHold makes the hold of a claim with so many tokens, at least 1, on n nodes.
-func newHold(n, tokens int) *hold {
-	h := &hold{more: int64(max(tokens-1, 0)), turns: make([]chan struct{}, n), nodes: make([]holdNode, n)}
-	for i := range h.turns {
-		h.turns[i] = make(chan struct{}, 1)
-	}
+func (d *quorumDriver) newHold(req driver.Request) *hold {
+	h := &hold{d: d, req: req, token: req.Token, until: time.Now().Add(req.TTL), nodes: make([]holdNode, len(d.nodes))}
+	h.send = h.command
 	return h
 }
 
-var errClosing = &driver.StoreError{Err: errors.New("the claim is being released"), NotApplied: true}
+var (
+	errClosing = &driver.StoreError{Err: errors.New("the claim is being released"), NotApplied: true}
+	errUndoing = &driver.StoreError{Err: errors.New("a release of the claim may yet arrive"), NotApplied: true}
+)
 
-// do runs f when it is node i's turn, unless it is known to be of no use.
-func (h *hold) do(ctx context.Context, i int, kind opKind, f func() answer) answer {
-	select {
-	case h.turns[i] <- struct{}{}:
-		defer func() { <-h.turns[i] }()
-	case <-ctx.Done():
-		return answer{state: failed, err: ctx.Err()}
+// do sends a command when it is node i's turn, unless it is known to be of no use.
+func (h *hold) do(ctx context.Context, i int, kind opKind) answer {
+	n := h.d.nodes[i]
+	n.underWay.Add(1)
+	defer n.underWay.Add(-1)
+	if err := h.lockTurn(ctx, i); err != nil {
+		return answer{state: failed, err: err}
 	}
-	if a, known := h.before(i, kind); known {
+	defer h.mu.Unlock()
+	a, known := h.before(i, kind)
+	if known {
 		return a
 	}
-	a := f()
+	h.nodes[i].busy = true
+	h.mu.Unlock()
+	a = h.send(ctx, i, kind)
+	h.mu.Lock()
 	h.after(i, kind, a)
 	return a
 }
 
-func (h *hold) before(i int, kind opKind) (a answer, known bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// lockTurn locks h.mu when no command of the claim is on its way to node i, or fails.
+func (h *hold) lockTurn(ctx context.Context, i int) error {
 	hn := &h.nodes[i]
-	switch kind {
-	case opAcquire, opJoin:
-		if h.closing {
-			return answer{state: failed, err: errClosing}, true
+	h.mu.Lock()
+	for hn.busy {
+		if hn.free == nil {
+			hn.free = make(chan struct{})
 		}
-		hn.touched = true
-	case opConfirm:
-		if !hn.touched {
-			return answer{state: no}, true
+		free := hn.free
+		h.mu.Unlock()
+		select {
+		case <-free:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
-	case opRelease:
-		switch {
-		case hn.freed:
-			return answer{state: yes}, true
-		case !hn.touched:
-			return answer{state: no}, true
-		}
+		h.mu.Lock()
+	}
+	return nil
+}
+
+// before says what is known without asking the node. It needs h.mu.
+func (h *hold) before(i int, kind opKind) (a answer, known bool) {
+	hn := &h.nodes[i]
+	switch {
+	case kind == opRelease && hn.freed:
+		return answer{state: yes}, true
+	case kind == opRelease && !hn.touched:
+		return answer{state: no}, true
+	case kind == opRelease:
+	case h.phase == closing:
+		return answer{state: failed, err: errClosing}, true
+	case kind == opAcquire && hn.undoing:
+		return answer{state: failed, err: errUndoing}, true
+	case kind == opAcquire || kind == opJoin:
+		hn.touched, hn.freed = true, false
+	case !hn.touched:
+		return answer{state: no}, true
 	}
 	return answer{}, false
 }
 
+// after notes an answer, and ends the node's turn. It needs h.mu.
 func (h *hold) after(i int, kind opKind, a answer) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	hn := &h.nodes[i]
-	if a.state == yes || kind == opRelease && a.state == no {
-		hn.knows = max(hn.knows, a.token)
+	hn.busy = false
+	if hn.free != nil {
+		close(hn.free)
+		hn.free = nil
 	}
-	if a.state == yes {
-		// A key that none of the answered commands has set is that of a late one.
-		switch {
-		case kind == opAcquire || kind == opJoin:
-			hn.placed = true
-		case !hn.placed && hn.late > 0:
-			hn.late--
-			hn.placed = true
-		}
+	sets := kind == opAcquire || kind == opJoin
+	var refined *driver.StoreError
+	switch {
+	case sets && a.state == yes:
+		hn.placed = true
+	case a.state == yes && !hn.placed && hn.late > 0:
+		hn.placed = true // none of the answered commands has set it: it is that of a late one
+		hn.late--
+	case sets && a.state == failed && !(errors.As(a.err, &refined) && refined.NotApplied):
+		hn.late++
+	case a.state == no || sets && !hn.placed:
+		hn.placed, hn.touched = false, hn.late > 0
 	}
-	switch kind {
-	case opAcquire, opJoin:
-		var refined *driver.StoreError
-		switch {
-		case a.state == failed && !(errors.As(a.err, &refined) && refined.NotApplied):
-			hn.late++
-		case a.state != yes && hn.late == 0:
-			hn.touched = false
-		}
-	case opRenew:
-		hn.missing = a.state == no
-		hn.placed = hn.placed && a.state != no
-	case opRelease:
-		if a.state != failed { // it is not there now
-			hn.placed, hn.touched = false, hn.late > 0
-			hn.freed = a.state == yes && !hn.touched
-		}
+	if kind == opRelease {
+		hn.undoing = hn.undoing || a.state == failed
+	}
+	if kind == opRelease && a.state == yes {
+		hn.placed, hn.touched = false, hn.late > 0
+		hn.freed = !hn.touched
 	}
 }
 
-func (h *hold) close() {
+// grant notes that a majority has agreed to the claim, by a command sent at the time
+// given.
+func (h *hold) grant(sent time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.closing = true
+	if h.phase != closing {
+		h.phase, h.until = held, sent.Add(h.req.TTL)
+	}
+}
+
+// close has nothing set any more. It reports whether the lease was in force.
+func (h *hold) close() (inTime bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	inTime = time.Now().Before(h.until)
+	if h.phase != closing {
+		h.phase, h.giveUp = closing, time.Now().Add(min(releaseBudget, h.req.TTL))
+		h.hurry()
+	}
+	return inTime
 }
 
 func (h *hold) isClosing() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.closing
+	return h.phase == closing
 }
 
-// left says whether the key may still be on node i, or get there.
-func (h *hold) left(i int) bool {
+// count is how many nodes have the key, for all we know.
+func (h *hold) count() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.nodes[i].touched
+	for _, hn := range h.nodes {
+		if hn.placed {
+			n++
+		}
+	}
+	return n
 }
 
-// last is the last token that is reserved for a claim with this one; 0 if it has none.
-func (h *hold) last(token int64) int64 {
-	if token == 0 {
+// lastToken is the last that is reserved for the claim; 0 if it has none.
+func (h *hold) lastToken() int64 {
+	if h.token == 0 {
 		return 0
 	}
-	return token + h.more
-}
-
-// untold is the last token, to tell node i; 0 if it knows it.
-func (h *hold) untold(i int, token int64) int64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.nodes[i].knows >= token {
-		return 0
-	}
-	return h.last(token)
-}
-
-// beginLater says whether to begin a release of node i in the background.
-func (h *hold) beginLater(i int) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	hn := &h.nodes[i]
-	if hn.later || !hn.touched {
-		return false
-	}
-	hn.later = true
-	return true
-}
-
-func (h *hold) endLater(i int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.nodes[i].later = false
-}
-
-// beginJoin says whether a renewal found the key missing on node i, once.
-func (h *hold) beginJoin(i int) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	hn := &h.nodes[i]
-	join := hn.missing && !h.closing
-	hn.missing = false
-	return join
-}
-
-// lasts notes that a command sent at the time given set the keys to ttl.
-func (h *hold) lasts(sent time.Time, ttl time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.until = sent.Add(ttl)
-}
-
-func (h *hold) over(now time.Time) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return now.After(h.until)
+	return h.token + int64(max(h.req.Tokens-1, 0))
 }
 
 // holds are the claims of a Locker by their ids, from the grant to the end of the
@@ -211,19 +210,18 @@ type holds struct {
 
 const minSweep = 64
 
-func (hs *holds) add(id string, h *hold) {
+func (hs *holds) add(h *hold) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	if len(hs.byID) >= max(hs.sweep, minSweep) {
-		now := time.Now()
 		for id, h := range hs.byID {
-			if h.over(now) {
+			if h.remaining() <= 0 {
 				delete(hs.byID, id)
 			}
 		}
 		hs.sweep = 2 * len(hs.byID)
 	}
-	hs.byID[id] = h
+	hs.byID[h.req.ID] = h
 }
 
 // get returns nil for a claim that was released.
@@ -233,8 +231,8 @@ func (hs *holds) get(id string) *hold {
 	return hs.byID[id]
 }
 
-func (hs *holds) remove(id string) {
+func (hs *holds) remove(h *hold) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	delete(hs.byID, id)
+	delete(hs.byID, h.req.ID)
 }

@@ -14,59 +14,87 @@ import (
 	"go.uber.org/goleak"
 )
 
-func did(s state, err error) func() answer {
-	return func() answer { return answer{state: s, err: err} }
+func did(s state, err error) answer { return answer{state: s, err: err} }
+
+// bareHold is a hold on n nodes, whose commands are those of sends.
+func bareHold(n int) *hold {
+	d := &quorumDriver{closed: true} // nothing in the background
+	for range n {
+		d.nodes = append(d.nodes, &node{d: d})
+	}
+	return d.newHold(driver.Request{Claim: driver.Claim{TTL: time.Minute}})
 }
 
-func mustNotRun(t *testing.T) func() answer {
+func (h *hold) left(i int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.nodes[i].touched
+}
+
+func (h *hold) wants(kind opKind) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	what, nodes := h.undone()
+	return what == kind && len(nodes) > 0
+}
+
+// sends has h do a command that is answered so.
+func sends(t *testing.T, h *hold, kind opKind, a answer) answer {
 	t.Helper()
-	return func() answer {
+	h.send = func(context.Context, int, opKind) answer { return a }
+	return h.do(t.Context(), 0, kind)
+}
+
+// sendsNothing has h do a command that is not to be sent.
+func sendsNothing(t *testing.T, h *hold, kind opKind) answer {
+	t.Helper()
+	h.send = func(context.Context, int, opKind) answer {
 		t.Error("the command was sent")
 		return answer{}
 	}
+	return h.do(t.Context(), 0, kind)
 }
 
 var errBroken = errors.New("broken pipe")
 
 func TestHoldRemembersWhatMayBeThere(t *testing.T) {
 	t.Parallel()
-	ctx := t.Context()
 	for _, tt := range []struct {
 		name    string
-		acquire func() answer
+		acquire answer
 		left    bool
 		again   bool // a release that finds nothing is repeated
 	}{
 		{"granted", did(yes, nil), true, false},
 		{"refused", did(no, nil), false, false},
 		{"unknown", did(failed, errBroken), true, true},
-		{"something else is there", func() answer { return tried(driver.Answer{}, locker.ErrConflict) }, false, false},
+		{"something else is there", tried(driver.Answer{}, locker.ErrConflict), false, false},
 		{"not sent", did(failed, &driver.StoreError{Err: errBroken, NotApplied: true}), false, false},
 	} {
-		h := newHold(1, 1)
-		h.do(ctx, 0, opAcquire, tt.acquire)
+		h := bareHold(1)
+		sends(t, h, opAcquire, tt.acquire)
 		require.Equal(t, tt.left, h.left(0), tt.name)
 		if !tt.left {
-			require.Equal(t, no, h.do(ctx, 0, opConfirm, mustNotRun(t)).state, tt.name)
-			require.Equal(t, no, h.do(ctx, 0, opRelease, mustNotRun(t)).state, tt.name)
+			require.Equal(t, no, sendsNothing(t, h, opConfirm).state, tt.name)
+			require.Equal(t, no, sendsNothing(t, h, opRelease).state, tt.name)
 			continue
 		}
-		h.do(ctx, 0, opRelease, did(failed, errBroken))
+		sends(t, h, opRelease, did(failed, errBroken))
 		require.True(t, h.left(0), "%s: a release without an answer", tt.name)
-		h.do(ctx, 0, opRelease, did(no, nil))
+		sends(t, h, opRelease, did(no, nil))
 		require.Equal(t, tt.again, h.left(0), "%s: a release that finds nothing", tt.name)
 	}
 
-	h := newHold(1, 1)
-	h.do(ctx, 0, opAcquire, did(yes, nil))
-	h.do(ctx, 0, opRelease, did(yes, nil))
+	h := bareHold(1)
+	sends(t, h, opAcquire, did(yes, nil))
+	sends(t, h, opRelease, did(yes, nil))
 	require.False(t, h.left(0))
-	require.Equal(t, yes, h.do(ctx, 0, opRelease, mustNotRun(t)).state, "what was released stays released")
+	require.Equal(t, yes, sendsNothing(t, h, opRelease).state, "what was released stays released")
 
-	h = newHold(1, 1)
-	h.do(ctx, 0, opAcquire, did(failed, errBroken))
-	h.do(ctx, 0, opConfirm, did(yes, nil))
-	h.do(ctx, 0, opRelease, did(no, nil))
+	h = bareHold(1)
+	sends(t, h, opAcquire, did(failed, errBroken))
+	sends(t, h, opConfirm, did(yes, nil))
+	sends(t, h, opRelease, did(no, nil))
 	require.False(t, h.left(0), "a command that was seen to arrive does not arrive again")
 }
 
@@ -74,94 +102,92 @@ func TestHoldRemembersWhatMayBeThere(t *testing.T) {
 // did not answer has arrived, too.
 func TestLateAttemptBehindAJoin(t *testing.T) {
 	t.Parallel()
-	ctx := t.Context()
 	joined := func() *hold {
-		h := newHold(1, 1)
-		h.do(ctx, 0, opAcquire, did(failed, errBroken))
-		h.do(ctx, 0, opRenew, did(no, nil))
-		require.True(t, h.beginJoin(0))
-		h.do(ctx, 0, opJoin, did(yes, nil))
-		h.do(ctx, 0, opRenew, did(yes, nil))
+		h := bareHold(1)
+		sends(t, h, opAcquire, did(failed, errBroken))
+		sends(t, h, opRenew, did(no, nil))
+		h.grant(time.Now())
+		require.True(t, h.wants(opJoin))
+		sends(t, h, opJoin, did(yes, nil))
+		sends(t, h, opRenew, did(yes, nil))
 		return h
 	}
 	h := joined()
-	h.do(ctx, 0, opRelease, did(yes, nil))
+	sends(t, h, opRelease, did(yes, nil))
 	require.True(t, h.left(0), "that was what the join had set, the attempt may still arrive")
-	h.do(ctx, 0, opRelease, did(yes, nil))
+	sends(t, h, opRelease, did(yes, nil))
 	require.False(t, h.left(0), "that was the attempt's")
 
 	h = joined()
-	h.do(ctx, 0, opRelease, did(no, nil))
+	sends(t, h, opRelease, did(no, nil))
 	require.True(t, h.left(0), "what the join had set is gone, the attempt may still arrive")
-	h.do(ctx, 0, opRelease, did(yes, nil))
+	sends(t, h, opRelease, did(yes, nil))
 	require.False(t, h.left(0), "that was the attempt's")
 
-	h = newHold(1, 1)
-	h.do(ctx, 0, opAcquire, did(failed, errBroken))
-	h.do(ctx, 0, opJoin, did(failed, errBroken))
-	h.do(ctx, 0, opJoin, did(yes, nil))
+	h = bareHold(1)
+	sends(t, h, opAcquire, did(failed, errBroken))
+	sends(t, h, opJoin, did(failed, errBroken))
+	sends(t, h, opJoin, did(yes, nil))
 	for range 2 {
-		h.do(ctx, 0, opRelease, did(yes, nil))
+		sends(t, h, opRelease, did(yes, nil))
 		require.True(t, h.left(0), "two more may arrive")
 	}
-	h.do(ctx, 0, opRelease, did(yes, nil))
+	sends(t, h, opRelease, did(yes, nil))
 	require.False(t, h.left(0))
 }
 
 func TestHoldSetsNothingOnceReleaseBegan(t *testing.T) {
 	t.Parallel()
-	h := newHold(1, 1)
+	h := bareHold(1)
 	h.close()
 	for _, kind := range []opKind{opAcquire, opJoin} {
-		a := h.do(t.Context(), 0, kind, mustNotRun(t))
+		a := sendsNothing(t, h, kind)
 		require.Equal(t, failed, a.state)
 		require.False(t, h.left(0))
 	}
-	h.nodes[0].missing = true
-	require.False(t, h.beginJoin(0))
+	h.grant(time.Now())
+	require.False(t, h.wants(opJoin))
 }
 
 func TestHoldTakesTurns(t *testing.T) {
 	t.Parallel()
-	h := newHold(2, 1)
-	sent, answered := make(chan struct{}), make(chan struct{})
-	go h.do(t.Context(), 0, opAcquire, func() answer {
-		close(sent)
-		<-answered
+	h := bareHold(2)
+	sent, answered, through := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	h.send = func(_ context.Context, _ int, kind opKind) answer {
+		if kind == opAcquire {
+			close(sent)
+			<-answered
+		}
 		return answer{state: yes}
-	})
+	}
+	go func() {
+		h.do(t.Context(), 0, opAcquire)
+		close(through)
+	}()
 	<-sent
 	h.close()
+	h.nodes[1].touched = true
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	require.Equal(t, failed, h.do(short, 0, opRelease, mustNotRun(t)).state, "a release waits for the attempt it cleans up after")
-	h.do(t.Context(), 1, opRelease, did(yes, nil)) // nodes do not wait for one another
+	require.Equal(t, failed, h.do(short, 0, opRelease).state, "a release waits for the attempt it cleans up after")
+	require.Equal(t, yes, h.do(t.Context(), 1, opRelease).state, "nodes do not wait for one another")
 	close(answered)
-	require.Equal(t, yes, h.do(t.Context(), 0, opRelease, did(yes, nil)).state)
+	require.Equal(t, yes, h.do(t.Context(), 0, opRelease).state)
+	<-through
 }
 
-func TestOneBackgroundReleaseForEachNode(t *testing.T) {
-	t.Parallel()
-	h := newHold(1, 1)
-	require.False(t, h.beginLater(0), "nothing is there")
-	h.do(t.Context(), 0, opAcquire, did(yes, nil))
-	require.True(t, h.beginLater(0))
-	require.False(t, h.beginLater(0), "one is under way")
-	h.endLater(0)
-	require.True(t, h.beginLater(0))
-}
-
-// Leases that nobody unlocks leave the table after they expired.
+// Leases that are not unlocked leave the table after they expired.
 func TestHoldsAreSwept(t *testing.T) {
 	t.Parallel()
 	hs := holds{byID: make(map[string]*hold)}
 	for i := range 10_000 {
-		h := newHold(3, 1)
-		h.lasts(time.Now(), -time.Second)
+		h := bareHold(3)
+		h.req.ID = fmt.Sprint(i)
+		h.grant(time.Now().Add(-time.Hour))
 		if i%100 == 0 {
-			h.lasts(time.Now(), time.Hour)
+			h.grant(time.Now().Add(time.Hour))
 		}
-		hs.add(fmt.Sprint(i), h)
+		hs.add(h)
 	}
 	require.Less(t, len(hs.byID), 1000)
 	for i := 0; i < 10_000; i += 100 {

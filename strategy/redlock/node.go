@@ -31,14 +31,21 @@ type node struct {
 	signals *redisdriver.Signals
 	known   atomic.Bool // the server has said who it is
 
+	underWay atomic.Int32 // commands, and those that wait for their claim's turn
+	troubled atomic.Bool  // it was told to be down or slow
+	missed   atomic.Int64 // releases, since it was last told to be
+
 	mu        sync.Mutex
-	down      error         // why it is skipped; nil: it is up
-	back      chan struct{} // closed when it is up again; nil when it is up
+	since     time.Time // of what was told last
+	down      error     // why it is skipped; nil: it is up
 	probing   bool
 	nextProbe time.Time
 }
 
-var errSkipped = errors.New("skipped until it answers again")
+var (
+	errSkipped = errors.New("skipped until it answers again")
+	errLags    = &driver.StoreError{Err: errors.New("skipped until it has answered earlier commands"), NotApplied: true}
+)
 
 // usable says whether to send something to n, and looks after n if not.
 func (n *node) usable() error {
@@ -59,30 +66,6 @@ func (n *node) look() {
 	}
 }
 
-// await returns when n is up, or with the error of ctx.
-func (n *node) await(ctx context.Context) error {
-	for {
-		n.mu.Lock()
-		back := n.back
-		if back != nil {
-			n.look()
-		}
-		n.mu.Unlock()
-		if back == nil {
-			return nil
-		}
-		timer := time.NewTimer(probeEvery)
-		select {
-		case <-back:
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		}
-		timer.Stop()
-	}
-}
-
 func (n *node) isDown() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -99,8 +82,6 @@ func (n *node) probe(ctx context.Context) {
 	switch {
 	case err == nil && n.down != nil:
 		n.down = nil
-		close(n.back)
-		n.back = nil
 	case isAway(err):
 		n.skip(err)
 	}
@@ -109,8 +90,47 @@ func (n *node) probe(ctx context.Context) {
 // skip marks n as down. Called under n.mu.
 func (n *node) skip(why error) {
 	n.down = &driver.StoreError{Err: fmt.Errorf("%w: %w", errSkipped, why), NotApplied: true}
-	if n.back == nil {
-		n.back = make(chan struct{})
+	n.tell(why)
+}
+
+// tell tells that n is down or slow, and why, or answers in time again: when it changes,
+// not for each command. Called under n.mu.
+func (n *node) tell(trouble error) {
+	if n.troubled.Load() == (trouble != nil) {
+		return
+	}
+	n.troubled.Store(trouble != nil)
+	n.since = time.Now()
+	n.d.nodeChanged(n.name, trouble)
+	if missed := n.missed.Swap(0); missed > 1 {
+		n.d.log.Warn("keys of released locks stay on a node until their TTLs end", "strategy", n.d.Name(), "node", n.name, "keys", missed)
+	}
+}
+
+// answered notes how long a command has taken. One that was sent before n was told to be
+// slow, or in time again, says nothing new.
+func (n *node) answered(sent time.Time) {
+	took, limit := time.Since(sent), n.d.nodeTimeout(locker.DefaultTTL)/2
+	troubled := n.troubled.Load()
+	if troubled == (took >= limit) || troubled && took >= limit/2 {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case sent.Before(n.since):
+	case troubled:
+		n.tell(nil)
+	default:
+		n.tell(fmt.Errorf("it takes %v for a command", took.Round(time.Millisecond)))
+	}
+}
+
+// missedRelease notes that a key stays on n though it was released. The first one since n
+// has changed is told of, and then how many there were.
+func (n *node) missedRelease(key string) {
+	if n.missed.Add(1) == 1 {
+		n.d.log.Warn("the key of a released lock stays on a node until its TTL ends", "strategy", n.d.Name(), "node", n.name, "key", key)
 	}
 }
 
@@ -135,6 +155,7 @@ func (n *node) call(ctx context.Context, f func() answer) answer {
 	a := f()
 	switch {
 	case a.err == nil:
+		n.answered(sent)
 	case ctx.Err() == nil || time.Since(sent) >= n.d.nodeTimeout(locker.DefaultTTL)/2:
 		n.heard(a.err)
 	default:
@@ -186,47 +207,6 @@ func (n *node) ready(ctx context.Context) error {
 	return nil
 }
 
-// acquaint returns when all nodes have said who they are, so that not even the first
-// attempt takes a server that is there twice for two; or a majority has, and the others
-// were given a moment. They are asked again before their first command.
-func (d *quorumDriver) acquaint(ctx context.Context) error {
-	d.first.Do(func() { d.background(d.introduce) })
-	select {
-	case <-d.acquainted:
-		return nil
-	case <-ctx.Done():
-		return &driver.StoreError{Err: ctx.Err(), NotApplied: true}
-	case <-d.base.Done(): // closed
-		return &driver.StoreError{Err: d.base.Err(), NotApplied: true}
-	}
-}
-
-// introduction is how long the first attempt waits for a minority to say who they are.
-const introduction = 20 * time.Millisecond
-
-func (d *quorumDriver) introduce(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, d.nodeTimeout(locker.DefaultTTL))
-	defer cancel()
-	said := make(chan error, len(d.nodes))
-	for _, n := range d.nodes {
-		go func() { said <- n.ready(ctx) }()
-	}
-	var acquainted sync.Once
-	done := func() { acquainted.Do(func() { close(d.acquainted) }) }
-	defer done()
-	known := 0
-	for range d.nodes {
-		if <-said == nil {
-			known++
-		}
-		if known == d.quorum {
-			// The others are not much further away, or not there.
-			timer := time.AfterFunc(introduction, done)
-			defer timer.Stop()
-		}
-	}
-}
-
 // identities knows the servers behind the nodes.
 type identities struct {
 	mu     sync.Mutex
@@ -254,30 +234,16 @@ func (d *quorumDriver) identified(n *node, runID string) {
 	}
 }
 
-// referee is the node that contenders ask first; -1 if there is none. They may know the
-// nodes in different orders and by different names, so it is the one with the least
-// run id of those that are up.
-func (d *quorumDriver) referee() int {
-	d.ids.mu.Lock()
-	defer d.ids.mu.Unlock()
-	best, least := -1, ""
-	for i, n := range d.nodes {
-		if id := d.ids.runIDs[n]; id != "" && (best < 0 || id < least) && !n.isDown() {
-			best, least = i, id
-		}
-	}
-	return best
-}
-
-// checkDistinct refuses a quorum that has a server twice. The servers are asked
-// again next time: the way to them may have been put right.
-func (d *quorumDriver) checkDistinct() error {
-	d.ids.mu.Lock()
-	defer d.ids.mu.Unlock()
-	if d.ids.same != nil {
-		for _, n := range d.nodes {
+// twice refuses a quorum that has a server twice. (Each node has said who it is before it
+// answers anything else, so a majority of answers is of servers that are known.) They
+// are asked again next time: the way to them may have been put right.
+func (ids *identities) twice(nodes []*node) error {
+	ids.mu.Lock()
+	defer ids.mu.Unlock()
+	if ids.same != nil {
+		for _, n := range nodes {
 			n.known.Store(false)
 		}
 	}
-	return d.ids.same
+	return ids.same
 }

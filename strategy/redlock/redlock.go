@@ -8,8 +8,6 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/internal/redisdriver"
-	"github.com/go-redsync/redsync/v4"
-	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -38,8 +36,7 @@ func WithNodeTimeout(d time.Duration) locker.Option {
 
 // New makes a Locker on independent masters, one client each: an odd number of
 // them, at least 3, none of which replicates another. A server that is given twice
-// is refused once both have said who they are, which is before the first grant unless
-// one of them is slow. The clients stay the caller's; for each the Locker opens some
+// is refused once both have said who they are, which they do before their first command. The clients stay the caller's; for each the Locker opens some
 // three connections of its own for renewals and releases, and one for notices while
 // a caller waits.
 func New(rdbs []redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
@@ -59,10 +56,9 @@ func newDriver(rdbs []redis.UniversalClient) (*quorumDriver, error) {
 	if len(rdbs) < 3 || len(rdbs)%2 == 0 {
 		return nil, fmt.Errorf("locker: %w: redlock needs an odd number of nodes, at least 3, not %d: an even one tolerates no more failures than one less; for a single Redis take setnx, hashreentrant or blpop", locker.ErrInvalid, len(rdbs))
 	}
-	d := &quorumDriver{quorum: len(rdbs)/2 + 1, acquainted: make(chan struct{})}
+	d := &quorumDriver{quorum: len(rdbs)/2 + 1, nodeChanged: func(string, error) {}}
 	d.holds.byID = make(map[string]*hold)
 	d.ids.runIDs = make(map[*node]string)
-	var pools []redsyncredis.Pool
 	for i, rdb := range rdbs {
 		n := &node{d: d, name: fmt.Sprintf("#%d", i+1)}
 		var err error
@@ -81,8 +77,6 @@ func newDriver(rdbs []redis.UniversalClient) (*quorumDriver, error) {
 		}
 		n.signals = n.NewSignals(channelPrefix)
 		d.nodes = append(d.nodes, n)
-		pools = append(pools, pool{d, i})
 	}
-	d.rs = redsync.New(pools...)
 	return d, nil
 }

@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -247,72 +246,4 @@ func TestWatchOfTheDeadFails(t *testing.T) {
 	cancel()
 	_, err = d.Watch(gone, "k")
 	require.Error(t, err)
-}
-
-// refereeOf is the node that the Locker of d asks first when it waits.
-func refereeOf(t *testing.T, d *quorumDriver) int {
-	t.Helper()
-	i := -1
-	eventually(t, "the nodes have said who they are", func() bool {
-		i = d.referee()
-		return i >= 0 && len(d.ids.all()) == len(d.nodes)
-	})
-	return i
-}
-
-func (ids *identities) all() map[*node]string {
-	ids.mu.Lock()
-	defer ids.mu.Unlock()
-	return maps.Clone(ids.runIDs)
-}
-
-func TestContendersAskTheSameNodeFirst(t *testing.T) {
-	t.Parallel()
-	m := startMasters(t, 5)
-	l, d := m.open(t)
-	unlock(t, lock(t, l, "k"))
-	first := m.proxies[refereeOf(t, d)]
-	slices.Reverse(m.proxies)
-	l2, d2 := m.open(t)
-	unlock(t, lock(t, l2, "k"))
-	require.Equal(t, first, m.proxies[refereeOf(t, d2)], "whatever order they know the nodes in")
-}
-
-// A key left on a minority keeps no caller out, even if it is on that node.
-func TestKeyLeftOnTheRefereeKeepsNobodyOut(t *testing.T) {
-	t.Parallel()
-	m := startMasters(t, 5)
-	holder := m.locker(t)
-	l, d := m.open(t)
-	unlock(t, lock(t, l, "warm-up"))
-	require.NoError(t, m.direct[refereeOf(t, d)].Set(t.Context(), "k", "left", time.Hour).Err())
-	lease := lock(t, holder, "k")
-	got := waiter(t, m, l, "k")
-	d.raced.Store(time.Now().Add(time.Hour).UnixNano()) // it is asked first
-	unlock(t, lease)
-	select {
-	case next := <-got:
-		unlock(t, next)
-	case <-time.After(20 * time.Second):
-		t.Fatal("one node's key keeps everybody out")
-	}
-}
-
-// A waiter's attempt does not last as long as one node is slow.
-func TestSlowRefereeIsNotWaitedFor(t *testing.T) {
-	t.Parallel()
-	const delay = 15 * time.Second
-	m := startMasters(t, 5)
-	holder := m.locker(t)
-	l, d := m.open(t, WithNodeTimeout(2*delay))
-	unlock(t, lock(t, l, "warm-up"))
-	lease := lock(t, holder, "k")
-	got := waiter(t, m, l, "k")
-	d.raced.Store(time.Now().Add(time.Hour).UnixNano()) // it is asked first
-	m.proxies[refereeOf(t, d)].DelayReply(isOp("acquire"), 0, delay)
-	start := time.Now()
-	unlock(t, lease)
-	next := <-got
-	require.Less(t, time.Since(start), delay/2, "the others are a majority")
-	unlock(t, next)
 }

@@ -46,7 +46,7 @@ func (d *quorumDriver) Watch(ctx context.Context, key string) (driver.Watch, err
 		d.background(func(base context.Context) {
 			err := w.listen(life, key, i)
 			results <- err
-			for pause := laterPause; err != nil; pause = min(2*pause, time.Second) {
+			for pause := 100 * time.Millisecond; err != nil; pause = min(2*pause, time.Second) {
 				w.end(i)
 				select {
 				case <-time.After(pause):

@@ -1,10 +1,12 @@
 local lock, fence = unpack(KEYS)
-local claim, ttl, retention, token = unpack(ARGV)
+local claim, retention, remaining, token = unpack(ARGV) -- ms of the lease; the last token of those reserved
 -- Reply: 1 the claim has the key on this node, 0 another has
 --
--- Takes a held lock to a node that lacks it (it was away when the lock was granted,
--- or restarted empty). Sent only after a majority has just confirmed the claim, so
--- no other claim can be about to get one; and never after its release on this node.
+-- Takes a held lock to a node that lacks it (it was not needed for the grant, or away, or
+-- restarted empty), for what remains of the lease. Sent only while a majority has the
+-- claim, so no other claim can be about to get one; and never after its release on this
+-- node. Sent twice: the second finds the claim there. Late: a release that finds nothing
+-- after a join without an answer is repeated.
 
 -- token.lua
 
@@ -14,6 +16,6 @@ if not free and redis.pcall('GET', lock) ~= claim then
 end
 raise_token(fence, token, retention)
 if free then
-  redis.call('SET', lock, claim, 'PX', ttl)
+  redis.call('SET', lock, claim, 'PX', remaining)
 end
 return 1

@@ -1,0 +1,138 @@
+package redlock
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/distlock/locker/driver"
+)
+
+// mostPauseOfSplit is the most that a contender pauses after a split vote.
+const mostPauseOfSplit = 32 * time.Millisecond
+
+// Acquire implements [driver.Driver]: one round to all nodes, and with fencing at times a
+// second one. Contenders that refuse one another, each with some of the nodes, begin anew
+// after a random while, so that a free key has a winner.
+func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
+	h, start := d.newHold(req), time.Now()
+	for pause := time.Millisecond; ; pause = min(2*pause, mostPauseOfSplit) {
+		sent := time.Now()
+		a, split, err := d.try(ctx, h)
+		if a.Granted {
+			return a, nil
+		}
+		// Another's commands take as long as ours.
+		wait := rand.N(pause + time.Since(sent))
+		if !split || time.Since(start)+wait > d.nodeTimeout(req.TTL)/4 || !sleep(ctx, wait) {
+			h.close()
+			h.settle()
+			return a, err
+		}
+	}
+}
+
+// sleep reports whether ctx has lasted.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (d *quorumDriver) try(ctx context.Context, h *hold) (a driver.Answer, split bool, err error) {
+	sent := time.Now()
+	o := d.newOp(ctx, opAcquire, h)
+	defer o.finish()
+	err = o.mutex.TryLockContext(context.Background())
+	same := d.ids.twice(d.nodes)
+	switch {
+	case err != nil && same == nil:
+		return d.refusal(o)
+	case err != nil:
+		return a, false, same
+	case same == nil:
+		a.Token, same = d.confirm(ctx, o)
+	}
+	if same != nil {
+		_, _ = o.mutex.UnlockContext(context.Background())
+		return driver.Answer{}, false, same
+	}
+	h.grant(sent)
+	d.holds.add(h)
+	return driver.Answer{Granted: true, Token: a.Token, Tokens: h.req.Tokens}, false, nil
+}
+
+// confirm makes the greatest proposal of the first round the token, which takes a
+// second round to write it down unless a majority has it already. That is the rule:
+// nodes that took part in the last grant of a key make the same proposal.
+func (d *quorumDriver) confirm(ctx context.Context, first *op) (token int64, err error) {
+	h := first.hold
+	if !h.req.Fencing {
+		return 0, nil
+	}
+	agreed := 0
+	for _, a := range first.answers() {
+		switch {
+		case a.state != yes:
+		case a.token > token:
+			token, agreed = a.token, 1
+		case a.token == token:
+			agreed++
+		}
+	}
+	h.token = token
+	if d.majority(agreed) {
+		return token, nil
+	}
+	second := d.newOp(ctx, opConfirm, h)
+	defer second.finish()
+	if ok, err := second.mutex.ExtendContext(context.Background()); !ok || err != nil {
+		why := second.trouble("confirmed the token", "the claim is gone")
+		why.NotApplied = true // it is undone
+		return 0, why
+	}
+	return token, nil
+}
+
+// refusal says why the first round failed, and whether the vote was split.
+func (d *quorumDriver) refusal(o *op) (a driver.Answer, split bool, err error) {
+	granted, refused, most := 0, 0, 0
+	holders := make(map[string]int)
+	var remaining []time.Duration
+	for _, n := range o.answers() {
+		switch n.state {
+		case yes:
+			granted++
+		case no:
+			refused++
+			holders[n.holder]++
+			most = max(most, holders[n.holder])
+			a.NoWakeUp = a.NoWakeUp || n.noWakeUp
+			if n.remaining > 0 {
+				remaining = append(remaining, n.remaining)
+			}
+		}
+	}
+	switch {
+	case refused == 0 || !d.majority(granted+refused):
+		// Not enough answers, or they came too late.
+		why := o.trouble("granted the lock", "another holder has it")
+		why.NotApplied = true // it is undone
+		return driver.Answer{}, false, why
+	case !d.majority(refused):
+		// A split vote: that there is a majority to give notice is not certain.
+		return driver.Answer{NoWakeUp: true}, true, nil
+	}
+	// The lock is free when enough of its keys are gone.
+	slices.Sort(remaining)
+	if missing := d.quorum - granted; missing <= len(remaining) {
+		a.Remaining = remaining[missing-1]
+	}
+	return a, !d.majority(most), nil
+}

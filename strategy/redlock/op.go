@@ -1,0 +1,224 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/distlock/locker/internal/bound"
+	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
+)
+
+type opKind uint8
+
+const (
+	opAcquire opKind = iota
+	opConfirm        // write the token back
+	opRenew
+	opRelease
+	opJoin // take a held lock to a node that lacks it
+)
+
+// op is one operation on all nodes. redsync sends it to all of them at the same time,
+// counts the majority, judges whether that came in time, and cleans up after an attempt
+// that failed. The pools of its mutex are made for the operation: they are the nodes'
+// parts in it, which send our scripts, in the order of the claim's commands on a node.
+type op struct {
+	d     *quorumDriver
+	kind  opKind
+	hold  *hold
+	mutex *redsync.Mutex
+	ctx   context.Context // of the commands
+	stay  func() bool     // has them go on when the caller leaves
+
+	mu    sync.Mutex
+	over  bool // redsync has returned; nodes that have yet to answer go on
+	parts []part
+}
+
+// part is one node's part in an operation. To redsync it is a pool of connections, and a
+// connection.
+type part struct {
+	o      *op
+	i      int
+	answer answer
+}
+
+type answer struct {
+	state     state
+	token     int64         // proposed for a grant
+	holder    string        // that refuses, if it is one of ours
+	remaining time.Duration // of its key
+	noWakeUp  bool          // its release gives no notice
+	expired   bool          // a release found nothing after the end of the lease
+	err       error
+}
+
+type state uint8
+
+const (
+	unanswered state = iota
+	yes
+	no
+	failed
+)
+
+var mutexOptions = []redsync.Option{
+	redsync.WithTries(1),
+	redsync.WithFailFast(true),    // a majority is enough; the rest goes on
+	redsync.WithTimeoutFactor(1),  // nodes have their own timeouts
+	redsync.WithDriftFactor(0.01), // the Locker's, too
+}
+
+// newOp makes an operation. It ends when a majority has answered, or with the caller's
+// context; the other nodes have their time from then on, too.
+func (d *quorumDriver) newOp(ctx context.Context, kind opKind, h *hold) *op {
+	caller, closed := bound.Ends(ctx)
+	commands, leave := context.WithCancel(context.WithoutCancel(caller))
+	most := d.nodeTimeout(h.req.TTL)
+	if end, ok := ctx.Deadline(); ok {
+		most = min(most, time.Until(end))
+	}
+	o := &op{d: d, kind: kind, hold: h, ctx: bound.New(commands, most, closed), parts: make([]part, len(d.nodes))}
+	o.stay = context.AfterFunc(caller, leave)
+	pools := make([]redsyncredis.Pool, len(o.parts))
+	for i := range o.parts {
+		o.parts[i] = part{o: o, i: i}
+		pools[i] = &o.parts[i]
+	}
+	id := h.req.ID
+	o.mutex = redsync.New(pools...).NewMutex(h.req.Key, append(slices.Clip(mutexOptions),
+		redsync.WithExpiry(h.req.TTL),
+		redsync.WithGenValueFunc(func() (string, error) { return id, nil }),
+		redsync.WithValue(id),
+	)...)
+	return o
+}
+
+// finish ends the operation for its caller. From now on each answer may leave something to
+// be done.
+func (o *op) finish() {
+	o.stay()
+	o.mu.Lock()
+	o.over = true
+	o.mu.Unlock()
+	o.hold.settle()
+}
+
+// answers are those that have come so far.
+func (o *op) answers() []answer {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := make([]answer, len(o.parts))
+	for i := range o.parts {
+		all[i] = o.parts[i].answer
+	}
+	return all
+}
+
+// do is the part of a node.
+func (p *part) do() (bool, error) {
+	o := p.o
+	defer o.d.enter()()
+	a := o.hold.do(o.ctx, p.i, o.kind)
+	o.mu.Lock()
+	p.answer = a
+	over := o.over
+	o.mu.Unlock()
+	if over {
+		o.hold.settle()
+	}
+	return a.state == yes, a.err
+}
+
+// cleanUp is the part of a node when redsync cleans up after an attempt. It waits for
+// nodes that are known to have granted it, so that the next attempt does not meet our own
+// keys. The rest is the hold's affair, which knows what may yet arrive.
+func (p *part) cleanUp() (bool, error) {
+	o := p.o
+	defer o.d.enter()()
+	o.mu.Lock()
+	granted := p.answer.state == yes
+	o.mu.Unlock()
+	if !granted {
+		return false, errNotGranted
+	}
+	a := o.hold.do(o.ctx, p.i, opRelease)
+	o.hold.settle()
+	return a.state == yes, a.err
+}
+
+var (
+	errUnused     = errors.New("redlock: redsync does not call this")
+	errNotGranted = errors.New("redlock: the node has not granted it")
+)
+
+// Get implements [redsyncredis.Pool].
+func (p *part) Get(context.Context) (redsyncredis.Conn, error) { return conn{p}, nil }
+
+type conn struct{ *part }
+
+// Get implements [redsyncredis.Conn], as do the following.
+func (conn) Get(string) (string, error)            { return "", errUnused }
+func (conn) Set(string, string) (bool, error)      { return false, errUnused }
+func (conn) ScriptLoad(*redsyncredis.Script) error { return errUnused }
+func (conn) PTTL(string) (time.Duration, error)    { return 0, errUnused }
+func (conn) Close() error                          { return nil }
+
+// SetNX is how redsync acquires.
+func (c conn) SetNX(string, string, time.Duration) (bool, error) {
+	if c.o.kind != opAcquire {
+		return false, errUnused
+	}
+	return c.do()
+}
+
+// Eval is how it does the rest, and cleans up.
+func (c conn) Eval(*redsyncredis.Script, ...any) (any, error) {
+	do := c.do
+	if c.o.kind == opAcquire {
+		do = c.cleanUp
+	}
+	if ok, err := do(); !ok {
+		return int64(0), err
+	}
+	return int64(1), nil
+}
+
+// isTaken says whether redsync's error means "not ours on a majority".
+func isTaken(err error) bool {
+	var taken *redsync.ErrTaken
+	return errors.As(err, &taken)
+}
+
+// command sends what the operation is to node i.
+func (h *hold) command(ctx context.Context, i int, kind opKind) answer {
+	n, c := h.d.nodes[i], h.req.Claim
+	if err := h.d.skip(n, kind); err != nil {
+		return answer{state: failed, err: err}
+	}
+	if err := n.ready(ctx); err != nil {
+		return answer{state: failed, err: err}
+	}
+	return n.call(ctx, func() answer {
+		switch kind {
+		case opAcquire:
+			return tried(n.Acquire(ctx, h.req))
+		case opConfirm:
+			c.Token = h.token
+			return verdict(n.Run(ctx, confirmScript, c, h.lastToken()))
+		case opRenew:
+			return verdict(n.Run(ctx, renewScript, c))
+		case opJoin:
+			c.Token = h.token
+			return verdict(n.Run(ctx, joinScript, c, h.remaining().Milliseconds(), h.lastToken()))
+		}
+		channel, publish := n.signals.Channel(c.Key)
+		a := verdict(n.Run(ctx, releaseScript, c, channel, publish))
+		a.expired = a.state == no && h.remaining() <= 0
+		return a
+	})
+}

@@ -1,0 +1,167 @@
+package redlock
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/stretchr/testify/require"
+)
+
+// told collects what a Locker tells of its nodes.
+type told struct {
+	mu     sync.Mutex
+	lines  bytes.Buffer
+	events []locker.Event
+}
+
+func (w *told) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lines.Write(b)
+}
+
+func (w *told) Observe(_ context.Context, e locker.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.Kind == locker.EventNode {
+		w.events = append(w.events, e)
+	}
+}
+
+func (w *told) options() []locker.Option {
+	return []locker.Option{locker.WithObserver(w), locker.WithLogger(slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelInfo})))}
+}
+
+// of waits for as many events of a node, all that there are, and as many lines.
+func (w *told) of(t *testing.T, node string, errs ...bool) {
+	t.Helper()
+	var got []bool
+	var lines string
+	eventually(t, "the node's events and lines", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		got = nil
+		for _, e := range w.events {
+			if e.Node == node {
+				got = append(got, e.Err != nil)
+			}
+		}
+		lines = w.lines.String()
+		return len(got) >= len(errs) && strings.Count(lines, "node="+node) >= len(errs)
+	})
+	require.Equal(t, errs, got, "events of troubles and their ends")
+	require.Equal(t, len(errs), strings.Count(lines, `msg="a node `), lines)
+}
+
+// A node that is down, and back, is told of once, however many leases there are.
+func TestNodeThatIsDownIsToldOfOnce(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	var w told
+	l, d := m.open(t, append(w.options(), WithNodeTimeout(5*time.Second))...)
+	held := lock(t, l, "held")
+	settled(t, m, held)
+	node := m.proxies[2].Addr()
+	m.proxies[2].Refuse(true)
+	for i := range 300 {
+		unlock(t, lock(t, l, fmt.Sprint("k", i)))
+	}
+	w.of(t, node, true)
+	m.proxies[2].Refuse(false)
+	eventually(t, "the node is used again", func() bool {
+		unlock(t, lock(t, l, "k"))
+		return !d.nodes[2].isDown()
+	})
+	for i := range 300 {
+		unlock(t, lock(t, l, fmt.Sprint("k", i)))
+	}
+	w.of(t, node, true, false)
+	unlock(t, held)
+}
+
+// A node that is slow, and not any more, likewise.
+func TestNodeThatIsSlowIsToldOfOnce(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	var w told
+	l, _ := m.open(t, w.options()...)
+	unlock(t, lock(t, l, "warm-up"))
+	slow := m.proxies[2].DelayReply(isAnyOp, 0, time.Second)
+	held := lock(t, l, "held")
+	eventually(t, "the node is told to be slow", func() bool {
+		for i := range 20 {
+			unlock(t, lock(t, l, fmt.Sprint("k", i)))
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.events) > 0
+	})
+	w.of(t, m.proxies[2].Addr(), true)
+	slow.Stop()
+	eventually(t, "the node is told not to be slow any more", func() bool {
+		for i := range 20 {
+			unlock(t, lock(t, l, fmt.Sprint("k", i)))
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.events) > 1
+	})
+	w.of(t, m.proxies[2].Addr(), true, false)
+	unlock(t, held)
+}
+
+// What is outstanding at a slow node is bounded: it is not queued for.
+func TestSlowNodeGathersNoGoroutines(t *testing.T) {
+	const workers, most = 32, 500
+	m := startMasters(t, 5)
+	l := m.locker(t)
+	unlock(t, lock(t, l, "warm-up"))
+	m.proxies[0].DelayReply(isAnyOp, 0, 600*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range workers {
+		all.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				lease, err := l.Lock(context.Background(), fmt.Sprint(i, ":", n))
+				if err == nil {
+					err = lease.Unlock(context.Background())
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	peak := 0
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		<-tick.C
+		peak = max(peak, goroutines())
+	}
+	all.Wait()
+	t.Logf("at most %d goroutines", peak)
+	require.Less(t, peak, most)
+}
+
+// goroutines is how many there are, but for those of the proxies and their servers.
+func goroutines() (n int) {
+	buf := make([]byte, 64<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	for _, g := range bytes.Split(buf, []byte("\n\n")) {
+		if !bytes.Contains(g, []byte("conformance/faultproxy")) && !bytes.Contains(g, []byte("internal/redistest")) {
+			n++
+		}
+	}
+	return n
+}
