@@ -52,9 +52,9 @@ func BenchmarkRedlock(b *testing.B) {
 	}
 }
 
-// fiveMasters makes clients for five servers. The function returned makes the last
-// of them, the only one with a proxy before it, a black hole.
-func fiveMasters(b *testing.B) (rdbs []redis.UniversalClient, hole func(), cpu func() time.Duration) {
+// fiveMasters makes clients for five servers. With a hole, the function returned makes the
+// last of them a black hole, by a proxy before it.
+func fiveMasters(b *testing.B, hole bool) (rdbs []redis.UniversalClient, blackHole func(), cpu func() time.Duration) {
 	b.Helper()
 	var last *faultproxy.Proxy
 	var servers []*redis.Client
@@ -62,7 +62,7 @@ func fiveMasters(b *testing.B) (rdbs []redis.UniversalClient, hole func(), cpu f
 		server := redistest.Start(b)
 		servers = append(servers, server.Client(b))
 		addr := server.Addr()
-		if i == 4 {
+		if i == 4 && hole {
 			last = faultproxy.Start(b, addr)
 			last.Record(false)
 			addr = last.Addr()
@@ -94,7 +94,7 @@ func fiveMasters(b *testing.B) (rdbs []redis.UniversalClient, hole func(), cpu f
 
 func benchRedlock(b *testing.B, goroutines int, hole bool, opts ...locker.Option) {
 	b.Helper()
-	rdbs, blackHole, cpu := fiveMasters(b)
+	rdbs, blackHole, cpu := fiveMasters(b, hole)
 	l, err := redlock.New(rdbs, opts...)
 	if err != nil {
 		b.Fatal(err)
@@ -121,7 +121,7 @@ func benchRedlock(b *testing.B, goroutines int, hole bool, opts ...locker.Option
 
 func benchRedsync(b *testing.B, goroutines int, hole bool, opts ...redsync.Option) {
 	b.Helper()
-	rdbs, blackHole, cpu := fiveMasters(b)
+	rdbs, blackHole, cpu := fiveMasters(b, hole)
 	var pools []redsyncredis.Pool
 	for _, rdb := range rdbs {
 		pools = append(pools, goredis.NewPool(rdb))

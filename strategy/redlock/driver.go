@@ -130,16 +130,15 @@ func (d *quorumDriver) background(f func(ctx context.Context)) {
 	}
 }
 
-// enter has Close wait for what redsync runs beside the callers, until the
-// function returned is called.
-func (d *quorumDriver) enter() (leave func()) {
+// enter has Close wait for what redsync runs beside the callers. If it reports true it is
+// to be followed by work.Done.
+func (d *quorumDriver) enter() bool {
 	d.life.Lock()
 	defer d.life.Unlock()
-	if d.closed {
-		return func() {}
+	if !d.closed {
+		d.work.Add(1)
 	}
-	d.work.Add(1)
-	return d.work.Done
+	return !d.closed
 }
 
 // Close implements [driver.Driver].

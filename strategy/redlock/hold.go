@@ -131,14 +131,13 @@ func (h *hold) after(i int, kind opKind, a answer) {
 		hn.free = nil
 	}
 	sets := kind == opAcquire || kind == opJoin
-	var refined *driver.StoreError
 	switch {
 	case sets && a.state == yes:
 		hn.placed = true
 	case a.state == yes && !hn.placed && hn.late > 0:
 		hn.placed = true // none of the answered commands has set it: it is that of a late one
 		hn.late--
-	case sets && a.state == failed && !(errors.As(a.err, &refined) && refined.NotApplied):
+	case sets && a.state == failed && mayBeApplied(a.err):
 		hn.late++
 	case a.state == no || sets && !hn.placed:
 		hn.placed, hn.touched = false, hn.late > 0
@@ -150,6 +149,11 @@ func (h *hold) after(i int, kind opKind, a answer) {
 		hn.placed, hn.touched = false, hn.late > 0
 		hn.freed = !hn.touched
 	}
+}
+
+func mayBeApplied(err error) bool {
+	var refined *driver.StoreError
+	return !errors.As(err, &refined) || !refined.NotApplied
 }
 
 // grant notes that a majority has agreed to the claim, by a command sent at the time

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"hash/fnv"
 	"slices"
 	"sync"
 	"time"
@@ -34,9 +35,14 @@ type op struct {
 	ctx   context.Context // of the commands
 	stay  func() bool     // has them go on when the caller leaves
 
-	mu    sync.Mutex
-	over  bool // redsync has returned; nodes that have yet to answer go on
-	parts []part
+	wide  chan struct{} // closed when an attempt asks the spare nodes, too; or is over
+	hedge *time.Timer   // has it do so
+
+	mu      sync.Mutex
+	over    bool // for the caller; nodes that have yet to answer go on
+	widened bool
+	first   int // nodes that are asked first, and have yet to answer
+	parts   []part
 }
 
 // part is one node's part in an operation. To redsync it is a pool of connections, and a
@@ -44,6 +50,7 @@ type op struct {
 type part struct {
 	o      *op
 	i      int
+	spare  bool // not asked at first
 	answer answer
 }
 
@@ -77,17 +84,23 @@ var mutexOptions = []redsync.Option{
 // context; the other nodes have their time from then on, too.
 func (d *quorumDriver) newOp(ctx context.Context, kind opKind, h *hold) *op {
 	caller, closed := bound.Ends(ctx)
-	commands, leave := context.WithCancel(context.WithoutCancel(caller))
+	commands, stay := context.WithoutCancel(caller), func() bool { return true }
+	if caller.Done() != nil {
+		ctx, leave := context.WithCancel(commands)
+		commands, stay = ctx, context.AfterFunc(caller, leave)
+	}
 	most := d.nodeTimeout(h.req.TTL)
 	if end, ok := ctx.Deadline(); ok {
 		most = min(most, time.Until(end))
 	}
-	o := &op{d: d, kind: kind, hold: h, ctx: bound.New(commands, most, closed), parts: make([]part, len(d.nodes))}
-	o.stay = context.AfterFunc(caller, leave)
+	o := &op{d: d, kind: kind, hold: h, stay: stay, ctx: bound.New(commands, most, closed), parts: make([]part, len(d.nodes))}
 	pools := make([]redsyncredis.Pool, len(o.parts))
 	for i := range o.parts {
 		o.parts[i] = part{o: o, i: i}
 		pools[i] = &o.parts[i]
+	}
+	if kind == opAcquire {
+		o.choose()
 	}
 	id := h.req.ID
 	o.mutex = redsync.New(pools...).NewMutex(h.req.Key, append(slices.Clip(mutexOptions),
@@ -98,6 +111,53 @@ func (d *quorumDriver) newOp(ctx context.Context, kind opKind, h *hold) *op {
 	return o
 }
 
+// hedgeAfter is how long the nodes that are asked first have to answer, which is more than
+// they need when all is well.
+const hedgeAfter = 5 * time.Millisecond
+
+// choose has an attempt ask a majority first, which is the same for all that want the key,
+// if they know the nodes in the same order. The others are asked if these do not agree, or
+// not in time; decision 0014 has what that buys.
+func (o *op) choose() {
+	d, all := o.d, len(o.parts)
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(o.hold.req.Key))
+	start := int(sum.Sum32() % uint32(all))
+	for j := range all {
+		p := &o.parts[(start+j)%all]
+		p.spare = d.majority(o.first) || d.skip(d.nodes[p.i], opAcquire) != nil
+		if !p.spare {
+			o.first++
+		}
+	}
+	o.wide = make(chan struct{})
+	o.hedge = time.AfterFunc(hedgeAfter, o.widen)
+	if !d.majority(o.first) {
+		o.widen()
+	}
+}
+
+// widen has the spare nodes asked.
+func (o *op) widen() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.widened {
+		o.widened = true
+		close(o.wide)
+	}
+}
+
+// agree says whether a majority of the nodes has given the same answer.
+func (o *op) agree() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var count [failed + 1]int
+	for i := range o.parts {
+		count[o.parts[i].answer.state]++
+	}
+	return o.d.majority(count[yes]) || o.d.majority(count[no])
+}
+
 // finish ends the operation for its caller. From now on each answer may leave something to
 // be done.
 func (o *op) finish() {
@@ -105,6 +165,10 @@ func (o *op) finish() {
 	o.mu.Lock()
 	o.over = true
 	o.mu.Unlock()
+	if o.hedge != nil {
+		o.hedge.Stop()
+		o.widen()
+	}
 	o.hold.settle()
 }
 
@@ -122,16 +186,36 @@ func (o *op) answers() []answer {
 // do is the part of a node.
 func (p *part) do() (bool, error) {
 	o := p.o
-	defer o.d.enter()()
+	if o.d.enter() {
+		defer o.d.work.Done()
+	}
+	if p.spare {
+		<-o.wide
+		if o.isOver() {
+			return false, errNotAsked
+		}
+	}
 	a := o.hold.do(o.ctx, p.i, o.kind)
 	o.mu.Lock()
 	p.answer = a
-	over := o.over
+	if !p.spare {
+		o.first--
+	}
+	over, all := o.over, o.first == 0
 	o.mu.Unlock()
-	if over {
+	switch {
+	case over:
 		o.hold.settle()
+	case o.kind == opAcquire && (a.state == failed || all && !o.agree()):
+		o.widen()
 	}
 	return a.state == yes, a.err
+}
+
+func (o *op) isOver() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.over
 }
 
 // cleanUp is the part of a node when redsync cleans up after an attempt. It waits for
@@ -139,7 +223,9 @@ func (p *part) do() (bool, error) {
 // keys. The rest is the hold's affair, which knows what may yet arrive.
 func (p *part) cleanUp() (bool, error) {
 	o := p.o
-	defer o.d.enter()()
+	if o.d.enter() {
+		defer o.d.work.Done()
+	}
 	o.mu.Lock()
 	granted := p.answer.state == yes
 	o.mu.Unlock()
@@ -153,6 +239,7 @@ func (p *part) cleanUp() (bool, error) {
 
 var (
 	errUnused     = errors.New("redlock: redsync does not call this")
+	errNotAsked   = errors.New("redlock: the node was not needed")
 	errNotGranted = errors.New("redlock: the node has not granted it")
 )
 
