@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -12,24 +13,32 @@ import (
 // mostPauseOfSplit is the most that a contender pauses after a split vote.
 const mostPauseOfSplit = 32 * time.Millisecond
 
-// Acquire implements [driver.Driver]: one round to all nodes, and with fencing at times a
-// second one. Contenders that refuse one another, each with some of the nodes, begin anew
-// after a random while, so that a free key has a winner.
+// Acquire implements [driver.Driver]: one round to a majority of the nodes or to all, and
+// with fencing at times a second one. Contenders that refuse one another, each with some of
+// the nodes, begin anew after a random while, so that a free key has a winner.
 func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
-	h, start := d.newHold(req), time.Now()
-	for pause := time.Millisecond; ; pause = min(2*pause, mostPauseOfSplit) {
-		sent := time.Now()
+	end, pause := time.Now().Add(d.nodeTimeout(req.TTL)/4), time.Millisecond
+	if last, ok := ctx.Deadline(); ok && last.Before(end) {
+		end = time.Now().Add(time.Until(last) / 2)
+	}
+	for n := 0; ; n++ {
+		h, sent := d.newHold(req), time.Now()
+		if n > 0 {
+			// Each try is a claim of its own: the clean-up of the one before may be late.
+			h.req.ID = fmt.Sprintf("%s.%d", req.ID, n)
+		}
 		a, split, err := d.try(ctx, h)
 		if a.Granted {
 			return a, nil
 		}
+		h.close()
+		h.settle()
 		// Another's commands take as long as ours.
 		wait := rand.N(pause + time.Since(sent))
-		if !split || time.Since(start)+wait > d.nodeTimeout(req.TTL)/4 || !sleep(ctx, wait) {
-			h.close()
-			h.settle()
+		if !split || time.Now().Add(wait).After(end) || !sleep(ctx, wait) {
 			return a, err
 		}
+		pause = min(2*pause, mostPauseOfSplit)
 	}
 }
 

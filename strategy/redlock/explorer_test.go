@@ -24,13 +24,13 @@ const (
 // Where a clock is set, the second round counts only nodes that were heard in the first. The
 // driver counts all that confirm: there the second of the known histories is its, too.
 var (
-	network  = setting{name: "commands are lost, late, or repeated", claims: 2, clocks: [3]int32{900, 1, 0}, repeats: true, tells: true, unheard: true}
-	dataLost = setting{name: "a node loses its data, clocks lead by less than it is down", claims: 2, clocks: [3]int32{150, 0, 0}, losses: 1, repeats: true, tells: true, unheard: true}
-	clockSet = setting{name: "a clock is set ahead and back by a TTL", claims: 2, clocks: [3]int32{0, 1, 0}, jumps: []int8{ttl, -ttl}, tells: true}
-	cleanUp  = setting{name: "keys are cleaned up", claims: 2, leftover: true, tells: true, unheard: true}
+	network  = setting{name: "commands are lost, late, or repeated", claims: 2, clocks: [3]int32{900, 1, 0}, repeats: true, unheard: true}
+	dataLost = setting{name: "a node loses its data, clocks lead by less than it is down", claims: 2, clocks: [3]int32{150, 0, 0}, losses: 1, repeats: true, unheard: true}
+	clockSet = setting{name: "a clock is set ahead and back by a TTL", claims: 2, clocks: [3]int32{0, 1, 0}, jumps: []int8{ttl, -ttl}}
+	cleanUp  = setting{name: "keys are cleaned up", claims: 2, leftover: true, unheard: true}
 
-	threeClaims = setting{name: "three claims, repeated commands, data lost", claims: 3, clocks: [3]int32{150, 1, 0}, losses: 2, repeats: true, tells: true, unheard: true}
-	threeClocks = setting{name: "three claims, a clock set, data lost", claims: 3, clocks: [3]int32{50, 1, 0}, jumps: []int8{1, -1}, losses: 2, tells: true}
+	threeClaims = setting{name: "three claims, repeated commands, data lost", claims: 3, clocks: [3]int32{150, 1, 0}, losses: 2, repeats: true, unheard: true}
+	threeClocks = setting{name: "three claims, a clock set, data lost", claims: 3, clocks: [3]int32{50, 1, 0}, jumps: []int8{1, -1}, losses: 2}
 )
 
 // key tells states apart. It is the same for states that differ in the names of nodes, or in what the setting

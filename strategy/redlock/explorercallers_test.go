@@ -10,14 +10,14 @@ func (s *setting) take(w *world, st step) (violation string) {
 	switch st.what {
 	case begins:
 		cl.phase, cl.left = asking, ttl
-		s.round(w, st.claim, acquire, st.nodes, false)
+		s.round(w, st.claim, acquire, st.nodes)
 	case proceeds:
 		violation = s.proceed(w, st.claim, st.nodes)
 	case renews:
 		cl.renewed = ttl
-		s.round(w, st.claim, renew, st.nodes, false)
+		s.round(w, st.claim, renew, st.nodes)
 	case ends:
-		s.end(w, st.claim, st.nodes, st.tells)
+		s.end(w, st.claim, st.nodes)
 	case passes:
 		w.pass(st.ticks)
 	case jumps:
@@ -36,7 +36,6 @@ func (s *setting) take(w *world, st step) (violation string) {
 		case sends:
 			l := &n.links[st.claim]
 			l.touched = l.touched || cl.phase != released
-			l.vote = unheard
 			l.send(st.command)
 		case arrives:
 			s.arrive(w, n, st)
@@ -84,22 +83,22 @@ func (s *setting) proceed(w *world, c int8, second nodeSet) (violation string) {
 		return w.grant(c)
 	}
 	cl.phase = confirming
-	s.round(w, c, confirm, second, false)
+	s.round(w, c, confirm, second)
 	return ""
 }
 
-// end is the driver's Release, or its clean-up after an attempt, which has no token to tell.
-func (s *setting) end(w *world, c int8, reached nodeSet, tells bool) {
+// end is the driver's Release, or its clean-up after an attempt.
+func (s *setting) end(w *world, c int8, reached nodeSet) {
 	cl := &w.claims[c]
 	cl.phase, cl.left, cl.renewed = released, 0, 0
 	if !cl.granted {
 		cl.token, cl.last = 0, 0
 	}
-	s.round(w, c, release, reached, tells)
+	s.round(w, c, release, reached)
 }
 
 // round sends a command to the nodes that it is for.
-func (s *setting) round(w *world, c int8, k command, reached nodeSet, tells bool) {
+func (s *setting) round(w *world, c int8, k command, reached nodeSet) {
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		l := &n.links[c]
@@ -114,7 +113,7 @@ func (s *setting) round(w *world, c int8, k command, reached nodeSet, tells bool
 		l.vote, l.proposal = unheard, 0
 		l.send(k)
 		if reached.has(i) {
-			s.arrive(w, n, step{claim: c, command: k, answered: true, tells: tells})
+			s.arrive(w, n, step{claim: c, command: k, answered: true})
 		}
 	}
 }
@@ -137,14 +136,14 @@ func (s *setting) arrive(w *world, n *node, st step) {
 	case join:
 		yes = n.join(c, last, s.mistakes)
 	case release:
-		yes = n.release(c, last, st.tells, s.mistakes)
+		yes = n.release(c)
 	}
 	if !st.answered {
 		return
 	}
 	l.turn = nothing
 	l.after(st.command, yes, s.mistakes)
-	if st.command == release || st.command == acquire && w.claims[c].phase != asking {
+	if st.command >= join || st.command == acquire && w.claims[c].phase != asking {
 		return // no part of the round under way
 	}
 	l.vote, l.proposal = denied, proposal

@@ -150,17 +150,13 @@ func (n *node) join(c int8, last int32, m mistakes) bool {
 	return true
 }
 
-// release is release.lua. The token is told unless the clean-up of an attempt has none
-// to tell, or the server had no memory for it.
-func (n *node) release(c int8, last int32, tells bool, m mistakes) bool {
-	had := n.holder == c
-	if had {
-		n.holder, n.left = free, 0
+// release is release.lua.
+func (n *node) release(c int8) bool {
+	if n.holder != c {
+		return false
 	}
-	if tells {
-		n.raiseToken(last, m)
-	}
-	return had
+	n.holder, n.left = free, 0
+	return true
 }
 
 // propose is that of token.lua.

@@ -13,7 +13,6 @@ type setting struct {
 	jumps    []int8   // by which the first node's clock may be set ahead or back, once each, in ticks
 	losses   uint8    // how many times a node may lose its data
 	repeats  bool     // a command may arrive again and again
-	tells    bool     // a release may tell nodes its token
 	unheard  bool     // the second round goes to nodes that have not answered the first, too
 	strict   bool     // the promises are to hold for robbed claims, too
 	leftover bool     // a key must not stay where its caller believes it gone; excludes repeats
@@ -29,7 +28,6 @@ type step struct {
 	goesOn   bool    // the caller has heard the answers, and acts on a majority at once
 	command  command // of sends and arrives
 	answered bool    // of arrives
-	tells    bool    // a release does so with its token
 	ticks    int8
 }
 
@@ -82,9 +80,6 @@ func (st step) String() string {
 		return fmt.Sprintf("the clock of #1 is set by %+d ticks", st.ticks)
 	case loses:
 		return st.nodes.String()[1:] + " loses its data"
-	}
-	if st.tells {
-		s += ", token told"
 	}
 	if st.goesOn {
 		s += ", goes on"
@@ -153,9 +148,6 @@ func (s *setting) stepsOf(w *world, c int8, up nodeSet, out []step) []step {
 	}
 	if cl.phase != idle && cl.phase != released {
 		out = rounds(step{what: ends, claim: c}, up, out)
-		if cl.granted && s.tells {
-			out = rounds(step{what: ends, claim: c, tells: true}, up, out)
-		}
 	}
 	return out
 }
@@ -163,7 +155,7 @@ func (s *setting) stepsOf(w *world, c int8, up nodeSet, out []step) []step {
 // rounds are the round st with every set of nodes that it may reach at once.
 func rounds(st step, up nodeSet, out []step) []step {
 	for ns := range up + 1 {
-		if ns&^up != 0 || st.tells && ns == 0 {
+		if ns&^up != 0 {
 			continue
 		}
 		st.nodes, st.goesOn = ns, false
@@ -180,13 +172,9 @@ func rounds(st step, up nodeSet, out []step) []step {
 func (s *setting) stepsBetween(w *world, c int8, n int, out []step) []step {
 	cl, l := &w.claims[c], &w.nodes[n].links[c]
 	st := step{what: sends, claim: c, nodes: 1 << n}
-	lacks := cl.phase == held && cl.renewed == 0 && l.vote != agreed
+	lacks := cl.phase == held && l.vote != agreed && (cl.renewed == 0 || l.turn != renew)
 	if (lacks || s.joinsReleased && cl.granted && cl.phase == released) && l.sent&(1<<join) == 0 {
 		st.command = join
-		out = append(out, st)
-	}
-	if cl.phase == asking && l.vote == denied {
-		st.command = acquire
 		out = append(out, st)
 	}
 	if s.leftover && cl.phase == released && l.touched && l.sent&(1<<release) == 0 {
@@ -201,12 +189,8 @@ func (s *setting) stepsBetween(w *world, c int8, n int, out []step) []step {
 		if l.sent&(1<<st.command) == 0 {
 			continue
 		}
-		st.answered, st.tells, st.goesOn = false, false, false
+		st.answered, st.goesOn = false, false
 		out = append(out, st)
-		if st.command == release && cl.granted && s.tells {
-			st.tells = true
-			out = append(out, st)
-		}
 		if l.turn == st.command && (st.command != release || s.leftover) {
 			st.answered = true
 			out = append(out, st)

@@ -15,6 +15,7 @@ import (
 // about nodes that are not as they should be.
 type hold struct {
 	d     *quorumDriver
+	id    string // of the claim to the Locker
 	req   driver.Request
 	token int64 // once it is known
 	send  func(ctx context.Context, i int, kind opKind) answer
@@ -43,22 +44,18 @@ type holdNode struct {
 	late    int  // commands that set it, were not answered, and may arrive late
 	placed  bool // it is there, and not by one of them
 	freed   bool // it was there, and was released
-	undoing bool // a release was not answered, and may arrive late
 
 	busy bool          // a command is under way
 	free chan struct{} // closed when it is answered, if another waits for that
 }
 
 func (d *quorumDriver) newHold(req driver.Request) *hold {
-	h := &hold{d: d, req: req, token: req.Token, until: time.Now().Add(req.TTL), nodes: make([]holdNode, len(d.nodes))}
+	h := &hold{d: d, id: req.ID, req: req, token: req.Token, until: time.Now().Add(req.TTL), nodes: make([]holdNode, len(d.nodes))}
 	h.send = h.command
 	return h
 }
 
-var (
-	errClosing = &driver.StoreError{Err: errors.New("the claim is being released"), NotApplied: true}
-	errUndoing = &driver.StoreError{Err: errors.New("a release of the claim may yet arrive"), NotApplied: true}
-)
+var errClosing = &driver.StoreError{Err: errors.New("the claim is being released"), NotApplied: true}
 
 // do sends a command when it is node i's turn, unless it is known to be of no use.
 func (h *hold) do(ctx context.Context, i int, kind opKind) answer {
@@ -112,10 +109,8 @@ func (h *hold) before(i int, kind opKind) (a answer, known bool) {
 	case kind == opRelease:
 	case h.phase == closing:
 		return answer{state: failed, err: errClosing}, true
-	case kind == opAcquire && hn.undoing:
-		return answer{state: failed, err: errUndoing}, true
 	case kind == opAcquire || kind == opJoin:
-		hn.touched, hn.freed = true, false
+		hn.touched = true
 	case !hn.touched:
 		return answer{state: no}, true
 	}
@@ -141,9 +136,6 @@ func (h *hold) after(i int, kind opKind, a answer) {
 		hn.late++
 	case a.state == no || sets && !hn.placed:
 		hn.placed, hn.touched = false, hn.late > 0
-	}
-	if kind == opRelease {
-		hn.undoing = hn.undoing || a.state == failed
 	}
 	if kind == opRelease && a.state == yes {
 		hn.placed, hn.touched = false, hn.late > 0
@@ -225,7 +217,7 @@ func (hs *holds) add(h *hold) {
 		}
 		hs.sweep = 2 * len(hs.byID)
 	}
-	hs.byID[h.req.ID] = h
+	hs.byID[h.id] = h
 }
 
 // get returns nil for a claim that was released.
@@ -238,5 +230,5 @@ func (hs *holds) get(id string) *hold {
 func (hs *holds) remove(h *hold) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	delete(hs.byID, h.req.ID)
+	delete(hs.byID, h.id)
 }

@@ -31,11 +31,15 @@ func (h *hold) settle() {
 		return
 	}
 	h.tending, h.pause = true, firstPause
+	first := h.pause
+	if h.phase == closing {
+		first = 0
+	}
 	if h.timer == nil {
-		h.timer = time.AfterFunc(h.pause, h.tend)
+		h.timer = time.AfterFunc(first, h.tend)
 		return
 	}
-	h.timer.Reset(h.pause)
+	h.timer.Reset(first)
 }
 
 // hurry begins the back-off anew. It needs h.mu.
