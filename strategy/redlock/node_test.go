@@ -24,17 +24,17 @@ func TestBlackHoledNodeIsSkippedAndComesBack(t *testing.T) {
 	hole, n := m.proxies[4], d.nodes[4]
 
 	hole.Blackhole(true)
-	// The attempt arrives when the hole ends. Its release is repeated for as long as the
-	// TTL, which is less than the machine may take until then.
-	unlock(t, lock(t, l, "k", locker.WithTTL(2*time.Second)))
+	// What is sent now may arrive when the hole ends, and stay for the TTL.
+	lease := lock(t, l, "k", locker.WithTTL(8*time.Second))
 	eventually(t, "a node that does not answer is down", n.isDown)
+	unlock(t, lease)
 	hole.ResetCounts()
 	for range 50 {
 		unlock(t, lock(t, l, "k"))
 	}
 	require.Zero(t, hole.Count(isAnyOp), "a node that is down is not sent anything, so that it costs its timeout once")
 	// Taken without it.
-	lease := lock(t, l, "k")
+	lease = lock(t, l, "k")
 	hole.Blackhole(false)
 	m.holds(t, 4, lease)
 	require.GreaterOrEqual(t, m.fence(t, 4, "k"), lease.Token(), "a node that comes back learns of the token with the lock")
@@ -49,8 +49,9 @@ func TestDeadNodeIsSkipped(t *testing.T) {
 	m := startMasters(t, 3)
 	l, d := m.open(t)
 	m.kill(0)
-	unlock(t, lock(t, l, "k"))
+	lease := lock(t, l, "k")
 	eventually(t, "a node that refuses connections is down", d.nodes[0].isDown)
+	unlock(t, lease)
 	m.proxies[0].ResetCounts()
 	for range 20 {
 		unlock(t, lock(t, l, "k"))
