@@ -135,9 +135,8 @@ func testClocksJump(t *conformance.T, by time.Duration) {
 	abandoned := t.Lock(a, "abandoned", locker.WithTTL(t.Timing().ShortTTL), locker.WithoutRenewal())
 	w := t.Wait(b, "k")
 	for _, to := range []time.Duration{by, 0} { // and back
-		// A moment after the grant: one that lacked the claim and those that forget it would
-		// be a majority.
-		t.Eventually(t.Timing().Patience, "the lock is taken to every node", func() bool { return onEveryNode(lease) })
+		// One that lacked the claim and those that forget it would be a majority.
+		t.Eventually(t.Timing().Prompt, "the lock is on every node a moment after the grant", func() bool { return onEveryNode(lease) })
 		jump(to)
 		for range 3 {
 			before := lease.Deadline()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -41,7 +42,7 @@ const (
 // are in the order of the holds.
 func TestConformanceWhileNodesFail(t *testing.T) {
 	t.Parallel()
-	chaos(t, 10_000, startServers(t), func(s *redistest.Server, pause func(time.Duration)) {
+	chaos(t, 10_000, chaosTTL, startServers(t), func(s *redistest.Server, pause func(time.Duration)) {
 		s.Kill()
 		pause(chaosTTL + chaosTTL/4 + rand.N(chaosTTL/4)) // what it knew of has expired
 		s.Restart(t)
@@ -60,7 +61,30 @@ func TestConformanceWithoutClocks(t *testing.T) {
 			require.NoError(t, rdb.Set(t.Context(), redisdriver.FenceKey(chaosKey(k)), ahead.UnixMicro(), time.Hour).Err())
 		}
 	}
-	chaos(t, 3000, servers, pauseNode, pauseNode)
+	chaos(t, 3000, chaosTTL, servers, pauseNode, pauseNode)
+}
+
+// TestConformanceWhileClocksMove: clocks that are set ahead and back, by less than is left
+// of the keys of a lease that is renewed, and by less than a node is away that loses its data.
+func TestConformanceWhileClocksMove(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("clocks of servers can be set on Linux")
+	}
+	t.Parallel()
+	const ttl, step = 4 * time.Second, time.Second
+	var servers []*redistest.Server
+	for range 5 {
+		servers = append(servers, redistest.Start(t, redistest.WithSettableClock()))
+	}
+	chaos(t, 10_000, ttl, servers, func(s *redistest.Server, pause func(time.Duration)) {
+		s.Kill()
+		pause(ttl + ttl/4)
+		s.Restart(t)
+	}, func(s *redistest.Server, pause func(time.Duration)) {
+		s.SetClock(t, []time.Duration{step, -step}[rand.N(2)])
+		pause(rand.N(step))
+		s.SetClock(t, 0)
+	})
 }
 
 func pauseNode(s *redistest.Server, pause func(time.Duration)) {
@@ -82,7 +106,7 @@ func startServers(t *testing.T) []*redistest.Server {
 
 // chaos has holders race for so many grants in the face of troubles, each of which
 // befalls one node at a time, and checks what they saw.
-func chaos(t *testing.T, grants int64, servers []*redistest.Server, troubles ...func(*redistest.Server, func(time.Duration))) {
+func chaos(t *testing.T, grants int64, ttl time.Duration, servers []*redistest.Server, troubles ...func(*redistest.Server, func(time.Duration))) {
 	t.Helper()
 	const lockers, each = 4, 5 // Lockers and goroutines of each
 	if testing.Short() || os.Getenv("LOCKER_CONFORMANCE") != "all" {
@@ -105,13 +129,13 @@ func chaos(t *testing.T, grants int64, servers []*redistest.Server, troubles ...
 			t.Cleanup(func() { _ = rdb.Close() })
 			rdbs = append(rdbs, rdb)
 		}
-		l, err := New(rdbs, locker.WithTTL(chaosTTL), WithNodeTimeout(chaosTTL/8))
+		l, err := New(rdbs, locker.WithTTL(ttl), WithNodeTimeout(chaosTTL/8))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, l.Close()) })
 		for range each {
 			holders.Go(func() {
 				for left.Add(-1) >= 0 {
-					s, err := enter(ctx, l, start)
+					s, err := enter(ctx, l, start, ttl)
 					if err != nil {
 						t.Error(err)
 						return
@@ -147,13 +171,13 @@ func chaos(t *testing.T, grants int64, servers []*redistest.Server, troubles ...
 // enter is one Lock and Unlock: mostly a short one, some past the TTL and so renewed,
 // some by a holder that sleeps through the end of its lease. The long ones have keys
 // of their own, lest everybody waits for them.
-func enter(ctx context.Context, l locker.Locker, start time.Time) (section, error) {
+func enter(ctx context.Context, l locker.Locker, start time.Time, ttl time.Duration) (section, error) {
 	key, most, opts := chaosKey(rand.N(fastKeys)), 2*time.Millisecond, []locker.LockOption(nil)
 	switch rand.N(400) {
 	case 0:
-		key, most = chaosKey(fastKeys+rand.N(slowKeys)), 3*chaosTTL
+		key, most = chaosKey(fastKeys+rand.N(slowKeys)), 3*ttl
 	case 1:
-		key, most, opts = chaosKey(fastKeys+rand.N(slowKeys)), 2*chaosTTL, append(opts, locker.WithoutRenewal())
+		key, most, opts = chaosKey(fastKeys+rand.N(slowKeys)), 2*ttl, append(opts, locker.WithoutRenewal())
 	}
 	lease, err := l.Lock(ctx, key, opts...)
 	if err != nil {

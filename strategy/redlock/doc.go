@@ -1,14 +1,27 @@
 // Package redlock locks on a majority of independent Redis masters, counted by
 // go-redsync, with fencing tokens, renewal and release notices.
 //
+// For each operation redsync sends the nodes' parts at the same time, counts the majority,
+// judges whether the answers came in time, and cleans up after an attempt that failed. This
+// package adds the scripts, with tokens; timeouts, health and bounds for each node; an end
+// of split votes; taking a held lock to every node, and a release to each that missed it; and
+// renewal, waiting and all else that every strategy has.
+//
 // # Guarantees
 //
 // It keeps the promise of every strategy of this module (see package locker) as long as a
 // majority of the nodes answers and keeps its keys: a minority may be dead,
 // unreachable or slow. A node that does not answer in its time costs that time once
-// (see [WithNodeTimeout]), and none of it if the others are a majority; then it is
-// skipped, looked after in the background, and held locks are taken to it when it is
-// back. Tokens grow from holder to holder, however far the nodes' clocks are apart, as
+// (see [WithNodeTimeout]), and some ms of it if the others are a majority; then it is
+// skipped and looked after in the background. The user is told of it once, and once when
+// it is back, by a line in the log and a locker.EventNode.
+//
+// A lock is granted by a majority. Some 10 ms later it is on every node that can be reached;
+// nodes that cannot, or that lose it, get it when they are back, as long as it is held.
+// Lease.Nodes says how many have it. So one of five nodes may die, or come back empty, at any
+// time after that moment, and then another one.
+//
+// Tokens grow from holder to holder, however far the nodes' clocks are apart, as
 // long as the nodes keep their data: docs/decisions/0008 has the argument. A redsync mutex
 // of the same name on the same nodes excludes it and is excluded by it.
 //
@@ -42,9 +55,13 @@
 // ends: two such nodes of three, for two different holders, keep every caller out for so
 // long.
 //
-// Hold counts stay in the process. Between processes whoever gets a majority first
-// wins; contenders that have met on the nodes ask one of them first for a second, so
-// that they seldom refuse one another again.
+// A lock that is held for less than those 10 ms is on a majority only: a node that forgets
+// it meanwhile may let another holder in.
+//
+// Hold counts stay in the process. Between processes the first to get a majority wins.
+// Contenders that refuse one another, each with some of the nodes, begin anew, for a
+// quarter of a node timeout at most, so that a free key has a winner. That takes fewest
+// commands where all processes are given the nodes in the same order.
 //
 // # When it is not the best choice
 //
@@ -57,13 +74,13 @@
 //
 // # Cost
 //
-// On each node one command to lock, one to unlock, and one for each renewal: two round
-// trips in all. A second command to lock, and a third round trip, when nodes have
-// proposed different tokens: at the first grant of a key, then for a few in a hundred
-// (more if the clocks of the nodes are further apart than some ms and the key is used
-// less than ten times a second). For a second after contenders have met on the nodes,
-// one command and a round trip more for those who waited. Calls return with a majority's
-// answers.
+// On each node of a majority one command to lock and one to unlock: two round trips in
+// all. A second command to lock, and a third round trip, when nodes have proposed
+// different tokens: at the first grant of a key, then for a few in a hundred (more if the
+// clocks of the nodes are further apart than some ms and the key is used less than ten
+// times a second). A lock that is held for more than 10 ms costs two commands on each of
+// the other nodes, beside the caller, and one on every node for each renewal. Calls return
+// with a majority's answers.
 //
 // Commands of many goroutines to one node share its round trips.
 //

@@ -2,15 +2,12 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"hash/fnv"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/distlock/locker/internal/bound"
 	"github.com/go-redsync/redsync/v4"
-	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 )
 
 type opKind uint8
@@ -73,13 +70,6 @@ const (
 	failed
 )
 
-var mutexOptions = []redsync.Option{
-	redsync.WithTries(1),
-	redsync.WithFailFast(true),    // a majority is enough; the rest goes on
-	redsync.WithTimeoutFactor(1),  // nodes have their own timeouts
-	redsync.WithDriftFactor(0.01), // the Locker's, too
-}
-
 // newOp makes an operation. It ends when a majority has answered, or with the caller's
 // context; the other nodes have their time from then on, too.
 func (d *quorumDriver) newOp(ctx context.Context, kind opKind, h *hold) *op {
@@ -94,20 +84,13 @@ func (d *quorumDriver) newOp(ctx context.Context, kind opKind, h *hold) *op {
 		most = min(most, time.Until(end))
 	}
 	o := &op{d: d, kind: kind, hold: h, stay: stay, ctx: bound.New(commands, most, closed), parts: make([]part, len(d.nodes))}
-	pools := make([]redsyncredis.Pool, len(o.parts))
 	for i := range o.parts {
 		o.parts[i] = part{o: o, i: i}
-		pools[i] = &o.parts[i]
 	}
 	if kind == opAcquire {
 		o.choose()
 	}
-	id := h.req.ID
-	o.mutex = redsync.New(pools...).NewMutex(h.req.Key, append(slices.Clip(mutexOptions),
-		redsync.WithExpiry(h.req.TTL),
-		redsync.WithGenValueFunc(func() (string, error) { return id, nil }),
-		redsync.WithValue(id),
-	)...)
+	o.mutex = o.newMutex()
 	return o
 }
 
@@ -235,50 +218,6 @@ func (p *part) cleanUp() (bool, error) {
 	a := o.hold.do(o.ctx, p.i, opRelease)
 	o.hold.settle()
 	return a.state == yes, a.err
-}
-
-var (
-	errUnused     = errors.New("redlock: redsync does not call this")
-	errNotAsked   = errors.New("redlock: the node was not needed")
-	errNotGranted = errors.New("redlock: the node has not granted it")
-)
-
-// Get implements [redsyncredis.Pool].
-func (p *part) Get(context.Context) (redsyncredis.Conn, error) { return conn{p}, nil }
-
-type conn struct{ *part }
-
-// Get implements [redsyncredis.Conn], as do the following.
-func (conn) Get(string) (string, error)            { return "", errUnused }
-func (conn) Set(string, string) (bool, error)      { return false, errUnused }
-func (conn) ScriptLoad(*redsyncredis.Script) error { return errUnused }
-func (conn) PTTL(string) (time.Duration, error)    { return 0, errUnused }
-func (conn) Close() error                          { return nil }
-
-// SetNX is how redsync acquires.
-func (c conn) SetNX(string, string, time.Duration) (bool, error) {
-	if c.o.kind != opAcquire {
-		return false, errUnused
-	}
-	return c.do()
-}
-
-// Eval is how it does the rest, and cleans up.
-func (c conn) Eval(*redsyncredis.Script, ...any) (any, error) {
-	do := c.do
-	if c.o.kind == opAcquire {
-		do = c.cleanUp
-	}
-	if ok, err := do(); !ok {
-		return int64(0), err
-	}
-	return int64(1), nil
-}
-
-// isTaken says whether redsync's error means "not ours on a majority".
-func isTaken(err error) bool {
-	var taken *redsync.ErrTaken
-	return errors.As(err, &taken)
 }
 
 // command sends what the operation is to node i.
