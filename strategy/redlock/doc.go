@@ -88,15 +88,13 @@
 //
 //	go test -run '^$' -bench 'Redlock|^BenchmarkHandOver' ./benchmarks
 //
-// on two processors, which the masters share: 1.15 to 1.24 times as many pairs of Lock
-// and Unlock a second from one goroutine, run by run, and 1.28 times as many from 32,
-// with tokens, which redsync has not (of redsync with WithFailFast 0.91 to 1.03 and 1.22
-// times). With a black hole for one of the nodes the 99th percentile of a pair is 0.7 ms
-// from one goroutine and 19 ms from 32, that of redsync 10 s (of redsync with
-// WithFailFast 0.5 and 13 ms). From the call of Unlock to the return of a Lock that waits
-// in another process it takes 2.1 round trips: the release and its notices, and one to
-// take the lock; redsync, which polls, needs 4 in the median and 12 for the slowest
-// tenth, of 20 ms each.
+// on two processors, which the masters share: 1.0 to 1.1 times as many pairs of Lock and
+// Unlock a second from one goroutine, run by run, and 1.7 times as many from 32, with
+// tokens, which redsync has not. With a black hole for one of the nodes the 99th percentile
+// of a pair is 0.5 ms from one goroutine and 10 ms from 32, that of redsync 10 s (with
+// WithFailFast 0.4 and 12 ms). From the call of Unlock to the return of a Lock that waits
+// in another process it takes 2.1 round trips: the release and its notices, and one to take
+// the lock; redsync, which polls, needs 4 to 7 in the median, of 20 ms each.
 //
 // # Keys
 //
