@@ -133,19 +133,19 @@ func (t *T) Capabilities() Capabilities { return t.h.Capabilities() }
 func (t *T) Harness() Harness { return t.h }
 
 // Inspector is the harness as one; for cases with [NeedInspect].
-func (t *T) Inspector() Inspector { return t.h.(Inspector) }
+func (t *T) Inspector() Inspector { return must[Inspector](t.h) }
 
 // Breaker is the harness as one; for cases with [NeedBreak].
-func (t *T) Breaker() Breaker { return t.h.(Breaker) }
+func (t *T) Breaker() Breaker { return must[Breaker](t.h) }
 
 // Faults is the harness as one; for cases with [NeedFaults].
-func (t *T) Faults() Faults { return t.h.(Faults) }
+func (t *T) Faults() Faults { return must[Faults](t.h) }
 
 // Servers is the harness as a ServerFaults; for cases with [NeedServers].
-func (t *T) Servers() ServerFaults { return t.h.(ServerFaults) }
+func (t *T) Servers() ServerFaults { return must[ServerFaults](t.h) }
 
 // Planter is the harness as one; for cases with [NeedPlant].
-func (t *T) Planter() Planter { return t.h.(Planter) }
+func (t *T) Planter() Planter { return must[Planter](t.h) }
 
 // IntN returns a random number below n, reproducible by [WithSeed].
 func (t *T) IntN(n int) int {
@@ -199,10 +199,10 @@ func (t *T) Lockers(n int, opts ...locker.Option) []locker.Locker {
 func (t *T) finish() {
 	t.cancel()
 	// A store that was made unreachable must not make each Close last.
-	if f, ok := t.h.(Faults); ok && t.Capabilities().Faults {
+	if f, ok := upgrade[Faults](t.h); ok && t.Capabilities().Faults {
 		_ = f.Heal()
 	}
-	if f, ok := t.h.(ServerFaults); ok && t.Capabilities().Servers {
+	if f, ok := upgrade[ServerFaults](t.h); ok && t.Capabilities().Servers {
 		_ = f.Recover()
 	}
 	ended := make(chan struct{})

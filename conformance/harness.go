@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"reflect"
 	"testing"
 	"time"
 
@@ -339,35 +340,33 @@ func (c Capabilities) Claims(n Need) bool {
 
 // lacks names the upgrade that h would have to be for n and is not, or "".
 func lacks(h Harness, n Need) string {
-	var ok bool
-	name := string(n)
+	is := func(name string, ok bool) string {
+		if ok {
+			return ""
+		}
+		return name
+	}
 	switch n {
 	case NeedConstruct:
-		_, ok = h.(Constructor)
-		name = "Constructor"
+		return is(has[Constructor](h))
 	case NeedInspect:
-		_, ok = h.(Inspector)
-		name = "Inspector"
+		return is(has[Inspector](h))
 	case NeedBreak:
-		_, ok = h.(Breaker)
-		name = "Breaker"
+		return is(has[Breaker](h))
 	case NeedPlant:
-		_, ok = h.(Planter)
-		name = "Planter"
+		return is(has[Planter](h))
 	case NeedFaults, NeedScripts:
-		_, ok = h.(Faults)
-		name = "Faults"
+		return is(has[Faults](h))
 	case NeedServers:
-		_, ok = h.(ServerFaults)
-		name = "ServerFaults"
+		return is(has[ServerFaults](h))
 	case NeedProcesses:
-		_, ok = h.(ChildMaker)
-		name = "ChildMaker"
-	default:
-		ok = true
+		return is(has[ChildMaker](h))
 	}
-	if ok {
-		return ""
-	}
-	return name
+	return ""
+}
+
+// has says whether h is an I, and how that is called.
+func has[I any](h Harness) (name string, ok bool) {
+	_, ok = upgrade[I](h)
+	return reflect.TypeFor[I]().Name(), ok
 }

@@ -40,7 +40,7 @@ func (t *T) goroutines() map[string]int {
 		}
 		buf = make([]byte, 2*len(buf))
 	}
-	b, ok := t.h.(Background)
+	b, ok := upgrade[Background](t.h)
 	counts := map[string]int{}
 	for stack := range strings.SplitSeq(string(buf), "\n\n") {
 		_, by, found := strings.Cut(stack, "\ncreated by ")

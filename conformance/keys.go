@@ -171,7 +171,7 @@ func testBadConstructorOptions(t *T) {
 		bad[name] = o
 	}
 	for name, o := range bad {
-		l, err := t.h.(Constructor).New(o)
+		l, err := must[Constructor](t.h).New(o)
 		if err == nil {
 			t.Errorf("%s was accepted", name)
 			_ = l.Close()

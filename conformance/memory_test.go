@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/strategy/memory"
@@ -14,33 +13,16 @@ import (
 // memoryHarness is what an adopter writes: see the package documentation.
 type memoryHarness struct{ store *memory.Store }
 
-func newMemoryHarness(testing.TB) conformance.Harness {
+func newMemoryHarness(testing.TB) conformance.DriverHarness {
 	return memoryHarness{memory.NewStore()}
 }
 
-func TestConformance(t *testing.T) { conformance.Run(t, newMemoryHarness) }
+func TestConformance(t *testing.T) { conformance.Run(t, conformance.OfDriver(newMemoryHarness)) }
 
-func (memoryHarness) Timing() conformance.Timing { return conformance.Timing{} }
+func (h memoryHarness) NewDriver() (driver.Driver, error) { return h.store.Driver(), nil }
 
 func (memoryHarness) Capabilities() conformance.Capabilities {
-	return conformance.Capabilities{
-		Name: "memory", Fencing: true, Notified: true,
-		Construct: true, Inspect: true, Break: true,
-	}
-}
-
-func (h memoryHarness) NewLocker(tb testing.TB, opts ...locker.Option) locker.Locker {
-	tb.Helper()
-	l, err := h.New(opts...)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return l
-}
-
-// New implements [conformance.Constructor].
-func (h memoryHarness) New(opts ...locker.Option) (locker.Locker, error) {
-	return h.store.New(opts...)
+	return conformance.Capabilities{Name: "memory", Fencing: true, Notified: true}
 }
 
 // The rest implements [conformance.Inspector] and [conformance.Breaker].

@@ -32,7 +32,7 @@ var processCases = []Case{
 // child starts a child process.
 func (t *T) child() *Child {
 	t.Helper()
-	return t.h.(ChildMaker).NewChild(t)
+	return must[ChildMaker](t.h).NewChild(t)
 }
 
 func testProcessesExclude(t *T) {

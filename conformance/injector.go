@@ -1,0 +1,326 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
+)
+
+// Injector is [Faults] between a Locker and its driver, in the process: whatever the
+// store, commands and replies get lost, arrive twice or late, or the store seems to be
+// gone. [OfDriver] puts one around each driver. What only the wire can show (a
+// connection that breaks in the middle of a reply, a pool that is used up, a cache of
+// scripts) needs a proxy, such as package faultproxy for Redis's protocol.
+//
+// The zero Injector is ready for use.
+type Injector struct {
+	mu      sync.Mutex
+	next    map[Op][]fault
+	state   storeState
+	changed chan struct{} // closed when state changes
+	watches map[*injectedWatch]struct{}
+}
+
+// fault is what happens to one command.
+type fault struct {
+	lost  bool // it takes no effect
+	mute  bool // its reply is lost
+	twice bool
+	late  time.Duration // its reply is
+}
+
+type storeState int
+
+const (
+	reachable storeState = iota
+	refusing
+	silent
+)
+
+var (
+	errCut     = errors.New("injected fault: the connection broke")
+	errRefused = &driver.StoreError{Err: errors.New("injected fault: connection refused"), NotApplied: true}
+)
+
+// Wrap puts the faults around d. The driver returned implements [driver.Notifier] and
+// [driver.HoldCounter] if d does; the other optional interfaces it always has, with
+// what a driver without them means.
+func (in *Injector) Wrap(d driver.Driver) driver.Driver {
+	i := injected{d, in}
+	n, notifies := d.(driver.Notifier)
+	c, counts := d.(driver.HoldCounter)
+	switch {
+	case notifies && counts:
+		return struct {
+			injected
+			injectedNotifier
+			injectedCounter
+		}{i, injectedNotifier{n, in}, injectedCounter{c, in}}
+	case notifies:
+		return struct {
+			injected
+			injectedNotifier
+		}{i, injectedNotifier{n, in}}
+	case counts:
+		return struct {
+			injected
+			injectedCounter
+		}{i, injectedCounter{c, in}}
+	}
+	return i
+}
+
+func (in *Injector) arm(op Op, f fault) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.next == nil {
+		in.next = make(map[Op][]fault)
+	}
+	in.next[op] = append(in.next[op], f)
+	return nil
+}
+
+// LoseCommand implements [Faults].
+func (in *Injector) LoseCommand(op Op) error { return in.arm(op, fault{lost: true, mute: true}) }
+
+// LoseReply implements [Faults].
+func (in *Injector) LoseReply(op Op) error { return in.arm(op, fault{mute: true}) }
+
+// Repeat implements [Faults].
+func (in *Injector) Repeat(op Op) error { return in.arm(op, fault{twice: true}) }
+
+// DelayReply implements [Faults].
+func (in *Injector) DelayReply(op Op, d time.Duration) error { return in.arm(op, fault{late: d}) }
+
+// Refuse implements [Faults].
+func (in *Injector) Refuse() error { return in.become(refusing) }
+
+// BlackHole implements [Faults].
+func (in *Injector) BlackHole() error { return in.become(silent) }
+
+// Heal implements [Faults].
+func (in *Injector) Heal() error {
+	in.mu.Lock()
+	clear(in.next)
+	in.mu.Unlock()
+	return in.become(reachable)
+}
+
+// ForgetScripts implements [Faults]: there are none.
+func (in *Injector) ForgetScripts() error { return nil }
+
+// CutNotifications implements [Faults]: each Watch ends.
+func (in *Injector) CutNotifications() error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for w := range in.watches {
+		w.end()
+	}
+	clear(in.watches)
+	return nil
+}
+
+func (in *Injector) become(s storeState) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.state = s
+	if in.changed != nil {
+		close(in.changed)
+	}
+	in.changed = make(chan struct{})
+	return nil
+}
+
+// command has send reach the store, or not. What is lost on the way back is applied
+// whatever becomes of ctx.
+func (in *Injector) command(ctx context.Context, op Op, send func(ctx context.Context) error) error {
+	in.mu.Lock()
+	var f fault
+	state, changed := in.state, in.changed
+	if q := in.next[op]; state == reachable && len(q) > 0 {
+		f, in.next[op] = q[0], q[1:]
+	}
+	in.mu.Unlock()
+	switch state {
+	case refusing:
+		return errRefused
+	case silent:
+		select {
+		case <-changed:
+			return errCut
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if f == (fault{}) {
+		return send(ctx)
+	}
+	var err error
+	if !f.lost {
+		applied := context.WithoutCancel(ctx)
+		err = send(applied)
+		if f.twice {
+			err = send(applied)
+		}
+	}
+	if f.mute {
+		return errCut
+	}
+	timer := time.NewTimer(f.late)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// injected is a driver with an Injector around it.
+type injected struct {
+	inner driver.Driver
+	in    *Injector
+}
+
+func (d injected) Name() string { return d.inner.Name() }
+func (d injected) Close() error { return d.inner.Close() }
+
+func (d injected) Configure(c driver.Config) (driver.Settings, error) {
+	if configurer, ok := d.inner.(driver.Configurer); ok {
+		return configurer.Configure(c)
+	}
+	if len(c.Options) > 0 {
+		return driver.Settings{}, fmt.Errorf("%w: %s takes no driver options", locker.ErrInvalid, d.inner.Name())
+	}
+	return driver.Settings{}, nil
+}
+
+func (d injected) Shard(key string) string {
+	if s, ok := d.inner.(driver.Sharder); ok {
+		return s.Shard(key)
+	}
+	return ""
+}
+
+func (d injected) Nodes(c driver.Claim) (have, of int) {
+	if n, ok := d.inner.(driver.NodeCounter); ok {
+		return n.Nodes(c)
+	}
+	return 0, 0
+}
+
+func (d injected) Acquire(ctx context.Context, req driver.Request) (a driver.Answer, err error) {
+	err = d.in.command(ctx, OpAcquire, func(ctx context.Context) (err error) {
+		a, err = d.inner.Acquire(ctx, req)
+		return err
+	})
+	if err != nil {
+		return driver.Answer{}, err
+	}
+	return a, nil
+}
+
+func (d injected) Renew(ctx context.Context, claims []driver.Claim, answer func(int, error)) {
+	errs := make([]error, len(claims))
+	lost := d.in.command(ctx, OpRenew, func(ctx context.Context) error {
+		d.inner.Renew(ctx, claims, func(i int, err error) { errs[i] = err })
+		return nil
+	})
+	for i, err := range errs {
+		if lost != nil {
+			err = lost
+		}
+		answer(i, err)
+	}
+}
+
+func (d injected) Release(ctx context.Context, c driver.Claim) error {
+	return d.in.command(ctx, OpRelease, func(ctx context.Context) error { return d.inner.Release(ctx, c) })
+}
+
+type injectedCounter struct {
+	inner driver.HoldCounter
+	in    *Injector
+}
+
+func (d injectedCounter) SetHolds(ctx context.Context, c driver.Claim, n int) error {
+	return d.in.command(ctx, OpSetHolds, func(ctx context.Context) error { return d.inner.SetHolds(ctx, c, n) })
+}
+
+type injectedNotifier struct {
+	inner driver.Notifier
+	in    *Injector
+}
+
+func (d injectedNotifier) Watch(ctx context.Context, key string) (driver.Watch, error) {
+	w := &injectedWatch{in: d.in, c: make(chan struct{}, 1), over: make(chan struct{})}
+	err := d.in.command(ctx, OpWatch, func(ctx context.Context) (err error) {
+		if w.inner != nil {
+			w.inner.Close() // a command that arrives twice
+		}
+		w.inner, err = d.inner.Watch(ctx, key)
+		return err
+	})
+	if err != nil {
+		if w.inner != nil {
+			w.inner.Close()
+		}
+		return nil, err
+	}
+	d.in.add(w)
+	go w.pass()
+	return w, nil
+}
+
+func (in *Injector) add(w *injectedWatch) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.watches == nil {
+		in.watches = make(map[*injectedWatch]struct{})
+	}
+	in.watches[w] = struct{}{}
+}
+
+// injectedWatch passes on what another one signals, until it is cut off.
+type injectedWatch struct {
+	in    *Injector
+	inner driver.Watch
+	c     chan struct{}
+	once  sync.Once
+	over  chan struct{} // closed by Close, or when it is cut off
+}
+
+func (w *injectedWatch) C() <-chan struct{} { return w.c }
+
+func (w *injectedWatch) end() { w.once.Do(func() { close(w.over) }) }
+
+func (w *injectedWatch) Close() {
+	w.end()
+	w.in.mu.Lock()
+	delete(w.in.watches, w)
+	w.in.mu.Unlock()
+	w.inner.Close()
+}
+
+func (w *injectedWatch) pass() {
+	defer close(w.c)
+	for {
+		select {
+		case _, ok := <-w.inner.C():
+			if !ok {
+				return
+			}
+			select {
+			case w.c <- struct{}{}:
+			default:
+			}
+		case <-w.over:
+			return
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package conformance
+
+import (
+	"testing"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
+)
+
+// DriverHarness is what the author of a driver writes: one store, and drivers on it. Its
+// methods are called from many goroutines. What else it can do is found by looking: a
+// harness that is an [Inspector], [Breaker], [Planter], [ServerFaults] or [ChildMaker] gets the
+// cases that need one, and the table says which cases each of those that it is not would add. A
+// method Timing, as [Harness] has it, sets other bounds than the defaults. Faults come
+// from an [Injector] around the drivers, unless it has [Faults] of its own.
+type DriverHarness interface {
+	// NewDriver makes a driver as a separate process would have it: identity and
+	// connections of its own, over the harness's one store. The suite closes it.
+	NewDriver() (driver.Driver, error)
+	// Capabilities are the driver's claims: Name to Quorum. The rest is filled in.
+	Capabilities() Capabilities
+}
+
+// OfDriver makes harnesses of those for drivers. newHarness gives each a store of its own,
+// and closes what it opens by tb.Cleanup.
+func OfDriver(newHarness func(tb testing.TB) DriverHarness) HarnessMaker {
+	return func(tb testing.TB) Harness { return &ofDriver{DriverHarness: newHarness(tb)} }
+}
+
+type ofDriver struct {
+	DriverHarness
+	Injector
+}
+
+func (h *ofDriver) New(opts ...locker.Option) (locker.Locker, error) {
+	d, err := h.NewDriver()
+	if err != nil {
+		return nil, err
+	}
+	return locker.New(h.Wrap(d), opts...)
+}
+
+func (h *ofDriver) NewLocker(tb testing.TB, opts ...locker.Option) locker.Locker {
+	tb.Helper()
+	l, err := h.New(opts...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l
+}
+
+func (h *ofDriver) Timing() Timing {
+	if timed, ok := h.DriverHarness.(interface{ Timing() Timing }); ok {
+		return timed.Timing()
+	}
+	return Timing{}
+}
+
+func (h *ofDriver) Capabilities() Capabilities {
+	c := h.DriverHarness.Capabilities()
+	c.Construct, c.Faults, c.Scripts = true, true, false
+	_, c.Inspect = upgrade[Inspector](h)
+	_, c.Break = upgrade[Breaker](h)
+	_, c.Plant = upgrade[Planter](h)
+	_, c.Servers = upgrade[ServerFaults](h)
+	_, c.Processes = upgrade[ChildMaker](h)
+	return c
+}
+
+// upgrade is h as an I, or what h is made of.
+func upgrade[I any](h Harness) (i I, ok bool) {
+	if of, is := h.(*ofDriver); is {
+		if i, ok = of.DriverHarness.(I); ok {
+			return i, true
+		}
+	}
+	i, ok = h.(I)
+	return i, ok
+}
+
+// must is an upgrade that a case's needs have made certain.
+func must[I any](h Harness) I {
+	i, _ := upgrade[I](h)
+	return i
+}
