@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -76,11 +77,19 @@ func runFake(t *testing.T, f fake, only string, opts ...conformance.Option) {
 	conformance.Run(t, f.harness, opts...)
 }
 
-func (f fake) harness(testing.TB) conformance.Harness { return &fakeHarness{f, newFakeStore()} }
+func (f fake) harness(testing.TB) conformance.Harness {
+	return newFakeHarness(f)
+}
 
 type fakeHarness struct {
 	fake
-	s *fakeStore
+	*conformance.Injector // the store's
+	s                     *fakeStore
+}
+
+func newFakeHarness(f fake) *fakeHarness {
+	s := newFakeStore()
+	return &fakeHarness{f, &s.Injector, s}
 }
 
 var _ interface {
@@ -207,48 +216,23 @@ func (h *fakeHarness) Intact(_ context.Context, key, foreigner string) (ok bool,
 	return ok, err
 }
 
-func (h *fakeHarness) arm(op conformance.Op, f fault) error {
-	return h.locked(func() { h.s.faults[op] = append(h.s.faults[op], f) })
-}
-
-func (h *fakeHarness) LoseCommand(op conformance.Op) error {
-	return h.arm(op, fault{kind: "lose command"})
-}
-func (h *fakeHarness) LoseReply(op conformance.Op) error { return h.arm(op, fault{kind: "lose"}) }
-func (h *fakeHarness) Repeat(op conformance.Op) error    { return h.arm(op, fault{kind: "repeat"}) }
-
-func (h *fakeHarness) DelayReply(op conformance.Op, d time.Duration) error {
-	return h.arm(op, fault{"delay", d})
-}
-
-func (h *fakeHarness) Refuse() error    { return h.locked(func() { h.s.unreachable = "refusing" }) }
-func (h *fakeHarness) BlackHole() error { return h.locked(func() { h.s.unreachable = "silent" }) }
-func (h *fakeHarness) Heal() error {
-	return h.locked(func() {
-		h.s.unreachable = ""
-		close(h.s.healed)
-		h.s.healed = make(chan struct{})
-		clear(h.s.faults)
-	})
-}
-
 func (h *fakeHarness) Persist() error { return h.locked(func() { h.s.persists = true }) }
 
 func (h *fakeHarness) Crash() error {
-	return h.locked(func() {
-		h.s.unreachable = "refusing"
+	_ = h.locked(func() {
 		if !h.s.persists {
 			clear(h.s.locks)
 			clear(h.s.tokens)
 		}
 	})
+	return h.Refuse()
 }
 
 // CutConnections implements [conformance.ServerFaults]: what holders send next is on
 // a connection that is no more.
 func (h *fakeHarness) CutConnections() error {
 	for _, op := range []conformance.Op{conformance.OpRenew, conformance.OpRelease} {
-		if err := h.arm(op, fault{kind: "lose"}); err != nil {
+		if err := h.LoseReply(op); err != nil {
 			return err
 		}
 	}
@@ -258,13 +242,17 @@ func (h *fakeHarness) CutConnections() error {
 func (h *fakeHarness) Slow(d time.Duration) error { return h.locked(func() { h.s.slow = d }) }
 
 func (h *fakeHarness) Cause(trouble string) error {
-	return h.locked(func() {
-		h.s.unreachable = map[string]string{"Full": "full", "Starting": "loading", "Stuck": "silent"}[trouble]
-	})
+	switch trouble {
+	case "Stuck":
+		return h.BlackHole()
+	case "Full":
+		return h.locked(func() { h.s.trouble = &driver.StoreError{Err: errors.New("out of memory"), Permanent: true} })
+	}
+	return h.locked(func() { h.s.trouble = &driver.StoreError{Err: errors.New("still loading"), NotApplied: true} })
 }
 
 func (h *fakeHarness) Recover() error {
-	_ = h.locked(func() { h.s.slow = 0 })
+	_ = h.locked(func() { h.s.slow, h.s.trouble = 0, nil })
 	return h.Heal()
 }
 

@@ -19,6 +19,7 @@ import (
 // counts, notifications, fairness, and every fault. So the whole suite runs
 // without a server, and strategies broken on purpose are made of it.
 type fakeStore struct {
+	conformance.Injector
 	mu      sync.Mutex
 	locks   map[string]*fakeLock
 	tokens  map[string]int64 // by key, "" for the last of all
@@ -28,12 +29,10 @@ type fakeStore struct {
 	tickets map[string][]string // ids of waiting Lockers, by key
 	deaf    time.Time           // no notifications until then, once they were cut
 
-	faults      map[conformance.Op][]fault
-	unreachable string
-	healed      chan struct{} // closed when it is reachable again
-	forgot      bool
-	persists    bool
-	slow        time.Duration
+	trouble  error // what it answers to every command; nil: it is well
+	persists bool
+	forgot   bool // its scripts
+	slow     time.Duration
 }
 
 // The troubles the store can be in.
@@ -50,67 +49,36 @@ type fakeLock struct {
 	until time.Time
 }
 
-type fault struct {
-	kind  string
-	delay time.Duration
-}
-
 func newFakeStore() *fakeStore {
 	return &fakeStore{
 		locks: map[string]*fakeLock{}, tokens: map[string]int64{}, foreign: map[string]string{},
 		garbage: map[string]time.Duration{}, watches: map[*fakeWatch]struct{}{}, tickets: map[string][]string{},
-		faults: map[conformance.Op][]fault{}, healed: make(chan struct{}),
 	}
 }
 
-var errBroken = errors.New("the connection broke")
-
-// command sends apply to the store, through whatever faults there are.
+// command has the store apply a command, unless there are faults.
 func (s *fakeStore) command(ctx context.Context, op conformance.Op, apply func()) error {
 	time.Sleep(time.Duration(rand.IntN(100)) * time.Microsecond) // the way to a store
 	if err := ctx.Err(); err != nil {
 		return &driver.StoreError{Err: err, NotApplied: true}
 	}
-	s.mu.Lock()
-	unreachable, healed := s.unreachable, s.healed
-	var f fault
-	if q := s.faults[op]; unreachable == "" && len(q) > 0 {
-		f, s.faults[op] = q[0], q[1:]
-	}
-	if s.slow > 0 && f.kind == "" {
-		f = fault{"delay", s.slow}
-	}
-	if unreachable == "" && f.kind != "lose command" {
-		apply()
-		if f.kind == "repeat" {
+	return s.Command(ctx, op, func(ctx context.Context) error {
+		s.mu.Lock()
+		trouble, slow := s.trouble, s.slow
+		if trouble == nil {
 			apply()
 		}
-	}
-	s.mu.Unlock()
-	switch {
-	case unreachable == "refusing":
-		return &driver.StoreError{Err: errors.New("connection refused"), NotApplied: true}
-	case unreachable == "loading":
-		return &driver.StoreError{Err: errors.New("still loading"), NotApplied: true}
-	case unreachable == "full":
-		return &driver.StoreError{Err: errors.New("out of memory"), Permanent: true}
-	case unreachable == "silent":
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-healed:
-			return errBroken
+		s.mu.Unlock()
+		if trouble != nil {
+			return trouble
 		}
-	case f.kind == "lose", f.kind == "lose command":
-		return errBroken
-	case f.kind == "delay":
 		select {
-		case <-time.After(f.delay):
+		case <-time.After(slow):
+			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}
-	return nil
+	})
 }
 
 // live returns the lock at key, or nil. s.mu is held.

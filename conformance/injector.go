@@ -136,9 +136,10 @@ func (in *Injector) become(s storeState) error {
 	return nil
 }
 
-// command has send reach the store, or not. What is lost on the way back is applied
-// whatever becomes of ctx.
-func (in *Injector) command(ctx context.Context, op Op, send func(ctx context.Context) error) error {
+// Command has send reach the store, or not, as its faults will have it. What is lost on
+// the way back is applied whatever becomes of ctx. It is for a harness that puts the faults
+// elsewhere than around its drivers.
+func (in *Injector) Command(ctx context.Context, op Op, send func(ctx context.Context) error) error {
 	in.mu.Lock()
 	var f fault
 	state, changed := in.state, in.changed
@@ -215,7 +216,7 @@ func (d injected) Nodes(c driver.Claim) (have, of int) {
 }
 
 func (d injected) Acquire(ctx context.Context, req driver.Request) (a driver.Answer, err error) {
-	err = d.in.command(ctx, OpAcquire, func(ctx context.Context) (err error) {
+	err = d.in.Command(ctx, OpAcquire, func(ctx context.Context) (err error) {
 		a, err = d.inner.Acquire(ctx, req)
 		return err
 	})
@@ -227,7 +228,7 @@ func (d injected) Acquire(ctx context.Context, req driver.Request) (a driver.Ans
 
 func (d injected) Renew(ctx context.Context, claims []driver.Claim, answer func(int, error)) {
 	errs := make([]error, len(claims))
-	lost := d.in.command(ctx, OpRenew, func(ctx context.Context) error {
+	lost := d.in.Command(ctx, OpRenew, func(ctx context.Context) error {
 		d.inner.Renew(ctx, claims, func(i int, err error) { errs[i] = err })
 		return nil
 	})
@@ -240,7 +241,7 @@ func (d injected) Renew(ctx context.Context, claims []driver.Claim, answer func(
 }
 
 func (d injected) Release(ctx context.Context, c driver.Claim) error {
-	return d.in.command(ctx, OpRelease, func(ctx context.Context) error { return d.inner.Release(ctx, c) })
+	return d.in.Command(ctx, OpRelease, func(ctx context.Context) error { return d.inner.Release(ctx, c) })
 }
 
 type injectedCounter struct {
@@ -249,7 +250,7 @@ type injectedCounter struct {
 }
 
 func (d injectedCounter) SetHolds(ctx context.Context, c driver.Claim, n int) error {
-	return d.in.command(ctx, OpSetHolds, func(ctx context.Context) error { return d.inner.SetHolds(ctx, c, n) })
+	return d.in.Command(ctx, OpSetHolds, func(ctx context.Context) error { return d.inner.SetHolds(ctx, c, n) })
 }
 
 type injectedNotifier struct {
@@ -259,7 +260,7 @@ type injectedNotifier struct {
 
 func (d injectedNotifier) Watch(ctx context.Context, key string) (driver.Watch, error) {
 	w := &injectedWatch{in: d.in, c: make(chan struct{}, 1), over: make(chan struct{})}
-	err := d.in.command(ctx, OpWatch, func(ctx context.Context) (err error) {
+	err := d.in.Command(ctx, OpWatch, func(ctx context.Context) (err error) {
 		if w.inner != nil {
 			w.inner.Close() // a command that arrives twice
 		}

@@ -50,7 +50,7 @@ func soaked() []soak.Strategy {
 }
 
 // loseNowAndThen loses commands and replies until ctx is done.
-func (s *fakeStore) loseNowAndThen(ctx context.Context) {
+func loseNowAndThen(ctx context.Context, in *conformance.Injector) {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for n := 0; ; n++ {
@@ -59,13 +59,10 @@ func (s *fakeStore) loseNowAndThen(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		_ = in.Heal() // not one on top of the other
 		op := []conformance.Op{conformance.OpAcquire, conformance.OpRenew, conformance.OpRelease}[n%3]
-		kind := []string{"lose", "lose command"}[n/3%2]
-		s.mu.Lock()
-		if len(s.faults[op]) == 0 {
-			s.faults[op] = []fault{{kind: kind}}
-		}
-		s.mu.Unlock()
+		lose := []func(conformance.Op) error{in.LoseReply, in.LoseCommand}[n/3%2]
+		_ = lose(op)
 	}
 }
 
@@ -209,11 +206,11 @@ func TestNemesis(t *testing.T) {
 			if b, ok := broken[s.Name]; ok {
 				f = b.fake
 			}
-			store := newFakeStore()
+			harness := newFakeHarness(f)
 			s := soaked()[i]
-			s.Server = serveRESP(t, &fakeHarness{f, store})
+			s.Server = serveRESP(t, harness)
 			if h.loses {
-				go store.loseNowAndThen(t.Context())
+				go loseNowAndThen(t.Context(), harness.Injector)
 			}
 			cfg := soak.Config{
 				Strategies: []soak.Strategy{s},
