@@ -2,34 +2,30 @@
 // passes, those of this module and those of third parties alike. It checks the
 // promise a [locker.Locker] makes, on a real store, by what callers can see.
 //
-// A strategy takes part with one line, given a [Harness] that makes Lockers over
-// one store as separate processes would have them:
+// A driver takes part with one line, given a [DriverHarness] that makes drivers over one
+// store as separate processes would have them:
 //
 //	type harness struct{ store *mystore.Store }
 //
-//	func newHarness(tb testing.TB) conformance.Harness { return harness{mystore.New()} }
+//	func newHarness(tb testing.TB) conformance.DriverHarness { return harness{mystore.New()} }
 //
-//	func (h harness) NewLocker(tb testing.TB, opts ...locker.Option) locker.Locker {
-//		l, err := locker.New(mystore.NewDriver(h.store), opts...)
-//		if err != nil {
-//			tb.Fatal(err)
-//		}
-//		return l
-//	}
-//	func (harness) Timing() conformance.Timing { return conformance.Timing{} }
+//	func (h harness) NewDriver() (driver.Driver, error) { return mystore.NewDriver(h.store), nil }
+//
 //	func (harness) Capabilities() conformance.Capabilities {
 //		return conformance.Capabilities{Name: "mystore", Fencing: true}
 //	}
 //
-//	func TestConformance(t *testing.T) { conformance.Run(t, newHarness) }
+//	func TestConformance(t *testing.T) { conformance.Run(t, conformance.OfDriver(newHarness)) }
 //
-// That runs what can be seen through the Lockers alone. A harness that can also
-// look into its store, break locks, lose replies, kill servers or start processes
-// implements [Inspector], [Breaker], [Faults], [ServerFaults] and so on, claims it in
-// its [Capabilities], and gets the cases that need it. Troubles that only this store's
-// servers know go to [TroubleCases]. The table that Run prints names every case
-// that was left out, and why (go test shows it with -v): there is no silent skipping,
-// and a claim that cannot be shown fails.
+// That runs what can be seen through the Lockers alone, with commands and replies that
+// are lost, late or repeated, and a store that cannot be reached, by an [Injector] around the
+// drivers. A harness that can also look into its store, break locks, kill servers or start
+// processes implements [Inspector], [Breaker], [ServerFaults] and so on, and gets the cases that
+// need it. docs/driver.md goes through it step by step. A strategy that has its Lockers in
+// another way than from a driver implements [Harness], and claims each of these in its
+// [Capabilities]. Troubles that only this store's servers know go to [TroubleCases]. The
+// table that Run prints names every case that was left out, and why (go test shows it with
+// -v): there is no silent skipping, and a claim that cannot be shown fails.
 //
 // # What a pass says
 //

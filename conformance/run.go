@@ -85,7 +85,7 @@ func Run(t *testing.T, newHarness HarnessMaker, opts ...Option) {
 	}
 	shared := newHarness(t)
 	rep := newReport(shared.Capabilities().Name, r.seed, r.cases)
-	byMode := r.plan(shared.Capabilities(), rep)
+	byMode := r.plan(shared, rep)
 	// A group of its own, because parallel subtests end with their parent.
 	t.Run("parallel", func(t *testing.T) {
 		for _, c := range slices.Concat(byMode[Parallel], byMode[Isolated]) {
@@ -115,10 +115,10 @@ func Run(t *testing.T, newHarness HarnessMaker, opts ...Option) {
 }
 
 // plan sorts out which cases run, and tells rep why the others do not.
-func (r *runner) plan(caps Capabilities, rep *report) map[Mode][]Case {
+func (r *runner) plan(h Harness, rep *report) map[Mode][]Case {
 	byMode := map[Mode][]Case{}
 	for _, c := range r.cases {
-		if reason := r.leftOut(c, caps); reason != "" {
+		if reason := r.leftOut(c, h); reason != "" {
 			rep.skipped(c, reason)
 			continue
 		}
@@ -128,7 +128,7 @@ func (r *runner) plan(caps Capabilities, rep *report) map[Mode][]Case {
 }
 
 // leftOut says why c does not run, or "".
-func (r *runner) leftOut(c Case, caps Capabilities) string {
+func (r *runner) leftOut(c Case, h Harness) string {
 	if reason, ok := r.skip[c.Name]; ok {
 		return reason
 	}
@@ -136,9 +136,13 @@ func (r *runner) leftOut(c Case, caps Capabilities) string {
 		return notSelected
 	}
 	for _, n := range c.Needs {
-		if !caps.Claims(n) {
-			return fmt.Sprintf("needs %s, which is not claimed", n)
+		if h.Capabilities().Claims(n) {
+			continue
 		}
+		if up := lacks(h, n); up != "" {
+			return fmt.Sprintf("the harness is no %s", up)
+		}
+		return fmt.Sprintf("needs %s, which is not claimed", n)
 	}
 	if c.Slow && testing.Short() {
 		return "slow, and -short is given"
