@@ -59,12 +59,14 @@ func (c Case) Run(tb testing.TB, h Harness) {
 	c.run(tb, h, rand.Uint64())
 }
 
-func (c Case) run(tb testing.TB, h Harness, seed uint64) {
+// run says why it failed, if it did.
+func (c Case) run(tb testing.TB, h Harness, seed uint64) (why string) {
 	tb.Helper()
 	for _, n := range c.Needs {
 		if up := lacks(h, n); up != "" {
-			tb.Errorf("%s is claimed, but the harness %T is no conformance.%s: implement it, drop the claim, or name the case in WithSkip", n, h, up)
-			return
+			why = fmt.Sprintf("%s is claimed, but the harness %T is no conformance.%s: implement it, drop the claim, or name the case in WithSkip", n, h, up)
+			tb.Error(why)
+			return why
 		}
 	}
 	pace.start()
@@ -87,6 +89,9 @@ func (c Case) run(tb testing.TB, h Harness, seed uint64) {
 	if tb.Failed() {
 		tb.Logf("%s promises: %s\nsee %s", c.path(), c.Contract, strings.Join(c.links(), ", "))
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.why
 }
 
 // T is a case's [testing.TB]: with its harness, and helpers that fail the case
@@ -105,7 +110,8 @@ type T struct {
 	mu      sync.Mutex
 	rnd     *rand.Rand
 	lockers []locker.Locker
-	over    bool // the case was given up: nothing may reach TB any more
+	over    bool   // the case was given up: nothing may reach TB any more
+	why     string // the first failure
 }
 
 func newT(tb testing.TB, c Case, h Harness, seed uint64) *T {
@@ -267,14 +273,25 @@ func (t *T) Logf(format string, args ...any) {
 // Error is testing.TB's.
 func (t *T) Error(args ...any) {
 	t.Helper()
-	t.Log(args...)
+	t.blame(fmt.Sprint(args...))
 	t.Fail()
+}
+
+// blame logs a failure, and keeps the first.
+func (t *T) blame(what string) {
+	t.Helper()
+	t.mu.Lock()
+	if t.why == "" {
+		t.why = what
+	}
+	t.mu.Unlock()
+	t.Log(what)
 }
 
 // Errorf is testing.TB's.
 func (t *T) Errorf(format string, args ...any) {
 	t.Helper()
-	t.Log(fmt.Sprintf(format, args...))
+	t.blame(fmt.Sprintf(format, args...))
 	t.Fail()
 }
 
@@ -296,14 +313,14 @@ func (t *T) FailNow() {
 // Fatal is testing.TB's, for any goroutine.
 func (t *T) Fatal(args ...any) {
 	t.Helper()
-	t.Log(args...)
+	t.blame(fmt.Sprint(args...))
 	t.FailNow()
 }
 
 // Fatalf is testing.TB's, for any goroutine.
 func (t *T) Fatalf(format string, args ...any) {
 	t.Helper()
-	t.Log(fmt.Sprintf(format, args...))
+	t.blame(fmt.Sprintf(format, args...))
 	t.FailNow()
 }
 

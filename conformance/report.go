@@ -7,89 +7,115 @@ import (
 	"strings"
 	"sync"
 	"text/tabwriter"
+	"time"
 )
 
 const notSelected = "not selected"
 
-// report collects what became of each case.
-type report struct {
-	strategy string
-	seed     uint64
-	cases    []Case
-
-	mu      sync.Mutex
-	results map[string]result // by path
+// Report is what became of each case.
+type Report struct {
+	Strategy string
+	Seed     uint64 // see [WithSeed]
+	Results  []Result
 }
 
-type result struct {
-	verdict verdict
-	reason  string // of a skip
+// Result is what became of one case.
+type Result struct {
+	Group, Name string
+	Rules       []string // of docs/rules.md
+	Contract    string   // what the case checks, in a sentence
+	Outcome     Outcome
+	Took        time.Duration
+	Why         string // it failed: the first thing that it said; or was skipped
 }
 
-type verdict int
+// Outcome is passed, failed, skipped, or not run.
+type Outcome string
 
+// The outcomes.
 const (
-	notRun verdict = iota // left out by -run or -failfast
-	passed
-	failed
-	skipped
+	Passed  Outcome = "passed"
+	Failed  Outcome = "failed"
+	Skipped Outcome = "skipped"
+	NotRun  Outcome = "not run" // left out by go test's -run or -failfast, or the end of a context
 )
 
-func newReport(strategy string, seed uint64, cases []Case) *report {
-	return &report{strategy: strategy, seed: seed, cases: cases, results: map[string]result{}}
+// Failed says whether a case has.
+func (r Report) Failed() bool {
+	return slices.ContainsFunc(r.Results, func(res Result) bool { return res.Outcome == Failed })
 }
 
-func (r *report) ran(c Case, hasFailed bool) {
-	v := passed
-	if hasFailed {
-		v = failed
+// collector makes a Report while cases run.
+type collector struct {
+	mu     sync.Mutex
+	report Report
+	at     map[string]int // of results by path
+}
+
+func newCollector(strategy string, seed uint64, cases []Case) *collector {
+	c := &collector{report: Report{Strategy: strategy, Seed: seed}, at: map[string]int{}}
+	for i, of := range cases {
+		c.at[of.path()] = i
+		c.report.Results = append(c.report.Results, Result{Group: of.Group, Name: of.Name, Rules: of.Rules, Contract: of.Contract, Outcome: NotRun})
 	}
-	r.set(c, result{verdict: v})
+	return c
 }
 
-func (r *report) skipped(c Case, reason string) { r.set(c, result{skipped, reason}) }
+func (c *collector) set(of Case, outcome Outcome, took time.Duration, why string) Result {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	res := &c.report.Results[c.at[of.path()]]
+	res.Outcome, res.Took, res.Why = outcome, took, why
+	return *res
+}
 
-func (r *report) set(c Case, res result) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.results[c.path()] = res
+func (c *collector) ran(of Case, failed bool, took time.Duration, why string) Result {
+	outcome := Passed
+	if failed {
+		outcome = Failed
+	}
+	return c.set(of, outcome, took, why)
+}
+
+func (c *collector) result() Report {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.report
+	r.Results = slices.Clone(r.Results)
+	return r
 }
 
 // String is the table: a line for each group, and below it what did not pass.
-func (r *report) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r Report) String() string {
 	var groups []string
-	counts := map[string]map[verdict]int{}
+	counts := map[string]map[Outcome]int{}
 	reasons := map[string][]string{}
 	var failures []string
-	for _, c := range r.cases {
-		res := r.results[c.path()]
-		if counts[c.Group] == nil {
-			groups = append(groups, c.Group)
-			counts[c.Group] = map[verdict]int{}
+	total := map[Outcome]int{}
+	for _, res := range r.Results {
+		if counts[res.Group] == nil {
+			groups = append(groups, res.Group)
+			counts[res.Group] = map[Outcome]int{}
 		}
-		counts[c.Group][res.verdict]++
+		counts[res.Group][res.Outcome]++
+		total[res.Outcome]++
+		path := res.Group + "/" + res.Name
 		switch {
-		case res.verdict == failed:
-			failures = append(failures, c.path())
-		case res.verdict == skipped && res.reason != notSelected:
-			reasons[res.reason] = append(reasons[res.reason], c.path())
+		case res.Outcome == Failed:
+			failures = append(failures, path)
+		case res.Outcome == Skipped && res.Why != notSelected:
+			reasons[res.Why] = append(reasons[res.Why], path)
 		}
 	}
+	counts["all"] = total
 	var b strings.Builder
-	fmt.Fprintf(&b, "conformance of %s (seed %d)\n", r.strategy, r.seed)
+	fmt.Fprintf(&b, "conformance of %s (seed %d)\n", r.Strategy, r.Seed)
 	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintf(tw, "group\tpassed\tskipped\tfailed\tnot run\t\n")
-	total := map[verdict]int{}
-	for _, g := range groups {
+	for _, g := range append(groups, "all") {
 		n := counts[g]
-		_, _ = fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%d\t\n", g, n[passed], n[skipped], n[failed], n[notRun])
-		for v, k := range n {
-			total[v] += k
-		}
+		_, _ = fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%d\t\n", g, n[Passed], n[Skipped], n[Failed], n[NotRun])
 	}
-	_, _ = fmt.Fprintf(tw, "all\t%d\t%d\t%d\t%d\t\n", total[passed], total[skipped], total[failed], total[notRun])
 	_ = tw.Flush()
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		fmt.Fprintf(&b, "skipped, %s: %s\n", reason, strings.Join(reasons[reason], ", "))

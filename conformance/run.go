@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+	"time"
 )
 
 // Cases returns every case of the suite.
@@ -42,6 +43,17 @@ func WithReport(w io.Writer) Option {
 	return func(r *runner) { r.out = w }
 }
 
+// WithoutSlow leaves out the cases that take more than ten seconds, as -short does.
+func WithoutSlow() Option {
+	return func(r *runner) { r.short = true }
+}
+
+// WithParallel says how many cases [Check] runs at the same time. Default 16; [Run] has
+// go test's -parallel.
+func WithParallel(n int) Option {
+	return func(r *runner) { r.parallel = max(n, 1) }
+}
+
 // WithSeed fixes what the cases draw at random. Default: another one every time,
 // shown in the report.
 func WithSeed(seed uint64) Option {
@@ -56,75 +68,90 @@ type runner struct {
 	patterns []string // of only
 	out      io.Writer
 	seed     uint64
+	short    bool
+	parallel int
 }
 
-// Run runs the suite: first the cases that bear others beside them, as parallel
-// subtests, then the rest one by one. Most of them wait most of the time, so
-// that a -parallel above the number of processors makes it faster. A case whose needs the harness does not claim is no subtest;
-// it is named, like every other, in the table printed at the end.
-func Run(t *testing.T, newHarness HarnessMaker, opts ...Option) {
-	t.Helper()
-	r := &runner{cases: Cases(), skip: map[string]string{}, seed: rand.Uint64()}
+func newRunner(opts []Option) (*runner, error) {
+	r := &runner{cases: Cases(), skip: map[string]string{}, seed: rand.Uint64(), parallel: 16}
 	for _, o := range opts {
 		o(r)
 	}
 	for _, p := range r.patterns {
 		re, err := regexp.Compile(p)
 		if err != nil {
-			t.Fatalf("WithOnly(%q): %v", p, err)
+			return nil, fmt.Errorf("WithOnly(%q): %w", p, err)
 		}
 		if !slices.ContainsFunc(r.cases, func(c Case) bool { return re.MatchString(c.path()) }) {
-			t.Errorf("WithOnly names no case: %q", p)
+			return nil, fmt.Errorf("WithOnly names no case: %q", p)
 		}
 		r.only = append(r.only, re)
 	}
 	for name := range r.skip {
 		if !slices.ContainsFunc(r.cases, func(c Case) bool { return c.Name == name }) {
-			t.Errorf("WithSkip names no case: %q", name)
+			return nil, fmt.Errorf("WithSkip names no case: %q", name)
 		}
 	}
+	return r, nil
+}
+
+// Run runs the suite: first the cases that bear others beside them, as parallel
+// subtests, then the rest one by one. Most of them wait most of the time, so
+// that a -parallel above the number of processors makes it faster. A case whose needs the
+// harness does not meet is no subtest; it is named, like every other, in the table
+// printed at the end.
+func Run(t *testing.T, newHarness HarnessMaker, opts ...Option) {
+	t.Helper()
+	r, err := newRunner(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.short = r.short || testing.Short()
 	shared := newHarness(t)
-	rep := newReport(shared.Capabilities().Name, r.seed, r.cases)
-	byMode := r.plan(shared, rep)
+	results, byMode := r.plan(shared)
+	run := func(t *testing.T, c Case) {
+		t.Helper()
+		start, why := time.Now(), ""
+		defer func() { results.ran(c, t.Failed(), time.Since(start), why) }()
+		h := shared
+		if c.Mode != Parallel {
+			h = newHarness(t)
+		}
+		why = c.run(t, h, r.seed)
+	}
 	// A group of its own, because parallel subtests end with their parent.
 	t.Run("parallel", func(t *testing.T) {
 		for _, c := range slices.Concat(byMode[Parallel], byMode[Isolated]) {
 			t.Run(c.path(), func(t *testing.T) {
 				t.Parallel()
-				defer func() { rep.ran(c, t.Failed()) }()
-				h := shared
-				if c.Mode == Isolated {
-					h = newHarness(t)
-				}
-				c.run(t, h, r.seed)
+				run(t, c)
 			})
 		}
 	})
 	t.Run("serial", func(t *testing.T) {
 		for _, c := range byMode[Serial] {
-			t.Run(c.path(), func(t *testing.T) {
-				defer func() { rep.ran(c, t.Failed()) }()
-				c.run(t, newHarness(t), r.seed)
-			})
+			t.Run(c.path(), func(t *testing.T) { run(t, c) })
 		}
 	})
-	t.Logf("\n%s", rep)
+	report := results.result()
+	t.Logf("\n%s", report)
 	if r.out != nil {
-		_, _ = fmt.Fprint(r.out, rep)
+		_, _ = fmt.Fprint(r.out, report)
 	}
 }
 
-// plan sorts out which cases run, and tells rep why the others do not.
-func (r *runner) plan(h Harness, rep *report) map[Mode][]Case {
+// plan sorts out which cases run, and notes why the others do not.
+func (r *runner) plan(h Harness) (*collector, map[Mode][]Case) {
+	results := newCollector(h.Capabilities().Name, r.seed, r.cases)
 	byMode := map[Mode][]Case{}
 	for _, c := range r.cases {
 		if reason := r.leftOut(c, h); reason != "" {
-			rep.skipped(c, reason)
+			results.set(c, Skipped, 0, reason)
 			continue
 		}
 		byMode[c.Mode] = append(byMode[c.Mode], c)
 	}
-	return byMode
+	return results, byMode
 }
 
 // leftOut says why c does not run, or "".
@@ -144,8 +171,8 @@ func (r *runner) leftOut(c Case, h Harness) string {
 		}
 		return fmt.Sprintf("needs %s, which is not claimed", n)
 	}
-	if c.Slow && testing.Short() {
-		return "slow, and -short is given"
+	if c.Slow && r.short {
+		return "slow, and short runs are asked for"
 	}
 	return ""
 }
