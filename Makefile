@@ -65,11 +65,11 @@ faults: redis ## what goes wrong, on every strategy and topology, and a table of
 .PHONY: soak
 soak: redis ## all strategies under random faults for DURATION, checked; SOAK_FLAGS="-help" lists more
 	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && \
-	$(GO) build -o "$$bin/soak" ./conformance/soak/cmd/soak && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
+	$(GO) build -o "$$bin/soak" ./internal/soak/cmd/soak && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
 
 .PHONY: nemesis
 nemesis: redis ## the soak on lockers broken on purpose: it has to find what is wrong with each
-	LOCKER_CONFORMANCE=all $(GO) test -v -p 1 -parallel 3 -timeout 40m -run '^(TestNemesis|TestFindsPlantedBugs)$$' ./conformance ./conformance/soak | grep -E '^ok|FAIL|---|found'
+	LOCKER_CONFORMANCE=all $(GO) test -v -p 1 -parallel 3 -timeout 40m -run '^(TestNemesis|TestFindsPlantedBugs)$$' ./conformance ./internal/soak | grep -E '^ok|FAIL|---|found'
 
 .PHONY: bench
 bench: redis ## benchmarks

@@ -11,7 +11,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
-	"github.com/distlock/locker/conformance/soak"
+	"github.com/distlock/locker/internal/soak"
 	"github.com/distlock/locker/driver"
 )
 

@@ -156,7 +156,7 @@ func goroutinesLeft(patience time.Duration) string {
 		buf = buf[:runtime.Stack(buf, true)]
 		var left []string
 		for stack := range strings.SplitSeq(string(buf), "\n\n") {
-			if strings.Contains(stack, "distlock/locker") && !strings.Contains(stack, "distlock/locker/conformance/soak.") {
+			if strings.Contains(stack, "distlock/locker") && !strings.Contains(stack, "distlock/locker/internal/soak.") {
 				left = append(left, stack)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/conformance/soak"
+	"github.com/distlock/locker/internal/soak"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/strategy/redlock"

@@ -1,7 +1,7 @@
 // Command soak puts the strategies of this module under faults, for as long as one
 // likes, and checks what their users saw; see package soak.
 //
-//	go run ./conformance/soak/cmd/soak -duration=5m -strategies=setnx,redlock
+//	go run ./internal/soak/cmd/soak -duration=5m -strategies=setnx,redlock
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/conformance/soak"
+	"github.com/distlock/locker/internal/soak"
 	"github.com/distlock/locker/strategy/blpop"
 	"github.com/distlock/locker/strategy/hashreentrant"
 	"github.com/distlock/locker/strategy/redlock"
@@ -60,7 +60,7 @@ func main() {
 		fmt.Print(report)
 	}
 	if len(report.Violations) > 0 {
-		fmt.Printf("\nlogs in %s; for one of the rounds again: go run ./conformance/soak/cmd/soak with the flags given there\n", report.Dir)
+		fmt.Printf("\nlogs in %s; for one of the rounds again: go run ./internal/soak/cmd/soak with the flags given there\n", report.Dir)
 	}
 	if err != nil {
 		fail(err)

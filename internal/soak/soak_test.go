@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/conformance/soak"
+	"github.com/distlock/locker/internal/soak"
 	"github.com/distlock/locker/strategy/blpop"
 	"github.com/distlock/locker/strategy/hashreentrant"
 	"github.com/distlock/locker/strategy/redlock"
