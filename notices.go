@@ -160,7 +160,7 @@ func logEvent(ctx context.Context, h slog.Handler, e Event) {
 	case EventNode:
 		level, msg = slog.LevelInfo, "a node answers again"
 		if e.Err != nil {
-			level, msg = slog.LevelWarn, "a node is down or slow; it is done without as long as there are enough others"
+			level, msg = slog.LevelWarn, "a node is down, slow, or of no use; locks go on while a majority is left"
 		}
 	default:
 		return // a caller's own affair

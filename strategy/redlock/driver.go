@@ -122,12 +122,13 @@ func (d *quorumDriver) lags(n *node) bool {
 
 // background runs f beside the callers. Close ends its context and waits for it.
 // After Close it does not run: an Unlock then makes one round and no more.
-func (d *quorumDriver) background(f func(ctx context.Context)) {
+func (d *quorumDriver) background(f func(ctx context.Context)) (runs bool) {
 	d.life.Lock()
 	defer d.life.Unlock()
 	if !d.closed {
 		d.work.Go(func() { f(d.base) })
 	}
+	return !d.closed
 }
 
 // enter has Close wait for what redsync runs beside the callers. If it reports true it is

@@ -136,6 +136,8 @@ func (h *hold) after(i int, kind opKind, a answer) {
 		hn.late++
 	case a.state == no || sets && !hn.placed:
 		hn.placed, hn.touched = false, hn.late > 0
+	case kind == opRenew && a.state == failed:
+		hn.placed = false // for all we know; to be taken there again
 	}
 	if kind == opRelease && a.state == yes {
 		hn.placed, hn.touched = false, hn.late > 0

@@ -17,9 +17,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// probeEvery is how often a node that is skipped is looked at, while the Locker is
-// in use.
-const probeEvery = 300 * time.Millisecond
+const (
+	// probeEvery is how often a node that is skipped is looked at, while the Locker is
+	// in use.
+	probeEvery = 300 * time.Millisecond
+	quiet      = time.Second     // after so much silence it is looked at, too
+	connecting = 5 * time.Second // for the first connection, whatever a command may take
+)
 
 // node is one of the masters. One that did not answer in time is down: it is
 // skipped, so that it costs its timeout once, and probed in the background until
@@ -34,17 +38,19 @@ type node struct {
 	underWay atomic.Int32 // commands, and those that wait for their claim's turn
 	troubled atomic.Bool  // it was told to be down or slow
 	missed   atomic.Int64 // releases, since it was last told to be
+	heardOf  atomic.Int64 // when it last answered, as UnixNano
 
 	mu        sync.Mutex
-	since     time.Time // of what was told last
-	down      error     // why it is skipped; nil: it is up
-	probing   bool
+	since     time.Time     // of what was told last
+	down      error         // why it is skipped; nil: it is up
+	probed    chan struct{} // closed at the end of the probe; nil: there is none
 	nextProbe time.Time
 }
 
 var (
-	errSkipped = errors.New("skipped until it answers again")
-	errLags    = &driver.StoreError{Err: errors.New("skipped until it has answered earlier commands"), NotApplied: true}
+	errNoAnswer = errors.New("the node does not say who it is")
+	errSkipped  = errors.New("skipped until it answers again")
+	errLags     = &driver.StoreError{Err: errors.New("skipped until it has answered earlier commands"), NotApplied: true}
 )
 
 // usable says whether to send something to n, and looks after n if not.
@@ -59,10 +65,22 @@ func (n *node) usable() error {
 
 // look begins a probe if it is time for one. Called under n.mu.
 func (n *node) look() {
-	if now := time.Now(); !n.probing && now.After(n.nextProbe) {
-		n.probing = true
-		n.nextProbe = now.Add(probeEvery)
-		n.d.background(n.probe)
+	now := time.Now()
+	if n.probed != nil || now.Before(n.nextProbe) {
+		return
+	}
+	n.nextProbe = now.Add(probeEvery)
+	if n.d.background(n.probe) {
+		n.probed = make(chan struct{})
+	}
+}
+
+// lookIfQuiet looks after a node that is not needed, so that its user knows in time.
+func (n *node) lookIfQuiet() {
+	if time.Since(time.Unix(0, n.heardOf.Load())) > quiet {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.look()
 	}
 }
 
@@ -73,14 +91,20 @@ func (n *node) isDown() bool {
 }
 
 func (n *node) probe(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, n.d.nodeTimeout(locker.DefaultTTL))
+	most := n.d.nodeTimeout(locker.DefaultTTL)
+	if !n.known.Load() {
+		most = max(most, connecting)
+	}
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	err := n.identify(ctx)
+	n.heardOf.Store(time.Now().UnixNano())
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.probing = false
+	close(n.probed)
+	n.probed = nil
 	switch {
-	case err == nil && n.down != nil:
+	case err == nil:
 		n.down = nil
 	case isAway(err):
 		n.skip(err)
@@ -107,22 +131,28 @@ func (n *node) tell(trouble error) {
 	}
 }
 
-// answered notes how long a command has taken. One that was sent before n was told to be
-// slow, or in time again, says nothing new.
-func (n *node) answered(sent time.Time) {
+// answered notes an answer that n has given to a command. One that was sent before n was
+// told to be in trouble, or out of it, says nothing new. Only one that took a lock says
+// that n is of use again: a server that is out of memory goes on renewing.
+func (n *node) answered(sent time.Time, kind opKind, a answer) {
+	n.heardOf.Store(time.Now().UnixNano())
 	took, limit := time.Since(sent), n.d.nodeTimeout(locker.DefaultTTL)/2
-	troubled := n.troubled.Load()
-	if troubled == (took >= limit) || troubled && took >= limit/2 {
+	var trouble error
+	switch {
+	case a.err != nil:
+		trouble = a.err
+	case took >= limit:
+		trouble = fmt.Errorf("it takes %v for a command", took.Round(time.Millisecond))
+	case a.state != yes || kind != opAcquire && kind != opJoin || took >= limit/2:
+		return
+	}
+	if n.troubled.Load() == (trouble != nil) {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	switch {
-	case sent.Before(n.since):
-	case troubled:
-		n.tell(nil)
-	default:
-		n.tell(fmt.Errorf("it takes %v for a command", took.Round(time.Millisecond)))
+	if !sent.Before(n.since) {
+		n.tell(trouble)
 	}
 }
 
@@ -134,34 +164,28 @@ func (n *node) missedRelease(key string) {
 	}
 }
 
-// heard notes what became of a command. If that it got no answer was our own doing
-// after all (the caller uses up the connections), the probe that follows at once
-// brings the node back.
-func (n *node) heard(err error) {
-	if !isAway(err) {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.skip(err)
-	n.look()
-}
-
 // call runs f, which sends one command under ctx, and notes what the answer, or that
-// there was none, says about the node. Of silence too short to tell, the probe makes
-// certain.
-func (n *node) call(ctx context.Context, f func() answer) answer {
+// there was none, says about the node. A silence too short to tell is the caller's doing; a
+// probe makes certain. (It does so, too, if the node is wrongly taken to be down because
+// the caller uses up the connections.)
+func (n *node) call(ctx context.Context, kind opKind, f func() answer) answer {
 	sent := time.Now()
 	a := f()
+	end, ends := ctx.Deadline()
+	cut := ctx.Err() != nil || ends && !time.Now().Before(end)
+	var refined *driver.StoreError
 	switch {
-	case a.err == nil:
-		n.answered(sent)
-	case ctx.Err() == nil || time.Since(sent) >= n.d.nodeTimeout(locker.DefaultTTL)/2:
-		n.heard(a.err)
-	default:
+	case a.err == nil, errors.As(a.err, &refined) && refined.Permanent:
+		n.answered(sent, kind, a)
+	case cut && time.Since(sent) < n.d.nodeTimeout(locker.DefaultTTL)/2:
 		n.mu.Lock()
+		defer n.mu.Unlock()
 		n.look()
-		n.mu.Unlock()
+	case isAway(a.err):
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.skip(a.err)
+		n.look()
 	}
 	return a
 }
@@ -195,16 +219,30 @@ func (n *node) identify(ctx context.Context) error {
 	return nil
 }
 
-// ready identifies n before its first command.
+// ready returns when n has said who it is, which takes a connection first: it may take
+// longer than ctx, and is there for the next command then.
 func (n *node) ready(ctx context.Context) error {
 	if n.known.Load() {
 		return nil
 	}
-	if err := n.identify(ctx); err != nil {
-		n.heard(err)
-		return &driver.StoreError{Err: err, NotApplied: true}
+	n.mu.Lock()
+	n.nextProbe = time.Time{}
+	n.look()
+	probed := n.probed
+	n.mu.Unlock()
+	if probed == nil {
+		return &driver.StoreError{Err: n.d.base.Err(), NotApplied: true} // closed
 	}
-	return nil
+	err := errNoAnswer
+	select {
+	case <-probed:
+		if n.known.Load() {
+			return nil
+		}
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return &driver.StoreError{Err: fmt.Errorf("connecting: %w", err), NotApplied: true}
 }
 
 // identities knows the servers behind the nodes.
@@ -227,7 +265,7 @@ func (d *quorumDriver) identified(n *node, runID string) {
 			continue
 		}
 		if other := seen[id]; other != nil {
-			err := fmt.Errorf("locker: %w: nodes %s and %s are the same Redis server; each node must be an independent master", locker.ErrInvalid, other.name, n.name)
+			err := fmt.Errorf("%w: nodes %s and %s are the same Redis server; each node must be an independent master", locker.ErrInvalid, other.name, n.name)
 			ids.same = &driver.StoreError{Err: err, Permanent: true, NotApplied: true}
 		}
 		seen[id] = n

@@ -30,10 +30,13 @@ type op struct {
 	hold  *hold
 	mutex *redsync.Mutex
 	ctx   context.Context // of the commands
+	leave func()          // gives up those that have no answer
 	stay  func() bool     // has them go on when the caller leaves
 
 	wide  chan struct{} // closed when an attempt asks the spare nodes, too; or is over
 	hedge *time.Timer   // has it do so
+	start time.Time
+	tired *time.Timer // leaves nodes that are too slow for a vote
 
 	mu      sync.Mutex
 	over    bool // for the caller; nodes that have yet to answer go on
@@ -74,16 +77,16 @@ const (
 // context; the other nodes have their time from then on, too.
 func (d *quorumDriver) newOp(ctx context.Context, kind opKind, h *hold) *op {
 	caller, closed := bound.Ends(ctx)
-	commands, stay := context.WithoutCancel(caller), func() bool { return true }
+	commands, leave := context.WithCancel(context.WithoutCancel(caller))
+	stay := func() bool { return true }
 	if caller.Done() != nil {
-		ctx, leave := context.WithCancel(commands)
-		commands, stay = ctx, context.AfterFunc(caller, leave)
+		stay = context.AfterFunc(caller, leave)
 	}
 	most := d.nodeTimeout(h.req.TTL)
 	if end, ok := ctx.Deadline(); ok {
 		most = min(most, time.Until(end))
 	}
-	o := &op{d: d, kind: kind, hold: h, stay: stay, ctx: bound.New(commands, most, closed), parts: make([]part, len(d.nodes))}
+	o := &op{d: d, kind: kind, hold: h, start: time.Now(), leave: leave, stay: stay, ctx: bound.New(commands, most, closed), parts: make([]part, len(d.nodes))}
 	for i := range o.parts {
 		o.parts[i] = part{o: o, i: i}
 	}
@@ -108,10 +111,12 @@ func (o *op) choose() {
 	start := int(sum.Sum32() % uint32(all))
 	for j := range all {
 		p := &o.parts[(start+j)%all]
-		p.spare = d.majority(o.first) || d.skip(d.nodes[p.i], opAcquire) != nil
-		if !p.spare {
-			o.first++
+		n := d.nodes[p.i]
+		if p.spare = d.majority(o.first) || d.skip(n, opAcquire) != nil; p.spare {
+			n.lookIfQuiet()
+			continue
 		}
+		o.first++
 	}
 	o.wide = make(chan struct{})
 	o.hedge = time.AfterFunc(hedgeAfter, o.widen)
@@ -130,15 +135,30 @@ func (o *op) widen() {
 	}
 }
 
-// agree says whether a majority of the nodes has given the same answer.
-func (o *op) agree() bool {
+// votes counts the answers so far.
+func (o *op) votes() (agree, enough bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var count [failed + 1]int
 	for i := range o.parts {
 		count[o.parts[i].answer.state]++
 	}
-	return o.d.majority(count[yes]) || o.d.majority(count[no])
+	return o.d.majority(count[yes]) || o.d.majority(count[no]), o.d.majority(count[yes] + count[no])
+}
+
+// next is what follows from an answer to an attempt: that the spare nodes are asked, or,
+// if the vote is split without those that have not answered, that these have not much
+// longer: one of them may hang.
+func (o *op) next(a answer, all bool) {
+	agree, enough := o.votes()
+	if a.state == failed || all && !agree {
+		o.widen()
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if enough && !agree && o.tired == nil && !o.over {
+		o.tired = time.AfterFunc(o.d.nodeTimeout(o.hold.req.TTL)/8+3*time.Since(o.start), o.leave)
+	}
 }
 
 // finish ends the operation for its caller. From now on each answer may leave something to
@@ -151,6 +171,9 @@ func (o *op) finish() {
 	if o.hedge != nil {
 		o.hedge.Stop()
 		o.widen()
+	}
+	if o.tired != nil {
+		o.tired.Stop()
 	}
 	o.hold.settle()
 }
@@ -189,8 +212,8 @@ func (p *part) do() (bool, error) {
 	switch {
 	case over:
 		o.hold.settle()
-	case o.kind == opAcquire && (a.state == failed || all && !o.agree()):
-		o.widen()
+	case o.kind == opAcquire:
+		o.next(a, all)
 	}
 	return a.state == yes, a.err
 }
@@ -215,7 +238,7 @@ func (p *part) cleanUp() (bool, error) {
 	if !granted {
 		return false, errNotGranted
 	}
-	a := o.hold.do(o.ctx, p.i, opRelease)
+	a := o.hold.do(bound.New(context.WithoutCancel(o.ctx), o.d.nodeTimeout(o.hold.req.TTL), nil), p.i, opRelease)
 	o.hold.settle()
 	return a.state == yes, a.err
 }
@@ -226,10 +249,10 @@ func (h *hold) command(ctx context.Context, i int, kind opKind) answer {
 	if err := h.d.skip(n, kind); err != nil {
 		return answer{state: failed, err: err}
 	}
-	if err := n.ready(ctx); err != nil {
-		return answer{state: failed, err: err}
-	}
-	return n.call(ctx, func() answer {
+	return n.call(ctx, kind, func() answer {
+		if err := n.ready(ctx); err != nil {
+			return answer{state: failed, err: err}
+		}
 		switch kind {
 		case opAcquire:
 			return tried(n.Acquire(ctx, h.req))

@@ -36,9 +36,9 @@ func WithNodeTimeout(d time.Duration) locker.Option {
 
 // New makes a Locker on independent masters, one client each: an odd number of
 // them, at least 3, none of which replicates another. A server that is given twice
-// is refused once both have said who they are, which they do before their first command. The clients stay the caller's; for each the Locker opens some
-// three connections of its own for renewals and releases, and one for notices while
-// a caller waits.
+// is refused once both have said who they are, which they do before their first command.
+// The clients stay the caller's; for each the Locker opens some three connections of its
+// own, and one for notices while a caller waits.
 func New(rdbs []redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
 	d, err := newDriver(rdbs)
 	if err != nil {
@@ -59,7 +59,15 @@ func newDriver(rdbs []redis.UniversalClient) (*quorumDriver, error) {
 	d := &quorumDriver{quorum: len(rdbs)/2 + 1, nodeChanged: func(string, error) {}}
 	d.holds.byID = make(map[string]*hold)
 	d.ids.runIDs = make(map[*node]string)
+	clients := make(map[*redis.Client]int)
 	for i, rdb := range rdbs {
+		if c, ok := rdb.(*redis.Client); ok && c != nil {
+			if first, twice := clients[c]; twice {
+				_ = d.closeNodes()
+				return nil, fmt.Errorf("locker: %w: nodes #%d and #%d are the same client; each node must be an independent master", locker.ErrInvalid, first+1, i+1)
+			}
+			clients[c] = i
+		}
 		n := &node{d: d, name: fmt.Sprintf("#%d", i+1)}
 		var err error
 		n.Driver, err = redisdriver.NewDriver(rdb, redisdriver.Protocol{

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -164,4 +166,129 @@ func goroutines() (n int) {
 		}
 	}
 	return n
+}
+
+// A lease does not count a node on which its renewal failed, and takes its lock there again
+// soon after the node is back, with no renewal in between.
+func TestNodesCountsWhatWasConfirmed(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	l, d := m.open(t, locker.WithTTL(long), locker.WithoutRenewal())
+	lease := lock(t, l, "k")
+	eventually(t, "the lock is on every node", func() bool { return have(lease) == 3 })
+	m.servers[0].Kill()
+	require.NoError(t, lease.Renew(t.Context()))
+	eventually(t, "the node that is dead is not counted", func() bool { return have(lease) == 2 })
+	eventually(t, "the node is down", d.nodes[0].isDown)
+	m.servers[0].Restart(t)
+	m.holds(t, 0, lease)
+	eventually(t, "the lock is on every node again", func() bool { return have(lease) == 3 })
+	unlock(t, lease)
+}
+
+// A node that is not needed is looked after, too.
+func TestHungNodeThatIsNotNeededIsTold(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	var w told
+	l, _ := m.open(t, w.options()...)
+	unlock(t, lock(t, l, "k"))
+	for _, p := range m.proxies[3:] {
+		p.Blackhole(true)
+	}
+	for _, p := range m.proxies[3:] {
+		eventually(t, "the node's trouble is told", func() bool {
+			unlock(t, lock(t, l, "k")) // for less than it takes until the lock is taken there
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return slices.ContainsFunc(w.events, func(e locker.Event) bool { return e.Node == p.Addr() && e.Err != nil })
+		})
+	}
+}
+
+// A node that answers with errors only is of no use, though it is not down.
+func TestNodeThatRefusesIsToldOfOnce(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	var w told
+	l, _ := m.open(t, w.options()...)
+	unlock(t, lock(t, l, "k"))
+	node := m.proxies[1].Addr()
+	require.NoError(t, m.direct[1].ConfigSet(t.Context(), "maxmemory", "1").Err())
+	held := lock(t, l, "held")
+	for i := range 50 {
+		unlock(t, lock(t, l, fmt.Sprint("k", i)))
+	}
+	w.of(t, node, true)
+	require.NoError(t, held.Renew(t.Context()))
+	require.NoError(t, m.direct[1].ConfigSet(t.Context(), "maxmemory", "0").Err())
+	m.holds(t, 1, held)
+	w.of(t, node, true, false)
+	unlock(t, held)
+}
+
+// When a majority hangs the others are not told to be in trouble.
+func TestOnlyHangingNodesAreTold(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	var w told
+	l, _ := m.open(t, append(w.options(), WithNodeTimeout(500*time.Millisecond))...)
+	unlock(t, lock(t, l, "warm-up"))
+	for _, p := range m.proxies[2:] {
+		p.Blackhole(true)
+	}
+	for range 5 {
+		_, err := l.TryLock(t.Context(), "k")
+		require.ErrorIs(t, err, locker.ErrUnavailable)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.events {
+		require.NotContains(t, []string{m.proxies[0].Addr(), m.proxies[1].Addr()}, e.Node, "%v", e.Err)
+	}
+	require.NotEmpty(t, w.events)
+}
+
+// A node may take longer to connect to than it may take for a command.
+func TestNodesFurtherAwayThanTheirTimeout(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	for _, p := range m.proxies {
+		p.DelayReply(func([]string) bool { return true }, 0, 100*time.Millisecond)
+	}
+	l := m.locker(t, WithNodeTimeout(150*time.Millisecond))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	lease, err := l.Lock(ctx, "k")
+	require.NoError(t, err)
+	unlock(t, lease)
+}
+
+// A node that hangs, and is not yet known to, leaves a free key to one of its contenders.
+func TestRacesBesideAHungNodeHaveAWinner(t *testing.T) {
+	t.Parallel()
+	for range 10 {
+		m := startMasters(t, 5)
+		var lockers []locker.Locker
+		for i := range 5 {
+			l := m.locker(t, WithNodeTimeout(4*time.Second))
+			unlock(t, lock(t, l, fmt.Sprint("warm-up", i)))
+			lockers = append(lockers, l)
+		}
+		m.proxies[1].Blackhole(true)
+		var winners atomic.Int32
+		var all sync.WaitGroup
+		for _, l := range lockers {
+			all.Go(func() {
+				if _, err := l.TryLock(t.Context(), "k"); err == nil {
+					winners.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		require.EqualValues(t, 1, winners.Load())
+		for _, l := range lockers {
+			require.NoError(t, l.Close())
+		}
+	}
 }
