@@ -17,6 +17,9 @@ const mostPauseOfSplit = 32 * time.Millisecond
 // with fencing at times a second one. Contenders that refuse one another, each with some of
 // the nodes, begin anew after a random while, so that a free key has a winner.
 func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
+	if d.enter() {
+		defer d.leave()
+	}
 	end, pause := time.Now().Add(d.nodeTimeout(req.TTL)/4), time.Millisecond
 	if last, ok := ctx.Deadline(); ok && last.Before(end) {
 		end = time.Now().Add(time.Until(last) / 2)
@@ -27,7 +30,7 @@ func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.
 			// Each try is a claim of its own: the clean-up of the one before may be late.
 			h.req.ID = fmt.Sprintf("%s.%d", req.ID, n)
 		}
-		a, split, err := d.try(ctx, h)
+		a, split, err := d.try(ctx, h, end)
 		if a.Granted {
 			return a, nil
 		}
@@ -54,9 +57,10 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func (d *quorumDriver) try(ctx context.Context, h *hold) (a driver.Answer, split bool, err error) {
+func (d *quorumDriver) try(ctx context.Context, h *hold, until time.Time) (a driver.Answer, split bool, err error) {
 	sent := time.Now()
 	o := d.newOp(ctx, opAcquire, h)
+	o.until = until
 	defer o.finish()
 	err = o.mutex.TryLockContext(context.Background())
 	same := d.ids.twice(d.nodes)
@@ -111,37 +115,28 @@ func (d *quorumDriver) confirm(ctx context.Context, first *op) (token int64, err
 
 // refusal says why the first round failed, and whether the vote was split.
 func (d *quorumDriver) refusal(o *op) (a driver.Answer, split bool, err error) {
-	granted, refused, most := 0, 0, 0
-	holders := make(map[string]int)
-	var remaining []time.Duration
-	for _, n := range o.answers() {
-		switch n.state {
-		case yes:
-			granted++
-		case no:
-			refused++
-			holders[n.holder]++
-			most = max(most, holders[n.holder])
-			a.NoWakeUp = a.NoWakeUp || n.noWakeUp
-			if n.remaining > 0 {
-				remaining = append(remaining, n.remaining)
-			}
-		}
-	}
+	said := o.tally()
 	switch {
-	case refused == 0 || !d.majority(granted+refused):
+	case said.no == 0 || !d.majority(said.yes+said.no):
 		// Not enough answers, or they came too late.
 		why := o.trouble("granted the lock", "another holder has it")
 		why.NotApplied = true // it is undone
 		return driver.Answer{}, false, why
-	case !d.majority(refused):
+	case !d.majority(said.most):
 		// A split vote: that there is a majority to give notice is not certain.
 		return driver.Answer{NoWakeUp: true}, true, nil
 	}
+	var remaining []time.Duration
+	for _, n := range o.answers() {
+		a.NoWakeUp = a.NoWakeUp || n.noWakeUp
+		if n.remaining > 0 {
+			remaining = append(remaining, n.remaining)
+		}
+	}
 	// The lock is free when enough of its keys are gone.
 	slices.Sort(remaining)
-	if missing := d.quorum - granted; missing <= len(remaining) {
+	if missing := d.quorum - said.yes; missing <= len(remaining) {
 		a.Remaining = remaining[missing-1]
 	}
-	return a, !d.majority(most), nil
+	return a, false, nil
 }

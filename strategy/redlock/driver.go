@@ -31,11 +31,12 @@ type quorumDriver struct {
 	ids         identities
 
 	// The work that runs beside the callers. Lock order: hold.mu or node.mu before life.
-	life   sync.Mutex
-	closed bool
-	work   sync.WaitGroup
-	base   context.Context // of what background started
-	stop   context.CancelFunc
+	life    sync.Mutex
+	closed  bool
+	running int
+	idle    chan struct{}   // closed when nothing runs, if Close waits for that
+	base    context.Context // of what background started
+	stop    context.CancelFunc
 }
 
 var _ interface {
@@ -106,64 +107,97 @@ func (d *quorumDriver) skip(n *node, kind opKind) error {
 // mostBehind is how many commands more than for the others may be on their way to a node.
 const mostBehind = 16
 
-// lags compares n with the node that is the last one a majority needs.
+// lags compares n with the others that are up, if they are a majority without it.
 func (d *quorumDriver) lags(n *node) bool {
 	mine := n.underWay.Load()
 	if mine <= mostBehind {
 		return false
 	}
-	all := make([]int32, 0, 8)
-	for _, n := range d.nodes {
-		all = append(all, n.underWay.Load())
+	others := make([]int32, 0, 8)
+	for _, other := range d.nodes {
+		if other != n && !other.isDown() {
+			others = append(others, other.underWay.Load())
+		}
 	}
-	slices.Sort(all)
-	return mine > mostBehind+all[d.quorum-1]
+	if !d.majority(len(others)) {
+		return false
+	}
+	slices.Sort(others)
+	return mine > mostBehind+others[d.quorum-1]
 }
 
-// background runs f beside the callers. Close ends its context and waits for it.
-// After Close it does not run: an Unlock then makes one round and no more.
+// background runs f beside the callers, until Close has ended what is under way. After
+// that it does not run: an Unlock then makes one round and no more.
 func (d *quorumDriver) background(f func(ctx context.Context)) (runs bool) {
-	d.life.Lock()
-	defer d.life.Unlock()
-	if !d.closed {
-		d.work.Go(func() { f(d.base) })
+	if !d.enter() {
+		return false
 	}
-	return !d.closed
+	go func() {
+		defer d.leave()
+		f(d.base)
+	}()
+	return true
 }
 
-// enter has Close wait for what redsync runs beside the callers. If it reports true it is
-// to be followed by work.Done.
+// enter has Close wait for what begins, until leave, if it reports true.
 func (d *quorumDriver) enter() bool {
 	d.life.Lock()
 	defer d.life.Unlock()
 	if !d.closed {
-		d.work.Add(1)
+		d.running++
 	}
 	return !d.closed
 }
 
+func (d *quorumDriver) leave() {
+	d.life.Lock()
+	defer d.life.Unlock()
+	if d.running--; d.running == 0 && d.idle != nil {
+		close(d.idle)
+		d.idle = nil
+	}
+}
+
+func (d *quorumDriver) isClosed() bool {
+	d.life.Lock()
+	defer d.life.Unlock()
+	return d.closed
+}
+
+// await waits until nothing runs, or for so long, and lets nothing begin after that.
+func (d *quorumDriver) await(most time.Duration) {
+	d.life.Lock()
+	idle := make(chan struct{})
+	if d.running == 0 {
+		close(idle)
+	} else {
+		d.idle = idle
+	}
+	d.life.Unlock()
+	redisdriver.WaitFor(idle, most)
+	d.life.Lock()
+	defer d.life.Unlock()
+	d.closed, d.idle = true, nil
+}
+
 // Close implements [driver.Driver].
 func (d *quorumDriver) Close() error {
-	d.life.Lock()
-	d.closed = true
-	d.life.Unlock()
-	done := make(chan struct{})
-	go func() {
-		d.work.Wait()
-		close(done)
-	}()
-	redisdriver.WaitFor(done, closeSoon)
+	d.await(closeSoon)
 	d.stop()
 	err := d.closeNodes()
-	redisdriver.WaitFor(done, closeBudget)
+	d.await(closeBudget)
 	return err
 }
 
 func (d *quorumDriver) closeNodes() error {
-	var errs []error
-	for _, n := range d.nodes {
-		n.signals.Close()
-		errs = append(errs, n.Driver.Close())
+	errs := make([]error, len(d.nodes))
+	var all sync.WaitGroup
+	for i, n := range d.nodes {
+		all.Go(func() {
+			n.signals.Close()
+			errs[i] = n.Driver.Close()
+		})
 	}
+	all.Wait()
 	return errors.Join(errs...)
 }

@@ -44,6 +44,9 @@ type holdNode struct {
 	late    int  // commands that set it, were not answered, and may arrive late
 	placed  bool // it is there, and not by one of them
 	freed   bool // it was there, and was released
+	// answered: the last release was, so that the key is there no more unless a late
+	// command has set it.
+	answered bool
 
 	busy bool          // a command is under way
 	free chan struct{} // closed when it is answered, if another waits for that
@@ -138,6 +141,9 @@ func (h *hold) after(i int, kind opKind, a answer) {
 		hn.placed, hn.touched = false, hn.late > 0
 	case kind == opRenew && a.state == failed:
 		hn.placed = false // for all we know; to be taken there again
+	}
+	if kind == opRelease {
+		hn.answered = a.state != failed
 	}
 	if kind == opRelease && a.state == yes {
 		hn.placed, hn.touched = false, hn.late > 0

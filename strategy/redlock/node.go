@@ -22,6 +22,7 @@ const (
 	// in use.
 	probeEvery = 300 * time.Millisecond
 	quiet      = time.Second     // after so much silence it is looked at, too
+	calm       = time.Second     // after so much time without trouble it is told to be well
 	connecting = 5 * time.Second // for the first connection, whatever a command may take
 )
 
@@ -42,6 +43,8 @@ type node struct {
 
 	mu        sync.Mutex
 	since     time.Time     // of what was told last
+	bad       time.Time     // when there was trouble last
+	calming   bool          // calmed is to be called
 	down      error         // why it is skipped; nil: it is up
 	probed    chan struct{} // closed at the end of the probe; nil: there is none
 	nextProbe time.Time
@@ -114,6 +117,7 @@ func (n *node) probe(ctx context.Context) {
 // skip marks n as down. Called under n.mu.
 func (n *node) skip(why error) {
 	n.down = &driver.StoreError{Err: fmt.Errorf("%w: %w", errSkipped, why), NotApplied: true}
+	n.bad = time.Now()
 	n.tell(why)
 }
 
@@ -146,13 +150,28 @@ func (n *node) answered(sent time.Time, kind opKind, a answer) {
 	case a.state != yes || kind != opAcquire && kind != opJoin || took >= limit/2:
 		return
 	}
-	if n.troubled.Load() == (trouble != nil) {
+	if trouble == nil && !n.troubled.Load() {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !sent.Before(n.since) {
+	switch {
+	case sent.Before(n.since):
+	case trouble != nil:
+		n.bad = time.Now()
 		n.tell(trouble)
+	case !n.calming:
+		n.calming = true
+		time.AfterFunc(calm, n.calmed)
+	}
+}
+
+// calmed tells that n is well if there was no trouble since a command took a lock there.
+func (n *node) calmed() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.calming = false; time.Since(n.bad) >= calm && !n.d.isClosed() {
+		n.tell(nil)
 	}
 }
 

@@ -29,20 +29,22 @@ type op struct {
 	kind  opKind
 	hold  *hold
 	mutex *redsync.Mutex
-	ctx   context.Context // of the commands
-	leave func()          // gives up those that have no answer
-	stay  func() bool     // has them go on when the caller leaves
+	ctx   *bound.Context // of the commands
+	leave func()         // gives up those that have no answer
+	stay  func() bool    // has them go on when the caller leaves
 
 	wide  chan struct{} // closed when an attempt asks the spare nodes, too; or is over
-	hedge *time.Timer   // has it do so
+	widen func()        // closes it
+	hedge *time.Timer   // likewise
 	start time.Time
+	until time.Time   // when the last try is to begin
 	tired *time.Timer // leaves nodes that are too slow for a vote
 
-	mu      sync.Mutex
-	over    bool // for the caller; nodes that have yet to answer go on
-	widened bool
-	first   int // nodes that are asked first, and have yet to answer
-	parts   []part
+	mu    sync.Mutex
+	over  bool // for the caller; nodes that have yet to answer go on
+	first int  // nodes that are asked first, and have yet to answer
+	left  int  // parts that are not through
+	parts []part
 }
 
 // part is one node's part in an operation. To redsync it is a pool of connections, and a
@@ -86,7 +88,7 @@ func (d *quorumDriver) newOp(ctx context.Context, kind opKind, h *hold) *op {
 	if end, ok := ctx.Deadline(); ok {
 		most = min(most, time.Until(end))
 	}
-	o := &op{d: d, kind: kind, hold: h, start: time.Now(), leave: leave, stay: stay, ctx: bound.New(commands, most, closed), parts: make([]part, len(d.nodes))}
+	o := &op{d: d, kind: kind, hold: h, start: time.Now(), leave: leave, stay: stay, ctx: bound.New(commands, most, closed), left: len(d.nodes), parts: make([]part, len(d.nodes))}
 	for i := range o.parts {
 		o.parts[i] = part{o: o, i: i}
 	}
@@ -112,52 +114,67 @@ func (o *op) choose() {
 	for j := range all {
 		p := &o.parts[(start+j)%all]
 		n := d.nodes[p.i]
-		if p.spare = d.majority(o.first) || d.skip(n, opAcquire) != nil; p.spare {
+		switch skipped := d.skip(n, opAcquire) != nil; {
+		case skipped, d.majority(o.first) && !n.troubled.Load(): // one that was in trouble is to show that it is not
+			p.spare = true
 			n.lookIfQuiet()
-			continue
+		default:
+			o.first++
 		}
-		o.first++
 	}
 	o.wide = make(chan struct{})
+	o.widen = sync.OnceFunc(func() { close(o.wide) })
 	o.hedge = time.AfterFunc(hedgeAfter, o.widen)
 	if !d.majority(o.first) {
 		o.widen()
 	}
 }
 
-// widen has the spare nodes asked.
-func (o *op) widen() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.widened {
-		o.widened = true
-		close(o.wide)
-	}
+// tally is how many nodes have said what.
+type tally struct {
+	yes, no int
+	most    int // that refuse for the same holder
+	expired int
 }
 
-// votes counts the answers so far.
-func (o *op) votes() (agree, enough bool) {
+func (o *op) tally() (t tally) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var count [failed + 1]int
 	for i := range o.parts {
-		count[o.parts[i].answer.state]++
+		a, same := &o.parts[i].answer, 0
+		switch a.state {
+		case yes:
+			t.yes++
+		case no:
+			t.no++
+			for j := range o.parts {
+				if b := &o.parts[j].answer; b.state == no && b.holder == a.holder {
+					same++
+				}
+			}
+			t.most = max(t.most, same)
+		}
+		if a.expired {
+			t.expired++
+		}
 	}
-	return o.d.majority(count[yes]) || o.d.majority(count[no]), o.d.majority(count[yes] + count[no])
+	return t
 }
 
 // next is what follows from an answer to an attempt: that the spare nodes are asked, or,
 // if the vote is split without those that have not answered, that these have not much
 // longer: one of them may hang.
 func (o *op) next(a answer, all bool) {
-	agree, enough := o.votes()
+	said := o.tally()
+	agree := o.d.majority(said.yes) || o.d.majority(said.most)
 	if a.state == failed || all && !agree {
 		o.widen()
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if enough && !agree && o.tired == nil && !o.over {
-		o.tired = time.AfterFunc(o.d.nodeTimeout(o.hold.req.TTL)/8+3*time.Since(o.start), o.leave)
+	more := o.d.nodeTimeout(o.hold.req.TTL)/32 + 3*time.Since(o.start)
+	if o.d.majority(said.yes+said.no) && !agree && o.tired == nil && !o.over && time.Now().Add(more).Before(o.until) {
+		o.tired = time.AfterFunc(more, o.leave)
 	}
 }
 
@@ -193,8 +210,9 @@ func (o *op) answers() []answer {
 func (p *part) do() (bool, error) {
 	o := p.o
 	if o.d.enter() {
-		defer o.d.work.Done()
+		defer o.d.leave()
 	}
+	defer o.through()
 	if p.spare {
 		<-o.wide
 		if o.isOver() {
@@ -214,8 +232,22 @@ func (p *part) do() (bool, error) {
 		o.hold.settle()
 	case o.kind == opAcquire:
 		o.next(a, all)
+		if said := o.tally(); a.state == no && said.most < said.no {
+			return false, errNotOne // redsync would take it for one holder's
+		}
 	}
 	return a.state == yes, a.err
+}
+
+// through is called for each part. The last one ends the context of their commands.
+func (o *op) through() {
+	o.mu.Lock()
+	o.left--
+	last := o.left == 0
+	o.mu.Unlock()
+	if last {
+		o.ctx.Stop()
+	}
 }
 
 func (o *op) isOver() bool {
@@ -230,7 +262,7 @@ func (o *op) isOver() bool {
 func (p *part) cleanUp() (bool, error) {
 	o := p.o
 	if o.d.enter() {
-		defer o.d.work.Done()
+		defer o.d.leave()
 	}
 	o.mu.Lock()
 	granted := p.answer.state == yes

@@ -35,6 +35,7 @@ func (o *op) newMutex() *redsync.Mutex {
 var (
 	errUnused     = errors.New("redlock: redsync does not call this")
 	errNotAsked   = errors.New("redlock: the node was not needed")
+	errNotOne     = errors.New("redlock: nodes have different holders")
 	errNotGranted = errors.New("redlock: the node has not granted it")
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-const renewAtOnce = 32 // claims renewed at the same time
+const renewAtOnce = 128 // claims renewed at the same time
 
 // Renew implements [driver.Driver]: a round to all nodes for each claim.
 func (d *quorumDriver) Renew(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
@@ -27,6 +27,9 @@ func (d *quorumDriver) Renew(ctx context.Context, claims []driver.Claim, answer 
 }
 
 func (d *quorumDriver) renew(ctx context.Context, c driver.Claim) error {
+	if d.enter() {
+		defer d.leave()
+	}
 	h := d.holds.get(c.ID)
 	if h == nil {
 		return errLost // or rather released
@@ -53,6 +56,9 @@ func (d *quorumDriver) renew(ctx context.Context, c driver.Claim) error {
 // Release implements [driver.Driver]: a round to all nodes. It returns when a majority is
 // without the claim; the others are told again and again.
 func (d *quorumDriver) Release(ctx context.Context, c driver.Claim) error {
+	if d.enter() {
+		defer d.leave()
+	}
 	h := d.holds.get(c.ID)
 	if h == nil {
 		// Released before, or expired long ago.
@@ -66,20 +72,13 @@ func (d *quorumDriver) Release(ctx context.Context, c driver.Claim) error {
 	o := d.newOp(ctx, opRelease, h)
 	defer o.finish()
 	_, err := o.mutex.UnlockContext(context.Background())
-	had, without := 0, 0
-	for _, a := range o.answers() {
-		if a.state == yes || a.expired {
-			had++ // what expired may have done so while the release was on its way
-		}
-		if a.state == yes || a.state == no {
-			without++
-		}
-	}
+	said := o.tally()
+	had := said.yes + said.expired // what expired may have done so while the release was on its way
 	switch {
 	case isTaken(err) && !(inTime && d.majority(had)):
 		d.holds.remove(h)
 		return errLost
-	case d.majority(without):
+	case d.majority(said.yes + said.no):
 		d.holds.remove(h)
 		return nil
 	}

@@ -3,7 +3,6 @@ package redlock
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/distlock/locker/internal/bound"
@@ -22,31 +21,38 @@ const (
 	releaseBudget = 5 * time.Second // or the TTL, if that is less
 )
 
-// settle begins to tend if something is left to do. It is called after each operation, and
-// each answer that comes after one.
+// settle begins to tend if something is left to do: at once, if it is a release. It is
+// called after each operation, and each answer that comes after one.
 func (h *hold) settle() {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	if _, nodes := h.undone(); h.tending || len(nodes) == 0 {
+		h.mu.Unlock()
 		return
 	}
 	h.tending, h.pause = true, firstPause
-	first := h.pause
-	if h.phase == closing {
-		first = 0
-	}
-	if h.timer == nil {
-		h.timer = time.AfterFunc(first, h.tend)
+	if h.phase != closing {
+		h.wait()
+		h.mu.Unlock()
 		return
 	}
-	h.timer.Reset(first)
+	h.mu.Unlock()
+	h.tend()
+}
+
+// wait sets the timer. It needs h.mu.
+func (h *hold) wait() {
+	if h.timer == nil {
+		h.timer = time.AfterFunc(h.pause, h.tend)
+		return
+	}
+	h.timer.Reset(h.pause)
 }
 
 // hurry begins the back-off anew. It needs h.mu.
 func (h *hold) hurry() {
 	h.pause = firstPause
-	if h.tending && h.timer.Stop() {
-		h.timer.Reset(h.pause)
+	if h.tending && h.timer != nil && h.timer.Stop() {
+		h.wait()
 	}
 }
 
@@ -65,6 +71,7 @@ func (h *hold) undone() (kind opKind, nodes []int) {
 	return kind, nodes
 }
 
+// tend sends what is to be sent, and sets the timer for what does not come of that.
 func (h *hold) tend() {
 	h.mu.Lock()
 	kind, nodes := h.undone()
@@ -72,30 +79,26 @@ func (h *hold) tend() {
 	if h.phase == closing {
 		end = h.giveUp
 	}
-	h.tending = len(nodes) > 0 && time.Now().Before(end)
-	tending := h.tending
+	inTime := time.Now().Before(end)
+	if h.tending = len(nodes) > 0 && inTime; h.tending {
+		h.wait()
+		h.pause = min(2*h.pause, mostPause)
+	}
+	missed := slices.DeleteFunc(slices.Clone(nodes), func(i int) bool { return h.nodes[i].answered })
 	h.mu.Unlock()
-	switch {
-	case tending:
-		h.d.background(func(ctx context.Context) { h.round(ctx, kind, nodes) })
-	case kind == opRelease:
-		for _, i := range nodes {
+	for _, i := range nodes {
+		if n := h.d.nodes[i]; inTime && n.usable() == nil {
+			h.d.background(func(ctx context.Context) {
+				h.do(bound.New(ctx, h.d.nodeTimeout(h.req.TTL), nil), i, kind)
+				h.settle()
+			})
+		}
+	}
+	if kind == opRelease && !inTime {
+		for _, i := range missed {
 			h.d.nodes[i].missedRelease(h.req.Key)
 		}
 	}
-}
-
-func (h *hold) round(ctx context.Context, kind opKind, nodes []int) {
-	nodes = slices.DeleteFunc(nodes, func(i int) bool { return h.d.nodes[i].usable() != nil })
-	var all sync.WaitGroup
-	for _, i := range nodes {
-		all.Go(func() { h.do(bound.New(ctx, h.d.nodeTimeout(h.req.TTL), nil), i, kind) })
-	}
-	all.Wait()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.timer.Reset(h.pause)
-	h.pause = min(2*h.pause, mostPause)
 }
 
 // remaining is what is left of the lease.

@@ -118,7 +118,8 @@ func (w *watch) notice(i int) {
 	now := time.Now()
 	maps.DeleteFunc(w.told, func(_ int, at time.Time) bool { return now.Sub(at) > noticeWindow })
 	w.told[i] = now
-	if len(w.told) < w.d.quorum {
+	// A lock that was held for a moment is on a majority only, of which some may be mute.
+	if len(w.told) < max(1, w.d.quorum-len(w.mute)) {
 		return
 	}
 	clear(w.told)
