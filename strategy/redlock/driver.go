@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	closeSoon   = 500 * time.Millisecond // Close lets clean-ups end by themselves
-	closeBudget = 400 * time.Millisecond // and then waits for what it has ended
+	closeSoon   = 250 * time.Millisecond // Close lets clean-ups end by themselves
+	closeBudget = 50 * time.Millisecond  // and then waits for what it has ended
 )
 
 // quorumDriver implements [driver.Driver] on the nodes.

@@ -26,6 +26,7 @@ type hold struct {
 	giveUp  time.Time // when closing: the end of the attempts to release it everywhere
 	nodes   []holdNode
 	tending bool // the timer is set, or has gone off
+	awaited bool // Close waits for it
 	pause   time.Duration
 	timer   *time.Timer
 }

@@ -30,6 +30,7 @@ func (h *hold) settle() {
 		return
 	}
 	h.tending, h.pause = true, firstPause
+	h.awaited = h.phase == closing && h.d.enter()
 	if h.phase != closing {
 		h.wait()
 		h.mu.Unlock()
@@ -83,6 +84,9 @@ func (h *hold) tend() {
 	if h.tending = len(nodes) > 0 && inTime; h.tending {
 		h.wait()
 		h.pause = min(2*h.pause, mostPause)
+	} else if h.awaited {
+		h.awaited = false
+		defer h.d.leave()
 	}
 	missed := slices.DeleteFunc(slices.Clone(nodes), func(i int) bool { return h.nodes[i].answered })
 	h.mu.Unlock()

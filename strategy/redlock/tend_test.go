@@ -1,0 +1,151 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/stretchr/testify/require"
+)
+
+// An attempt that Close ends is cleaned up after, though its commands are on their way.
+func TestCloseLetsCleanUpsBegin(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	for r := range 4 {
+		key := fmt.Sprint("k", r)
+		l := m.locker(t, locker.WithTTL(long))
+		unlock(t, lock(t, l, "warm-up"))
+		for _, p := range m.proxies {
+			p.ResetCounts()
+			defer p.Delay(isOp("acquire"), 0, 100*time.Millisecond).Stop()
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := l.Lock(t.Context(), key)
+			done <- err
+		}()
+		eventually(t, "the attempt is on its way", func() bool {
+			n := 0
+			for _, p := range m.proxies {
+				n += p.Count(isOp("acquire"))
+			}
+			return n > 2
+		})
+		require.NoError(t, l.Close())
+		require.ErrorIs(t, <-done, locker.ErrClosed)
+		for i := range m.servers {
+			m.free(t, 10*time.Second, i, key)
+		}
+	}
+}
+
+// A node that does not answer does not keep a held lock from another one.
+func TestNodeThatHangsStallsNoOther(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	l, d := m.open(t, locker.WithTTL(long), locker.WithoutRenewal(), WithNodeTimeout(20*time.Second))
+	warm := lock(t, l, "warm-up")
+	eventually(t, "all nodes are known", func() bool { return have(warm) == 5 })
+	var spares []int
+	h := d.newHold(request("k"))
+	o := d.newOp(t.Context(), opAcquire, h)
+	for i, p := range o.parts {
+		if p.spare {
+			spares = append(spares, i)
+		}
+	}
+	h.close()
+	o.finish()
+	require.Len(t, spares, 2)
+	m.proxies[spares[0]].Blackhole(true)
+	reset := m.proxies[spares[1]].ResetBefore(isOp("join", "acquire"), 1)
+	lease := lock(t, l, "k")
+	eventually(t, "the first command to the other is lost", func() bool { return reset.Fired() > 0 })
+	within(t, 10*time.Second, "the other has the lock before the first has had its time", func() bool {
+		return m.holder(t, spares[1], "k") == lease.Owner()
+	})
+	m.proxies[spares[0]].Blackhole(false)
+	unlock(t, lease)
+	unlock(t, warm)
+}
+
+// A lock that has a holder is refused at once, though some nodes have something else.
+func TestHeldLockIsNoSplitVote(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	l := m.locker(t, WithNodeTimeout(20*time.Second))
+	unlock(t, lock(t, l, "warm-up"))
+	for k := range 8 { // each asks other nodes first
+		key := fmt.Sprint("k", k)
+		for i := range 5 {
+			holder := "b0000000-0000-8000-8000-000000000000:1"
+			if i >= 3 {
+				holder = "c0000000-0000-8000-8000-000000000000:1" // a contender's that died
+			}
+			require.NoError(t, m.direct[i].Set(t.Context(), key, holder, long).Err())
+			m.proxies[i].ResetCounts()
+		}
+		_, err := l.TryLock(t.Context(), key)
+		require.ErrorIs(t, err, locker.ErrNotAcquired)
+		n := 0
+		for _, p := range m.proxies {
+			n += p.Count(isOp("acquire"))
+		}
+		require.LessOrEqual(t, n, 5, "one try for %s", key)
+	}
+}
+
+// A slow node is not left out if there is no majority without it.
+func TestLagTakesNoMajorityAway(t *testing.T) {
+	t.Parallel()
+	d := &quorumDriver{quorum: 2}
+	for range 3 {
+		d.nodes = append(d.nodes, &node{d: d})
+	}
+	slow := d.nodes[2]
+	slow.underWay.Store(10 * mostBehind)
+	require.True(t, d.lags(slow))
+	d.nodes[1].underWay.Store(10 * mostBehind)
+	require.False(t, d.lags(slow), "the others are as busy")
+	d.nodes[1].underWay.Store(0)
+	d.nodes[0].down = errors.New("dead")
+	require.False(t, d.lags(slow), "one of the others is dead")
+}
+
+// A lock that was held for a moment was on a majority, of which one node may be mute.
+func TestMuteNodesAreNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	d := &quorumDriver{quorum: 3, nodes: make([]*node, 5)}
+	for mute, needed := range map[int]int{0: 3, 1: 2, 2: 1} {
+		w := &watch{d: d, c: make(chan struct{}, 1), told: make(map[int]time.Time), mute: make(map[int]bool)}
+		for i := range mute {
+			w.end(4 - i)
+		}
+		for i := range needed {
+			require.Empty(t, w.c, "%d notices with %d mute nodes", i, mute)
+			w.notice(i)
+		}
+		require.Len(t, w.c, 1, "%d notices with %d mute nodes", needed, mute)
+	}
+}
+
+// The operations of a Locker leave nothing on its context.
+func TestContextsOfOperationsEnd(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	_, d := m.open(t)
+	h := d.newHold(request("k"))
+	o := d.newOp(t.Context(), opAcquire, h)
+	require.NoError(t, o.mutex.TryLockContext(t.Context()))
+	o.finish()
+	eventually(t, "its context has ended with the last node", func() bool { return o.ctx.Err() != nil })
+	h.grant(time.Now())
+	h.close()
+	h.settle()
+	for i := range m.servers {
+		m.free(t, 10*time.Second, i, "k")
+	}
+}
