@@ -75,6 +75,8 @@ type Timing struct {
 	// MinTTL is the lease of cases that leave some behind. Default
 	// [locker.MinTTL].
 	MinTTL time.Duration
+	// Granularity is what the store counts TTLs in, rounding up. Default 1 ms.
+	Granularity time.Duration
 	// RenewEvery is the interval of cases that watch renewals. Default 100 ms.
 	RenewEvery time.Duration
 	// WakeWithin is the median time from an Unlock to the grant of a waiter
@@ -115,6 +117,7 @@ func DefaultTiming() Timing {
 		TTL:          3 * time.Second,
 		ShortTTL:     400 * time.Millisecond,
 		MinTTL:       locker.MinTTL,
+		Granularity:  time.Millisecond,
 		RenewEvery:   100 * time.Millisecond,
 		WakeWithin:   300 * time.Millisecond,
 		PollWithin:   4 * time.Second,
@@ -132,7 +135,7 @@ func DefaultTiming() Timing {
 func (tm Timing) withDefaults() Timing {
 	def := DefaultTiming()
 	for _, f := range []struct{ field, def *time.Duration }{
-		{&tm.TTL, &def.TTL}, {&tm.ShortTTL, &def.ShortTTL}, {&tm.MinTTL, &def.MinTTL}, {&tm.RenewEvery, &def.RenewEvery},
+		{&tm.TTL, &def.TTL}, {&tm.ShortTTL, &def.ShortTTL}, {&tm.MinTTL, &def.MinTTL}, {&tm.Granularity, &def.Granularity}, {&tm.RenewEvery, &def.RenewEvery},
 		{&tm.WakeWithin, &def.WakeWithin}, {&tm.PollWithin, &def.PollWithin}, {&tm.PollMedian, &def.PollMedian}, {&tm.Prompt, &def.Prompt}, {&tm.PromptMedian, &def.PromptMedian},
 		{&tm.Settle, &def.Settle}, {&tm.SignalLife, &def.SignalLife}, {&tm.Slack, &def.Slack},
 		{&tm.Patience, &def.Patience}, {&tm.Guard, &def.Guard},
@@ -154,7 +157,7 @@ type Constructor interface {
 // in the store, prefix included. Claim: [Capabilities].Inspect.
 type Inspector interface {
 	// Keys lists everything in the store: locks, and what the strategy keeps
-	// beside them.
+	// beside them, sessions and leases included.
 	Keys(ctx context.Context) ([]StoredKey, error)
 	// Holder is what the store has at key to tell who holds it; "" if free.
 	Holder(ctx context.Context, key string) (string, error)
@@ -169,7 +172,7 @@ type StoredKey struct {
 }
 
 // Breaker is a harness that can do to locks what operators and accidents do.
-// No waiter is notified of it. Claim: [Capabilities].Break.
+// No waiter need be notified of it. Claim: [Capabilities].Break.
 type Breaker interface {
 	// Break deletes the lock.
 	Break(ctx context.Context, key string) error

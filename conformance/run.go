@@ -22,7 +22,7 @@ func Cases() []Case {
 // Option configures [Run].
 type Option func(*runner)
 
-// WithSkip leaves a case out, with a reason for the report.
+// WithSkip leaves a case out, named Name or group/Name, with a reason for the report.
 func WithSkip(name, reason string) Option {
 	return func(r *runner) { r.skip[name] = reason }
 }
@@ -88,7 +88,7 @@ func newRunner(opts []Option) (*runner, error) {
 		r.only = append(r.only, re)
 	}
 	for name := range r.skip {
-		if !slices.ContainsFunc(r.cases, func(c Case) bool { return c.Name == name }) {
+		if !slices.ContainsFunc(r.cases, func(c Case) bool { return c.Name == name || c.path() == name }) {
 			return nil, fmt.Errorf("WithSkip names no case: %q", name)
 		}
 	}
@@ -156,8 +156,10 @@ func (r *runner) plan(h Harness) (*collector, map[Mode][]Case) {
 
 // leftOut says why c does not run, or "".
 func (r *runner) leftOut(c Case, h Harness) string {
-	if reason, ok := r.skip[c.Name]; ok {
-		return reason
+	for _, name := range []string{c.Name, c.path()} {
+		if reason, ok := r.skip[name]; ok {
+			return reason
+		}
 	}
 	if len(r.only) > 0 && !slices.ContainsFunc(r.only, func(re *regexp.Regexp) bool { return re.MatchString(c.path()) }) {
 		return notSelected

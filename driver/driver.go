@@ -58,12 +58,13 @@ type Driver interface {
 
 	// Acquire makes one attempt to grant req.Key to req.ID for req.TTL, counted
 	// by the store from its arrival. An attempt that is repeated with an id that
-	// holds the key already is granted again, with the same token.
+	// holds the key already is granted again, with the same token, for the TTL from
+	// then on.
 	Acquire(ctx context.Context, req Request) (Answer, error)
 
 	// Renew makes each claim last its TTL from now, if it still holds its key,
 	// and never less than it has left. It calls answer exactly once for each
-	// index before it returns, as early as it knows: nil for renewed, an error
+	// index before it returns, as early as it knows, from any goroutine: nil for renewed, an error
 	// that matches ErrLost if the claim does not hold the key. All claims are of
 	// one shard; see [Sharder].
 	Renew(ctx context.Context, claims []Claim, answer func(i int, err error))
@@ -82,7 +83,7 @@ type Claim struct {
 	ID    string        // names this grant; never used for another one
 	Owner string        // who holds: ID itself unless the caller named an owner
 	Token int64         // the fencing token, once granted
-	TTL   time.Duration // a whole number of milliseconds, 100 ms to 24 h
+	TTL   time.Duration // a whole number of milliseconds, 100 ms to 24 h; the same for the claim's life
 }
 
 // Request is one attempt to acquire.
@@ -167,7 +168,8 @@ type Notifier interface {
 	// Watch returns once releases of key are certain to be signalled; a release
 	// that comes before may be missed, so the Locker tries once more after it.
 	// The Locker keeps at most one Watch per key, however many wait, and opens
-	// it again at most once a second.
+	// it again at most once a second. ctx is for this call only: the Watch lasts until
+	// it is closed, which the Locker does before it closes the driver.
 	Watch(ctx context.Context, key string) (Watch, error)
 }
 

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/internal/soak"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/internal/soak"
 	"github.com/distlock/locker/strategy/redlock"
 	"github.com/redis/go-redis/v9"
 )
