@@ -14,6 +14,9 @@ import (
 	etcdlike "github.com/distlock/locker/examples/driver"
 )
 
+// TestMain has go test run more cases at a time: most of them wait most of the time.
+func TestMain(m *testing.M) { conformance.Main(m, nil) }
+
 func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.OfDriver(newHarness))
 }

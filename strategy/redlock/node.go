@@ -47,13 +47,13 @@ type node struct {
 	calming   bool          // calmed is to be called
 	down      error         // why it is skipped; nil: it is up
 	probed    chan struct{} // closed at the end of the probe; nil: there is none
+	found     error         // by the last probe
 	nextProbe time.Time
 }
 
 var (
-	errNoAnswer = errors.New("the node does not say who it is")
-	errSkipped  = errors.New("skipped until it answers again")
-	errLags     = &driver.StoreError{Err: errors.New("skipped until it has answered earlier commands"), NotApplied: true}
+	errSkipped = errors.New("skipped until it answers again")
+	errLags    = &driver.StoreError{Err: errors.New("skipped until it has answered earlier commands"), NotApplied: true}
 )
 
 // usable says whether to send something to n, and looks after n if not.
@@ -105,7 +105,7 @@ func (n *node) probe(ctx context.Context) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	close(n.probed)
-	n.probed = nil
+	n.probed, n.found = nil, err
 	switch {
 	case err == nil:
 		n.down = nil
@@ -252,16 +252,19 @@ func (n *node) ready(ctx context.Context) error {
 	if probed == nil {
 		return &driver.StoreError{Err: n.d.base.Err(), NotApplied: true} // closed
 	}
-	err := errNoAnswer
+	var err error
 	select {
 	case <-probed:
-		if n.known.Load() {
-			return nil
-		}
+		n.mu.Lock()
+		err = n.found
+		n.mu.Unlock()
 	case <-ctx.Done():
-		err = ctx.Err()
+		err = fmt.Errorf("connecting: %w", ctx.Err())
 	}
-	return &driver.StoreError{Err: fmt.Errorf("connecting: %w", err), NotApplied: true}
+	if err == nil {
+		return nil
+	}
+	return &driver.StoreError{Err: err, NotApplied: true}
 }
 
 // identities knows the servers behind the nodes.

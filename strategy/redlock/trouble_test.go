@@ -94,9 +94,9 @@ func TestNodeThatIsSlowIsToldOfOnce(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 5)
 	var w told
-	l, _ := m.open(t, w.options()...)
+	l, _ := m.open(t, append(w.options(), WithNodeTimeout(time.Second))...)
 	unlock(t, lock(t, l, "warm-up"))
-	slow := m.proxies[2].DelayReply(isAnyOp, 0, time.Second)
+	slow := m.proxies[2].DelayReply(isAnyOp, 0, 600*time.Millisecond)
 	held := lock(t, l, "held")
 	eventually(t, "the node is told to be slow", func() bool {
 		for i := range 20 {
@@ -267,7 +267,7 @@ func TestNodesFurtherAwayThanTheirTimeout(t *testing.T) {
 // A node that hangs, and is not yet known to, leaves a free key to one of its contenders.
 func TestRacesBesideAHungNodeHaveAWinner(t *testing.T) {
 	t.Parallel()
-	for range 4 {
+	for range 2 {
 		m := startMasters(t, 5)
 		var lockers []locker.Locker
 		for i := range 5 {
