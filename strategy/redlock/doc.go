@@ -14,7 +14,10 @@
 // unreachable or slow. A node that does not answer in its time costs that time once
 // (see [WithNodeTimeout]), and some ms of it if the others are a majority; then it is
 // skipped and looked after in the background. The user is told of it once, and once when
-// it is back, by a line in the log and a locker.EventNode.
+// it is of use again, by a line in the log and a locker.EventNode; likewise of a node that
+// takes more than half of its time for a command, or answers with errors. A node is looked
+// after while the Locker is in use: if all it does is hold leases, that is when they are
+// renewed.
 //
 // A lock is granted by a majority. Some 10 ms later it is on every node that can be reached;
 // nodes that cannot, or that lose it, get it when they are back, as long as it is held.
@@ -88,11 +91,11 @@
 //
 //	go test -run '^$' -bench 'Redlock|^BenchmarkHandOver' ./benchmarks
 //
-// on two processors, which the masters share: 1.0 to 1.1 times as many pairs of Lock and
-// Unlock a second from one goroutine, run by run, and 1.7 times as many from 32, with
+// on two processors, which the masters share: 0.9 to 1.1 times as many pairs of Lock and
+// Unlock a second from one goroutine, run by run, and 1.4 to 1.8 times as many from 32, with
 // tokens, which redsync has not. With a black hole for one of the nodes the 99th percentile
-// of a pair is 0.5 ms from one goroutine and 10 ms from 32, that of redsync 10 s (with
-// WithFailFast 0.4 and 12 ms). From the call of Unlock to the return of a Lock that waits
+// of a pair is 1 ms from one goroutine and 10 ms from 32, that of redsync 10 s (with
+// WithFailFast 0.7 and 20 ms). From the call of Unlock to the return of a Lock that waits
 // in another process it takes 2.1 round trips: the release and its notices, and one to take
 // the lock; redsync, which polls, needs 4 to 7 in the median, of 20 ms each.
 //
