@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,9 +93,9 @@ func TestNodeThatIsSlowIsToldOfOnce(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 5)
 	var w told
-	l, _ := m.open(t, append(w.options(), WithNodeTimeout(time.Second))...)
+	l, _ := m.open(t, append(w.options(), WithNodeTimeout(3*time.Second))...) // it is slow after half of that
 	unlock(t, lock(t, l, "warm-up"))
-	slow := m.proxies[2].DelayReply(isAnyOp, 0, 600*time.Millisecond)
+	slow := m.proxies[2].DelayReply(isAnyOp, 0, 1700*time.Millisecond)
 	held := lock(t, l, "held")
 	eventually(t, "the node is told to be slow", func() bool {
 		for i := range 20 {
@@ -254,38 +253,41 @@ func TestNodesFurtherAwayThanTheirTimeout(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 3)
 	for _, p := range m.proxies {
-		p.DelayReply(func([]string) bool { return true }, 0, 100*time.Millisecond)
+		p.DelayReply(func([]string) bool { return true }, 0, 250*time.Millisecond)
 	}
-	l := m.locker(t, WithNodeTimeout(150*time.Millisecond))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	l := m.locker(t, WithNodeTimeout(500*time.Millisecond))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	lease, err := l.Lock(ctx, "k")
 	require.NoError(t, err)
 	unlock(t, lease)
 }
 
-// A node that hangs, and is not yet known to, leaves a free key to one of its contenders.
-func TestRacesBesideAHungNodeHaveAWinner(t *testing.T) {
+// A vote that is split without a node that hangs, and is not yet known to, begins anew.
+func TestHungNodeDoesNotHoldUpASplitVote(t *testing.T) {
 	t.Parallel()
-	for range 2 {
-		m := startMasters(t, 5)
-		var lockers []locker.Locker
-		for i := range 5 {
-			l := m.locker(t, WithNodeTimeout(4*time.Second))
-			unlock(t, lock(t, l, fmt.Sprint("warm-up", i)))
-			lockers = append(lockers, l)
-		}
-		m.proxies[1].Blackhole(true)
-		var winners atomic.Int32
-		var all sync.WaitGroup
-		for _, l := range lockers {
-			all.Go(func() {
-				if _, err := l.TryLock(t.Context(), "k"); err == nil {
-					winners.Add(1)
-				}
-			})
-		}
-		all.Wait()
-		require.EqualValues(t, 1, winners.Load())
+	m := startMasters(t, 5)
+	l := m.locker(t, WithNodeTimeout(20*time.Second))
+	unlock(t, lock(t, l, "warm-up"))
+	for i := range 2 { // of two other contenders
+		require.NoError(t, m.direct[i].Set(t.Context(), "k", fmt.Sprintf("a000000%d-0000-8000-8000-000000000000:1", i), long).Err())
 	}
+	m.proxies[4].Blackhole(true)
+	cleanedUp := func() bool { return m.proxies[2].Count(isOp("release")) > 0 }
+	require.Eventually(t, func() bool { // on a busy machine more than one attempt may be over before it is seen
+		for _, p := range m.proxies {
+			p.ResetCounts()
+		}
+		granted := make(chan *locker.Lease, 1)
+		go func() {
+			lease, _ := l.TryLock(t.Context(), "k")
+			granted <- lease
+		}()
+		eventually(t, "the first try is over", cleanedUp)
+		for i := range 2 {
+			require.NoError(t, m.direct[i].Del(t.Context(), "k").Err())
+		}
+		lease := <-granted
+		return lease != nil
+	}, 20*time.Second, time.Millisecond)
 }
