@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -10,36 +11,34 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An attempt that Close ends is cleaned up after, though its commands are on their way.
+// While Close waits for a call that is under way, the clean-up after that may begin.
 func TestCloseLetsCleanUpsBegin(t *testing.T) {
 	t.Parallel()
-	m := startMasters(t, 5)
-	for r := range 4 {
-		key := fmt.Sprint("k", r)
-		l := m.locker(t, locker.WithTTL(long))
-		unlock(t, lock(t, l, "warm-up"))
-		for _, p := range m.proxies {
-			p.ResetCounts()
-			defer p.Delay(isOp("acquire"), 0, 100*time.Millisecond).Stop()
-		}
-		done := make(chan error, 1)
-		go func() {
-			_, err := l.Lock(t.Context(), key)
-			done <- err
-		}()
-		eventually(t, "the attempt is on its way", func() bool {
-			n := 0
-			for _, p := range m.proxies {
-				n += p.Count(isOp("acquire"))
-			}
-			return n > 2
-		})
-		require.NoError(t, l.Close())
-		require.ErrorIs(t, <-done, locker.ErrClosed)
-		for i := range m.servers {
-			m.free(t, 10*time.Second, i, key)
-		}
+	m := startMasters(t, 3)
+	_, d := m.open(t)
+	h := d.newHold(request("k"))
+	o := d.newOp(t.Context(), opAcquire, h)
+	require.NoError(t, o.mutex.TryLockContext(t.Context()))
+	require.True(t, d.enter(), "the call")
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		d.await(time.Minute)
+	}()
+	eventually(t, "Close waits", func() bool {
+		d.life.Lock()
+		defer d.life.Unlock()
+		return d.idle != nil
+	})
+	h.close()
+	o.finish()
+	d.leave()
+	<-closed
+	for i := range m.servers {
+		require.Empty(t, m.holder(t, i, "k"))
 	}
+	require.False(t, d.enter(), "nothing begins after that")
+	require.False(t, d.background(func(context.Context) { t.Error("it runs") }))
 }
 
 // A node that does not answer does not keep a held lock from another one.

@@ -234,7 +234,7 @@ func TestRaisedCounterIsKeptUntilTheClockHasCaughtUp(t *testing.T) {
 		}
 		// By the two whose clocks were always right.
 		m.proxies[0].Refuse(true)
-		lease := lock(t, l, "k", locker.WithTTL(locker.MinTTL), locker.WithoutRenewal())
+		lease := lock(t, l, "k", locker.WithTTL(long), locker.WithoutRenewal())
 		require.Greater(t, lease.Token(), last, "%v later", later)
 		last = lease.Token()
 		unlock(t, lease)
