@@ -20,7 +20,7 @@ func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.
 	if d.enter() {
 		defer d.leave()
 	}
-	end, pause := time.Now().Add(d.nodeTimeout(req.TTL)/4), time.Millisecond
+	end, pause := time.Now().Add(d.nodeTimeout(req.TTL)/2), time.Millisecond
 	if last, ok := ctx.Deadline(); ok && last.Before(end) {
 		end = time.Now().Add(time.Until(last) / 2)
 	}
@@ -36,8 +36,8 @@ func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.
 		}
 		h.close()
 		h.settle()
-		// Another's commands take as long as ours.
-		wait := rand.N(pause + time.Since(sent))
+		// Another's commands take as long as ours; the more there are, the longer a pause it takes.
+		wait := rand.N(pause + time.Since(sent)<<min(n, 3))
 		if !split || time.Now().Add(wait).After(end) || !sleep(ctx, wait) {
 			return a, err
 		}

@@ -62,8 +62,8 @@
 // it meanwhile may let another holder in.
 //
 // Hold counts stay in the process. Between processes the first to get a majority wins.
-// Contenders that refuse one another, each with some of the nodes, begin anew, for a
-// quarter of a node timeout at most, so that a free key has a winner. That takes fewest
+// Contenders that refuse one another, each with some of the nodes, begin anew, for
+// half of a node timeout at most, so that a free key has a winner. That takes fewest
 // commands where all processes are given the nodes in the same order.
 //
 // # When it is not the best choice

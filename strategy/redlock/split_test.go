@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/distlock/locker"
 	"github.com/redis/go-redis/v9"
@@ -32,7 +33,7 @@ func TestRacesForAFreeKeyHaveAWinner(t *testing.T) {
 			t.Cleanup(func() { _ = rdb.Close() })
 			rdbs = append(rdbs, rdb)
 		}
-		l, err := New(rdbs)
+		l, err := New(rdbs, WithNodeTimeout(10*time.Second)) // the machine may be slow
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, l.Close()) })
 		unlock(t, lock(t, l, "warm-up"))
