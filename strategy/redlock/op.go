@@ -56,25 +56,6 @@ type part struct {
 	answer answer
 }
 
-type answer struct {
-	state     state
-	token     int64         // proposed for a grant
-	holder    string        // that refuses, if it is one of ours
-	remaining time.Duration // of its key
-	noWakeUp  bool          // its release gives no notice
-	expired   bool          // a release found nothing after the end of the lease
-	err       error
-}
-
-type state uint8
-
-const (
-	unanswered state = iota
-	yes
-	no
-	failed
-)
-
 // newOp makes an operation. It ends when a majority has answered, or with the caller's
 // context; the other nodes have their time from then on, too.
 func (d *quorumDriver) newOp(ctx context.Context, kind opKind, h *hold) *op {
@@ -128,37 +109,6 @@ func (o *op) choose() {
 	if !d.majority(o.first) {
 		o.widen()
 	}
-}
-
-// tally is how many nodes have said what.
-type tally struct {
-	yes, no int
-	most    int // that refuse for the same holder
-	expired int
-}
-
-func (o *op) tally() (t tally) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for i := range o.parts {
-		a, same := &o.parts[i].answer, 0
-		switch a.state {
-		case yes:
-			t.yes++
-		case no:
-			t.no++
-			for j := range o.parts {
-				if b := &o.parts[j].answer; b.state == no && b.holder == a.holder {
-					same++
-				}
-			}
-			t.most = max(t.most, same)
-		}
-		if a.expired {
-			t.expired++
-		}
-	}
-	return t
 }
 
 // next is what follows from an answer to an attempt: that the spare nodes are asked, or,

@@ -6,10 +6,61 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
 )
+
+type answer struct {
+	state     state
+	token     int64         // proposed for a grant
+	holder    string        // that refuses, if it is one of ours
+	remaining time.Duration // of its key
+	noWakeUp  bool          // its release gives no notice
+	expired   bool          // a release found nothing after the end of the lease
+	err       error
+}
+
+type state uint8
+
+const (
+	unanswered state = iota
+	yes
+	no
+	failed
+)
+
+// tally is how many nodes have said what.
+type tally struct {
+	yes, no int
+	most    int // that refuse for the same holder
+	expired int
+}
+
+func (o *op) tally() (t tally) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range o.parts {
+		a, same := &o.parts[i].answer, 0
+		switch a.state {
+		case yes:
+			t.yes++
+		case no:
+			t.no++
+			for j := range o.parts {
+				if b := &o.parts[j].answer; b.state == no && b.holder == a.holder {
+					same++
+				}
+			}
+			t.most = max(t.most, same)
+		}
+		if a.expired {
+			t.expired++
+		}
+	}
+	return t
+}
 
 // trouble is the error of an operation that has no majority: what each node said,
 // by name. denied is what a plain no means.
