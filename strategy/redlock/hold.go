@@ -42,6 +42,7 @@ const (
 // holdNode is what is known of a claim's key on one node.
 type holdNode struct {
 	touched bool // it may be there, or get there
+	was     bool // touched, before the command that is under way
 	late    int  // commands that set it, were not answered, and may arrive late
 	placed  bool // it is there, and not by one of them
 	freed   bool // it was there, and was released
@@ -114,7 +115,7 @@ func (h *hold) before(i int, kind opKind) (a answer, known bool) {
 	case h.phase == closing:
 		return answer{state: failed, err: errClosing}, true
 	case kind == opAcquire || kind == opJoin:
-		hn.touched = true
+		hn.was, hn.touched = hn.touched, true
 	case !hn.touched:
 		return answer{state: no}, true
 	}
@@ -138,8 +139,10 @@ func (h *hold) after(i int, kind opKind, a answer) {
 		hn.late--
 	case sets && a.state == failed && mayBeApplied(a.err):
 		hn.late++
-	case a.state == no || sets && !hn.placed:
+	case a.state == no:
 		hn.placed, hn.touched = false, hn.late > 0
+	case sets && a.state == failed:
+		hn.touched = hn.was // it has changed nothing
 	case kind == opRenew && a.state == failed:
 		hn.placed = false // for all we know; to be taken there again
 	}

@@ -136,6 +136,20 @@ func TestLateAttemptBehindAJoin(t *testing.T) {
 	require.False(t, h.left(0))
 }
 
+// A renewal without an answer has the lock taken to the node again; if that is not sent the
+// key may still be there.
+func TestJoinThatIsNotSentSaysNothing(t *testing.T) {
+	t.Parallel()
+	h := bareHold(1)
+	sends(t, h, opAcquire, did(yes, nil))
+	h.grant(time.Now())
+	sends(t, h, opRenew, did(failed, errBroken))
+	require.True(t, h.wants(opJoin))
+	sends(t, h, opJoin, did(failed, &driver.StoreError{Err: errBroken, NotApplied: true}))
+	require.True(t, h.left(0))
+	require.Equal(t, yes, sends(t, h, opRenew, did(yes, nil)).state, "it is asked, not taken for lost")
+}
+
 func TestHoldSetsNothingOnceReleaseBegan(t *testing.T) {
 	t.Parallel()
 	h := bareHold(1)
