@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/distlock/locker/internal/bound"
 )
 
 // roll is a source of chance that goroutines share.
@@ -89,7 +91,7 @@ func user(t *testing.T, base context.Context, b *bench, in *inside, r *roll, end
 				t.Errorf("Lock: %v, %v; want no lease, and contention, an outage or an owner's loss", l, err)
 			}
 			cancel()
-			sleep(base, nil, r.ms(100))
+			bound.Sleep(base, nil, r.ms(100))
 			continue
 		}
 		in.enter(t, l)
@@ -97,10 +99,10 @@ func user(t *testing.T, base context.Context, b *bench, in *inside, r *roll, end
 		if err == nil {
 			in.enter(t, again)
 		}
-		sleep(base, nil, r.ms(600))
+		bound.Sleep(base, nil, r.ms(600))
 		for _, x := range []*Lease{again, l} {
 			for x != nil && errors.Is(x.Unlock(ctx), ErrUnavailable) {
-				sleep(base, nil, r.ms(500))
+				bound.Sleep(base, nil, r.ms(500))
 			}
 		}
 		cancel()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
 )
 
 const (
@@ -129,7 +130,7 @@ func (e *engine) doChores(shard string, cs *chores) {
 		}
 		if all.Wait(); trouble.Load() {
 			width = 1
-			sleep(e.base, nil, pause.next(outagePauseMin, chorePauseMax))
+			bound.Sleep(e.base, nil, pause.next(outagePauseMin, chorePauseMax))
 		} else {
 			pause, width = backoff{}, min(2*width, choresAtOnce)
 		}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/distlock/locker/internal/bound"
 )
 
 // Close ends every waiter at once with ErrClosed, wherever it is, and refuses new
@@ -191,7 +193,7 @@ func TestCloseDeliversEvents(t *testing.T) {
 		b := newBench(t, plain, WithObserver(ObserverFunc(func(_ context.Context, e Event) {
 			calls.Add(1)
 			defer calls.Add(-1)
-			sleep(t.Context(), nil, 10*time.Millisecond)
+			bound.Sleep(t.Context(), nil, 10*time.Millisecond)
 			if e.Kind == EventLost {
 				told.Add(1)
 			}

@@ -240,23 +240,9 @@ func (e *engine) retry(ctx context.Context, f func(context.Context) error) error
 			return err
 		}
 		d := pause.next(outagePauseMin, outagePauseMax)
-		if e.sched.Now()+d >= end || !sleep(ctx, nil, d) {
+		if e.sched.Now()+d >= end || !bound.Sleep(ctx, nil, d) {
 			return err
 		}
-	}
-}
-
-// sleep waits for d and reports true, or false when ctx or stop ended it.
-func sleep(ctx context.Context, stop <-chan struct{}, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	case <-stop:
-		return false
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
 )
 
 // fake is a driver and its store, in memory. What becomes of each command can be
@@ -186,7 +187,7 @@ func (f *fake) Release(ctx context.Context, cl driver.Claim) error {
 
 // Close implements [Driver].
 func (f *fake) Close() error {
-	sleep(context.Background(), nil, f.closing)
+	bound.Sleep(context.Background(), nil, f.closing)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closes++

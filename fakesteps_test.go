@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
 )
 
 type op string
@@ -71,7 +72,7 @@ func failAfter(err error) step {
 // delay reaches the store, by way of s, after d.
 func delay(d time.Duration, s step) step {
 	return func(c *command) error {
-		if !sleep(c.ctx, nil, d) {
+		if !bound.Sleep(c.ctx, nil, d) {
 			return c.ctx.Err()
 		}
 		return s(c)
@@ -82,7 +83,7 @@ func delay(d time.Duration, s step) step {
 func replyAfter(d time.Duration) step {
 	return func(c *command) error {
 		err := c.apply()
-		if !sleep(c.ctx, nil, d) {
+		if !bound.Sleep(c.ctx, nil, d) {
 			return c.ctx.Err()
 		}
 		return err
@@ -101,7 +102,7 @@ func applyLate(d time.Duration) step {
 func deaf(d time.Duration) step {
 	return func(c *command) error {
 		<-c.ctx.Done()
-		sleep(context.Background(), nil, d)
+		bound.Sleep(context.Background(), nil, d)
 		return c.ctx.Err()
 	}
 }

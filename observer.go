@@ -66,7 +66,7 @@ const (
 	EventRenewed                            // a held lease was extended, by itself or by Renew
 	EventRenewFailed                        // a renewal failed; automatic ones are tried again while the lease lasts
 	EventLost                               // a lease ended before it was unlocked
-	EventNode                               // one of several servers is down or slow, as Err says, or back; of no key
+	EventNode                               // one of several servers is down, slow or of no use, as Err says, or well again; of no key
 )
 
 var eventNames = [...]string{

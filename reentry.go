@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
 )
 
 // errGone says that a claim was given back before it could be re-entered.
@@ -30,7 +31,7 @@ func (c *call) reenter(of *Lease, try bool) (*Lease, error) {
 		}
 		trouble.failed(now, err)
 		if try || driver.IsPermanent(err) || trouble.over(now, cl.TTL) ||
-			!sleep(c.ctx, c.e.closed, c.retryPause.next(outagePauseMin, outagePauseMax)) {
+			!bound.Sleep(c.ctx, c.e.closed, c.retryPause.next(outagePauseMin, outagePauseMax)) {
 			if c.e.isClosed() {
 				err = ErrClosed
 			}

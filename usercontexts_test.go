@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/distlock/locker/internal/bound"
 )
 
 // An inner Unlock under the outer lease's context comes back, though the claim is lost
@@ -174,7 +176,7 @@ func TestConnectionNoticesTheDeadlineFirst(t *testing.T) {
 		done := make(chan struct{})
 		time.AfterFunc(150*time.Millisecond, func() { close(done) })
 		b.store.from(opAcquire, func(c *command) error {
-			sleep(context.Background(), nil, 100*time.Millisecond-b.at())
+			bound.Sleep(context.Background(), nil, 100*time.Millisecond-b.at())
 			return errReset // "i/o timeout"
 		})
 		_, err := b.Lock(lateContext{timed, done}, "k")

@@ -18,7 +18,7 @@ func outcomes(r conformance.Report) map[conformance.Outcome]int {
 	return n
 }
 
-// What Run does under go test a program can have, too.
+// A program can have what Run does under go test.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

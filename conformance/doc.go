@@ -17,7 +17,7 @@
 //
 //	func TestConformance(t *testing.T) { conformance.Run(t, conformance.OfDriver(newHarness)) }
 //
-// That runs what can be seen through the Lockers alone, with commands and replies that
+// The suite then checks all that can be seen through the Lockers alone, with commands and replies that
 // are lost, late or repeated, and a store that cannot be reached, by an [Injector] around the
 // drivers. A harness that can also look into its store, break locks, kill servers or start
 // processes implements [Inspector], [Breaker], [ServerFaults] and so on, and gets the cases that

@@ -141,8 +141,8 @@ type Config struct {
 	// Options are those given by locker.WithDriverOption, in order.
 	Options []any
 	// NodeChanged is for a driver whose store is several servers, some of which it can do
-	// without: it tells the Locker, which tells its users, that a node of that name does not
-	// answer in time from now on, and why, or (nil) that it does again. It never blocks.
+	// without: it tells the Locker, which tells its users, that a node of that name is down,
+	// slow or of no use from now on, and why, or (nil) that it is well again. It never blocks.
 	NodeChanged func(name string, trouble error)
 }
 

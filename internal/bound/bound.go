@@ -116,6 +116,20 @@ func Wait(ctx context.Context, done <-chan struct{}, timer *time.Timer) error {
 	}
 }
 
+// Sleep waits for d and reports true, or false when ctx or stop, which may be nil, ended it.
+func Sleep(ctx context.Context, stop <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-stop:
+		return false
+	}
+}
+
 // Ends returns the contexts by whose ends ctx ends before its time: the caller's, and
 // the Locker's or nil.
 func Ends(ctx context.Context) (caller, locker context.Context) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
 )
 
 // mostPauseOfSplit is the most that a contender pauses after a split vote.
@@ -38,22 +39,10 @@ func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.
 		h.settle()
 		// Another's commands take as long as ours; the more there are, the longer a pause it takes.
 		wait := rand.N(pause + time.Since(sent)<<min(n, 3))
-		if !split || time.Now().Add(wait).After(end) || !sleep(ctx, wait) {
+		if !split || time.Now().Add(wait).After(end) || !bound.Sleep(ctx, nil, wait) {
 			return a, err
 		}
 		pause = min(2*pause, mostPauseOfSplit)
-	}
-}
-
-// sleep reports whether ctx has lasted.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -141,6 +142,30 @@ func lock(t *testing.T, l locker.Locker, key string, opts ...locker.LockOption) 
 func unlock(t *testing.T, lease *locker.Lease) {
 	t.Helper()
 	require.NoError(t, lease.Unlock(t.Context()))
+}
+
+// use locks and unlocks n keys.
+func use(t *testing.T, l locker.Locker, n int) {
+	t.Helper()
+	for i := range n {
+		unlock(t, lock(t, l, fmt.Sprint("k", i)))
+	}
+}
+
+// sparesOf are the nodes that an attempt to get key does not ask at first.
+func sparesOf(t *testing.T, d *quorumDriver, key string) (spares []int) {
+	t.Helper()
+	h := d.newHold(request(key))
+	o := d.newOp(t.Context(), opAcquire, h)
+	for i := range o.parts {
+		if o.parts[i].spare {
+			spares = append(spares, i)
+		}
+	}
+	h.close()
+	o.finish()
+	require.Len(t, spares, len(d.nodes)-d.quorum)
+	return spares
 }
 
 // request is an attempt to get key for a minute.

@@ -15,7 +15,8 @@
 // (see [WithNodeTimeout]), and some ms of it if the others are a majority; then it is
 // skipped and looked after in the background. The user is told of it once, and once when
 // it is of use again, by a line in the log and a locker.EventNode; likewise of a node that
-// takes more than half of its time for a command, or answers with errors. A node is looked
+// takes more than half of its time for a command, or refuses what only a person can put
+// right (a password, a permission, its memory). A node is looked
 // after while the Locker is in use: if all it does is hold leases, that is when they are
 // renewed.
 //

@@ -179,7 +179,9 @@ func (l *link) after(k command, yes bool, m mistakes) {
 			l.touched = false
 		}
 	case confirm, renew:
-		l.placed = l.placed && yes
+		if !yes {
+			l.placed, l.touched = false, l.late > 0
+		}
 	case release:
 		l.placed, l.touched = false, l.late > 0 && !m.releasesOnce
 	}

@@ -172,7 +172,7 @@ func rounds(st step, up nodeSet, out []step) []step {
 func (s *setting) stepsBetween(w *world, c int8, n int, out []step) []step {
 	cl, l := &w.claims[c], &w.nodes[n].links[c]
 	st := step{what: sends, claim: c, nodes: 1 << n}
-	lacks := cl.phase == held && l.vote != agreed && (cl.renewed == 0 || l.turn != renew)
+	lacks := cl.phase == held && cl.renewed == 0 && l.vote != agreed
 	if (lacks || s.joinsReleased && cl.granted && cl.phase == released) && l.sent&(1<<join) == 0 {
 		st.command = join
 		out = append(out, st)

@@ -34,7 +34,7 @@ type hold struct {
 type phase uint8
 
 const (
-	trying  phase = iota // the claim has no majority yet
+	trying  phase = iota // whether the claim has a majority is being asked
 	held                 // its key belongs on every node
 	closing              // on none: nothing is set any more
 )
@@ -45,6 +45,7 @@ type holdNode struct {
 	was     bool // touched, before the command that is under way
 	late    int  // commands that set it, were not answered, and may arrive late
 	placed  bool // it is there, and not by one of them
+	silent  bool // the node did not answer the last renewal, so that this is not certain
 	freed   bool // it was there, and was released
 	// answered: the last release was, so that the key is there no more unless a late
 	// command has set it.
@@ -143,11 +144,14 @@ func (h *hold) after(i int, kind opKind, a answer) {
 		hn.placed, hn.touched = false, hn.late > 0
 	case sets && a.state == failed:
 		hn.touched = hn.was // it has changed nothing
-	case kind == opRenew && a.state == failed:
-		hn.placed = false // for all we know; to be taken there again
 	}
-	if kind == opRelease {
+	switch {
+	case kind == opRelease:
 		hn.answered = a.state != failed
+	case a.state != failed:
+		hn.silent = false
+	case kind == opRenew:
+		hn.silent = true
 	}
 	if kind == opRelease && a.state == yes {
 		hn.placed, hn.touched = false, hn.late > 0
@@ -170,6 +174,16 @@ func (h *hold) grant(sent time.Time) {
 	}
 }
 
+// doubt notes that a majority is being asked: until it has agreed the key is taken nowhere,
+// for all nodes may have lost it, and another holder may have come and gone.
+func (h *hold) doubt() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.phase == held {
+		h.phase = trying
+	}
+}
+
 // close has nothing set any more. It reports whether the lease was in force.
 func (h *hold) close() (inTime bool) {
 	h.mu.Lock()
@@ -188,12 +202,12 @@ func (h *hold) isClosing() bool {
 	return h.phase == closing
 }
 
-// count is how many nodes have the key, for all we know.
+// count is how many nodes had the key when they were last asked.
 func (h *hold) count() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, hn := range h.nodes {
-		if hn.placed {
+		if hn.placed && !hn.silent {
 			n++
 		}
 	}

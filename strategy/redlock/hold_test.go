@@ -143,11 +143,43 @@ func TestJoinThatIsNotSentSaysNothing(t *testing.T) {
 	h := bareHold(1)
 	sends(t, h, opAcquire, did(yes, nil))
 	h.grant(time.Now())
+	h.doubt()
 	sends(t, h, opRenew, did(failed, errBroken))
+	require.False(t, h.wants(opJoin), "there may be no majority any more")
+	h.grant(time.Now())
 	require.True(t, h.wants(opJoin))
 	sends(t, h, opJoin, did(failed, &driver.StoreError{Err: errBroken, NotApplied: true}))
 	require.True(t, h.left(0))
 	require.Equal(t, yes, sends(t, h, opRenew, did(yes, nil)).state, "it is asked, not taken for lost")
+}
+
+// A renewal without an answer does not say that what is there is the late attempt's.
+func TestLateAttemptBehindASilentRenewal(t *testing.T) {
+	t.Parallel()
+	h := bareHold(1)
+	sends(t, h, opAcquire, did(failed, errBroken))
+	h.grant(time.Now())
+	sends(t, h, opJoin, did(yes, nil))
+	sends(t, h, opRenew, did(failed, errBroken))
+	require.Zero(t, h.count())
+	sends(t, h, opRenew, did(yes, nil))
+	require.Equal(t, 1, h.count())
+	h.close()
+	sends(t, h, opRelease, did(yes, nil))
+	require.True(t, h.left(0), "the attempt may still arrive")
+}
+
+// After Close a hold sets no timers, however long its lease is.
+func TestNothingIsTendedAfterClose(t *testing.T) {
+	t.Parallel()
+	h := bareHold(1)
+	h.grant(time.Now())
+	h.settle()
+	require.True(t, h.tending)
+	h.d.closed = true
+	h.timer.Stop()
+	h.tend()
+	require.False(t, h.tending)
 }
 
 func TestHoldSetsNothingOnceReleaseBegan(t *testing.T) {

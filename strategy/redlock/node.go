@@ -36,9 +36,9 @@ type node struct {
 	known   atomic.Bool // the server has said who it is
 
 	underWay atomic.Int32 // commands, and those that wait for their claim's turn
-	troubled atomic.Bool  // it was told to be down or slow
+	troubled atomic.Bool  // it was told to be
 	missed   atomic.Int64 // releases, since it was last told to be
-	heardOf  atomic.Int64 // when it last answered, as UnixNano
+	seen     atomic.Int64 // when it last answered, or was looked at, as UnixNano
 
 	mu        sync.Mutex
 	since     time.Time     // of what was told last
@@ -79,7 +79,7 @@ func (n *node) look() {
 
 // lookIfQuiet looks after a node that is not needed, so that its user knows in time.
 func (n *node) lookIfQuiet() {
-	if time.Since(time.Unix(0, n.heardOf.Load())) > quiet {
+	if time.Since(time.Unix(0, n.seen.Load())) > quiet {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.look()
@@ -100,7 +100,7 @@ func (n *node) probe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	err := n.identify(ctx)
-	n.heardOf.Store(time.Now().UnixNano())
+	n.seen.Store(time.Now().UnixNano())
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	close(n.probed)
@@ -120,8 +120,8 @@ func (n *node) skip(why error) {
 	n.tell(why)
 }
 
-// tell tells that n is down or slow, and why, or answers in time again: when it changes,
-// not for each command. Called under n.mu.
+// tell tells that n is in trouble, and why, or of use again: when it changes, not for each
+// command. Called under n.mu.
 func (n *node) tell(trouble error) {
 	if n.troubled.Load() == (trouble != nil) {
 		return
@@ -138,7 +138,7 @@ func (n *node) tell(trouble error) {
 // told to be in trouble, or out of it, says nothing new. Only one that took a lock says
 // that n is of use again: a server that is out of memory goes on renewing.
 func (n *node) answered(sent time.Time, kind opKind, a answer) {
-	n.heardOf.Store(time.Now().UnixNano())
+	n.seen.Store(time.Now().UnixNano())
 	took, limit := time.Since(sent), n.d.nodeTimeout(locker.DefaultTTL)/2
 	var trouble error
 	switch {

@@ -24,7 +24,7 @@ func TestBlackHoledNodeIsSkippedAndComesBack(t *testing.T) {
 	hole, n := m.proxies[4], d.nodes[4]
 
 	hole.Blackhole(true)
-	// What is sent now may arrive when the hole ends, and stay for the TTL.
+	// Commands that are sent now may arrive when the hole ends, and stay for the TTL.
 	lease := lock(t, l, "k", locker.WithTTL(8*time.Second))
 	eventually(t, "a node that does not answer is down", n.isDown)
 	unlock(t, lease)

@@ -245,7 +245,7 @@ func (h *hold) command(ctx context.Context, i int, kind opKind) answer {
 			return verdict(n.Run(ctx, renewScript, c))
 		case opJoin:
 			c.Token = h.token
-			return verdict(n.Run(ctx, joinScript, c, h.remaining().Milliseconds(), h.lastToken()))
+			return verdict(n.Run(ctx, joinScript, c, max(h.remaining().Milliseconds(), 1), h.lastToken()))
 		}
 		channel, publish := n.signals.Channel(c.Key)
 		a := verdict(n.Run(ctx, releaseScript, c, channel, publish))

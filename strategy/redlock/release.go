@@ -34,6 +34,7 @@ func (d *quorumDriver) renew(ctx context.Context, c driver.Claim) error {
 	if h == nil {
 		return errLost // or rather released
 	}
+	h.doubt()
 	sent := time.Now()
 	o := d.newOp(ctx, opRenew, h)
 	defer o.finish()

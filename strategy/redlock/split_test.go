@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Of contenders that try at the same time to get a free key one gets it: split votes end
-// within the attempt.
+// A free key goes to one of the contenders that try at the same time to get it: split votes
+// end within the attempt.
 func TestRacesForAFreeKeyHaveAWinner(t *testing.T) {
 	races := 1000
 	if testing.Short() {

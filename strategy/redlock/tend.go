@@ -11,9 +11,9 @@ import (
 // A grant is a majority's, and so is a release that Unlock waits for. A hold tends to the
 // rest, as long as there is something to do, with a timer and back-off: while it is held
 // it is taken to the nodes that lack it (they were too slow, refused because another
-// contender was there, were away, or came back empty), and once it is closed it is
-// released where its key may be: two nodes that missed the releases of two holders would
-// keep all others out.
+// contender was there, did not answer a renewal, were away, or came back empty), and once it
+// is closed it is released where its key may be: two nodes that missed the releases of two
+// holders would keep all others out. After Close nothing is tended.
 
 const (
 	firstPause    = 10 * time.Millisecond
@@ -63,7 +63,7 @@ func (h *hold) undone() (kind opKind, nodes []int) {
 		hn := &h.nodes[i]
 		switch {
 		case hn.busy: // its answer comes first
-		case h.phase == held && !hn.placed:
+		case h.phase == held && (!hn.placed || hn.silent):
 			kind, nodes = opJoin, append(nodes, i)
 		case h.phase == closing && hn.touched:
 			kind, nodes = opRelease, append(nodes, i)
@@ -81,7 +81,7 @@ func (h *hold) tend() {
 		end = h.giveUp
 	}
 	inTime := time.Now().Before(end)
-	if h.tending = len(nodes) > 0 && inTime; h.tending {
+	if h.tending = len(nodes) > 0 && inTime && !h.d.isClosed(); h.tending {
 		h.wait()
 		h.pause = min(2*h.pause, mostPause)
 	} else if h.awaited {

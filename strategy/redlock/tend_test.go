@@ -41,6 +41,30 @@ func TestCloseLetsCleanUpsBegin(t *testing.T) {
 	require.False(t, d.background(func(context.Context) { t.Error("it runs") }))
 }
 
+// A lock that all nodes have forgotten during an outage is lost, and not taken to them again.
+func TestLossOfEverythingIsNotUndone(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	l := m.locker(t, locker.WithTTL(long), locker.WithoutRenewal())
+	lease := lock(t, l, "k")
+	eventually(t, "the lock is on every node", func() bool { return have(lease) == 3 })
+	for _, p := range m.proxies {
+		p.Refuse(true)
+	}
+	require.ErrorIs(t, lease.Renew(t.Context()), locker.ErrUnavailable)
+	for i, p := range m.proxies {
+		require.NoError(t, m.direct[i].FlushAll(t.Context()).Err())
+		p.Refuse(false)
+	}
+	other := lock(t, l, "other")
+	eventually(t, "all nodes are of use again", func() bool { return have(other) == 3 })
+	unlock(t, other)
+	require.ErrorIs(t, lease.Renew(t.Context()), locker.ErrLost)
+	for i := range m.servers {
+		require.Empty(t, m.holder(t, i, "k"))
+	}
+}
+
 // A node that does not answer does not keep a held lock from another one.
 func TestNodeThatHangsStallsNoOther(t *testing.T) {
 	t.Parallel()
@@ -48,17 +72,7 @@ func TestNodeThatHangsStallsNoOther(t *testing.T) {
 	l, d := m.open(t, locker.WithTTL(long), locker.WithoutRenewal(), WithNodeTimeout(20*time.Second))
 	warm := lock(t, l, "warm-up")
 	eventually(t, "all nodes are known", func() bool { return have(warm) == 5 })
-	var spares []int
-	h := d.newHold(request("k"))
-	o := d.newOp(t.Context(), opAcquire, h)
-	for i, p := range o.parts {
-		if p.spare {
-			spares = append(spares, i)
-		}
-	}
-	h.close()
-	o.finish()
-	require.Len(t, spares, 2)
+	spares := sparesOf(t, d, "k")
 	m.proxies[spares[0]].Blackhole(true)
 	reset := m.proxies[spares[1]].ResetBefore(isOp("join", "acquire"), 1)
 	lease := lock(t, l, "k")

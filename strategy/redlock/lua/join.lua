@@ -3,10 +3,11 @@ local claim, retention, remaining, token = unpack(ARGV) -- ms of the lease; the 
 -- Reply: 1 the claim has the key on this node, 0 another has
 --
 -- Takes a held lock to a node that lacks it (it was not needed for the grant, or away, or
--- restarted empty), for what remains of the lease. Sent only while a majority has the
--- claim, so no other claim can be about to get one; and never after its release on this
--- node. Sent twice: the second finds the claim there. Late: a release that finds nothing
--- after a join without an answer is repeated.
+-- restarted empty), for what remains of the lease. Sent only while a majority had the
+-- claim when it was last asked, so no other claim can be about to get one; and never after
+-- its release on this node. Sent twice: the second finds the claim there. Late: a release
+-- that finds nothing after a join without an answer is repeated; a process that stood still
+-- before it sent this keeps others off the node until the key expires, and nothing more.
 
 -- token.lua
 
