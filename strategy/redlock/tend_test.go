@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -45,9 +46,12 @@ func TestCloseLetsCleanUpsBegin(t *testing.T) {
 func TestLossOfEverythingIsNotUndone(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 3)
-	l := m.locker(t, locker.WithTTL(long), locker.WithoutRenewal())
+	l, d := m.open(t, locker.WithTTL(long), locker.WithoutRenewal())
 	lease := lock(t, l, "k")
 	eventually(t, "the lock is on every node", func() bool { return have(lease) == 3 })
+	var h *hold
+	for _, h = range d.holds.byID {
+	}
 	for _, p := range m.proxies {
 		p.Refuse(true)
 	}
@@ -56,9 +60,16 @@ func TestLossOfEverythingIsNotUndone(t *testing.T) {
 		require.NoError(t, m.direct[i].FlushAll(t.Context()).Err())
 		p.Refuse(false)
 	}
-	other := lock(t, l, "other")
-	eventually(t, "all nodes are of use again", func() bool { return have(other) == 3 })
-	unlock(t, other)
+	eventually(t, "all nodes are of use again", func() bool {
+		return !slices.ContainsFunc(d.nodes, func(n *node) bool { return n.usable() != nil })
+	})
+	h.tend() // as its timer would have it
+	eventually(t, "whatever was sent is answered", func() bool {
+		d.life.Lock()
+		defer d.life.Unlock()
+		return d.running == 0
+	})
+	require.Zero(t, have(lease))
 	require.ErrorIs(t, lease.Renew(t.Context()), locker.ErrLost)
 	for i := range m.servers {
 		require.Empty(t, m.holder(t, i, "k"))
