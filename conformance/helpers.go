@@ -208,7 +208,7 @@ func (t *T) NoError(err error, what string) {
 	}
 }
 
-// EventLog is an Observer that remembers what is about locks.
+// EventLog is an Observer that remembers all it is told.
 type EventLog struct {
 	mu     sync.Mutex
 	events []locker.Event
@@ -216,9 +216,6 @@ type EventLog struct {
 
 // Observe implements [locker.Observer].
 func (e *EventLog) Observe(_ context.Context, ev locker.Event) {
-	if ev.Kind == locker.EventNode {
-		return
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.events = append(e.events, ev)

@@ -140,26 +140,43 @@ func (in *Injector) become(s storeState) error {
 // the way back is applied whatever becomes of ctx. It is for a harness that puts the faults
 // elsewhere than around its drivers.
 func (in *Injector) Command(ctx context.Context, op Op, send func(ctx context.Context) error) error {
+	return in.take(op).run(ctx, send)
+}
+
+// fate is what becomes of one command.
+type fate struct {
+	fault
+	state   storeState
+	changed <-chan struct{} // closed when that state ends
+}
+
+// take takes the next fault of op, if the store can be reached.
+func (in *Injector) take(op Op) fate {
 	in.mu.Lock()
-	var f fault
-	state, changed := in.state, in.changed
-	if q := in.next[op]; state == reachable && len(q) > 0 {
-		f, in.next[op] = q[0], q[1:]
+	defer in.mu.Unlock()
+	f := fate{state: in.state, changed: in.changed}
+	if q := in.next[op]; f.state == reachable && len(q) > 0 {
+		f.fault, in.next[op] = q[0], q[1:]
 	}
-	in.mu.Unlock()
-	switch state {
-	case refusing:
+	return f
+}
+
+// isNone reports whether the command is to be sent as if there were no Injector.
+func (f fate) isNone() bool { return f.state == reachable && f.fault == fault{} }
+
+func (f fate) run(ctx context.Context, send func(ctx context.Context) error) error {
+	switch {
+	case f.isNone():
+		return send(ctx)
+	case f.state == refusing:
 		return errRefused
-	case silent:
+	case f.state == silent:
 		select {
-		case <-changed:
+		case <-f.changed:
 			return errCut
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}
-	if f == (fault{}) {
-		return send(ctx)
 	}
 	var err error
 	if !f.lost {
@@ -226,17 +243,30 @@ func (d injected) Acquire(ctx context.Context, req driver.Request) (a driver.Ans
 	return a, nil
 }
 
+// Renew passes the answers on as they come, unless something happens to the command. It
+// gives none for a claim for which the driver gave none.
 func (d injected) Renew(ctx context.Context, claims []driver.Claim, answer func(int, error)) {
-	errs := make([]error, len(claims))
-	lost := d.in.Command(ctx, OpRenew, func(ctx context.Context) error {
-		d.inner.Renew(ctx, claims, func(i int, err error) { errs[i] = err })
+	f := d.in.take(OpRenew)
+	if f.isNone() {
+		d.inner.Renew(ctx, claims, answer)
+		return
+	}
+	var mu sync.Mutex
+	answers := make(map[int]error)
+	lost := f.run(ctx, func(ctx context.Context) error {
+		d.inner.Renew(ctx, claims, func(i int, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			answers[i] = err
+		})
 		return nil
 	})
-	for i, err := range errs {
+	for i := range claims {
 		if lost != nil {
-			err = lost
+			answer(i, lost)
+		} else if err, ok := answers[i]; ok {
+			answer(i, err)
 		}
-		answer(i, err)
 	}
 }
 

@@ -108,6 +108,12 @@ func testEventsTell(t *T) {
 	})
 	most := time.Since(start)
 	for _, ev := range events.All() {
+		if ev.Kind == locker.EventNode {
+			if ev.Strategy == "" || ev.Node == "" || ev.Key != "" || ev.Dropped != 0 {
+				t.Errorf("event %v: %+v", ev.Kind, ev)
+			}
+			continue
+		}
 		owner, token, wantErr := "me", lease.Token(), error(nil)
 		switch ev.Kind {
 		case locker.EventNotAcquired:
