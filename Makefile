@@ -49,9 +49,12 @@ short: redis ## the tests that take little time, without the race detector
 stress: redis ## engine and strategies, COUNT times on 1, 2 and 8 processors
 	$(GO) test -race -timeout 60m -count=$(COUNT) -cpu 1,2,8 . ./renewal ./strategy/...
 
+# go test -v, but for the lines that say when tests begin and go on.
+without_beginnings = grep -vE '^=== (RUN|PAUSE|CONT|NAME)'
+
 .PHONY: conformance
-conformance: redis ## the whole conformance suite on every strategy and topology, case by case, and a table
-	LOCKER_CONFORMANCE=all $(GO) test -race -json -p 1 -timeout 40m -run '^Test(Conformance|Fake)' ./conformance ./strategy/... | $(GO) run ./internal/suitetable
+conformance: redis ## the whole conformance suite on every strategy and topology, case by case, with a table for each
+	LOCKER_CONFORMANCE=all $(GO) test -race -v -p 1 -timeout 40m -run '^Test(Conformance|Fake)' ./conformance ./strategy/... | $(without_beginnings)
 
 # The groups that are all about faults, and the cases of others that are; redlock's
 # suite is in parts.
@@ -59,8 +62,8 @@ in_suite = TestConformance/(parallel|serial)/$(1)|TestConformance$$/(direct|faul
 fault_cases := $(call in_suite,(failure|outage|faults|minority|failover|slots))|$(call in_suite,processes/(Killed|Frozen))|$(call in_suite,wake-ups/(LostNotification|NotifiedAgain))
 
 .PHONY: faults
-faults: redis ## what goes wrong, on every strategy and topology, and a table of faults by strategies
-	LOCKER_CONFORMANCE=all $(GO) test -race -json -p 1 -timeout 20m -run '$(fault_cases)' ./strategy/... | $(GO) run ./internal/suitetable -cases
+faults: redis ## what goes wrong, on every strategy and topology, case by case, with a table for each
+	LOCKER_CONFORMANCE=all $(GO) test -race -v -p 1 -timeout 20m -run '$(fault_cases)' ./strategy/... | $(without_beginnings)
 
 .PHONY: soak
 soak: redis ## all strategies under random faults for DURATION, checked; SOAK_FLAGS="-help" lists more

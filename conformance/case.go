@@ -22,6 +22,7 @@ type Case struct {
 	Contract string   // the promise in one sentence, shown when it is broken
 	Needs    []Need   // without them it does not run
 	Mode     Mode
+	Locker   bool // about what package locker decides, whatever the driver; see [WithLockerCases]
 	Slow     bool // takes more than ten seconds; left out under -short
 	Test     func(t *T)
 }

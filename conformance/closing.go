@@ -11,17 +11,17 @@ import (
 const closingGroup = "closing"
 
 var closingCases = []Case{
-	{Name: "CloseRefusesLocks", Group: closingGroup, Rules: []string{"R24"}, Test: testCloseRefusesLocks,
+	{Name: "CloseRefusesLocks", Group: closingGroup, Rules: []string{"R24"}, Locker: true, Test: testCloseRefusesLocks,
 		Contract: "after Close, Lock and TryLock are ErrClosed, and the key is left as it is"},
-	{Name: "CloseEndsWaits", Group: closingGroup, Rules: []string{"R24"}, Test: testCloseEndsWaits,
+	{Name: "CloseEndsWaits", Group: closingGroup, Rules: []string{"R24"}, Locker: true, Test: testCloseEndsWaits,
 		Contract: "Close ends waiting Locks with ErrClosed, at once"},
 	{Name: "CloseEndsLeases", Group: closingGroup, Rules: []string{"R24"}, Test: testCloseEndsLeases,
 		Contract: "on Close held leases are lost for a cause that matches ErrClosed and ErrLost, their keys stay taken, and their own Unlock frees them"},
 	{Name: "CloseLeavesKeysToTheTTL", Group: closingGroup, Rules: []string{"R24"}, Test: testCloseLeavesKeysToTheTTL,
 		Contract: "keys held at Close and never unlocked are renewed no more and free after the TTL"},
-	{Name: "CloseTwice", Group: closingGroup, Rules: []string{"R24"}, Test: testCloseTwice,
+	{Name: "CloseTwice", Group: closingGroup, Rules: []string{"R24"}, Locker: true, Test: testCloseTwice,
 		Contract: "Close may be called often and at once, and each call returns nil within 5 s"},
-	{Name: "CloseSparesOthers", Group: closingGroup, Rules: []string{"R24"}, Test: testCloseSparesOthers,
+	{Name: "CloseSparesOthers", Group: closingGroup, Rules: []string{"R24"}, Locker: true, Test: testCloseSparesOthers,
 		Contract: "Close of one Locker concerns no other"},
 	{Name: "CloseDuringUse", Group: closingGroup, Rules: []string{"R24"}, Test: testCloseDuringUse,
 		Contract: "Close while many goroutines lock and unlock leaves each with a lease or ErrClosed, and no key taken for good"},

@@ -34,7 +34,7 @@ var exclusionCases = []Case{
 		Contract: "callers that wait, callers that do not, and callers with a bound exclude one another and all come to an end"},
 	{Name: "EverybodyGetsATurn", Group: exclusionGroup, Rules: []string{"R1", "R15"}, Test: testEverybodyGetsATurn,
 		Contract: "every contender that waits long enough gets the lock"},
-	{Name: "DoExcludes", Group: exclusionGroup, Rules: []string{"R1"}, Test: testDoExcludes,
+	{Name: "DoExcludes", Group: exclusionGroup, Rules: []string{"R1"}, Locker: true, Test: testDoExcludes,
 		Contract: "functions run by Do under one key run one at a time"},
 	{Name: "Linearizable", Group: exclusionGroup, Rules: []string{"R1", "R2", "R21"}, Test: testLinearizable,
 		Contract: "what TryLock, Renew and Unlock answered is what a mutex with an owner and a growing token would have answered in some order"},

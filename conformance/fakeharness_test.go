@@ -46,35 +46,24 @@ var (
 		caps: func(c *conformance.Capabilities) { c.Fencing = false }}
 )
 
-// The sound ones pass under the timing under which TestBroken runs those that are
-// broken on purpose: what fails there fails for being broken.
+// The whole suite on each of the sound ones, under the timing of TestBroken: with
+// LOCKER_CONFORMANCE=all.
 
 func TestFakeCounting(t *testing.T) {
-	runFake(t, fakeCounting, "", conformance.WithCases(conformance.TroubleCases(fakeTroubles...)...))
+	runFake(t, fakeCounting, conformance.WithCases(conformance.TroubleCases(fakeTroubles...)...))
 }
 
-func TestFakeNotified(t *testing.T) {
-	runFake(t, fakeNotified, "^(exclusion|owners|waiting|wake-ups|load)/")
-}
+func TestFakeNotified(t *testing.T) { runFake(t, fakeNotified) }
+func TestFakePolling(t *testing.T)  { runFake(t, fakePolling) }
+func TestFakeUnfenced(t *testing.T) { runFake(t, fakeUnfenced) }
 
-func TestFakePolling(t *testing.T) {
-	runFake(t, fakePolling, "^(exclusion|owners|waiting|wake-ups|load|failure)/")
-}
-
-func TestFakeUnfenced(t *testing.T) {
-	runFake(t, fakeUnfenced, "^fencing/")
-}
-
-// runFake runs the cases of a sound fake that its own kind of store may break; with
-// LOCKER_CONFORMANCE=all every case.
-func runFake(t *testing.T, f fake, only string, opts ...conformance.Option) {
+func runFake(t *testing.T, f fake, opts ...conformance.Option) {
 	t.Helper()
-	f.timing = selfTiming
-	if only != "" && os.Getenv("LOCKER_CONFORMANCE") != "all" {
-		t.Parallel() // there is no case among them that counts goroutines
-		opts = append(opts, conformance.WithOnly(only))
+	if os.Getenv("LOCKER_CONFORMANCE") != "all" {
+		return // TestBroken runs the cases that catch something
 	}
-	conformance.Run(t, f.harness, opts...)
+	f.timing = selfTiming
+	conformance.Run(t, f.harness, append(opts, conformance.WithLockerCases())...)
 }
 
 func (f fake) harness(testing.TB) conformance.Harness {

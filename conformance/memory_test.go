@@ -17,7 +17,9 @@ func newMemoryHarness(testing.TB) conformance.DriverHarness {
 	return memoryHarness{memory.NewStore()}
 }
 
-func TestConformance(t *testing.T) { conformance.Run(t, conformance.OfDriver(newMemoryHarness)) }
+func TestConformance(t *testing.T) {
+	conformance.Run(t, conformance.OfDriver(newMemoryHarness), conformance.WithLockerCases())
+}
 
 func (h memoryHarness) NewDriver() (driver.Driver, error) { return h.store.Driver(), nil }
 

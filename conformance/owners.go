@@ -10,7 +10,7 @@ import (
 const ownersGroup = "owners"
 
 var ownerCases = []Case{
-	{Name: "OtherCallerIsExcluded", Group: ownersGroup, Rules: []string{"R6"}, Test: testOtherCallerIsExcluded,
+	{Name: "OtherCallerIsExcluded", Group: ownersGroup, Rules: []string{"R6"}, Locker: true, Test: testOtherCallerIsExcluded,
 		Contract: "a caller without the lease's context, or with another explicit owner, is excluded in the same process"},
 	{Name: "ExplicitOwnerReenters", Group: ownersGroup, Rules: []string{"R5"}, Test: testExplicitOwnerReenters,
 		Contract: "goroutines that name the same owner share its locks; the key is free when all have unlocked"},

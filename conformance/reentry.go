@@ -16,9 +16,9 @@ var reentryCases = []Case{
 		Contract: "re-entry works under contexts derived from a lease's, with values, deadlines or without cancellation"},
 	{Name: "AncestorReenters", Group: reentryGroup, Rules: []string{"R5"}, Test: testAncestorReenters,
 		Contract: "under an inner lease's context the keys of the outer leases re-enter too"},
-	{Name: "OtherKeyIsTopLevel", Group: reentryGroup, Rules: []string{"R5"}, Test: testOtherKeyIsTopLevel,
+	{Name: "OtherKeyIsTopLevel", Group: reentryGroup, Rules: []string{"R5"}, Locker: true, Test: testOtherKeyIsTopLevel,
 		Contract: "two goroutines under one outer lease exclude each other on another key"},
-	{Name: "OtherLockerIsExcluded", Group: reentryGroup, Rules: []string{"R5"}, Test: testOtherLockerIsExcluded,
+	{Name: "OtherLockerIsExcluded", Group: reentryGroup, Rules: []string{"R5"}, Locker: true, Test: testOtherLockerIsExcluded,
 		Contract: "a lease's context means nothing to another Locker"},
 	{Name: "ReentryPassesTheQueue", Group: reentryGroup, Rules: []string{"R5", "R14"}, Test: testReentryPassesTheQueue,
 		Contract: "re-entry does not queue behind others that wait for the key"},
@@ -36,9 +36,9 @@ var reentryCases = []Case{
 		Contract: "an inner Lock with a shorter TTL, and its Unlock, leave the deadline where it was"},
 	{Name: "InnerNeverShortensStore", Group: reentryGroup, Rules: []string{"R6"}, Needs: []Need{NeedInspect}, Test: testInnerNeverShortensStore,
 		Contract: "an inner Lock and its Unlock do not shorten the lease in the store"},
-	{Name: "InnerLimitsDoNotCount", Group: reentryGroup, Rules: []string{"R6", "R12"}, Test: testInnerLimitsDoNotCount,
+	{Name: "InnerLimitsDoNotCount", Group: reentryGroup, Rules: []string{"R6", "R12"}, Locker: true, Test: testInnerLimitsDoNotCount,
 		Contract: "limits given to an inner Lock do not end the outer lease"},
-	{Name: "InnerContextEndsAlone", Group: reentryGroup, Rules: []string{"R5", "R10"}, Test: testInnerContextEndsAlone,
+	{Name: "InnerContextEndsAlone", Group: reentryGroup, Rules: []string{"R5", "R10"}, Locker: true, Test: testInnerContextEndsAlone,
 		Contract: "Unlock of an inner lease ends that lease's contexts and not the outer's"},
 }
 

@@ -85,7 +85,8 @@ func (c *collector) result() Report {
 	return r
 }
 
-// String is the table: a line for each group, and below it what did not pass.
+// String is the table: a line for each group, and below it a line for each reason to skip
+// cases, and one for each case that failed: what was promised, and what was seen.
 func (r Report) String() string {
 	var groups []string
 	counts := map[string]map[Outcome]int{}
@@ -102,7 +103,8 @@ func (r Report) String() string {
 		path := res.Group + "/" + res.Name
 		switch {
 		case res.Outcome == Failed:
-			failures = append(failures, path)
+			seen, _, _ := strings.Cut(res.Why, "\n")
+			failures = append(failures, fmt.Sprintf("failed: %s: promised is that %s; seen: %s\n", path, res.Contract, seen))
 		case res.Outcome == Skipped && res.Why != notSelected:
 			reasons[res.Why] = append(reasons[res.Why], path)
 		}
@@ -120,8 +122,5 @@ func (r Report) String() string {
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		fmt.Fprintf(&b, "skipped, %s: %s\n", reason, strings.Join(reasons[reason], ", "))
 	}
-	if len(failures) > 0 {
-		fmt.Fprintf(&b, "failed: %s\n", strings.Join(failures, ", "))
-	}
-	return b.String()
+	return b.String() + strings.Join(failures, "")
 }

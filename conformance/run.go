@@ -38,6 +38,13 @@ func WithCases(cases ...Case) Option {
 	return func(r *runner) { r.cases = append(r.cases, cases...) }
 }
 
+// WithLockerCases runs the cases as well that are about what package locker decides by
+// itself, such as limits, Do and events: no driver has an influence on them, and they pass
+// on strategy/memory.
+func WithLockerCases() Option {
+	return func(r *runner) { r.locker = true }
+}
+
 // WithReport writes the table of results to w as well as to the test's log.
 func WithReport(w io.Writer) Option {
 	return func(r *runner) { r.out = w }
@@ -69,6 +76,7 @@ type runner struct {
 	out      io.Writer
 	seed     uint64
 	short    bool
+	locker   bool
 	parallel int
 }
 
@@ -163,6 +171,9 @@ func (r *runner) leftOut(c Case, h Harness) string {
 	}
 	if len(r.only) > 0 && !slices.ContainsFunc(r.only, func(re *regexp.Regexp) bool { return re.MatchString(c.path()) }) {
 		return notSelected
+	}
+	if c.Locker && !r.locker {
+		return "no driver has an influence, see WithLockerCases"
 	}
 	for _, n := range c.Needs {
 		if h.Capabilities().Claims(n) {

@@ -109,38 +109,64 @@ func caseNamed(t *testing.T, name string) conformance.Case {
 }
 
 // TestBroken runs strategies that are broken on purpose: each has to fail the
-// cases named for it. Sound ones pass these under the same timing: see
-// TestFakeCounting and its neighbours.
+// cases named for it, beside a sound one that passes them under the same timing. What fails
+// there fails for being broken.
 func TestBroken(t *testing.T) {
 	if testing.Short() {
 		t.Log("left out under -short")
 		return
 	}
+	run := func(what string, c conformance.Case, f fake, check func(t *testing.T, r *recorder)) {
+		f.timing = selfTiming
+		t.Run(strings.ReplaceAll(what, " ", "-")+"/"+c.Name, func(t *testing.T) {
+			if c.Mode != conformance.Serial {
+				t.Parallel()
+			}
+			r := record(t, c, f)
+			check(t, r)
+			if strings.Contains(r.log.String(), "all goroutines:") {
+				t.Errorf("the case hangs:\n%s", &r.log)
+			}
+		})
+	}
+	passed := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(broken)) {
 		b := broken[name]
-		b.timing = selfTiming
 		for _, cn := range b.caught {
 			c := caseNamed(t, cn)
 			if c.Slow && os.Getenv("LOCKER_CONFORMANCE") != "all" {
 				continue
 			}
-			t.Run(strings.ReplaceAll(name, " ", "-")+"/"+cn, func(t *testing.T) {
-				if c.Mode != conformance.Serial {
-					t.Parallel()
-				}
-				r := record(t, c, b.fake)
+			if !passed[cn] {
+				passed[cn] = true
+				run("sound", c, soundFor(t, c), func(t *testing.T, r *recorder) {
+					if r.failed {
+						t.Errorf("%s fails on a sound strategy:\n%s", cn, &r.log)
+					}
+				})
+			}
+			run(name, c, b.fake, func(t *testing.T, r *recorder) {
 				if !r.failed {
 					t.Errorf("%s passes a strategy that %s", cn, name)
 				}
 				if log := r.log.String(); !strings.Contains(log, c.Contract) || !strings.Contains(log, "docs/rules.md#"+strings.ToLower(c.Rules[0])) {
 					t.Errorf("the contract or its rules are not shown:\n%s", log)
 				}
-				if strings.Contains(r.log.String(), "all goroutines:") {
-					t.Errorf("the case hangs:\n%s", &r.log)
-				}
 			})
 		}
 	}
+}
+
+// soundFor is a sound strategy that claims what c needs.
+func soundFor(t *testing.T, c conformance.Case) fake {
+	t.Helper()
+	for _, f := range []fake{fakeCounting, fakeNotified, fakePolling, fakeUnfenced} {
+		if claims(f.harness(t).Capabilities(), c) {
+			return f
+		}
+	}
+	t.Fatalf("there is none for %s", c.Name)
+	return fake{}
 }
 
 // TestExhaustive is for working on the suite: with -exhaustive it says which

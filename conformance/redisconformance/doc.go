@@ -4,17 +4,16 @@
 // that lose replies and connections, and child processes. A strategy's test is then
 //
 //	func TestConformance(t *testing.T) {
-//		s := redisconformance.Strategy{Name: "setnx", New: setnx.New}
-//		conformance.Run(t, s.Harness, conformance.WithCases(s.Cases()...))
+//		redisconformance.Run(t, redisconformance.Strategy{Name: "setnx", New: setnx.New})
 //	}
 //
 // and, for the cases with child processes,
 //
 //	func TestMain(m *testing.M) { redisconformance.Main(m, setnx.New) }
 //
-// Beside it [RunOn] tests what other topologies are most likely to break, slots that
-// move and masters that fail over among it, and [RunAccess] the permissions that the
-// strategy's documentation names.
+// On other topologies Run tests what these are most likely to break, slots that move and
+// masters that fail over among it; [RunAccess] tests the permissions that the strategy's
+// documentation names.
 //
 // It needs a redis-server on the PATH.
 package redisconformance

@@ -3,14 +3,10 @@ package blpop_test
 import (
 	"testing"
 
-	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/conformance/redisconformance"
 	"github.com/distlock/locker/strategy/blpop"
 )
 
 func TestMain(m *testing.M) { redisconformance.Main(m, blpop.New) }
 
-func TestConformance(t *testing.T) {
-	s := on(redisconformance.Single)
-	conformance.Run(t, s.Harness, conformance.WithCases(s.Cases()...))
-}
+func TestConformance(t *testing.T) { redisconformance.Run(t, on(redisconformance.Single)) }

@@ -19,9 +19,9 @@ func on(topology redisconformance.Topology) redisconformance.Strategy {
 }
 
 func TestConformanceOnSentinel(t *testing.T) {
-	redisconformance.RunOn(t, on(redisconformance.Sentinel))
+	redisconformance.Run(t, on(redisconformance.Sentinel))
 }
 
-func TestConformanceOnCluster(t *testing.T) { redisconformance.RunOn(t, on(redisconformance.Cluster)) }
+func TestConformanceOnCluster(t *testing.T) { redisconformance.Run(t, on(redisconformance.Cluster)) }
 
 func TestAccess(t *testing.T) { redisconformance.RunAccess(t, on(redisconformance.Single)) }

@@ -39,6 +39,7 @@ func run(t *testing.T, q redisconformance.Quorum, opts ...conformance.Option) {
 	}
 	if everything {
 		q.Timing.TTL = 10 * time.Second
+		opts = append(opts, conformance.WithLockerCases())
 	}
 	conformance.Run(t, q.Harness, opts...)
 }

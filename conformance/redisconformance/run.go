@@ -9,12 +9,12 @@ import (
 	"github.com/distlock/locker/conformance"
 )
 
-// everythingEnv, set to "all", makes RunOn run every case.
+// everythingEnv, set to "all", makes Run run every case.
 const everythingEnv = "LOCKER_CONFORMANCE"
 
 // onTopologies are the cases of the suite that a topology other than one server
 // is most likely to break: they ask several nodes, wait, count or look at what is
-// left. With [Strategy.Cases] they are what RunOn runs unless told otherwise.
+// left. With [Strategy.Cases] they are what Run runs there unless told otherwise.
 var onTopologies = []string{
 	"exclusion/AcquireRelease", "exclusion/NeverTwoInside", "exclusion/Linearizable",
 	"reentry/LeaseContextReenters", "owners/SharedOwnerAcrossLockers",
@@ -29,21 +29,23 @@ var onTopologies = []string{
 	topologyGroup + "/.*", failoverGroup + "/(OrderlyFailover|MasterDies|LockDiesWithMaster)", slotsGroup + "/.*",
 }
 
-// RunOn runs the suite, and [Strategy.Cases], for a strategy on its Topology: a
-// selection that takes well under a minute, or with the environment variable
-// LOCKER_CONFORMANCE=all everything. The suite as a whole has been run on one server
-// then; see [Strategy.Harness].
-func RunOn(t *testing.T, s Strategy) {
+// Run runs the suite, and [Strategy.Cases], for a strategy on its Topology: on one server
+// all of it, elsewhere a selection that takes well under a minute. With the environment
+// variable LOCKER_CONFORMANCE=all it is everything everywhere, the cases of
+// [conformance.WithLockerCases] among it.
+func Run(t *testing.T, s Strategy) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("several servers take their time, and -short is given")
-	}
 	opts := []conformance.Option{conformance.WithCases(s.Cases()...)}
 	if s.Topology == Cluster {
 		opts = append(opts, conformance.WithSkip("LocalStateIsBounded",
 			"clients open connections to each node as they happen to need them, whose buffers outweigh what is measured"))
 	}
-	if os.Getenv(everythingEnv) != "all" {
+	switch everything := os.Getenv(everythingEnv) == "all"; {
+	case s.Topology != Single && testing.Short():
+		t.Skip("several servers take their time, and -short is given")
+	case everything:
+		opts = append(opts, conformance.WithLockerCases())
+	case s.Topology != Single:
 		t.Parallel() // there is no case among them that counts goroutines
 		checkSelection(t)
 		opts = append(opts, conformance.WithOnly("^("+strings.Join(onTopologies, "|")+")$"))
