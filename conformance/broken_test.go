@@ -68,7 +68,9 @@ var broken = map[string]brokenStrategy{
 	"renews whatever is there": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		d.locked(func() {
 			if l := d.s.live(c.Key); l != nil {
-				l.extend(c.TTL)
+				for id := range l.holds {
+					l.extend(id, c.TTL)
+				}
 			}
 		})
 		return nil
@@ -90,7 +92,7 @@ var broken = map[string]brokenStrategy{
 	"resurrects on renewal": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		d.locked(func() {
 			if d.held(c) == nil && d.s.live(c.Key) == nil {
-				d.s.locks[c.Key] = &fakeLock{owner: c.Owner, holds: map[string]int{c.ID: 1}, token: c.Token, until: time.Now().Add(c.TTL)}
+				d.s.locks[c.Key] = &fakeLock{owner: c.Owner, holds: map[string]*fakeHold{c.ID: {1, time.Now().Add(c.TTL)}}, token: c.Token}
 			}
 		})
 		return (&counted{counting: d}).renewOne(ctx, c)
@@ -99,7 +101,7 @@ var broken = map[string]brokenStrategy{
 		err := (&counted{counting: d}).renewOne(ctx, c)
 		d.locked(func() {
 			if l := d.held(c); l != nil {
-				l.until = time.Now().Add(c.TTL / 10)
+				l.holds[c.ID].until = time.Now().Add(c.TTL / 10)
 			}
 		})
 		return err
@@ -109,7 +111,7 @@ var broken = map[string]brokenStrategy{
 			err := d.SetHolds(ctx, c, n)
 			d.locked(func() {
 				if l := d.held(c); l != nil {
-					l.until = time.Now().Add(time.Second)
+					l.holds[c.ID].until = time.Now().Add(time.Second)
 				}
 			})
 			return err
@@ -148,10 +150,10 @@ var broken = map[string]brokenStrategy{
 				switch {
 				case l == nil:
 					err = notHeld(c)
-				case n > l.holds[c.ID]:
-					l.holds[c.ID]++
+				case n > l.holds[c.ID].n:
+					l.holds[c.ID].n++
 				default:
-					if l.holds[c.ID]--; l.holds[c.ID] == 0 {
+					if l.holds[c.ID].n--; l.holds[c.ID].n == 0 {
 						d.s.drop(c.Key)
 					}
 				}

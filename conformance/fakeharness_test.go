@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -142,7 +144,7 @@ func (h *fakeHarness) Keys(context.Context) (keys []conformance.StoredKey, err e
 	err = h.locked(func() {
 		for k := range h.s.locks {
 			if l := h.s.live(k); l != nil {
-				keys = append(keys, conformance.StoredKey{Name: k, TTL: time.Until(l.until)})
+				keys = append(keys, conformance.StoredKey{Name: k, TTL: time.Until(l.until())})
 			}
 		}
 		for k := range h.s.tokens {
@@ -161,7 +163,7 @@ func (h *fakeHarness) Keys(context.Context) (keys []conformance.StoredKey, err e
 func (h *fakeHarness) Holder(_ context.Context, key string) (holder string, err error) {
 	err = h.locked(func() {
 		if l := h.s.live(key); l != nil {
-			holder = fmt.Sprint(l.holds)
+			holder = fmt.Sprint(slices.Sorted(maps.Keys(l.holds)))
 		}
 	})
 	return holder, err
@@ -170,7 +172,7 @@ func (h *fakeHarness) Holder(_ context.Context, key string) (holder string, err 
 func (h *fakeHarness) TTL(_ context.Context, key string) (left time.Duration, err error) {
 	err = h.locked(func() {
 		if l := h.s.live(key); l != nil {
-			left = time.Until(l.until)
+			left = time.Until(l.until())
 		}
 	})
 	return left, err
@@ -184,7 +186,7 @@ func (h *fakeHarness) Expire(ctx context.Context, key string) error { return h.B
 
 func (h *fakeHarness) Steal(_ context.Context, key string) error {
 	return h.locked(func() {
-		h.s.locks[key] = &fakeLock{owner: "thief", holds: map[string]int{"thief": 1}, until: time.Now().Add(time.Minute)}
+		h.s.locks[key] = &fakeLock{owner: "thief", holds: map[string]*fakeHold{"thief": {1, time.Now().Add(time.Minute)}}}
 	})
 }
 
@@ -228,8 +230,6 @@ func (h *fakeHarness) CutConnections() error {
 	return h.CutNotifications()
 }
 
-func (h *fakeHarness) Slow(d time.Duration) error { return h.locked(func() { h.s.slow = d }) }
-
 func (h *fakeHarness) Cause(trouble string) error {
 	switch trouble {
 	case "Stuck":
@@ -241,7 +241,7 @@ func (h *fakeHarness) Cause(trouble string) error {
 }
 
 func (h *fakeHarness) Recover() error {
-	_ = h.locked(func() { h.s.slow, h.s.trouble = 0, nil })
+	_ = h.locked(func() { h.s.trouble = nil })
 	return h.Heal()
 }
 

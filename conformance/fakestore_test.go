@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -32,7 +33,6 @@ type fakeStore struct {
 	trouble  error // what it answers to every command; nil: it is well
 	persists bool
 	forgot   bool // its scripts
-	slow     time.Duration
 }
 
 // The troubles the store can be in.
@@ -44,9 +44,31 @@ var fakeTroubles = []conformance.Trouble{
 
 type fakeLock struct {
 	owner string
-	holds map[string]int // by claim
+	holds map[string]*fakeHold // by claim
 	token int64
+}
+
+type fakeHold struct {
+	n     int
 	until time.Time
+}
+
+// until is when the last hold ends.
+func (l *fakeLock) until() (end time.Time) {
+	for _, h := range l.holds {
+		if h.until.After(end) {
+			end = h.until
+		}
+	}
+	return end
+}
+
+// extend makes claim id's hold last for ttl at least.
+func (l *fakeLock) extend(id string, ttl time.Duration) {
+	h := l.holds[id]
+	if until := time.Now().Add(ttl); until.After(h.until) {
+		h.until = until
+	}
 }
 
 func newFakeStore() *fakeStore {
@@ -64,27 +86,23 @@ func (s *fakeStore) command(ctx context.Context, op conformance.Op, apply func()
 	}
 	return s.Command(ctx, op, func(ctx context.Context) error {
 		s.mu.Lock()
-		trouble, slow := s.trouble, s.slow
+		trouble := s.trouble
 		if trouble == nil {
 			apply()
 		}
 		s.mu.Unlock()
-		if trouble != nil {
-			return trouble
-		}
-		select {
-		case <-time.After(slow):
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		return trouble
 	})
 }
 
 // live returns the lock at key, or nil. s.mu is held.
 func (s *fakeStore) live(key string) *fakeLock {
 	l := s.locks[key]
-	if l != nil && !time.Now().Before(l.until) {
+	if l == nil {
+		return nil
+	}
+	maps.DeleteFunc(l.holds, func(_ string, h *fakeHold) bool { return !time.Now().Before(h.until) })
+	if len(l.holds) == 0 {
 		delete(s.locks, key)
 		return nil
 	}
@@ -153,7 +171,7 @@ func (d *fakeDriver) acquire(req driver.Request) (driver.Answer, error) {
 	case l == nil && d.fair && !d.turn(req):
 		return driver.Answer{}, nil
 	case l == nil:
-		l = &fakeLock{owner: req.Owner, holds: map[string]int{}}
+		l = &fakeLock{owner: req.Owner, holds: map[string]*fakeHold{}}
 		if req.Fencing {
 			l.token = s.token(req.Key)
 			if tokens = req.Tokens; tokens > 1 {
@@ -161,15 +179,17 @@ func (d *fakeDriver) acquire(req driver.Request) (driver.Answer, error) {
 			}
 		}
 		s.locks[req.Key] = l
-	case l.holds[req.ID] == 0 && !(d.counts && l.owner == req.Owner):
+	case l.holds[req.ID] == nil && !(d.counts && l.owner == req.Owner):
 		if d.fair && req.Wait {
 			d.ticket(req.Key)
 		}
-		return driver.Answer{Remaining: time.Until(l.until), Owner: l.owner}, nil
+		return driver.Answer{Remaining: time.Until(l.until()), Owner: l.owner}, nil
 	}
 	d.none(req.Key)
-	l.holds[req.ID] = max(l.holds[req.ID], 1)
-	l.extend(req.TTL)
+	if l.holds[req.ID] == nil {
+		l.holds[req.ID] = &fakeHold{n: 1}
+	}
+	l.extend(req.ID, req.TTL)
 	token := l.token
 	if !req.Fencing {
 		token = 0
@@ -209,12 +229,6 @@ func (s *fakeStore) watched(d *fakeDriver, key string) bool {
 	return false
 }
 
-func (l *fakeLock) extend(ttl time.Duration) {
-	if until := time.Now().Add(ttl); until.After(l.until) {
-		l.until = until
-	}
-}
-
 func (d *fakeDriver) Renew(ctx context.Context, claims []driver.Claim, answer func(int, error)) {
 	errs := make([]error, len(claims))
 	cerr := d.s.command(ctx, conformance.OpRenew, func() {
@@ -223,7 +237,7 @@ func (d *fakeDriver) Renew(ctx context.Context, claims []driver.Claim, answer fu
 				errs[i] = notHeld(c)
 			} else {
 				errs[i] = nil
-				l.extend(c.TTL)
+				l.extend(c.ID, c.TTL)
 			}
 		}
 	})
@@ -234,7 +248,7 @@ func (d *fakeDriver) Renew(ctx context.Context, claims []driver.Claim, answer fu
 
 // held returns the lock that c holds, or nil. s.mu is held.
 func (d *fakeDriver) held(c driver.Claim) *fakeLock {
-	if l := d.s.live(c.Key); l != nil && l.holds[c.ID] > 0 {
+	if l := d.s.live(c.Key); l != nil && l.holds[c.ID] != nil {
 		return l
 	}
 	return nil
@@ -308,7 +322,7 @@ func (d *counting) SetHolds(ctx context.Context, c driver.Claim, n int) (err err
 			return
 		}
 		err = nil
-		l.holds[c.ID] = n
+		l.holds[c.ID].n = n
 	})
 	if cerr != nil {
 		return cerr

@@ -26,7 +26,7 @@ var faultCases = []Case{
 		Contract: "an inner Unlock cancelled while its command is on the way returns at once with ErrUnavailable, may be repeated, and leaves the outer hold as it is"},
 	{Name: "SilenceWithinTheLease", Group: faultsGroup, Rules: []string{"R11", "R15"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testSilenceWithinTheLease,
 		Contract: "a lease survives a black hole that is shorter than what is left of it, and waiters wait on"},
-	{Name: "AnswersPastTheLease", Group: faultsGroup, Rules: []string{"R1", "R10", "R17"}, Needs: []Need{NeedServers}, Mode: Isolated, Test: testAnswersPastTheLease,
+	{Name: "AnswersPastTheLease", Group: faultsGroup, Rules: []string{"R1", "R10", "R17"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testAnswersPastTheLease,
 		Contract: "when answers take twice the TTL a holder knows of its loss at Deadline, and nobody is granted what has ended by the time he is told"},
 	{Name: "ConnectionsCut", Group: faultsGroup, Rules: []string{"R11", "R15", "R19"}, Needs: []Need{NeedServers}, Mode: Isolated, Test: testConnectionsCut,
 		Contract: "when the store ends all connections a holder keeps its lease, a release in that moment succeeds, and a waiter gets the key"},
@@ -244,7 +244,7 @@ func testAnswersPastTheLease(t *T) {
 	t.Free(b, other) // so that connections are up
 	lease := t.Lock(a, key, locker.WithTTL(ttl))
 	ctx := lease.Context(t.Context())
-	t.NoError(t.Servers().Slow(2*ttl), "slowing the store down")
+	t.NoError(t.Faults().Slow(2*ttl), "slowing the store down")
 	t.lostAtDeadline(ctx, lease)
 	for _, lock := range []func() (*locker.Lease, error){
 		func() (*locker.Lease, error) { return b.TryLock(t.Context(), other, locker.WithTTL(ttl)) },
@@ -256,7 +256,7 @@ func testAnswersPastTheLease(t *T) {
 		t.Is(err, locker.ErrUnavailable)
 		t.Isnt(err, locker.ErrNotAcquired)
 	}
-	t.recover()
+	t.NoError(t.Faults().Heal(), "healing")
 	// A command and a clean-up may be on their slow way.
 	within := 4*ttl + t.Timing().PollWithin + t.Timing().Slack
 	t.FreeWithin(within, b, key)

@@ -188,7 +188,8 @@ type Breaker interface {
 // Planter is a harness that can put things at a key that none of our strategies
 // wrote. Claim: [Capabilities].Plant.
 type Planter interface {
-	// Foreigners lists the kinds of things.
+	// Foreigners lists the kinds of things. Those that are to be taken for locks count as
+	// held for any caller, one who is the owner "x" as well.
 	Foreigners() []Foreigner
 	// Plant puts one at key.
 	Plant(ctx context.Context, key, foreigner string) error
@@ -238,6 +239,11 @@ type Faults interface {
 	Refuse() error
 	// BlackHole makes everything sent from now on vanish, without an error.
 	BlackHole() error
+	// Slow makes every reply arrive d later from now on, however many are on their way.
+	Slow(d time.Duration) error
+	// Sent is how many commands of the kind were sent since it was first asked for: where
+	// the store is several servers, to the one that got the most.
+	Sent(op Op) int
 	// Heal undoes all of the above.
 	Heal() error
 	// CutNotifications ends everything that carries wake-ups, losing those on
@@ -260,8 +266,6 @@ type ServerFaults interface {
 	// CutConnections ends every connection to the servers, those that carry
 	// wake-ups included.
 	CutConnections() error
-	// Slow makes every answer arrive d later, from now on.
-	Slow(d time.Duration) error
 	// Cause gets the servers into a trouble that [TroubleCases] was given, by its
 	// name.
 	Cause(trouble string) error

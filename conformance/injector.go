@@ -21,7 +21,9 @@ import (
 type Injector struct {
 	mu      sync.Mutex
 	next    map[Op][]fault
+	sent    map[Op]int
 	state   storeState
+	slow    time.Duration
 	changed chan struct{} // closed when state changes
 	watches map[*injectedWatch]struct{}
 }
@@ -103,10 +105,26 @@ func (in *Injector) Refuse() error { return in.become(refusing) }
 // BlackHole implements [Faults].
 func (in *Injector) BlackHole() error { return in.become(silent) }
 
+// Slow implements [Faults].
+func (in *Injector) Slow(d time.Duration) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.slow = d
+	return nil
+}
+
+// Sent implements [Faults].
+func (in *Injector) Sent(op Op) int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.sent[op]
+}
+
 // Heal implements [Faults].
 func (in *Injector) Heal() error {
 	in.mu.Lock()
 	clear(in.next)
+	in.slow = 0
 	in.mu.Unlock()
 	return in.become(reachable)
 }
@@ -154,10 +172,15 @@ type fate struct {
 func (in *Injector) take(op Op) fate {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	if in.sent == nil {
+		in.sent = make(map[Op]int)
+	}
+	in.sent[op]++
 	f := fate{state: in.state, changed: in.changed}
 	if q := in.next[op]; f.state == reachable && len(q) > 0 {
 		f.fault, in.next[op] = q[0], q[1:]
 	}
+	f.late += in.slow
 	return f
 }
 

@@ -251,6 +251,7 @@ func testForeignLocksAreHeld(t *T) {
 		key := t.Key(f.Name)
 		t.NoError(t.Planter().Plant(t.Context(), key, f.Name), "planting "+f.Name)
 		t.Taken(l, key)
+		t.TakenUnder(locker.ContextWithOwner(t.Context(), "x"), l, key)
 		_, err := l.Lock(t.Context(), key, locker.WithWait(t.Timing().RenewEvery))
 		t.Is(err, locker.ErrNotAcquired)
 		t.intact(key, f)

@@ -20,6 +20,8 @@ var loadCases = []Case{
 		Contract: "hundreds of callers that wait for one key and are cancelled all return promptly, and the key is free afterwards"},
 	{Name: "ManyLeasesRenewed", Group: loadGroup, Rules: []string{"R11", "R13"}, Test: testManyLeasesRenewed,
 		Contract: "hundreds of leases held by one Locker are all renewed in time"},
+	{Name: "ManyCallersFarAway", Group: loadGroup, Rules: []string{"R11", "R13", "R18"}, Needs: []Need{NeedFaults}, Mode: Serial, Test: testManyCallersFarAway,
+		Contract: "while 2,000 callers lock and unlock, and each reply takes 20 ms, leases that others hold are renewed in time, and every Unlock succeeds"},
 }
 
 func testNoStarvation(t *T) {
@@ -88,6 +90,41 @@ func testManyWaitersOnOneKey(t *T) {
 	}
 	t.Unlock(lease)
 	t.FreeWithin(t.Timing().PollWithin, waiter, key)
+}
+
+func testManyCallersFarAway(t *T) {
+	const callers, held, farAway = 2000, 30, 20 * time.Millisecond
+	l := t.Locker()
+	t.NoError(t.Faults().Slow(farAway), "having the replies take their time")
+	leases := make([]*locker.Lease, held)
+	for i := range leases {
+		leases[i] = t.Lock(l, t.Key(strconv.Itoa(i)), locker.WithTTL(t.Timing().TTL))
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Add(1)
+		t.Go(func() {
+			defer all.Done()
+			for key := t.Key("caller's " + strconv.Itoa(i)); ctx.Err() == nil; {
+				lease, err := l.Lock(ctx, key)
+				if err != nil {
+					t.Is(err, context.Canceled)
+					return
+				}
+				t.Unlock(lease)
+			}
+		})
+	}
+	// That time passes without a loss is the subject.
+	t.Sleep(t.Timing().TTL + t.Timing().TTL/2)
+	stop()
+	all.Wait()
+	for _, lease := range leases {
+		t.Open(lease.Lost(), "Lost")
+		t.Unlock(lease)
+	}
 }
 
 func testManyLeasesRenewed(t *T) {

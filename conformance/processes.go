@@ -27,6 +27,8 @@ var processCases = []Case{
 		Contract: "a waiter whose process is frozen holds nobody up, and gets its turn when it runs on"},
 	{Name: "SharedOwnerAcrossProcesses", Group: processesGroup, Rules: []string{"R8"}, Needs: []Need{NeedProcesses, NeedStoredHolds}, Test: testSharedOwnerAcrossProcesses,
 		Contract: "the same explicit owner re-enters from another process; when that is killed, its holds end with the lease"},
+	{Name: "CoOwnerIsKilled", Group: processesGroup, Rules: []string{"R8", "R19"}, Needs: []Need{NeedProcesses, NeedStoredHolds}, Test: testCoOwnerIsKilled,
+		Contract: "of processes that share a lock by its owner's name one is killed: its holds end with its own TTL while the others go on, and their last Unlock frees the key"},
 }
 
 // child starts a child process.
@@ -190,4 +192,20 @@ func testSharedOwnerAcrossProcesses(t *T) {
 	// Nobody gives back the child's hold; it ends with the lease.
 	_ = ours.Unlock(t.Context())
 	t.FreeWithin(ttl+t.Timing().PollWithin+time.Second, other, key)
+}
+
+func testCoOwnerIsKilled(t *T) {
+	ttl := t.Timing().ShortTTL
+	child, l, other, key := t.child(), t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery)), t.Locker(), t.Key("k")
+	ctx := locker.ContextWithOwner(t.Context(), "shared")
+	ours := t.LockUnder(ctx, l, key)
+	t.ChildLock(child, ChildLock{Key: key, TTL: ttl, Owner: "shared"})
+	child.Kill()
+	// The last renewal that the child sent has come to its end.
+	t.Sleep(ttl + ttl/2)
+	inner := t.LockUnder(ctx, l, key)
+	t.Unlock(ours)
+	t.Taken(other, key)
+	t.Unlock(inner)
+	t.Free(other, key)
 }

@@ -14,7 +14,7 @@ import (
 func Cases() []Case {
 	return slices.Concat(
 		exclusionCases, ownershipCases, doCases, reentryCases, ownerCases, leaseCases, limitCases,
-		waitingCases, wakeCases, handOverCases, loadCases, fencingCases, failureCases, outageCases, faultCases, keyCases,
+		waitingCases, wakeCases, handOverCases, loadCases, fencingCases, failureCases, outageCases, faultCases, userCodeCases, keyCases,
 		hygieneCases, closingCases, observerCases, processCases,
 	)
 }

@@ -33,6 +33,10 @@ var waitingCases = []Case{
 		Contract: "TryLock does not overtake the callers of its own Locker that wait for the key"},
 	{Name: "FIFOWithinLocker", Group: waitingGroup, Rules: []string{"R14"}, Locker: true, Test: testFIFOWithinLocker,
 		Contract: "callers of one Locker get the key in the order in which they asked for it"},
+	{Name: "RefusedCallersAskSeldom", Group: waitingGroup, Rules: []string{"R14", "R15"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testRefusedCallersAskSeldom,
+		Contract: "a refused TryLock is one command, or none if its own Locker holds the key; of the callers of one Locker that wait for a key one asks, about once a second if the store wakes it"},
+	{Name: "GivesUpRightAfterASuccess", Group: waitingGroup, Rules: []string{"R16"}, Test: testGivesUpRightAfterASuccess,
+		Contract: "a waiter that gives up within a second of its Locker's last success holds the next one up no longer than any other does"},
 	{Name: "FIFOAcrossLockers", Group: waitingGroup, Rules: []string{"R14"}, Needs: []Need{NeedFair}, Test: testFIFOAcrossLockers,
 		Contract: "where the strategy is fair, callers of different Lockers get the key in the order in which they asked for it"},
 	{Name: "QueueSurvivesItsMembers", Group: waitingGroup, Rules: []string{"R14", "R16"}, Locker: true, Test: testQueueSurvivesItsMembers,
@@ -332,6 +336,64 @@ func testCancelledWaiterPassesOn(t *T) {
 			t.Unlock(t.Granted(rest[0], t.Timing().Slack))
 			rest = rest[1:]
 		}
+	}
+}
+
+func testRefusedCallersAskSeldom(t *T) {
+	const callers, watched = 50, 2 * time.Second
+	holder, other, key := t.Locker(locker.WithoutRenewal()), t.Locker(), t.Key("k")
+	lease := t.Lock(holder, key)
+	sent := func(f func()) int {
+		before := t.Faults().Sent(OpAcquire)
+		f()
+		return t.Faults().Sent(OpAcquire) - before
+	}
+	if n := sent(func() { t.Taken(holder, key) }); n != 0 {
+		t.Errorf("TryLock of a key that its own Locker holds sent %d commands, want none", n)
+	}
+	if n := sent(func() { t.Taken(other, key) }); n != 1 {
+		t.Errorf("TryLock of a key that another Locker holds sent %d commands, want 1", n)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var waiters []*Waiter
+	for range callers {
+		waiters = append(waiters, t.WaitUnder(ctx, other, key))
+	}
+	// A look a second and some when it begins to wait; or, if the store does not wake
+	// waiters, one in 10 ms at most.
+	most := int(watched/(10*time.Millisecond)) + 10
+	if t.Capabilities().Notified {
+		most = int(watched/time.Second) + 4
+	}
+	if n := sent(func() { t.Sleep(watched) }); n > most {
+		t.Errorf("%d callers of one Locker that waited for %v sent %d commands, want %d at most", callers, watched, n, most)
+	}
+	stop()
+	for _, w := range waiters {
+		t.Is(t.Refused(w, t.Timing().Slack), context.Canceled)
+	}
+	t.Unlock(lease)
+	t.FreeWithin(t.Timing().PollWithin, other, key)
+}
+
+func testGivesUpRightAfterASuccess(t *T) {
+	holder, quitter, next, key := t.Locker(), t.Locker(), t.Locker(), t.Key("k")
+	for _, after := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 300 * time.Millisecond, 900 * time.Millisecond} {
+		t.Unlock(t.Lock(quitter, key))
+		lease := t.Lock(holder, key)
+		w := t.Wait(quitter, key)
+		behind := t.Wait(next, key)
+		time.Sleep(after)
+		w.Cancel()
+		t.Is(t.Refused(w, t.Timing().Prompt), context.Canceled)
+		freed := Now()
+		t.Unlock(lease)
+		t.Unlock(t.Granted(behind, t.Timing().PollWithin))
+		// Well before the end of any TTL, which a place in the queue might last.
+		if took := behind.After(freed); took > t.Timing().PollWithin {
+			t.Errorf("a waiter that had given up %v after its last success held the next one up for %v", after, took)
+		}
+		t.Free(holder, key)
 	}
 }
 

@@ -94,7 +94,9 @@ func (c *conn) serve() {
 	}
 
 	var wg sync.WaitGroup
-	wg.Go(c.forwardReplies)
+	replies := make(chan reply, mostHeld)
+	wg.Go(func() { c.readReplies(replies) })
+	wg.Go(func() { c.forwardReplies(replies) })
 	c.forwardCommands()
 	wg.Wait()
 	for _, e := range c.pending {
@@ -167,24 +169,48 @@ func (c *conn) forward(cmd []string, raw []byte, newTrip, subscribed bool) bool 
 	return c.write(c.server, raw) == nil
 }
 
-// forwardReplies ends with the server's connection. It reads to the end even
+// reply is one of the server, which is to be held until then if it is to be late.
+type reply struct {
+	expected
+	raw  []byte
+	then time.Time
+}
+
+// mostHeld is how many replies of a connection are held at a time.
+const mostHeld = 4096
+
+// readReplies ends with the server's connection. It reads to the end even
 // when nobody listens: hanging up on the server would keep it from commands it
 // has not read yet.
-func (c *conn) forwardReplies() {
-	defer c.cut()
+func (c *conn) readReplies(to chan<- reply) {
+	defer close(to)
 	in := bufio.NewReaderSize(c.server, bufferSize)
-	silent := false
 	for {
 		raw, push, err := readReply(in)
 		if err != nil {
 			c.p.report(err)
 			return
 		}
-		e := expected{action: pass}
+		r := reply{expected: expected{action: pass}, raw: raw}
 		if !push {
-			e = c.next(raw)
+			r.expected = c.next(raw)
 		}
-		switch e.action {
+		if r.action == delayReply {
+			r.then = time.Now().Add(r.rule.delay)
+		}
+		select {
+		case to <- r:
+		case <-c.ctx.Done():
+			to = nil // there is no client any more
+		}
+	}
+}
+
+func (c *conn) forwardReplies(replies <-chan reply) {
+	defer c.cut()
+	silent := false
+	for r := range replies {
+		switch r.action {
 		case duplicate:
 			continue
 		case dropReply:
@@ -196,14 +222,11 @@ func (c *conn) forwardReplies() {
 		case hangReply:
 			silent = true
 		case delayReply:
-			if !c.sleep(e.rule.delay, e.rule.over) {
+			if !c.sleep(time.Until(r.then), r.rule.over) {
 				return
 			}
 		}
-		if silent {
-			continue
-		}
-		if err := c.write(c.client, raw); err != nil {
+		if !silent && c.write(c.client, r.raw) != nil {
 			silent = true
 		}
 	}

@@ -86,8 +86,8 @@ func (f *Faults) Duplicate(match Match, n int) *Rule { return f.add(match, dupli
 func (f *Faults) Delay(match Match, n int, d time.Duration) *Rule { return f.add(match, delay, n, d) }
 
 // DelayReply lets the server answer the next n commands that match at once, and
-// holds the answer, and those behind it, for d. n of 0 is no limit. The rule fires
-// when the delay begins.
+// holds each answer, and those behind it, for d from when the server gave it. n of 0 is no
+// limit. The rule fires when the delay begins.
 func (f *Faults) DelayReply(match Match, n int, d time.Duration) *Rule {
 	return f.add(match, delayReply, n, d)
 }

@@ -121,6 +121,24 @@ func TestDelayReply(t *testing.T) {
 	}
 }
 
+// Replies that are on their way together are late together.
+func TestDelayedRepliesTravelTogether(t *testing.T) {
+	t.Parallel()
+	const delay, n = 200 * time.Millisecond, 20
+	f, ctx := setUp(t, 3), t.Context()
+	f.DelayReply(faultproxy.MatchCommand("INCR"), 0, delay)
+	start := time.Now()
+	_, err := f.through.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for range n {
+			p.Incr(ctx, f.key)
+		}
+		return nil
+	})
+	if took := time.Since(start); err != nil || took < delay || took > n*delay/2 {
+		t.Errorf("%d commands in a pipeline, each reply %v late, took %v: %v", n, delay, took, err)
+	}
+}
+
 func TestPipeline(t *testing.T) {
 	t.Parallel()
 	protocols(t, func(t *testing.T, protocol int) {

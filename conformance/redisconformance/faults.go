@@ -90,6 +90,34 @@ func (h *harness) BlackHole() error {
 	return nil
 }
 
+func (h *harness) Slow(d time.Duration) error {
+	for _, p := range h.proxies {
+		h.later(p.DelayReply(faultproxy.MatchAny, 0, d))
+	}
+	return nil
+}
+
+func (h *harness) Sent(op conformance.Op) (most int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.sent[op] == nil {
+		for _, p := range h.proxies {
+			var n atomic.Int64
+			h.sent[op] = append(h.sent[op], &n)
+			p.Delay(func(cmd []string) bool { // does nothing but look
+				if h.Op(cmd) == op {
+					n.Add(1)
+				}
+				return false
+			}, 0, 0)
+		}
+	}
+	for _, n := range h.sent[op] {
+		most = max(most, int(n.Load()))
+	}
+	return most
+}
+
 func (h *harness) Heal() error {
 	h.mu.Lock()
 	for _, r := range h.rules {

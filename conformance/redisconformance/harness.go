@@ -51,6 +51,7 @@ func (s Strategy) Harness(tb testing.TB) conformance.Harness {
 	return &harness{
 		Strategy:   s,
 		deployment: deploy(tb, s.Topology),
+		sent:       make(map[conformance.Op][]*atomic.Int64),
 		planted:    make(map[string]string),
 	}
 }
@@ -62,8 +63,9 @@ type harness struct {
 	lost    atomic.Int64 // replies
 	mu      sync.Mutex
 	rules   []*faultproxy.Rule
-	ends    []func() error    // of troubles
-	planted map[string]string // dumps, by key
+	sent    map[conformance.Op][]*atomic.Int64 // to each server, by kinds that were asked for
+	ends    []func() error                     // of troubles
+	planted map[string]string                  // what they hold, by key
 }
 
 var _ interface {
@@ -245,6 +247,24 @@ var foreigners = map[string]struct {
 		p.PExpire(ctx, key, time.Hour)
 	}},
 	"hash": {false, func(ctx context.Context, p redis.Pipeliner, key string) { p.HSet(ctx, key, "x", 1) }},
+	"hash of many fields": {false, func(ctx context.Context, p redis.Pipeliner, key string) {
+		for i := range 10_000 {
+			p.HSet(ctx, key, fmt.Sprint("x", i), i)
+		}
+	}},
+	"hash of counts": {false, func(ctx context.Context, p redis.Pipeliner, key string) { p.HSet(ctx, key, "x", 1, "y", 2) }},
+	"hash with a Redisson holder and more": {false, func(ctx context.Context, p redis.Pipeliner, key string) {
+		p.HSet(ctx, key, "0f0e0d0c-0000-4000-8000-000000000000:1", "1.5", "", "x")
+	}},
+	"empty string": {false, func(ctx context.Context, p redis.Pipeliner, key string) { p.Set(ctx, key, "", 0) }},
+	"long string": {false, func(ctx context.Context, p redis.Pipeliner, key string) {
+		p.Set(ctx, key, strings.Repeat("x\x00\xff", 1<<20), 0)
+	}},
+	"long list": {true, func(ctx context.Context, p redis.Pipeliner, key string) {
+		for i := range 10_000 {
+			p.RPush(ctx, key, i)
+		}
+	}},
 	"list": {true, func(ctx context.Context, p redis.Pipeliner, key string) { p.RPush(ctx, key, "x") }},
 	"set":  {true, func(ctx context.Context, p redis.Pipeliner, key string) { p.SAdd(ctx, key, "x") }},
 	"zset": {true, func(ctx context.Context, p redis.Pipeliner, key string) { p.ZAdd(ctx, key, redis.Z{Member: "x"}) }},
@@ -269,19 +289,29 @@ func (h *harness) Plant(ctx context.Context, key, foreigner string) error {
 	if err != nil {
 		return err
 	}
-	dump, err := h.direct.Dump(ctx, key).Result()
+	content, err := h.content(ctx, key)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.planted[key] = dump
+	h.planted[key] = content
 	return err
 }
 
 func (h *harness) Intact(ctx context.Context, key, _ string) (bool, error) {
-	dump, err := h.direct.Dump(ctx, key).Result()
-	if errors.Is(err, redis.Nil) {
-		return false, nil
-	}
+	content, err := h.content(ctx, key)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return dump == h.planted[key], err
+	return content == h.planted[key], err
+}
+
+// content is all that is at key. The order of a large hash's fields changes by itself.
+func (h *harness) content(ctx context.Context, key string) (string, error) {
+	if kind, err := h.direct.Type(ctx, key).Result(); err != nil || kind == "hash" {
+		fields, herr := h.direct.HGetAll(ctx, key).Result()
+		return fmt.Sprint(fields), errors.Join(err, herr)
+	}
+	dump, err := h.direct.Dump(ctx, key).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", nil
+	}
+	return dump, err
 }

@@ -23,10 +23,6 @@ func (h *quorumHarness) Crash() error          { return h.each((*harness).Crash)
 func (h *quorumHarness) CutConnections() error { return h.each((*harness).CutConnections) }
 func (h *quorumHarness) Recover() error        { return h.each((*harness).Recover) }
 
-func (h *quorumHarness) Slow(d time.Duration) error {
-	return h.each(func(n *harness) error { return n.Slow(d) })
-}
-
 func (h *quorumHarness) Cause(trouble string) error {
 	return h.each(func(n *harness) error { return n.Cause(trouble) })
 }

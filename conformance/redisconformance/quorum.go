@@ -209,6 +209,17 @@ func (h *quorumHarness) Refuse() error { return h.each((*harness).Refuse) }
 
 func (h *quorumHarness) BlackHole() error { return h.each((*harness).BlackHole) }
 
+func (h *quorumHarness) Slow(d time.Duration) error {
+	return h.each(func(n *harness) error { return n.Slow(d) })
+}
+
+func (h *quorumHarness) Sent(op conformance.Op) (most int) {
+	for _, n := range h.up {
+		most = max(most, n.Sent(op))
+	}
+	return most
+}
+
 // Heal undoes what the above did, not what the harness began with.
 func (h *quorumHarness) Heal() error {
 	errs := []error{h.each((*harness).Heal)}

@@ -50,13 +50,6 @@ func (h *harness) CutConnections() error {
 	})
 }
 
-func (h *harness) Slow(d time.Duration) error {
-	for _, p := range h.proxies {
-		h.later(p.DelayReply(faultproxy.MatchAny, 0, d))
-	}
-	return nil
-}
-
 // later stops rules at Heal or Recover.
 func (h *harness) later(rules ...*faultproxy.Rule) {
 	h.mu.Lock()

@@ -1,0 +1,70 @@
+package conformance_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
+)
+
+// strained are broken strategies whose fault shows only under load, a long way from the
+// store, or when another process dies.
+var strained = map[string]brokenStrategy{
+	"logs nothing": {options(locker.WithLogger(slog.New(slog.DiscardHandler))), []string{"BlockedLogger", "LoggerThatLocks"}},
+	"has one connection for all": {with(func(d *counted) {
+		var connection sync.Mutex
+		d.acquire = func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+			connection.Lock()
+			defer connection.Unlock()
+			return d.Acquire(ctx, req)
+		}
+		d.renew = func(d *counting, ctx context.Context, c driver.Claim) error {
+			connection.Lock()
+			defer connection.Unlock()
+			return counted{counting: d}.renewOne(ctx, c)
+		}
+	}), []string{"ManyCallersFarAway"}},
+	"asks three times": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+		for range 2 {
+			if a, err := d.Acquire(ctx, req); err != nil || a.Granted {
+				return a, err
+			}
+		}
+		return d.Acquire(ctx, req)
+	}), []string{"RefusedCallersAskSeldom"}},
+	"keeps its place when it gives up": {keepingPlaces(), []string{"GivesUpRightAfterASuccess"}},
+	"renews the holds of all": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
+		d.locked(func() {
+			if l := d.held(c); l != nil {
+				for id := range l.holds {
+					l.extend(id, c.TTL)
+				}
+			}
+		})
+		return counted{counting: d}.renewOne(ctx, c)
+	}), []string{"CoOwnerIsKilled"}},
+}
+
+// keepingPlaces is a fair strategy in whose queue those who left stay.
+func keepingPlaces() fake {
+	v := fakeNotified
+	v.fakeDriver = func(s *fakeStore) driver.Driver { return placeKeeper{&notifying{fakeDriver{s: s, fair: true}}} }
+	return v
+}
+
+type placeKeeper struct{ *notifying }
+
+func (d placeKeeper) Watch(ctx context.Context, key string) (driver.Watch, error) {
+	w, err := d.notifying.Watch(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return stayingWatch{w}, nil
+}
+
+// stayingWatch is never closed.
+type stayingWatch struct{ driver.Watch }
+
+func (stayingWatch) Close() {}
