@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,11 +13,22 @@ import (
 const binaryEnv = "LOCKER_REDIS_SERVER"
 
 type binary struct {
-	path  string
-	major int
+	path         string
+	major, minor int
 }
 
-var versionPattern = regexp.MustCompile(`\bv=(\d+)\.`)
+func (b binary) atLeast(major, minor int) bool {
+	return b.major > major || b.major == major && b.minor >= minor
+}
+
+// AtLeast reports whether the server that the tests use is of that version of Redis or a
+// later one, as every Valkey is. Tests leave out what older ones do not have.
+func AtLeast(major, minor int) bool {
+	b, err := findBinary()
+	return err != nil || b.atLeast(major, minor) // the first test that starts one says what is wrong
+}
+
+var versionPattern = regexp.MustCompile(`\bv=(\d+)\.(\d+)`)
 
 // findBinary looks once per process.
 var findBinary = sync.OnceValues(func() (binary, error) {
@@ -38,5 +50,6 @@ var findBinary = sync.OnceValues(func() (binary, error) {
 		return binary{}, fmt.Errorf("%s --version: no version in %q", path, out)
 	}
 	major, err := strconv.Atoi(string(m[1]))
-	return binary{path, major}, err
+	minor, merr := strconv.Atoi(string(m[2]))
+	return binary{path, major, minor}, errors.Join(err, merr)
 })

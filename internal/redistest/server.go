@@ -137,7 +137,7 @@ func (s *Server) args() []string {
 	if s.cfg.sentinel {
 		return slices.Concat([]string{s.sentinelConf(), "--sentinel"}, args, s.cfg.args)
 	}
-	if s.binary.major >= 7 { // older servers always allow DEBUG and do not know the setting
+	if s.binary.atLeast(7, 0) { // older servers always allow DEBUG and do not know the setting
 		args = append(args, "--enable-debug-command", "local")
 	}
 	return slices.Concat(args, s.cfg.args)

@@ -306,5 +306,6 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 	goleak.VerifyNone(t, before,
 		goleak.IgnoreAnyFunction("github.com/distlock/locker/conformance/faultproxy.(*conn).serve"),
 		goleak.IgnoreAnyFunction("github.com/distlock/locker/conformance/faultproxy.(*conn).forwardReplies"),
+		goleak.IgnoreAnyFunction("github.com/distlock/locker/conformance/faultproxy.(*conn).readReplies"),
 		goleak.IgnoreAnyFunction("github.com/distlock/locker/internal/redistest.(*process).reap"))
 }
