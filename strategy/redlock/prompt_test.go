@@ -48,6 +48,10 @@ func TestCallersLeaveAtOnce(t *testing.T) {
 	}
 	claim.ID += "1"
 	require.NoError(t, acquire(t.Context()))
+	eventually(t, "the key is on every node", func() bool {
+		have, of := d.Nodes(claim)
+		return have == of
+	})
 	leaves("Renew", isAnyOp, func(ctx context.Context) (renewed error) {
 		d.Renew(ctx, []driver.Claim{claim}, func(_ int, err error) { renewed = err })
 		return renewed
