@@ -18,7 +18,7 @@ func (c *Cluster) Failover(tb testing.TB, shard int) {
 	if master.Do(ctx, "client", "pause", 10_000, "write").Err() == nil {
 		defer func() { _ = master.Do(context.WithoutCancel(ctx), "client", "unpause").Err() }()
 	}
-	synced(tb, master, len(c.Replicas(tb, shard)))
+	synced(tb, master, c.Replicas(tb, shard))
 	c.promote(tb, shard, old)
 }
 

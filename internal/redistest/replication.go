@@ -1,7 +1,11 @@
 package redistest
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -10,13 +14,13 @@ import (
 // Sync waits until the replicas of a shard have what its master has now.
 func (c *Cluster) Sync(tb testing.TB, shard int) {
 	tb.Helper()
-	synced(tb, c.admins[c.master(tb, shard)], len(c.Replicas(tb, shard)))
+	synced(tb, c.admins[c.master(tb, shard)], c.Replicas(tb, shard))
 }
 
 // Sync waits until the replicas have what the master has now.
 func (s *Sentinel) Sync(tb testing.TB) {
 	tb.Helper()
-	synced(tb, s.dataAdmin[s.master(tb)], len(s.Replicas(tb)))
+	synced(tb, s.dataAdmin[s.master(tb)], s.Replicas(tb))
 }
 
 // StopReplication keeps what is written from now on from the replicas of a shard.
@@ -52,21 +56,35 @@ func resume(paused []*Server) {
 	}
 }
 
-func synced(tb testing.TB, master *redis.Client, replicas int) {
+// synced waits until replicas have what their master has now. (Not by WAIT: since Redis 7.4
+// it is about what its own connection has written.)
+func synced(tb testing.TB, master *redis.Client, replicas []*Server) {
 	tb.Helper()
-	conn := master.Conn()
-	defer conn.Close()
-	ctx := tb.Context()
-	// WAIT is about what its connection has seen.
-	err := conn.Ping(ctx).Err()
-	if err == nil {
-		var n int64
-		n, err = conn.Wait(ctx, replicas, settleTimeout).Result()
-		if err == nil && int(n) < replicas {
-			err = fmt.Errorf("%d of them have, after %v", n, settleTimeout)
-		}
+	has, err := replicationField(tb.Context(), master, "master_repl_offset")
+	for i := 0; i < len(replicas) && err == nil; i++ {
+		admin := replicas[i].admin()
+		err = until("a replica has what its master has", func(ctx context.Context) error {
+			got, err := replicationField(ctx, admin, "slave_repl_offset")
+			if err == nil && got < has {
+				err = fmt.Errorf("it is at %d, the master at %d", got, has)
+			}
+			return errors.Join(err, follows(ctx, admin))
+		})
+		_ = admin.Close()
 	}
 	if err != nil {
-		tb.Fatalf("redistest: %d replicas should have what their master has: %v", replicas, err)
+		tb.Fatalf("redistest: %v", err)
 	}
+}
+
+func replicationField(ctx context.Context, c *redis.Client, name string) (int64, error) {
+	info, err := c.Info(ctx, "replication").Result()
+	if err != nil {
+		return 0, err
+	}
+	_, value, found := strings.Cut(info, name+":")
+	if value, _, _ = strings.Cut(value, "\r"); !found {
+		return 0, fmt.Errorf("no %s in\n%s", name, info)
+	}
+	return strconv.ParseInt(value, 10, 64)
 }
