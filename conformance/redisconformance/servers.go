@@ -96,23 +96,23 @@ func (h *harness) Recover() error {
 type trouble struct {
 	conformance.Trouble
 	begin func(ctx context.Context, o *redis.Options) (end func() error, err error)
-	minor int // of Redis 6, which has what it needs
+	since [2]int // major and minor version of the first Redis that has what it needs
 }
 
 var troubles = []trouble{
-	{conformance.Trouble{Name: "OutOfMemory", Permanent: true, Words: "OOM"}, setting("maxmemory", "1", "0"), 0},
-	{conformance.Trouble{Name: "CannotPersist", Permanent: true, Words: "MISCONF"}, cannotPersist, 0},
-	{conformance.Trouble{Name: "NoPermission", Permanent: true, Words: "NOPERM"}, noPermission, 0},
-	{conformance.Trouble{Name: "ReadOnly", Words: "READONLY"}, readOnly, 0},
-	{conformance.Trouble{Name: "Loading", Words: "LOADING"}, loading, 2},
-	{conformance.Trouble{Name: "Paused"}, paused, 2},
+	{conformance.Trouble{Name: "OutOfMemory", Permanent: true, Words: "OOM"}, setting("maxmemory", "1", "0"), [2]int{6, 0}},
+	{conformance.Trouble{Name: "CannotPersist", Permanent: true, Words: "MISCONF"}, cannotPersist, [2]int{6, 0}},
+	{conformance.Trouble{Name: "NoPermission", Permanent: true, Words: "NOPERM"}, noPermission, [2]int{6, 0}},
+	{conformance.Trouble{Name: "ReadOnly", Words: "READONLY"}, readOnly, [2]int{6, 0}},
+	{conformance.Trouble{Name: "Loading", Words: "LOADING"}, loading, [2]int{7, 0}},
+	{conformance.Trouble{Name: "Paused"}, paused, [2]int{6, 2}},
 }
 
 // troubleCases are those of [conformance.TroubleCases] for a Redis.
 func troubleCases() []conformance.Case {
 	var all []conformance.Trouble
 	for _, tr := range troubles {
-		if redistest.AtLeast(6, tr.minor) {
+		if redistest.AtLeast(tr.since[0], tr.since[1]) {
 			all = append(all, tr.Trouble)
 		}
 	}
