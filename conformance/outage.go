@@ -19,7 +19,7 @@ var outageCases = []Case{
 		Contract: "a wait that is over during an outage is ErrUnavailable, with the context's error if that ended it, and not ErrNotAcquired"},
 	{Name: "CancelInABlackHole", Group: outageGroup, Rules: []string{"R16"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testCancelInABlackHole,
 		Contract: "cancelling a Lock to which the store does not answer returns at once, and no key stays beyond a TTL"},
-	{Name: "OutageHasALimit", Group: outageGroup, Rules: []string{"R17"}, Needs: []Need{NeedFaults}, Mode: Isolated, Slow: true, Test: testOutageHasALimit,
+	{Name: "OutageHasALimit", Group: outageGroup, Rules: []string{"R17"}, Locker: true, Needs: []Need{NeedFaults}, Mode: Isolated, Slow: true, Test: testOutageHasALimit,
 		Contract: "after an outage of 15 s the Locks that wait for a key fail together with ErrUnavailable"},
 	{Name: "WaitersSurviveAnOutage", Group: outageGroup, Rules: []string{"R15", "R17"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testWaitersSurviveAnOutage,
 		Contract: "waiters for a held key go on waiting through an outage and get the key afterwards"},
