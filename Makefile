@@ -66,7 +66,7 @@ faults: redis ## what goes wrong, on every strategy and topology, case by case, 
 	LOCKER_CONFORMANCE=all $(GO) test -race -v -p 1 -timeout 20m -run '$(fault_cases)' ./strategy/... | $(without_beginnings)
 
 .PHONY: soak
-soak: redis ## all strategies under random faults for DURATION, checked; SOAK_FLAGS="-help" lists more
+soak: redis ## all strategies and topologies under random faults for DURATION, checked; SOAK_FLAGS="-help" lists more
 	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && \
 	$(GO) build -o "$$bin/soak" ./internal/soak/cmd/soak && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
 

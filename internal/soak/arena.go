@@ -3,141 +3,52 @@ package soak
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
-
-	"github.com/distlock/locker/internal/redistest"
-	"github.com/redis/go-redis/v9"
 )
 
-// arena is where one strategy is tested for a round: its servers, its processes, and
-// what befell them.
+// arena is one topology for a round: its servers, its processes, and what befell them.
 type arena struct {
-	cfg      Config
-	strategy Strategy
-	seed     uint64
-	dir      string
-	stage    *stage
-	nodes    []*node
-	socket   string // of the server with the guarded resource
-	resource *resourceClient
+	cfg        Config
+	topology   Topology
+	strategies []Strategy
+	seed       uint64
+	dir        string
+	stage      *stage
+	deployment *deployment
+	spec       workerSpec // of its workers
+	maxTTL     time.Duration
 
-	mu         sync.Mutex
-	workers    []*process // those that run, by index
-	all        []*process // and those that have ended
-	events     []event
-	violations []Violation
-	stale      int
-	locks      map[string]uint16  // the keys, by what they are in the store
-	things     map[string]instant // until when the nemesis had something there
+	mu      sync.Mutex
+	workers []*process // those that run, by index
+	all     []*process // and those that have ended
+	events  []event
+	crashes []string
 }
 
-// node is a server and the link to it.
-type node struct {
-	name   string
-	server *redistest.Server // nil: it is the caller's
-	dir    string            // of its data
-	link   *link
-	admin  *redis.Client
-}
-
-func newArena(cfg Config, s Strategy, seed uint64, dir string, st *stage) *arena {
-	a := &arena{cfg: cfg, strategy: s, seed: seed, dir: dir, stage: st, workers: make([]*process, cfg.Processes), locks: make(map[string]uint16), things: make(map[string]instant)}
-	for n := range uint16(cfg.Keys) {
-		a.locks[keyText(n)] = n
+func (r *round) newArena(t Topology, resource string) *arena {
+	cfg, st := r.cfg, r.stage
+	a := &arena{
+		cfg: cfg, topology: t, strategies: cfg.strategiesOn(t), maxTTL: slices.Max(cfg.ttls(t)),
+		seed: r.seed + uint64(slices.Index(Topologies(), t))<<48, dir: r.dir, stage: st,
+		deployment: deploy(st, cfg, t), workers: make([]*process, cfg.Processes),
 	}
-	for i := range max(1, s.Nodes) {
-		a.nodes = append(a.nodes, newNode(st, fmt.Sprint("node", i), s.Server))
+	a.spec = workerSpec{
+		Arena: string(t), Route: a.deployment.route(), Resource: resource,
+		Callers: cfg.Callers, Keys: cfg.Keys, TTLs: cfg.ttls(t),
 	}
-	resource := redistest.Start(st)
-	a.socket = resource.Socket()
-	rdb := adminClient(resource)
-	st.Cleanup(func() { _ = rdb.Close() })
-	a.resource = &resourceClient{rdb, s.Name}
-	return a
-}
-
-func newNode(st *stage, name, server string) *node {
-	n := &node{name: name}
-	if server == "" {
-		var err error
-		if n.dir, err = os.MkdirTemp(memoryDir(), "locker-soak-"); err != nil {
-			st.Fatal(err)
-		}
-		st.Cleanup(func() { _ = os.RemoveAll(n.dir) })
-		n.server = redistest.Start(st, redistest.WithAOF(), redistest.WithDir(n.dir))
-		n.admin = adminClient(n.server)
-		server = n.server.Addr()
-	} else {
-		n.admin = redis.NewClient(&redis.Options{Addr: server, ReadTimeout: 10 * time.Second, PoolSize: 2})
-	}
-	var err error
-	if n.link, err = newLink(server); err != nil {
-		st.Fatal(err)
+	for _, s := range a.strategies {
+		a.spec.Strategies = append(a.spec.Strategies, s.Name)
 	}
 	st.Cleanup(func() {
-		if err := n.link.Close(); err != nil {
-			st.Error(err)
+		for _, p := range a.all {
+			p.kill()
 		}
-		_ = n.admin.Close()
 	})
-	return n
-}
-
-// memoryDir is a directory on a file system that syncs in no time, if there is one.
-// A log is to survive kill -9, not a power cut.
-func memoryDir() string {
-	const shm = "/dev/shm"
-	if info, err := os.Stat(shm); err == nil && info.IsDir() {
-		return shm
-	}
-	return ""
-}
-
-func adminClient(s *redistest.Server) *redis.Client {
-	return redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket(), ReadTimeout: 10 * time.Second, PoolSize: 2})
-}
-
-// do sends a command past the link; that a server which is being made trouble for
-// does not take it is part of the trouble.
-func (n *node) do(command ...any) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	_ = n.admin.Do(ctx, command...).Err()
-}
-
-// down kills the server. Nobody gets through to whoever may borrow its port.
-func (n *node) down() {
-	n.server.Kill()
-	n.link.Refuse(true)
-}
-
-func (n *node) up(st *stage) {
-	n.server.Restart(st)
-	n.link.Refuse(false)
-}
-
-func (a *arena) tell(e event) {
-	e.to = now()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.events = append(a.events, e)
-}
-
-func (a *arena) violate(v Violation) {
-	v.Strategy = a.strategy.Name
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.violations = append(a.violations, v)
-}
-
-// holdsThing says until when the nemesis has something at a key.
-func (a *arena) holdsThing(key string, until instant) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.things[key] = until
+	return a
 }
 
 // start starts the next process with this index.
@@ -145,19 +56,9 @@ func (a *arena) start(index int) {
 	a.mu.Lock()
 	n := len(a.all)
 	a.mu.Unlock()
-	spec := workerSpec{
-		Strategy: a.strategy.Name,
-		Process:  index,
-		Seed:     a.seed + uint64(n)<<32,
-		Resource: a.socket,
-		Log:      filepath.Join(a.dir, fmt.Sprintf("%s.%d.log", a.strategy.Name, n)),
-		Callers:  a.cfg.Callers,
-		Keys:     a.cfg.Keys,
-		TTLs:     a.cfg.TTLs,
-	}
-	for _, node := range a.nodes {
-		spec.Nodes = append(spec.Nodes, node.link.Addr())
-	}
+	spec := a.spec
+	spec.Process, spec.Seed = index, a.seed+uint64(n)<<32
+	spec.Log = filepath.Join(a.dir, fmt.Sprintf("%s.p%d.log", a.topology, n))
 	p, err := startProcess(fmt.Sprint("p", n), spec)
 	if err != nil {
 		a.stage.Fatal(err)
@@ -174,73 +75,70 @@ func (a *arena) worker(index int) *process {
 	return a.workers[index]
 }
 
-func (a *arena) replace(p *process) { a.start(p.index) }
+// note writes an event that is over into the log of faults.
+func (a *arena) note(e event) {
+	e.to = now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.events = append(a.events, e)
+}
 
-// run plays a round: until ctx is done there is work and trouble, then everything is
-// given back.
+// progress is how many operations the processes have told of, and how many faults there were.
+func (a *arena) progress() (operations, faults int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.all {
+		operations += int(p.operations.Load())
+	}
+	return operations, len(a.events)
+}
+
+// run plays a round: until ctx is done there is work and trouble, then every caller
+// finishes.
 func (a *arena) run(ctx context.Context) {
-	a.stage.Cleanup(func() {
-		for _, p := range a.all {
-			p.kill()
-		}
-	})
 	for i := range a.cfg.Processes {
 		a.start(i)
 	}
-	var watching sync.WaitGroup
-	watching.Go(func() { a.watchTTLs(ctx) })
 	newNemesis(a).run(ctx)
-	watching.Wait()
 	if a.stage.ctx.Err() != nil {
-		return // something is broken
+		return // the user has interrupted the run, or a server is broken
 	}
-	if !a.drain() {
-		return
+	for _, p := range a.all {
+		p.finish()
 	}
-	a.wantNobodyWaiting()
-	a.wantNoKeys()
-	a.wantNoGrowth()
-	a.close()
-	n, err := a.resource.stale(context.Background())
-	if err != nil {
-		a.stage.Error(err)
-	}
-	a.stale = n
-}
-
-// drain lets all callers finish. It reports false when some did not.
-func (a *arena) drain() bool {
-	for _, p := range a.workers {
-		p.tell(sayDrain)
-	}
-	ok := true
-	// The longest hold, and then an Unlock that is tried three times.
-	end := time.Now().Add(3*a.cfg.maxTTL() + 30*time.Second + a.cfg.Slack)
-	for _, p := range a.workers {
-		if _, err := p.hear(sayDrained, max(time.Until(end), time.Second)); err != nil {
-			ok = false
-			a.stuck(p, err)
+	// An attempt that no server answers, and an Unlock that is tried three times.
+	end := time.Now().Add(10*time.Second + 3*a.maxTTL + 3*unlockWithin + a.cfg.Slack)
+	for _, p := range a.all {
+		if problem := p.await(time.Until(end)); problem != "" && p.killed == 0 {
+			a.crashes = append(a.crashes, problem)
 		}
 	}
-	return ok
 }
 
-// stuck notes that p did not say what it was to say.
-func (a *arena) stuck(p *process, err error) {
-	if why := p.crashed(); why != "" {
-		a.violate(Violation{Kind: Crash, Text: p.name + " ended: " + why})
-	} else {
-		a.violate(Violation{Kind: Stuck, Text: err.Error() + "; its goroutines:\n" + p.dump()})
-	}
-}
-
-// eventually polls until f finds nothing wrong, and returns what it found last: stores
-// and processes tell of no event.
-func eventually(patience time.Duration, f func() string) string {
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		wrong := f()
-		if wrong == "" || time.Now().After(end) {
-			return wrong
+// check checks what the processes have logged.
+func (a *arena) check(report *Report, began instant) error {
+	again := fmt.Sprintf("-seed=%d -topologies=%s -faults=%s", a.seed&(1<<48-1), a.topology, strings.Join(a.cfg.Faults, ","))
+	for i, s := range a.strategies {
+		h := newHistory(a, s)
+		for _, p := range a.all {
+			if err := h.read(p, uint8(i)); err != nil {
+				return err
+			}
+		}
+		h.check()
+		report.add(a.topology, s.Name, h)
+		for _, v := range h.violations {
+			v.Timeline, v.Again = a.timeline(uint8(i), v, began), again
+			v.Text = fmt.Sprintf("%s on %s, %s: %s", s.Name, a.topology, s.key(int(v.key)), v.Text)
+			report.Violations = append(report.Violations, v)
 		}
 	}
+	for _, text := range a.crashes {
+		report.Found[Crash]++
+		report.Violations = append(report.Violations, Violation{Kind: Crash, Text: fmt.Sprintf("%s: %s", a.topology, text), Again: again})
+	}
+	for _, e := range a.events {
+		report.Faults[string(a.topology)+"/"+e.fault.Name]++
+	}
+	return nil
 }

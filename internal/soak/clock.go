@@ -1,9 +1,6 @@
 package soak
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // instant is a moment on the monotonic clock that all processes of the machine
 // share, in nanoseconds.
@@ -11,13 +8,6 @@ type instant int64
 
 func (a instant) add(d time.Duration) instant   { return a + instant(d) }
 func (a instant) since(b instant) time.Duration { return time.Duration(a - b) }
-
-// span is a time between two instants, both included.
-type span struct{ from, to instant }
-
-func (s span) overlaps(o span) bool { return s.from <= o.to && o.from <= s.to }
-
-func (s span) String() string { return fmt.Sprintf("%v", s.to.since(s.from)) }
 
 // epoch is one moment on the clock of this process and on the shared one.
 var epoch = func() (e struct {

@@ -7,226 +7,291 @@ import (
 	"time"
 )
 
-// A history is what happened in an arena in a round, by key.
+// A history is what happened with one strategy in one arena in a round.
 type history struct {
-	maxTTL, slack time.Duration
-	claims        Strategy
-	quorum        bool // several nodes: contenders may refuse one another
-	events        []event
-	began         instant
-	losses        spans            // of data, and with it of locks
-	twice         spans            // commands arrived twice
-	troubled      spans            // in which, and shortly after which, a free lock may go untaken
-	full          spans            // a server was out of memory
-	foreign       map[uint16]spans // by key: something else was there
-	frozen        spans            // processes
-	silent        spans            // wake-ups were lost
-	longTroubles  bool             // waiters may lose patience with the store
-	keys          map[uint16]*keyHistory
-	stats         Stats
-	violations    []Violation
-	windowHolds   int // so many in a window at least
+	slack       time.Duration
+	keys        map[uint16]*keyHistory
+	losses      spans // in which locks may have been lost
+	unconfirmed spans // in which renewals may have been lost, but no confirmed grant
+	wiped       spans // in which all of them were
+	troubled    spans // in which a free lock may go untaken
+	count       map[string]int
+	found       map[Kind]int
+	violations  []Violation // a few of each kind
 }
 
 // keyHistory is what happened on one key.
 type keyHistory struct {
 	key   uint16
-	holds []*hold   // by from
-	tries []attempt // those that got nothing, by call
-	last  []instant // when anything was heard of a hold or one before it
-	teams bool      // it is locked by teams
+	holds []*hold
+	tries []attempt // those that got nothing
 }
 
 // attempt is a Lock or TryLock.
 type attempt struct {
-	proc   *process
-	flags  flags
-	result result
-	key    uint16
-	op     uint32
-	team   team
-	ttl    time.Duration
-	wait   time.Duration
-	call   instant
-	ret    instant
-	// since: what was asked for may have been granted from then on: a lease of a
-	// team may join an older hold.
-	since instant
-	// unknown: nobody knows whether it got the lock.
-	unknown bool
+	p         *process
+	op        uint32
+	key       uint16
+	try       bool
+	ttl, wait time.Duration
+	call, ret instant
+	unknown   bool // it may have got the lock: the caller was not told
 }
+
+// since is when the grant may have been made at the earliest: a lock that is handed over
+// inside a process was granted to an earlier caller, at most 20 ms before the release.
+func (a attempt) since() instant { return a.call.add(-100 * time.Millisecond) }
 
 // hold is a lease, from the grant to its end.
 type hold struct {
-	attempt  // ret is when the grant was returned
-	token    int64
-	first    instant // the deadline at first
-	deadline instant // the last one known
-	lost     instant // Lost was seen; 0: it was not
-	killed   instant // the process died
-	renews   []answer
-
-	unlock   answer  // from the first call to the definite answer, if any
-	unlocked bool    // there was a definite answer
-	asked    instant // when Unlock was last called
-	refused  instant // the resource refused its token
-	inner    instant // when the re-entry under way was called
-	closed   instant // its Locker was closed; 0: it was not
-	limit    instant // when it is over by MaxHold or MaxRenewals; 0: never
-	overdue  bool    // it was in use when its first deadline had passed, and nothing was wrong
+	attempt   // ret is when the grant was returned
+	token     int64
+	first     instant // the deadline at first
+	deadline  instant // the last one known
+	unlocking instant // when Unlock was called first; 0, here and below: it was not
+	freed     instant // when Unlock returned nil
+	killed    instant // when the process died
+	lost      instant // when the holder was told
+	refused   instant // when the resource refused its token
+	reentry   instant // when the re-entry under way was called
+	asked     instant // when the Unlock under way was called
 }
 
-// answer is what a call was answered: with result at to, or nothing (to is 0).
-type answer struct {
-	span
-	result result
+func (h *hold) String() string {
+	return fmt.Sprintf("%s, op %d, with token %d", h.p.name, h.op, h.token)
 }
 
 // end is when the holder had no reason any more to think that it holds.
-func (h *hold) end(data spans) instant {
+func (h *hold) end() instant {
 	end := h.deadline
-	if h.unlock.from != 0 {
-		end = min(end, h.unlock.from)
-	}
-	if h.killed != 0 {
-		end = min(end, h.killed)
-	}
-	if h.closed != 0 {
-		end = min(end, h.closed)
-	}
-	if h.lost != 0 && data.between(h.since, h.lost) {
-		end = min(end, h.lost)
+	for _, t := range []instant{h.unlocking, h.killed, h.lost} {
+		if t != 0 {
+			end = min(end, t)
+		}
 	}
 	return end
 }
 
-// freed is when the key is free in the store at the latest, if nobody else takes it.
-func (h *hold) freed() instant {
-	if h.unlocked && h.unlock.result == resOK {
-		return h.unlock.to
-	}
-	return h.over()
-}
-
-// over is when the key is free even if nobody gives it back: a last renewal may have
-// been applied without an answer.
+// over is when the key is free in the store at the latest, if no other caller gets it. A
+// last renewal may have been applied without an answer.
 func (h *hold) over() instant {
-	if h.proc.killed != 0 && h.killed != 0 {
+	switch {
+	case h.freed != 0:
+		return h.freed
+	case h.killed != 0:
 		return h.killed.add(h.ttl)
 	}
-	return max(h.deadline, h.unlock.to, h.killed).add(h.ttl)
+	return max(h.deadline, h.unlocking).add(h.ttl)
 }
 
-// spans are times of something.
-type spans []span
-
-func (l spans) between(from, to instant) bool {
-	return slices.ContainsFunc(l, func(s span) bool { return s.overlaps(span{from, to}) })
-}
-
-// around reports whether s is within one of them.
-func (l spans) around(s span) bool {
-	return slices.ContainsFunc(l, func(o span) bool { return o.from <= s.from && s.to <= o.to })
-}
-
-func (h *history) violate(kind Kind, key uint16, around span, format string, args ...any) {
-	h.stats.Found[kind]++
-	if h.stats.Found[kind] > mostOfAKind {
-		return
-	}
-	h.violations = append(h.violations, Violation{Kind: kind, Key: keyName(key), Text: fmt.Sprintf(format, args...), around: around})
-}
-
-// mostOfAKind is how many violations of a kind are described; all are counted.
-const mostOfAKind = 5
-
-func newHistory(cfg Config, s Strategy, events []event, began instant) *history {
+func newHistory(a *arena, s Strategy) *history {
 	h := &history{
-		maxTTL: cfg.maxTTL(), slack: cfg.Slack, claims: s, quorum: s.Nodes > 1, events: events, began: began,
-		foreign:     make(map[uint16]spans),
-		keys:        make(map[uint16]*keyHistory),
-		stats:       newStats(s.Name),
-		windowHolds: 100,
+		slack: a.cfg.Slack, keys: make(map[uint16]*keyHistory), count: make(map[string]int), found: make(map[Kind]int),
 	}
-	const patience = 15 * time.Second // package locker's
-	h.longTroubles = cfg.Storm >= patience || 2*h.maxTTL >= patience
-	for _, e := range events {
-		h.stats.Faults[e.fault.Name]++
-		if e.loses {
+	for _, e := range a.events {
+		switch {
+		case e.loss == lossUnconfirmed && s.Acked:
+			h.unconfirmed = append(h.unconfirmed, e.span)
+		case e.loss != lossNone:
 			h.losses = append(h.losses, e.span)
 		}
-		if e.fault.twice {
-			h.twice = append(h.twice, e.span)
-		}
-		if e.fault.silences {
-			h.silent = append(h.silent, e.span)
-		}
-		if e.fault.full {
-			h.full = append(h.full, e.span)
-		}
-		if e.key != nil {
-			h.foreign[*e.key] = append(h.foreign[*e.key], e.span)
+		if e.loss == lossAll {
+			h.wiped = append(h.wiped, e.span)
 		}
 		if !e.fault.harmless {
-			h.troubled = append(h.troubled, e.span)
+			h.troubled = append(h.troubled, span{e.from, e.to.add(a.maxTTL)}) // with what it leaves behind
 		}
 	}
 	return h
 }
 
 func (h *history) at(key uint16) *keyHistory {
-	k := h.keys[key]
-	if k == nil {
-		k = &keyHistory{key: key}
-		h.keys[key] = k
+	if h.keys[key] == nil {
+		h.keys[key] = &keyHistory{key: key}
 	}
-	return k
+	return h.keys[key]
 }
 
-// nothingWrong reports that no fault can have kept commands in s from being answered,
-// and p was not frozen; nor any other process, if p is nil.
-func (h *history) nothingWrong(p *process, s span) bool { return h.nothingBut(nil, p, s) }
+// mostOfAKind is how many violations of a kind are described; all are counted.
+const mostOfAKind = 5
 
-// nothingBut is nothingWrong but for what is known.
-func (h *history) nothingBut(known spans, p *process, s span) bool {
-	s.from = s.from.add(-h.maxTTL)
-	for _, t := range h.troubled {
-		if t.overlaps(s) && !slices.Contains(known, t) {
-			return false
+func (h *history) violate(kind Kind, key uint16, around span, format string, args ...any) {
+	if h.found[kind]++; h.found[kind] <= mostOfAKind {
+		h.violations = append(h.violations, Violation{Kind: kind, Text: fmt.Sprintf(format, args...), key: key, around: around})
+	}
+}
+
+// reader makes holds and attempts of the records of one process.
+type reader struct {
+	*history
+	p       *process
+	pending map[uint32]attempt // by op
+	open    map[uint32]*hold   // by op
+}
+
+// read takes in what p has logged about a strategy, and checks what can be seen in one
+// process alone.
+func (h *history) read(p *process, strategy uint8) error {
+	r := &reader{h, p, make(map[uint32]attempt), make(map[uint32]*hold)}
+	last := instant(0)
+	err := readLog(p.spec.Log, func(rec record) {
+		last = max(last, rec.At)
+		if rec.Strategy == strategy {
+			r.record(rec)
+		}
+	})
+	if p.killed != 0 {
+		last = p.killed
+	}
+	for _, a := range r.pending {
+		a.ret, a.unknown = last, true
+		h.count[Unknown]++
+		h.at(a.key).tries = append(h.at(a.key).tries, a)
+	}
+	for _, x := range r.open {
+		x.killed = last
+	}
+	return err
+}
+
+func (r *reader) record(rec record) {
+	x := r.open[rec.Op]
+	if x != nil {
+		x.deadline = max(x.deadline, rec.Deadline)
+	}
+	if rec.Result == resOther {
+		r.violate(Unexpected, rec.Key, span{rec.At, rec.At}, "%s, op %d: %v: an error that nothing calls for; see %s", r.p.name, rec.Op, rec.Kind, r.p.errPath())
+	}
+	inner := rec.Flags&flagInner != 0
+	if rec.isCall() {
+		r.count[Operations]++
+	}
+	switch {
+	case rec.Kind == recLock && !inner:
+		r.pending[rec.Op] = attempt{
+			p: r.p, op: rec.Op, key: rec.Key, try: rec.Flags&flagTry != 0, call: rec.At,
+			ttl: time.Duration(rec.TTL) * time.Millisecond, wait: time.Duration(rec.Wait) * time.Millisecond,
+		}
+	case (rec.Kind == recGranted || rec.Kind == recRefused) && !inner:
+		r.returned(rec)
+	case inner:
+		r.inner(x, rec)
+	default:
+		r.lease(x, rec)
+	}
+}
+
+// returned is the end of a Lock or TryLock.
+func (r *reader) returned(rec record) {
+	a := r.pending[rec.Op]
+	delete(r.pending, rec.Op)
+	a.ret = rec.At
+	limit := a.wait
+	if a.try {
+		limit = a.ttl // an attempt is given no longer
+	}
+	r.wantReturn(rec, "Lock", a.call, limit)
+	if rec.Kind == recRefused {
+		a.unknown = rec.Result == resUnavailable
+		r.at(a.key).tries = append(r.at(a.key).tries, a)
+		return
+	}
+	r.count[Granted]++
+	x := &hold{attempt: a, token: rec.Token, first: rec.Deadline, deadline: rec.Deadline}
+	r.open[rec.Op] = x
+	r.at(a.key).holds = append(r.at(a.key).holds, x)
+	r.wantTold(x, rec, "Lock returned the lease")
+}
+
+// lease is a record about a lease.
+func (r *reader) lease(x *hold, rec record) {
+	yes := rec.Flags&flagYes != 0
+	switch rec.Kind {
+	case recAsk:
+		if !yes && x.lost == 0 {
+			x.lost = rec.At
+		}
+		if yes && rec.At >= rec.Deadline {
+			r.violate(LateLoss, x.key, span{rec.Deadline, rec.At}, "%v: %v after its deadline the lease says that it is held", x, rec.At.since(rec.Deadline))
+		}
+		if yes && x.refused != 0 && !r.losses.overlap(span{x.since(), rec.At}) {
+			r.violate(Overlap, x.key, span{x.refused, rec.At}, "%v: the lease says that it is held; but the resource has refused its token, so another caller was granted a greater one", x)
+		}
+	case recLost:
+		r.count[Lost]++
+		if x.lost == 0 {
+			x.lost = rec.At
+		}
+		r.wantTold(x, rec, "Lost was closed")
+	case recUnlock:
+		if x.asked = rec.At; x.unlocking == 0 {
+			x.unlocking = rec.At
+			if x.lost == 0 {
+				r.wantTold(x, rec, "Lost was still open")
+			}
+		}
+	case recUnlocked:
+		r.wantReturn(rec, "Unlock", x.asked, unlockWithin)
+		if rec.Result == resOK {
+			x.freed = rec.At
+		}
+		if rec.Result != resUnavailable {
+			delete(r.open, rec.Op)
+		}
+	case recWrite:
+		if !yes {
+			r.count[Stale]++
+			x.refused = rec.At
 		}
 	}
-	if p != nil {
-		return !spans(p.frozen).between(s.from, s.to)
+}
+
+// inner is a record about a re-entry.
+func (r *reader) inner(x *hold, rec record) {
+	switch rec.Kind {
+	case recLock:
+		x.reentry = rec.At
+	case recGranted:
+		if x.reentry >= rec.Deadline {
+			r.violate(LateLoss, x.key, span{x.reentry, rec.At}, "%v: re-entered %v after the deadline", x, x.reentry.since(rec.Deadline))
+		}
+		if rec.Token != x.token {
+			r.violate(TokenOrder, x.key, span{x.ret, rec.At}, "%v: token %d on re-entry", x, rec.Token)
+		}
 	}
-	return !h.frozen.between(s.from, s.to)
 }
 
-// checkRenewals wants most leases that were to be renewed to have been.
-func (h *history) checkRenewals() {
-	if s := h.stats; s.Ended > few && s.Ended > s.Overdue/4 {
-		h.sumUp(FalseLoss, "of %d leases that were in use for longer than their TTL while nothing was wrong %d were not renewed", s.Overdue, s.Ended)
+// late is how long a process ran between two instants: what it was frozen does not count,
+// and neither does what comes before.
+func (r *reader) late(from, to instant) time.Duration {
+	for _, f := range r.p.frozen {
+		if f.overlaps(span{from, to}) {
+			from = f.to
+		}
+	}
+	return max(0, to.since(from))
+}
+
+// wantTold wants a lease to be known to be lost soon after its deadline, without a question.
+func (r *reader) wantTold(x *hold, rec record, what string) {
+	if late := r.late(x.deadline, rec.At); late > r.slack {
+		r.violate(LateLoss, x.key, span{x.deadline, rec.At}, "%v: %s %v after the deadline", x, what, late)
 	}
 }
 
-// sumUp notes a violation that is about no single key.
-func (h *history) sumUp(kind Kind, format string, args ...any) {
-	h.stats.Found[kind]++
-	h.violations = append(h.violations, Violation{Kind: kind, Text: fmt.Sprintf(format, args...)})
+// wantReturn wants a call to return when its wait is over.
+func (r *reader) wantReturn(rec record, what string, call instant, limit time.Duration) {
+	if took := r.late(call, rec.At); took > limit+r.slack {
+		r.violate(Stall, rec.Key, span{call, rec.At}, "%s, op %d: %s took %v, which is %v too long", r.p.name, rec.Op, what, took, took-limit)
+	}
 }
 
-// sort brings everything in order. After it the history is complete.
-func (h *history) sort() []*keyHistory {
-	slices.SortFunc(h.losses, func(a, b span) int { return cmp.Compare(a.from, b.from) })
-	var all []*keyHistory
+// sorted brings everything in order. After it the history is complete.
+func (h *history) sorted() (all []*keyHistory) {
 	for _, k := range h.keys {
 		slices.SortFunc(k.holds, func(a, b *hold) int { return cmp.Compare(a.ret, b.ret) })
-		slices.SortFunc(k.tries, func(a, b attempt) int { return cmp.Compare(a.call, b.call) })
 		all = append(all, k)
 	}
 	slices.SortFunc(all, func(a, b *keyHistory) int { return cmp.Compare(a.key, b.key) })
 	return all
-}
-
-func (h *hold) String() string {
-	return fmt.Sprintf("%s, op %d, with token %d", h.proc.name, h.op, h.token)
 }

@@ -12,15 +12,22 @@ import (
 type link struct {
 	*faultproxy.Proxy
 	messages *faultproxy.Faults // of subscriptions only
-
-	loseReply, hangReply, resetAfter, duplicate chance
-	delay, lateReply                            [len(delays)]chance
+	chances  [lateReply + len(delays)]chance
 }
 
 // delays are how late commands and replies come.
 var delays = [...]time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond}
 
-// chance is how many of a thousand commands something happens to.
+// What happens to some of the commands. There is a delay and a lateReply for each of delays.
+const (
+	loseReply = iota
+	hangReply
+	duplicate
+	delay
+	lateReply = delay + len(delays)
+)
+
+// chance is how many of a thousand commands a fault happens to.
 type chance struct{ atomic.Int32 }
 
 func (c *chance) match(cmd []string) bool {
@@ -37,13 +44,12 @@ func newLink(upstream string) (*link, error) {
 	}
 	p.Record(false)
 	l := &link{Proxy: p, messages: p.Only(faultproxy.Subscribed)}
-	p.DropReply(l.loseReply.match, 0)
-	p.HangReply(l.hangReply.match, 0)
-	p.ResetAfter(l.resetAfter.match, 0)
-	p.Duplicate(l.duplicate.match, 0)
+	p.DropReply(l.chances[loseReply].match, 0)
+	p.HangReply(l.chances[hangReply].match, 0)
+	p.Duplicate(l.chances[duplicate].match, 0)
 	for i, d := range delays {
-		p.Delay(l.delay[i].match, 0, d)
-		p.DelayReply(l.lateReply[i].match, 0, d)
+		p.Delay(l.chances[delay+i].match, 0, d)
+		p.DelayReply(l.chances[lateReply+i].match, 0, d)
 	}
 	return l, nil
 }

@@ -9,127 +9,98 @@ import (
 	"time"
 )
 
-// event is one occurrence of a fault, as the checker sees it.
-type event struct {
-	fault *Fault
-	on    string // what it befell
-	span
-	loses bool    // locks are gone
-	key   *uint16 // it befell; nil: all
-}
-
-func (e event) String() string {
-	if e.key != nil {
-		return fmt.Sprintf("%s on %s at %s", e.fault.Name, e.on, keyName(*e.key))
-	}
-	return fmt.Sprintf("%s on %s", e.fault.Name, e.on)
-}
-
-// nemesis makes trouble for one strategy.
+// nemesis makes trouble in one arena.
 type nemesis struct {
-	a                  *arena
-	seed               uint64
-	onProcess, onNodes []*Fault
-
-	mu   sync.Mutex
-	busy map[*node]bool
+	a                             *arena
+	onProcess, onLinks, onServers []*Fault
 }
 
 func newNemesis(a *arena) *nemesis {
-	n := &nemesis{a: a, seed: a.seed, busy: make(map[*node]bool)}
-	for _, name := range a.cfg.Faults {
-		i := slices.IndexFunc(Faults(), func(f Fault) bool { return f.Name == name })
-		f := &Faults()[i]
+	n := &nemesis{a: a}
+	all := Faults()
+	for i := range all {
+		f := &all[i]
 		switch {
-		case f.onProcess != nil:
+		case !slices.Contains(a.cfg.Faults, f.Name), f.on != nil && !slices.Contains(f.on, a.topology), f.redis && a.cfg.Server != "":
+		case f.process != nil:
 			n.onProcess = append(n.onProcess, f)
-		case f.redis && a.strategy.Server != "", f.single && len(a.nodes) > 1:
+		case f.link != nil:
+			n.onLinks = append(n.onLinks, f)
 		default:
-			n.onNodes = append(n.onNodes, f)
+			n.onServers = append(n.onServers, f)
 		}
 	}
 	return n
 }
 
-// run makes storms and calms until ctx is done. At its end everything works.
+// run makes storms and calms until ctx is done. When it returns, everything works.
 func (n *nemesis) run(ctx context.Context) {
-	for i := 0; ctx.Err() == nil; i++ {
-		if n.a.cfg.Storm > 0 {
-			n.storm(ctx, rand.New(rand.NewPCG(n.seed, uint64(i))))
-		}
-		if i%2 == 0 && ctx.Err() == nil {
-			n.killInTheCalm(rand.New(rand.NewPCG(n.seed, ^uint64(i))))
+	for i := uint64(0); ctx.Err() == nil; i++ {
+		r := rand.New(rand.NewPCG(n.a.seed, i))
+		n.storm(ctx, r)
+		// A process that is killed while nothing else is wrong: what it held must be
+		// granted to others in time.
+		kill := slices.IndexFunc(n.onProcess, func(f *Fault) bool { return f.Name == "kill" })
+		if i%2 == 0 && ctx.Err() == nil && kill >= 0 {
+			n.strikeProcess(&trouble{a: n.a, ctx: ctx, r: r}, n.onProcess[kill])
 		}
 		sleep(ctx, n.a.cfg.Calm)
 	}
 }
 
-// killInTheCalm kills a process while nothing else is wrong: what it held has to be
-// taken in time.
-func (n *nemesis) killInTheCalm(r *rand.Rand) {
-	if i := slices.IndexFunc(n.onProcess, func(f *Fault) bool { return f.Name == "kill" }); i >= 0 {
-		n.strikeProcess(&trouble{a: n.a, ctx: context.Background(), r: r}, n.onProcess[i])
-	}
-}
-
+// storm makes faults of each sort one after the other, the sorts side by side.
 func (n *nemesis) storm(ctx context.Context, r *rand.Rand) {
 	ctx, cancel := context.WithTimeout(ctx, n.a.cfg.Storm)
 	defer cancel()
-	var wg sync.WaitGroup
-	again := func(faults []*Fault, pause time.Duration, strike func(*trouble, *Fault)) {
-		if len(faults) == 0 {
-			return
+	// Of a quorum a minority is in trouble at a time: one server, and the link to another one.
+	shards := n.a.deployment.shards
+	order := r.Perm(len(shards))
+	on := func(i int) func(*trouble, *Fault) {
+		return func(t *trouble, f *Fault) {
+			s := shards[t.r.IntN(len(shards))]
+			if n.a.topology == Quorum {
+				s = shards[order[i]]
+			}
+			n.strikeShard(t, f, s)
 		}
-		t := &trouble{a: n.a, ctx: ctx, r: rand.New(rand.NewPCG(r.Uint64(), 0))}
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				if t.sleep(t.between(pause/10, pause)); ctx.Err() == nil {
-					strike(t, faults[t.r.IntN(len(faults))])
+	}
+	var storm sync.WaitGroup
+	for _, sort := range []struct {
+		faults []*Fault
+		pause  time.Duration // between two of them, at most
+		strike func(*trouble, *Fault)
+	}{
+		{n.onProcess, 3 * time.Second, n.strikeProcess},
+		{n.onLinks, 600 * time.Millisecond, on(0)},
+		{n.onServers, 1500 * time.Millisecond, on(1)},
+	} {
+		r := rand.New(rand.NewPCG(r.Uint64(), 0))
+		storm.Go(func() {
+			for len(sort.faults) > 0 && ctx.Err() == nil {
+				t := &trouble{a: n.a, ctx: ctx, r: r}
+				if t.sleep(sort.pause/10, sort.pause); ctx.Err() == nil {
+					sort.strike(t, sort.faults[r.IntN(len(sort.faults))])
 				}
 			}
 		})
 	}
-	again(n.onProcess, 3*time.Second, n.strikeProcess)
-	for range max(1, (len(n.a.nodes)-1)/2) { // a minority at a time
-		again(n.onNodes, 600*time.Millisecond, n.strikeNode)
-	}
-	wg.Wait()
+	storm.Wait()
 }
 
 func (n *nemesis) strikeProcess(t *trouble, f *Fault) {
 	p := n.a.worker(t.r.IntN(n.a.cfg.Processes))
 	e := event{fault: f, on: p.name, span: span{from: now()}}
-	f.onProcess(t, p)
-	n.a.tell(e)
+	f.process(t, p)
+	n.a.note(e)
 }
 
-func (n *nemesis) strikeNode(t *trouble, f *Fault) {
-	target := n.take(t.r)
-	defer n.give(target)
-	e := event{fault: f, on: target.name, span: span{from: now()}, loses: f.loses && len(n.a.nodes) == 1}
-	t.key = nil
-	f.onNode(t, target)
-	if e.key = t.key; e.key == nil && f.plants {
-		return // there was no free key
+func (n *nemesis) strikeShard(t *trouble, f *Fault, s *shard) {
+	e := event{fault: f, on: fmt.Sprint("shard ", s.index), span: span{from: now()}}
+	if f.link != nil {
+		f.link(t, s)
+	} else {
+		f.server(t, s)
 	}
-	n.a.tell(e)
-}
-
-// take picks a node on which nothing is wrong; there is one, since trouble is only
-// made for a minority.
-func (n *nemesis) take(r *rand.Rand) *node {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for {
-		if target := n.a.nodes[r.IntN(len(n.a.nodes))]; !n.busy[target] {
-			n.busy[target] = true
-			return target
-		}
-	}
-}
-
-func (n *nemesis) give(target *node) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.busy, target)
+	e.loss = t.loss
+	n.a.note(e)
 }

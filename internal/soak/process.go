@@ -7,24 +7,23 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
-	"sync"
+	"strconv"
+	"sync/atomic"
+	"syscall"
 	"time"
 )
 
 // process is one run of a worker.
 type process struct {
-	name  string // as in the timeline
-	index int
-	spec  workerSpec
-	cmd   *exec.Cmd
-	in    io.WriteCloser
-	said  chan string   // closed when it has ended
-	ended chan struct{} // closed once it is reaped
-
-	mu     sync.Mutex
-	killed instant // when it was decided; 0: it was not
-	frozen []span
+	name       string // in reports
+	spec       workerSpec
+	cmd        *exec.Cmd
+	in         io.Closer
+	ready      chan struct{} // closed when it locks
+	ended      chan struct{} // closed once it is reaped
+	operations atomic.Int64  // calls, as it has told
+	killed     instant       // when the nemesis decided to; 0: it did not
+	frozen     spans
 }
 
 // startProcess starts this program as a worker, and returns when it locks.
@@ -37,7 +36,7 @@ func startProcess(name string, spec workerSpec) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{name: name, index: spec.Process, spec: spec, said: make(chan string, 8), ended: make(chan struct{})}
+	p := &process{name: name, spec: spec, ready: make(chan struct{}), ended: make(chan struct{})}
 	p.cmd = exec.Command(self)
 	p.cmd.Env = append(os.Environ(), workerEnv+"="+string(text), "GOTRACEBACK=all")
 	stderr, err := os.Create(p.errPath())
@@ -56,63 +55,40 @@ func startProcess(name string, spec workerSpec) (*process, error) {
 	if err := spawn(p.cmd); err != nil {
 		return nil, err
 	}
-	go func() {
-		defer close(p.ended)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			p.said <- lines.Text()
-		}
-		_ = p.cmd.Wait() // state has it
-		close(p.said)
-	}()
-	if _, err := p.hear(sayReady, 30*time.Second); err != nil {
+	go p.listen(out)
+	select {
+	case <-p.ready:
+		return p, nil
+	case <-p.ended:
+		return nil, fmt.Errorf("%s did not start: %s", name, p.stderr())
+	case <-time.After(30 * time.Second):
 		p.kill()
-		return nil, err
+		return nil, fmt.Errorf("%s is not ready after half a minute: %s", name, p.stderr())
 	}
-	return p, nil
+}
+
+// listen reads how many calls the worker has made, until it has ended.
+func (p *process) listen(out io.Reader) {
+	defer close(p.ended)
+	lines := bufio.NewScanner(out)
+	for first := true; lines.Scan(); first = false {
+		if n, err := strconv.ParseInt(lines.Text(), 10, 64); err == nil {
+			p.operations.Store(n)
+		}
+		if first {
+			close(p.ready)
+		}
+	}
+	_ = p.cmd.Wait() // ProcessState has the error
 }
 
 func (p *process) errPath() string { return p.spec.Log + ".err" }
-
-// tell says a line to the worker.
-func (p *process) tell(line string) { _, _ = fmt.Fprintln(p.in, line) } // hear finds out if it is gone
-
-// hear waits for a line that begins with want.
-func (p *process) hear(want string, patience time.Duration) (string, error) {
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case line, ok := <-p.said:
-		switch {
-		case !ok:
-			return "", fmt.Errorf("%s ended: %v\n%s", p.name, p.cmd.ProcessState, p.stderr())
-		case !strings.HasPrefix(line, want):
-			return "", fmt.Errorf("%s said %q instead of %q", p.name, line, want)
-		}
-		return line, nil
-	case <-timer.C:
-		return "", fmt.Errorf("%s did not say %q within %v", p.name, want, patience)
-	}
-}
 
 // stderr is the end of what the worker has printed.
 func (p *process) stderr() string {
 	b, _ := os.ReadFile(p.errPath())
 	const most = 16 << 10
-	if len(b) > most {
-		b = b[len(b)-most:]
-	}
-	return string(b)
-}
-
-// complaint is what the worker has printed about op.
-func (p *process) complaint(op uint32) string {
-	about := fmt.Sprintf("op %d: ", op)
-	for line := range strings.Lines(p.stderr()) {
-		if strings.HasPrefix(line, about) {
-			return strings.TrimSpace(line)
-		}
-	}
-	return "see " + p.errPath()
+	return string(b[max(0, len(b)-most):])
 }
 
 // kill ends the worker as a crash would, unless it has ended.
@@ -122,56 +98,39 @@ func (p *process) kill() {
 		return
 	default:
 	}
-	p.mu.Lock()
-	if p.killed == 0 {
-		p.killed = now()
-	}
-	p.mu.Unlock()
+	p.killed = now()
 	_ = p.cmd.Process.Kill()
-	p.reap()
-}
-
-func (p *process) reap() {
-	for range p.said { // nobody listens any more
-	}
 	<-p.ended
 }
 
 func (p *process) freeze() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.frozen = append(p.frozen, span{from: now()})
 	_ = p.cmd.Process.Signal(sigStop)
 }
 
 func (p *process) thaw() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	_ = p.cmd.Process.Signal(sigCont)
 	p.frozen[len(p.frozen)-1].to = now()
 }
 
-// dump has the worker end with the stacks of its goroutines in its stderr.
-func (p *process) dump() string {
-	_ = p.cmd.Process.Signal(sigQuit)
+// finish asks the worker to let every caller finish and to end.
+func (p *process) finish() { _ = p.in.Close() }
+
+// await waits for the worker to end after finish, and says what went wrong.
+func (p *process) await(patience time.Duration) string {
+	select {
+	case <-p.ended:
+		if p.cmd.ProcessState == nil || !p.cmd.ProcessState.Success() {
+			return fmt.Sprintf("%s ended: %v\n%s", p.name, p.cmd.ProcessState, p.stderr())
+		}
+		return ""
+	case <-time.After(patience):
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGQUIT) // so that it prints the stacks of its goroutines
 	select {
 	case <-p.ended:
 	case <-time.After(5 * time.Second):
+		p.kill()
 	}
-	return p.stderr()
-}
-
-// crashed says how the worker ended if it was not killed; "" if it runs, or was.
-func (p *process) crashed() string {
-	p.mu.Lock()
-	killed := p.killed != 0
-	p.mu.Unlock()
-	select {
-	case <-p.ended:
-		if !killed && (p.cmd.ProcessState == nil || !p.cmd.ProcessState.Success()) {
-			return fmt.Sprintf("%v\n%s", p.cmd.ProcessState, p.stderr())
-		}
-	default:
-	}
-	return ""
+	return fmt.Sprintf("%s did not finish; its goroutines:\n%s", p.name, p.stderr())
 }

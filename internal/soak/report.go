@@ -12,289 +12,121 @@ import (
 // Kind is a kind of violation.
 type Kind string
 
-// Kinds of violation that a run looks for.
+// The kinds of violation that a run looks for.
 const (
 	// Overlap: two held a key at once.
 	Overlap Kind = "overlap"
 	// TokenOrder: a later grant has no greater token, or a re-entry another one.
 	TokenOrder Kind = "token order"
-	// Outlived: a lease said that it was held at or after its deadline, also to
-	// the first question after a freeze, or was re-entered then.
-	Outlived Kind = "outlived"
-	// LateLoss: Lost was closed too long after the deadline; or a lease went on
-	// for longer than its TTL after its lock was lost with the data.
-	LateLoss Kind = "late loss"
-	// FalseLoss: a lease was lost before its deadline for no reason.
-	FalseLoss Kind = "false loss"
-	// Stall: somebody waited too long for a free lock while the store was healthy.
+	// Stall: a free lock was not granted to a waiter while nothing was wrong, or a call
+	// went on though its wait was over.
 	Stall Kind = "stall"
-	// NoOrder: no order of the operations on a key explains their answers.
-	NoOrder Kind = "no order"
-	// WrongAnswer: a call was answered as it must not be, whatever the state of the lock.
-	WrongAnswer Kind = "wrong answer"
+	// LateLoss: a lease was used past its deadline (it said that it was held, was re-entered,
+	// or its Lost was not closed), or renewed after its lock was lost.
+	LateLoss Kind = "late loss"
 	// Unexpected: an error that nothing calls for.
 	Unexpected Kind = "unexpected error"
-	// Unavailable: ErrUnavailable, at once, while nothing was wrong.
-	Unavailable Kind = "unavailable"
-	// Slow: a call went on though its wait was over.
-	Slow Kind = "slow"
-	// Overlong: a lock is kept in the store for longer than any lease lasts.
-	Overlong Kind = "overlong"
-	// Overwritten: something at a key that is no lock was touched.
-	Overwritten Kind = "overwritten"
-	// Unfair: processes that waited were overtaken by others more often than turns explain
-	// (only with [Strategy].Fair).
-	Unfair Kind = "unfair"
-	// LeakedKey, LeakedConnection, LeakedGoroutine and LeakedMemory were left after the
-	// end.
-	LeakedKey        Kind = "leaked key"
-	LeakedConnection Kind = "leaked connection"
-	LeakedGoroutine  Kind = "leaked goroutine"
-	LeakedMemory     Kind = "leaked memory"
-	// Stuck: a process did not come to its end. Crash: it came to it early.
-	Stuck Kind = "stuck"
+	// Crash: a process ended by itself, or did not finish.
 	Crash Kind = "crash"
 )
 
 // Violation is a broken promise.
 type Violation struct {
 	Kind     Kind
-	Strategy string
-	Key      string // "" if it is about none
 	Text     string
-	Seed     uint64 // of the round
-	Again    string // flags of the command that runs the round once more
+	Again    string // flags of the command that does the round once more
 	Timeline string // what happened on the key around it, and which faults
-	Picture  string // an HTML file with the operations that have no order, if any
 
-	around  span
-	picture func(path string) error
+	key    uint16
+	around span
 }
 
 func (v Violation) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s", v.Strategy, v.Kind)
-	if v.Key != "" {
-		fmt.Fprintf(&b, " on %s", v.Key)
-	}
-	fmt.Fprintf(&b, ": %s\n", v.Text)
-	if v.Timeline != "" {
-		b.WriteString(v.Timeline)
-	}
-	if v.Picture != "" {
-		fmt.Fprintf(&b, "picture: %s\n", v.Picture)
-	}
-	fmt.Fprintf(&b, "seed %d; again: %s\n", v.Seed, v.Again)
-	return b.String()
+	return fmt.Sprintf("%s: %s\n%sagain: %s\n", v.Kind, v.Text, v.Timeline, v.Again)
 }
 
-// Stats are counts of one strategy.
-type Stats struct {
+// What is counted of each strategy on each topology.
+const (
+	Operations = "operations" // calls of Lock, TryLock, Renew and Unlock, re-entries included
+	Granted    = "granted"
+	Unknown    = "unknown"         // calls that a killed process was in
+	Lost       = "leases lost"     // and Lost was seen closed
+	Regranted  = "regranted"       // grants beside a holder whose lock was lost by design
+	Stale      = "stale writes"    // that the resource has refused
+	LongestMS  = "longest wait ms" // for a free lock, in ms, while nothing was wrong
+	Violations = "violations"
+)
+
+var columns = []string{Operations, Granted, Unknown, Lost, Regranted, Stale, LongestMS, Violations}
+
+// Row is what was counted of one strategy on one topology.
+type Row struct {
+	Topology Topology
 	Strategy string
-
-	Locks, Tries, Reentries, Renewals, Unlocks int // calls
-
-	Granted     int
-	Refused     int // ErrNotAcquired
-	Unavailable int // ErrUnavailable
-	Unknown     int // calls that a killed process was in
-	Lost        int // leases whose Lost was seen closed
-	Excused     int // grants beside a hold that was lost with the data
-	Overdue     int // leases in use when their first deadline had passed, and nothing was wrong
-	Ended       int // of these, that had not been renewed
-	Writes      int // to the guarded resource
-	Stale       int // writes it refused
-	Processes   int // that ran
-
-	Faults map[string]int
-	Found  map[Kind]int // violations
-
-	KeptOut   int // re-entries refused while nothing was wrong
-	Waited    int // for another process's turn, nothing being wrong, of a strategy that is Fair
-	Overtaken int // of these, after more of another process's than turns explain
-	Releases  int // that woke somebody or should have, nothing being wrong, of one that is Notified
-	Unnoticed int // of these, that did not do so at once
-
-	Windows   int // in which an order was looked for
-	Largest   int // operations in one of them
-	Undecided int // windows given up
-	Strict    int // refusals that had to be explained by a holder
-
-	Longest time.Duration // that somebody waited for a free lock while nothing was wrong
-}
-
-func newStats(strategy string) Stats {
-	return Stats{Strategy: strategy, Faults: map[string]int{}, Found: map[Kind]int{}}
-}
-
-// Operations are all calls that were checked.
-func (s Stats) Operations() int { return s.Locks + s.Tries + s.Reentries + s.Renewals + s.Unlocks }
-
-func (s *Stats) count(r record) {
-	switch {
-	case r.kind == recLock && r.flags&flagInner != 0:
-		s.Reentries++
-	case r.kind == recLock && r.flags&flagTry != 0:
-		s.Tries++
-	case r.kind == recLock:
-		s.Locks++
-	case r.kind == recRenew:
-		s.Renewals++
-	case r.kind == recUnlock:
-		s.Unlocks++
-	}
-}
-
-func (s *Stats) refused(a attempt) {
-	if !a.result.available() {
-		s.Unavailable++
-	} else {
-		s.Refused++
-	}
-}
-
-// add adds what another round has counted.
-func (s *Stats) add(o Stats) {
-	for _, n := range []struct{ sum, more *int }{
-		{&s.Locks, &o.Locks}, {&s.Tries, &o.Tries}, {&s.Reentries, &o.Reentries}, {&s.Renewals, &o.Renewals}, {&s.Unlocks, &o.Unlocks},
-		{&s.Granted, &o.Granted}, {&s.Refused, &o.Refused}, {&s.Unavailable, &o.Unavailable}, {&s.Unknown, &o.Unknown},
-		{&s.Lost, &o.Lost}, {&s.Excused, &o.Excused}, {&s.Writes, &o.Writes}, {&s.Stale, &o.Stale}, {&s.Overdue, &o.Overdue}, {&s.Ended, &o.Ended}, {&s.Processes, &o.Processes},
-		{&s.KeptOut, &o.KeptOut}, {&s.Waited, &o.Waited}, {&s.Overtaken, &o.Overtaken}, {&s.Releases, &o.Releases}, {&s.Unnoticed, &o.Unnoticed},
-		{&s.Windows, &o.Windows}, {&s.Undecided, &o.Undecided}, {&s.Strict, &o.Strict},
-	} {
-		*n.sum += *n.more
-	}
-	for name, n := range o.Faults {
-		s.Faults[name] += n
-	}
-	for kind, n := range o.Found {
-		s.Found[kind] += n
-	}
-	s.Largest = max(s.Largest, o.Largest)
-	s.Longest = max(s.Longest, o.Longest)
+	Count    map[string]int
 }
 
 // Report is what a run has found.
 type Report struct {
 	Seed       uint64
 	Dir        string // where the logs of a round with violations are
-	Took       time.Duration
 	Rounds     int
-	Stats      []Stats // by strategy
+	Rows       []Row
+	Faults     map[string]int // by topology and name
+	Found      map[Kind]int   // how many violations; of each kind a few are described
 	Violations []Violation
+
+	began time.Time
 }
 
-func newReport(cfg Config) *Report {
-	r := &Report{Seed: cfg.Seed, Dir: cfg.Dir}
-	for _, s := range cfg.Strategies {
-		r.Stats = append(r.Stats, newStats(s.Name))
+// add adds what a round has counted.
+func (r *Report) add(t Topology, strategy string, h *history) {
+	i := slices.IndexFunc(r.Rows, func(row Row) bool { return row.Topology == t && row.Strategy == strategy })
+	if i < 0 {
+		i = len(r.Rows)
+		r.Rows = append(r.Rows, Row{t, strategy, map[string]int{}})
 	}
-	return r
+	count := r.Rows[i].Count
+	longest := max(count[LongestMS], h.count[LongestMS])
+	for name, n := range h.count {
+		count[name] += n
+	}
+	count[LongestMS] = longest
+	for k, n := range h.found {
+		r.Found[k] += n
+		count[Violations] += n
+	}
 }
 
 // Operations are all calls that were checked.
-func (r *Report) Operations() int {
-	n := 0
-	for _, s := range r.Stats {
-		n += s.Operations()
+func (r *Report) Operations() (n int) {
+	for _, row := range r.Rows {
+		n += row.Count[Operations]
 	}
 	return n
 }
 
-// Has reports whether a violation of the kind was found.
-func (r *Report) Has(kind Kind) bool {
-	return slices.ContainsFunc(r.Violations, func(v Violation) bool { return v.Kind == kind })
-}
-
-// line is the report in a few words.
-func (r *Report) line() string {
-	return fmt.Sprintf("%d operations, %d violations", r.Operations(), r.found())
-}
-
-func (r *Report) found() int {
-	n := 0
-	for _, s := range r.Stats {
-		for _, m := range s.Found {
-			n += m
-		}
-	}
-	return n
-}
-
-// String is a summary in tables, and each violation.
+// String is a summary in a table, and each violation.
 func (r *Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d operations checked in %v, %d rounds, seed %d: %d violations\n\n", r.Operations(), r.Took.Round(time.Second), r.Rounds, r.Seed, r.found())
+	fmt.Fprintf(&b, "%d operations checked, %d rounds, seed %d, found: %v\n\n", r.Operations(), r.Rounds, r.Seed, r.Found)
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	r.row(w, "", func(s Stats) any { return s.Strategy })
-	for _, c := range []struct {
-		name string
-		of   func(Stats) any
-	}{
-		{"operations", func(s Stats) any { return s.Operations() }},
-		{"Lock", func(s Stats) any { return s.Locks }},
-		{"TryLock", func(s Stats) any { return s.Tries }},
-		{"re-entries", func(s Stats) any { return s.Reentries }},
-		{"Renew", func(s Stats) any { return s.Renewals }},
-		{"Unlock", func(s Stats) any { return s.Unlocks }},
-		{"granted", func(s Stats) any { return s.Granted }},
-		{"not acquired", func(s Stats) any { return s.Refused }},
-		{"unavailable", func(s Stats) any { return s.Unavailable }},
-		{"outcome unknown", func(s Stats) any { return s.Unknown }},
-		{"leases lost", func(s Stats) any { return s.Lost }},
-		{"lost with the data, and regranted", func(s Stats) any { return s.Excused }},
-		{"to be renewed, nothing being wrong", func(s Stats) any { return s.Overdue }},
-		{"not renewed", func(s Stats) any { return s.Ended }},
-		{"kept out of their own lock", func(s Stats) any { return s.KeptOut }},
-		{"waits for another's turn", func(s Stats) any { return s.Waited }},
-		{"overtaken", func(s Stats) any { return s.Overtaken }},
-		{"releases to wake somebody", func(s Stats) any { return s.Releases }},
-		{"did not at once", func(s Stats) any { return s.Unnoticed }},
-		{"guarded writes", func(s Stats) any { return s.Writes }},
-		{"refused as stale", func(s Stats) any { return s.Stale }},
-		{"processes", func(s Stats) any { return s.Processes }},
-		{"faults", func(s Stats) any { return sum(s.Faults) }},
-		{"windows ordered", func(s Stats) any { return s.Windows }},
-		{"of them undecided", func(s Stats) any { return s.Undecided }},
-		{"operations in the largest", func(s Stats) any { return s.Largest }},
-		{"refusals explained", func(s Stats) any { return s.Strict }},
-		{"longest wait for a free lock", func(s Stats) any { return s.Longest.Round(time.Millisecond) }},
-		{"violations", func(s Stats) any { return sum(s.Found) }},
-	} {
-		r.row(w, c.name, c.of)
+	fmt.Fprintf(w, "topology\tstrategy\t%s\t\n", strings.Join(columns, "\t"))
+	for _, row := range r.Rows {
+		fmt.Fprintf(w, "%s\t%s\t", row.Topology, row.Strategy)
+		for _, name := range columns {
+			fmt.Fprintf(w, "%d\t", row.Count[name])
+		}
+		fmt.Fprintln(w)
 	}
 	_ = w.Flush()
-	b.WriteString("\nfaults: ")
-	all := map[string]int{}
-	for _, s := range r.Stats {
-		for name, n := range s.Faults {
-			all[name] += n
-		}
-	}
-	for i, name := range slices.Sorted(maps.Keys(all)) {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%s %d", name, all[name])
+	b.WriteString("\nfaults:")
+	for _, name := range slices.Sorted(maps.Keys(r.Faults)) {
+		fmt.Fprintf(&b, " %s %d", name, r.Faults[name])
 	}
 	b.WriteString("\n")
 	for _, v := range r.Violations {
 		fmt.Fprintf(&b, "\n%v", v)
 	}
 	return b.String()
-}
-
-func (r *Report) row(w *tabwriter.Writer, name string, of func(Stats) any) {
-	fmt.Fprintf(w, "%s\t", name)
-	for _, s := range r.Stats {
-		fmt.Fprintf(w, "%v\t", of(s))
-	}
-	fmt.Fprintln(w)
-}
-
-func sum[K comparable](m map[K]int) (n int) {
-	for _, v := range m {
-		n += v
-	}
-	return n
 }

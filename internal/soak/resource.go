@@ -2,38 +2,34 @@ package soak
 
 import (
 	"context"
-	"errors"
 
+	"github.com/distlock/locker/internal/redistest"
 	"github.com/redis/go-redis/v9"
 )
 
-// The guarded resource is a hash on a server of its own: for each key the greatest
-// token that has written, and how many writes came with a smaller one.
+// The guarded resource is a hash for each arena: of every key the greatest token that has
+// written. A smaller one is refused.
 var writeScript = redis.NewScript(`
-local seen = tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '0')
-if tonumber(ARGV[2]) < seen then
-  redis.call('HINCRBY', KEYS[1], 'stale', 1)
+if tonumber(ARGV[2]) < tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '0') then
   return 0
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 return 1`)
 
-type resourceClient struct {
-	rdb  *redis.Client
-	name string // the strategy's: each has a resource of its own
+type resource struct {
+	rdb   *redis.Client
+	arena string
 }
 
-// write reports whether the resource has accepted a write under token.
-func (c *resourceClient) write(ctx context.Context, key string, token int64) (bool, error) {
-	n, err := writeScript.Run(ctx, c.rdb, []string{c.name}, key, token).Int()
+// newResource starts the server, and returns its socket.
+func newResource(st *stage) (socket string) { return redistest.Start(st).Socket() }
+
+func dialResource(socket, arena string) resource {
+	return resource{redis.NewClient(&redis.Options{Network: "unix", Addr: socket}), arena}
+}
+
+// write reports whether the resource has accepted a write with token.
+func (r resource) write(key string, token int64) (bool, error) {
+	n, err := writeScript.Run(context.Background(), r.rdb, []string{r.arena}, key, token).Int()
 	return n == 1, err
-}
-
-// stale is how many writes the resource has refused.
-func (c *resourceClient) stale(ctx context.Context) (int, error) {
-	n, err := c.rdb.HGet(ctx, c.name, "stale").Int()
-	if errors.Is(err, redis.Nil) {
-		return 0, nil
-	}
-	return n, err
 }

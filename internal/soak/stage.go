@@ -2,58 +2,45 @@ package soak
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
 	"testing"
 )
 
-// stage is the testing.TB of a round, for servers that are started as in a test. It
-// has no more than these need.
+// stage is the testing.TB of a round, for the helpers that start servers in tests. It has
+// no more methods than these need.
 type stage struct {
 	testing.TB // nil
 	ctx        context.Context
-	cancel     context.CancelFunc
+	cancel     context.CancelCauseFunc
 
 	mu       sync.Mutex
 	cleanups []func()
-	err      error
 }
 
 func newStage(ctx context.Context) *stage {
 	s := &stage{}
-	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	return s
 }
 
-// run runs f, which may end by a Fatalf, and cleans up.
-func (s *stage) run(f func()) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	<-done
-	s.cancel()
-	for len(s.cleanups) > 0 {
-		last := len(s.cleanups) - 1
-		clean := s.cleanups[last]
-		s.cleanups = s.cleanups[:last]
-		clean()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
-}
+var errPlayed = errors.New("the round is over")
 
-// fail notes that the round cannot be played to its end.
-func (s *stage) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		s.err = err
+// run runs f, which may end by Fatal, and cleans up. Its error is the first one that f had.
+func (s *stage) run(f func()) error {
+	var running sync.WaitGroup
+	running.Go(f)
+	running.Wait()
+	for i := len(s.cleanups) - 1; i >= 0; i-- {
+		s.cleanups[i]()
 	}
-	s.cancel()
+	s.cancel(errPlayed)
+	if err := context.Cause(s.ctx); !errors.Is(err, errPlayed) {
+		return err
+	}
+	return nil
 }
 
 func (s *stage) Helper()                  {}
@@ -66,16 +53,10 @@ func (s *stage) Cleanup(f func()) {
 	s.cleanups = append(s.cleanups, f)
 }
 
-func (s *stage) Errorf(format string, args ...any) { s.fail(fmt.Errorf(format, args...)) }
-func (s *stage) Error(args ...any)                 { s.fail(fmt.Errorf("%s", fmt.Sprint(args...))) }
-func (s *stage) Logf(string, ...any)               {}
-
+// Fatalf notes that the round cannot be played to its end.
 func (s *stage) Fatalf(format string, args ...any) {
-	s.Errorf(format, args...)
+	s.cancel(fmt.Errorf(format, args...))
 	runtime.Goexit()
 }
 
-func (s *stage) Fatal(args ...any) {
-	s.Error(args...)
-	runtime.Goexit()
-}
+func (s *stage) Fatal(args ...any) { s.Fatalf("%s", fmt.Sprint(args...)) }
