@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/distlock/locker/driver"
@@ -15,6 +14,7 @@ import (
 const (
 	repeatAfter   = time.Second // before a release that found nothing is repeated
 	choresAtOnce  = 64
+	choreLate     = 300 * time.Millisecond // without an answer, before others go on beside it
 	chorePauseMax = time.Second
 )
 
@@ -32,11 +32,13 @@ type chore struct {
 var errRepeat = errors.New("to be repeated")
 
 // chores are those of one place that fails as a whole: a shard of the driver's. They
-// share one back-off, so that a store in trouble is asked by one command at a time,
-// however many calls failed. A goroutine does them while there are some.
+// share one back-off, so that a store in trouble is asked by one command after another,
+// however many calls failed; one whose answer does not come holds the others up for no
+// longer than choreLate. A goroutine sees to them while there are some.
 type chores struct {
-	waiting map[string]*chore
-	wake    chan struct{} // holds one
+	waiting  map[string]*chore
+	underWay int
+	wake     chan struct{} // holds one
 }
 
 // add needs background.mu.
@@ -74,6 +76,10 @@ func (e *engine) later(key string, ch *chore) {
 		go e.doChores(shard, cs)
 	}
 	cs.add(ch)
+	cs.wakeUp()
+}
+
+func (cs *chores) wakeUp() {
 	select {
 	case cs.wake <- struct{}{}:
 	default:
@@ -82,7 +88,7 @@ func (e *engine) later(key string, ch *chore) {
 
 // take takes up to n chores that are due, and all that are over. Without one it tells
 // how long it is until the first; without any, the shard is forgotten.
-func (e *engine) take(shard string, cs *chores, n int) (batch []*chore, wait time.Duration) {
+func (e *engine) take(shard string, cs *chores, n int) (batch []*chore, wait time.Duration, over bool) {
 	e.background.mu.Lock()
 	defer e.background.mu.Unlock()
 	now, wait := e.sched.Now(), never
@@ -94,51 +100,67 @@ func (e *engine) take(shard string, cs *chores, n int) (batch []*chore, wait tim
 		}
 		wait = min(wait, ch.due-now)
 	}
-	if len(batch)+len(cs.waiting) == 0 {
+	cs.underWay += len(batch)
+	if over = cs.underWay+len(cs.waiting) == 0; over {
 		delete(e.background.shards, shard)
 	}
-	return batch, wait
+	return batch, wait, over
 }
 
 func (e *engine) doChores(shard string, cs *chores) {
 	defer e.background.work.exit()
 	var pause backoff
 	for width := 1; ; {
-		batch, wait := e.take(shard, cs, width)
+		batch, wait, over := e.take(shard, cs, width)
 		switch {
 		case len(batch) > 0:
-		case wait == never:
+		case over:
 			return
 		default:
-			timer := time.NewTimer(wait)
+			timer, closed := time.NewTimer(wait), e.closed
+			if wait == never {
+				closed = nil // none waits: those under way wake it
+			}
 			select {
 			case <-timer.C:
 			case <-cs.wake:
-			case <-e.closed:
+			case <-closed:
 			}
 			timer.Stop()
 			continue
 		}
-		var trouble atomic.Bool
-		var all sync.WaitGroup
-		for _, ch := range batch {
-			all.Go(func() {
-				if !e.do(cs, ch) {
-					trouble.Store(true)
-				}
-			})
-		}
-		if all.Wait(); trouble.Load() {
+		if e.doBatch(cs, batch) {
+			pause, width = backoff{}, min(2*width, choresAtOnce)
+		} else {
 			width = 1
 			bound.Sleep(e.base, nil, pause.next(outagePauseMin, chorePauseMax))
-		} else {
-			pause, width = backoff{}, min(2*width, choresAtOnce)
 		}
 	}
 }
 
+// doBatch reports whether all went well, and does not wait for those that are late.
+func (e *engine) doBatch(cs *chores, batch []*chore) (well bool) {
+	ended := make(chan bool, len(batch))
+	for _, ch := range batch {
+		go func() { ended <- e.do(cs, ch) }()
+	}
+	late := time.NewTimer(choreLate)
+	defer late.Stop()
+	well = true
+	for range batch {
+		select {
+		case ok := <-ended:
+			well = well && ok
+		case <-late.C:
+			return false
+		}
+	}
+	return well
+}
+
 // do does a chore once, unless it is over. It reports false if the store is in trouble.
 func (e *engine) do(cs *chores, ch *chore) bool {
+	defer e.done(cs)
 	if e.sched.Now() < ch.until {
 		ctx, cancel := context.WithTimeout(e.base, releaseTimeout)
 		defer cancel()
@@ -161,6 +183,14 @@ func (e *engine) do(cs *chores, ch *chore) bool {
 	defer e.background.mu.Unlock()
 	cs.add(ch)
 	return repeat
+}
+
+// done notes that a chore is no longer under way. If it is to be done again, it waits by now.
+func (e *engine) done(cs *chores) {
+	e.background.mu.Lock()
+	defer e.background.mu.Unlock()
+	cs.underWay--
+	cs.wakeUp()
 }
 
 // cleanUp frees what an attempt sent at sent may have got, definite if it did. A

@@ -66,6 +66,35 @@ func TestCleanUpsShareABackOff(t *testing.T) {
 	})
 }
 
+// A clean-up whose answer does not come holds those of other keys up for no longer than it
+// takes to see that it is late.
+func TestHungCleanUpsHoldNoOtherUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		b.store.from(opAcquire, failAfter(errReset))
+		b.store.from(opRelease, func(c *command) error {
+			if c.Key != "free" {
+				return hang(c)
+			}
+			return c.apply()
+		})
+		for _, key := range []string{"a", "b", "c", "free"} {
+			_, err := b.TryLock(t.Context(), key)
+			wantErr(t, err, ErrUnavailable, "the reply is lost")
+		}
+		b.until(releaseTimeout)
+		if owner := b.store.held("free"); owner != "" {
+			t.Errorf("%q holds the key at %v, want it given back beside three clean-ups that hang", owner, b.at())
+		}
+		if n := b.store.atOnce(opRelease); n > 4 {
+			t.Errorf("%d releases at once, want one for each key at most", n)
+		}
+		b.store.from(opRelease, nil)
+		b.until(DefaultTTL + commandTimeout + time.Second)
+		b.wantIdle("all was given back")
+	})
+}
+
 // Waiters with names of their own ask the store no more often than others: in turn.
 func TestNamedWaitersAskInTurn(t *testing.T) {
 	asked := func(name func(int) context.Context) (n int) {
