@@ -40,12 +40,8 @@ func (h *history) checkOverlap(k *keyHistory) {
 	}
 }
 
-// lost reports whether a hold may have been lost by design by the time t. What replicas have
-// confirmed is the grant, not renewals: up to its first deadline it must survive.
-func (h *history) lost(x *hold, t instant) bool {
-	s := span{x.since(), t}
-	return h.losses.overlap(s) || t >= x.first && h.unconfirmed.overlap(s)
-}
+// lost reports whether a hold may have been lost by design by the time t.
+func (h *history) lost(x *hold, t instant) bool { return h.losses.overlap(span{x.since(), t}) }
 
 // checkRenewedBeside wants a lease not to be renewed after another caller was granted its
 // lost lock: a deadline counts from before the renewal was sent.

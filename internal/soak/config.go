@@ -32,8 +32,8 @@ func Topologies() []Topology { return []Topology{Single, Sentinel, Cluster, Quor
 type Strategy struct {
 	Name string
 	On   []Topology // those that it runs on
-	// Acked: a grant counts only once all replicas have confirmed it, so that it survives
-	// the loss of its master. (Renewals are not confirmed.)
+	// Acked: a grant or a renewal counts only once all replicas have confirmed it, so that it
+	// survives the loss of its master.
 	Acked bool
 	// New makes a Locker of one process. Closing it leaves the clients open.
 	New func(Process) (locker.Locker, error)

@@ -9,15 +9,14 @@ import (
 
 // A history is what happened with one strategy in one arena in a round.
 type history struct {
-	slack       time.Duration
-	keys        map[uint16]*keyHistory
-	losses      spans // in which locks may have been lost
-	unconfirmed spans // in which renewals may have been lost, but no confirmed grant
-	wiped       spans // in which all of them were
-	troubled    spans // in which a free lock may go untaken
-	count       map[string]int
-	found       map[Kind]int
-	violations  []Violation // a few of each kind
+	slack      time.Duration
+	keys       map[uint16]*keyHistory
+	losses     spans // in which locks may have been lost
+	wiped      spans // in which all of them were
+	troubled   spans // in which a free lock may go untaken
+	count      map[string]int
+	found      map[Kind]int
+	violations []Violation // a few of each kind
 }
 
 // keyHistory is what happened on one key.
@@ -46,7 +45,6 @@ func (a attempt) since() instant { return a.call.add(-100 * time.Millisecond) }
 type hold struct {
 	attempt   // ret is when the grant was returned
 	token     int64
-	first     instant // the deadline at first
 	deadline  instant // the last one known
 	unlocking instant // when Unlock was called first; 0, here and below: it was not
 	freed     instant // when Unlock returned nil
@@ -89,10 +87,7 @@ func newHistory(a *arena, s Strategy) *history {
 		slack: a.cfg.Slack, keys: make(map[uint16]*keyHistory), count: make(map[string]int), found: make(map[Kind]int),
 	}
 	for _, e := range a.events {
-		switch {
-		case e.loss == lossUnconfirmed && s.Acked:
-			h.unconfirmed = append(h.unconfirmed, e.span)
-		case e.loss != lossNone:
+		if e.loss != lossNone && (e.loss != lossUnconfirmed || !s.Acked) {
 			h.losses = append(h.losses, e.span)
 		}
 		if e.loss == lossAll {
@@ -197,7 +192,7 @@ func (r *reader) returned(rec record) {
 		return
 	}
 	r.count[Granted]++
-	x := &hold{attempt: a, token: rec.Token, first: rec.Deadline, deadline: rec.Deadline}
+	x := &hold{attempt: a, token: rec.Token, deadline: rec.Deadline}
 	r.open[rec.Op] = x
 	r.at(a.key).holds = append(r.at(a.key).holds, x)
 	r.wantTold(x, rec, "Lock returned the lease")
