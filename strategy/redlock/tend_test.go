@@ -100,7 +100,7 @@ func TestNodeThatHangsStallsNoOther(t *testing.T) {
 func TestHeldLockIsNoSplitVote(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 5)
-	l := m.locker(t, WithNodeTimeout(20*time.Second))
+	l := m.locker(t, WithNodeTimeout(5*time.Minute))
 	unlock(t, lock(t, l, "warm-up"))
 	for k := range 8 { // each asks other nodes first
 		key := fmt.Sprint("k", k)
