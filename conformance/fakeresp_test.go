@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -73,67 +72,6 @@ func serveRESP(tb testing.TB, h *fakeHarness) (addr string) {
 		"FLUSHALL": func(c *server.Peer, _ string, _ []string) {
 			_ = h.Flush(ctx)
 			c.WriteOK()
-		},
-		"CLIENT": func(c *server.Peer, _ string, args []string) {
-			if slices.Contains(args, "pubsub") { // KILL TYPE pubsub
-				_ = h.CutNotifications()
-			}
-			c.WriteBulk("") // LIST: nobody
-		},
-		"CONFIG": func(c *server.Peer, _ string, args []string) { // SET maxmemory
-			if args[2] == "0" {
-				_ = h.Recover()
-			} else {
-				_ = h.Cause("Full")
-			}
-			c.WriteOK()
-		},
-		"SCRIPT": func(c *server.Peer, _ string, _ []string) {
-			_ = h.ForgetScripts()
-			c.WriteOK()
-		},
-		"LPUSH": func(c *server.Peer, _ string, args []string) {
-			_ = h.locked(func() {
-				if h.s.live(args[0]) != nil {
-					c.WriteError("WRONGTYPE it is a lock")
-					return
-				}
-				h.s.foreign[args[0]] = "thing"
-				c.WriteInt(1)
-			})
-		},
-		"LPOP": func(c *server.Peer, _ string, args []string) {
-			_ = h.locked(func() {
-				if h.s.foreign[args[0]] == "" {
-					c.WriteNull()
-					return
-				}
-				delete(h.s.foreign, args[0])
-				c.WriteBulk("foreign")
-			})
-		},
-		"SCAN": func(c *server.Peer, _ string, _ []string) {
-			keys, _ := h.Keys(ctx)
-			c.WriteLen(2)
-			c.WriteBulk("0")
-			c.WriteLen(len(keys))
-			for _, k := range keys {
-				c.WriteBulk(k.Name)
-			}
-		},
-		"PTTL": func(c *server.Peer, _ string, args []string) {
-			keys, _ := h.Keys(ctx)
-			for _, k := range keys {
-				if k.Name == args[0] {
-					if k.TTL < 0 {
-						c.WriteInt(-1)
-						return
-					}
-					c.WriteInt(int(k.TTL.Milliseconds()))
-					return
-				}
-			}
-			c.WriteInt(-2)
 		},
 	} {
 		if err := srv.Register(name, f); err != nil {
