@@ -51,10 +51,11 @@ func (d *Driver) runAcked(ctx context.Context, all redis.UniversalClient, s *Scr
 			Permanent: true, NotApplied: true,
 		}
 	}
-	// WAIT counts the writes of its own connection.
+	// WAIT counts the writes of its own connection. A caller that leaves does not end the
+	// script, so that its release can be sent behind it.
 	conn := client.Conn()
 	defer func() { _ = conn.Close() }()
-	reply, err := s.run(ctx, conn, in)
+	reply, err := s.run(context.WithoutCancel(ctx), conn, in)
 	relearn(all, err)
 	if err != nil || !isGrant(reply) && reply != int64(1) {
 		return reply, err

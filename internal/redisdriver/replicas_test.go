@@ -2,6 +2,8 @@ package redisdriver_test
 
 import (
 	"fmt"
+	"github.com/distlock/locker/conformance/faultproxy"
+	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/redis/go-redis/v9"
 	"net"
 	"strings"
@@ -17,7 +19,7 @@ import (
 // replicated is a server with a replica that follows it.
 func replicated(t *testing.T) (rdb *redis.Client, replica *redistest.Server) {
 	t.Helper()
-	master := redistest.Start(t)
+	master := redistest.Start(t, redistest.WithConfig("--repl-diskless-sync-delay", "0"))
 	host, port, err := net.SplitHostPort(master.Addr())
 	require.NoError(t, err)
 	replica = redistest.Start(t, redistest.WithConfig("--replicaof", host+" "+port))
@@ -29,9 +31,20 @@ func replicated(t *testing.T) (rdb *redis.Client, replica *redistest.Server) {
 	return rdb, replica
 }
 
+// calls is how many commands of that name the server has run since its statistics were reset.
+func calls(t *testing.T, rdb *redis.Client, command string) (n int) {
+	t.Helper()
+	stats, err := rdb.Info(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	_, stats, _ = strings.Cut(stats, "cmdstat_"+command+":")
+	_, _ = fmt.Sscanf(stats, "calls=%d", &n)
+	return n
+}
+
 // A renewal that the replica has not confirmed is not counted: were the master to die, the
 // lock would end there with the lease that the replica knows.
 func TestRenewalsAreConfirmed(t *testing.T) {
+	t.Parallel()
 	rdb, replica := replicated(t)
 	ctx := t.Context()
 	l, err := setnx.New(rdb, setnx.WithReplicaAcks(1, time.Second), locker.WithTTL(time.Minute), locker.WithoutRenewal())
@@ -63,18 +76,13 @@ func TestRenewalsAreConfirmed(t *testing.T) {
 	require.NoError(t, rdb.ConfigResetStat(ctx).Err())
 	first := leases[0].Deadline()
 	require.Eventually(t, func() bool { return leases[0].Deadline().Sub(first) > 2*time.Second }, 20*time.Second, 10*time.Millisecond, "renewals go on")
-	stats, err := rdb.Info(ctx, "commandstats").Result()
-	require.NoError(t, err)
-	var waits, scripts int
-	for line := range strings.Lines(stats) {
-		_, _ = fmt.Sscanf(line, "cmdstat_wait:calls=%d", &waits)
-		_, _ = fmt.Sscanf(line, "cmdstat_evalsha:calls=%d", &scripts)
-	}
+	waits, scripts := calls(t, rdb, "wait"), calls(t, rdb, "evalsha")
 	require.NotZero(t, waits)
 	require.Less(t, waits, scripts/4, "waits, of so many scripts")
 }
 
 func TestReplicaAcks(t *testing.T) {
+	t.Parallel()
 	rdb, replica := replicated(t)
 	ctx := t.Context()
 	l, err := setnx.New(rdb, setnx.WithReplicaAcks(1, 2*time.Second))
@@ -112,4 +120,36 @@ func TestReplicaAcksRefusesNonsense(t *testing.T) {
 		_, err := setnx.New(rdb, o)
 		require.ErrorIs(t, err, locker.ErrInvalid)
 	}
+}
+
+// A caller that leaves while its attempt is on the way has it taken back behind that, by one
+// release.
+func TestReleaseFollowsAnAckedAttempt(t *testing.T) {
+	t.Parallel()
+	rdb, _ := replicated(t)
+	ctx := t.Context()
+	p := faultproxy.Start(t, rdb.Options().Addr)
+	through := redis.NewClient(&redis.Options{Addr: p.Addr()})
+	defer through.Close()
+	l, err := setnx.New(through, setnx.WithReplicaAcks(1, time.Second))
+	require.NoError(t, err)
+	defer l.Close()
+	lease, err := l.Lock(ctx, "k")
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(ctx))
+
+	is := func(op string) faultproxy.Match {
+		return func(cmd []string) bool { return len(cmd) > 1 && redisdriver.ScriptName(cmd[1]) == op }
+	}
+	p.ResetCounts()
+	require.NoError(t, rdb.ConfigResetStat(ctx).Err())
+	p.Delay(is("acquire"), 1, 100*time.Millisecond)
+	_, err = l.Lock(ctx, "k", locker.WithWait(20*time.Millisecond))
+	require.Error(t, err)
+	require.Eventually(t, func() bool {
+		n, err := rdb.Exists(ctx, "k").Result()
+		return err == nil && n == 0 && calls(t, rdb, "evalsha") > 1
+	}, 20*time.Second, time.Millisecond, "acquired, and released")
+	require.Equal(t, 1, p.Count(is("acquire")))
+	require.Equal(t, 1, p.Count(is("release")), "the first came too early")
 }
