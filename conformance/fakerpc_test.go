@@ -3,10 +3,13 @@ package conformance_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"net"
 	"net/rpc"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/distlock/locker"
@@ -17,6 +20,8 @@ import (
 
 func TestMain(m *testing.M) {
 	soak.ServeWorker(soaked()...)
+	// The stores are in memory: there is less to do while a case waits than with servers.
+	_ = flag.Set("test.parallel", strconv.Itoa(16*runtime.GOMAXPROCS(0)))
 	conformance.Main(m, newRemoteLocker)
 }
 

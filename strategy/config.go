@@ -72,7 +72,7 @@ type Config struct {
 	Prefix        string        `json:"prefix,omitempty" yaml:"prefix,omitempty"`
 	Fencing       *bool         `json:"fencing,omitempty" yaml:"fencing,omitempty"`     // default true
 	HandOver      *bool         `json:"hand_over,omitempty" yaml:"hand_over,omitempty"` // between goroutines of a process; default true
-	// ReplicaAcks is how many replicas must have a grant before it counts, and
+	// ReplicaAcks is how many replicas must have a grant or renewal before it counts, and
 	// ReplicaAcksTimeout how long to wait for them, 1 s by default. Not every
 	// strategy can.
 	ReplicaAcks        int           `json:"replica_acks,omitempty" yaml:"replica_acks,omitempty"`
