@@ -104,6 +104,7 @@ func TestChecks(t *testing.T) {
 		"held at the deadline":           {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 297, 1, recAsk, flagYes, 298), lease(0, 298, 1, recAsk, flagYes, 298), unlock(0, 299, 1)}},
 		"re-entered past the deadline":   {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 299, 1, recLock, flagInner, 0), rec(0, 300, 1, recGranted, record{Flags: flagInner, Token: 10, Deadline: ms(298)}), unlock(0, 301, 1)}},
 		"told late":                      {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 2400, 1, recLost, 0, 298), unlock(0, 2401, 1)}},
+		"told when a long call returned": {script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 298), lease(0, 201, 1, recRenew, 0, 298), lease(0, 2399, 1, recRenewed, 0, 298), lease(0, 2400, 1, recLost, 0, 298), unlock(0, 2401, 1)}},
 		"told late, being frozen":        {frozen: spans{during(200, 2300)}, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 2400, 1, recLost, 0, 298), unlock(0, 2401, 1)}},
 		"never told":                     {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), unlock(0, 2400, 1)}},
 		"granted long past the deadline": {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 2400, 1, 10, 298), lease(0, 2401, 1, recLost, 0, 298), unlock(0, 2402, 1)}},

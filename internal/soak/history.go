@@ -53,6 +53,7 @@ type hold struct {
 	refused   instant // when the resource refused its token
 	reentry   instant // when the re-entry under way was called
 	asked     instant // when the Unlock under way was called
+	free      instant // since when its caller has been in no call
 }
 
 func (h *hold) String() string {
@@ -174,6 +175,9 @@ func (r *reader) record(rec record) {
 	default:
 		r.lease(x, rec)
 	}
+	if x != nil {
+		x.free = rec.At
+	}
 }
 
 // returned is the end of a Lock or TryLock.
@@ -269,7 +273,7 @@ func (r *reader) late(from, to instant) time.Duration {
 
 // wantTold wants a lease to be known to be lost soon after its deadline, without a question.
 func (r *reader) wantTold(x *hold, rec record, what string) {
-	if late := r.late(x.deadline, rec.At); late > r.slack {
+	if late := r.late(max(x.deadline, x.free), rec.At); late > r.slack {
 		r.violate(LateLoss, x.key, span{x.deadline, rec.At}, "%v: %s %v after the deadline", x, what, late)
 	}
 }
