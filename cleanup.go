@@ -14,7 +14,7 @@ import (
 const (
 	repeatAfter   = time.Second // before a release that found nothing is repeated
 	choresAtOnce  = 64
-	choreLate     = 300 * time.Millisecond // without an answer, before others go on beside it
+	choreLate     = 300 * time.Millisecond // without an answer, before others are begun beside it
 	chorePauseMax = time.Second
 )
 
@@ -38,6 +38,8 @@ var errRepeat = errors.New("to be repeated")
 type chores struct {
 	waiting  map[string]*chore
 	underWay int
+	width    int           // how many are begun at a time: one after a failure, one more after each success
+	failed   bool          // one has, since the last pause
 	wake     chan struct{} // holds one
 }
 
@@ -70,7 +72,7 @@ func (e *engine) later(key string, ch *chore) {
 	}
 	cs := b.shards[shard]
 	if cs == nil {
-		cs = &chores{waiting: make(map[string]*chore), wake: make(chan struct{}, 1)}
+		cs = &chores{waiting: make(map[string]*chore), width: 1, wake: make(chan struct{}, 1)}
 		b.shards[shard] = cs
 		b.work.enter(true)
 		go e.doChores(shard, cs)
@@ -86,12 +88,12 @@ func (cs *chores) wakeUp() {
 	}
 }
 
-// take takes up to n chores that are due, and all that are over. Without one it tells
+// take takes some chores that are due, and all that are over. Without one it tells
 // how long it is until the first; without any, the shard is forgotten.
-func (e *engine) take(shard string, cs *chores, n int) (batch []*chore, wait time.Duration, over bool) {
+func (e *engine) take(shard string, cs *chores) (batch []*chore, wait time.Duration, over bool) {
 	e.background.mu.Lock()
 	defer e.background.mu.Unlock()
-	now, wait := e.sched.Now(), never
+	now, wait, n := e.sched.Now(), never, max(min(cs.width, choresAtOnce-cs.underWay), 1)
 	for id, ch := range cs.waiting {
 		if now >= ch.until || len(batch) < n && (ch.due <= now || e.isClosed()) {
 			batch = append(batch, ch)
@@ -110,57 +112,60 @@ func (e *engine) take(shard string, cs *chores, n int) (batch []*chore, wait tim
 func (e *engine) doChores(shard string, cs *chores) {
 	defer e.background.work.exit()
 	var pause backoff
-	for width := 1; ; {
-		batch, wait, over := e.take(shard, cs, width)
+	for {
+		batch, wait, over := e.take(shard, cs)
 		switch {
 		case len(batch) > 0:
+			if e.doBatch(cs, batch) {
+				pause = backoff{}
+			} else {
+				bound.Sleep(e.base, nil, pause.next(outagePauseMin, chorePauseMax))
+			}
+			continue
 		case over:
 			return
-		default:
-			timer, closed := time.NewTimer(wait), e.closed
-			if wait == never {
-				closed = nil // none waits: those under way wake it
-			}
-			select {
-			case <-timer.C:
-			case <-cs.wake:
-			case <-closed:
-			}
-			timer.Stop()
-			continue
 		}
-		if e.doBatch(cs, batch) {
-			pause, width = backoff{}, min(2*width, choresAtOnce)
-		} else {
-			width = 1
-			bound.Sleep(e.base, nil, pause.next(outagePauseMin, chorePauseMax))
+		timer, closed := time.NewTimer(wait), e.closed
+		if wait == never {
+			closed = nil // none waits: those under way wake it
 		}
+		select {
+		case <-timer.C:
+		case <-cs.wake:
+		case <-closed:
+		}
+		timer.Stop()
 	}
 }
 
-// doBatch reports whether all went well, and does not wait for those that are late.
+// doBatch does not wait for chores that are late. It reports whether none has failed, of
+// this batch or of those that were late before.
 func (e *engine) doBatch(cs *chores, batch []*chore) (well bool) {
-	ended := make(chan bool, len(batch))
+	ended := make(chan struct{}, len(batch))
 	for _, ch := range batch {
-		go func() { ended <- e.do(cs, ch) }()
+		go func() {
+			e.done(cs, e.do(cs, ch))
+			ended <- struct{}{}
+		}()
 	}
 	late := time.NewTimer(choreLate)
 	defer late.Stop()
-	well = true
 	for range batch {
 		select {
-		case ok := <-ended:
-			well = well && ok
+		case <-ended:
+			continue
 		case <-late.C:
-			return false
 		}
+		break
 	}
+	e.background.mu.Lock()
+	defer e.background.mu.Unlock()
+	well, cs.failed = !cs.failed, false
 	return well
 }
 
 // do does a chore once, unless it is over. It reports false if the store is in trouble.
 func (e *engine) do(cs *chores, ch *chore) bool {
-	defer e.done(cs)
 	if e.sched.Now() < ch.until {
 		ctx, cancel := context.WithTimeout(e.base, releaseTimeout)
 		defer cancel()
@@ -186,10 +191,15 @@ func (e *engine) do(cs *chores, ch *chore) bool {
 }
 
 // done notes that a chore is no longer under way. If it is to be done again, it waits by now.
-func (e *engine) done(cs *chores) {
+func (e *engine) done(cs *chores, well bool) {
 	e.background.mu.Lock()
 	defer e.background.mu.Unlock()
 	cs.underWay--
+	if well {
+		cs.width = min(cs.width+1, choresAtOnce)
+	} else {
+		cs.width, cs.failed = 1, true
+	}
 	cs.wakeUp()
 }
 

@@ -95,6 +95,32 @@ func TestHungCleanUpsHoldNoOtherUp(t *testing.T) {
 	})
 }
 
+// A store that answers slowly, but answers, is asked to clean up many keys at a time.
+func TestCleanUpsOfASlowStore(t *testing.T) {
+	for _, far := range []time.Duration{choreLate - 50*time.Millisecond, choreLate + 50*time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, plain)
+			b.store.from(opAcquire, failAfter(errReset))
+			b.store.from(opRelease, delay(far, obey))
+			const n = 200
+			for i := range n {
+				_, err := b.TryLock(t.Context(), fmt.Sprint(i))
+				wantErr(t, err, ErrUnavailable, "the reply is lost")
+			}
+			b.until(10 * time.Second)
+			for i := range n {
+				if owner := b.store.held(fmt.Sprint(i)); owner != "" {
+					t.Fatalf("%q holds key %d at %v, want all %d given back by a store that takes %v", owner, i, b.at(), n, far)
+				}
+			}
+			if most := b.store.atOnce(opRelease); most > 2*choresAtOnce {
+				t.Errorf("%d releases at once, want some %d", most, choresAtOnce)
+			}
+			b.wantIdle("all was given back")
+		})
+	}
+}
+
 // Waiters with names of their own ask the store no more often than others: in turn.
 func TestNamedWaitersAskInTurn(t *testing.T) {
 	asked := func(name func(int) context.Context) (n int) {

@@ -93,7 +93,7 @@ func testManyWaitersOnOneKey(t *T) {
 }
 
 func testManyCallersFarAway(t *T) {
-	const callers, rounds, held, farAway = 2000, 3, 30, 20 * time.Millisecond
+	const callers, held, farAway = 2000, 30, 20 * time.Millisecond
 	l := t.Locker()
 	t.NoError(t.Faults().Slow(farAway), "having the replies take their time")
 	leases := make([]*locker.Lease, held)
@@ -107,13 +107,18 @@ func testManyCallersFarAway(t *T) {
 		all.Add(1)
 		t.Go(func() {
 			defer all.Done()
-			for range rounds {
+			// All at once, about every second: the processor is to have time for the leases.
+			for ctx.Err() == nil {
 				lease, err := l.Lock(ctx, t.Key("caller's "+strconv.Itoa(i)))
 				if err != nil {
 					t.Is(err, context.Canceled)
 					return
 				}
 				t.Unlock(lease)
+				select {
+				case <-time.After(time.Second):
+				case <-ctx.Done():
+				}
 			}
 		})
 	}

@@ -40,7 +40,7 @@ var ownershipCases = []Case{
 		Contract: "Unlock under a context that is over frees the key"},
 	{Name: "LockContextIsForTheWait", Group: ownershipGroup, Rules: []string{"R20"}, Locker: true, Test: testLockContextIsForTheWait,
 		Contract: "the end of the context given to Lock does not end the lease"},
-	{Name: "LeaseIsSafeForConcurrentUse", Group: ownershipGroup, Rules: []string{"R3"}, Locker: true, Test: testLeaseIsSafeForConcurrentUse,
+	{Name: "LeaseIsSafeForConcurrentUse", Group: ownershipGroup, Rules: []string{"R3"}, Test: testLeaseIsSafeForConcurrentUse,
 		Contract: "every method of a lease may be called from many goroutines at once"},
 	{Name: "StoreNamesHolder", Group: ownershipGroup, Rules: []string{"R4"}, Needs: []Need{NeedInspect}, Test: testStoreNamesHolder,
 		Contract: "the store shows a holder from grant to Unlock, another one for each grant, and none before and after"},

@@ -39,8 +39,8 @@ func WithCases(cases ...Case) Option {
 }
 
 // WithLockerCases runs the cases as well that are about what package locker decides by
-// itself, such as limits, Do and events: no driver has an influence on them, and they pass
-// on strategy/memory.
+// itself, such as limits, Do and events. They pass on strategy/memory, and what a driver
+// could do to them other cases notice, too.
 func WithLockerCases() Option {
 	return func(r *runner) { r.locker = true }
 }
@@ -173,7 +173,7 @@ func (r *runner) leftOut(c Case, h Harness) string {
 		return notSelected
 	}
 	if c.Locker && !r.locker {
-		return "no driver has an influence, see WithLockerCases"
+		return "decided by package locker, see WithLockerCases"
 	}
 	for _, n := range c.Needs {
 		if h.Capabilities().Claims(n) {

@@ -192,13 +192,15 @@ func (p *Proxy) see(c *conn, cmd []string, newTrip, subscribed bool) *Rule {
 	if newTrip {
 		p.trips++
 	}
-	i := slices.IndexFunc(p.rules, func(r *Rule) bool {
-		return (!subscribed || r.action.needsNoReply()) && r.which(info) && r.claim(cmd)
-	})
-	if i < 0 {
-		return nil
+	for _, limited := range []bool{true, false} { // what is for some commands comes before what is for all
+		i := slices.IndexFunc(p.rules, func(r *Rule) bool {
+			return r.limit > 0 == limited && (!subscribed || r.action.needsNoReply()) && r.which(info) && r.claim(cmd)
+		})
+		if i >= 0 {
+			return p.rules[i]
+		}
 	}
-	return p.rules[i]
+	return nil
 }
 
 // matching returns the connections that which is for.

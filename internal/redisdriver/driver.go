@@ -83,7 +83,8 @@ func (d *Driver) Configure(cfg driver.Config) (driver.Settings, error) {
 			if err := o.check(); err != nil {
 				return driver.Settings{}, err
 			}
-			o.grants, o.renewals = d.c.apart(ackPool, controlTimeout), d.c.apart(1, controlTimeout)
+			o.grants, o.renewals = d.c.apart(ackPool, controlTimeout), d.c.apart(ackPool, controlTimeout)
+			o.slots = make(chan struct{}, ackPool)
 			d.acks = o
 		default:
 			return driver.Settings{}, fmt.Errorf("locker: %w: %s knows no option %T", locker.ErrInvalid, d.p.Name, o)
@@ -106,7 +107,7 @@ func (d *Driver) AcquireWith(ctx context.Context, req driver.Request, args ...an
 	}
 	if d.acks.n > 0 {
 		in := f.in.plain()
-		f.run = func() (any, error) { return d.runAcked(ctx, d.acks.grants, d.p.Acquire, req.Key, in) }
+		f.run = func() (any, error) { return d.runAcked(ctx, d.p.Acquire, req.Key, in) }
 	}
 	reply, err := d.send(ctx, &d.c.commands, f)
 	if err != nil {
@@ -218,8 +219,11 @@ func (d *Driver) control() redis.UniversalClient {
 
 // Renew implements [driver.Driver]: one round trip for all, two with [WithReplicaAcks].
 func (d *Driver) Renew(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
+	if d.acks.n > 0 {
+		d.renewAcked(ctx, claims, answer)
+		return
+	}
 	fs, ls := make([]*flight, len(claims)), make([]*lane, len(claims))
-	var renewed []int // that replicas are still to confirm
 	for i, c := range claims {
 		f := d.flight(d.p.Renew, driver.Request{Claim: c, Fencing: c.Token != 0})
 		l, err := d.start(ctx, &d.c.renewals, f)
@@ -237,21 +241,7 @@ func (d *Driver) Renew(ctx context.Context, claims []driver.Claim, answer func(i
 		if err == nil {
 			err = verdict(reply)
 		}
-		if err == nil && d.acks.n > 0 {
-			renewed = append(renewed, i)
-			continue
-		}
 		answer(i, err)
-	}
-	if len(renewed) == 0 {
-		return
-	}
-	unconfirmed := make([]driver.Claim, len(renewed))
-	for n, i := range renewed {
-		unconfirmed[n] = claims[i]
-	}
-	for n, err := range d.confirm(ctx, unconfirmed) {
-		answer(renewed[n], err)
 	}
 }
 

@@ -1,9 +1,11 @@
 package redisdriver
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/distlock/locker"
@@ -17,10 +19,11 @@ type replicaAcks struct {
 	timeout  time.Duration
 	grants   redis.UniversalClient
 	renewals redis.UniversalClient // apart from grants, so as not to queue behind them
+	slots    chan struct{}         // for attempts: no more are under way at a time
 }
 
-// ackPool is the most connections to a server that wait for its replicas with a grant.
-// They are of a client of their own: others need not wait with them.
+// ackPool is the most connections to a server that wait for its replicas, with grants and
+// with renewals. They are of clients of their own: others need not wait with them.
 const ackPool = 16
 
 // maxAckTimeout is below what the Locker gives an attempt.
@@ -39,34 +42,35 @@ func (o replicaAcks) check() error {
 	return nil
 }
 
-// runAcked runs the script and has what it granted or renewed confirmed.
-func (d *Driver) runAcked(ctx context.Context, all redis.UniversalClient, s *Script, key string, in input) (any, error) {
-	client, err := nodeOf(ctx, all, key)
-	if err != nil {
+// runAcked runs the script and has what it granted confirmed.
+func (d *Driver) runAcked(ctx context.Context, s *Script, key string, in input) (any, error) {
+	client, err := nodeOf(ctx, d.acks.grants, key)
+	switch {
+	case err != nil:
 		return nil, classify(err)
+	case client == nil:
+		return nil, d.noReplicas()
 	}
-	if client == nil {
-		return nil, &driver.StoreError{
-			Err:       fmt.Errorf("replicas cannot be waited for on a %T", d.c.given),
-			Permanent: true, NotApplied: true,
-		}
+	// It takes its place with the caller: an attempt whose caller has left is not sent.
+	select {
+	case d.acks.slots <- struct{}{}:
+		defer func() { <-d.acks.slots }()
+	case <-ctx.Done():
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, notSent(err)
 	}
 	// WAIT counts the writes of its own connection. A caller that leaves does not end the
 	// script, so that its release can be sent behind it.
 	conn := client.Conn()
 	defer func() { _ = conn.Close() }()
 	reply, err := s.run(context.WithoutCancel(ctx), conn, in)
-	relearn(all, err)
-	if err != nil || !isGrant(reply) && reply != int64(1) {
+	relearn(d.acks.grants, err)
+	if err != nil || !isGrant(reply) {
 		return reply, err
 	}
-	n, err := conn.Wait(ctx, d.acks.n, d.acks.timeout).Result()
-	if err != nil {
-		return nil, classify(err)
-	}
-	if int(n) < d.acks.n {
-		// Not NotApplied: the Locker takes the lock back, or renews it again.
-		return nil, fmt.Errorf("%d of the %d replicas asked for confirmed the lock within %v", n, d.acks.n, d.acks.timeout)
+	if err := d.awaitReplicas(ctx, conn); err != nil {
+		return nil, err
 	}
 	return reply, nil
 }
@@ -76,31 +80,104 @@ func isGrant(reply any) bool {
 	return len(r) > 0 && r[0] == int64(1)
 }
 
-// confirm has the renewals of claims, which the server has answered, confirmed: for each
-// node one of them is sent again. What replicas confirm, they confirm with all before it.
-func (d *Driver) confirm(ctx context.Context, claims []driver.Claim) []error {
-	errs := make([]error, len(claims))
-	outcome := make(map[*redis.Client]error)
+// renewAcked renews the claims of each node on one connection, and has that confirmed there:
+// WAIT is about what its own connection has written, to the server that it has written to.
+func (d *Driver) renewAcked(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
+	nodes := make(map[*redis.Client][]int)
 	for i, c := range claims {
-		node, err := nodeOf(ctx, d.acks.renewals, c.Key)
-		if err != nil {
-			errs[i] = classify(err)
+		switch node, err := nodeOf(ctx, d.acks.renewals, c.Key); {
+		case err != nil:
+			answer(i, classify(err))
+		case node == nil:
+			answer(i, d.noReplicas())
+		default:
+			nodes[node] = append(nodes[node], i)
+		}
+	}
+	var all sync.WaitGroup
+	for node, of := range nodes {
+		all.Go(func() {
+			batch := make([]input, len(of))
+			for n, i := range of {
+				f := d.flight(d.p.Renew, driver.Request{Claim: claims[i], Fencing: claims[i].Token != 0})
+				batch[n] = f.in.plain()
+				f.free()
+			}
+			f := d.flight(d.p.Renew, driver.Request{Claim: claims[of[0]]})
+			f.run = func() (any, error) { return d.renewOn(ctx, node, batch), nil }
+			reply, err := d.send(ctx, &d.c.renewals, f)
+			errs, _ := reply.([]error)
+			for n, i := range of {
+				if err == nil {
+					answer(i, errs[n])
+				} else {
+					answer(i, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// renewOn sends a batch of renewals to a node and waits for its replicas.
+func (d *Driver) renewOn(ctx context.Context, node *redis.Client, batch []input) []error {
+	conn := node.Conn()
+	defer func() { _ = conn.Close() }()
+	cmds := make([]noRetry, len(batch))
+	again := make([]int, len(batch))
+	for n := range again {
+		again[n] = n
+	}
+	for _, command := range []func(context.Context, input) noRetry{d.p.Renew.bySHA, d.p.Renew.bySource} {
+		pipe := conn.Pipeline()
+		for _, n := range again {
+			cmds[n] = command(ctx, batch[n])
+			_ = pipe.Process(ctx, cmds[n])
+		}
+		_, _ = pipe.Exec(ctx) // each command has its own error
+		again = slices.DeleteFunc(again, func(n int) bool { return !isNoScript(cmds[n].Err()) })
+		if len(again) == 0 {
+			break
+		}
+	}
+	errs := make([]error, len(batch))
+	renewed := false
+	for n, cmd := range cmds {
+		if err := cmd.Err(); err != nil {
+			relearn(d.acks.renewals, err)
+			errs[n] = classify(err)
 			continue
 		}
-		known := false
-		if errs[i], known = outcome[node]; known {
-			continue
-		}
-		f := d.flight(d.p.Renew, driver.Request{Claim: c, Fencing: c.Token != 0})
-		reply, err := d.runAcked(ctx, d.acks.renewals, f.script, c.Key, f.in.plain())
-		f.free()
-		if err == nil {
-			err = verdict(reply)
-		}
-		errs[i] = err
-		if !errors.Is(err, locker.ErrLost) { // which is of this claim alone
-			outcome[node] = err
+		errs[n] = verdict(cmd.Val())
+		renewed = renewed || errs[n] == nil
+	}
+	if !renewed {
+		return errs
+	}
+	if err := d.awaitReplicas(ctx, conn); err != nil {
+		for n := range errs {
+			errs[n] = cmp.Or(errs[n], err)
 		}
 	}
 	return errs
+}
+
+// awaitReplicas is the error if too few replicas confirm what conn has written.
+func (d *Driver) awaitReplicas(ctx context.Context, conn *redis.Conn) error {
+	n, err := conn.Wait(ctx, d.acks.n, d.acks.timeout).Result()
+	switch {
+	case err != nil:
+		return classify(err)
+	case int(n) < d.acks.n:
+		// Not NotApplied: the Locker takes the lock back, or renews it again.
+		return fmt.Errorf("%d of the %d replicas asked for confirmed the lock within %v", n, d.acks.n, d.acks.timeout)
+	}
+	return nil
+}
+
+func (d *Driver) noReplicas() error {
+	return &driver.StoreError{
+		Err:       fmt.Errorf("replicas cannot be waited for on a %T", d.c.given),
+		Permanent: true, NotApplied: true,
+	}
 }

@@ -61,6 +61,8 @@ func (d *quorumDriver) newHold(req driver.Request) *hold {
 	return h
 }
 
+var errDoubt = &driver.StoreError{Err: errors.New("whether the claim has a majority is being asked"), NotApplied: true}
+
 var errClosing = &driver.StoreError{Err: errors.New("the claim is being released"), NotApplied: true}
 
 // do sends a command when it is node i's turn, unless it is known to be of no use.
@@ -115,6 +117,8 @@ func (h *hold) before(i int, kind opKind) (a answer, known bool) {
 	case kind == opRelease:
 	case h.phase == closing:
 		return answer{state: failed, err: errClosing}, true
+	case kind == opJoin && h.phase != held: // decided on before that was in doubt
+		return answer{state: failed, err: errDoubt}, true
 	case kind == opAcquire || kind == opJoin:
 		hn.was, hn.touched = hn.touched, true
 	case !hn.touched:

@@ -125,6 +125,7 @@ func TestLateAttemptBehindAJoin(t *testing.T) {
 	require.False(t, h.left(0), "that was the attempt's")
 
 	h = bareHold(1)
+	h.grant(time.Now())
 	sends(t, h, opAcquire, did(failed, errBroken))
 	sends(t, h, opJoin, did(failed, errBroken))
 	sends(t, h, opJoin, did(yes, nil))
@@ -151,6 +152,23 @@ func TestJoinThatIsNotSentSaysNothing(t *testing.T) {
 	sends(t, h, opJoin, did(failed, &driver.StoreError{Err: errBroken, NotApplied: true}))
 	require.True(t, h.left(0))
 	require.Equal(t, yes, sends(t, h, opRenew, did(yes, nil)).state, "it is asked, not taken for lost")
+}
+
+// A join that was decided on before a renewal put the lock in doubt is not sent after that.
+func TestNoJoinInDoubt(t *testing.T) {
+	t.Parallel()
+	h := bareHold(1)
+	sends(t, h, opAcquire, did(yes, nil))
+	h.grant(time.Now())
+	sends(t, h, opRenew, did(failed, errBroken))
+	require.True(t, h.wants(opJoin))
+	h.doubt()
+	h.send = func(context.Context, int, opKind) answer {
+		t.Error("sent")
+		return did(yes, nil)
+	}
+	require.Equal(t, failed, h.do(t.Context(), 0, opJoin).state)
+	require.True(t, h.left(0), "it may be there nevertheless")
 }
 
 // A renewal without an answer does not say that what is there is the late attempt's.
