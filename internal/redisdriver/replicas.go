@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -104,7 +105,7 @@ func (d *Driver) renewAcked(ctx context.Context, claims []driver.Claim, answer f
 				f.free()
 			}
 			f := d.flight(d.p.Renew, driver.Request{Claim: claims[of[0]]})
-			f.run = func() (any, error) { return d.renewOn(ctx, node, batch), nil }
+			f.run = func() (any, error) { return d.renewOn(ctx, node, false, batch), nil }
 			reply, err := d.send(ctx, &d.c.renewals, f)
 			errs, _ := reply.([]error)
 			for n, i := range of {
@@ -119,47 +120,88 @@ func (d *Driver) renewAcked(ctx context.Context, claims []driver.Claim, answer f
 	all.Wait()
 }
 
-// renewOn sends a batch of renewals to a node and waits for its replicas.
-func (d *Driver) renewOn(ctx context.Context, node *redis.Client, batch []input) []error {
+// renewOn sends a batch of renewals to a node, asking first if a slot is on its way there,
+// and waits for its replicas. What it is told to ask another node for, it asks that for.
+func (d *Driver) renewOn(ctx context.Context, node *redis.Client, asking bool, batch []input) []error {
 	conn := node.Conn()
 	defer func() { _ = conn.Close() }()
-	cmds := make([]noRetry, len(batch))
-	again := make([]int, len(batch))
-	for n := range again {
-		again[n] = n
+	cmds := d.renewBy(ctx, conn, asking, batch)
+	errs, renewed, elsewhere := make([]error, len(batch)), false, make(map[string][]int)
+	for n, cmd := range cmds {
+		switch err := cmd.Err(); {
+		case err == nil:
+			errs[n] = verdict(cmd.Val())
+			renewed = renewed || errs[n] == nil
+		case strings.HasPrefix(err.Error(), "ASK ") && !asking:
+			addr := err.Error()[strings.LastIndexByte(err.Error(), ' ')+1:]
+			elsewhere[addr] = append(elsewhere[addr], n)
+			errs[n] = classify(err)
+		default:
+			relearn(d.acks.renewals, err)
+			errs[n] = classify(err)
+		}
+	}
+	if renewed {
+		unconfirmed := d.awaitReplicas(ctx, conn)
+		for n := range errs {
+			errs[n] = cmp.Or(errs[n], unconfirmed)
+		}
+	}
+	for addr, of := range elsewhere {
+		if other := masterAt(ctx, d.acks.renewals, addr); other != nil {
+			part := make([]input, len(of))
+			for i, n := range of {
+				part[i] = batch[n]
+			}
+			for i, err := range d.renewOn(ctx, other, true, part) {
+				errs[of[i]] = err
+			}
+		}
+	}
+	return errs
+}
+
+// renewBy sends a batch of renewals on conn; those of a server that does not know the script
+// a second time, with its source.
+func (d *Driver) renewBy(ctx context.Context, conn *redis.Conn, asking bool, batch []input) []noRetry {
+	cmds, left := make([]noRetry, len(batch)), make([]int, len(batch))
+	for n := range left {
+		left[n] = n
 	}
 	for _, command := range []func(context.Context, input) noRetry{d.p.Renew.bySHA, d.p.Renew.bySource} {
 		pipe := conn.Pipeline()
-		for _, n := range again {
+		for _, n := range left {
+			if asking {
+				pipe.Do(ctx, "asking")
+			}
 			cmds[n] = command(ctx, batch[n])
 			_ = pipe.Process(ctx, cmds[n])
 		}
 		_, _ = pipe.Exec(ctx) // each command has its own error
-		again = slices.DeleteFunc(again, func(n int) bool { return !isNoScript(cmds[n].Err()) })
-		if len(again) == 0 {
+		left = slices.DeleteFunc(left, func(n int) bool { return !isNoScript(cmds[n].Err()) })
+		if len(left) == 0 {
 			break
 		}
 	}
-	errs := make([]error, len(batch))
-	renewed := false
-	for n, cmd := range cmds {
-		if err := cmd.Err(); err != nil {
-			relearn(d.acks.renewals, err)
-			errs[n] = classify(err)
-			continue
+	return cmds
+}
+
+// masterAt is the client of the cluster's master at addr, or nil.
+func masterAt(ctx context.Context, rdb redis.UniversalClient, addr string) (found *redis.Client) {
+	cluster, ok := rdb.(*redis.ClusterClient)
+	if !ok {
+		return nil
+	}
+	var mu sync.Mutex
+	_ = cluster.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if c.Options().Addr == addr {
+			found = c
 		}
-		errs[n] = verdict(cmd.Val())
-		renewed = renewed || errs[n] == nil
-	}
-	if !renewed {
-		return errs
-	}
-	if err := d.awaitReplicas(ctx, conn); err != nil {
-		for n := range errs {
-			errs[n] = cmp.Or(errs[n], err)
-		}
-	}
-	return errs
+		return nil
+	})
+	return found
 }
 
 // awaitReplicas is the error if too few replicas confirm what conn has written.
