@@ -284,6 +284,8 @@ func (d injected) Renew(ctx context.Context, claims []driver.Claim, answer func(
 		})
 		return nil
 	})
+	mu.Lock()
+	defer mu.Unlock() // what comes later comes too late
 	for i := range claims {
 		if lost != nil {
 			answer(i, lost)

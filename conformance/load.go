@@ -78,16 +78,9 @@ func testManyWaitersOnOneKey(t *T) {
 	const n = 200
 	holder, waiter, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(holder, key)
-	ctx, cancel := context.WithCancel(t.Context())
-	waiters := make([]*Waiter, n)
-	for i := range n {
-		waiters[i] = t.WaitUnder(ctx, waiter, key)
-	}
+	cancel := t.crowd(n, waiter, key)
 	t.Taken(waiter, key)
 	cancel()
-	for _, w := range waiters {
-		t.Is(t.Refused(w, t.Timing().Slack), context.Canceled)
-	}
 	t.Unlock(lease)
 	t.FreeWithin(t.Timing().PollWithin, waiter, key)
 }

@@ -189,7 +189,7 @@ func testSharedOwnerAcrossProcesses(t *T) {
 	t.ChildLock(child, req)
 	ours = t.LockUnder(ctx, l, key, locker.WithTTL(ttl), locker.WithoutRenewal())
 	child.Kill()
-	// Nobody gives back the child's hold; it ends with the lease.
+	// The child's hold is not given back; it ends with the lease.
 	_ = ours.Unlock(t.Context())
 	t.FreeWithin(ttl+t.Timing().PollWithin+time.Second, other, key)
 }

@@ -39,8 +39,8 @@ func WithCases(cases ...Case) Option {
 }
 
 // WithLockerCases runs the cases as well that are about what package locker decides by
-// itself, such as limits, Do and events. They pass on strategy/memory, and what a driver
-// could do to them other cases notice, too.
+// itself, such as limits, Do and events. They pass on strategy/memory; the faults of drivers
+// that the suite is tested with are noticed by other cases, too.
 func WithLockerCases() Option {
 	return func(r *runner) { r.locker = true }
 }

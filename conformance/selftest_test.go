@@ -158,6 +158,23 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// WithLockerCases says that what a driver does to those cases other ones notice, too: so do
+// they with each fault that is in a driver here.
+func TestDriverFaultsAreNoticedByDefault(t *testing.T) {
+	t.Parallel()
+	all := maps.Clone(broken)
+	maps.Copy(all, strained)
+	for name, b := range all {
+		inLocker := b.wrap != nil || len(b.opts) > 0
+		if inLocker || len(b.caught) == 0 {
+			continue
+		}
+		if !slices.ContainsFunc(b.caught, func(cn string) bool { return !caseNamed(t, cn).Locker }) {
+			t.Errorf("a driver that %s is caught by none but cases of package locker: %v", name, b.caught)
+		}
+	}
+}
+
 // soundFor is a sound strategy that claims what c needs.
 func soundFor(t *testing.T, c conformance.Case) fake {
 	t.Helper()

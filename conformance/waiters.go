@@ -84,6 +84,24 @@ func (t *T) WaitUnder(ctx context.Context, l locker.Locker, key string, opts ...
 	return w
 }
 
+// crowd has n callers of l wait for key. The function returned cancels them, and waits for
+// them to give up.
+func (t *T) crowd(n int, l locker.Locker, key string) (cancel func()) {
+	t.Helper()
+	ctx, end := context.WithCancel(t.ctx)
+	waiters := make([]*Waiter, n)
+	for i := range waiters {
+		waiters[i] = t.WaitUnder(ctx, l, key)
+	}
+	return func() {
+		t.Helper()
+		end()
+		for _, w := range waiters {
+			t.Is(t.Refused(w, t.timing.Slack), context.Canceled)
+		}
+	}
+}
+
 // Start starts a Lock in a goroutine and does not wait for anything.
 func (t *T) Start(l locker.Locker, key string, opts ...locker.LockOption) *Waiter {
 	return t.StartUnder(t.ctx, l, key, opts...)

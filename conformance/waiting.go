@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -63,121 +62,6 @@ func testBlocksUntilUnlock(t *T) {
 		t.Errorf("a waiter was granted the key before Unlock")
 	}
 	t.Unlock(next)
-}
-
-func testWaitBoundIsNotAcquired(t *T) {
-	wait := t.Timing().ShortTTL
-	a, b, key := t.Locker(), t.Locker(), t.Key("k")
-	lease := t.Lock(a, key)
-	t.Taken(b, key) // it is connected now
-	for _, l := range []locker.Locker{a, b} {
-		start := Now()
-		_, err := l.Lock(t.Context(), key, locker.WithWait(wait))
-		took, real := start.Took(), time.Since(start.Time)
-		t.Is(err, locker.ErrNotAcquired)
-		t.Isnt(err, locker.ErrUnavailable, context.DeadlineExceeded, context.Canceled)
-		if real < wait || took > wait+t.Timing().Slack {
-			t.Errorf("WithWait(%v) took %v", wait, real)
-		}
-	}
-	t.Unlock(lease)
-}
-
-func testDeadlineMatchesBoth(t *T) {
-	a, b, key := t.Locker(), t.Locker(), t.Key("k")
-	lease := t.Lock(a, key)
-	t.Taken(b, key) // it is connected now
-	for _, l := range []locker.Locker{a, b} {
-		start := Now()
-		ctx, cancel := context.WithTimeout(t.Context(), t.Timing().ShortTTL)
-		_, err := l.Lock(ctx, key, locker.WithWait(t.Timing().Patience))
-		cancel()
-		t.Is(err, locker.ErrNotAcquired, context.DeadlineExceeded)
-		t.Isnt(err, locker.ErrUnavailable, context.Canceled)
-		if took := start.Took(); took > t.Timing().ShortTTL+t.Timing().Prompt {
-			t.Errorf("a deadline of %v took %v", t.Timing().ShortTTL, took)
-		}
-	}
-	t.Unlock(lease)
-}
-
-func testCancelIsPrompt(t *T) {
-	a, b, key := t.Locker(), t.Locker(), t.Key("k")
-	lease := t.Lock(a, key)
-	t.Taken(b, key) // it is connected now
-	for _, l := range []locker.Locker{a, b} {
-		var times []time.Duration
-		for range 9 {
-			ctx, cancel := context.WithCancelCause(t.Context())
-			w := t.WaitUnder(ctx, l, key)
-			start := Now()
-			cancel(locker.ErrConflict)
-			err := t.Refused(w, t.Timing().Prompt)
-			t.Is(err, locker.ErrNotAcquired, context.Canceled, locker.ErrConflict)
-			t.Isnt(err, locker.ErrUnavailable)
-			times = append(times, w.After(start))
-		}
-		t.median("the time from cancellation to Lock's return", times, t.Timing().PromptMedian)
-	}
-	t.Unlock(lease)
-	// Not at once: an attempt that was on its way is cleaned up first.
-	t.FreeWithin(t.Timing().PollWithin, b, key)
-
-	// A wait that ends while it subscribes: each key is waited for the first time.
-	for i := range 3 {
-		key := t.Key(fmt.Sprint("k", i))
-		lease := t.Lock(a, key)
-		const wait = 20 * time.Millisecond
-		t.Prompt("a Lock whose context ends soon", func() {
-			ctx, cancel := context.WithTimeout(t.Context(), wait)
-			defer cancel()
-			_, err := b.Lock(ctx, key)
-			t.Is(err, context.DeadlineExceeded)
-		})
-		t.Unlock(lease)
-	}
-}
-
-func testDeadContextGetsNothing(t *T) {
-	a, b, key := t.Locker(), t.Locker(), t.Key("k")
-	cancelled, cancel := context.WithCancel(t.Context())
-	cancel()
-	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
-	defer cancel()
-	for ctx, want := range map[context.Context]error{cancelled: context.Canceled, late: context.DeadlineExceeded} {
-		for _, lock := range []func(context.Context, string, ...locker.LockOption) (*locker.Lease, error){a.Lock, a.TryLock} {
-			t.Prompt("a call under a dead context", func() {
-				_, err := lock(ctx, key)
-				t.Is(err, want)
-			})
-			t.Free(b, key)
-		}
-	}
-}
-
-func testWaitZeroIsOneAttempt(t *T) {
-	a, b, key := t.Locker(), t.Locker(), t.Key("k")
-	lease := t.Lock(a, key, locker.WithWait(0))
-	for _, l := range []locker.Locker{a, b} {
-		t.Prompt("Lock with WithWait(0) on a held key", func() {
-			_, err := l.Lock(t.Context(), key, locker.WithWait(0))
-			t.Is(err, locker.ErrNotAcquired)
-			t.Isnt(err, locker.ErrUnavailable, context.DeadlineExceeded)
-		})
-	}
-	t.Unlock(lease)
-}
-
-func testUnboundedWaitUndoesTheDefault(t *T) {
-	wait := t.Timing().RenewEvery
-	a, b, key := t.Locker(), t.Locker(locker.WithWait(wait)), t.Key("k")
-	lease := t.Lock(a, key)
-	w := t.Wait(b, key, locker.WithUnboundedWait())
-	// That it waits longer than the default is the subject.
-	t.Sleep(3 * wait)
-	t.Open(w.Done(), "a waiter's Lock returns")
-	t.Unlock(lease)
-	t.Unlock(t.Granted(w, t.Timing().PollWithin))
 }
 
 func testTryLockDoesNotWait(t *T) {
@@ -290,55 +174,6 @@ func testQueueSurvivesItsMembers(t *T) {
 	t.FreeWithin(t.Timing().PollWithin, other, key)
 }
 
-func testBoundCountsInTheQueue(t *T) {
-	l, other, key := t.Locker(), t.Locker(), t.Key("k")
-	lease := t.Lock(other, key)
-	t.Taken(l, key) // it is connected now
-	first := t.Wait(l, key)
-	bounded := t.Wait(l, key, locker.WithWait(t.Timing().RenewEvery))
-	last := t.Wait(l, key)
-	t.Is(t.Refused(bounded, t.Timing().RenewEvery+t.Timing().Prompt), locker.ErrNotAcquired)
-	t.Unlock(lease)
-	t.served([]*Waiter{first, last})
-}
-
-func testCancelledWaiterPassesOn(t *T) {
-	holder, key := t.Locker(), t.Key("k")
-	ls := t.Lockers(2)
-	for range 20 {
-		lease := t.Lock(holder, key)
-		doomed, near, far := t.Wait(ls[0], key), t.Wait(ls[0], key), t.Wait(ls[1], key)
-		// All at once: the cancellation meets the wake-up anywhere on its way.
-		cancelled := t.Go(func() {
-			time.Sleep(time.Duration(t.IntN(1000)) * time.Microsecond)
-			doomed.Cancel()
-		})
-		t.Unlock(lease)
-		<-cancelled
-		t.Ends(doomed.Done(), t.Timing().Prompt, "the end of a cancelled wait")
-		if doomed.Err == nil {
-			t.Unlock(doomed.Lease)
-		} else {
-			t.Is(doomed.Err, context.Canceled)
-		}
-		rest := []*Waiter{near, far}
-		for len(rest) > 0 {
-			late := make(chan struct{})
-			stop := pace.after(t.Timing().PollWithin, func() { close(late) })
-			select {
-			case <-rest[0].Done():
-			case <-rest[len(rest)-1].Done():
-				slices.Reverse(rest)
-			case <-late:
-				t.Fatalf("no waiter took the key within %v", t.Timing().PollWithin)
-			}
-			stop()
-			t.Unlock(t.Granted(rest[0], t.Timing().Slack))
-			rest = rest[1:]
-		}
-	}
-}
-
 func testRefusedCallersAskSeldom(t *T) {
 	const callers, watched = 50, 2 * time.Second
 	holder, other, key := t.Locker(locker.WithoutRenewal()), t.Locker(), t.Key("k")
@@ -354,11 +189,7 @@ func testRefusedCallersAskSeldom(t *T) {
 	if n := sent(func() { t.Taken(other, key) }); n != 1 {
 		t.Errorf("TryLock of a key that another Locker holds sent %d commands, want 1", n)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	var waiters []*Waiter
-	for range callers {
-		waiters = append(waiters, t.WaitUnder(ctx, other, key))
-	}
+	cancel := t.crowd(callers, other, key)
 	// A look a second and some when it begins to wait; or, if the store does not wake
 	// waiters, one in 10 ms at most.
 	most := int(watched/(10*time.Millisecond)) + 10
@@ -368,33 +199,9 @@ func testRefusedCallersAskSeldom(t *T) {
 	if n := sent(func() { t.Sleep(watched) }); n > most {
 		t.Errorf("%d callers of one Locker that waited for %v sent %d commands, want %d at most", callers, watched, n, most)
 	}
-	stop()
-	for _, w := range waiters {
-		t.Is(t.Refused(w, t.Timing().Slack), context.Canceled)
-	}
+	cancel()
 	t.Unlock(lease)
 	t.FreeWithin(t.Timing().PollWithin, other, key)
-}
-
-func testGivesUpRightAfterASuccess(t *T) {
-	holder, quitter, next, key := t.Locker(), t.Locker(), t.Locker(), t.Key("k")
-	for _, after := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 300 * time.Millisecond, 900 * time.Millisecond} {
-		t.Unlock(t.Lock(quitter, key))
-		lease := t.Lock(holder, key)
-		w := t.Wait(quitter, key)
-		behind := t.Wait(next, key)
-		time.Sleep(after)
-		w.Cancel()
-		t.Is(t.Refused(w, t.Timing().Prompt), context.Canceled)
-		freed := Now()
-		t.Unlock(lease)
-		t.Unlock(t.Granted(behind, t.Timing().PollWithin))
-		// Well before the end of any TTL, which a place in the queue might last.
-		if took := behind.After(freed); took > t.Timing().PollWithin {
-			t.Errorf("a waiter that had given up %v after its last success held the next one up for %v", after, took)
-		}
-		t.Free(holder, key)
-	}
 }
 
 func testExpiredHolderInOwnLocker(t *T) {

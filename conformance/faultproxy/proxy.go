@@ -27,6 +27,7 @@ type Proxy struct {
 	conns    map[*conn]struct{}
 	rules    []*Rule
 	links    []*Faults // those with a link that is not as it should be
+	watchers []func(cmd []string)
 	commands [][]string
 	silent   bool // commands are not kept
 	trips    int
@@ -140,6 +141,13 @@ func (p *Proxy) RoundTrips() int {
 	return p.trips
 }
 
+// Watch has f called with each command from now on. It must not call the Proxy.
+func (p *Proxy) Watch(f func(cmd []string)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watchers = append(p.watchers, f)
+}
+
 // Record says whether commands are kept for Commands and Count. They are unless
 // it is turned off.
 func (p *Proxy) Record(on bool) {
@@ -188,6 +196,9 @@ func (p *Proxy) see(c *conn, cmd []string, newTrip, subscribed bool) *Rule {
 	defer p.mu.Unlock()
 	if !p.silent {
 		p.commands = append(p.commands, cmd)
+	}
+	for _, f := range p.watchers {
+		f(cmd)
 	}
 	if newTrip {
 		p.trips++

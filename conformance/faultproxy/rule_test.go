@@ -3,6 +3,7 @@ package faultproxy_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -136,6 +137,27 @@ func TestDelayedRepliesTravelTogether(t *testing.T) {
 	})
 	if took := time.Since(start); err != nil || took < delay || took > n*delay/2 {
 		t.Errorf("%d commands in a pipeline, each reply %v late, took %v: %v", n, delay, took, err)
+	}
+}
+
+// Rules for some commands come before those for all, and who watches sees each command.
+func TestRulesForSomeComeFirst(t *testing.T) {
+	t.Parallel()
+	f, ctx := setUp(t, 3), t.Context()
+	var seen atomic.Int32
+	incr := faultproxy.MatchCommand("INCR")
+	f.DelayReply(faultproxy.MatchAny, 0, time.Millisecond)
+	reset := f.ResetBefore(incr, 1)
+	f.Watch(func(cmd []string) {
+		if incr(cmd) {
+			seen.Add(1)
+		}
+	})
+	if err := f.through.Incr(ctx, f.key).Err(); err == nil || reset.Fired() != 1 {
+		t.Errorf("INCR: %v, and %d resets; want it reset", err, reset.Fired())
+	}
+	if err := f.through.Incr(ctx, f.key).Err(); err != nil || seen.Load() != 2 {
+		t.Errorf("INCR: %v, and %d were seen; want it to succeed, as the second", err, seen.Load())
 	}
 }
 

@@ -104,12 +104,11 @@ func (h *harness) Sent(op conformance.Op) (most int) {
 		for _, p := range h.proxies {
 			var n atomic.Int64
 			h.sent[op] = append(h.sent[op], &n)
-			p.Delay(func(cmd []string) bool { // does nothing but look
+			p.Watch(func(cmd []string) {
 				if h.Op(cmd) == op {
 					n.Add(1)
 				}
-				return false
-			}, 0, 0)
+			})
 		}
 	}
 	for _, n := range h.sent[op] {

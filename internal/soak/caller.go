@@ -94,7 +94,7 @@ func (s *section) note(r record) {
 	s.c.log.add(r)
 }
 
-// returned logs the end of a call, and an error nobody expects in words.
+// returned logs the end of a call, and in words an error that nothing calls for.
 func (s *section) returned(kind kind, f flags, err error) {
 	t, result := now(), resultOf(err)
 	if result == resOther {
@@ -172,16 +172,11 @@ func (s *section) work(hold time.Duration) {
 		s.renew()
 	}
 	for left := hold; left > 0 && c.ctx.Err() == nil; left = time.Until(end) {
-		lost := false
-		timer := time.NewTimer(min(left, s.ttl/8+c.upTo(s.ttl/8)))
-		select {
-		case <-timer.C:
-		case <-s.lease.Lost():
-			timer.Stop()
-			s.note(record{Kind: recLost, Deadline: s.deadline()})
-			lost = true
-		}
+		lost := s.lostWithin(min(left, s.ttl/8+c.upTo(s.ttl/8)))
 		if !s.ask(held) || lost {
+			if !lost {
+				s.lostWithin(patient) // it is to be told, too
+			}
 			if c.oneIn(2) { // sections need not hurry
 				time.Sleep(c.upTo(s.ttl))
 			}
@@ -190,6 +185,19 @@ func (s *section) work(hold time.Duration) {
 	}
 	if hold > s.ttl/4 {
 		s.write(held) // without another look at the lease: that is what the resource is for
+	}
+}
+
+// lostWithin waits for Lost to be closed.
+func (s *section) lostWithin(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return false
+	case <-s.lease.Lost():
+		s.note(record{Kind: recLost, Deadline: s.deadline()})
+		return true
 	}
 }
 

@@ -107,6 +107,8 @@ func TestChecks(t *testing.T) {
 		"told when a long call returned": {script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 298), lease(0, 201, 1, recRenew, 0, 298), lease(0, 2399, 1, recRenewed, 0, 298), lease(0, 2400, 1, recLost, 0, 298), unlock(0, 2401, 1)}},
 		"told late, being frozen":        {frozen: spans{during(200, 2300)}, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 2400, 1, recLost, 0, 298), unlock(0, 2401, 1)}},
 		"never told":                     {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), unlock(0, 2400, 1)}},
+		"Lost is never closed":           {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 299, 1, recAsk, 0, 298), unlock(0, 2400, 1)}},
+		"Lost is closed after a no":      {script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 299, 1, recAsk, 0, 298), lease(0, 300, 1, recLost, 0, 298), unlock(0, 2400, 1)}},
 		"granted long past the deadline": {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 2400, 1, 10, 298), lease(0, 2401, 1, recLost, 0, 298), unlock(0, 2402, 1)}},
 
 		"a free lock is not granted":               {want: Stall, script: [][]step{held(0, 1, 1, 5, 10), waited(1, 2, 2, 2002), waited(1, 3, 1900, 3900)}},

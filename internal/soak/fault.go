@@ -11,8 +11,8 @@ type Fault struct {
 	Name, Doc string
 
 	on []Topology // nil: on all
-	// What does it: to a process, to the links of a shard, or to its servers. One of them
-	// is set. They return when the fault is over.
+	// One of these is set, and makes the fault: to a process, to the links of a shard, or to
+	// its servers. It returns when the fault is over.
 	process func(*trouble, *process)
 	link    func(*trouble, *shard)
 	server  func(*trouble, *shard)

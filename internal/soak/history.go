@@ -50,6 +50,7 @@ type hold struct {
 	freed     instant // when Unlock returned nil
 	killed    instant // when the process died
 	lost      instant // when the holder was told
+	closed    bool    // Lost was
 	refused   instant // when the resource refused its token
 	reentry   instant // when the re-entry under way was called
 	asked     instant // when the Unlock under way was called
@@ -218,6 +219,7 @@ func (r *reader) lease(x *hold, rec record) {
 		}
 	case recLost:
 		r.count[Lost]++
+		x.closed = true
 		if x.lost == 0 {
 			x.lost = rec.At
 		}
@@ -225,7 +227,7 @@ func (r *reader) lease(x *hold, rec record) {
 	case recUnlock:
 		if x.asked = rec.At; x.unlocking == 0 {
 			x.unlocking = rec.At
-			if x.lost == 0 {
+			if !x.closed {
 				r.wantTold(x, rec, "Lost was still open")
 			}
 		}

@@ -18,7 +18,7 @@ type link struct {
 // delays are how late commands and replies come.
 var delays = [...]time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond}
 
-// What happens to some of the commands. There is a delay and a lateReply for each of delays.
+// These happen to some of the commands. There is a delay and a lateReply for each of delays.
 const (
 	loseReply = iota
 	hangReply

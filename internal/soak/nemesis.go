@@ -52,7 +52,7 @@ func (n *nemesis) run(ctx context.Context) {
 func (n *nemesis) storm(ctx context.Context, r *rand.Rand) {
 	ctx, cancel := context.WithTimeout(ctx, n.a.cfg.Storm)
 	defer cancel()
-	// Of a quorum a minority is in trouble at a time: one server, and the link to another one.
+	// A minority of a quorum is in trouble at a time: one server, and the link to another one.
 	shards := n.a.deployment.shards
 	order := r.Perm(len(shards))
 	on := func(i int) func(*trouble, *Fault) {

@@ -97,7 +97,7 @@ var bugs = []planted{
 		},
 	},
 	{
-		// What the master alone has granted is lost with it.
+		// Locks that the master alone has granted are lost with it.
 		name: "replicas are not waited for", want: soak.Overlap, on: soak.Cluster, acked: true,
 		New:    func(p soak.Process) (locker.Locker, error) { return setnx.New(p.Clients[0], p.Options...) },
 		faults: []string{"kill-ahead"}, ttls: []time.Duration{3 * time.Second}, keys: 64, length: 30 * time.Second,

@@ -45,7 +45,7 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s: %s\n%sagain: %s\n", v.Kind, v.Text, v.Timeline, v.Again)
 }
 
-// What is counted of each strategy on each topology.
+// These are counted for each strategy on each topology.
 const (
 	Operations = "operations" // calls of Lock, TryLock, Renew and Unlock, re-entries included
 	Granted    = "granted"

@@ -26,7 +26,7 @@ func (a *arena) timeline(strategy uint8, v Violation, began instant) string {
 				return
 			}
 			l := line{r.At, fmt.Sprintf("%-4s caller %-2d op %-6d %s", p.name, r.Caller, r.Op, r.words(began))}
-			// What belongs to the operations of the violation is told however old it is.
+			// Records of the violation's own operations are told however old they are.
 			if strings.Contains(v.Text, fmt.Sprintf("%s, op %d", p.name, r.Op)) {
 				lines = append(lines, l)
 			} else if r.At >= around.from {
