@@ -36,10 +36,6 @@ func (k histKind) String() string {
 type histIn struct {
 	kind  histKind
 	lease int // which lease asks; a TryLock brings one into being
-	// strict: a refused TryLock means that the key was held. It does not if
-	// other callers of the same Locker may have been in the way, or others in a
-	// quorum.
-	strict bool
 }
 
 // histOut is an answer.
@@ -71,12 +67,12 @@ var histModel = porcupine.Model{
 				}
 				return true, s
 			case !out.granted:
-				return !in.strict || s.holder != 0, s
+				return s.holder != 0, s
 			}
 			ok := s.holder == 0 && (out.token == 0 || out.token > s.token)
 			return ok, histState{holder: in.lease, token: max(s.token, out.token)}
 		case histRenew:
-			return out.unknown || out.held == holds, s
+			return out.held == holds, s
 		case histUnlock:
 			ok := out.unknown || out.held == holds
 			if holds {
@@ -122,30 +118,34 @@ func (h *history) newLease() int {
 	return h.leases
 }
 
-// tryLock is TryLock, recorded. The lease is nil if it was not granted.
+// tryLock is TryLock, recorded. The lease is nil if it was not granted. Strict means
+// that a refusal tells that the key was held. It does not if other callers of the same
+// Locker may have been in the way, or others in a quorum.
 func (h *history) tryLock(t *T, client int, strict bool, l locker.Locker, key string, opts ...locker.LockOption) (*locker.Lease, int) {
 	t.Helper()
-	in := histIn{kind: histTry, lease: h.newLease(), strict: strict}
+	in := histIn{kind: histTry, lease: h.newLease()}
 	from := h.now()
 	lease, err := l.TryLock(t.Context(), key, opts...)
 	to := h.now()
 	switch {
 	case err == nil:
 		h.add(client, in, histOut{granted: true, token: lease.Token()}, from, to)
-	case errors.Is(err, locker.ErrNotAcquired):
+	case errors.Is(err, locker.ErrNotAcquired) && strict:
 		h.add(client, in, histOut{}, from, to)
+	case errors.Is(err, locker.ErrNotAcquired): // says nothing
 	case errors.Is(err, locker.ErrUnavailable):
 		h.add(client, in, histOut{unknown: true}, from, to)
-		// If it was granted, it is cleaned up some time, or expires.
-		h.add(client, histIn{kind: histExpire, lease: in.lease}, histOut{unknown: true}, from, to)
+		// If it was granted, it is cleaned up some time, or expires. The search takes
+		// operations by the time of their call, and gets on if this one comes second.
+		h.add(client, histIn{kind: histExpire, lease: in.lease}, histOut{unknown: true}, from+1, to)
 	default:
 		t.Fatalf("TryLock: %v", err)
 	}
 	return lease, in.lease
 }
 
-// ask is Renew or Unlock, recorded. It says whether there was an answer.
-func (h *history) ask(t *T, client int, kind histKind, id int, f func() error) bool {
+// ask is Renew or Unlock, recorded.
+func (h *history) ask(t *T, client int, kind histKind, id int, f func() error) {
 	t.Helper()
 	from := h.now()
 	err := f()
@@ -154,8 +154,9 @@ func (h *history) ask(t *T, client int, kind histKind, id int, f func() error) b
 	if err != nil && !out.unknown && !errors.Is(err, locker.ErrLost) {
 		t.Fatalf("%v: %v", kind, err)
 	}
-	h.add(client, histIn{kind: kind, lease: id}, out, from, to)
-	return !out.unknown
+	if kind != histRenew || !out.unknown { // which would change nothing
+		h.add(client, histIn{kind: kind, lease: id}, out, from, to)
+	}
 }
 
 // expires says that the lease may end by itself from its deadline on.
@@ -163,15 +164,35 @@ func (h *history) expires(client, id int, deadline time.Time) {
 	h.add(client, histIn{kind: histExpire, lease: id}, histOut{unknown: true}, int64(deadline.Sub(h.start)), 0)
 }
 
+// telling is what the answers depend on. The order of operations that may have happened
+// at any time is what takes long to search; those of a TryLock without an answer explain
+// refusals only.
+func (h *history) telling() []porcupine.Operation {
+	refused := slices.ContainsFunc(h.ops, func(op porcupine.Operation) bool {
+		out := op.Output.(histOut)
+		return op.Input.(histIn).kind == histTry && !out.granted && !out.unknown
+	})
+	if refused {
+		return h.ops
+	}
+	ghosts := make(map[int]bool) // leases
+	for _, op := range h.ops {
+		if in := op.Input.(histIn); in.kind == histTry && op.Output.(histOut).unknown {
+			ghosts[in.lease] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(h.ops), func(op porcupine.Operation) bool { return ghosts[op.Input.(histIn).lease] })
+}
+
 // check fails the case if there is no such order.
 func (h *history) check(t *T) {
 	t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch porcupine.CheckOperationsTimeout(histModel, h.ops, t.Timing().Patience) {
+	switch porcupine.CheckOperationsTimeout(histModel, h.telling(), t.Timing().Patience) {
 	case porcupine.Ok:
 	case porcupine.Unknown:
-		t.Errorf("a history of %d operations could not be decided within %v", len(h.ops), t.Timing().Patience)
+		t.Errorf("whether an order explains these operations was not found out within %v:\n%s", t.Timing().Patience, h)
 	default:
 		t.Errorf("no order of these operations explains their answers:\n%s", h)
 	}
