@@ -37,9 +37,8 @@ redis: ## install redis-server when it is missing (LOCKER_REDIS_SERVER names ano
 	command -v redis-server >/dev/null || fail "redis-server is installed but not in PATH"
 
 .PHONY: test
-test: redis ## vet, then all tests with the race detector
-	$(GO) vet ./...
-	$(GO) test -race -p 3 -timeout 8m ./...
+test: redis ## vet, and all tests with the race detector
+	$(GO) test -race -vet=all -p 5 -timeout 8m ./...
 
 .PHONY: short
 short: redis ## the tests that take little time, without the race detector

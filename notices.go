@@ -26,11 +26,15 @@ type notices struct {
 // wanted reports whether it makes sense to put an event together.
 func (n *notices) wanted() bool { return n.observer != nil || n.handler != nil }
 
-// event tells of an event. It is called while locks are held.
+// event tells of an event. It is called while locks are held. It costs nothing if there is
+// none to tell.
 func (n *notices) event(ctx context.Context, e Event) {
-	if !n.wanted() {
-		return
+	if n.wanted() {
+		n.tell(ctx, e)
 	}
+}
+
+func (n *notices) tell(ctx context.Context, e Event) {
 	e.Time = time.Now()
 	ctx = context.WithoutCancel(ctx)
 	if n.handler != nil {

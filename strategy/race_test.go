@@ -3,4 +3,4 @@
 package strategy_test
 
 // Under the race detector sync.Pool drops things, to show what depends on them.
-const costSlack = 1.6
+const costSlack = 1.3

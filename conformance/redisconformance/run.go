@@ -16,16 +16,10 @@ const everythingEnv = "LOCKER_CONFORMANCE"
 // is most likely to break: they ask several nodes, wait, count or look at what is
 // left. With [Strategy.Cases] they are what Run runs there unless told otherwise.
 var onTopologies = []string{
-	"exclusion/AcquireRelease", "exclusion/NeverTwoInside", "exclusion/Linearizable",
-	"reentry/LeaseContextReenters", "owners/SharedOwnerAcrossLockers",
-	"lease/RenewExtends", "lease/BreakIsNoticed",
-	"waiting/BlocksUntilUnlock", "waiting/CancelIsPrompt", "waiting/FIFOAcrossLockers", "waiting/CancelledWaiterPassesOn",
-	"wake-ups/NoMissedWakeup", "wake-ups/WakesOneAfterAnother", "wake-ups/LostNotification",
-	"fencing/TokensIncreaseUnderContention", "fencing/TokenAfterDataLoss",
-	"failure/AcquireReplyLost", "failure/RenewReplyLost", "failure/ScriptsForgotten", "outage/LockRidesOutAnOutage",
-	"keys/HostileKeys", "keys/HostileKeysWait", "keys/ForeignThingsConflict",
-	"hygiene/KeysEndWithLocks", "hygiene/CancelledWaiterLeavesNothing",
-	"processes/ProcessesExclude",
+	"exclusion/NeverTwoInside", "exclusion/Linearizable", "reentry/LeaseContextReenters", "lease/BreakIsNoticed",
+	"waiting/FIFOAcrossLockers", "waiting/CancelledWaiterPassesOn", "wake-ups/NoMissedWakeup", "wake-ups/LostNotification",
+	"fencing/TokenAfterDataLoss", "failure/AcquireReplyLost", "failure/ScriptsForgotten", "outage/LockRidesOutAnOutage",
+	"keys/HostileKeysWait", "hygiene/KeysEndWithLocks",
 	topologyGroup + "/.*", failoverGroup + "/(OrderlyFailover|MasterDies|LockDiesWithMaster)", slotsGroup + "/.*",
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,9 +18,12 @@ import (
 // A free key goes to one of the contenders that try at the same time to get it: split votes
 // end within the attempt.
 func TestRacesForAFreeKeyHaveAWinner(t *testing.T) {
-	races := 1000
-	if testing.Short() {
+	races := 300
+	switch {
+	case testing.Short():
 		races = 100
+	case os.Getenv("LOCKER_CONFORMANCE") == "all":
+		races = 1000
 	}
 	servers := startServers(t)
 	var lockers []locker.Locker
