@@ -125,6 +125,15 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	within(t, 20*time.Second, what, cond)
 }
 
+// keyAskedAt is a key for which an attempt asks the node at first.
+func keyAskedAt(node, nodes int) string {
+	for i := 0; ; i++ {
+		if key := fmt.Sprint("k", i); firstNode(key, nodes) == node {
+			return key
+		}
+	}
+}
+
 func within(t *testing.T, d time.Duration, what string, cond func() bool) {
 	t.Helper()
 	conformance.Eventually(t, d, what, cond)

@@ -89,9 +89,7 @@ const hedgeAfter = 5 * time.Millisecond
 // not in time; decision 0014 has what that buys.
 func (o *op) choose() {
 	d, all := o.d, len(o.parts)
-	sum := fnv.New32a()
-	_, _ = sum.Write([]byte(o.hold.req.Key))
-	start := int(sum.Sum32() % uint32(all))
+	start := firstNode(o.hold.req.Key, all)
 	for j := range all {
 		p := &o.parts[(start+j)%all]
 		n := d.nodes[p.i]
@@ -109,6 +107,13 @@ func (o *op) choose() {
 	if !d.majority(o.first) {
 		o.widen()
 	}
+}
+
+// firstNode is where the majority begins that is asked first.
+func firstNode(key string, nodes int) int {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(key))
+	return int(sum.Sum32() % uint32(nodes))
 }
 
 // next is what follows from an answer to an attempt: that the spare nodes are asked, or,

@@ -66,40 +66,37 @@ func TestCancelledAttemptLeavesNoKeys(t *testing.T) {
 // cleans up.
 func TestStragglerDoesNotOutliveTheCleanUp(t *testing.T) {
 	t.Parallel()
-	m := startMasters(t, 5)
+	m, k := startMasters(t, 5), keyAskedAt(4, 5)
 	l := m.locker(t, locker.WithTTL(long), WithNodeTimeout(500*time.Millisecond))
 	unlock(t, lock(t, l, "warm-up")) // the scripts become known
 	for i := range 3 {
-		require.NoError(t, m.direct[i].Set(t.Context(), "k", "somebody else", 0).Err())
+		require.NoError(t, m.direct[i].Set(t.Context(), k, "somebody else", 0).Err())
 	}
 	late := m.proxies[4].Delay(isOp("acquire"), 1, 2*time.Second)
-	// Three that refuse may be so quick that the attempt does not get to the others.
-	eventually(t, "an attempt is on its way to the node", func() bool {
-		_, err := l.TryLock(t.Context(), "k")
-		require.ErrorIs(t, err, locker.ErrNotAcquired)
-		return late.Fired() > 0
-	})
-	eventually(t, "the late command reaches the node", func() bool { return m.fence(t, 4, "k") > 0 })
-	m.free(t, 10*time.Second, 4, "k")
-	m.free(t, 10*time.Second, 3, "k")
+	_, err := l.TryLock(t.Context(), k)
+	require.ErrorIs(t, err, locker.ErrNotAcquired)
+	eventually(t, "the attempt is on its way to the node", func() bool { return late.Fired() > 0 })
+	eventually(t, "the late command reaches the node", func() bool { return m.fence(t, 4, k) > 0 })
+	m.free(t, 10*time.Second, 4, k)
+	m.free(t, 10*time.Second, 3, k)
 }
 
 // Likewise of an attempt that succeeded without that node.
 func TestStragglerDoesNotOutliveTheRelease(t *testing.T) {
 	t.Parallel()
-	m := startMasters(t, 5)
+	m, k := startMasters(t, 5), keyAskedAt(4, 5)
 	l := m.locker(t, locker.WithTTL(long), WithNodeTimeout(500*time.Millisecond))
 	unlock(t, lock(t, l, "warm-up"))
 	late := m.proxies[4].Delay(isOp("acquire"), 1, 2*time.Second)
-	lease := lock(t, l, "k")
+	lease := lock(t, l, k)
 	eventually(t, "the attempt is on its way to the node", func() bool { return late.Fired() > 0 })
 	unlock(t, lease)
-	eventually(t, "the late command or the release reaches the node", func() bool { return m.fence(t, 4, "k") > 0 })
+	eventually(t, "the late command or the release reaches the node", func() bool { return m.fence(t, 4, k) > 0 })
 	// The counter may be the release's word; the command arrives within two seconds.
 	within(t, 20*time.Second, "the release is repeated until it finds the key", func() bool {
 		return m.proxies[4].Count(isOp("release")) >= 3
 	})
-	m.free(t, 10*time.Second, 4, "k")
+	m.free(t, 10*time.Second, 4, k)
 }
 
 func TestReleaseReachesANodeThatWasAway(t *testing.T) {
