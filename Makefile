@@ -38,7 +38,7 @@ redis: ## install redis-server when it is missing (LOCKER_REDIS_SERVER names ano
 
 .PHONY: test
 test: redis ## vet, and all tests with the race detector
-	$(GO) test -race -vet=all -p 5 -timeout 8m ./...
+	$(GO) test -race -vet=all -p 4 -timeout 8m ./strategy/... ./... # the longest first
 
 .PHONY: short
 short: redis ## the tests that take little time, without the race detector
