@@ -37,8 +37,8 @@ redis: ## install redis-server when it is missing (LOCKER_REDIS_SERVER names ano
 	command -v redis-server >/dev/null || fail "redis-server is installed but not in PATH"
 
 .PHONY: test
-test: redis ## vet, and all tests with the race detector
-	$(GO) test -race -vet=all -p 4 -timeout 8m ./strategy/... ./... # the longest first
+test: redis ## vet, and all tests with the race detector; the packages that take longest come first
+	$(GO) test -race -vet=all -p 4 -timeout 8m ./strategy/... ./...
 
 .PHONY: short
 short: redis ## the tests that take little time, without the race detector

@@ -67,11 +67,12 @@ func TestCancelledAttemptLeavesNoKeys(t *testing.T) {
 func TestStragglerDoesNotOutliveTheCleanUp(t *testing.T) {
 	t.Parallel()
 	m, k := startMasters(t, 5), keyAskedAt(4, 5)
-	l := m.locker(t, locker.WithTTL(long), WithNodeTimeout(500*time.Millisecond))
+	l, d := m.open(t, locker.WithTTL(long), WithNodeTimeout(500*time.Millisecond))
 	unlock(t, lock(t, l, "warm-up")) // the scripts become known
 	for i := range 3 {
 		require.NoError(t, m.direct[i].Set(t.Context(), k, "somebody else", 0).Err())
 	}
+	eventually(t, "the node is asked", func() bool { return d.skip(d.nodes[4], opAcquire) == nil }) // on a slow machine it may not be
 	late := m.proxies[4].Delay(isOp("acquire"), 1, 2*time.Second)
 	_, err := l.TryLock(t.Context(), k)
 	require.ErrorIs(t, err, locker.ErrNotAcquired)
@@ -85,8 +86,9 @@ func TestStragglerDoesNotOutliveTheCleanUp(t *testing.T) {
 func TestStragglerDoesNotOutliveTheRelease(t *testing.T) {
 	t.Parallel()
 	m, k := startMasters(t, 5), keyAskedAt(4, 5)
-	l := m.locker(t, locker.WithTTL(long), WithNodeTimeout(500*time.Millisecond))
+	l, d := m.open(t, locker.WithTTL(long), WithNodeTimeout(500*time.Millisecond))
 	unlock(t, lock(t, l, "warm-up"))
+	eventually(t, "the node is asked", func() bool { return d.skip(d.nodes[4], opAcquire) == nil }) // on a slow machine it may not be
 	late := m.proxies[4].Delay(isOp("acquire"), 1, 2*time.Second)
 	lease := lock(t, l, k)
 	eventually(t, "the attempt is on its way to the node", func() bool { return late.Fired() > 0 })
