@@ -1,0 +1,47 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/distlock/locker"
+)
+
+// Exit codes of locker run, beside those of the command it runs. They are high, as those
+// of env and timeout are, because few commands have such codes of their own.
+const (
+	exitLost        = 122 // the lock was lost while the command ran
+	exitUnavailable = 123 // the store could not be used
+	exitNotAcquired = 124 // the lock stayed taken
+	exitUsage       = 125 // wrong flags, or a wrong configuration
+	exitCannotRun   = 126 // the command is there, but cannot be run
+	exitNotFound    = 127 // the command is not there
+	exitSignal      = 128 // and the number of the signal
+)
+
+// exit is an error with an exit code. Without err there is nothing left to be told.
+type exit struct {
+	code int
+	err  error
+}
+
+func (e *exit) Error() string { return fmt.Sprint("exit code ", e.code, ": ", e.err) }
+
+func (e *exit) Unwrap() error { return e.err }
+
+// notLocked is what an error of Lock is for the command line.
+func notLocked(err error, key string, conflictCode int) error {
+	var s *signalled
+	switch {
+	case errors.As(err, &s):
+		return &exit{exitSignal + int(s.signal), fmt.Errorf("%v while waiting for %q; the command was not run", s.signal, key)}
+	case errors.Is(err, locker.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded):
+		return &exit{conflictCode, fmt.Errorf("%w; the command was not run (--wait says how long to wait)", err)}
+	case errors.Is(err, locker.ErrUnavailable):
+		return &exit{exitUnavailable, fmt.Errorf("%w; the command was not run (is the server up, and its address right? a port that speaks TLS takes rediss, another one redis)", err)}
+	}
+	return &exit{exitUsage, err}
+}

@@ -1,0 +1,68 @@
+//go:build unix
+
+// Command locker runs a command while it holds a distributed lock.
+//
+//	locker run --url blpop+redis://localhost:6379 --key deploy -- ./deploy.sh
+//
+// See locker run --help.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == guardArg {
+		guard(os.Stdin, os.Args[2])
+		return
+	}
+	redis.SetLogger(noLog{}) // each error that matters is told by the command itself
+	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// noLog is for go-redis, which would log each failed dial.
+type noLog struct{}
+
+func (noLog) Printf(context.Context, string, ...any) {}
+
+// execute runs the command line args and returns the exit code.
+func execute(args []string, stdout, stderr io.Writer) int {
+	root := &cobra.Command{
+		Use:           "locker",
+		Short:         "Distributed locks for the command line",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_ = c.Help()
+			return &exit{code: exitUsage}
+		},
+	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
+	})
+	root.AddCommand(runCommand())
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.Execute()
+	var e *exit
+	switch {
+	case err == nil:
+		return 0
+	case !errors.As(err, &e):
+		e = &exit{code: exitUsage, err: err}
+	}
+	if e.err != nil {
+		fmt.Fprintln(stderr, "locker:", strings.TrimPrefix(e.err.Error(), "locker: "))
+	}
+	return e.code
+}

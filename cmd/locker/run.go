@@ -1,0 +1,282 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/strategy"
+	"github.com/spf13/cobra"
+)
+
+// runFlags are the flags of locker run.
+type runFlags struct {
+	url, config, key string
+	wait             time.Duration // negative: no end
+	ttl, maxHold     time.Duration // 0: as configured
+	grace            time.Duration
+	conflictCode     int
+	verbose          bool
+}
+
+const runLong = `Runs COMMAND while holding the lock KEY, and gives the lock back when COMMAND ends.
+
+The lock is found by --url, or else --config, or else the environment variable
+LOCKER_URL: a URL <strategy>+<scheme>://..., such as setnx+redis://host:6379 (a lock as
+every Redis client understands it), hashreentrant+redis:// (Redisson's),
+blpop+redis:// (first come, first served), redlock+redis://a?node=b&node=c (a quorum).
+
+COMMAND finds the name of the lock in LOCKER_KEY, and in LOCKER_TOKEN a number that is
+greater with each holder: a resource that refuses a smaller number than it has seen is
+safe from a COMMAND that was stopped for too long.
+
+Signals (HUP, INT, QUIT, TERM, USR1, USR2) are passed on to COMMAND and what it has
+started in its process group. If the lock is lost they get SIGTERM, and after --grace
+SIGKILL; so they do if locker itself is killed.`
+
+const runCodes = `Exit codes:
+  COMMAND's own, or 128 and the number of the signal that ended it, or else
+  122  the lock was lost while COMMAND ran
+  123  the store could not be used; COMMAND was not run
+  124  the lock stayed taken; COMMAND was not run (see --conflict-exit-code)
+  125  wrong usage or configuration; COMMAND was not run
+  126  COMMAND cannot be run
+  127  COMMAND is not found
+  128+ and the number of the signal that ended the wait; COMMAND was not run`
+
+func runCommand() *cobra.Command {
+	f := runFlags{}
+	c := &cobra.Command{
+		Use:                   "run --key KEY [flags] -- COMMAND [ARG...]",
+		Short:                 "Run a command while holding a lock",
+		Long:                  runLong + "\n\n" + runCodes,
+		Example:               "  locker run --url blpop+redis://localhost:6379 --key deploy --wait 30s -- ./deploy.sh\n  LOCKER_URL=setnx+redis://localhost locker run --key backup --wait 0 -- pg_dump -f /backup/db",
+		DisableFlagsInUseLine: true,
+		RunE:                  func(c *cobra.Command, args []string) error { return f.run(c, args) },
+	}
+	flags := c.Flags()
+	flags.SetInterspersed(false) // what follows COMMAND is COMMAND's
+	flags.StringVar(&f.url, "url", "", "URL of the lock store (default $LOCKER_URL)")
+	flags.StringVar(&f.config, "config", "", "`file` with the library's Config, .yaml or .json")
+	flags.StringVar(&f.key, "key", "", "name of the lock")
+	flags.DurationVar(&f.wait, "wait", -1, "how long to wait for the lock; 0 is one attempt (default until it is free)")
+	flags.DurationVar(&f.ttl, "ttl", 0, "how long the lock outlives a locker that is gone (default as configured, or 30s)")
+	flags.DurationVar(&f.maxHold, "max-hold", 0, "how long COMMAND may hold the lock, which is lost then (default as configured, or no end)")
+	flags.DurationVar(&f.grace, "grace", 10*time.Second, "time between SIGTERM and SIGKILL for COMMAND once the lock is lost")
+	flags.IntVar(&f.conflictCode, "conflict-exit-code", exitNotAcquired, "exit `code` if the lock stays taken")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell on stderr of the wait, the lock and trouble with the store")
+	_ = c.MarkFlagFilename("config", "yaml", "yml", "json")
+	return c
+}
+
+// check finds what is wrong with the flags and COMMAND, before anything is locked.
+func (f *runFlags) check(c *cobra.Command, args []string) (path string, err error) {
+	wrong := func(format string, args ...any) error {
+		return &exit{exitUsage, fmt.Errorf(format+"; see locker run --help", args...)}
+	}
+	switch {
+	case f.key == "":
+		return "", wrong("--key is missing: the name of the lock")
+	case len(args) == 0:
+		return "", wrong("COMMAND is missing: what to run while %q is locked", f.key)
+	case f.wait < 0 && c.Flags().Changed("wait"):
+		return "", wrong("--wait=%v is negative", f.wait)
+	case f.grace < 0 || f.ttl < 0 || f.maxHold < 0:
+		return "", wrong("--grace, --ttl and --max-hold are not negative")
+	case f.conflictCode < 0 || f.conflictCode > 255:
+		return "", wrong("--conflict-exit-code=%d is not from 0 to 255", f.conflictCode)
+	}
+	path, err = exec.LookPath(args[0])
+	switch {
+	case err == nil:
+		return path, nil
+	case errors.Is(err, os.ErrPermission):
+		return "", &exit{exitCannotRun, err}
+	}
+	return "", &exit{exitNotFound, err}
+}
+
+// configuration is the library's Config that the flags and the environment ask for.
+func (f *runFlags) configuration(stderr io.Writer) (cfg strategy.Config, err error) {
+	switch env := os.Getenv("LOCKER_URL"); {
+	case f.config != "":
+		if cfg, err = strategy.Load(f.config); err != nil {
+			return cfg, err
+		}
+		if f.url != "" {
+			cfg.URL = f.url
+		}
+	case f.url != "":
+		cfg.URL = f.url
+	case env != "":
+		cfg.URL = env
+	default:
+		return cfg, errors.New("no lock store is given: --url, --config or the environment variable LOCKER_URL; see locker run --help")
+	}
+	if cfg.Strategy == "memory" || strings.HasPrefix(cfg.URL, "memory:") {
+		return cfg, errors.New("the strategy memory locks within one process only: another locker run would not wait for this one")
+	}
+	if f.verbose {
+		cfg.Options = append(cfg.Options, locker.WithObserver(locker.ObserverFunc(func(_ context.Context, e locker.Event) {
+			if text := inWords(e); text != "" {
+				fmt.Fprintf(stderr, "locker: %s\n", text)
+			}
+		})))
+	}
+	return cfg, nil
+}
+
+// inWords is what --verbose tells of an event. The command tells of the others anyway.
+func inWords(e locker.Event) string {
+	took := e.Duration.Round(time.Millisecond)
+	switch e.Kind {
+	case locker.EventWaiting:
+		return fmt.Sprintf("waiting for %q (%s)", e.Key, e.Strategy)
+	case locker.EventAcquired:
+		return fmt.Sprintf("got %q (%s) after %v, token %d", e.Key, e.Strategy, took, e.Token)
+	case locker.EventReleased:
+		return fmt.Sprintf("gave %q back after %v", e.Key, took)
+	case locker.EventRenewFailed:
+		return fmt.Sprintf("renewing %q failed, and is tried again: %v", e.Key, e.Err)
+	case locker.EventNode:
+		if e.Err == nil {
+			return fmt.Sprintf("node %s answers again", e.Node)
+		}
+		return fmt.Sprintf("node %s: %v", e.Node, e.Err)
+	}
+	return ""
+}
+
+// passedOn are the signals that COMMAND gets as well.
+var passedOn = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2}
+
+func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
+	path, err := f.check(c, args)
+	if err != nil {
+		return err
+	}
+	cfg, err := f.configuration(c.ErrOrStderr())
+	if err != nil {
+		return &exit{exitUsage, err}
+	}
+	signals := make(chan os.Signal, 16)
+	for _, s := range passedOn {
+		if !signal.Ignored(s) { // by nohup
+			signal.Notify(signals, s)
+		}
+	}
+	defer signal.Stop(signals)
+
+	locks, release, err := strategy.Open(c.Context(), cfg)
+	if err != nil {
+		return &exit{exitUsage, err}
+	}
+	defer release()
+	lease, err := f.lock(c.Context(), locks, signals)
+	if err != nil {
+		return notLocked(err, f.key, f.conflictCode)
+	}
+
+	env := append(os.Environ(), "LOCKER_KEY="+f.key)
+	if token := lease.Token(); token != 0 {
+		env = append(env, "LOCKER_TOKEN="+strconv.FormatInt(token, 10))
+	}
+	p, err := start(path, args, env, f.grace)
+	if err != nil {
+		_ = lease.Unlock(c.Context())
+		return &exit{exitCannotRun, err}
+	}
+	return f.attend(c, p, lease, signals)
+}
+
+// signalled is the end of a wait by a signal.
+type signalled struct{ signal syscall.Signal }
+
+func (s *signalled) Error() string { return s.signal.String() }
+
+// lock waits for the lock, or for a signal.
+func (f *runFlags) lock(ctx context.Context, locks locker.Locker, signals <-chan os.Signal) (*locker.Lease, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	locked := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case s := <-signals:
+			cancel(&signalled{s.(syscall.Signal)})
+		case <-locked:
+		}
+	}()
+	opts := []locker.LockOption{}
+	if f.wait >= 0 {
+		opts = append(opts, locker.WithWait(f.wait))
+	}
+	if f.ttl > 0 {
+		opts = append(opts, locker.WithTTL(f.ttl))
+	}
+	if f.maxHold > 0 {
+		opts = append(opts, locker.WithMaxHold(f.maxHold))
+	}
+	lease, err := locks.Lock(ctx, f.key, opts...)
+	close(locked)
+	<-ended
+	var s *signalled
+	if errors.As(context.Cause(ctx), &s) {
+		if err == nil {
+			_ = lease.Unlock(ctx)
+		}
+		return nil, s
+	}
+	return lease, err
+}
+
+// attend passes signals on and stops COMMAND if the lock is lost, until COMMAND has ended.
+func (f *runFlags) attend(c *cobra.Command, p *process, lease *locker.Lease, signals <-chan os.Signal) error {
+	tell := func(format string, args ...any) {
+		fmt.Fprintf(c.ErrOrStderr(), "locker: "+format+"\n", args...)
+	}
+	lost, kill := lease.Lost(), (<-chan time.Time)(nil)
+	for {
+		select {
+		case s := <-signals:
+			p.signal(s.(syscall.Signal))
+		case <-lost:
+			lost, kill = nil, time.After(f.grace)
+			tell("%v: %s is asked to stop, and killed in %v", lease.Err(), p.name, f.grace)
+			p.signal(syscall.SIGTERM)
+			p.signal(syscall.SIGCONT) // one that is stopped would not see the other
+		case <-kill:
+			p.signal(syscall.SIGKILL)
+		case status := <-p.ended:
+			err := lease.Unlock(c.Context())
+			switch {
+			case lost == nil:
+				p.signal(syscall.SIGKILL) // what it has left behind
+				return &exit{code: exitLost}
+			case errors.Is(err, locker.ErrLost):
+				return &exit{exitLost, fmt.Errorf("%w: while %s ran", err, p.name)}
+			case err != nil:
+				tell("%v: the lock ends by itself in %v", err, max(0, time.Until(lease.Deadline()).Round(time.Second)))
+			}
+			if status.Signaled() {
+				return &exit{code: exitSignal + int(status.Signal())}
+			}
+			if status.ExitStatus() == 0 {
+				return nil
+			}
+			return &exit{code: status.ExitStatus()}
+		}
+	}
+}
