@@ -136,6 +136,15 @@ var brokenStores = map[string]brokenStrategy{
 		d.locked(func() { d.s.garbage[req.Key+":garbage"] = -1 })
 		return d.Acquire(ctx, req)
 	}), []string{"KeysEndWithLocks", "TokenKeyExpires", "WithoutFencingKeepsNothing"}},
+	"leaves a session with each repeated acquisition": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (a driver.Answer, err error) {
+		cerr := d.s.command(ctx, conformance.OpAcquire, func() {
+			if d.held(req.Claim) != nil {
+				d.s.garbage["session of "+req.ID] = time.Hour
+			}
+			a, err = d.fakeDriver.acquire(req)
+		})
+		return a, errors.Join(cerr, err)
+	}), []string{"AcquireTwice"}},
 	"leaves a key for each waiter": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		if !a.Granted && req.Wait {

@@ -71,6 +71,12 @@ func testTryLockReplyLost(t *T) {
 
 func testAcquireTwice(t *T) {
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	t.Unlock(t.Lock(a, key))
+	var before []StoredKey // with what is kept for tokens
+	_, looks := upgrade[Inspector](t.h)
+	if looks {
+		before = t.storedKeys()
+	}
 	for _, lock := range []func() *locker.Lease{
 		func() *locker.Lease { return t.Lock(a, key) },
 		func() *locker.Lease { return t.TryLock(a, key) },
@@ -83,6 +89,9 @@ func testAcquireTwice(t *T) {
 		t.Taken(b, key)
 		t.Unlock(lease)
 		t.Free(b, key)
+	}
+	if looks {
+		t.leftWithin(t.Timing().SignalLife, 0, before)
 	}
 }
 

@@ -230,7 +230,7 @@ func testSilenceWithinTheLease(t *T) {
 	n := events.Count(locker.EventRenewed)
 	t.Eventually(t.Timing().Patience, "renewals succeed again", func() bool { return events.Count(locker.EventRenewed) >= n+2 })
 	t.Open(lease.Lost(), "Lost")
-	t.Open(w.Done(), "a waiter's Lock returns on a held key")
+	t.Waits(w)
 	t.Taken(t.Locker(), key)
 	t.Unlock(lease)
 	next := t.Granted(w, t.Timing().Patience)
@@ -278,7 +278,7 @@ func testConnectionsCut(t *T) {
 		t.NoError(t.Servers().CutConnections(), "ending connections")
 		t.renewedWithin(ttl/2, lease)
 		t.Open(lease.Lost(), "Lost")
-		t.Open(w.Done(), "a waiter's Lock returns on a held key")
+		t.Waits(w)
 
 		cut := t.Go(func() { t.NoError(t.Servers().CutConnections(), "ending connections") })
 		t.Unlock(lease)
@@ -323,7 +323,7 @@ func testCrashKeepsEverything(t *T) {
 	t.recover()
 	t.renewedWithin(ttl/2, lease)
 	t.Open(lease.Lost(), "Lost")
-	t.Open(w.Done(), "a waiter's Lock returns on a held key")
+	t.Waits(w)
 	other := t.Locker()
 	t.Taken(other, key)
 	if err := inner.Unlock(t.Context()); err != nil {

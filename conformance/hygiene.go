@@ -148,9 +148,7 @@ func testKeysEndWithLocks(t *T) {
 	if !t.Capabilities().Fencing {
 		locks = 0
 	}
-	t.Eventually(t.Timing().SignalLife, fmt.Sprintf("at most %d keys are left", locks), func() bool {
-		return len(t.newKeys(before)) <= locks
-	})
+	t.leftWithin(t.Timing().SignalLife, locks, before)
 }
 
 func testSignalsDoNotPileUp(t *T) {
@@ -178,9 +176,7 @@ func testCancelledWaiterLeavesNothing(t *T) {
 		w := t.Wait(waiter, key)
 		w.Cancel()
 		_ = t.Refused(w, t.Timing().Prompt)
-		t.Eventually(t.Timing().Settle, "the store is as it was before the waiter", func() bool {
-			return len(t.newKeys(before)) == 0
-		})
+		t.leftWithin(t.Timing().Settle, 0, before)
 	}
 	t.Unlock(lease)
 }
@@ -208,6 +204,7 @@ func testLocalStateIsBounded(t *T) {
 	// connections, are no leak: a second round makes none.
 	const rounds, allowed = 2, n * 100
 	var grown int64
+	defer func() { t.Logf("the heap grew by %d bytes over %d keys; %d are allowed", grown, n, allowed) }()
 	for round := range rounds {
 		before := heap()
 		use(warmUp+round*n, warmUp+(round+1)*n)
@@ -221,5 +218,4 @@ func testLocalStateIsBounded(t *T) {
 			})
 		}
 	}
-	t.Logf("the heap grew by %d bytes over %d keys", grown, n)
 }

@@ -233,7 +233,7 @@ func testCompanionKeysAreKeys(t *T) {
 		}
 	}
 	t.NoError(lease.Renew(t.Context()), "Renew")
-	t.Open(w.Done(), "a waiter's Lock returns on a held key")
+	t.Waits(w)
 	t.Unlock(lease)
 	next := t.Granted(w, t.Timing().PollWithin)
 	if t.Capabilities().Fencing && next.Token() <= lease.Token() {

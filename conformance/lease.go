@@ -129,7 +129,7 @@ func testAutoRenewHolds(t *T) {
 	w := t.Wait(b, key)
 	// That time passes without a loss is the subject.
 	t.Sleep(3 * t.Timing().TTL)
-	t.Open(w.Done(), "a waiter's Lock returns")
+	t.Waits(w)
 	t.Open(lease.Lost(), "Lost")
 	t.Unlock(lease)
 	t.Unlock(t.Granted(w, t.Timing().PollWithin))

@@ -69,7 +69,7 @@ func testManyKeysAtOnce(t *T) {
 	t.Sleep(t.loadTTL() + t.Timing().TTL/4)
 	for i := range n {
 		t.Open(leases[i].Lost(), "Lost")
-		t.Open(waiters[i].Done(), "a waiter's Lock returns")
+		t.Waits(waiters[i])
 		t.Unlock(leases[i])
 	}
 	for i := range n {
@@ -103,7 +103,7 @@ func testManyCallersFarAway(t *T) {
 		all.Add(1)
 		t.Go(func() {
 			defer all.Done()
-			// All at once, about every second: the processor is to have time for the leases.
+			// All at once, now and then: the processor is to have time for the leases.
 			for ctx.Err() == nil {
 				lease, err := l.Lock(ctx, t.Key("caller's "+strconv.Itoa(i)))
 				if err != nil {
@@ -112,7 +112,7 @@ func testManyCallersFarAway(t *T) {
 				}
 				t.Unlock(lease)
 				select {
-				case <-time.After(time.Second):
+				case <-time.After(t.loadTTL() / 4):
 				case <-ctx.Done():
 				}
 			}

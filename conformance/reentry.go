@@ -130,8 +130,8 @@ func testReentryPassesTheQueue(t *T) {
 	var inner *locker.Lease
 	t.Prompt("re-entry with others waiting", func() { inner = t.LockUnder(lease.Context(t.Context()), l, key) })
 	t.Unlock(inner)
-	t.Open(near.Done(), "a waiter's Lock returns")
-	t.Open(far.Done(), "a waiter's Lock returns")
+	t.Waits(near)
+	t.Waits(far)
 	t.Unlock(lease)
 	select {
 	case <-near.Done():

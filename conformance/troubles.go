@@ -133,7 +133,7 @@ func testTransientTrouble(t *T, tr Trouble) {
 	t.Unlock(t.Granted(begun, t.Timing().Patience))
 	t.renewedWithin(ttl/2, held)
 	t.Open(held.Lost(), "Lost")
-	t.Open(w.Done(), "a waiter's Lock returns on a held key")
+	t.Waits(w)
 	t.Unlock(held)
 	next := t.Granted(w, t.Timing().Patience)
 	t.newer(next.Token(), held.Token())

@@ -121,7 +121,7 @@ func testUnboundedWaitUndoesTheDefault(t *T) {
 	w := t.Wait(b, key, locker.WithUnboundedWait())
 	// That it waits longer than the default is the subject.
 	t.Sleep(3 * wait)
-	t.Open(w.Done(), "a waiter's Lock returns")
+	t.Waits(w)
 	t.Unlock(lease)
 	t.Unlock(t.Granted(w, t.Timing().PollWithin))
 }

@@ -121,6 +121,20 @@ func (t *T) StartUnder(ctx context.Context, l locker.Locker, key string, opts ..
 	return w
 }
 
+// Waits checks that w has not returned.
+func (t *T) Waits(w *Waiter) {
+	t.Helper()
+	select {
+	case <-w.done:
+	default:
+		return
+	}
+	if w.Err != nil {
+		t.Fatalf("a waiter's Lock has returned while the key is held: %v", w.Err)
+	}
+	t.Fatalf("a waiter was granted the key, with token %d, %v ago, while it is held", w.Lease.Token(), time.Since(w.At))
+}
+
 // Granted waits for w to be granted, at most d.
 func (t *T) Granted(w *Waiter, d time.Duration) *locker.Lease {
 	t.Helper()

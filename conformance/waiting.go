@@ -54,7 +54,7 @@ func testBlocksUntilUnlock(t *T) {
 	w := t.Wait(b, key)
 	// That it goes on waiting is the subject: past the first polls.
 	t.Sleep(t.Timing().ShortTTL)
-	t.Open(w.Done(), "a waiter's Lock returns")
+	t.Waits(w)
 	before := time.Now()
 	t.Unlock(lease)
 	next := t.Granted(w, t.Timing().PollWithin)

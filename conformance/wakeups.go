@@ -160,7 +160,7 @@ func testStaleSignalGrantsNothing(t *T) {
 	w := t.Wait(b, key)
 	// That it goes on waiting is the subject.
 	t.Sleep(t.Timing().ShortTTL)
-	t.Open(w.Done(), "a waiter's Lock returns on a held key")
+	t.Waits(w)
 	t.Taken(t.Locker(), key)
 	t.Unlock(lease)
 	t.Unlock(t.Granted(w, t.Timing().PollWithin))
@@ -217,7 +217,7 @@ func testRenewedHolderKeepsWaitersOut(t *T) {
 	t.SleepPast(lease.Deadline().Add(-ttl / 2))
 	t.NoError(lease.Renew(t.Context()), "Renew")
 	t.Sleep(ttl*3/4 - t.Timing().RenewEvery)
-	t.Open(w.Done(), "a waiter's Lock returns on a held key")
+	t.Waits(w)
 	t.Unlock(lease)
 	t.Unlock(t.Granted(w, t.Timing().PollWithin))
 }

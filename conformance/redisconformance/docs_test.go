@@ -23,10 +23,13 @@ func TestDocs(t *testing.T) {
 	)
 	faults, err := os.ReadFile("../../docs/faults.md")
 	require.NoError(t, err)
-	var known []string
+	var known, lockers []string // lockers: what package locker decides
 	for _, c := range cases {
 		at := c.Group + "/" + c.Name
 		known = append(known, at)
+		if c.Locker {
+			lockers = append(lockers, at)
+		}
 		if slices.Contains([]string{"failure", "outage", "faults", "minority", "failover", "slots"}, c.Group) {
 			require.Contains(t, string(faults), "`"+at+"`")
 		}
@@ -44,6 +47,7 @@ func TestDocs(t *testing.T) {
 			require.True(t, slices.ContainsFunc(known, func(k string) bool {
 				return k == m[1] || any && strings.HasPrefix(k, prefix)
 			}), "docs/%s names %s, which is no case", name, m[1])
+			require.False(t, name == "driver.md" && slices.Contains(lockers, m[1]), "docs/%s names %s, which no driver can break", name, m[1])
 		}
 	}
 }
