@@ -49,7 +49,7 @@ func (t *T) told(tr Trouble, err error) {
 	t.Helper()
 	t.Is(err, locker.ErrUnavailable)
 	t.Isnt(err, locker.ErrNotAcquired, locker.ErrLost, locker.ErrNotHeld)
-	if !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), tr.Words) {
+	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) && !strings.Contains(err.Error(), tr.Words) {
 		t.Fatalf("the error does not say %q: %v", tr.Words, err)
 	}
 }
@@ -65,7 +65,7 @@ func testPermanentTrouble(t *T, tr Trouble) {
 		"Lock": b.Lock, "TryLock": b.TryLock,
 	} {
 		t.Prompt(what+" in trouble", func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 2*t.Timing().Prompt)
+			ctx, cancel := t.Bounded(t.Context(), 2*t.Timing().Prompt)
 			defer cancel()
 			_, err := lock(ctx, t.Key("free"))
 			t.told(tr, err)
