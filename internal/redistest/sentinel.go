@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -221,7 +222,6 @@ func (s *Sentinel) KillMaster(tb testing.TB) *Server {
 // another master than old.
 func (s *Sentinel) promote(tb testing.TB, old int) {
 	tb.Helper()
-	first := s.sentinels[0]
 	err := until("a replica becomes the master", func(ctx context.Context) error {
 		for _, c := range s.sentinels {
 			i, err := s.masterOf(ctx, c)
@@ -229,12 +229,7 @@ func (s *Sentinel) promote(tb testing.TB, old int) {
 				return err
 			}
 			if i == old {
-				// Refused while one is under way, and while they do not know
-				// how the replicas are.
-				if c == first {
-					err = first.Failover(ctx, masterName).Err()
-				}
-				return errors.Join(errors.New("it is still the old one"), err)
+				return errors.Join(errors.New("it is still the old one"), s.startFailover(ctx, old))
 			}
 		}
 		return nil
@@ -242,6 +237,18 @@ func (s *Sentinel) promote(tb testing.TB, old int) {
 	if err != nil {
 		tb.Fatalf("redistest: failover: %v", err)
 	}
+}
+
+// startFailover asks for a failover from old, unless one is under way: asked for while
+// that ends, a second one would lead back to old. It is refused while the Sentinel does
+// not know how the replicas are.
+func (s *Sentinel) startFailover(ctx context.Context, old int) error {
+	c := s.sentinels[0]
+	m, err := c.Master(ctx, masterName).Result()
+	if err != nil || strings.Contains(m["flags"], "failover_in_progress") || net.JoinHostPort(m["ip"], m["port"]) != s.data[old].Addr() {
+		return err
+	}
+	return c.Failover(ctx, masterName).Err()
 }
 
 func (s *Sentinel) discard() {
