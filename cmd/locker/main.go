@@ -24,6 +24,9 @@ func main() {
 		guard(os.Stdin, os.Args[2])
 		return
 	}
+	if len(os.Args) > 3 && os.Args[1] == commandArg {
+		os.Exit(become(os.Args[2], os.Args[3:]))
+	}
 	redis.SetLogger(noLog{}) // each error that matters is told by the command itself
 	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 }

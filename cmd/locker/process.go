@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // process is COMMAND, with a process group of its own: what is sent to the group reaches
@@ -22,58 +20,71 @@ type process struct {
 	name  string
 	pid   int
 	guard *os.File // closed without a word when this process dies
+	stops chan syscall.Signal
 	ended chan syscall.WaitStatus
+	given bool // the terminal
 }
 
-// start starts COMMAND. If this process has the terminal, COMMAND has it from now on, and
-// with it Ctrl-C and Ctrl-Z.
+// start starts COMMAND, by a locker that becomes it once the guard knows of it: so there
+// is no moment in which COMMAND runs and locker can be killed unnoticed.
 func start(path string, args, env []string, grace time.Duration) (*process, error) {
-	guard, err := startGuard(grace)
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	guard, err := startGuard(self, grace)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start the guard of %s: %w", path, err)
 	}
-	attr := &syscall.SysProcAttr{Setpgid: true}
-	terminal := foreground()
-	if terminal {
-		attr = &syscall.SysProcAttr{Foreground: true, Ctty: 0}
-	}
-	started, err := os.StartProcess(path, args, &os.ProcAttr{Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: attr})
+	word, say, err := os.Pipe()
 	if err != nil {
 		_ = guard.Close()
 		return nil, err
 	}
-	if terminal {
-		signal.Ignore(syscall.SIGTTOU) // or this process were stopped for taking the terminal back
+	defer say.Close()
+	defer word.Close()
+	started, err := os.StartProcess(self, append([]string{"locker", commandArg, path}, args...), &os.ProcAttr{
+		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, word}, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	if err != nil {
+		_ = guard.Close()
+		return nil, err
 	}
-	p := &process{name: args[0], pid: started.Pid, guard: guard, ended: make(chan syscall.WaitStatus, 1)}
+	p := &process{name: args[0], pid: started.Pid, guard: guard, stops: make(chan syscall.Signal), ended: make(chan syscall.WaitStatus, 1)}
 	_ = started.Release() // wait waits for it: it is to see that COMMAND was stopped, too
 	_, _ = fmt.Fprintln(guard, p.pid)
-	go p.wait(terminal)
+	_, _ = fmt.Fprintln(say, "go")
+	go p.wait()
 	return p, nil
+}
+
+// commandArg is the first argument of a locker that is to become COMMAND.
+const commandArg = "command of a process group"
+
+// become waits for the word on descriptor 3, and becomes COMMAND. It returns an exit code.
+func become(path string, args []string) int {
+	word := os.NewFile(3, "word")
+	syscall.CloseOnExec(3)
+	if n, _ := word.Read(make([]byte, 1)); n == 0 {
+		return exitCannotRun // locker is gone
+	}
+	err := syscall.Exec(path, args, os.Environ())
+	fmt.Fprintf(os.Stderr, "locker: %s cannot be run: %v\n", path, err)
+	return exitCannotRun
 }
 
 // signal sends s to the group.
 func (p *process) signal(s syscall.Signal) { _ = syscall.Kill(-p.pid, s) }
 
-func (p *process) wait(terminal bool) {
+func (p *process) wait() {
 	for {
 		var status syscall.WaitStatus
 		_, err := syscall.Wait4(p.pid, &status, syscall.WUNTRACED, nil)
 		switch {
 		case err == syscall.EINTR:
 		case err == nil && status.Stopped():
-			if terminal { // Ctrl-Z: this process stops, too, until the shell continues it
-				giveTerminal(syscall.Getpgrp())
-				_ = syscall.Kill(0, syscall.SIGSTOP)
-				if foreground() {
-					giveTerminal(p.pid)
-				}
-				p.signal(syscall.SIGCONT)
-			}
+			p.stops <- status.StopSignal()
 		default:
-			if terminal {
-				giveTerminal(syscall.Getpgrp())
-			}
 			_, _ = fmt.Fprintln(p.guard, "it has ended")
 			_ = p.guard.Close()
 			p.ended <- status
@@ -82,23 +93,23 @@ func (p *process) wait(terminal bool) {
 	}
 }
 
-// foreground reports whether this process has the terminal at its standard input.
-func foreground() bool {
-	group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
-	return err == nil && group == syscall.Getpgrp()
+// stop asks the group to stop, and kills what is left of it after the grace.
+func stop(group int, grace time.Duration) {
+	_ = syscall.Kill(-group, syscall.SIGTERM)
+	_ = syscall.Kill(-group, syscall.SIGCONT) // one that is stopped would not see the other
+	for end := time.Now().Add(grace); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if syscall.Kill(-group, 0) == syscall.ESRCH {
+			return
+		}
+	}
+	_ = syscall.Kill(-group, syscall.SIGKILL)
 }
-
-func giveTerminal(group int) { _ = unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, group) }
 
 // guardArg is the first argument of a locker that is a guard.
 const guardArg = "guard of a process group"
 
 // startGuard starts a guard, in a session of its own: no signal for the others is for it.
-func startGuard(grace time.Duration) (*os.File, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
+func startGuard(self string, grace time.Duration) (*os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -125,12 +136,5 @@ func guard(pipe io.Reader, grace string) {
 	if err != nil || err2 != nil || group < 2 || lines.Scan() {
 		return
 	}
-	_ = syscall.Kill(-group, syscall.SIGTERM)
-	_ = syscall.Kill(-group, syscall.SIGCONT)
-	for end := time.Now().Add(wait); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if syscall.Kill(-group, 0) == syscall.ESRCH {
-			return
-		}
-	}
-	_ = syscall.Kill(-group, syscall.SIGKILL)
+	stop(group, wait)
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -76,6 +77,7 @@ func runCommand() *cobra.Command {
 	flags.DurationVar(&f.grace, "grace", 10*time.Second, "time between SIGTERM and SIGKILL for COMMAND once the lock is lost")
 	flags.IntVar(&f.conflictCode, "conflict-exit-code", exitNotAcquired, "exit `code` if the lock stays taken")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell on stderr of the wait, the lock and trouble with the store")
+	flags.Lookup("wait").DefValue = "0s"
 	_ = c.MarkFlagFilename("config", "yaml", "yml", "json")
 	return c
 }
@@ -101,7 +103,7 @@ func (f *runFlags) check(c *cobra.Command, args []string) (path string, err erro
 	switch {
 	case err == nil:
 		return path, nil
-	case errors.Is(err, os.ErrPermission):
+	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EISDIR):
 		return "", &exit{exitCannotRun, err}
 	}
 	return "", &exit{exitNotFound, err}
@@ -170,6 +172,7 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return &exit{exitUsage, err}
 	}
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a stderr that is gone is no reason to end
 	signals := make(chan os.Signal, 16)
 	for _, s := range passedOn {
 		if !signal.Ignored(s) { // by nohup
@@ -188,9 +191,17 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 		return notLocked(err, f.key, f.conflictCode)
 	}
 
-	env := append(os.Environ(), "LOCKER_KEY="+f.key)
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { // of a locker run around this one
+		return strings.HasPrefix(v, "LOCKER_KEY=") || strings.HasPrefix(v, "LOCKER_TOKEN=")
+	})
+	env = append(env, "LOCKER_KEY="+f.key)
 	if token := lease.Token(); token != 0 {
 		env = append(env, "LOCKER_TOKEN="+strconv.FormatInt(token, 10))
+	}
+	for _, s := range []os.Signal{syscall.SIGTSTP, syscall.SIGCONT} {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
 	}
 	p, err := start(path, args, env, f.grace)
 	if err != nil {
@@ -243,40 +254,55 @@ func (f *runFlags) lock(ctx context.Context, locks locker.Locker, signals <-chan
 }
 
 // attend passes signals on and stops COMMAND if the lock is lost, until COMMAND has ended.
-func (f *runFlags) attend(c *cobra.Command, p *process, lease *locker.Lease, signals <-chan os.Signal) error {
-	tell := func(format string, args ...any) {
-		fmt.Fprintf(c.ErrOrStderr(), "locker: "+format+"\n", args...)
-	}
-	lost, kill := lease.Lost(), (<-chan time.Time)(nil)
+func (f *runFlags) attend(c *cobra.Command, p *process, lease *locker.Lease, signals chan os.Signal) error {
+	lost := lease.Lost()
+	stopped, told := make(chan struct{}), make(chan struct{})
 	for {
 		select {
 		case s := <-signals:
-			p.signal(s.(syscall.Signal))
+			if s == syscall.SIGTSTP {
+				p.suspend()
+			} else {
+				p.signal(s.(syscall.Signal))
+			}
+		case by := <-p.stops:
+			p.halted(by)
 		case <-lost:
-			lost, kill = nil, time.After(f.grace)
-			tell("%v: %s is asked to stop, and killed in %v", lease.Err(), p.name, f.grace)
-			p.signal(syscall.SIGTERM)
-			p.signal(syscall.SIGCONT) // one that is stopped would not see the other
-		case <-kill:
-			p.signal(syscall.SIGKILL)
+			lost = nil
+			go func() { stop(p.pid, f.grace); close(stopped) }()
+			go func() { // stderr may be stuck
+				fmt.Fprintf(c.ErrOrStderr(), "locker: %v: %s is asked to stop, and killed in %v\n", lease.Err(), p.name, f.grace)
+				close(told)
+			}()
 		case status := <-p.ended:
-			err := lease.Unlock(c.Context())
-			switch {
-			case lost == nil:
-				p.signal(syscall.SIGKILL) // what it has left behind
+			p.retake()
+			if lost == nil {
+				<-stopped
+				select {
+				case <-told:
+				case <-time.After(time.Second):
+				}
 				return &exit{code: exitLost}
-			case errors.Is(err, locker.ErrLost):
-				return &exit{exitLost, fmt.Errorf("%w: while %s ran", err, p.name)}
-			case err != nil:
-				tell("%v: the lock ends by itself in %v", err, max(0, time.Until(lease.Deadline()).Round(time.Second)))
 			}
-			if status.Signaled() {
-				return &exit{code: exitSignal + int(status.Signal())}
-			}
-			if status.ExitStatus() == 0 {
-				return nil
-			}
-			return &exit{code: status.ExitStatus()}
+			return f.finish(c, p, lease, status)
 		}
 	}
+}
+
+// finish gives the lock back, and says how COMMAND has ended.
+func (f *runFlags) finish(c *cobra.Command, p *process, lease *locker.Lease, status syscall.WaitStatus) error {
+	err := lease.Unlock(c.Context())
+	switch {
+	case errors.Is(err, locker.ErrLost):
+		return &exit{exitLost, fmt.Errorf("%w: while %s ran", err, p.name)}
+	case err != nil:
+		fmt.Fprintf(c.ErrOrStderr(), "locker: %q could not be given back, and ends by itself in %v: %v\n", f.key, max(0, time.Until(lease.Deadline()).Round(time.Second)), errors.Unwrap(err))
+	}
+	switch {
+	case status.Signaled():
+		return &exit{code: exitSignal + int(status.Signal())}
+	case status.ExitStatus() == 0:
+		return nil
+	}
+	return &exit{code: status.ExitStatus()}
 }

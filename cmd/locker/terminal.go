@@ -1,0 +1,67 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// COMMAND's group is not the one that has the terminal: what else is in a pipeline with
+// locker, such as a pager, keeps it. COMMAND gets it as soon as it wants to read from it or
+// to change it, for which the system stops it.
+
+// halted deals with a stop of COMMAND.
+func (p *process) halted(by syscall.Signal) {
+	switch {
+	case by == syscall.SIGTTIN || by == syscall.SIGTTOU:
+		if terminal(func(fd, group int) bool { return group == syscall.Getpgrp() && give(fd, p.pid) }) {
+			p.given = true
+			p.signal(syscall.SIGCONT)
+		} // or else when locker is continued in the foreground
+	case by == syscall.SIGTSTP && p.given: // Ctrl-Z
+		p.suspend()
+	}
+}
+
+// suspend stops locker and COMMAND, until the shell continues them.
+func (p *process) suspend() {
+	if sid, err := unix.Getsid(0); err != nil || sid == os.Getpid() {
+		p.signal(syscall.SIGCONT) // there is no shell to do that
+		return
+	}
+	p.signal(syscall.SIGSTOP)
+	p.retake()
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	defer signal.Stop(continued)
+	_ = syscall.Kill(0, syscall.SIGSTOP)
+	<-continued // the stop comes a little later
+	p.signal(syscall.SIGCONT)
+}
+
+// retake takes the terminal back from COMMAND.
+func (p *process) retake() {
+	if !p.given {
+		return
+	}
+	signal.Ignore(syscall.SIGTTOU) // or locker were stopped for it
+	terminal(func(fd, group int) bool { return group == p.pid && give(fd, syscall.Getpgrp()) })
+	p.given = false
+}
+
+// terminal calls f with the terminal and the process group that has it, if there is one.
+func terminal(f func(fd, group int) bool) bool {
+	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer tty.Close()
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return err == nil && f(int(tty.Fd()), group)
+}
+
+func give(fd, group int) bool { return unix.IoctlSetPointerInt(fd, unix.TIOCSPGRP, group) == nil }
