@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -25,11 +26,42 @@ import (
 const asLocker = "LOCKER_TEST_AS_LOCKER"
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "clock" {
+		os.Exit(clock(os.Args[2:]))
+	}
 	if os.Getenv(asLocker) != "" {
 		main()
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+// clock is a COMMAND: it says that it is ready, reads a line if there is a file to read it
+// from, and ticks. A shell that starts a process for each tick would not do: stopped while it
+// does, it is not seen to be stopped.
+func clock(files []string) int {
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, syscall.SIGINT)
+	fmt.Println("ready")
+	for _, file := range files {
+		f, err := os.Open(file)
+		if err != nil {
+			return 1
+		}
+		line, err := bufio.NewReader(f).ReadString('\n')
+		if err != nil {
+			return 2
+		}
+		fmt.Print("read ", line)
+	}
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		select {
+		case <-tick.C:
+			fmt.Println("tick")
+		case <-interrupted:
+			return 5
+		}
+	}
 }
 
 const patience = 30 * time.Second
