@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -242,14 +243,16 @@ func (t *T) newKeys(before []StoredKey) []StoredKey {
 // leftWithin waits until the store has at most n things that were not there before.
 func (t *T) leftWithin(d time.Duration, n int, before []StoredKey) (left []StoredKey) {
 	t.Helper()
-	for start := Now(); ; time.Sleep(5 * time.Millisecond) {
-		if left = t.newKeys(before); len(left) <= n {
-			return left
+	defer func() {
+		if len(left) > n {
+			t.Logf("left in the store, where at most %d things may be: %v", n, left)
 		}
-		if start.Took() > d {
-			t.Fatalf("after %v there are %d things left in the store, where at most %d may be: %v", d, len(left), n, left)
-		}
-	}
+	}()
+	t.Eventually(d, fmt.Sprintf("at most %d things are left in the store", n), func() bool {
+		left = t.newKeys(before)
+		return len(left) <= n
+	})
+	return left
 }
 
 func (t *T) storedKeys() []StoredKey {

@@ -93,7 +93,8 @@ func (p *process) wait() {
 	}
 }
 
-// stop asks the group to stop, and kills what is left of it after the grace.
+// stop asks the group to stop, and kills what is left of it after the grace. It polls: the
+// system tells of no event when a group is empty.
 func stop(group int, grace time.Duration) {
 	_ = syscall.Kill(-group, syscall.SIGTERM)
 	_ = syscall.Kill(-group, syscall.SIGCONT) // one that is stopped would not see the other

@@ -34,13 +34,11 @@ func (p *process) suspend() {
 		return
 	}
 	p.signal(syscall.SIGSTOP)
-	p.retake()
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
 	defer signal.Stop(continued)
 	_ = syscall.Kill(0, syscall.SIGSTOP)
-	<-continued // the stop comes a little later
-	p.signal(syscall.SIGCONT)
+	<-continued // the stop comes a little later; COMMAND is continued by the same signal, passed on
 }
 
 // retake takes the terminal back from COMMAND.
