@@ -240,10 +240,11 @@ func TestSignalsArePassedOn(t *testing.T) {
 		require.Equal(t, 9, cmd.code(t))
 		free(t, l, "k")
 	}
-	cmd := command(t, url, "run", "--key", "k", "--", "sh", "-c", `echo ready; exec sleep 60`)
+	cmd := command(t, url, "run", "--key", "k", "--", "sh", "-c", `sleep 60 & echo ready; wait`)
 	cmd.begin(t)
-	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
-	require.Equal(t, 128+int(syscall.SIGINT), cmd.code(t))
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 128+int(syscall.SIGTERM), cmd.code(t))
+	cmd.silent(t)
 	free(t, l, "k")
 }
 

@@ -105,6 +105,20 @@ func TestTerminal(t *testing.T) {
 	})
 }
 
+// TestTerminalIsGivenBack: in a script COMMAND reads from the terminal, and after it the
+// script does.
+func TestTerminalIsGivenBack(t *testing.T) {
+	t.Parallel()
+	_, _, url := server(t)
+	screen, keys := onTerminal(t, url, `"$LOCKER" run --key k -- "$LOCKER" clock /dev/stdin; read word; echo "and $word"`)
+	sees(t, screen, "ready")
+	types(t, keys, "words\n")
+	sees(t, screen, "read words")
+	types(t, keys, ctrlC)
+	types(t, keys, "more\n")
+	sees(t, screen, "and more")
+}
+
 // noTick wants no tick while the shell sleeps.
 func noTick(t *testing.T, screen *bufio.Reader) {
 	t.Helper()
