@@ -176,7 +176,7 @@ func (c *call) command(d time.Duration, f func(ctx context.Context) error) error
 // newID was never used and never will be.
 func (e *engine) newID() string {
 	var id [64]byte
-	return string(strconv.AppendUint(append(id[:0], e.idPrefix...), e.claims.Add(1), 10))
+	return string(append(strconv.AppendUint(append(id[:0], e.idPrefix...), e.claims.Add(1), 10), e.set.metadata...))
 }
 
 // newClaim names a new grant-to-be.

@@ -75,6 +75,7 @@ type settings struct {
 	handOvers     int           // in a row; 0: none
 	handOverFor   time.Duration // since the store's grant
 	driverOptions []any
+	metadata      string // ends the claims' ids
 	err           error
 }
 

@@ -22,6 +22,7 @@ type brokenStrategy struct {
 var broken = func() map[string]brokenStrategy {
 	all := maps.Clone(brokenLocks)
 	maps.Copy(all, brokenStores)
+	maps.Copy(all, brokenAdmins)
 	return all
 }()
 

@@ -98,7 +98,7 @@ func (h *fakeHarness) Timing() conformance.Timing { return h.timing }
 
 func (h *fakeHarness) Capabilities() conformance.Capabilities {
 	c := conformance.Capabilities{
-		Name: h.name, Fencing: true,
+		Name: h.name, Fencing: true, Admin: true,
 		Construct: true, Inspect: true, Break: true, Plant: true, Faults: true, Scripts: true, Servers: true, Processes: true,
 	}
 	if h.caps != nil {

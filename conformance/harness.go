@@ -51,6 +51,8 @@ type Capabilities struct {
 	// Quorum: contenders may refuse one another, so that a try can fail while
 	// nobody holds the key.
 	Quorum bool
+	// Admin: the driver is a [driver.Inspector].
+	Admin bool
 
 	Construct bool // the harness is a Constructor
 	Inspect   bool // the harness is an Inspector
@@ -296,6 +298,7 @@ const (
 	NeedStoredHolds Need = "StoredHolds"
 	NeedNotified    Need = "Notified"
 	NeedFair        Need = "Fair"
+	NeedAdmin       Need = "Admin"
 	NeedScripts     Need = "Scripts"
 
 	NeedConstruct Need = "Construct"
@@ -321,6 +324,8 @@ func (c Capabilities) Claims(n Need) bool {
 		return c.Notified
 	case NeedFair:
 		return c.Fair
+	case NeedAdmin:
+		return c.Admin
 	case NeedScripts:
 		return c.Scripts
 	case NeedConstruct:

@@ -15,7 +15,7 @@ func Cases() []Case {
 	return slices.Concat(
 		exclusionCases, ownershipCases, doCases, reentryCases, ownerCases, leaseCases, limitCases,
 		waitingCases, wakeCases, handOverCases, loadCases, fencingCases, failureCases, outageCases, faultCases, userCodeCases, keyCases,
-		hygieneCases, closingCases, observerCases, processCases,
+		hygieneCases, closingCases, observerCases, adminCases, processCases,
 	)
 }
 

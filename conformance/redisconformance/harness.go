@@ -102,6 +102,7 @@ func (h *harness) Capabilities() conformance.Capabilities {
 		StoredHolds: h.StoredHolds,
 		Notified:    h.Notified,
 		Fair:        h.Fair,
+		Admin:       true,
 		Construct:   true,
 		Inspect:     true,
 		Break:       true,

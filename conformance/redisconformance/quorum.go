@@ -137,6 +137,7 @@ func (h *quorumHarness) Capabilities() conformance.Capabilities {
 	return conformance.Capabilities{
 		Name:      h.Name,
 		Fencing:   true,
+		Admin:     true,
 		Notified:  true,
 		Quorum:    true,
 		Construct: true,

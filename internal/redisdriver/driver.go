@@ -51,12 +51,13 @@ type Protocol struct {
 
 // Driver is a [driver.Driver] made of a Protocol. Strategies embed it.
 type Driver struct {
-	p      Protocol
-	c      *clients
-	log    *slog.Logger
-	acks   replicaAcks // n 0: none
-	left   leftBehind
-	closed atomic.Bool
+	p       Protocol
+	c       *clients
+	log     *slog.Logger
+	acks    replicaAcks // n 0: none
+	signals *Signals    // nil: the strategy has none
+	left    leftBehind
+	closed  atomic.Bool
 }
 
 // closeBudget is how long Close waits for commands that were left behind.

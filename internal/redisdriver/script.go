@@ -45,7 +45,7 @@ func ScriptName(shaOrSource string) string {
 
 // NewScript makes a Script of the Lua file that has its name, in the directory lua of
 // one of libraries. It may use their other files, and fence.lua. The name says what it
-// does: "acquire", "renew", "release" or "set holds".
+// does: "acquire", "renew", "release", "set holds", "inspect" or "break".
 func NewScript(name string, libraries ...fs.ReadFileFS) *Script {
 	return newScript(name, "-- "+strings.ReplaceAll(name, " ", "")+".lua", libraries...)
 }

@@ -46,6 +46,7 @@ func (s *Signals) Set(o ShardedPubSub) {
 // NewSignals makes the Signals of d, on channels that begin with prefix.
 func (d *Driver) NewSignals(prefix string) *Signals {
 	s := &Signals{d: d, prefix: prefix, hubs: make(map[string]*hub)}
+	d.signals = s
 	s.probe()
 	return s
 }

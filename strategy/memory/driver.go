@@ -12,6 +12,7 @@ import (
 var _ interface {
 	driver.Driver
 	driver.Notifier
+	driver.Inspector
 } = storeDriver{}
 
 type storeDriver struct{ s *Store }
@@ -31,7 +32,7 @@ func (d storeDriver) Acquire(ctx context.Context, req driver.Request) (driver.An
 	g, tokens := s.holder(req.Key, now), 0
 	switch {
 	case g == nil:
-		g = &grant{id: req.ID, owner: req.Owner}
+		g = &grant{id: req.ID, owner: req.Owner, since: now}
 		if req.Fencing {
 			g.token, tokens = s.token(now, req.Tokens), req.Tokens
 		}

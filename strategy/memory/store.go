@@ -28,6 +28,7 @@ type Store struct {
 type grant struct {
 	id, owner string
 	token     int64
+	since     time.Time
 	until     time.Time
 }
 

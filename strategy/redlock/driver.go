@@ -45,6 +45,7 @@ var _ interface {
 	driver.Notifier
 	driver.Sharder
 	driver.NodeCounter
+	driver.Inspector
 } = (*quorumDriver)(nil)
 
 // Name implements [driver.Driver].

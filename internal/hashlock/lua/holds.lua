@@ -3,7 +3,7 @@
 local MOST = 1024 -- fields; a hash that has more is not looked through for a hold to join
 
 local function is_claim(field)
-  return string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:%d+$')
+  return string.find(field .. '?', '^%x+%-%x+%-%x+%-%x+%-%x+:%d+%?') -- what follows ? is metadata
 end
 
 -- The holds of owner in the hash, nil if it is another's: claims, each with its count,

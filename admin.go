@@ -1,0 +1,182 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/distlock/locker/driver"
+)
+
+// Admin is what operators need: it looks at locks, and takes them away, whoever holds them.
+// Every Locker that [New] makes is an Admin:
+//
+//	holder, err := l.(locker.Admin).Inspect(ctx, "deploy")
+//
+// A method fails with [ErrInvalid], and [errors.ErrUnsupported], if the driver is no
+// [driver.Inspector]; those of this module are.
+type Admin interface {
+	// Inspect tells who holds key; Held is false if it is free. One command, one for each
+	// node with redlock. It fails with [ErrConflict] when the key holds something that is no
+	// lock, and with [ErrUnavailable].
+	Inspect(ctx context.Context, key string) (Holder, error)
+
+	// Holders goes through the locks under the Locker's prefix whose keys match a glob
+	// pattern (* is any characters, ? is one, [abc] is one of these, \ makes the next one
+	// plain), in no order. A lock that comes or goes meanwhile may be left out. On Redis it
+	// looks at every key of the database, a thousand at a time.
+	Holders(ctx context.Context, pattern string) iter.Seq2[Holder, error]
+
+	// ForceUnlock frees the key of h, whoever has a share in the lock, and wakes waiters. It
+	// fails with [ErrNotHeld] if the grant that Inspect told of has ended since, and with
+	// [ErrConflict] if h.ID is "": then it frees nothing. The holder learns of it at its
+	// next renewal; until then two may be inside, whom fencing tokens tell apart.
+	ForceUnlock(ctx context.Context, h Holder) error
+}
+
+// Holder is who holds a key, as far as the store tells; see [driver.Holder] for its fields.
+type Holder = driver.Holder
+
+const (
+	maxMetadataLen = 512
+	wakeTTL        = time.Second // of the lock that is taken to wake waiters
+)
+
+// WithMetadata keeps in the store, for [Admin], who holds a lock: the name of the host, the
+// id of the process, and pairs of a name and a value, at most 512 bytes in all. They become
+// part of the claim's id, and so of [Lease.Owner] unless the caller named one: each command
+// is longer by as much, and there is no other cost. Default none: an id is a UUID and a number.
+func WithMetadata(pairs ...string) Option {
+	return option(func(o *settings) {
+		host, _ := os.Hostname()
+		values := url.Values{"host": {host}, "pid": {strconv.Itoa(os.Getpid())}}
+		for i := 0; i+1 < len(pairs); i += 2 {
+			if pairs[i] == "" {
+				o.refuse("WithMetadata: a name is empty")
+			}
+			values.Set(pairs[i], pairs[i+1])
+		}
+		o.metadata = driver.MetadataMark + values.Encode()
+		switch {
+		case len(pairs)%2 != 0:
+			o.refuse("WithMetadata: the name %q has no value", pairs[len(pairs)-1])
+		case len(o.metadata) > maxMetadataLen:
+			o.refuse("WithMetadata: %d bytes, with what is escaped; at most %d are allowed", len(o.metadata), maxMetadataLen)
+		}
+	})
+}
+
+var _ Admin = (*engine)(nil)
+
+// Inspect implements [Admin].
+func (e *engine) Inspect(ctx context.Context, key string) (h Holder, err error) {
+	c, d, err := e.administer(ctx, "inspect", key)
+	if err != nil {
+		return Holder{}, err
+	}
+	defer c.s.exit()
+	err = c.command(commandTimeout, func(ctx context.Context) (err error) {
+		h, err = d.Inspect(ctx, c.key)
+		return err
+	})
+	if err != nil {
+		return Holder{}, c.inspection(err)
+	}
+	h.Key = key
+	return h, nil
+}
+
+// administer readies a command of an Admin, which is under way until the call's stripe is
+// left.
+func (e *engine) administer(ctx context.Context, op, key string) (*call, driver.Inspector, error) {
+	if ctx == nil {
+		return nil, nil, invalid("to %s a lock needs a context", op)
+	}
+	full := e.set.prefix + key
+	if err := checkKey(key, full); err != nil {
+		return nil, nil, err
+	}
+	c := &call{e: e, callSettings: e.set.call, ctx: ctx, caller: ctx, op: op, key: full, userKey: key, s: e.stripeOf(full)}
+	c.ttl = wakeTTL
+	d, ok := e.driver.(driver.Inspector)
+	if !ok {
+		return nil, nil, c.inspection(errors.ErrUnsupported)
+	}
+	if !c.s.enter(false) {
+		return nil, nil, c.fail(ErrClosed, nil, "")
+	}
+	return c, d, nil
+}
+
+// inspection makes the error of a command that failed.
+func (c *call) inspection(err error) error {
+	if errors.Is(err, errors.ErrUnsupported) {
+		return c.fail(ErrInvalid, err, "the driver does not tell who holds a lock")
+	}
+	return c.unavailable(err, "")
+}
+
+// Holders implements [Admin].
+func (e *engine) Holders(ctx context.Context, pattern string) iter.Seq2[Holder, error] {
+	return func(yield func(Holder, error) bool) {
+		c, d, err := e.administer(ctx, "look for", pattern)
+		if err != nil {
+			yield(Holder{}, err)
+			return
+		}
+		defer c.s.exit()
+		for key, err := range d.Keys(ctx, plainGlob.Replace(e.set.prefix)+pattern) {
+			if err != nil {
+				yield(Holder{}, c.inspection(err))
+				return
+			}
+			h, err := e.Inspect(ctx, strings.TrimPrefix(key, e.set.prefix))
+			switch {
+			case errors.Is(err, ErrConflict), err == nil && !h.Held:
+			case !yield(h, err) || err != nil:
+				return
+			}
+		}
+	}
+}
+
+var plainGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+// ForceUnlock implements [Admin].
+func (e *engine) ForceUnlock(ctx context.Context, h Holder) error {
+	c, d, err := e.administer(ctx, "force unlock of", h.Key)
+	if err != nil {
+		return err
+	}
+	defer c.s.exit()
+	if h.ID == "" {
+		return c.fail(ErrConflict, errors.New("the lock is no library's that is known, and cannot be told from one that is taken later"), "inspect it, and delete it in the store if need be")
+	}
+	h.Key = c.key
+	err = c.command(commandTimeout, func(ctx context.Context) error { return d.Break(ctx, h) })
+	switch {
+	case isLost(err):
+		return c.fail(ErrNotHeld, errors.New("the holder that was told of has given it back or lost it"), "inspect it again")
+	case err != nil:
+		return c.inspection(err)
+	}
+	c.wakeWaiters()
+	return nil
+}
+
+// wakeWaiters takes the key and gives it back, as each strategy tells waiters of that. If
+// it goes wrong, they look about once a second by themselves.
+func (c *call) wakeWaiters() {
+	cl := c.newClaim()
+	a, _, err := c.acquire(cl, false, 0)
+	if err != nil || !a.Granted {
+		return
+	}
+	cl.Token = a.Token
+	_ = c.command(commandTimeout, func(ctx context.Context) error { return c.e.driver.Release(ctx, cl) })
+}

@@ -1,0 +1,224 @@
+package conformance
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+const adminGroup = "admin"
+
+var adminCases = []Case{
+	{Name: "InspectTellsHolder", Group: adminGroup, Rules: []string{"R4", "R9"}, Needs: []Need{NeedAdmin}, Test: testInspectTellsHolder,
+		Contract: "Inspect tells the owner, what is left of the lease, the token and since when, and that a key is free before and after"},
+	{Name: "InspectTellsNamedOwner", Group: adminGroup, Rules: []string{"R4"}, Needs: []Need{NeedAdmin, NeedStoredHolds}, Test: testInspectTellsNamedOwner,
+		Contract: "where the store keeps the owner, Inspect tells the name that the caller gave, and all its holds"},
+	{Name: "MetadataIsKept", Group: adminGroup, Rules: []string{"R1", "R4", "R6"}, Needs: []Need{NeedAdmin}, Test: testMetadataIsKept,
+		Contract: "a lock of a Locker with metadata excludes, re-enters, is renewed and released like others, and Inspect tells the metadata"},
+	{Name: "HoldersLists", Group: adminGroup, Rules: []string{"R23"}, Needs: []Need{NeedAdmin}, Test: testHoldersLists,
+		Contract: "Holders goes through the locks under the Locker's prefix that match the pattern, and no others, whatever characters a prefix has"},
+	{Name: "ForceUnlockFrees", Group: adminGroup, Rules: []string{"R10", "R15", "R21"}, Needs: []Need{NeedAdmin}, Test: testForceUnlockFrees,
+		Contract: "after ForceUnlock the next caller gets the key, with a greater token; the holder's Lost closes by its next renewal, and its Unlock returns ErrLost"},
+	{Name: "ForceUnlockWakes", Group: adminGroup, Rules: []string{"R15"}, Needs: []Need{NeedAdmin, NeedNotified}, Test: testForceUnlockWakes,
+		Contract: "a waiter is woken by ForceUnlock, as by an Unlock"},
+	{Name: "ForceUnlockSparesSuccessor", Group: adminGroup, Rules: []string{"R2"}, Needs: []Need{NeedAdmin}, Test: testForceUnlockSparesSuccessor,
+		Contract: "ForceUnlock of a holder that has given the key back since is ErrNotHeld, and leaves the next holder alone"},
+	{Name: "ForceUnlockOfThingsIsConflict", Group: adminGroup, Rules: []string{"R23"}, Needs: []Need{NeedAdmin, NeedPlant}, Test: testForceUnlockOfThingsIsConflict,
+		Contract: "Inspect tells of another program's locks as held; of what is no lock it says ErrConflict, and ForceUnlock of what cannot be told from a later lock frees nothing"},
+}
+
+// admin is l as one.
+func (t *T) admin(l locker.Locker) locker.Admin {
+	t.Helper()
+	a, ok := l.(locker.Admin)
+	if !ok {
+		t.Fatalf("%T is no locker.Admin", l)
+	}
+	return a
+}
+
+func (t *T) inspect(l locker.Locker, key string) locker.Holder {
+	t.Helper()
+	h, err := t.admin(l).Inspect(t.Context(), key)
+	t.NoError(err, "Inspect")
+	if h.Key != key {
+		t.Errorf("Inspect tells of the key %q, asked for %q", h.Key, key)
+	}
+	return h
+}
+
+func testInspectTellsHolder(t *T) {
+	l, other, key := t.Locker(locker.WithPrefix("prefix:")), t.Locker(locker.WithPrefix("prefix:")), t.Key("k")
+	if h := t.inspect(other, key); h.Held || h.ID != "" || h.Owner != "" {
+		t.Errorf("before the grant: %+v", h)
+	}
+	ttl, start := t.Timing().TTL+t.Timing().Slack, time.Now()
+	lease := t.Lock(l, key, locker.WithTTL(ttl))
+	h := t.inspect(other, key)
+	switch {
+	case !h.Held || h.ID == "" || h.Owner != lease.Owner():
+		t.Errorf("held by %s: %+v", lease.Owner(), h)
+	case h.Remaining <= 0 || h.Remaining > ttl+t.Timing().Granularity:
+		t.Errorf("of a TTL of %v there remain %v", ttl, h.Remaining)
+	case h.Token < lease.Token() || lease.Token() == 0 && h.Token != 0:
+		t.Errorf("the token is %d, that of the lease %d", h.Token, lease.Token())
+	case !h.Since.IsZero() && (h.Since.Before(start.Add(-t.Timing().Slack)) || h.Since.After(time.Now().Add(t.Timing().Slack))):
+		t.Errorf("since %v, which is %v after the Lock", h.Since, h.Since.Sub(start))
+	case len(h.Metadata) != 0:
+		t.Errorf("metadata from nowhere: %v", h.Metadata)
+	}
+	t.Unlock(lease)
+	if h := t.inspect(other, key); h.Held || h.ID != "" || h.Owner != "" {
+		t.Errorf("after Unlock: %+v", h)
+	}
+}
+
+func testInspectTellsNamedOwner(t *T) {
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	ctx := locker.ContextWithOwner(t.Context(), "the owner")
+	first := t.LockUnder(ctx, a, key)
+	again := t.LockUnder(ctx, a, key)
+	second := t.LockUnder(ctx, b, key)
+	if h := t.inspect(b, key); h.Owner != "the owner" || h.Holds != 3 || h.ID == "" {
+		t.Errorf("held three times by %q: %+v", "the owner", h)
+	}
+	t.Unlock(again)
+	t.Unlock(first)
+	if h := t.inspect(a, key); h.Owner != "the owner" || h.Holds != 1 {
+		t.Errorf("held once by %q: %+v", "the owner", h)
+	}
+	t.Unlock(second)
+}
+
+func testMetadataIsKept(t *T) {
+	l, other, key := t.Locker(locker.WithMetadata("job", "a & b?c = d")), t.Locker(), t.Key("k")
+	ctx := locker.ContextWithOwner(t.Context(), "the owner")
+	for _, ctx := range []context.Context{t.Context(), ctx} {
+		lease := t.LockUnder(ctx, l, key, locker.WithTTL(t.Timing().TTL))
+		inner := t.LockUnder(lease.Context(ctx), l, key)
+		t.Taken(other, key)
+		h := t.inspect(other, key)
+		if h.Metadata["job"] != "a & b?c = d" || h.Metadata["pid"] == "" {
+			t.Errorf("the metadata is %v", h.Metadata)
+		}
+		t.Unlock(inner)
+		w := t.Wait(l, key)
+		t.NoError(lease.Renew(t.Context()), "Renew")
+		if after := t.inspect(other, key); after.ID != h.ID {
+			t.Errorf("held by %q before a renewal and %q after it", h.ID, after.ID)
+		}
+		t.Unlock(lease)
+		t.Unlock(t.Granted(w, t.Timing().PollWithin))
+		t.Free(other, key)
+	}
+}
+
+func testHoldersLists(t *T) {
+	name := t.Key("")
+	l := t.Locker(locker.WithPrefix(name + "[a]*?\\:"))
+	others := t.Locker(locker.WithPrefix(name))
+	held := []*locker.Lease{t.Lock(others, "a-1:x/1")} // of which "[a]*?\" would be a pattern
+	want := []string{}
+	for i := range 3 {
+		key := "x/" + strconv.Itoa(i)
+		want = append(want, key)
+		held = append(held, t.Lock(l, key), t.Lock(l, "y/"+strconv.Itoa(i)))
+	}
+	t.Unlock(t.Lock(l, "x/free"))
+	got := []string{}
+	for h, err := range t.admin(l).Holders(t.Context(), "x*") {
+		t.NoError(err, "Holders")
+		if !h.Held || h.Owner == "" {
+			t.Errorf("listed as held: %+v", h)
+		}
+		got = append(got, h.Key)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("Holders lists %q, of %q", got, want)
+	}
+	for range t.admin(l).Holders(t.Context(), "*") {
+		break // it can be left
+	}
+	for _, lease := range held {
+		t.Unlock(lease)
+	}
+}
+
+func testForceUnlockFrees(t *T) {
+	l, operator, key := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery)), t.Locker(), t.Key("k")
+	lease := t.Lock(l, key)
+	t.NoError(t.admin(operator).ForceUnlock(t.Context(), t.inspect(operator, key)), "ForceUnlock")
+	if h := t.inspect(operator, key); h.Held {
+		t.Errorf("held after ForceUnlock: %+v", h)
+	}
+	next := t.TryLock(operator, key)
+	if next.Token() <= lease.Token() && next.Token() != 0 {
+		t.Errorf("token %d after %d", next.Token(), lease.Token())
+	}
+	t.Ends(lease.Lost(), t.Timing().RenewEvery+t.Timing().Slack, "Lost")
+	t.Is(lease.Unlock(t.Context()), locker.ErrLost)
+	t.Taken(l, key)
+	t.Unlock(next)
+}
+
+func testForceUnlockWakes(t *T) {
+	holder, waiter, operator, key := t.Locker(), t.Locker(), t.Locker(), t.Key("k")
+	var times []time.Duration
+	for range 5 {
+		t.Lock(holder, key)
+		w := t.Wait(waiter, key)
+		h := t.inspect(operator, key)
+		if h.Waiting < 1 {
+			t.Errorf("one waits: %+v", h)
+		}
+		start := Now()
+		t.NoError(t.admin(operator).ForceUnlock(t.Context(), h), "ForceUnlock")
+		lease := t.Granted(w, t.Timing().PollWithin)
+		times = append(times, start.Took())
+		t.Unlock(lease)
+		key += "."
+	}
+	t.median("the grant after ForceUnlock", times, t.Timing().WakeWithin)
+}
+
+func testForceUnlockSparesSuccessor(t *T) {
+	l, operator, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(l, key)
+	h := t.inspect(operator, key)
+	t.Unlock(lease)
+	t.Is(t.admin(operator).ForceUnlock(t.Context(), h), locker.ErrNotHeld)
+	next := t.Lock(l, key)
+	t.Is(t.admin(operator).ForceUnlock(t.Context(), h), locker.ErrNotHeld)
+	t.Taken(operator, key)
+	t.NoError(next.Renew(t.Context()), "Renew by the next holder")
+	t.Unlock(next)
+}
+
+func testForceUnlockOfThingsIsConflict(t *T) {
+	l := t.Locker()
+	p := must[Planter](t.h)
+	for _, f := range p.Foreigners() {
+		key := t.Key(strings.ReplaceAll(f.Name, " ", "-"))
+		t.NoError(p.Plant(t.Context(), key, f.Name), "Plant")
+		h, err := t.admin(l).Inspect(t.Context(), key)
+		switch {
+		case f.Conflict:
+			t.Is(err, locker.ErrConflict)
+			continue
+		case err != nil || !h.Held:
+			t.Errorf("%s is told of as %+v, %v", f.Name, h, err)
+			continue
+		case h.ID == "":
+			t.Is(t.admin(l).ForceUnlock(t.Context(), h), locker.ErrConflict)
+			t.intact(key, f)
+			continue
+		}
+		t.NoError(t.admin(l).ForceUnlock(t.Context(), h), "ForceUnlock of "+f.Name)
+		t.Free(l, key)
+	}
+}

@@ -1,0 +1,232 @@
+package redisdriver
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	inspectScript = NewScript("inspect")
+	breakScript   = NewScript("break")
+)
+
+// Inspect implements [driver.Inspector]: one round trip. It knows the layouts of all
+// strategies of this module, since they lock at the same key.
+func (d *Driver) Inspect(ctx context.Context, key string) (driver.Holder, error) {
+	f := d.flight(inspectScript, driver.Request{Claim: driver.Claim{Key: key}, Fencing: true})
+	if d.signals != nil {
+		f.in = d.signals.AppendChannel(f.in, key)
+	}
+	reply, err := d.send(ctx, &d.c.commands, f)
+	if err != nil {
+		return driver.Holder{}, err
+	}
+	return holderIn(key, reply)
+}
+
+// Break implements [driver.Inspector]: one round trip.
+func (d *Driver) Break(ctx context.Context, h driver.Holder) error {
+	return d.Run(ctx, breakScript, driver.Claim{Key: h.Key}, h.ID)
+}
+
+const page = 1000 // keys
+
+// Keys implements [driver.Inspector].
+func (d *Driver) Keys(ctx context.Context, pattern string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		nodes, err := d.masters(ctx)
+		if err != nil {
+			yield("", err)
+			return
+		}
+		for _, node := range nodes {
+			scan := node.Scan(ctx, 0, pattern, page).Iterator()
+			for scan.Next(ctx) {
+				if key := scan.Val(); !strings.HasPrefix(key, "locker:") && !yield(key, nil) {
+					return
+				}
+			}
+			if err := scan.Err(); err != nil {
+				yield("", classify(err))
+				return
+			}
+		}
+	}
+}
+
+// masters are the servers that have the keys.
+func (d *Driver) masters(ctx context.Context) ([]redis.Cmdable, error) {
+	cluster, ok := d.control().(*redis.ClusterClient)
+	if !ok {
+		return []redis.Cmdable{d.control()}, nil
+	}
+	found := make(chan redis.Cmdable, slots)
+	err := cluster.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
+		found <- c
+		return nil
+	})
+	close(found)
+	var all []redis.Cmdable
+	for c := range found {
+		all = append(all, c)
+	}
+	return all, classify(err)
+}
+
+// holderIn reads the reply of inspect.lua.
+func holderIn(key string, reply any) (driver.Holder, error) {
+	r, _ := reply.([]any)
+	if len(r) != 7 {
+		return driver.Holder{}, unexpected(reply)
+	}
+	kind, pttl := fmt.Sprint(r[0]), number(r[1])
+	h := driver.Holder{Key: key, Held: kind != "none", Remaining: -1}
+	if pttl >= 0 && pttl < math.MaxInt64/int64(time.Millisecond) {
+		h.Remaining = time.Duration(pttl) * time.Millisecond
+	}
+	token, queue, now := number(r[3]), fieldsOf(r[4]), number(r[6])
+	switch kind {
+	case "none":
+		h.Remaining = 0
+	case "string":
+		value, _ := r[2].(string)
+		recognizeString(&h, value, token)
+	case "hash":
+		recognizeHash(&h, fieldsOf(r[2]), token)
+	default:
+		return driver.Holder{}, fmt.Errorf("%w: it is a %s", locker.ErrConflict, kind)
+	}
+	// Tokens are the time of the grant, or a few more where several were reserved.
+	if h.Token > 0 && h.Token <= now+100 {
+		h.Since = time.UnixMicro(min(h.Token, now))
+	}
+	h.Metadata = driver.MetadataOf(h.ID)
+	h.Queue = waitersIn(queue, now/1000)
+	h.Waiting = len(h.Queue) + int(number(r[5]))
+	return h, nil
+}
+
+var (
+	oursPattern   = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-([48])[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}:\d+(\?\S*)?$`)
+	javasPattern  = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}:\d+$`)
+	totalPattern  = regexp.MustCompile(`^\d+$`)
+	sharePattern  = regexp.MustCompile(`^\d+ (\d+) (\d+)$`)
+	morePattern   = regexp.MustCompile(`^([a-z]+) (\S+) `)
+	placePattern  = regexp.MustCompile(`^\d+ (\S+) \d+ (\d+) \d \d+ \d+ (.*)$`)
+	blpopSilent   = int64(2000) // ms after which a process in blpop's queue is taken to be dead
+	idsOfHashes   = "8"         // the version of their UUIDs
+	redissonsName = "redisson"
+)
+
+// recognizeString tells whose lock a string is: a claim of setnx, or of redlock on one of
+// its nodes, or what any other program has set.
+func recognizeString(h *driver.Holder, value string, token int64) {
+	h.ID, h.Owner = value, value
+	switch ours := oursPattern.FindStringSubmatch(value); {
+	case ours == nil:
+	case ours[1] == idsOfHashes:
+		h.Strategy, h.Token = "redlock", token
+	default:
+		h.Strategy, h.Token = "setnx", token
+	}
+}
+
+// recognizeHash tells whose lock a hash is; claim.lua has the layout.
+func recognizeHash(h *driver.Holder, fields map[string]string, token int64) {
+	last, owners, shares, issued := int64(-1), []string{}, 0, int64(0)
+	for field, value := range fields {
+		share := sharePattern.FindStringSubmatch(value)
+		switch {
+		case field == "":
+		case totalPattern.MatchString(value):
+			owners = append(owners, field)
+		case share != nil && oursPattern.MatchString(field):
+			shares++
+			issued = max(issued, number(share[2]))
+			if expiry := number(share[1]); expiry > last {
+				last, h.ID = expiry, field
+			}
+		default:
+			h.ID = ""
+			return // application data, or another kind of lock
+		}
+	}
+	if len(owners) != 1 {
+		h.ID = ""
+		return
+	}
+	h.Owner = owners[0]
+	h.Holds, _ = strconv.Atoi(fields[h.Owner])
+	if h.ID == "" {
+		h.ID = h.Owner
+	}
+	ours, more := oursPattern.FindStringSubmatch(h.Owner), morePattern.FindStringSubmatch(fields[""])
+	switch {
+	case more != nil && more[1] == "blpop":
+		h.Strategy = "blpop"
+	case more != nil || shares > 0 || ours != nil && ours[1] == idsOfHashes:
+		h.Strategy = "hashreentrant"
+	case javasPattern.MatchString(h.Owner) && h.Remaining >= 0:
+		h.Strategy = redissonsName
+		return
+	default:
+		h.ID, h.Owner, h.Holds = "", "", 0
+		return
+	}
+	switch {
+	case issued > 0:
+		h.Token = issued
+	case more == nil || more[2] == "-":
+		h.Token = token
+	default:
+		h.Token = number(more[2])
+	}
+}
+
+// waitersIn names those in blpop's queue that are alive, the first one first; queue.lua
+// has the layout. now is in ms.
+func waitersIn(queue map[string]string, now int64) (all []string) {
+	for inbox := queue[">"]; inbox != "" && len(all) < len(queue); inbox = queue[">"+inbox] {
+		place := placePattern.FindStringSubmatch(queue[inbox])
+		if place == nil || now-number(place[2]) >= blpopSilent {
+			continue
+		}
+		if owner := place[3]; owner != "" {
+			all = append(all, owner)
+		} else {
+			all = append(all, place[1])
+		}
+	}
+	return all
+}
+
+func fieldsOf(reply any) map[string]string {
+	flat, _ := reply.([]any)
+	fields := make(map[string]string, len(flat)/2)
+	for i := 0; i+1 < len(flat); i += 2 {
+		fields[fmt.Sprint(flat[i])] = fmt.Sprint(flat[i+1])
+	}
+	return fields
+}
+
+// number is 0 for what is none.
+func number(v any) int64 {
+	switch v := v.(type) {
+	case int64:
+		return v
+	case string:
+		n, _ := strconv.ParseInt(v, 10, 64)
+		return n
+	}
+	return 0
+}

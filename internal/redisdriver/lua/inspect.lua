@@ -1,0 +1,25 @@
+local lock, queue, fence = unpack(KEYS)
+local channel, publish = unpack(ARGV) -- nil: the strategy tells of releases by none
+-- Reply: {type, ms remaining, the string or the fields of the hash, the fencing counter,
+--        the fields of blpop's queue, how many listen on the channel, the clock in µs}
+--
+-- It only reads.
+
+-- fence.lua
+
+local MOST_BYTES, MOST_FIELDS = 1024, 4096 -- what is larger is no lock that is known
+
+local kind, content = redis.call('TYPE', lock).ok, {}
+if kind == 'string' and redis.call('STRLEN', lock) <= MOST_BYTES then
+  content = redis.call('GET', lock)
+elseif kind == 'hash' and redis.call('HLEN', lock) <= MOST_FIELDS then
+  content = redis.call('HGETALL', lock)
+end
+
+local count = publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
+local listen = channel and redis.pcall('PUBSUB', count, channel)[2]
+
+return {
+  kind, redis.call('PTTL', lock), content, tonumber(redis.call('GET', fence)) or 0,
+  redis.call('HGETALL', queue), tonumber(listen) or 0, clock(),
+}
