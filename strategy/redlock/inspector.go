@@ -8,60 +8,79 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
 )
 
-// poll asks all nodes at the same time, and returns what they said, or an error if no
-// majority has answered.
-func poll[A any](d *quorumDriver, ask func(n *node) (A, error)) ([]A, error) {
-	answers, errs := make([]A, len(d.nodes)), make([]error, len(d.nodes))
-	var all sync.WaitGroup
-	for i, n := range d.nodes {
-		all.Go(func() { answers[i], errs[i] = ask(n) })
+// poll asks all nodes at the same time, and returns what they said once that is enough, or
+// all have answered; or an error if no majority has. A node that is known to be down is
+// not asked.
+func poll[A any](ctx context.Context, d *quorumDriver, enough func(said []A) bool, ask func(ctx context.Context, n *node) (A, error)) ([]A, error) {
+	type reply struct {
+		said A
+		err  error
 	}
-	all.Wait()
+	replies := make(chan reply, len(d.nodes))
+	for _, n := range d.nodes {
+		runs := d.background(func(life context.Context) {
+			var r reply
+			defer func() { replies <- r }()
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(life, cancel)()
+			if r.err = d.skip(n, opRelease); r.err == nil {
+				n.call(ctx, opRelease, func() answer {
+					r.said, r.err = ask(ctx, n)
+					return verdict(r.err)
+				})
+			}
+			if r.err != nil {
+				r.err = fmt.Errorf("node %s: %w", n.name, r.err)
+			}
+		})
+		if !runs {
+			return nil, &driver.StoreError{Err: locker.ErrClosed, NotApplied: true}
+		}
+	}
 	var said []A
-	var failed []error
-	for i, err := range errs {
-		if err == nil {
-			said = append(said, answers[i])
-		} else {
-			failed = append(failed, fmt.Errorf("node %s: %w", d.nodes[i].name, err))
+	trouble := &nodesError{}
+	for range d.nodes {
+		r := <-replies
+		if r.err != nil {
+			trouble.errs = append(trouble.errs, r.err)
+			trouble.conflict = trouble.conflict || errors.Is(r.err, locker.ErrConflict)
+			continue
+		}
+		if said = append(said, r.said); d.majority(len(said)) && enough(said) {
+			return said, nil
 		}
 	}
-	if !d.majority(len(said)) {
-		trouble := &nodesError{doing: fmt.Sprintf("%d of %d nodes answered, %d are needed", len(said), len(d.nodes), d.quorum), errs: failed}
-		for _, err := range failed {
-			trouble.conflict = trouble.conflict || errors.Is(err, locker.ErrConflict)
-		}
-		return nil, &driver.StoreError{Err: trouble}
+	if d.majority(len(said)) {
+		return said, nil
 	}
-	return said, nil
+	trouble.doing = fmt.Sprintf("%d of %d nodes answered, %d are needed", len(said), len(d.nodes), d.quorum)
+	return nil, &driver.StoreError{Err: trouble}
+}
+
+// briefly bounds what one node may take.
+func (d *quorumDriver) briefly(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, d.nodeTimeout(locker.DefaultTTL))
 }
 
 // Inspect implements [driver.Inspector]. The holder is the one that a majority tells of.
 // What a minority tells of is what is left of a lock, or an attempt that is under way.
 func (d *quorumDriver) Inspect(ctx context.Context, key string) (driver.Holder, error) {
-	holders, err := poll(d, func(n *node) (driver.Holder, error) { return n.Inspect(ctx, key) })
+	said, err := poll(ctx, d, func(said []driver.Holder) bool { return d.agreed(said) != nil }, func(ctx context.Context, n *node) (driver.Holder, error) {
+		ctx, cancel := d.briefly(ctx)
+		defer cancel()
+		return n.Inspect(ctx, key)
+	})
 	if err != nil {
 		return driver.Holder{}, err
 	}
-	waiting := 0
-	byID := make(map[string][]driver.Holder)
-	for _, h := range holders {
-		waiting = max(waiting, h.Waiting)
-		if h.Held {
-			byID[h.ID] = append(byID[h.ID], h)
-		}
-	}
 	h := driver.Holder{Key: key}
-	for _, same := range byID {
-		if !d.majority(len(same)) {
-			continue
-		}
+	if same := d.agreed(said); same != nil {
 		// It is held for as long as a majority has it.
 		slices.SortFunc(same, func(a, b driver.Holder) int { return cmp.Compare(b.Remaining, a.Remaining) })
 		h = same[d.quorum-1]
@@ -69,14 +88,28 @@ func (d *quorumDriver) Inspect(ctx context.Context, key string) (driver.Holder, 
 			h.Token = max(h.Token, other.Token)
 		}
 	}
-	h.Waiting = waiting
+	for _, other := range said {
+		h.Waiting = max(h.Waiting, other.Waiting)
+	}
 	return h, nil
+}
+
+// agreed are those of the nodes that tell the same, if they are a majority.
+func (d *quorumDriver) agreed(said []driver.Holder) []driver.Holder {
+	for _, h := range said {
+		same := slices.DeleteFunc(slices.Clone(said), func(other driver.Holder) bool { return other.Held != h.Held || other.ID != h.ID })
+		if d.majority(len(same)) {
+			return same
+		}
+	}
+	return nil
 }
 
 // Keys implements [driver.Inspector].
 func (d *quorumDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		lists, err := poll(d, func(n *node) (keys []string, err error) {
+		all := func(lists [][]string) bool { return len(lists) == len(d.nodes) }
+		lists, err := poll(ctx, d, all, func(ctx context.Context, n *node) (keys []string, err error) {
 			for key, err := range n.Keys(ctx, pattern) {
 				if err != nil {
 					return nil, err
@@ -99,18 +132,30 @@ func (d *quorumDriver) Keys(ctx context.Context, pattern string) iter.Seq2[strin
 	}
 }
 
-// Break implements [driver.Inspector]. A node that cannot be reached keeps the lock until
-// its TTL ends, as a minority may.
+// Break implements [driver.Inspector]. The lock was that claim's if a majority had it, or
+// may have had it. A node that cannot be reached keeps it until its TTL ends, as a minority
+// may.
 func (d *quorumDriver) Break(ctx context.Context, h driver.Holder) error {
-	freed, err := poll(d, func(n *node) (bool, error) {
+	count := func(freed []bool, what bool) (n int) {
+		for _, f := range freed {
+			if f == what {
+				n++
+			}
+		}
+		return n
+	}
+	decided := func(freed []bool) bool { return d.majority(count(freed, true)) || d.majority(count(freed, false)) }
+	freed, err := poll(ctx, d, decided, func(ctx context.Context, n *node) (bool, error) {
+		ctx, cancel := d.briefly(context.WithoutCancel(ctx)) // what is left when this returns goes on
+		defer cancel()
 		err := n.Break(ctx, h)
 		if errors.Is(err, locker.ErrLost) {
 			return false, nil
 		}
 		return err == nil, err
 	})
-	if err == nil && !slices.Contains(freed, true) {
-		return fmt.Errorf("%w: no node has it", locker.ErrLost)
+	if err == nil && d.majority(count(freed, false)) {
+		return fmt.Errorf("%w: a majority of the nodes has it no more", locker.ErrLost)
 	}
 	return err
 }
