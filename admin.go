@@ -180,3 +180,7 @@ func (c *call) wakeWaiters() {
 	cl.Token = a.Token
 	_ = c.command(commandTimeout, func(ctx context.Context) error { return c.e.driver.Release(ctx, cl) })
 }
+
+// MetadataOf is what [WithMetadata] has put into the id of a claim, such as an element of
+// [Holder].Queue; nil if that is none.
+func MetadataOf(id string) map[string]string { return driver.MetadataOf(id) }

@@ -1,5 +1,3 @@
-//go:build unix
-
 package main
 
 import (
@@ -20,7 +18,10 @@ const (
 	exitCannotRun   = 126 // the command is there, but cannot be run
 	exitNotFound    = 127 // the command is not there
 	exitSignal      = 128 // and the number of the signal
+	exitInterrupted = 130 // as of SIGINT
 )
+
+const unavailableHint = "is the server up, and its address right? a port that speaks TLS takes rediss, another one redis"
 
 // exit is an error with an exit code. Without err there is nothing left to be told.
 type exit struct {
@@ -32,16 +33,24 @@ func (e *exit) Error() string { return fmt.Sprint("exit code ", e.code, ": ", e.
 
 func (e *exit) Unwrap() error { return e.err }
 
+// signalled is the end of a wait by a signal.
+type signalled struct {
+	name   string
+	number int
+}
+
+func (s *signalled) Error() string { return s.name }
+
 // notLocked is what an error of Lock is for the command line.
 func notLocked(err error, key string, conflictCode int) error {
 	var s *signalled
 	switch {
 	case errors.As(err, &s):
-		return &exit{exitSignal + int(s.signal), fmt.Errorf("%v while waiting for %q; the command was not run", s.signal, key)}
+		return &exit{exitSignal + s.number, fmt.Errorf("%s while waiting for %q; the command was not run", s.name, key)}
 	case errors.Is(err, locker.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded):
 		return &exit{conflictCode, fmt.Errorf("%w; the command was not run (--wait says how long to wait)", err)}
 	case errors.Is(err, locker.ErrUnavailable):
-		return &exit{exitUnavailable, fmt.Errorf("%w; the command was not run (is the server up, and its address right? a port that speaks TLS takes rediss, another one redis)", err)}
+		return &exit{exitUnavailable, fmt.Errorf("%w; the command was not run (%s)", err, unavailableHint)}
 	}
 	return &exit{exitUsage, err}
 }

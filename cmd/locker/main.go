@@ -1,10 +1,9 @@
-//go:build unix
-
-// Command locker runs a command while it holds a distributed lock.
+// Command locker is distributed locks for the command line: it runs a command while it holds
+// one, tells who holds which, and takes locks from holders that are gone.
 //
 //	locker run --url blpop+redis://localhost:6379 --key deploy -- ./deploy.sh
 //
-// See locker run --help.
+// See locker --help.
 package main
 
 import (
@@ -20,15 +19,11 @@ import (
 )
 
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == guardArg {
-		guard(os.Stdin, os.Args[2])
-		return
-	}
-	if len(os.Args) > 3 && os.Args[1] == commandArg {
-		os.Exit(become(os.Args[2], os.Args[3:]))
+	if code, ok := helper(os.Args); ok {
+		os.Exit(code)
 	}
 	redis.SetLogger(noLog{}) // each error that matters is told by the command itself
-	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // noLog is for go-redis, which would log each failed dial.
@@ -37,7 +32,7 @@ type noLog struct{}
 func (noLog) Printf(context.Context, string, ...any) {}
 
 // execute runs the command line args and returns the exit code.
-func execute(args []string, stdout, stderr io.Writer) int {
+func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:           "locker",
 		Short:         "Distributed locks for the command line",
@@ -52,8 +47,9 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
 	})
-	root.AddCommand(runCommand())
+	root.AddCommand(runCommand(), inspectCommand(), unlockCommand())
 	root.SetArgs(args)
+	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.Execute()

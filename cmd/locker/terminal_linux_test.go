@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/distlock/locker"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -117,6 +118,25 @@ func TestTerminalIsGivenBack(t *testing.T) {
 	types(t, keys, ctrlC)
 	types(t, keys, "more\n")
 	sees(t, screen, "and more")
+}
+
+// TestUnlockAsks shows the holder, and leaves the lock alone unless it is told to take it.
+func TestUnlockAsks(t *testing.T) {
+	t.Parallel()
+	_, l, url := server(t)
+	lease, err := l.Lock(t.Context(), "k")
+	require.NoError(t, err)
+	screen, keys := onTerminal(t, url, `for i in 1 2 3; do "$LOCKER" unlock --force k; echo "status $?"; done`)
+	sees(t, screen, lease.Owner())
+	types(t, keys, "n\n")
+	sees(t, screen, "left alone")
+	sees(t, screen, "status 1")
+	sees(t, screen, lease.Owner())
+	types(t, keys, "yes\n")
+	sees(t, screen, "was taken")
+	sees(t, screen, "status 0")
+	sees(t, screen, `"k" is free`)
+	require.ErrorIs(t, lease.Unlock(t.Context()), locker.ErrLost)
 }
 
 // noTick wants no tick while the shell sleeps.

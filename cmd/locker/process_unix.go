@@ -58,6 +58,18 @@ func start(path string, args, env []string, grace time.Duration) (*process, erro
 	return p, nil
 }
 
+// helper is what a locker does that another one has started to be of help.
+func helper(args []string) (code int, ok bool) {
+	switch {
+	case len(args) == 3 && args[1] == guardArg:
+		guard(os.Stdin, args[2])
+		return 0, true
+	case len(args) > 3 && args[1] == commandArg:
+		return become(args[2], args[3:]), true
+	}
+	return 0, false
+}
+
 // commandArg is the first argument of a locker that is to become COMMAND.
 const commandArg = "command of a process group"
 

@@ -6,10 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,20 +23,18 @@ import (
 
 // runFlags are the flags of locker run.
 type runFlags struct {
-	url, config, key string
-	wait             time.Duration // negative: no end
-	ttl, maxHold     time.Duration // 0: as configured
-	grace            time.Duration
-	conflictCode     int
-	verbose          bool
+	storeFlags
+	key          string
+	wait         time.Duration // negative: no end
+	ttl, maxHold time.Duration // 0: as configured
+	grace        time.Duration
+	conflictCode int
+	verbose      bool
 }
 
 const runLong = `Runs COMMAND while holding the lock KEY, and gives the lock back when COMMAND ends.
 
-The lock is found by --url, or else --config, or else the environment variable
-LOCKER_URL: a URL <strategy>+<scheme>://..., such as setnx+redis://host:6379 (a lock as
-every Redis client understands it), hashreentrant+redis:// (Redisson's),
-blpop+redis:// (first come, first served), redlock+redis://a?node=b&node=c (a quorum).
+` + storeHelp + `
 
 COMMAND finds the name of the lock in LOCKER_KEY, and in LOCKER_TOKEN a number that is
 greater with each holder: a resource that refuses a smaller number than it has seen is
@@ -68,8 +66,7 @@ func runCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.SetInterspersed(false) // what follows COMMAND is COMMAND's
-	flags.StringVar(&f.url, "url", "", "URL of the lock store (default $LOCKER_URL)")
-	flags.StringVar(&f.config, "config", "", "`file` with the library's Config, .yaml or .json")
+	f.add(c)
 	flags.StringVar(&f.key, "key", "", "name of the lock")
 	flags.DurationVar(&f.wait, "wait", -1, "how long to wait for the lock; 0 is one attempt (default until it is free)")
 	flags.DurationVar(&f.ttl, "ttl", 0, "how long the lock outlives a locker that is gone (default as configured, or 30s)")
@@ -78,7 +75,6 @@ func runCommand() *cobra.Command {
 	flags.IntVar(&f.conflictCode, "conflict-exit-code", exitNotAcquired, "exit `code` if the lock stays taken")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell on stderr of the wait, the lock and trouble with the store")
 	flags.Lookup("wait").DefValue = "0s"
-	_ = c.MarkFlagFilename("config", "yaml", "yml", "json")
 	return c
 }
 
@@ -109,34 +105,18 @@ func (f *runFlags) check(c *cobra.Command, args []string) (path string, err erro
 	return "", &exit{exitNotFound, err}
 }
 
-// configuration is the library's Config that the flags and the environment ask for.
-func (f *runFlags) configuration(stderr io.Writer) (cfg strategy.Config, err error) {
-	switch env := os.Getenv("LOCKER_URL"); {
-	case f.config != "":
-		if cfg, err = strategy.Load(f.config); err != nil {
-			return cfg, err
-		}
-		if f.url != "" {
-			cfg.URL = f.url
-		}
-	case f.url != "":
-		cfg.URL = f.url
-	case env != "":
-		cfg.URL = env
-	default:
-		return cfg, errors.New("no lock store is given: --url, --config or the environment variable LOCKER_URL; see locker run --help")
-	}
-	if cfg.Strategy == "memory" || strings.HasPrefix(cfg.URL, "memory:") {
-		return cfg, errors.New("the strategy memory locks within one process only: another locker run would not wait for this one")
-	}
+// configuration is the library's Config for a locker that runs COMMAND.
+func (f *runFlags) configuration(c *cobra.Command, command string) (strategy.Config, error) {
+	cfg, err := f.storeFlags.configuration(c)
+	cfg.Options = append(cfg.Options, locker.WithMetadata("command", filepath.Base(command)))
 	if f.verbose {
 		cfg.Options = append(cfg.Options, locker.WithObserver(locker.ObserverFunc(func(_ context.Context, e locker.Event) {
 			if text := inWords(e); text != "" {
-				fmt.Fprintf(stderr, "locker: %s\n", text)
+				fmt.Fprintf(c.ErrOrStderr(), "locker: %s\n", text)
 			}
 		})))
 	}
-	return cfg, nil
+	return cfg, err
 }
 
 // inWords is what --verbose tells of an event. The command tells of the others anyway.
@@ -168,7 +148,7 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	cfg, err := f.configuration(c.ErrOrStderr())
+	cfg, err := f.configuration(c, args[0])
 	if err != nil {
 		return &exit{exitUsage, err}
 	}
@@ -211,11 +191,6 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 	return f.attend(c, p, lease, signals)
 }
 
-// signalled is the end of a wait by a signal.
-type signalled struct{ signal syscall.Signal }
-
-func (s *signalled) Error() string { return s.signal.String() }
-
 // lock waits for the lock, or for a signal.
 func (f *runFlags) lock(ctx context.Context, locks locker.Locker, signals <-chan os.Signal) (*locker.Lease, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -226,7 +201,7 @@ func (f *runFlags) lock(ctx context.Context, locks locker.Locker, signals <-chan
 		defer close(ended)
 		select {
 		case s := <-signals:
-			cancel(&signalled{s.(syscall.Signal)})
+			cancel(&signalled{s.String(), int(s.(syscall.Signal))})
 		case <-locked:
 		}
 	}()

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/strategy"
+	"github.com/spf13/cobra"
+)
+
+// storeFlags say which lock store is meant.
+type storeFlags struct{ url, config string }
+
+func (f *storeFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.url, "url", "", "URL of the lock store (default $LOCKER_URL)")
+	c.Flags().StringVar(&f.config, "config", "", "`file` with the library's Config, .yaml or .json")
+	_ = c.MarkFlagFilename("config", "yaml", "yml", "json")
+}
+
+const storeHelp = `The lock store is found by --url, or else --config, or else the environment variable
+LOCKER_URL: a URL <strategy>+<scheme>://..., such as setnx+redis://host:6379 (a lock as
+every Redis client understands it), hashreentrant+redis:// (Redisson's),
+blpop+redis:// (first come, first served), redlock+redis://a?node=b&node=c (a quorum).`
+
+// configuration is the library's Config that the flags and the environment ask for.
+func (f *storeFlags) configuration(c *cobra.Command) (cfg strategy.Config, err error) {
+	switch env := os.Getenv("LOCKER_URL"); {
+	case f.config != "":
+		if cfg, err = strategy.Load(f.config); err != nil {
+			return cfg, err
+		}
+		if f.url != "" {
+			cfg.URL = f.url
+		}
+	case f.url != "":
+		cfg.URL = f.url
+	case env != "":
+		cfg.URL = env
+	default:
+		return cfg, fmt.Errorf("no lock store is given: --url, --config or the environment variable LOCKER_URL; see %s --help", c.CommandPath())
+	}
+	if cfg.Strategy == "memory" || strings.HasPrefix(cfg.URL, "memory:") {
+		return cfg, errors.New("the strategy memory locks within one process only: no other locker, nor any program, has these locks")
+	}
+	return cfg, nil
+}
+
+// admin opens the store to look at locks.
+func (f *storeFlags) admin(c *cobra.Command) (locker.Admin, func(), error) {
+	cfg, err := f.configuration(c)
+	if err != nil {
+		return nil, nil, &exit{exitUsage, err}
+	}
+	l, release, err := strategy.Open(c.Context(), cfg)
+	if err != nil {
+		return nil, nil, &exit{exitUsage, err}
+	}
+	a, ok := l.(locker.Admin)
+	if !ok {
+		release()
+		return nil, nil, &exit{exitUsage, fmt.Errorf("%s does not tell who holds a lock", cfg.URL)}
+	}
+	return a, release, nil
+}
+
+// storeError is what an error of the library is for the command line.
+func storeError(err error) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return &exit{code: exitInterrupted}
+	case errors.Is(err, locker.ErrUnavailable):
+		return &exit{exitUnavailable, fmt.Errorf("%w (%s)", err, unavailableHint)}
+	}
+	return &exit{exitUsage, err}
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+)
+
+const unlockLong = `Takes the lock KEY from its holder, and wakes those who wait for it. It shows the holder
+first and asks; --yes does without. If the lock has changed hands since, it is left alone.
+
+The holder is told by its library at its next renewal, a third of the TTL later by
+default. Until then it may go on while the next one has the lock: use it for holders
+that are known to be gone, or whose resource refuses a smaller fencing token.
+
+` + storeHelp + `
+
+Exit codes: 0 it is free now, 1 it was left alone, 123 the store could not be used,
+125 wrong usage.`
+
+type unlockFlags struct {
+	storeFlags
+	force, yes bool
+}
+
+func unlockCommand() *cobra.Command {
+	f := unlockFlags{}
+	c := &cobra.Command{
+		Use:                   "unlock --force KEY",
+		Short:                 "Take a lock from its holder",
+		Long:                  unlockLong,
+		Example:               "  locker unlock --url setnx+redis://localhost:6379 --force deploy",
+		DisableFlagsInUseLine: true,
+		Args:                  oneKey,
+		RunE:                  func(c *cobra.Command, args []string) error { return f.unlock(c, args[0]) },
+	}
+	f.add(c)
+	c.Flags().BoolVar(&f.force, "force", false, "take it, though only its holder can give it back")
+	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
+	return c
+}
+
+func oneKey(c *cobra.Command, args []string) error {
+	switch len(args) {
+	case 0:
+		return fmt.Errorf("KEY is missing: the name of the lock; see %s --help", c.CommandPath())
+	case 1:
+		return nil
+	}
+	return fmt.Errorf("one KEY at a time, not %q; see %s --help", args, c.CommandPath())
+}
+
+func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
+	switch {
+	case !f.force:
+		return errors.New("only its holder gives a lock back; --force takes it from the holder; see locker unlock --help")
+	case !f.yes && !isTerminal(c.InOrStdin()):
+		return errors.New("there is no terminal to ask on; --yes does without")
+	}
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
+	defer stop()
+	a, release, err := f.admin(c)
+	if err != nil {
+		return err
+	}
+	defer release()
+	h, err := a.Inspect(ctx, key)
+	switch {
+	case err != nil:
+		return storeError(err)
+	case !h.Held:
+		return &exit{exitNone, fmt.Errorf("%q is free", key)}
+	}
+	out := c.OutOrStdout()
+	fmt.Fprint(out, table([]locker.Holder{h}, time.Now()))
+	if !f.yes {
+		fmt.Fprintf(out, "Take it from this holder? [y/N] ")
+		answer := make(chan string, 1)
+		go func() {
+			line, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n')
+			answer <- strings.ToLower(strings.TrimSpace(line))
+		}()
+		select {
+		case said := <-answer:
+			if said != "y" && said != "yes" {
+				return &exit{exitNone, errors.New("it was left alone")}
+			}
+		case <-ctx.Done():
+			fmt.Fprintln(out)
+			return &exit{code: exitInterrupted}
+		}
+	}
+	switch err := a.ForceUnlock(ctx, h); {
+	case errors.Is(err, locker.ErrNotHeld), errors.Is(err, locker.ErrConflict):
+		return &exit{exitNone, err}
+	case err != nil:
+		return storeError(err)
+	}
+	fmt.Fprintf(out, "%q was taken from its holder\n", key)
+	return nil
+}
+
+// isTerminal says so of an end of the command.
+func isTerminal(end any) bool {
+	f, ok := end.(interface{ Fd() uintptr })
+	return ok && isatty.IsTerminal(f.Fd())
+}
