@@ -124,7 +124,9 @@ func (f *inspectFlags) print(w io.Writer, holders []locker.Holder) error {
 	switch {
 	case f.json:
 		for _, h := range holders {
-			if err := json.NewEncoder(w).Encode(inJSON(h)); err != nil {
+			e := json.NewEncoder(w)
+			e.SetEscapeHTML(false)
+			if err := e.Encode(inJSON(h)); err != nil {
 				return err
 			}
 		}

@@ -23,7 +23,9 @@ func main() {
 		os.Exit(code)
 	}
 	redis.SetLogger(noLog{}) // each error that matters is told by the command itself
-	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	code := execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	endBy(code)
+	os.Exit(code)
 }
 
 // noLog is for go-redis, which would log each failed dial.

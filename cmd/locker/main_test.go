@@ -119,6 +119,9 @@ func (l *locked) code(t *testing.T) int {
 	if err := l.Wait(); err != nil {
 		require.ErrorAs(t, err, new(*exec.ExitError))
 	}
+	if status := l.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
+		return 128 + int(status.Signal())
+	}
 	return l.ProcessState.ExitCode()
 }
 
@@ -171,6 +174,9 @@ func TestExitCodes(t *testing.T) {
 		"wrong strategy":  {args: "run --key k -- true", url: "none+redis://h", code: 125, says: `unknown strategy "none"`},
 		"wrong flag":      {args: "run --nonsense", code: 125, says: "see locker run --help"},
 		"wrong wait":      {args: "run --key k --wait -1s -- true", code: 125, says: "--wait"},
+		"short TTL":       {args: "run --key k --ttl 10ms -- true", code: 125, says: "--ttl=10ms: 100ms to 24h"},
+		"no hold":         {args: "run --key k --max-hold 0 -- true", code: 125, says: "--max-hold"},
+		"a directory":     {args: "run --key k -- /etc", code: 126, says: "/etc"},
 		"wrong command":   {args: "rum", code: 125, says: `"rum"`},
 		"nothing":         {args: "", code: 125},
 		"help":            {args: "run --help"},

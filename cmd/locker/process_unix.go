@@ -28,7 +28,7 @@ type process struct {
 // start starts COMMAND, by a locker that becomes it once the guard knows of it: so there
 // is no moment in which COMMAND runs and locker can be killed unnoticed.
 func start(path string, args, env []string, grace time.Duration) (*process, error) {
-	self, err := os.Executable()
+	self, err := executable()
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +56,26 @@ func start(path string, args, env []string, grace time.Duration) (*process, erro
 	_, _ = fmt.Fprintln(say, "go")
 	go p.wait()
 	return p, nil
+}
+
+// executable is this program's file. Linux has it even if it was deleted or replaced while
+// locker waited.
+func executable() (string, error) {
+	const self = "/proc/self/exe"
+	if _, err := os.Stat(self); err == nil {
+		return self, nil
+	}
+	return os.Executable()
+}
+
+// endBy has the process end by a signal, as a shell wants it: it stops a loop of commands
+// when one has ended by SIGINT, but not for its exit code.
+func endBy(code int) {
+	if code == exitInterrupted {
+		signal.Reset(os.Interrupt)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
+		time.Sleep(time.Second) // it comes a little later
+	}
 }
 
 // helper is what a locker does that another one has started to be of help.

@@ -69,7 +69,7 @@ func runCommand() *cobra.Command {
 	f.add(c)
 	flags.StringVar(&f.key, "key", "", "name of the lock")
 	flags.DurationVar(&f.wait, "wait", -1, "how long to wait for the lock; 0 is one attempt (default until it is free)")
-	flags.DurationVar(&f.ttl, "ttl", 0, "how long the lock outlives a locker that is gone (default as configured, or 30s)")
+	flags.DurationVar(&f.ttl, "ttl", 0, "how long the lock outlives a locker that is gone: 100ms to 24h (default as configured, or 30s)")
 	flags.DurationVar(&f.maxHold, "max-hold", 0, "how long COMMAND may hold the lock, which is lost then (default as configured, or no end)")
 	flags.DurationVar(&f.grace, "grace", 10*time.Second, "time between SIGTERM and SIGKILL for COMMAND once the lock is lost")
 	flags.IntVar(&f.conflictCode, "conflict-exit-code", exitNotAcquired, "exit `code` if the lock stays taken")
@@ -90,8 +90,14 @@ func (f *runFlags) check(c *cobra.Command, args []string) (path string, err erro
 		return "", wrong("COMMAND is missing: what to run while %q is locked", f.key)
 	case f.wait < 0 && c.Flags().Changed("wait"):
 		return "", wrong("--wait=%v is negative", f.wait)
-	case f.grace < 0 || f.ttl < 0 || f.maxHold < 0:
-		return "", wrong("--grace, --ttl and --max-hold are not negative")
+	case f.wait > locker.MaxDuration:
+		return "", wrong("--wait=%v: at most %v; leave it out to wait without end", f.wait, locker.MaxDuration)
+	case c.Flags().Changed("ttl") && (f.ttl < locker.MinTTL || f.ttl > locker.MaxTTL):
+		return "", wrong("--ttl=%v: %v to %v", f.ttl, locker.MinTTL, locker.MaxTTL)
+	case c.Flags().Changed("max-hold") && (f.maxHold <= 0 || f.maxHold > locker.MaxDuration):
+		return "", wrong("--max-hold=%v: more than 0s, at most %v", f.maxHold, locker.MaxDuration)
+	case f.grace < 0:
+		return "", wrong("--grace=%v is negative", f.grace)
 	case f.conflictCode < 0 || f.conflictCode > 255:
 		return "", wrong("--conflict-exit-code=%d is not from 0 to 255", f.conflictCode)
 	}
@@ -166,7 +172,9 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 		return &exit{exitUsage, err}
 	}
 	defer release()
+	patient := time.AfterFunc(tellAfter, func() { f.tellWait(c, locks) })
 	lease, err := f.lock(c.Context(), locks, signals)
+	patient.Stop()
 	if err != nil {
 		return notLocked(err, f.key, f.conflictCode)
 	}
@@ -189,6 +197,26 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 		return &exit{exitCannotRun, err}
 	}
 	return f.attend(c, p, lease, signals)
+}
+
+// tellAfter is how long a wait is, and how long one command, before a person is told of it.
+const tellAfter = 2 * time.Second
+
+// tellWait tells a person who waits why that takes so long.
+func (f *runFlags) tellWait(c *cobra.Command, locks locker.Locker) {
+	a, ok := locks.(locker.Admin)
+	if !ok || !isTerminal(c.ErrOrStderr()) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), tellAfter)
+	defer cancel()
+	switch h, err := a.Inspect(ctx, f.key); {
+	case errors.Is(err, locker.ErrClosed): // the wait is over
+	case err != nil:
+		fmt.Fprintf(c.ErrOrStderr(), "locker: trying on: %v (%s)\n", err, unavailableHint)
+	case h.Held:
+		fmt.Fprintf(c.ErrOrStderr(), "locker: waiting for %q, held by %s\n", f.key, whom(h.Owner, h.Metadata))
+	}
 }
 
 // lock waits for the lock, or for a signal.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -137,6 +138,42 @@ func TestUnlockAsks(t *testing.T) {
 	sees(t, screen, "status 0")
 	sees(t, screen, `"k" is free`)
 	require.ErrorIs(t, lease.Unlock(t.Context()), locker.ErrLost)
+}
+
+// TestInterruptEndsLoops: bash ends a loop of lockers on Ctrl-C, which it goes on with after
+// a command that exits with a code.
+func TestInterruptEndsLoops(t *testing.T) {
+	t.Parallel()
+	_, _, url := server(t)
+	for name, script := range map[string]string{
+		"while it runs":  `for i in 1 2; do "$LOCKER" run --key k -- sh -c "echo ready; exec sleep 60"; echo "went on"; done`,
+		"while it waits": `"$LOCKER" run --key w -- sleep 60 & for i in 1 2; do "$LOCKER" run -v --key w -- true; echo "went on"; done`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			screen, keys := onTerminal(t, url, "exec bash -c '"+script+"'")
+			if name == "while it runs" {
+				sees(t, screen, "ready")
+			} else {
+				sees(t, screen, "waiting for")
+			}
+			types(t, keys, ctrlC)
+			rest, _ := io.ReadAll(screen)
+			require.NotContains(t, string(rest), "went on")
+		})
+	}
+}
+
+// TestTellsOfTheHolder: a person who waits is told for whom.
+func TestTellsOfTheHolder(t *testing.T) {
+	t.Parallel()
+	_, l, url := server(t)
+	lease, err := l.Lock(t.Context(), "k")
+	require.NoError(t, err)
+	screen, _ := onTerminal(t, url, `"$LOCKER" run --key k -- echo through`)
+	sees(t, screen, "held by "+lease.Owner())
+	require.NoError(t, lease.Unlock(t.Context()))
+	sees(t, screen, "through")
 }
 
 // noTick wants no tick while the shell sleeps.
