@@ -52,7 +52,8 @@ func (t *T) inspect(l locker.Locker, key string) locker.Holder {
 }
 
 func testInspectTellsHolder(t *T) {
-	l, other, key := t.Locker(locker.WithPrefix("prefix:")), t.Locker(locker.WithPrefix("prefix:")), t.Key("k")
+	prefix, key := t.Key("prefix:"), t.Key("k")
+	l, other := t.Locker(locker.WithPrefix(prefix)), t.Locker(locker.WithPrefix(prefix))
 	if h := t.inspect(other, key); h.Held || h.ID != "" || h.Owner != "" {
 		t.Errorf("before the grant: %+v", h)
 	}

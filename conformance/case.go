@@ -122,6 +122,9 @@ func newT(tb testing.TB, c Case, h Harness, seed uint64) *T {
 	t := &T{TB: tb, h: h, timing: h.Timing().withDefaults().forMachine(pace.slowdown()), rnd: rand.New(rand.NewPCG(seed, name.Sum64()))}
 	// Not only of the seed: a store may outlive the run.
 	t.id = fmt.Sprintf("conformance:%s:%x", c.Name, rand.Uint64())
+	if m, ok := upgrade[Marked](h); ok {
+		t.id = m.KeyMark() + t.id
+	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
 }

@@ -289,6 +289,11 @@ type Background interface {
 	Background(stack string) bool
 }
 
+// Marked is a harness on a store that others use, too. Its mark is in every key that the
+// cases use, so that it can tell them from the others' keys: an [Inspector]'s Keys and a
+// [Breaker]'s Flush are to be about those only.
+type Marked interface{ KeyMark() string }
+
 // Need is something a case needs before it can run.
 type Need string
 

@@ -203,9 +203,9 @@ func testPrefixesAreApart(t *T) {
 }
 
 func testPrefixInStore(t *T) {
-	prefix := t.Key("prefix:")
-	lease := t.Lock(t.Locker(locker.WithPrefix(prefix)), "k")
-	for key, want := range map[string]bool{prefix + "k": true, "k": false, prefix: false} {
+	prefix, name := t.Key("prefix:"), t.Key("k")
+	lease := t.Lock(t.Locker(locker.WithPrefix(prefix)), name)
+	for key, want := range map[string]bool{prefix + name: true, name: false, prefix: false} {
 		holder, err := t.Inspector().Holder(t.Context(), key)
 		t.NoError(err, "looking for the holder")
 		if (holder != "") != want {

@@ -47,7 +47,7 @@ var ownershipCases = []Case{
 }
 
 func testLeaseDescribesItself(t *T) {
-	l, key := t.Locker(locker.WithPrefix("prefix:")), t.Key("k")
+	l, key := t.Locker(locker.WithPrefix(t.Key("prefix:"))), t.Key("k")
 	ttl := t.Timing().TTL + t.Timing().Slack
 	before := time.Now()
 	lease := t.Lock(l, key, locker.WithTTL(ttl))

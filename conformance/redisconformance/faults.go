@@ -134,6 +134,12 @@ func (h *harness) Heal() error {
 // CutNotifications ends subscriptions and the connections that wait for an element
 // of a list.
 func (h *harness) CutNotifications() error {
+	if h.Server != nil { // whose other clients are none of the suite's
+		for _, p := range h.proxies {
+			p.Cut()
+		}
+		return nil
+	}
 	return h.masters(context.Background(), func(ctx context.Context, c *redis.Client) error {
 		if err := c.ClientKillByFilter(ctx, "TYPE", "pubsub").Err(); err != nil {
 			return err

@@ -33,6 +33,14 @@ type Strategy struct {
 	// Topology is how the Redis under it is set up. Default: one server.
 	Topology Topology
 
+	// Server, if it is not nil, is a server that is there already and that others may use,
+	// too: the suite is to leave it as it is, and touches no key but those that have the Mark.
+	// The cases in which servers fail or forget are left out, and those with
+	// faults on the way to it if that is not plain TCP.
+	Server *redis.Options
+	// Mark is a string that no other key on Server has.
+	Mark string
+
 	// Op says which kind of command a Redis command is, "" for none. Default:
 	// the scripts of this module's strategies.
 	Op func(cmd []string) conformance.Op
@@ -45,12 +53,18 @@ type Strategy struct {
 // proxy between each of them and the Lockers.
 func (s Strategy) Harness(tb testing.TB) conformance.Harness {
 	tb.Helper()
+	s.Mark = ownMark(s.Mark)
+	return s.harness(tb)
+}
+
+func (s Strategy) harness(tb testing.TB) *harness {
+	tb.Helper()
 	if s.Op == nil {
 		s.Op = opOf
 	}
 	return &harness{
 		Strategy:   s,
-		deployment: deploy(tb, s.Topology),
+		deployment: s.deploy(tb),
 		sent:       make(map[conformance.Op][]*atomic.Int64),
 		planted:    make(map[string]string),
 	}
@@ -107,10 +121,10 @@ func (h *harness) Capabilities() conformance.Capabilities {
 		Inspect:     true,
 		Break:       true,
 		Plant:       true,
-		Faults:      true,
-		Scripts:     true,
-		Servers:     h.topology == Single,
-		Processes:   true,
+		Faults:      len(h.proxies) > 0,
+		Scripts:     h.Server == nil,
+		Servers:     h.topology == Single && h.Server == nil,
+		Processes:   h.Server == nil,
 	}
 }
 
@@ -156,7 +170,7 @@ func (h *harness) Keys(ctx context.Context) ([]conformance.StoredKey, error) {
 	var mu sync.Mutex
 	var keys []conformance.StoredKey
 	err := h.masters(ctx, func(ctx context.Context, c *redis.Client) error {
-		scan := c.Scan(ctx, 0, "*", 1000).Iterator()
+		scan := c.Scan(ctx, 0, "*"+h.KeyMark()+"*", 1000).Iterator()
 		for scan.Next(ctx) {
 			ttl, err := c.PTTL(ctx, scan.Val()).Result()
 			if err != nil {
@@ -232,6 +246,9 @@ func (h *harness) Steal(ctx context.Context, key string) error {
 }
 
 func (h *harness) Flush(ctx context.Context) error {
+	if h.Server != nil {
+		return h.flushOwn(ctx)
+	}
 	return h.masters(ctx, func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() })
 }
 

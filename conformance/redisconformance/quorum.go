@@ -26,6 +26,10 @@ type Quorum struct {
 	New   NewQuorum
 	Nodes int // servers; default 5
 
+	// Servers, if there are any, are there already; see [Strategy].Server.
+	Servers []*redis.Options
+	Mark    string
+
 	// Dead of the servers are down all the time, and BlackHoled others swallow
 	// what is sent to them. Either rules out the cases in which servers fail.
 	Dead, BlackHoled int
@@ -49,12 +53,20 @@ type Quorum struct {
 // fault does to the next command it does to the next one at each of them.
 func (q Quorum) Harness(tb testing.TB) conformance.Harness {
 	tb.Helper()
-	if q.Nodes == 0 {
+	switch {
+	case len(q.Servers) > 0:
+		q.Nodes = len(q.Servers)
+	case q.Nodes == 0:
 		q.Nodes = 5
 	}
+	q.Mark = ownMark(q.Mark)
 	h := &quorumHarness{Quorum: q}
 	for i := range q.Nodes {
-		n := Strategy{Name: q.Name, Op: q.Op}.Harness(tb).(*harness)
+		of := Strategy{Name: q.Name, Op: q.Op}
+		if len(q.Servers) > 0 {
+			of.Server, of.Mark = q.Servers[i], q.Mark
+		}
+		n := of.harness(tb)
 		h.all = append(h.all, n)
 		switch {
 		case i < q.Dead:
@@ -93,18 +105,16 @@ func (h *quorumHarness) NewLocker(tb testing.TB, opts ...locker.Option) locker.L
 	tb.Helper()
 	var rdbs []redis.UniversalClient
 	for _, n := range h.all {
-		addr := h.addr(n)
-		if !h.Direct {
-			addr = n.proxy().Addr()
+		o := n.options()
+		if h.Direct {
+			o.Addr = h.addr(n)
 		}
 		// There are many connections: with small buffers, for memory is watched, and
 		// without a ceremony at the beginning.
-		rdb := redis.NewClient(&redis.Options{
-			Addr:           addr,
-			ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
-			DisableIdentity:          true,
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		})
+		o.ReadBufferSize, o.WriteBufferSize = 4<<10, 4<<10
+		o.DisableIdentity = true
+		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+		rdb := redis.NewClient(o)
 		tb.Cleanup(func() { _ = rdb.Close() })
 		rdbs = append(rdbs, rdb)
 	}
@@ -144,10 +154,10 @@ func (h *quorumHarness) Capabilities() conformance.Capabilities {
 		Inspect:   true,
 		Break:     true,
 		Plant:     true,
-		Faults:    !h.Direct,
-		Scripts:   !h.Direct,
-		Servers:   !h.Direct && len(h.up) == len(h.all),
-		Processes: true,
+		Faults:    !h.Direct && len(h.all[0].proxies) > 0,
+		Scripts:   !h.Direct && len(h.Servers) == 0,
+		Servers:   !h.Direct && len(h.Servers) == 0 && len(h.up) == len(h.all),
+		Processes: len(h.Servers) == 0,
 	}
 }
 

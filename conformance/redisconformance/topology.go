@@ -25,10 +25,20 @@ const (
 	Cluster  Topology = "cluster"  // three masters with a replica each
 )
 
+// deploy makes the deployment of s for a test.
+func (s Strategy) deploy(tb testing.TB) *deployment {
+	tb.Helper()
+	if s.Server == nil {
+		return deploy(tb, s.Topology)
+	}
+	return existing(tb, s.Server)
+}
+
 // deployment is a Redis of some topology, with a proxy before each server that
 // holds data.
 type deployment struct {
 	topology Topology
+	server   *redis.Options      // that is there already, or nil
 	nodes    []*redistest.Server // that hold data, replicas included
 	sentinel *redistest.Sentinel // or nil
 	cluster  *redistest.Cluster  // or nil
@@ -78,7 +88,7 @@ func (d *deployment) client(tb testing.TB) redis.UniversalClient {
 		warmUp(c)
 		rdb = c
 	default:
-		rdb = redis.NewClient(&redis.Options{Addr: d.proxies[d.nodes[0].Addr()].Addr()})
+		rdb = redis.NewClient(d.options())
 	}
 	tb.Cleanup(func() { _ = rdb.Close() })
 	return rdb

@@ -1,0 +1,37 @@
+package strategy_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/conformance/redisconformance"
+	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/strategy/blpop"
+	"github.com/stretchr/testify/require"
+)
+
+// TestSuiteOnAServerOfOthers: the suite uses keys with its mark only, and leaves what
+// others have there as it is.
+func TestSuiteOnAServerOfOthers(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	rdb := srv.Client(t)
+	require.NoError(t, rdb.Set(t.Context(), "others", "data", 0).Err())
+	srv.AddUser(t, "suite", "secret", "~*mark:*", "~locker:inbox:*", "&*", "+@all", "-@dangerous", "-script")
+	as := srv.Options()
+	as.Username, as.Password = "suite", "secret"
+	s := redisconformance.Strategy{Name: "blpop", New: blpop.New, StoredHolds: true, Notified: true, Fair: true, Server: as, Mark: "mark:"}
+	report, err := conformance.Check(context.Background(), s.Harness, nil, conformance.WithoutSlow(), conformance.WithParallel(8))
+	require.NoError(t, err)
+	t.Log(report)
+	require.False(t, report.Failed())
+	passed := 0
+	for _, r := range report.Results {
+		if r.Outcome == conformance.Passed {
+			passed++
+		}
+	}
+	require.Greater(t, passed, 100)
+	require.Equal(t, "data", rdb.Get(t.Context(), "others").Val())
+}
