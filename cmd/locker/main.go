@@ -14,6 +14,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/distlock/locker/cmd/locker/compare"
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 )
@@ -21,6 +22,9 @@ import (
 func main() {
 	if code, ok := helper(os.Args); ok {
 		os.Exit(code)
+	}
+	if compare.Serve(os.Args) {
+		return
 	}
 	redis.SetLogger(noLog{}) // each error that matters is told by the command itself
 	code := execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
@@ -49,7 +53,7 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
 	})
-	root.AddCommand(runCommand(), inspectCommand(), unlockCommand())
+	root.AddCommand(runCommand(), inspectCommand(), unlockCommand(), compareCommand())
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

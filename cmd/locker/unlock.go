@@ -85,8 +85,7 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 		fmt.Fprintf(out, "Take it from this holder? [y/N] ")
 		answer := make(chan string, 1)
 		go func() {
-			line, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n')
-			answer <- strings.ToLower(strings.TrimSpace(line))
+			answer <- readLine(c)
 		}()
 		select {
 		case said := <-answer:
@@ -106,6 +105,12 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 	}
 	fmt.Fprintf(out, "%q was taken from its holder\n", key)
 	return nil
+}
+
+// readLine reads an answer.
+func readLine(c *cobra.Command) string {
+	line, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n')
+	return strings.ToLower(strings.TrimSpace(line))
 }
 
 // isTerminal says so of an end of the command.

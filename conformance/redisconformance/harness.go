@@ -155,13 +155,20 @@ func (h *harness) Background(stack string) bool {
 // the Redis it was started for.
 func Main(m *testing.M, newLocker New) {
 	redis.SetLogger(quiet{})
-	conformance.Main(m, func(spec string, opts ...locker.Option) (locker.Locker, error) {
+	conformance.Main(m, childOf(newLocker))
+}
+
+// Serve is [conformance.ServeChild] for a program that is no test.
+func Serve(newLocker New) { conformance.ServeChild(childOf(newLocker)) }
+
+func childOf(newLocker New) func(spec string, opts ...locker.Option) (locker.Locker, error) {
+	return func(spec string, opts ...locker.Option) (locker.Locker, error) {
 		rdb, err := connect(spec)
 		if err != nil {
 			return nil, err
 		}
 		return newLocker(rdb, opts...)
-	})
+	}
 }
 
 // Inspector.

@@ -174,7 +174,14 @@ func (h *quorumHarness) NewChild(tb testing.TB) *conformance.Child {
 
 // MainQuorum is [Main] for a strategy on several servers.
 func MainQuorum(m *testing.M, newLocker NewQuorum) {
-	conformance.Main(m, func(specs string, opts ...locker.Option) (locker.Locker, error) {
+	conformance.Main(m, childOfQuorum(newLocker))
+}
+
+// ServeQuorum is [Serve] for a strategy on several servers.
+func ServeQuorum(newLocker NewQuorum) { conformance.ServeChild(childOfQuorum(newLocker)) }
+
+func childOfQuorum(newLocker NewQuorum) func(specs string, opts ...locker.Option) (locker.Locker, error) {
+	return func(specs string, opts ...locker.Option) (locker.Locker, error) {
 		var rdbs []redis.UniversalClient
 		for spec := range strings.SplitSeq(specs, ",") {
 			rdb, err := connect(spec)
@@ -184,7 +191,7 @@ func MainQuorum(m *testing.M, newLocker NewQuorum) {
 			rdbs = append(rdbs, rdb)
 		}
 		return newLocker(rdbs, opts...)
-	})
+	}
 }
 
 func (h *quorumHarness) Background(stack string) bool { return h.all[0].Background(stack) }

@@ -66,3 +66,12 @@ func Goroutines() []string {
 	const pkg = "github.com/distlock/locker/internal/redistest."
 	return []string{pkg + "spawnLoop", pkg + "(*process).reap"}
 }
+
+// Launch is [Start] for programs: the server runs until stop is called.
+func Launch(opts ...Option) (s *Server, stop func(), err error) {
+	s, err = launch(opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, s.discard, nil
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/distlock/locker/cmd/locker/compare"
+	"github.com/spf13/cobra"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+)
+
+const compareLong = `Runs the conformance suite and some benchmarks on the strategies, and reports what each
+guarantees, what it does under faults, what it costs, and which of them these numbers
+speak for.
+
+Without --url and --nodes it starts redis-servers of its own, and kills and freezes them as
+the suite wants (without an installed redis-server: an embedded one, which is not killed).
+
+On a server of yours it sets, reads and deletes keys that contain locker-compare:<random>,
+and lists locker:inbox:*, which end by themselves; it looks for its own keys by SCAN, reads
+INFO, and puts load on the server for a minute or two. It flushes, configures, kills and
+stops nothing. --yes does without the question.
+
+Exit codes: 0 all cases passed, 1 some did not, 123 the store could not be used, 125 wrong
+usage.`
+
+type compareFlags struct {
+	url, need, report string
+	nodes, strategies []string
+	quick, yes        bool
+	json, markdown    bool
+}
+
+func compareCommand() *cobra.Command {
+	f := compareFlags{}
+	c := &cobra.Command{
+		Use:                   "compare [flags]",
+		Short:                 "Compare the strategies, by the conformance suite and benchmarks",
+		Long:                  compareLong,
+		Example:               "  locker compare --quick\n  locker compare --url redis://localhost:6379 --need order --report locks.html",
+		DisableFlagsInUseLine: true,
+		Args:                  cobra.NoArgs,
+		RunE:                  func(c *cobra.Command, _ []string) error { return f.compare(c) },
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.url, "url", "", "URL of a server to compare on: redis://, rediss:// or unix://")
+	flags.StringSliceVar(&f.nodes, "nodes", nil, "URLs of three servers or more, for redlock")
+	flags.StringSliceVar(&f.strategies, "strategies", nil, "which: "+strings.Join(compare.Names(), ",")+" (default all that the servers allow)")
+	flags.BoolVar(&f.quick, "quick", false, "without the cases that take long, and with shorter benchmarks")
+	flags.StringVar(&f.need, "need", "", "what to advise on: order, speed, interop or failover (default all)")
+	flags.StringVar(&f.report, "report", "locker-report.html", "`file` for the HTML report; - for none")
+	flags.BoolVar(&f.json, "json", false, "print JSON instead of tables")
+	flags.BoolVar(&f.markdown, "markdown", false, "print Markdown instead of tables")
+	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask before a server of yours is used")
+	c.MarkFlagsMutuallyExclusive("json", "markdown")
+	_ = c.MarkFlagFilename("report", "html")
+	return c
+}
+
+func (f *compareFlags) check(c *cobra.Command) error {
+	for _, name := range f.strategies {
+		if !slices.Contains(compare.Names(), name) {
+			return fmt.Errorf("--strategies=%s: there are %s", name, strings.Join(compare.Names(), ", "))
+		}
+	}
+	if f.need != "" && !slices.Contains(compare.Needs, compare.Need(f.need)) {
+		return fmt.Errorf("--need=%s: order, speed, interop or failover", f.need)
+	}
+	if f.url == "" && len(f.nodes) == 0 || f.yes {
+		return nil
+	}
+	if !isTerminal(c.InOrStdin()) {
+		return errors.New("a server of yours would be used, and there is no terminal to ask on; --yes does without")
+	}
+	fmt.Fprintf(c.ErrOrStderr(), "%s\n\nGo on? [y/N] ", compareLong[strings.Index(compareLong, "On a server of yours"):strings.Index(compareLong, " --yes")])
+	if said := readLine(c); said != "y" && said != "yes" {
+		return errors.New("nothing was done")
+	}
+	return nil
+}
+
+func (f *compareFlags) compare(c *cobra.Command) error {
+	if err := f.check(c); err != nil {
+		return err
+	}
+	var out *os.File
+	if f.report != "-" { // before a minute has gone by
+		var err error
+		if out, err = os.Create(f.report); err != nil {
+			return err
+		}
+		defer out.Close()
+	}
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
+	defer stop()
+	show := newProgress(c.ErrOrStderr())
+	result, err := compare.Run(ctx, compare.Options{
+		Strategies: f.strategies, URL: f.url, Nodes: f.nodes, Quick: f.quick, Need: compare.Need(f.need),
+		Begin: show.begin, Suite: show.suite,
+	})
+	show.end()
+	switch {
+	case errors.Is(err, context.Canceled):
+		if out != nil {
+			_ = os.Remove(f.report)
+		}
+		return &exit{exitInterrupted, errors.New("interrupted; nothing is left on the servers")}
+	case err != nil:
+		if out != nil {
+			_ = os.Remove(f.report)
+		}
+		return &exit{exitUnavailable, err}
+	}
+	if out != nil {
+		if err := result.HTML(out); err != nil {
+			return err
+		}
+	}
+	if err := f.print(c.OutOrStdout(), result); err != nil {
+		return err
+	}
+	if out != nil {
+		fmt.Fprintf(c.ErrOrStderr(), "The report is in %s.\n", f.report)
+	}
+	if result.Failed() {
+		return &exit{code: exitNone}
+	}
+	return nil
+}
+
+func (f *compareFlags) print(w io.Writer, r *compare.Result) (err error) {
+	switch {
+	case f.json:
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	case f.markdown:
+		_, err = io.WriteString(w, r.Markdown())
+	default:
+		_, err = io.WriteString(w, r.Text())
+	}
+	return err
+}
+
+// progress shows how far the comparison is: by bars on a terminal, else by lines.
+type progress struct {
+	w     io.Writer
+	bars  *mpb.Progress // nil: lines
+	mu    sync.Mutex
+	suits map[string]*mpb.Bar
+}
+
+func newProgress(w io.Writer) *progress {
+	p := &progress{w: w, suits: make(map[string]*mpb.Bar)}
+	if isTerminal(w) {
+		p.bars = mpb.New(mpb.WithOutput(w), mpb.WithWidth(40), mpb.WithRefreshRate(100*time.Millisecond))
+	}
+	return p
+}
+
+func (p *progress) begin(what string) {
+	if p.bars != nil {
+		_, _ = fmt.Fprintf(p.bars, "%s\n", what)
+		return
+	}
+	fmt.Fprintln(p.w, "locker:", what)
+}
+
+// suite tells that so many cases of a strategy are done.
+func (p *progress) suite(strategy string, done, of int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bars == nil {
+		if done == of {
+			fmt.Fprintf(p.w, "locker: %s: %d cases are through\n", strategy, done)
+		}
+		return
+	}
+	bar := p.suits[strategy]
+	if bar == nil {
+		bar = p.bars.AddBar(int64(of),
+			mpb.PrependDecorators(decor.Name(fmt.Sprintf("%-14s", strategy))),
+			mpb.AppendDecorators(decor.CountersNoUnit("%d of %d cases")))
+		p.suits[strategy] = bar
+	}
+	bar.SetTotal(int64(of), false)
+	bar.SetCurrent(int64(done))
+	if done == of {
+		bar.SetTotal(int64(of), true)
+	}
+}
+
+func (p *progress) end() {
+	if p.bars == nil {
+		return
+	}
+	for _, b := range p.suits {
+		b.Abort(false)
+	}
+	p.bars.Wait()
+}

@@ -1,0 +1,233 @@
+package compare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	wideGoroutines = 64
+	contenders     = 6                       // Lockers, each as a process has it
+	waiters        = 8                       // Lockers that wait for one key
+	watched        = 2500 * time.Millisecond // for how long: they look about once a second
+)
+
+// bench runs the benchmarks of a strategy, of so long each.
+func (s *stores) bench(ctx context.Context, name string, d time.Duration) (b *Bench, err error) {
+	l, on, end, err := s.locker(name)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	b = &Bench{}
+	if b.Solo, err = pairs(ctx, l, 1, d); err != nil {
+		return nil, err
+	}
+	if b.Wide, err = pairs(ctx, l, wideGoroutines, d); err != nil {
+		return nil, err
+	}
+	if b.Contended, err = s.contend(ctx, name, on, d); err != nil {
+		return nil, err
+	}
+	b.WaitingCommandsPerS, err = s.wait(ctx, name, l, on)
+	return b, err
+}
+
+// pairs locks and unlocks free keys.
+func pairs(ctx context.Context, l locker.Locker, goroutines int, d time.Duration) (Pairs, error) {
+	var mu sync.Mutex
+	var all []time.Duration
+	var failed error
+	var wg sync.WaitGroup
+	warm := time.Now().Add(d / 5)
+	end := warm.Add(d)
+	for i := range goroutines {
+		wg.Go(func() {
+			var took []time.Duration
+			key := fmt.Sprintf("bench %d", i)
+			for now := time.Now(); now.Before(end) && ctx.Err() == nil; {
+				start := now
+				err := locker.Do(ctx, l, key, func(context.Context) error { return nil })
+				now = time.Now()
+				if err != nil {
+					mu.Lock()
+					failed = err
+					mu.Unlock()
+					return
+				}
+				if start.After(warm) {
+					took = append(took, now.Sub(start))
+				}
+			}
+			mu.Lock()
+			all = append(all, took...)
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	us := sortedBy(all, time.Microsecond)
+	return Pairs{PerS: float64(len(all)) / d.Seconds(), P50US: quantile(us, 0.5), P99US: quantile(us, 0.99)}, failed
+}
+
+// contend has several Lockers fight for one key.
+func (s *stores) contend(ctx context.Context, name string, on []*redis.Client, d time.Duration) (c Contended, err error) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	var all []locker.Locker
+	for range contenders {
+		l, _, end, err := s.locker(name)
+		if err != nil {
+			return c, err
+		}
+		defer end()
+		if err := locker.Do(ctx, l, "warm", func(context.Context) error { return nil }); err != nil {
+			return c, err
+		}
+		all = append(all, l)
+	}
+	var (
+		mu        sync.Mutex
+		waits     []time.Duration
+		failed    error
+		handOvers []time.Duration // guarded by the lock itself, and so is unlocked
+		unlocked  time.Time
+		wg        sync.WaitGroup
+		grants    = make([]float64, contenders)
+	)
+	before, _ := readLoad(ctx, on)
+	start := time.Now()
+	for i, l := range all {
+		wg.Go(func() {
+			for {
+				asked := time.Now()
+				lease, err := l.Lock(ctx, "contended")
+				if err != nil {
+					mu.Lock()
+					if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+						failed = err
+					}
+					mu.Unlock()
+					return
+				}
+				now := time.Now()
+				mu.Lock()
+				waits = append(waits, now.Sub(asked))
+				if !unlocked.IsZero() {
+					handOvers = append(handOvers, now.Sub(unlocked))
+				}
+				grants[i]++
+				unlocked = time.Now()
+				mu.Unlock()
+				if err := lease.Unlock(context.WithoutCancel(ctx)); err != nil {
+					mu.Lock()
+					failed = err
+					mu.Unlock()
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(start)
+	after, err := readLoad(context.WithoutCancel(ctx), on)
+	if n := float64(len(waits)); err == nil && n > 0 && after.commands > before.commands {
+		commands, cpu := (after.commands-before.commands)/n, (after.cpu-before.cpu)/n*1e6
+		c.CommandsPerGrant = &commands
+		if s.own { // elsewhere it is others' work, too
+			c.ServerCPUPerGrant = &cpu
+		}
+	}
+	c.WaitsMS, c.HandOversUS = sortedBy(waits, time.Millisecond), sortedBy(handOvers, time.Microsecond)
+	c.GrantsPerS = float64(len(waits)) / took.Seconds()
+	c.WaitP50MS, c.WaitP99MS, c.WaitMaxMS = quantile(c.WaitsMS, 0.5), quantile(c.WaitsMS, 0.99), quantile(c.WaitsMS, 1)
+	c.HandOverP50US, c.HandOverP99US = quantile(c.HandOversUS, 0.5), quantile(c.HandOversUS, 0.99)
+	if most := slices.Max(grants); most > 0 {
+		c.Fairness = slices.Min(grants) / most
+	}
+	return c, failed
+}
+
+// wait counts what processes that wait for a held key send to Redis; nil if it does not
+// count commands.
+func (s *stores) wait(ctx context.Context, name string, l locker.Locker, on []*redis.Client) (*float64, error) {
+	lease, err := l.Lock(ctx, "waited for")
+	if err != nil {
+		return nil, err
+	}
+	waiting, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	for range waiters {
+		l, _, end, err := s.locker(name)
+		if err != nil {
+			cancel()
+			return nil, err
+		}
+		defer end()
+		wg.Go(func() { _, _ = l.Lock(waiting, "waited for") })
+	}
+	bound, stop := context.WithTimeout(ctx, 300*time.Millisecond) // until they wait
+	<-bound.Done()
+	stop()
+	start := time.Now()
+	before, err := readLoad(ctx, on)
+	bound, stop = context.WithTimeout(ctx, watched)
+	<-bound.Done()
+	stop()
+	after, err2 := readLoad(ctx, on)
+	took := time.Since(start)
+	cancel()
+	wg.Wait()
+	if uerr := lease.Unlock(context.WithoutCancel(ctx)); uerr != nil {
+		return nil, uerr
+	}
+	if err != nil || err2 != nil || after.commands == 0 {
+		return nil, ctx.Err()
+	}
+	perS := (after.commands - before.commands) / took.Seconds() / waiters
+	return &perS, nil
+}
+
+// load is what servers have done, all together.
+type load struct{ commands, cpu float64 }
+
+// readLoad reads it: the commands that locks are made of as clients send them, not those
+// that scripts call.
+func readLoad(ctx context.Context, on []*redis.Client) (l load, err error) {
+	for _, c := range on {
+		stats, err := c.Info(ctx, "commandstats").Result()
+		if err != nil {
+			return l, err
+		}
+		for line := range strings.Lines(stats) {
+			name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+			switch name {
+			case "evalsha", "eval", "blpop", "subscribe", "ssubscribe", "unsubscribe", "sunsubscribe":
+				calls, _, _ := strings.Cut(rest, ",")
+				n, _ := strconv.ParseFloat(calls, 64)
+				l.commands += n
+			}
+		}
+		cpu, err := c.Info(ctx, "cpu").Result()
+		if err != nil {
+			return l, err
+		}
+		for line := range strings.Lines(cpu) {
+			for _, field := range []string{"used_cpu_sys:", "used_cpu_user:"} {
+				if v, ok := strings.CutPrefix(strings.TrimSpace(line), field); ok {
+					n, _ := strconv.ParseFloat(v, 64)
+					l.cpu += n
+				}
+			}
+		}
+	}
+	return l, nil
+}

@@ -1,0 +1,165 @@
+package compare
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"image/color"
+	"math"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// colours are seen on white and on black.
+var colours = []color.RGBA{{66, 113, 214, 255}, {214, 110, 40, 255}, {40, 150, 90, 255}, {170, 80, 190, 255}}
+
+// Small enough to be read on a telephone.
+const width, height = 10 * vg.Centimeter, 6.5 * vg.Centimeter
+
+// figurePlot is a plot of the report.
+type figurePlot struct {
+	Name, About string
+	SVG         template.HTML
+}
+
+// plots are those for which there are figures.
+func (r *Result) plots() (all []figurePlot, err error) {
+	add := func(name, about string, p *plot.Plot, perr error) {
+		if err = perr; err != nil || p == nil {
+			return
+		}
+		var svg template.HTML
+		if svg, err = inSVG(p); err == nil {
+			all = append(all, figurePlot{name, about, svg})
+		}
+	}
+	for _, f := range []struct {
+		name, title, y, about string
+		of                    func(b *Bench) *float64
+	}{
+		{"solo", "A free key, one goroutine", "Lock + Unlock, pairs/s", "More is better. What a lock costs when there is no contention.", func(b *Bench) *float64 { return &b.Solo.PerS }},
+		{"wide", fmt.Sprintf("Free keys, %d goroutines", wideGoroutines), "Lock + Unlock, pairs/s", "More is better. What a busy process gets through.", func(b *Bench) *float64 { return &b.Wide.PerS }},
+		{"contended", fmt.Sprintf("One key, %d processes", contenders), "grants/s", "More is better. How often a contended lock changes hands.", func(b *Bench) *float64 { return &b.Contended.GrantsPerS }},
+		{"fairness", "Fairness between the processes", "smallest ÷ largest share", "1 is equal shares. The key of the plot before.", func(b *Bench) *float64 { return &b.Contended.Fairness }},
+		{"commands", "Redis' work for a contended grant", "commands per grant", "Less is better. Between processes; within one most grants are handed over and cost none.", func(b *Bench) *float64 { return b.Contended.CommandsPerGrant }},
+		{"waiting", "A process that waits for a held key", "commands/s", "Less is better. What waiting costs Redis, for each process that waits.", func(b *Bench) *float64 { return b.WaitingCommandsPerS }},
+	} {
+		if err == nil {
+			p, perr := r.bars(f.title, f.y, f.of)
+			add(f.name, f.about, p, perr)
+		}
+	}
+	for _, f := range []struct {
+		name, title, x, about string
+		of                    func(b *Bench) []float64
+	}{
+		{"waits", "How long a caller waits for the contended key", "ms, logarithmic", "Further to the left is better; steep is fair.", func(b *Bench) []float64 { return b.Contended.WaitsMS }},
+		{"hand-overs", "From Unlock to the next grant", "µs, logarithmic", "Further to the left is better. The key lies idle for so long.", func(b *Bench) []float64 { return b.Contended.HandOversUS }},
+	} {
+		if err == nil {
+			p, perr := r.distribution(f.title, f.x, f.of)
+			add(f.name, f.about, p, perr)
+		}
+	}
+	return all, err
+}
+
+func newPlot(title, x, y string) *plot.Plot {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+	p.BackgroundColor = nil
+	p.Title.Padding = vg.Points(6)
+	p.Legend.Padding = vg.Points(2)
+	return p
+}
+
+// bars has a bar for each strategy; nil without figures.
+func (r *Result) bars(title, y string, of func(b *Bench) *float64) (*plot.Plot, error) {
+	p := newPlot(title, "", y)
+	p.Y.Min = 0
+	var names []string
+	for i, s := range r.Strategies {
+		if s.Bench == nil || of(s.Bench) == nil {
+			continue
+		}
+		chart, err := plotter.NewBarChart(plotter.Values{*of(s.Bench)}, vg.Points(34))
+		if err != nil {
+			return nil, err
+		}
+		chart.XMin, chart.Color, chart.LineStyle.Width = float64(len(names)), colours[i%len(colours)], 0
+		labels, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: float64(len(names)), Y: *of(s.Bench)}}, Labels: []string{figure(*of(s.Bench))}})
+		if err != nil {
+			return nil, err
+		}
+		labels.TextStyle[0].XAlign = -0.5
+		labels.Offset.Y = vg.Points(2)
+		p.Add(chart, labels)
+		names = append(names, s.Name)
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	p.NominalX(names...)
+	p.X.Min, p.X.Max = -0.6, float64(len(names))-0.4
+	p.Y.Max *= 1.15
+	if p.Y.Max == 0 {
+		p.Y.Max = 1
+	}
+	return p, nil
+}
+
+// distribution has a line for each strategy: the share of the values that are at most x.
+func (r *Result) distribution(title, x string, of func(b *Bench) []float64) (*plot.Plot, error) {
+	p := newPlot(title, x, "share, %")
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	p.Y.Min, p.Y.Max = 0, 100
+	p.Legend.Left, p.Legend.Top = true, true
+	least, most := math.Inf(1), 0.0
+	for i, s := range r.Strategies {
+		if s.Bench == nil || len(of(s.Bench)) == 0 {
+			continue
+		}
+		var line plotter.XYs
+		for q := 0.0; q <= 1; q += 0.005 {
+			v := max(quantile(of(s.Bench), q), 1e-3)
+			least, most = min(least, v), max(most, v)
+			line = append(line, plotter.XY{X: v, Y: 100 * q})
+		}
+		l, err := plotter.NewLine(line)
+		if err != nil {
+			return nil, err
+		}
+		l.Color, l.Width = colours[i%len(colours)], vg.Points(1.8)
+		p.Add(l)
+		p.Legend.Add(s.Name, l)
+	}
+	if most == 0 {
+		return nil, nil
+	}
+	p.X.Min, p.X.Max = math.Pow(10, math.Floor(math.Log10(least))), math.Pow(10, math.Ceil(math.Log10(most*1.01)))
+	return p, nil
+}
+
+// inSVG makes SVG that takes its ink from the page around it.
+func inSVG(p *plot.Plot) (template.HTML, error) {
+	c := vgsvg.New(width, height)
+	var b bytes.Buffer
+	p.Draw(draw.New(c))
+	if _, err := c.WriteTo(&b); err != nil {
+		return "", err
+	}
+	svg := b.String()
+	if i := strings.Index(svg, "<svg"); i >= 0 {
+		svg = svg[i:]
+	}
+	for _, of := range []string{"fill", "stroke"} {
+		svg = strings.ReplaceAll(svg, of+":#000000", of+":currentColor")
+	}
+	// Ours from end to end: texts are figures and the titles above.
+	return template.HTML(svg), nil //nolint:gosec
+}

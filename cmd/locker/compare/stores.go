@@ -1,0 +1,259 @@
+package compare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/conformance/redisconformance"
+	"github.com/distlock/locker/internal/embedredis"
+	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/strategy/blpop"
+	"github.com/distlock/locker/strategy/hashreentrant"
+	"github.com/distlock/locker/strategy/redlock"
+	"github.com/distlock/locker/strategy/setnx"
+	"github.com/redis/go-redis/v9"
+)
+
+// candidate is a strategy that can be compared.
+type candidate struct {
+	name   string
+	single redisconformance.Strategy // New is nil for a quorum
+}
+
+var candidates = []candidate{
+	{"setnx", redisconformance.Strategy{Name: "setnx", New: setnx.New}},
+	{"hashreentrant", redisconformance.Strategy{Name: "hashreentrant", New: hashreentrant.New, StoredHolds: true, Notified: true}},
+	{"blpop", redisconformance.Strategy{Name: "blpop", New: blpop.New, StoredHolds: true, Notified: true, Fair: true}},
+	{"redlock", redisconformance.Strategy{}},
+}
+
+// Names are those of the strategies that can be compared.
+func Names() (names []string) {
+	for _, c := range candidates {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// stores are the servers that are compared on.
+type stores struct {
+	own   bool     // started for this, and so to be crashed
+	urls  []string // the first one is for strategies on one server
+	mark  string   // in every key
+	about string
+	stop  func()
+}
+
+const quorumNodes = 3
+
+// openStores finds or starts the servers.
+func openStores(ctx context.Context, url string, nodes []string) (*stores, error) {
+	s := &stores{mark: fmt.Sprintf("locker-compare:%x:", rand.Uint32()), stop: func() {}}
+	if url != "" || len(nodes) > 0 {
+		if url == "" {
+			url = nodes[0]
+		}
+		s.urls = append([]string{url}, nodes...)
+		s.about = "yours, " + redacted(url)
+		return s, s.reachable(ctx)
+	}
+	var stops []func()
+	s.stop = func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+	server, stop, err := redistest.Launch()
+	if err == nil {
+		stops = append(stops, stop)
+		s.own, s.urls = true, []string{server.URL()}
+		for range quorumNodes {
+			node, stop, err := redistest.Launch()
+			if err != nil {
+				s.stop()
+				return nil, err
+			}
+			stops = append(stops, stop)
+			s.urls = append(s.urls, node.URL())
+		}
+		s.about = "redis-server " + version(ctx, server.URL()) + ", started for this on this machine"
+		return s, nil
+	}
+	for range 1 + quorumNodes {
+		server, err := embedredis.Start()
+		if err != nil {
+			s.stop()
+			return nil, err
+		}
+		stops = append(stops, server.Close)
+		s.urls = append(s.urls, server.URL())
+	}
+	s.about = "miniredis within this program, as no redis-server is installed: its figures are not those of a Redis"
+	return s, nil
+}
+
+func (s *stores) reachable(ctx context.Context) error {
+	for _, url := range s.urls {
+		o, err := options(url)
+		if err != nil {
+			return err
+		}
+		c := redis.NewClient(o)
+		err = c.Ping(ctx).Err()
+		_ = c.Close()
+		if err != nil {
+			return fmt.Errorf("%s: %w", redacted(url), err)
+		}
+	}
+	return nil
+}
+
+// options are those of a client of a server, given by a URL with or without a strategy.
+func options(url string) (*redis.Options, error) {
+	if _, rest, ok := strings.Cut(url, "+"); ok && !strings.Contains(url[:strings.Index(url, "+")], ":") {
+		url = rest
+	}
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, fmt.Errorf("%q: compare needs single servers, such as redis://user:password@host:6379/0, rediss://... or unix:///path", redacted(url))
+	}
+	return o, nil
+}
+
+// redacted is a URL without what is between :// and @.
+func redacted(url string) string {
+	scheme, rest, ok := strings.Cut(url, "://")
+	if i := strings.LastIndex(rest, "@"); ok && i >= 0 {
+		return scheme + "://***@" + rest[i+1:]
+	}
+	return url
+}
+
+func version(ctx context.Context, url string) string {
+	o, err := options(url)
+	if err != nil {
+		return ""
+	}
+	c := redis.NewClient(o)
+	defer c.Close()
+	info, _ := c.Info(ctx, "server").Result()
+	for line := range strings.Lines(info) {
+		if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// harness makes the suite's harness for a strategy: on servers of its own, which it may
+// crash, or on those that are there.
+func (s *stores) harness(name string) (conformance.HarnessMaker, error) {
+	c, err := find(name)
+	if err != nil {
+		return nil, err
+	}
+	if c.single.New == nil {
+		q := redisconformance.Quorum{Name: name, New: redlock.New, Nodes: quorumNodes}
+		if !s.own {
+			q.Mark = s.mark
+			if q.Servers, err = s.nodes(); err != nil {
+				return nil, err
+			}
+		}
+		return q.Harness, nil
+	}
+	if !s.own {
+		c.single.Mark = s.mark
+		if c.single.Server, err = options(s.urls[0]); err != nil {
+			return nil, err
+		}
+	}
+	return c.single.Harness, nil
+}
+
+func find(name string) (candidate, error) {
+	for _, c := range candidates {
+		if c.name == name {
+			return c, nil
+		}
+	}
+	return candidate{}, fmt.Errorf("there is no strategy %q to compare: %s", name, strings.Join(Names(), ", "))
+}
+
+var errNoNodes = errors.New("redlock needs three servers or more, an odd number: give them by --nodes, or leave redlock out by --strategies")
+
+func (s *stores) nodes() (all []*redis.Options, err error) {
+	if len(s.urls) < 1+3 || len(s.urls)%2 != 0 {
+		return nil, errNoNodes
+	}
+	for _, url := range s.urls[1:] {
+		o, err := options(url)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// locker makes a Locker as another process would have it, and says on which servers it is.
+func (s *stores) locker(name string, opts ...locker.Option) (l locker.Locker, on []*redis.Client, end func(), err error) {
+	c, err := find(name)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	var servers []*redis.Options
+	if c.single.New == nil {
+		servers, err = s.nodes()
+	} else {
+		servers = make([]*redis.Options, 1)
+		servers[0], err = options(s.urls[0])
+	}
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	var rdbs []redis.UniversalClient
+	for _, o := range servers {
+		rdb := redis.NewClient(o)
+		on, rdbs = append(on, rdb), append(rdbs, rdb)
+	}
+	closeClients := func() {
+		for _, rdb := range on {
+			_ = rdb.Close()
+		}
+	}
+	opts = append(opts, locker.WithPrefix(s.mark))
+	if c.single.New == nil {
+		l, err = redlock.New(rdbs, opts...)
+	} else {
+		l, err = c.single.New(rdbs[0], opts...)
+	}
+	if err != nil {
+		closeClients()
+		return nil, nil, nil, err
+	}
+	return l, on, func() { _ = l.Close(); closeClients() }, nil
+}
+
+// cleanUp deletes what is left of our keys on servers that stay.
+func (s *stores) cleanUp(ctx context.Context) error {
+	var errs []error
+	for _, url := range s.urls {
+		o, err := options(url)
+		if err != nil {
+			return err
+		}
+		c := redis.NewClient(o)
+		scan := c.Scan(ctx, 0, "*"+s.mark+"*", 1000).Iterator()
+		for scan.Next(ctx) {
+			errs = append(errs, c.Unlink(ctx, scan.Val()).Err())
+		}
+		errs = append(errs, scan.Err(), c.Close())
+	}
+	return errors.Join(errs...)
+}

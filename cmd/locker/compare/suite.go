@@ -1,0 +1,163 @@
+package compare
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/conformance/redisconformance"
+	"github.com/distlock/locker/strategy/redlock"
+)
+
+// The suite of each strategy runs in a process of its own: some of its cases count
+// goroutines and memory.
+
+// suiteArg is the first argument of such a process. Its jobs come by stdin, whose end
+// is the end of the process; its results go to stdout.
+const suiteArg = "conformance suite of a strategy"
+
+// childOf names the strategy for the processes that the suite starts.
+const childOf = "LOCKER_COMPARE_STRATEGY"
+
+// job is what such a process is asked to do.
+type job struct {
+	Name  string
+	Own   bool
+	URLs  []string
+	Mark  string
+	Quick bool
+}
+
+// message is what it says: the number of cases first, then each result, and the seed at last.
+type message struct {
+	Cases  int                 `json:",omitempty"`
+	Result *conformance.Result `json:",omitempty"`
+	Report *conformance.Report `json:",omitempty"`
+	Error  string              `json:",omitempty"`
+}
+
+// parallel is how many cases run at the same time; most wait most of the time.
+const parallel = 12
+
+// Serve does what this program was started for by itself, if it was.
+func Serve(args []string) (served bool) {
+	if name := os.Getenv(childOf); name != "" && (len(args) < 2 || args[1] != suiteArg) {
+		c, err := find(name)
+		switch {
+		case err != nil:
+		case c.single.New == nil:
+			redisconformance.ServeQuorum(redlock.New)
+		default:
+			redisconformance.Serve(c.single.New)
+		}
+	}
+	if len(args) != 2 || args[1] != suiteArg {
+		return false
+	}
+	signal.Ignore(os.Interrupt) // the parent has it, too
+	in := json.NewDecoder(os.Stdin)
+	out := json.NewEncoder(os.Stdout)
+	var j job
+	if err := in.Decode(&j); err != nil {
+		return true
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+		time.Sleep(grace)
+		os.Exit(1)
+	}()
+	if err := j.run(ctx, func(m message) { _ = out.Encode(m) }); err != nil {
+		_ = out.Encode(message{Error: err.Error()})
+	}
+	return true
+}
+
+// grace is how long cases have to end when all is interrupted; their servers die with
+// the process.
+const grace = 3 * time.Second
+
+func (j job) run(ctx context.Context, say func(message)) error {
+	if err := os.Setenv(childOf, j.Name); err != nil {
+		return err
+	}
+	s := &stores{own: j.Own, urls: j.URLs, mark: j.Mark}
+	harness, err := s.harness(j.Name)
+	if err != nil {
+		return err
+	}
+	opts := []conformance.Option{conformance.WithParallel(parallel)}
+	if j.Quick {
+		opts = append(opts, conformance.WithoutSlow())
+	}
+	cases := 0
+	for _, c := range conformance.Cases() {
+		if !c.Locker && !(c.Slow && j.Quick) {
+			cases++
+		}
+	}
+	say(message{Cases: cases})
+	report, err := conformance.Check(ctx, harness, func(r conformance.Result) { say(message{Result: &r}) }, opts...)
+	if err != nil {
+		return err
+	}
+	say(message{Report: &report})
+	return nil
+}
+
+// suite runs the suite of a strategy in a process of its own. done is called when one
+// more of so many cases is.
+func (s *stores) suite(ctx context.Context, name string, quick bool, done func(of int, failed bool)) (*Suite, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self, suiteArg)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	defer cmd.Wait()
+	defer stdin.Close()
+	defer context.AfterFunc(ctx, func() { _ = stdin.Close() })()
+	if err := json.NewEncoder(stdin).Encode(job{Name: name, Own: s.own, URLs: s.urls, Mark: s.mark, Quick: quick}); err != nil {
+		return nil, err
+	}
+	for in, of := json.NewDecoder(stdout), 0; ; {
+		var m message
+		if err := in.Decode(&m); err != nil {
+			return nil, errors.Join(ctx.Err(), fmt.Errorf("the suite ended early: %w: %s", err, tail(stderr.String())))
+		}
+		switch {
+		case m.Error != "":
+			return nil, errors.New(m.Error)
+		case m.Report != nil:
+			return suiteOf(*m.Report), ctx.Err()
+		case m.Cases > 0:
+			of = m.Cases
+		case m.Result != nil:
+			done(of, m.Result.Outcome == conformance.Failed)
+		}
+	}
+}
+
+// tail is the end of what a process has said.
+func tail(s string) string { return s[max(0, len(s)-1000):] }
