@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/cmd/locker/compare"
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/internal/redistest"
 	"github.com/distlock/locker/strategy/setnx"
@@ -28,6 +29,9 @@ const asLocker = "LOCKER_TEST_AS_LOCKER"
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "clock" {
 		os.Exit(clock(os.Args[2:]))
+	}
+	if compare.Serve(os.Args) {
+		os.Exit(0)
 	}
 	if os.Getenv(asLocker) != "" {
 		main()
@@ -174,6 +178,11 @@ func TestExitCodes(t *testing.T) {
 		"wrong strategy":  {args: "run --key k -- true", url: "none+redis://h", code: 125, says: `unknown strategy "none"`},
 		"wrong flag":      {args: "run --nonsense", code: 125, says: "see locker run --help"},
 		"wrong wait":      {args: "run --key k --wait -1s -- true", code: 125, says: "--wait"},
+		"no such need":    {args: "compare --need fun", code: 125, says: "order, speed, interop or failover"},
+		"not comparable":  {args: "compare --strategies memory", code: 125, says: "setnx, hashreentrant"},
+		"not asked":       {args: "compare --url redis://localhost", code: 125, says: "--yes"},
+		"out of reach":    {args: "compare --yes --report - --url redis://127.0.0.1:1", code: 123, says: "connection refused"},
+		"no report":       {args: "compare --report /nowhere/report.html", code: 125, says: "/nowhere"},
 		"short TTL":       {args: "run --key k --ttl 10ms -- true", code: 125, says: "--ttl=10ms: 100ms to 24h"},
 		"no hold":         {args: "run --key k --max-hold 0 -- true", code: 125, says: "--max-hold"},
 		"a directory":     {args: "run --key k -- /etc", code: 126, says: "/etc"},

@@ -58,6 +58,15 @@ var sweepOnce = sync.OnceFunc(func() {
 	}
 })
 
+// RemoveFilesOf removes what the servers of another process have left, which has ended
+// without a chance to.
+func RemoveFilesOf(pid int) {
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), dirPrefix+strconv.Itoa(pid)+"-*"))
+	for _, dir := range dirs {
+		_ = os.RemoveAll(dir)
+	}
+}
+
 // running reports whether there is a process pid, be it another user's.
 func running(pid int) bool {
 	p, err := os.FindProcess(pid)

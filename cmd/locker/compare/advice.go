@@ -27,7 +27,7 @@ var needs = map[Need]struct {
 		demands: func(s *Strategy) bool { ok, _ := s.passed("FIFOAcrossLockers"); return ok },
 		figure:  func(s *Strategy) float64 { return s.Bench.Contended.Fairness },
 		because: func(s *Strategy) string {
-			return fmt.Sprintf("the suite saw it serve in order (waiting/FIFOAcrossLockers), and of several processes the one that got least had %.0f %% of what the one got that got most", 100*s.Bench.Contended.Fairness)
+			return fmt.Sprintf("the suite saw it serve in order (waiting/FIFOAcrossLockers), and of processes that contend the one with the smallest share had %.0f %% of the largest", 100*s.Bench.Contended.Fairness)
 		},
 		none: "blpop keeps a queue in Redis",
 	},

@@ -15,7 +15,8 @@ type Options struct {
 	URL        string   // of a server; "" for servers that are started
 	Nodes      []string // URLs of redlock's
 	Quick      bool
-	Need       Need // to be advised on; "" for all
+	Need       Need   // to be advised on; "" for all
+	Only       string // of the suite's cases, a regular expression; "" for all
 	// Begin is told what begins, and Suite how far the suite of a strategy is.
 	Begin func(what string)
 	Suite func(strategy string, done, of int)
@@ -86,7 +87,7 @@ func (r *Result) suites(ctx context.Context, s *stores, o Options) {
 	for _, st := range r.Strategies {
 		all.Go(func() {
 			n := 0
-			suite, err := s.suite(ctx, st.Name, o.Quick, func(of int, _ bool) {
+			suite, err := s.suite(ctx, st.Name, o, func(of int, _ bool) {
 				mu.Lock()
 				defer mu.Unlock()
 				n++

@@ -70,7 +70,10 @@ func (r *Result) plots() (all []figurePlot, err error) {
 }
 
 func newPlot(title, x, y string) *plot.Plot {
+	plot.DefaultFont.Variant = "Sans" // by whose widths texts are placed
 	p := plot.New()
+	p.Title.TextStyle.Font.Size, p.X.Tick.Label.Font.Size, p.Y.Tick.Label.Font.Size = 11, 8.5, 8.5
+	p.X.Label.TextStyle.Font.Size, p.Y.Label.TextStyle.Font.Size, p.Legend.TextStyle.Font.Size = 9.5, 9.5, 9
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
 	p.BackgroundColor = nil
 	p.Title.Padding = vg.Points(6)
@@ -118,7 +121,6 @@ func (r *Result) distribution(title, x string, of func(b *Bench) []float64) (*pl
 	p := newPlot(title, x, "share, %")
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.Y.Min, p.Y.Max = 0, 100
-	p.Legend.Left, p.Legend.Top = true, true
 	least, most := math.Inf(1), 0.0
 	for i, s := range r.Strategies {
 		if s.Bench == nil || len(of(s.Bench)) == 0 {
@@ -149,7 +151,7 @@ func (r *Result) distribution(title, x string, of func(b *Bench) []float64) (*pl
 func inSVG(p *plot.Plot) (template.HTML, error) {
 	c := vgsvg.New(width, height)
 	var b bytes.Buffer
-	p.Draw(draw.New(c))
+	p.Draw(draw.Crop(draw.New(c), 0, -vg.Points(10), 0, 0)) // the last label of an axis stands out
 	if _, err := c.WriteTo(&b); err != nil {
 		return "", err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/conformance/redisconformance"
+	"github.com/distlock/locker/internal/redistest"
 	"github.com/distlock/locker/strategy/redlock"
 )
 
@@ -34,6 +35,7 @@ type job struct {
 	URLs  []string
 	Mark  string
 	Quick bool
+	Only  string
 }
 
 // message is what it says: the number of cases first, then each result, and the seed at last.
@@ -96,6 +98,9 @@ func (j job) run(ctx context.Context, say func(message)) error {
 		return err
 	}
 	opts := []conformance.Option{conformance.WithParallel(parallel)}
+	if j.Only != "" {
+		opts = append(opts, conformance.WithOnly(j.Only))
+	}
 	if j.Quick {
 		opts = append(opts, conformance.WithoutSlow())
 	}
@@ -116,7 +121,7 @@ func (j job) run(ctx context.Context, say func(message)) error {
 
 // suite runs the suite of a strategy in a process of its own. done is called when one
 // more of so many cases is.
-func (s *stores) suite(ctx context.Context, name string, quick bool, done func(of int, failed bool)) (*Suite, error) {
+func (s *stores) suite(ctx context.Context, name string, o Options, done func(of int, failed bool)) (*Suite, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -135,10 +140,13 @@ func (s *stores) suite(ctx context.Context, name string, quick bool, done func(o
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	defer cmd.Wait()
-	defer stdin.Close()
+	defer func() {
+		_ = stdin.Close()
+		_ = cmd.Wait()
+		redistest.RemoveFilesOf(cmd.Process.Pid)
+	}()
 	defer context.AfterFunc(ctx, func() { _ = stdin.Close() })()
-	if err := json.NewEncoder(stdin).Encode(job{Name: name, Own: s.own, URLs: s.urls, Mark: s.mark, Quick: quick}); err != nil {
+	if err := json.NewEncoder(stdin).Encode(job{Name: name, Own: s.own, URLs: s.urls, Mark: s.mark, Quick: o.Quick, Only: o.Only}); err != nil {
 		return nil, err
 	}
 	for in, of := json.NewDecoder(stdout), 0; ; {
