@@ -69,6 +69,19 @@ soak: redis ## all strategies and topologies under random faults for DURATION, c
 	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && \
 	$(GO) build -o "$$bin/soak" ./internal/soak/cmd/soak && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
 
+.PHONY: browser
+browser: redis ## the report of locker compare in headless Chromium, which is installed when it is missing; screenshots in docs/images
+	@if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then \
+		command -v apt-get >/dev/null || { echo "make browser: install Chromium" >&2; exit 1; }; \
+		root=; if [ "$$(id -u)" != 0 ]; then root=sudo; fi; \
+		$$root env DEBIAN_FRONTEND=noninteractive apt-get -qq update </dev/null; \
+		$$root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium </dev/null; \
+	fi
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
+	$(GO) run ./cmd/locker compare --report "$$dir/report.html" && mkdir -p docs/images && \
+	$(GO) test -tags browser -count=1 -run TestReportInABrowser ./cmd/locker/compare -report "$$dir/report.html" -screenshots "$$dir" && \
+	cp "$$dir/top-light.png" docs/images/compare.png
+
 .PHONY: nemesis
 nemesis: redis ## the soak on lockers broken on purpose: it has to find what is wrong with each
 	LOCKER_CONFORMANCE=all $(GO) test -v -p 1 -parallel 3 -timeout 40m -run '^(TestNemesis|TestFindsPlantedBugs)$$' ./conformance ./internal/soak | grep -E '^ok|FAIL|---|found'

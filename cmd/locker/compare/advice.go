@@ -57,7 +57,7 @@ var needs = map[Need]struct {
 		demands: func(s *Strategy) bool { return s.Name == "redlock" },
 		figure:  func(*Strategy) float64 { return 1 },
 		because: func(s *Strategy) string {
-			return fmt.Sprintf("a majority of independent servers decides; it has %s pairs/s by one goroutine here. The others lose a lock that a dead server had not replicated, but for WithReplicaAcks, which makes that less likely; fencing tokens make either safe",
+			return fmt.Sprintf("a majority of independent servers decides, for %s pairs/s by one goroutine here. The others lose a lock that a dead server had not replicated; WithReplicaAcks makes that rare, fencing tokens make it safe",
 				figure(s.Bench.Solo.PerS))
 		},
 		none: "redlock is made for it, and needs three servers or more (--nodes)",

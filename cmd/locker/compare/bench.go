@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,10 +19,52 @@ const (
 	wideGoroutines = 64
 	contenders     = 6                       // Lockers, each as a process has it
 	waiters        = 8                       // Lockers that wait for one key
-	watched        = 2500 * time.Millisecond // for how long: they look about once a second
+	watched        = 1500 * time.Millisecond // for how long: they look about once a second
 )
 
-// bench runs the benchmarks of a strategy, of so long each.
+// rounds is how often each benchmark runs; the strategies take turns, so that what the
+// machine does besides meets all of them.
+const rounds = 3
+
+// bench runs the benchmarks of all strategies, of so long each.
+func (r *Result) bench(ctx context.Context, s *stores, d time.Duration) {
+	runs := make(map[*Strategy][]*Bench)
+	for range rounds {
+		for _, st := range r.Strategies {
+			if ctx.Err() != nil || st.Error != "" {
+				continue
+			}
+			b, err := s.bench(ctx, st.Name, d)
+			if err != nil {
+				st.fail(fmt.Errorf("benchmarks: %w", err))
+				continue
+			}
+			runs[st] = append(runs[st], b)
+		}
+	}
+	for st, of := range runs {
+		if len(of) < rounds {
+			continue
+		}
+		st.Bench = &Bench{
+			Solo:                medianBy(of, func(b *Bench) float64 { return b.Solo.PerS }).Solo,
+			Wide:                medianBy(of, func(b *Bench) float64 { return b.Wide.PerS }).Wide,
+			Contended:           medianBy(of, func(b *Bench) float64 { return b.Contended.GrantsPerS }).Contended,
+			WaitingCommandsPerS: of[0].WaitingCommandsPerS,
+		}
+		if of[0].WaitingCommandsPerS != nil {
+			st.Bench.WaitingCommandsPerS = medianBy(of, func(b *Bench) float64 { return *b.WaitingCommandsPerS }).WaitingCommandsPerS
+		}
+	}
+}
+
+// medianBy is the run with the median of a figure.
+func medianBy(runs []*Bench, of func(b *Bench) float64) *Bench {
+	sorted := slices.SortedFunc(slices.Values(runs), func(a, b *Bench) int { return cmp.Compare(of(a), of(b)) })
+	return sorted[len(sorted)/2]
+}
+
+// bench runs each benchmark of a strategy once.
 func (s *stores) bench(ctx context.Context, name string, d time.Duration) (b *Bench, err error) {
 	l, on, end, err := s.locker(name)
 	if err != nil {

@@ -56,20 +56,12 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	}
 	o.Begin("the conformance suite, all strategies side by side")
 	r.suites(ctx, s, o)
-	length := 1500 * time.Millisecond
+	length := 500 * time.Millisecond
 	if o.Quick {
-		length = 500 * time.Millisecond
+		length = 200 * time.Millisecond
 	}
-	for _, st := range r.Strategies {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		o.Begin("benchmarks of " + st.Name)
-		var err error
-		if st.Bench, err = s.bench(ctx, st.Name, length); err != nil {
-			st.fail(fmt.Errorf("benchmarks: %w", err))
-		}
-	}
+	o.Begin("benchmarks")
+	r.bench(ctx, s, length)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -114,11 +106,11 @@ func (s *Strategy) fail(err error) {
 
 // limits says what these figures do not.
 func (r *Result) limits(s *stores) {
-	length := "1.5 s"
+	length := "0.5 s"
 	if r.Quick {
-		length = "0.5 s, and without the cases that take long"
+		length = "0.2 s; cases that take long are left out"
 	}
-	r.Limits = append(r.Limits, "Each figure is of one run of "+length+": differences of a tenth mean nothing. The contending processes are Lockers with connections of their own, in one process.")
+	r.Limits = append(r.Limits, "Each figure is the median of three runs in turn, of "+length+". Differences of a fifth mean nothing. The contending processes are Lockers with connections of their own, in one process.")
 	if !s.own {
 		r.Limits = append(r.Limits, "The server may have had other work, which the figures include. It was not crashed: those cases are left out.")
 	}
