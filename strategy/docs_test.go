@@ -20,7 +20,7 @@ func TestDocumentedPermissions(t *testing.T) {
 	doc, err := os.ReadFile("../docs/strategies.md")
 	require.NoError(t, err)
 	rules := make(map[string][]string)
-	for _, m := range regexp.MustCompile(`(?m)^# (\w+).*\nACL SETUSER locks on >secret (.*)$`).FindAllStringSubmatch(string(doc), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^# (\w+).*\nACL SETUSER \w+ on >secret (.*)$`).FindAllStringSubmatch(string(doc), -1) {
 		rules[m[1]] = strings.Fields(m[2])
 	}
 	for name, newLocker := range onOneRedis {
@@ -32,6 +32,38 @@ func TestDocumentedPermissions(t *testing.T) {
 			}, rules[name]...)
 		})
 	}
+	t.Run("operator", func(t *testing.T) {
+		t.Parallel()
+		require.NotEmpty(t, rules["operator"])
+		srv := redistest.Start(t)
+		srv.AddUser(t, "operator", "secret", rules["operator"]...)
+		for name, newLocker := range onOneRedis {
+			open := func(o *redis.Options) locker.Locker {
+				rdb := redis.NewClient(o)
+				t.Cleanup(func() { _ = rdb.Close() })
+				l, err := newLocker(rdb, locker.WithPrefix("app:"))
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = l.Close() })
+				return l
+			}
+			lease, err := open(srv.Options()).Lock(t.Context(), name)
+			require.NoError(t, err)
+			waiter, granted := open(srv.Options()), make(chan error)
+			go func() {
+				_, err := waiter.Lock(t.Context(), name)
+				granted <- err
+			}()
+			o := srv.Options()
+			o.Username, o.Password = "operator", "secret"
+			for h, err := range open(o).(locker.Admin).Holders(t.Context(), name) {
+				require.NoError(t, err)
+				require.Equal(t, lease.Owner(), h.Owner)
+				require.NoError(t, open(o).(locker.Admin).ForceUnlock(t.Context(), h))
+			}
+			require.NoError(t, <-granted)
+		}
+		require.Empty(t, srv.Client(t).ACLLog(t.Context(), 10).Val())
+	})
 	t.Run("redlock", func(t *testing.T) {
 		t.Parallel()
 		require.NotEmpty(t, rules["redlock"])
