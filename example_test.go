@@ -93,3 +93,23 @@ func ExampleObserver() {
 	// acquired orders/42
 	// released orders/42
 }
+
+// An operator asks who holds a lock, and takes it from a holder that is gone.
+func ExampleAdmin() {
+	ctx := context.Background()
+	store := memory.NewStore()
+	worker, _ := store.New(locker.WithMetadata("job", "nightly"))
+	operator, _ := store.New()
+	lease, _ := worker.Lock(ctx, "deploy")
+
+	admin := operator.(locker.Admin)
+	holder, err := admin.Inspect(ctx, "deploy")
+	fmt.Println(holder.Held, holder.Strategy, holder.Metadata["job"], err)
+
+	fmt.Println(admin.ForceUnlock(ctx, holder))
+	fmt.Println(errors.Is(lease.Unlock(ctx), locker.ErrLost))
+	// Output:
+	// true memory nightly <nil>
+	// <nil>
+	// true
+}

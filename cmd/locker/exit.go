@@ -21,8 +21,6 @@ const (
 	exitInterrupted = 130 // as of SIGINT
 )
 
-const unavailableHint = "is the server up, and its address right? a port that speaks TLS takes rediss, another one redis"
-
 // exit is an error with an exit code. Without err there is nothing left to be told.
 type exit struct {
 	code int
@@ -42,7 +40,7 @@ type signalled struct {
 func (s *signalled) Error() string { return s.name }
 
 // notLocked is what an error of Lock is for the command line.
-func notLocked(err error, key string, conflictCode int) error {
+func notLocked(err error, key string, conflictCode int, hint string) error {
 	var s *signalled
 	switch {
 	case errors.As(err, &s):
@@ -50,7 +48,7 @@ func notLocked(err error, key string, conflictCode int) error {
 	case errors.Is(err, locker.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded):
 		return &exit{conflictCode, fmt.Errorf("%w; the command was not run (--wait says how long to wait)", err)}
 	case errors.Is(err, locker.ErrUnavailable):
-		return &exit{exitUnavailable, fmt.Errorf("%w; the command was not run (%s)", err, unavailableHint)}
+		return &exit{exitUnavailable, fmt.Errorf("%w; the command was not run (%s)", err, hint)}
 	}
 	return &exit{exitUsage, err}
 }

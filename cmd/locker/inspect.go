@@ -76,7 +76,7 @@ func (f *inspectFlags) inspect(c *cobra.Command, args []string) error {
 	for {
 		holders, err := f.look(ctx, a, args)
 		if err != nil {
-			return storeError(err)
+			return f.storeError(err)
 		}
 		if err := f.print(c.OutOrStdout(), holders); err != nil {
 			return &exit{code: exitNone}

@@ -176,7 +176,7 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 	lease, err := f.lock(c.Context(), locks, signals)
 	patient.Stop()
 	if err != nil {
-		return notLocked(err, f.key, f.conflictCode)
+		return notLocked(err, f.key, f.conflictCode, f.hint())
 	}
 
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { // of a locker run around this one
@@ -213,7 +213,7 @@ func (f *runFlags) tellWait(c *cobra.Command, locks locker.Locker) {
 	switch h, err := a.Inspect(ctx, f.key); {
 	case errors.Is(err, locker.ErrClosed): // the wait is over
 	case err != nil:
-		fmt.Fprintf(c.ErrOrStderr(), "locker: trying on: %v (%s)\n", err, unavailableHint)
+		fmt.Fprintf(c.ErrOrStderr(), "locker: trying on: %v (%s)\n", err, f.hint())
 	case h.Held:
 		fmt.Fprintf(c.ErrOrStderr(), "locker: waiting for %q, held by %s\n", f.key, whom(h.Owner, h.Metadata))
 	}

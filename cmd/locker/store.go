@@ -13,7 +13,10 @@ import (
 )
 
 // storeFlags say which lock store is meant.
-type storeFlags struct{ url, config string }
+type storeFlags struct {
+	url, config string
+	tls         bool // the store that is meant is spoken to by TLS; once it is known
+}
 
 func (f *storeFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.url, "url", "", "URL of the lock store (default $LOCKER_URL)")
@@ -43,6 +46,7 @@ func (f *storeFlags) configuration(c *cobra.Command) (cfg strategy.Config, err e
 	default:
 		return cfg, fmt.Errorf("no lock store is given: --url, --config or the environment variable LOCKER_URL; see %s --help", c.CommandPath())
 	}
+	f.tls = strings.Contains(cfg.URL, "rediss") || cfg.TLS != nil
 	if cfg.Strategy == "memory" || strings.HasPrefix(cfg.URL, "memory:") {
 		return cfg, errors.New("the strategy memory locks within one process only: no other locker, nor any program, has these locks")
 	}
@@ -67,13 +71,21 @@ func (f *storeFlags) admin(c *cobra.Command) (locker.Admin, func(), error) {
 	return a, release, nil
 }
 
+// hint says what may help where the store cannot be used.
+func (f *storeFlags) hint() string {
+	if f.tls {
+		return "is the server up, and does it speak TLS on this port? one that does not takes redis instead of rediss"
+	}
+	return "is the server up, and its address right? a port that speaks TLS takes rediss instead of redis"
+}
+
 // storeError is what an error of the library is for the command line.
-func storeError(err error) error {
+func (f *storeFlags) storeError(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return &exit{code: exitInterrupted}
 	case errors.Is(err, locker.ErrUnavailable):
-		return &exit{exitUnavailable, fmt.Errorf("%w (%s)", err, unavailableHint)}
+		return &exit{exitUnavailable, fmt.Errorf("%w (%s)", err, f.hint())}
 	}
 	return &exit{exitUsage, err}
 }

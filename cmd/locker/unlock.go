@@ -75,7 +75,7 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 	h, err := a.Inspect(ctx, key)
 	switch {
 	case err != nil:
-		return storeError(err)
+		return f.storeError(err)
 	case !h.Held:
 		return &exit{exitNone, fmt.Errorf("%q is free", key)}
 	}
@@ -101,7 +101,7 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 	case errors.Is(err, locker.ErrNotHeld), errors.Is(err, locker.ErrConflict):
 		return &exit{exitNone, err}
 	case err != nil:
-		return storeError(err)
+		return f.storeError(err)
 	}
 	fmt.Fprintf(out, "%q was taken from its holder\n", key)
 	return nil

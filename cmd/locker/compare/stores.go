@@ -43,6 +43,7 @@ func Names() (names []string) {
 // stores are the servers that are compared on.
 type stores struct {
 	own   bool     // started for this, and so to be crashed
+	embed bool     // they are within a process
 	urls  []string // the first one is for strategies on one server
 	mark  string   // in every key
 	about string
@@ -84,17 +85,32 @@ func openStores(ctx context.Context, url string, nodes []string) (*stores, error
 		s.about = "redis-server " + version(ctx, server.URL()) + ", started for this on this machine"
 		return s, nil
 	}
+	if err := s.startEmbedded(); err != nil {
+		return nil, err
+	}
+	s.about = "miniredis within this program, as no redis-server is installed: its figures are not those of a Redis"
+	return s, nil
+}
+
+// startEmbedded starts servers within this process.
+func (s *stores) startEmbedded() error {
+	var stops []func()
+	s.stop = func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+	s.embed, s.urls = true, nil
 	for range 1 + quorumNodes {
 		server, err := embedredis.Start()
 		if err != nil {
 			s.stop()
-			return nil, err
+			return err
 		}
 		stops = append(stops, server.Close)
 		s.urls = append(s.urls, server.URL())
 	}
-	s.about = "miniredis within this program, as no redis-server is installed: its figures are not those of a Redis"
-	return s, nil
+	return nil
 }
 
 func (s *stores) reachable(ctx context.Context) error {

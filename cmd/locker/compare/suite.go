@@ -32,6 +32,7 @@ const childOf = "LOCKER_COMPARE_STRATEGY"
 type job struct {
 	Name  string
 	Own   bool
+	Embed bool // the suite is to have servers of its own
 	URLs  []string
 	Mark  string
 	Quick bool
@@ -92,21 +93,32 @@ func (j job) run(ctx context.Context, say func(message)) error {
 	if err := os.Setenv(childOf, j.Name); err != nil {
 		return err
 	}
-	s := &stores{own: j.Own, urls: j.URLs, mark: j.Mark}
+	s := &stores{own: j.Own, urls: j.URLs, mark: j.Mark, stop: func() {}}
+	if j.Embed {
+		if err := s.startEmbedded(); err != nil {
+			return err
+		}
+	}
+	defer func() { s.stop() }()
 	harness, err := s.harness(j.Name)
 	if err != nil {
 		return err
 	}
 	opts := []conformance.Option{conformance.WithParallel(parallel)}
+	if j.Embed { // it has the same processor
+		opts[0] = conformance.WithParallel(parallel / 4)
+	}
 	if j.Only != "" {
 		opts = append(opts, conformance.WithOnly(j.Only))
 	}
-	if j.Quick {
+	if j.Quick || j.Embed {
 		opts = append(opts, conformance.WithoutSlow())
 	}
 	cases := 0
 	for _, c := range conformance.Cases() {
-		if !c.Locker && !(c.Slow && j.Quick) {
+		if reason := notEmbedded(c); j.Embed && reason != "" {
+			opts = append(opts, conformance.WithSkip(c.Group+"/"+c.Name, reason))
+		} else if !c.Locker && !(c.Slow && (j.Quick || j.Embed)) {
 			cases++
 		}
 	}
@@ -117,6 +129,22 @@ func (j job) run(ctx context.Context, say func(message)) error {
 	}
 	say(message{Report: &report})
 	return nil
+}
+
+// notEmbedded says why a case is left out on an embedded server, if it is.
+func notEmbedded(c conformance.Case) string {
+	switch c.Name {
+	case "HandOversShareTurns":
+		return "an embedded server is too slow for turns of some milliseconds"
+	case "LocalStateIsBounded":
+		return "an embedded server's memory would be counted, too"
+	case "ForeignThingsConflict", "ForeignLocksAreHeld", "ForceUnlockOfThingsIsConflict":
+		return "an embedded server cannot show what is at a key"
+	}
+	if c.Group == "load" {
+		return "an embedded server is too slow for hundreds of callers"
+	}
+	return ""
 }
 
 // suite runs the suite of a strategy in a process of its own. done is called when one
@@ -146,7 +174,7 @@ func (s *stores) suite(ctx context.Context, name string, o Options, done func(of
 		redistest.RemoveFilesOf(cmd.Process.Pid)
 	}()
 	defer context.AfterFunc(ctx, func() { _ = stdin.Close() })()
-	if err := json.NewEncoder(stdin).Encode(job{Name: name, Own: s.own, URLs: s.urls, Mark: s.mark, Quick: o.Quick, Only: o.Only}); err != nil {
+	if err := json.NewEncoder(stdin).Encode(job{Name: name, Own: s.own, Embed: s.embed, URLs: s.urls, Mark: s.mark, Quick: o.Quick, Only: o.Only}); err != nil {
 		return nil, err
 	}
 	for in, of := json.NewDecoder(stdout), 0; ; {
