@@ -28,14 +28,19 @@ type Admin interface {
 
 	// Holders goes through the locks under the Locker's prefix whose keys match a glob
 	// pattern (* is any characters, ? is one, [abc] is one of these, \ makes the next one
-	// plain), in no order. A lock that comes or goes meanwhile may be left out. On Redis it
-	// looks at every key of the database, a thousand at a time.
+	// plain), in no order. A lock that comes or goes meanwhile may be left out, and one that
+	// moves to another node of a cluster may be told of twice. An error with a Holder that has
+	// a Key is about that key only. On Redis it looks at every key of the database, a thousand
+	// at a time.
 	Holders(ctx context.Context, pattern string) iter.Seq2[Holder, error]
 
-	// ForceUnlock frees the key of h, whoever has a share in the lock, and wakes waiters. It
-	// fails with [ErrNotHeld] if the grant that Inspect told of has ended since, and with
-	// [ErrConflict] if h.ID is "": then it frees nothing. The holder learns of it at its
-	// next renewal; until then two may be inside, whom fencing tokens tell apart.
+	// ForceUnlock frees the key of h, whoever has a share in the lock, and wakes the waiters
+	// of this strategy; those of others look about once a second. It fails with [ErrNotHeld]
+	// if the grant that Inspect told of has ended since, and with [ErrConflict] if h.ID is ""
+	// or the lock is on other servers, too: then it frees nothing. A lock of another library
+	// is known by its value only, which a later one may have as well: Redisson's by the thread.
+	// The holder learns of it at its next renewal; until then two may be inside, whom
+	// fencing tokens tell apart.
 	ForceUnlock(ctx context.Context, h Holder) error
 }
 
@@ -75,6 +80,9 @@ var _ Admin = (*engine)(nil)
 
 // Inspect implements [Admin].
 func (e *engine) Inspect(ctx context.Context, key string) (h Holder, err error) {
+	if err := checkKey(key, e.set.prefix+key); err != nil {
+		return Holder{}, err
+	}
 	c, d, err := e.administer(ctx, "inspect", key)
 	if err != nil {
 		return Holder{}, err
@@ -98,9 +106,6 @@ func (e *engine) administer(ctx context.Context, op, key string) (*call, driver.
 		return nil, nil, invalid("to %s a lock needs a context", op)
 	}
 	full := e.set.prefix + key
-	if err := checkKey(key, full); err != nil {
-		return nil, nil, err
-	}
 	c := &call{e: e, callSettings: e.set.call, ctx: ctx, caller: ctx, op: op, key: full, userKey: key, s: e.stripeOf(full)}
 	c.ttl = wakeTTL
 	d, ok := e.driver.(driver.Inspector)
@@ -129,17 +134,29 @@ func (e *engine) Holders(ctx context.Context, pattern string) iter.Seq2[Holder, 
 			yield(Holder{}, err)
 			return
 		}
-		defer c.s.exit()
-		for key, err := range d.Keys(ctx, plainGlob.Replace(e.set.prefix)+pattern) {
+		c.s.exit() // the body of the loop is the caller's: Close is not to wait for it
+		for full, err := range d.Keys(ctx, plainGlob.Replace(e.set.prefix)+pattern) {
 			if err != nil {
 				yield(Holder{}, c.inspection(err))
 				return
 			}
-			h, err := e.Inspect(ctx, strings.TrimPrefix(key, e.set.prefix))
+			key := strings.TrimPrefix(full, e.set.prefix)
+			if checkKey(key, full) != nil {
+				continue // no Locker can have it
+			}
+			h, err := e.Inspect(ctx, key)
 			switch {
 			case errors.Is(err, ErrConflict), err == nil && !h.Held:
-			case !yield(h, err) || err != nil:
+			case err != nil && (ctx.Err() != nil || errors.Is(err, ErrClosed)):
+				yield(Holder{}, err)
 				return
+			case err != nil:
+				h.Key = key
+				fallthrough
+			default:
+				if !yield(h, err) {
+					return
+				}
 			}
 		}
 	}
@@ -149,6 +166,9 @@ var plainGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // ForceUnlock implements [Admin].
 func (e *engine) ForceUnlock(ctx context.Context, h Holder) error {
+	if err := checkKey(h.Key, e.set.prefix+h.Key); err != nil {
+		return err
+	}
 	c, d, err := e.administer(ctx, "force unlock of", h.Key)
 	if err != nil {
 		return err
@@ -165,8 +185,23 @@ func (e *engine) ForceUnlock(ctx context.Context, h Holder) error {
 	case err != nil:
 		return c.inspection(err)
 	}
+	c.denyOwn(h)
 	c.wakeWaiters()
 	return nil
+}
+
+// denyOwn tells this Locker's own lease that it was taken away, so that the Locker's queue
+// goes on.
+func (c *call) denyOwn(h Holder) {
+	c.s.mu.Lock()
+	var own *claim
+	if ks := c.s.keys[c.key]; ks != nil {
+		own = ks.current
+	}
+	c.s.mu.Unlock()
+	if own != nil && (own.ID == h.ID || own.Owner == h.Owner) {
+		own.denied()
+	}
 }
 
 // wakeWaiters takes the key and gives it back, as each strategy tells waiters of that. If

@@ -27,6 +27,10 @@ var adminCases = []Case{
 		Contract: "a waiter is woken by ForceUnlock, as by an Unlock"},
 	{Name: "ForceUnlockSparesSuccessor", Group: adminGroup, Rules: []string{"R2"}, Needs: []Need{NeedAdmin}, Test: testForceUnlockSparesSuccessor,
 		Contract: "ForceUnlock of a holder that has given the key back since is ErrNotHeld, and leaves the next holder alone"},
+	{Name: "ForceUnlockEndsShares", Group: adminGroup, Rules: []string{"R8", "R10"}, Needs: []Need{NeedAdmin, NeedStoredHolds}, Test: testForceUnlockEndsShares,
+		Contract: "ForceUnlock of a lock that several Lockers hold for one owner takes it from all of them"},
+	{Name: "ForceUnlockOfOwnLock", Group: adminGroup, Rules: []string{"R10", "R14"}, Needs: []Need{NeedAdmin}, Test: testForceUnlockOfOwnLock,
+		Contract: "a Locker that takes a lock from itself closes Lost at once, and its own waiters get the key"},
 	{Name: "ForceUnlockOfThingsIsConflict", Group: adminGroup, Rules: []string{"R23"}, Needs: []Need{NeedAdmin, NeedPlant}, Test: testForceUnlockOfThingsIsConflict,
 		Contract: "Inspect tells of another program's locks as held; of what is no lock it says ErrConflict, and ForceUnlock of what cannot be told from a later lock frees nothing"},
 }
@@ -189,14 +193,43 @@ func testForceUnlockWakes(t *T) {
 
 func testForceUnlockSparesSuccessor(t *T) {
 	l, operator, key := t.Locker(), t.Locker(), t.Key("k")
+	for _, ctx := range []context.Context{t.Context(), locker.ContextWithOwner(t.Context(), "the owner")} {
+		lease := t.LockUnder(ctx, l, key)
+		h := t.inspect(operator, key)
+		t.Unlock(lease)
+		t.Is(t.admin(operator).ForceUnlock(t.Context(), h), locker.ErrNotHeld)
+		next := t.LockUnder(ctx, l, key)
+		t.Is(t.admin(operator).ForceUnlock(t.Context(), h), locker.ErrNotHeld)
+		t.Taken(operator, key)
+		t.NoError(next.Renew(t.Context()), "Renew by the next holder")
+		t.Unlock(next)
+	}
+}
+
+func testForceUnlockEndsShares(t *T) {
+	a, b, operator, key := t.Locker(), t.Locker(), t.Locker(), t.Key("k")
+	ctx := locker.ContextWithOwner(t.Context(), "the owner")
+	first := t.LockUnder(ctx, a, key)
+	second := t.LockUnder(ctx, b, key)
+	t.LockUnder(second.Context(ctx), b, key)
+	t.NoError(t.admin(operator).ForceUnlock(t.Context(), t.inspect(operator, key)), "ForceUnlock")
+	next := t.TryLock(operator, key)
+	for _, lease := range []*locker.Lease{first, second} {
+		t.Is(lease.Renew(t.Context()), locker.ErrLost)
+		t.Is(lease.Unlock(t.Context()), locker.ErrLost)
+	}
+	t.Taken(a, key)
+	t.Unlock(next)
+}
+
+func testForceUnlockOfOwnLock(t *T) {
+	l, key := t.Locker(), t.Key("k")
 	lease := t.Lock(l, key)
-	h := t.inspect(operator, key)
-	t.Unlock(lease)
-	t.Is(t.admin(operator).ForceUnlock(t.Context(), h), locker.ErrNotHeld)
-	next := t.Lock(l, key)
-	t.Is(t.admin(operator).ForceUnlock(t.Context(), h), locker.ErrNotHeld)
-	t.Taken(operator, key)
-	t.NoError(next.Renew(t.Context()), "Renew by the next holder")
+	w := t.Wait(l, key)
+	t.NoError(t.admin(l).ForceUnlock(t.Context(), t.inspect(l, key)), "ForceUnlock")
+	t.Ends(lease.Lost(), t.Timing().Slack, "Lost")
+	next := t.Granted(w, t.Timing().PollWithin)
+	t.Is(lease.Unlock(t.Context()), locker.ErrLost)
 	t.Unlock(next)
 }
 

@@ -46,6 +46,34 @@ var brokenAdmins = map[string]brokenStrategy{
 			return nil
 		}
 	}), []string{"ForceUnlockSparesSuccessor"}},
+	"breaks what the owner has": {administering(func(d *administered) {
+		d.breaks = func(d *counting, ctx context.Context, h driver.Holder) (err error) {
+			d.locked(func() {
+				if l := d.s.live(h.Key); l != nil && l.owner == h.Owner {
+					delete(d.s.locks, h.Key)
+				} else {
+					err = locker.ErrLost
+				}
+			})
+			return err
+		}
+	}), []string{"ForceUnlockSparesSuccessor"}},
+	"breaks one share": {administering(func(d *administered) {
+		d.breaks = func(d *counting, ctx context.Context, h driver.Holder) error {
+			return d.Release(ctx, driver.Claim{Key: h.Key, ID: h.ID})
+		}
+	}), []string{"ForceUnlockEndsShares"}},
+	"has ids of its own for holders": {administering(func(d *administered) {
+		d.inspect = func(d *counting, ctx context.Context, key string) (driver.Holder, error) {
+			h, err := d.Inspect(ctx, key)
+			h.Owner, h.ID = "!"+h.Owner, "!"+h.ID
+			return h, err
+		}
+		d.breaks = func(d *counting, ctx context.Context, h driver.Holder) error {
+			h.ID = strings.TrimPrefix(h.ID, "!")
+			return d.Break(ctx, h)
+		}
+	}), []string{"ForceUnlockOfOwnLock"}},
 	"breaks nothing": {administering(func(d *administered) {
 		d.breaks = func(*counting, context.Context, driver.Holder) error { return nil }
 	}), []string{"ForceUnlockFrees", "ForceUnlockWakes"}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -29,8 +30,9 @@ type Inspector interface {
 type Holder struct {
 	Key  string
 	Held bool
-	// ID is what tells this grant from others at the key: the id of a claim. It is "" for
-	// another program's lock that cannot be told from one taken later.
+	// ID is what tells this grant from others at the key: the id of a claim; of another
+	// library's lock its value, which a later one may have as well. It is "" for what is not
+	// recognised as a lock.
 	ID string
 	// Owner is ID unless the caller named an owner.
 	Owner string
@@ -56,12 +58,14 @@ type Holder struct {
 // is before it.
 const MetadataMark = "?"
 
+var isClaim = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[48][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}:[0-9]+$`)
+
 // MetadataOf is the metadata in a claim's id.
 func MetadataOf(id string) map[string]string {
-	_, encoded, ok := strings.Cut(id, MetadataMark)
+	claim, encoded, ok := strings.Cut(id, MetadataMark)
 	values, err := url.ParseQuery(encoded)
-	if !ok || err != nil {
-		return nil
+	if !ok || err != nil || !isClaim.MatchString(claim) {
+		return nil // a name that somebody gave an owner, or another program's value
 	}
 	all := make(map[string]string)
 	for name := range values {

@@ -87,9 +87,18 @@ func TestInspectRecognizes(t *testing.T) {
 			}
 		}
 	}
+	set("set", "not UTF-8\xff", "x")
+	set("rpush", "locker:fence:{plain}", "x")
+	set("set", "locker:queue:{for ever}", "x")
 	operator, err := blpop.New(rdb)
 	require.NoError(t, err)
 	defer operator.Close()
+	listed := 0
+	for _, err := range operator.(locker.Admin).Holders(t.Context(), "*") {
+		require.NoError(t, err)
+		listed++
+	}
+	require.Equal(t, len(want), listed, "others' things are no hindrance")
 	for key, w := range want {
 		if w.Owner != "" {
 			h, err := operator.(locker.Admin).Inspect(t.Context(), key)
@@ -99,7 +108,7 @@ func TestInspectRecognizes(t *testing.T) {
 	}
 	keys, err := rdb.Keys(t.Context(), "[^l]*").Result() // but for locker:fence:*, and "long"
 	require.NoError(t, err)
-	require.ElementsMatch(t, []string{"data", "counts"}, keys)
+	require.ElementsMatch(t, []string{"data", "counts", "not UTF-8\xff"}, keys)
 }
 
 // TestInspectTellsTheQueue: who waits for a blpop lock, in turn.

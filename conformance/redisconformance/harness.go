@@ -309,6 +309,9 @@ func (h *harness) Foreigners() []conformance.Foreigner {
 func (h *harness) Plant(ctx context.Context, key, foreigner string) error {
 	_, err := h.direct.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		foreigners[foreigner].plant(ctx, p, key)
+		if h.Server != nil { // where it is not to stay, whatever becomes of us
+			p.Expire(ctx, key, 10*time.Minute)
+		}
 		return nil
 	})
 	if err != nil {

@@ -36,6 +36,9 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Holder, error)
 
 // Break implements [driver.Inspector]: one round trip.
 func (d *Driver) Break(ctx context.Context, h driver.Holder) error {
+	if h.Strategy == redlocks && d.p.Name != redlocks {
+		return fmt.Errorf("%w: this server is one of several that have the lock; redlock takes it from all of them", locker.ErrConflict)
+	}
 	return d.Run(ctx, breakScript, driver.Claim{Key: h.Key}, h.ID)
 }
 
@@ -102,7 +105,7 @@ func holderIn(key string, reply any) (driver.Holder, error) {
 		value, _ := r[2].(string)
 		recognizeString(&h, value, token)
 	case "hash":
-		recognizeHash(&h, fieldsOf(r[2]), token)
+		recognizeHash(&h, fieldsOf(r[2]), token, now/1000)
 	default:
 		return driver.Holder{}, fmt.Errorf("%w: it is a %s", locker.ErrConflict, kind)
 	}
@@ -122,10 +125,11 @@ var (
 	totalPattern  = regexp.MustCompile(`^\d+$`)
 	sharePattern  = regexp.MustCompile(`^\d+ (\d+) (\d+)$`)
 	morePattern   = regexp.MustCompile(`^([a-z]+) (\S+) `)
-	placePattern  = regexp.MustCompile(`^\d+ (\S+) \d+ (\d+) \d \d+ \d+ (.*)$`)
+	placePattern  = regexp.MustCompile(`(?s)^\d+ (\S+) \d+ (\d+) \d \d+ \d+ (.*)$`)
 	blpopSilent   = int64(2000) // ms after which a process in blpop's queue is taken to be dead
 	idsOfHashes   = "8"         // the version of their UUIDs
 	redissonsName = "redisson"
+	redlocks      = "redlock"
 )
 
 // recognizeString tells whose lock a string is: a claim of setnx, or of redlock on one of
@@ -135,15 +139,15 @@ func recognizeString(h *driver.Holder, value string, token int64) {
 	switch ours := oursPattern.FindStringSubmatch(value); {
 	case ours == nil:
 	case ours[1] == idsOfHashes:
-		h.Strategy, h.Token = "redlock", token
+		h.Strategy, h.Token = redlocks, token
 	default:
 		h.Strategy, h.Token = "setnx", token
 	}
 }
 
 // recognizeHash tells whose lock a hash is; claim.lua has the layout.
-func recognizeHash(h *driver.Holder, fields map[string]string, token int64) {
-	last, owners, shares, issued := int64(-1), []string{}, 0, int64(0)
+func recognizeHash(h *driver.Holder, fields map[string]string, token, now int64) {
+	owners, shares, issued := []string{}, 0, int64(0)
 	for field, value := range fields {
 		share := sharePattern.FindStringSubmatch(value)
 		switch {
@@ -153,8 +157,9 @@ func recognizeHash(h *driver.Holder, fields map[string]string, token int64) {
 		case share != nil && oursPattern.MatchString(field):
 			shares++
 			issued = max(issued, number(share[2]))
-			if expiry := number(share[1]); expiry > last {
-				last, h.ID = expiry, field
+			// The same one at each look, if it is alive.
+			if alive := number(share[1]) > now; alive && (h.ID == "" || field < h.ID) {
+				h.ID = field
 			}
 		default:
 			h.ID = ""

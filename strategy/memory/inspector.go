@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"path"
 	"strings"
@@ -31,7 +32,9 @@ func (d storeDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string,
 		for _, key := range d.s.Keys() {
 			// For path.Match no * is a slash.
 			matches, err := path.Match(noSlash.Replace(pattern), noSlash.Replace(key))
-			if err == nil {
+			if err != nil {
+				err = fmt.Errorf("%w: the pattern %q: %w", driver.ErrInvalid, pattern, err)
+			} else {
 				err = dead(ctx)
 			}
 			if (matches || err != nil) && (!yield(key, err) || err != nil) {

@@ -68,8 +68,8 @@ func (d *quorumDriver) briefly(ctx context.Context) (context.Context, context.Ca
 	return context.WithTimeout(ctx, d.nodeTimeout(locker.DefaultTTL))
 }
 
-// Inspect implements [driver.Inspector]. The holder is the one that a majority tells of.
-// What a minority tells of is what is left of a lock, or an attempt that is under way.
+// Inspect implements [driver.Inspector]. The holder is the one that a majority tells of, or
+// may with the nodes that are silent. What a minority tells of is what is left of a lock, or an attempt that is under way.
 func (d *quorumDriver) Inspect(ctx context.Context, key string) (driver.Holder, error) {
 	said, err := poll(ctx, d, func(said []driver.Holder) bool { return d.agreed(said) != nil }, func(ctx context.Context, n *node) (driver.Holder, error) {
 		ctx, cancel := d.briefly(ctx)
@@ -80,10 +80,14 @@ func (d *quorumDriver) Inspect(ctx context.Context, key string) (driver.Holder, 
 		return driver.Holder{}, err
 	}
 	h := driver.Holder{Key: key}
-	if same := d.agreed(said); same != nil {
+	same := d.agreed(said)
+	if same == nil {
+		same = d.perhaps(said)
+	}
+	if same != nil {
 		// It is held for as long as a majority has it.
 		slices.SortFunc(same, func(a, b driver.Holder) int { return cmp.Compare(b.Remaining, a.Remaining) })
-		h = same[d.quorum-1]
+		h = same[min(d.quorum, len(same))-1]
 		for _, other := range same {
 			h.Token = max(h.Token, other.Token)
 		}
@@ -99,6 +103,18 @@ func (d *quorumDriver) agreed(said []driver.Holder) []driver.Holder {
 	for _, h := range said {
 		same := slices.DeleteFunc(slices.Clone(said), func(other driver.Holder) bool { return other.Held != h.Held || other.ID != h.ID })
 		if d.majority(len(same)) {
+			return same
+		}
+	}
+	return nil
+}
+
+// perhaps are those of the nodes that tell of the same holder, if they may be a majority
+// with those that have not answered.
+func (d *quorumDriver) perhaps(said []driver.Holder) []driver.Holder {
+	for _, h := range said {
+		same := slices.DeleteFunc(slices.Clone(said), func(other driver.Holder) bool { return other.ID != h.ID })
+		if h.Held && d.majority(len(same)+len(d.nodes)-len(said)) {
 			return same
 		}
 	}

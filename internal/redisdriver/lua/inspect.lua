@@ -19,7 +19,11 @@ end
 local count = publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
 local listen = channel and redis.pcall('PUBSUB', count, channel)[2]
 
+-- Others' things may be there; an error is a table.
+local counter, waiting = redis.pcall('GET', fence), redis.pcall('HGETALL', queue)
+counter = type(counter) == 'string' and counter or 0
+
 return {
-  kind, redis.call('PTTL', lock), content, tonumber(redis.call('GET', fence)) or 0,
-  redis.call('HGETALL', queue), tonumber(listen) or 0, clock(),
+  kind, redis.call('PTTL', lock), content, tonumber(counter) or 0,
+  waiting.err and {} or waiting, tonumber(listen) or 0, clock(),
 }
