@@ -8,9 +8,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/distlock/locker/cmd/locker/compare"
@@ -93,15 +95,12 @@ func (f *compareFlags) compare(c *cobra.Command) error {
 	if err := f.check(c); err != nil {
 		return err
 	}
-	var out *os.File
-	if f.report != "-" { // before a minute has gone by
-		var err error
-		if out, err = os.Create(f.report); err != nil {
-			return err
-		}
-		defer out.Close()
+	page, err := newPage(f.report) // before a minute has gone by
+	if err != nil {
+		return err
 	}
-	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
+	defer page.discard()
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	show := newProgress(c.ErrOrStderr())
 	result, err := compare.Run(ctx, compare.Options{
@@ -109,33 +108,76 @@ func (f *compareFlags) compare(c *cobra.Command) error {
 		Begin: show.begin, Suite: show.suite,
 	})
 	show.end()
+	var left *compare.LeftError
 	switch {
+	case errors.As(err, &left) && result == nil:
+		return &exit{exitUnavailable, err}
 	case errors.Is(err, context.Canceled):
-		if out != nil {
-			_ = os.Remove(f.report)
-		}
 		return &exit{exitInterrupted, errors.New("interrupted; nothing is left on the servers")}
-	case err != nil:
-		if out != nil {
-			_ = os.Remove(f.report)
-		}
+	case err != nil && result == nil:
 		return &exit{exitUnavailable, err}
 	}
-	if out != nil {
-		if err := result.HTML(out); err != nil {
-			return err
-		}
+	if err := page.write(result); err != nil {
+		return err
 	}
 	if err := f.print(c.OutOrStdout(), result); err != nil {
 		return err
 	}
-	if out != nil {
+	if page != nil {
 		fmt.Fprintf(c.ErrOrStderr(), "The report is in %s.\n", f.report)
+	}
+	if err != nil { // of the end
+		return &exit{exitUnavailable, err}
 	}
 	if result.Failed() {
 		return &exit{code: exitNone}
 	}
 	return nil
+}
+
+// page is the file of the report. A file that was there stays until there is another.
+type page struct {
+	name string
+	tmp  *os.File // beside it; nil where it is no regular file
+}
+
+func newPage(name string) (*page, error) {
+	if name == "-" {
+		return nil, nil
+	}
+	p := &page{name: name}
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return nil, err
+		}
+		return p, f.Close()
+	}
+	var err error
+	p.tmp, err = os.CreateTemp(filepath.Dir(name), ".locker-report-*")
+	return p, err
+}
+
+func (p *page) write(r *compare.Result) error {
+	if p == nil {
+		return nil
+	}
+	if p.tmp == nil {
+		f, err := os.OpenFile(p.name, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(r.HTML(f), f.Close())
+	}
+	return errors.Join(r.HTML(p.tmp), p.tmp.Chmod(0o644), p.tmp.Close(), os.Rename(p.tmp.Name(), p.name))
+}
+
+// discard removes what was not written to the end.
+func (p *page) discard() {
+	if p != nil && p.tmp != nil {
+		_ = p.tmp.Close()
+		_ = os.Remove(p.tmp.Name())
+	}
 }
 
 func (f *compareFlags) print(w io.Writer, r *compare.Result) (err error) {

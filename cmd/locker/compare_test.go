@@ -11,8 +11,39 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/distlock/locker/conformance"
 	"github.com/stretchr/testify/require"
 )
+
+// TestReportThatWasThere: a report is replaced by another one, and by nothing else.
+func TestReportThatWasThere(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "report.html")
+	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))
+	runs(t, exitUnavailable, nil, "compare", "--yes", "--url", "redis://127.0.0.1:1", "--report", file)
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "precious", string(content))
+	files, err := os.ReadDir(filepath.Dir(file))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+}
+
+// TestCompareIsTerminated: nothing of it is left on a server of others, whatever ends it.
+func TestCompareIsTerminated(t *testing.T) {
+	t.Parallel()
+	for _, by := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		s, _, _ := server(t)
+		rdb := s.Client(t)
+		require.NoError(t, rdb.Set(t.Context(), "others", "x", 0).Err())
+		cmd := command(t, "", "compare", "--quick", "--yes", "--strategies", "setnx", "--report", "-", "--url", s.URL())
+		require.NoError(t, cmd.Start())
+		conformance.Eventually(t, patience, "it has begun", func() bool { return rdb.DBSize(t.Context()).Val() > 50 })
+		require.NoError(t, cmd.Process.Signal(by), by)
+		cmd.code(t)
+		conformance.Eventually(t, patience, "nothing is left", func() bool { return rdb.DBSize(t.Context()).Val() == 1 })
+	}
+}
 
 // TestCompareInterrupted: after Ctrl-C no server and no file is left.
 func TestCompareInterrupted(t *testing.T) {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -74,8 +76,13 @@ func (f *inspectFlags) inspect(c *cobra.Command, args []string) error {
 	}
 	defer release()
 	for {
-		holders, err := f.look(ctx, a, args)
-		if err != nil {
+		holders, err := f.look(ctx, c, a, args)
+		switch {
+		case err != nil && f.watch && ctx.Err() == nil:
+			fmt.Fprintf(c.ErrOrStderr(), "locker: %v (%s)\n", err, f.hint())
+		case errors.Is(err, locker.ErrConflict):
+			return &exit{exitNone, err}
+		case err != nil:
 			return f.storeError(err)
 		}
 		if err := f.print(c.OutOrStdout(), holders); err != nil {
@@ -97,7 +104,7 @@ func (f *inspectFlags) inspect(c *cobra.Command, args []string) error {
 
 // look is what there is now: one Holder for a key, held or not; for a pattern those that
 // are.
-func (f *inspectFlags) look(ctx context.Context, a locker.Admin, args []string) (all []locker.Holder, err error) {
+func (f *inspectFlags) look(ctx context.Context, c *cobra.Command, a locker.Admin, args []string) (all []locker.Holder, err error) {
 	var found iter.Seq2[locker.Holder, error]
 	switch {
 	case len(args) == 0:
@@ -109,6 +116,10 @@ func (f *inspectFlags) look(ctx context.Context, a locker.Admin, args []string) 
 		return []locker.Holder{h}, err
 	}
 	for h, err := range found {
+		if err != nil && h.Key != "" {
+			fmt.Fprintf(c.ErrOrStderr(), "locker: %v\n", err)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -124,9 +135,13 @@ func (f *inspectFlags) print(w io.Writer, holders []locker.Holder) error {
 	switch {
 	case f.json:
 		for _, h := range holders {
-			e := json.NewEncoder(w)
+			var line bytes.Buffer
+			e := json.NewEncoder(&line)
 			e.SetEscapeHTML(false)
 			if err := e.Encode(inJSON(h)); err != nil {
+				return err
+			}
+			if _, err := io.WriteString(w, escaped(line.String())); err != nil {
 				return err
 			}
 		}
@@ -186,16 +201,19 @@ func orDash(n int) string {
 
 // whom is a holder for people: what is known of the process before its id.
 func whom(owner string, metadata map[string]string) string {
-	id, _, _ := strings.Cut(owner, "?")
 	if owner == "" {
-		id = "another program"
+		return "another program"
+	}
+	id := owner
+	if locker.MetadataOf(owner) != nil {
+		id, _, _ = strings.Cut(owner, "?")
 	}
 	if len(metadata) == 0 {
 		return shown(id)
 	}
 	var all []string
 	for name, value := range metadata {
-		all = append(all, name+"="+shown(value))
+		all = append(all, shown(name)+"="+shown(value))
 	}
 	slices.Sort(all)
 	return strings.Join(all, " ") + " (" + shown(id) + ")"
@@ -210,6 +228,19 @@ func shown(s string) string {
 		return q
 	}
 	return s
+}
+
+// escaped is JSON without the control characters that it allows, which change a screen, too.
+func escaped(json string) string {
+	var b strings.Builder
+	for _, r := range json {
+		if r >= 0x7f && r < 0xa0 {
+			fmt.Fprintf(&b, "\\u%04x", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // holderJSON is what --json prints.

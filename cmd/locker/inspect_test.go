@@ -40,6 +40,16 @@ func TestInspect(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Client(t).Set(t.Context(), "app data", "x", 0).Err())
 	require.NoError(t, s.Client(t).Set(t.Context(), "a*b", "me\x1b[2J", time.Minute).Err())
+	require.NoError(t, s.Client(t).Set(t.Context(), "forged", "x?%1b%5B2J%0aother=v\u009b", time.Minute).Err())
+	require.NoError(t, s.Client(t).RPush(t.Context(), "list", "x").Err())
+	_, stderr := runs(t, 1, nil, "inspect", url, "list")
+	require.Contains(t, stderr, "list")
+	for _, format := range []string{"--json=true", "--json=false"} {
+		out, _ = runs(t, 0, nil, "inspect", url, format, "f*")
+		require.NotContains(t, out, "\x1b")
+		require.NotContains(t, out, "\u009b")
+		require.Len(t, strings.Split(strings.TrimSpace(out), "\n"), map[string]int{"--json=true": 1, "--json=false": 2}[format], out)
+	}
 	out, _ = runs(t, 0, nil, "inspect", url)
 	for _, want := range []string{"deploy", "blpop", "job=nightly", "pid="} {
 		require.Contains(t, out, want)

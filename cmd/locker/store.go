@@ -15,7 +15,8 @@ import (
 // storeFlags say which lock store is meant.
 type storeFlags struct {
 	url, config string
-	tls         bool // the store that is meant is spoken to by TLS; once it is known
+	strategy    string // instead of the one that is configured
+	tls         bool   // the store that is meant is spoken to by TLS; once it is known
 }
 
 func (f *storeFlags) add(c *cobra.Command) {
@@ -59,6 +60,13 @@ func (f *storeFlags) admin(c *cobra.Command) (locker.Admin, func(), error) {
 	if err != nil {
 		return nil, nil, &exit{exitUsage, err}
 	}
+	if f.strategy != "" && !strings.HasPrefix(cfg.URL, "redlock+") && cfg.Strategy != "redlock" && f.strategy != "redlock" {
+		if _, rest, ok := strings.Cut(cfg.URL, "+"); ok && cfg.Strategy == "" {
+			cfg.URL = f.strategy + "+" + rest
+		} else {
+			cfg.Strategy = f.strategy
+		}
+	}
 	l, release, err := strategy.Open(c.Context(), cfg)
 	if err != nil {
 		return nil, nil, &exit{exitUsage, err}
@@ -69,6 +77,16 @@ func (f *storeFlags) admin(c *cobra.Command) (locker.Admin, func(), error) {
 		return nil, nil, &exit{exitUsage, fmt.Errorf("%s does not tell who holds a lock", cfg.URL)}
 	}
 	return a, release, nil
+}
+
+// as opens the store for locks of a strategy on one server, whichever is configured.
+func (f *storeFlags) as(c *cobra.Command, name string) (locker.Admin, func(), error) {
+	of := *f
+	if name == "redisson" {
+		name = "hashreentrant"
+	}
+	of.strategy = name
+	return of.admin(c)
 }
 
 // hint says what may help where the store cannot be used.

@@ -15,7 +15,8 @@ import (
 )
 
 const unlockLong = `Takes the lock KEY from its holder, and wakes those who wait for it. It shows the holder
-first and asks; --yes does without. If the lock has changed hands since, it is left alone.
+first and asks; --yes does without. If the lock has changed hands since, it is left alone
+(a lock of another library is known by its value only, which the next one may have).
 
 The holder is told by its library at its next renewal, a third of the TTL later by
 default. Until then it may go on while the next one has the lock: use it for holders
@@ -96,6 +97,14 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 			fmt.Fprintln(out)
 			return &exit{code: exitInterrupted}
 		}
+	}
+	if h.Strategy != "" { // so that its waiters are woken in its way
+		own, release, err := f.as(c, h.Strategy)
+		if err != nil {
+			return err
+		}
+		defer release()
+		a = own
 	}
 	switch err := a.ForceUnlock(ctx, h); {
 	case errors.Is(err, locker.ErrNotHeld), errors.Is(err, locker.ErrConflict):

@@ -2,7 +2,6 @@ package compare
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -22,7 +21,20 @@ type Options struct {
 	Suite func(strategy string, done, of int)
 }
 
-// Run compares. What it has found when ctx ends is thrown away.
+// LeftError says that keys are left on a server.
+type LeftError struct {
+	Mark string
+	Err  error
+}
+
+func (e *LeftError) Error() string {
+	return fmt.Sprintf("keys that contain %s are left on the servers: %v", e.Mark, e.Err)
+}
+
+func (e *LeftError) Unwrap() error { return e.Err }
+
+// Run compares. What it has found when ctx ends is thrown away. With a [LeftError] there may be
+// a Result as well.
 func Run(ctx context.Context, o Options) (r *Result, err error) {
 	s, err := openStores(ctx, o.URL, o.Nodes)
 	if err != nil {
@@ -31,9 +43,9 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	defer s.stop()
 	if !s.own {
 		defer func() { // Ctrl-C does not spare us this
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-			defer cancel()
-			err = errors.Join(err, s.cleanUp(ctx))
+			if left := s.cleanUp(context.WithoutCancel(ctx)); left != nil {
+				err = left
+			}
 		}()
 	}
 	names := o.Strategies

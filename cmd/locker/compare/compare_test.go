@@ -110,8 +110,9 @@ func TestWrongServers(t *testing.T) {
 		o    Options
 		says string
 	}{
-		"nobody there":     {Options{URL: "redis://secret:pa55@127.0.0.1:1"}, "redis://***@127.0.0.1:1: dial tcp"},
-		"a cluster":        {Options{URL: "setnx+redis-cluster://h"}, "single servers"},
+		"nobody there":     {Options{URL: "redis://secret:pa55@127.0.0.1:1"}, "127.0.0.1:1: dial tcp"},
+		"a cluster":        {Options{URL: "setnx+redis-cluster://h"}, "a single server"},
+		"a slash missing":  {Options{URL: "redis:/user:pa55@h:1"}, "a single server"},
 		"too few nodes":    {Options{Strategies: []string{"redlock"}, URL: redistest.Shared(t).URL()}, "three servers"},
 		"unknown strategy": {Options{Strategies: []string{"none"}, URL: redistest.Shared(t).URL()}, `"none"`},
 	} {

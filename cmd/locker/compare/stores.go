@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"time"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
@@ -60,8 +61,11 @@ func openStores(ctx context.Context, url string, nodes []string) (*stores, error
 			url = nodes[0]
 		}
 		s.urls = append([]string{url}, nodes...)
-		s.about = "yours, " + redacted(url)
-		return s, s.reachable(ctx)
+		if err := s.reachable(ctx); err != nil {
+			return nil, err
+		}
+		s.about = "a server of yours, Redis " + version(ctx, url)
+		return s, nil
 	}
 	var stops []func()
 	s.stop = func() {
@@ -120,10 +124,11 @@ func (s *stores) reachable(ctx context.Context) error {
 			return err
 		}
 		c := redis.NewClient(o)
-		err = c.Ping(ctx).Err()
+		// With what the clean-up needs, before there is anything to be cleaned.
+		err = errors.Join(c.Set(ctx, s.mark+"probe", "", time.Second).Err(), c.Scan(ctx, 0, "*"+s.mark+"*", 1).Err(), c.Unlink(ctx, s.mark+"probe").Err())
 		_ = c.Close()
 		if err != nil {
-			return fmt.Errorf("%s: %w", redacted(url), err)
+			return fmt.Errorf("%s: %w", o.Addr, err)
 		}
 	}
 	return nil
@@ -136,18 +141,10 @@ func options(url string) (*redis.Options, error) {
 	}
 	o, err := redis.ParseURL(url)
 	if err != nil {
-		return nil, fmt.Errorf("%q: compare needs single servers, such as redis://user:password@host:6379/0, rediss://... or unix:///path", redacted(url))
+		// (It may have a password anywhere.)
+		return nil, errors.New("a URL is not that of a single server, which compare needs: redis://user:password@host:6379/0, rediss://... or unix:///path")
 	}
 	return o, nil
-}
-
-// redacted is a URL without what is between :// and @.
-func redacted(url string) string {
-	scheme, rest, ok := strings.Cut(url, "://")
-	if i := strings.LastIndex(rest, "@"); ok && i >= 0 {
-		return scheme + "://***@" + rest[i+1:]
-	}
-	return url
 }
 
 func version(ctx context.Context, url string) string {
@@ -258,6 +255,15 @@ func (s *stores) locker(name string, opts ...locker.Option) (l locker.Locker, on
 
 // cleanUp deletes what is left of our keys on servers that stay.
 func (s *stores) cleanUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := s.deleteOwn(ctx); err != nil {
+		return &LeftError{s.mark, err}
+	}
+	return nil
+}
+
+func (s *stores) deleteOwn(ctx context.Context) error {
 	var errs []error
 	for _, url := range s.urls {
 		o, err := options(url)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/distlock/locker/conformance"
@@ -65,7 +66,8 @@ func Serve(args []string) (served bool) {
 	if len(args) != 2 || args[1] != suiteArg {
 		return false
 	}
-	signal.Ignore(os.Interrupt) // the parent has it, too
+	signal.Ignore(os.Interrupt, syscall.SIGHUP) // the parent has them, too
+	signal.Ignore(syscall.SIGPIPE)              // when the parent is gone, there is something to be cleaned up
 	in := json.NewDecoder(os.Stdin)
 	out := json.NewEncoder(os.Stdout)
 	var j job
@@ -73,17 +75,32 @@ func Serve(args []string) (served bool) {
 		return true
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	orphaned := make(chan bool, 1)
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
+		words, _ := io.ReadAll(io.MultiReader(in.Buffered(), os.Stdin))
 		cancel()
-		time.Sleep(grace)
-		os.Exit(1)
+		if strings.Contains(string(words), stopWord) {
+			time.Sleep(grace)
+			os.Exit(1) // the parent cleans up
+		}
+		orphaned <- true
 	}()
-	if err := j.run(ctx, func(m message) { _ = out.Encode(m) }); err != nil {
+	err := j.run(ctx, func(m message) { _ = out.Encode(m) })
+	if err != nil {
 		_ = out.Encode(message{Error: err.Error()})
+	}
+	select {
+	case <-orphaned:
+		if !j.Own && !j.Embed {
+			_ = (&stores{urls: j.URLs, mark: j.Mark}).cleanUp(context.Background())
+		}
+	default:
 	}
 	return true
 }
+
+// stopWord is what the parent says before it ends stdin, if it lives.
+const stopWord = "stop"
 
 // grace is how long cases have to end when all is interrupted; their servers die with
 // the process.
@@ -173,7 +190,10 @@ func (s *stores) suite(ctx context.Context, name string, o Options, done func(of
 		_ = cmd.Wait()
 		redistest.RemoveFilesOf(cmd.Process.Pid)
 	}()
-	defer context.AfterFunc(ctx, func() { _ = stdin.Close() })()
+	defer context.AfterFunc(ctx, func() {
+		_, _ = io.WriteString(stdin, stopWord)
+		_ = stdin.Close()
+	})()
 	if err := json.NewEncoder(stdin).Encode(job{Name: name, Own: s.own, Embed: s.embed, URLs: s.urls, Mark: s.mark, Quick: o.Quick, Only: o.Only}); err != nil {
 		return nil, err
 	}
