@@ -36,7 +36,7 @@ type Admin interface {
 
 	// ForceUnlock frees the key of h, whoever has a share in the lock, and wakes the waiters
 	// of this strategy; those of others look about once a second. It fails with [ErrNotHeld]
-	// if the grant that Inspect told of has ended since, and with [ErrConflict] if h.ID is ""
+	// if the key was free or the grant that Inspect told of has ended since, and with [ErrConflict] if h.ID is ""
 	// or the lock is on other servers, too: then it frees nothing. A lock of another library
 	// is known by its value only, which a later one may have as well: Redisson's by the thread.
 	// The holder learns of it at its next renewal; until then two may be inside, whom
@@ -44,7 +44,8 @@ type Admin interface {
 	ForceUnlock(ctx context.Context, h Holder) error
 }
 
-// Holder is who holds a key, as far as the store tells; see [driver.Holder] for its fields.
+// Holder is who holds a key, as far as the store tells; see [driver.Holder] for its fields. Key
+// is without the Locker's prefix.
 type Holder = driver.Holder
 
 const (
@@ -53,7 +54,8 @@ const (
 )
 
 // WithMetadata keeps in the store, for [Admin], who holds a lock: the name of the host, the
-// id of the process, and pairs of a name and a value, at most 512 bytes in all. They become
+// id of the process, and pairs of a name and a value, of any characters, at most 512 bytes in
+// all with what is escaped. A pair named host or pid replaces ours. They become
 // part of the claim's id, and so of [Lease.Owner] unless the caller named one: each command
 // is longer by as much, and there is no other cost. Default none: an id is a UUID and a number.
 func WithMetadata(pairs ...string) Option {
@@ -174,7 +176,10 @@ func (e *engine) ForceUnlock(ctx context.Context, h Holder) error {
 		return err
 	}
 	defer c.s.exit()
-	if h.ID == "" {
+	switch {
+	case !h.Held:
+		return c.fail(ErrNotHeld, errors.New("it is free, says the Holder given"), "")
+	case h.ID == "":
 		return c.fail(ErrConflict, errors.New("the lock is no library's that is known, and cannot be told from one that is taken later"), "inspect it, and delete it in the store if need be")
 	}
 	h.Key = c.key

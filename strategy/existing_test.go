@@ -22,7 +22,8 @@ func TestSuiteOnAServerOfOthers(t *testing.T) {
 	as := srv.Options()
 	as.Username, as.Password = "suite", "secret"
 	s := redisconformance.Strategy{Name: "blpop", New: blpop.New, StoredHolds: true, Notified: true, Fair: true, Server: as, Mark: "mark:"}
-	report, err := conformance.Check(context.Background(), s.Harness, nil, conformance.WithoutSlow(), conformance.WithParallel(8))
+	report, err := conformance.Check(context.Background(), s.Harness, nil, conformance.WithoutSlow(), conformance.WithParallel(8),
+		conformance.WithOnly("^(exclusion|fencing|failure|keys|hygiene|admin|wake-ups)/"))
 	require.NoError(t, err)
 	t.Log(report)
 	require.False(t, report.Failed())
@@ -32,6 +33,6 @@ func TestSuiteOnAServerOfOthers(t *testing.T) {
 			passed++
 		}
 	}
-	require.Greater(t, passed, 100)
+	require.Greater(t, passed, 60)
 	require.Equal(t, "data", rdb.Get(t.Context(), "others").Val())
 }

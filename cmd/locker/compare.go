@@ -64,6 +64,11 @@ func compareCommand() *cobra.Command {
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of tables")
 	flags.BoolVar(&f.markdown, "markdown", false, "print Markdown instead of tables")
 	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask before a server of yours is used")
+	complete := func(name string, values []string) {
+		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+	complete("strategies", compare.Names())
+	complete("need", []string{"order", "speed", "interop", "failover"})
 	c.MarkFlagsMutuallyExclusive("json", "markdown")
 	_ = c.MarkFlagFilename("report", "html")
 	return c
@@ -74,6 +79,12 @@ func (f *compareFlags) check(c *cobra.Command) error {
 		if !slices.Contains(compare.Names(), name) {
 			return fmt.Errorf("--strategies=%s: there are %s", name, strings.Join(compare.Names(), ", "))
 		}
+	}
+	if c.Flags().Changed("strategies") && len(f.strategies) == 0 {
+		return errors.New("--strategies is empty: leave it out for all")
+	}
+	if n := len(f.nodes); n > 0 && (n < 3 || n%2 == 0) {
+		return fmt.Errorf("--nodes names %d servers: redlock needs an odd number, three at least", n)
 	}
 	if f.need != "" && !slices.Contains(compare.Needs, compare.Need(f.need)) {
 		return fmt.Errorf("--need=%s: order, speed, interop or failover", f.need)
@@ -114,8 +125,11 @@ func (f *compareFlags) compare(c *cobra.Command) error {
 		return &exit{exitUnavailable, err}
 	case errors.Is(err, context.Canceled):
 		return &exit{exitInterrupted, errors.New("interrupted; nothing is left on the servers")}
+	case errors.Is(err, compare.ErrUsage):
+		return &exit{exitUsage, err}
 	case err != nil && result == nil:
-		return &exit{exitUnavailable, err}
+		store := storeFlags{tls: strings.Contains(f.url+strings.Join(f.nodes, ""), "rediss:")}
+		return &exit{exitUnavailable, fmt.Errorf("%w (%s)", err, store.hint())}
 	}
 	if err := page.write(result); err != nil {
 		return err

@@ -47,7 +47,8 @@ SIGKILL; so they do if locker itself is killed.`
 const runCodes = `Exit codes:
   COMMAND's own, or 128 and the number of the signal that ended it, or else
   122  the lock was lost while COMMAND ran
-  123  the store could not be used; COMMAND was not run
+  123  the store could not be used, for 30s unless --wait or a longer --ttl says
+       otherwise; COMMAND was not run
   124  the lock stayed taken; COMMAND was not run (see --conflict-exit-code)
   125  wrong usage or configuration; COMMAND was not run
   126  COMMAND cannot be run
@@ -176,6 +177,9 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 	lease, err := f.lock(c.Context(), locks, signals)
 	patient.Stop()
 	if err != nil {
+		if errors.Is(err, locker.ErrNotAcquired) {
+			err = f.named(c, locks, err)
+		}
 		return notLocked(err, f.key, f.conflictCode, f.hint())
 	}
 
@@ -202,10 +206,24 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 // tellAfter is how long a wait is, and how long one command, before a person is told of it.
 const tellAfter = 2 * time.Second
 
-// tellWait tells a person who waits why that takes so long.
+// named is err with the name of the holder, if that can be had.
+func (f *runFlags) named(c *cobra.Command, locks locker.Locker, err error) error {
+	a, ok := locks.(locker.Admin)
+	if !ok {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), tellAfter)
+	defer cancel()
+	if h, inspected := a.Inspect(ctx, f.key); inspected == nil && h.Held {
+		return fmt.Errorf("%w, by %s", err, whom(h.Owner, h.Metadata))
+	}
+	return err
+}
+
+// tellWait tells of trouble with the store, and a person who waits for whom that is.
 func (f *runFlags) tellWait(c *cobra.Command, locks locker.Locker) {
 	a, ok := locks.(locker.Admin)
-	if !ok || !isTerminal(c.ErrOrStderr()) {
+	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), tellAfter)
@@ -214,7 +232,7 @@ func (f *runFlags) tellWait(c *cobra.Command, locks locker.Locker) {
 	case errors.Is(err, locker.ErrClosed): // the wait is over
 	case err != nil:
 		fmt.Fprintf(c.ErrOrStderr(), "locker: trying on: %v (%s)\n", err, f.hint())
-	case h.Held:
+	case h.Held && isTerminal(c.ErrOrStderr()):
 		fmt.Fprintf(c.ErrOrStderr(), "locker: waiting for %q, held by %s\n", f.key, whom(h.Owner, h.Metadata))
 	}
 }
@@ -274,13 +292,15 @@ func (f *runFlags) attend(c *cobra.Command, p *process, lease *locker.Lease, sig
 			lost = nil
 			go func() { stop(p.pid, f.grace); close(stopped) }()
 			go func() { // stderr may be stuck
-				fmt.Fprintf(c.ErrOrStderr(), "locker: %v: %s is asked to stop, and killed in %v\n", lease.Err(), p.name, f.grace)
+				why := strings.ReplaceAll(strings.TrimPrefix(lease.Err().Error(), "locker: "), "WithMaxHold", "--max-hold")
+				fmt.Fprintf(c.ErrOrStderr(), "locker: %s; %s is asked to stop, and killed in %v\n", why, p.name, f.grace)
 				close(told)
 			}()
 		case status := <-p.ended:
 			p.retake()
 			if lost == nil {
 				<-stopped
+				_ = lease.Unlock(c.Context()) // after --max-hold it is still ours to give back
 				select {
 				case <-told:
 				case <-time.After(time.Second):

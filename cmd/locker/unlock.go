@@ -29,7 +29,7 @@ Exit codes: 0 it is free now, 1 it was left alone, 123 the store could not be us
 
 type unlockFlags struct {
 	storeFlags
-	force, yes bool
+	force, yes, unknown bool
 }
 
 func unlockCommand() *cobra.Command {
@@ -45,6 +45,7 @@ func unlockCommand() *cobra.Command {
 	}
 	f.add(c)
 	c.Flags().BoolVar(&f.force, "force", false, "take it, though only its holder can give it back")
+	c.Flags().BoolVar(&f.unknown, "unknown", false, "with --yes: also what may be another program's data, as no library's lock is recognised")
 	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 	return c
 }
@@ -75,14 +76,21 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 	defer release()
 	h, err := a.Inspect(ctx, key)
 	switch {
+	case errors.Is(err, locker.ErrConflict):
+		return &exit{exitNone, err}
 	case err != nil:
 		return f.storeError(err)
 	case !h.Held:
-		return &exit{exitNone, fmt.Errorf("%q is free", key)}
+		return &exit{exitNone, fmt.Errorf("%q is free (it is one KEY, not a pattern)", key)}
+	case h.Strategy == "" && f.yes && !f.unknown:
+		return &exit{exitNone, fmt.Errorf("%q is held by no library that is known: it may be another program's data; --unknown takes it all the same", key)}
 	}
 	out := c.OutOrStdout()
 	fmt.Fprint(out, table([]locker.Holder{h}, time.Now()))
 	if !f.yes {
+		if h.Strategy == "" {
+			fmt.Fprintln(out, "No library is known to lock like this: it may be another program's data, which would be deleted.")
+		}
 		fmt.Fprintf(out, "Take it from this holder? [y/N] ")
 		answer := make(chan string, 1)
 		go func() {

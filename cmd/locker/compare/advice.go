@@ -36,7 +36,7 @@ var needs = map[Need]struct {
 		demands: func(*Strategy) bool { return true },
 		figure:  func(s *Strategy) float64 { return s.Bench.Solo.PerS * s.Bench.Wide.PerS * s.Bench.Contended.GrantsPerS },
 		because: func(s *Strategy) string {
-			return fmt.Sprintf("%s pairs/s by one goroutine, %s by %d, and %s grants/s of a contended key: the greatest product of the three",
+			return fmt.Sprintf("%s pairs/s by one goroutine, %s by %d, and %s grants/s of a contended key: the most of the three multiplied",
 				figure(s.Bench.Solo.PerS), figure(s.Bench.Wide.PerS), wideGoroutines, figure(s.Bench.Contended.GrantsPerS))
 		},
 	},
@@ -75,6 +75,9 @@ type Advice struct {
 // advise finds, for each need that is asked for, the best one of those that the suite found
 // nothing wrong with.
 func (r *Result) advise() {
+	if len(r.Strategies) < 2 {
+		return // there was no choice
+	}
 	for _, need := range Needs {
 		if r.need != "" && r.need != need {
 			continue

@@ -22,12 +22,9 @@ const (
 	watched        = 1500 * time.Millisecond // for how long: they look about once a second
 )
 
-// rounds is how often each benchmark runs; the strategies take turns, so that what the
-// machine does besides meets all of them.
-const rounds = 3
-
-// bench runs the benchmarks of all strategies, of so long each.
-func (r *Result) bench(ctx context.Context, s *stores, d time.Duration) {
+// bench runs the benchmarks of all strategies, of so long each. They take turns for some
+// rounds, so that what the machine does besides meets all of them.
+func (r *Result) bench(ctx context.Context, s *stores, d time.Duration, rounds int) {
 	runs := make(map[*Strategy][]*Bench)
 	for range rounds {
 		for _, st := range r.Strategies {

@@ -125,7 +125,7 @@ func TestReportInABrowser(t *testing.T) {
 			require.LessOrEqual(t, l.Overflow, 0.0, "%d pixels wide", width)
 			require.NotEqual(t, l.Ink, l.Ground)
 			inks[l.Ink] = true
-			for _, want := range []string{"What these numbers speak for", "mutual exclusion", "blpop", "pairs/s"} {
+			for _, want := range []string{"Recommended, by these numbers", "mutual exclusion", "blpop", "pairs/s"} {
 				require.Contains(t, l.Text, want)
 			}
 		}

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -15,6 +16,7 @@ type Options struct {
 	Nodes      []string // URLs of redlock's
 	Quick      bool
 	Need       Need   // to be advised on; "" for all
+	Rounds     int    // of the benchmarks; default 3
 	Only       string // of the suite's cases, a regular expression; "" for all
 	// Begin is told what begins, and Suite how far the suite of a strategy is.
 	Begin func(what string)
@@ -57,7 +59,7 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 		}
 	}
 	r = &Result{
-		Started: time.Now(), Quick: o.Quick, need: o.Need, Server: s.about,
+		Started: time.Now(), OwnServers: s.own, Quick: o.Quick, need: o.Need, Server: s.about,
 		Machine: fmt.Sprintf("%s/%s, %d processors, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version()),
 	}
 	for _, name := range names {
@@ -73,7 +75,7 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 		length = 200 * time.Millisecond
 	}
 	o.Begin("benchmarks")
-	r.bench(ctx, s, length)
+	r.bench(ctx, s, length, cmp.Or(o.Rounds, 3))
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}

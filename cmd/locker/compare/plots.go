@@ -42,10 +42,10 @@ func (r *Result) plots() (all []figurePlot, err error) {
 		name, title, y, about string
 		of                    func(b *Bench) *float64
 	}{
-		{"solo", "A free key, one goroutine", "Lock + Unlock, pairs/s", "More is better. What a lock costs when there is no contention.", func(b *Bench) *float64 { return &b.Solo.PerS }},
+		{"solo", "A free key, one goroutine", "Lock + Unlock, pairs/s", "More is better. How fast a lock is when there is no contention.", func(b *Bench) *float64 { return &b.Solo.PerS }},
 		{"wide", fmt.Sprintf("Free keys, %d goroutines", wideGoroutines), "Lock + Unlock, pairs/s", "More is better. What a busy process gets through.", func(b *Bench) *float64 { return &b.Wide.PerS }},
 		{"contended", fmt.Sprintf("One key, %d processes", contenders), "grants/s", "More is better. How often a contended lock changes hands.", func(b *Bench) *float64 { return &b.Contended.GrantsPerS }},
-		{"fairness", "Fairness between the processes", "smallest ÷ largest share", "1 is equal shares. The key of the plot before.", func(b *Bench) *float64 { return &b.Contended.Fairness }},
+		{"fairness", "Fairness between the processes", "smallest ÷ largest share", "1 is equal shares, of the processes that contend for one key.", func(b *Bench) *float64 { return &b.Contended.Fairness }},
 		{"commands", "Redis' work for a contended grant", "commands per grant", "Less is better. Between processes; within one most grants are handed over and cost none.", func(b *Bench) *float64 { return b.Contended.CommandsPerGrant }},
 		{"waiting", "A process that waits for a held key", "commands/s", "Less is better. What waiting costs Redis, for each process that waits.", func(b *Bench) *float64 { return b.WaitingCommandsPerS }},
 	} {
@@ -58,8 +58,8 @@ func (r *Result) plots() (all []figurePlot, err error) {
 		name, title, x, about string
 		of                    func(b *Bench) []float64
 	}{
-		{"waits", "How long a caller waits for the contended key", "ms, logarithmic", "Further to the left is better; steep is fair.", func(b *Bench) []float64 { return b.Contended.WaitsMS }},
-		{"hand-overs", "From Unlock to the next grant", "µs, logarithmic", "Further to the left is better. The key lies idle for so long.", func(b *Bench) []float64 { return b.Contended.HandOversUS }},
+		{"waits", "How long a caller waits for the contended key", "wait, ms (logarithmic)", "Further to the left is better; a steep line is fair.", func(b *Bench) []float64 { return b.Contended.WaitsMS }},
+		{"hand-overs", "From Unlock to the next grant", "idle, µs (logarithmic)", "For so long the key has no holder though others wait. Further to the left is better.", func(b *Bench) []float64 { return b.Contended.HandOversUS }},
 	} {
 		if err == nil {
 			p, perr := r.distribution(f.title, f.x, f.of)
@@ -118,7 +118,7 @@ func (r *Result) bars(title, y string, of func(b *Bench) *float64) (*plot.Plot, 
 
 // distribution has a line for each strategy: the share of the values that are at most x.
 func (r *Result) distribution(title, x string, of func(b *Bench) []float64) (*plot.Plot, error) {
-	p := newPlot(title, x, "share, %")
+	p := newPlot(title, x, "that long at most, %")
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.Y.Min, p.Y.Max = 0, 100
 	least, most := math.Inf(1), 0.0

@@ -11,16 +11,16 @@ import (
 
 // Result is all that is found; --json prints it. Times are in the unit that a name ends with.
 type Result struct {
-	Started    time.Time    `json:"started"`
-	TookS      float64      `json:"took_s"`
-	Machine    string       `json:"machine"`
-	Server     string       `json:"server"`
-	Quick      bool         `json:"quick"`
-	Strategies []*Strategy  `json:"strategies"`
-	Advice     []Advice     `json:"advice"`
-	Limits     []string     `json:"limits"` // of what these figures say
-	need       Need         // asked for; "" is all
-	progress   func(string) // tells a person what begins
+	Started    time.Time   `json:"started"`
+	TookS      float64     `json:"took_s"`
+	Machine    string      `json:"machine"`
+	Server     string      `json:"server"`
+	OwnServers bool        `json:"own_servers"` // started for this, and killed by the suite
+	Quick      bool        `json:"quick"`
+	Strategies []*Strategy `json:"strategies"`
+	Advice     []Advice    `json:"advice"`
+	Limits     []string    `json:"limits"` // of what these figures say
+	need       Need        // asked for; "" is all
 }
 
 // Strategy is what is found about one.

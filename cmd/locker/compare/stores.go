@@ -118,7 +118,8 @@ func (s *stores) startEmbedded() error {
 }
 
 func (s *stores) reachable(ctx context.Context) error {
-	for _, url := range s.urls {
+	seen := make(map[string]bool)
+	for i, url := range s.urls {
 		o, err := options(url)
 		if err != nil {
 			return err
@@ -126,9 +127,15 @@ func (s *stores) reachable(ctx context.Context) error {
 		c := redis.NewClient(o)
 		// With what the clean-up needs, before there is anything to be cleaned.
 		err = errors.Join(c.Set(ctx, s.mark+"probe", "", time.Second).Err(), c.Scan(ctx, 0, "*"+s.mark+"*", 1).Err(), c.Unlink(ctx, s.mark+"probe").Err())
+		id := c.InfoMap(ctx, "server").Item("Server", "run_id")
 		_ = c.Close()
-		if err != nil {
+		switch {
+		case err != nil:
 			return fmt.Errorf("%s: %w", o.Addr, err)
+		case i > 0 && id != "" && seen[id]:
+			return fmt.Errorf("%w: two of --nodes are the same server, %s; each must be independent of the others", ErrUsage, o.Addr)
+		case i > 0:
+			seen[id] = true
 		}
 	}
 	return nil
@@ -142,7 +149,7 @@ func options(url string) (*redis.Options, error) {
 	o, err := redis.ParseURL(url)
 	if err != nil {
 		// (It may have a password anywhere.)
-		return nil, errors.New("a URL is not that of a single server, which compare needs: redis://user:password@host:6379/0, rediss://... or unix:///path")
+		return nil, fmt.Errorf("%w: a URL is not that of a single server, which compare needs: redis://user:password@host:6379/0, rediss://... or unix:///path", ErrUsage)
 	}
 	return o, nil
 }
@@ -195,10 +202,13 @@ func find(name string) (candidate, error) {
 			return c, nil
 		}
 	}
-	return candidate{}, fmt.Errorf("there is no strategy %q to compare: %s", name, strings.Join(Names(), ", "))
+	return candidate{}, fmt.Errorf("%w: there is no strategy %q to compare: %s", ErrUsage, name, strings.Join(Names(), ", "))
 }
 
-var errNoNodes = errors.New("redlock needs three servers or more, an odd number: give them by --nodes, or leave redlock out by --strategies")
+// ErrUsage is matched by errors that another command line puts right.
+var ErrUsage = errors.New("wrong usage")
+
+var errNoNodes = fmt.Errorf("%w: redlock needs three servers or more, an odd number: give them by --nodes, or leave redlock out by --strategies", ErrUsage)
 
 func (s *stores) nodes() (all []*redis.Options, err error) {
 	if len(s.urls) < 1+3 || len(s.urls)%2 != 0 {

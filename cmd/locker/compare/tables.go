@@ -47,6 +47,9 @@ var titles = []struct{ group, title string }{
 func (r *Result) guarantees() (rows []row) {
 	for _, t := range titles {
 		line := row{Title: t.title}
+		if t.group == "faults" && !r.OwnServers {
+			line.Title = "connections cut" // their servers are not killed
+		}
 		some := false
 		for _, s := range r.Strategies {
 			c := outcome(s, t.group)
