@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -37,6 +38,8 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // most of them wait most of the time
 	os.Exit(m.Run())
 }
 
@@ -165,7 +168,7 @@ func TestExitCodes(t *testing.T) {
 		"its signal":      {args: "run --key k -- sh -c kill\u00a0-9\u00a0$$", code: 128 + 9},
 		"flags of its":    {args: "run --key k expr --nonsense = --nonsense"},
 		"a file":          {args: "run --config " + file + " --key k -- true", url: " "},
-		"taken":           {args: "run --key held --wait 0 -- true", code: 124, says: `"held"`},
+		"taken":           {args: "run --key held --wait 0 -- true", code: 124, says: held.Owner()},
 		"taken for long":  {args: "run --key held --wait 200ms -- true", code: 124, says: "200ms"},
 		"taken, own code": {args: "run --key held --wait 0 --conflict-exit-code 1 -- true", code: 1},
 		"no server":       {args: "run --key k --wait 0 -- true", url: "setnx+unix:///nowhere.sock", code: 123, says: "nowhere.sock"},
@@ -305,6 +308,17 @@ func TestLoss(t *testing.T) {
 			require.Contains(t, cmd.stderr.String(), "asked to stop")
 		})
 	}
+}
+
+// TestMaxHold: the lock is given back when COMMAND has been stopped.
+func TestMaxHold(t *testing.T) {
+	t.Parallel()
+	_, l, url := server(t)
+	cmd := command(t, url, "run", "--key", "k", "--max-hold", "300ms", "--", "sh", "-c", "echo ready; exec sleep 60")
+	cmd.begin(t)
+	require.Equal(t, exitLost, cmd.code(t))
+	require.Contains(t, cmd.stderr.String(), "--max-hold")
+	free(t, l, "k")
 }
 
 // TestKilled: COMMAND does not outlive a locker that is killed, whose lock ends by itself.
