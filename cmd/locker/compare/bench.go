@@ -120,8 +120,6 @@ func pairs(ctx context.Context, l locker.Locker, goroutines int, d time.Duration
 
 // contend has several Lockers fight for one key.
 func (s *stores) contend(ctx context.Context, name string, on []*redis.Client, d time.Duration) (c Contended, err error) {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
 	var all []locker.Locker
 	for range contenders {
 		l, _, end, err := s.locker(name)
@@ -144,6 +142,8 @@ func (s *stores) contend(ctx context.Context, name string, on []*redis.Client, d
 		grants    = make([]float64, contenders)
 	)
 	before, _ := readLoad(ctx, on)
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
 	start := time.Now()
 	for i, l := range all {
 		wg.Go(func() {
