@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -77,7 +78,25 @@ const patience = 30 * time.Second
 type locked struct {
 	*exec.Cmd
 	stdout *bufio.Reader
-	stderr *strings.Builder
+	stderr *said
+}
+
+// said is what a process has said so far.
+type said struct {
+	mu  sync.Mutex
+	all strings.Builder
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all.String()
 }
 
 func command(t *testing.T, url string, args ...string) *locked {
@@ -86,7 +105,7 @@ func command(t *testing.T, url string, args ...string) *locked {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(cancel)
-	l := &locked{Cmd: exec.CommandContext(ctx, self, args...), stderr: new(strings.Builder)}
+	l := &locked{Cmd: exec.CommandContext(ctx, self, args...), stderr: new(said)}
 	l.Env = append(os.Environ(), asLocker+"=1", "LOCKER_URL="+url)
 	l.Stderr = l.stderr
 	return l
@@ -314,8 +333,8 @@ func TestLoss(t *testing.T) {
 func TestMaxHold(t *testing.T) {
 	t.Parallel()
 	_, l, url := server(t)
-	cmd := command(t, url, "run", "--key", "k", "--max-hold", "300ms", "--", "sh", "-c", "echo ready; exec sleep 60")
-	cmd.begin(t)
+	cmd := command(t, url, "run", "--key", "k", "--max-hold", "300ms", "--", "sleep", "60")
+	require.NoError(t, cmd.Start())
 	require.Equal(t, exitLost, cmd.code(t))
 	require.Contains(t, cmd.stderr.String(), "--max-hold")
 	free(t, l, "k")
