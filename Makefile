@@ -38,7 +38,7 @@ redis: ## install redis-server when it is missing (LOCKER_REDIS_SERVER names ano
 
 .PHONY: test
 test: redis ## vet, and all tests with the race detector; the packages that take longest come first
-	$(GO) test -race -vet=all -p 3 -timeout 8m ./conformance ./strategy/... ./...
+	$(GO) test -race -vet=all -p 3 -timeout 8m ./strategy/... ./...
 
 .PHONY: short
 short: redis ## the tests that take little time, without the race detector
