@@ -70,7 +70,7 @@ func (d *fakeDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string,
 func (d *fakeDriver) Break(ctx context.Context, h driver.Holder) (err error) {
 	cerr := d.s.command(ctx, "inspect", func() {
 		if err = notHeld(driver.Claim{Key: h.Key, ID: h.ID}); d.held(driver.Claim{Key: h.Key, ID: h.ID}) != nil {
-			delete(d.s.locks, h.Key)
+			d.s.drop(h.Key) // its queue would refuse the Locker that acquires the key after this
 			err = nil
 		}
 	})

@@ -22,7 +22,8 @@ type Inspector interface {
 	Keys(ctx context.Context, pattern string) iter.Seq2[string, error]
 	// Break frees h.Key, whoever else has a share in it, if the grant that h.ID names still
 	// holds it; otherwise it touches nothing and returns an error that matches [ErrLost].
-	// Waiters need not be told of it: the Locker acquires and releases the key after it.
+	// The Locker acquires and releases the key after it, so that waiters are woken. A driver
+	// whose queue refuses that tells the first waiter itself.
 	Break(ctx context.Context, h Holder) error
 }
 
