@@ -36,11 +36,11 @@ type Admin interface {
 
 	// ForceUnlock frees the key of h, whoever has a share in the lock, and wakes the waiters
 	// of this strategy; those of others look about once a second. It fails with [ErrNotHeld]
-	// if the key was free or the grant that Inspect told of has ended since, and with [ErrConflict] if h.ID is ""
-	// or the lock is on other servers, too: then it frees nothing. A lock of another library
-	// is known by its value only, which a later one may have as well: Redisson's by the thread.
-	// The holder learns of it at its next renewal; until then two may be inside, whom
-	// fencing tokens tell apart.
+	// if the key was free or the grant that Inspect told of has ended since, and with
+	// [ErrConflict] if h.ID is "" or the lock is on other servers, too: then it frees nothing.
+	// A lock of another library is known by its value only, which a later one may have as
+	// well: Redisson's by the thread. The holder learns of it at its next renewal; until then
+	// two may be inside, whom fencing tokens tell apart.
 	ForceUnlock(ctx context.Context, h Holder) error
 }
 
@@ -213,12 +213,15 @@ func (c *call) denyOwn(h Holder) {
 // it goes wrong, they look about once a second by themselves.
 func (c *call) wakeWaiters() {
 	cl := c.newClaim()
-	a, _, err := c.acquire(cl, false, 0)
+	a, sent, err := c.acquire(cl, false, 0)
 	if err != nil || !a.Granted {
 		return
 	}
 	cl.Token = a.Token
-	_ = c.command(commandTimeout, func(ctx context.Context) error { return c.e.driver.Release(ctx, cl) })
+	err = c.command(commandTimeout, func(ctx context.Context) error { return c.e.driver.Release(ctx, cl) })
+	if !isSettled(err) {
+		c.e.cleanUp(cl, sent, true)
+	}
 }
 
 // MetadataOf is what [WithMetadata] has put into the id of a claim, such as an element of

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"sync"
 	"time"
 
@@ -300,41 +299,6 @@ func (d injected) Release(ctx context.Context, c driver.Claim) error {
 	return d.in.Command(ctx, OpRelease, func(ctx context.Context) error { return d.inner.Release(ctx, c) })
 }
 
-// opInspect is for all commands of a [driver.Inspector]: they suffer from outages only.
-const opInspect Op = "inspect"
-
-func (d injected) inspector(ctx context.Context, f func(ctx context.Context, i driver.Inspector) error) error {
-	i, ok := d.inner.(driver.Inspector)
-	if !ok {
-		return errors.ErrUnsupported
-	}
-	return d.in.Command(ctx, opInspect, func(ctx context.Context) error { return f(ctx, i) })
-}
-
-func (d injected) Inspect(ctx context.Context, key string) (h driver.Holder, err error) {
-	err = d.inspector(ctx, func(ctx context.Context, i driver.Inspector) (err error) {
-		h, err = i.Inspect(ctx, key)
-		return err
-	})
-	return h, err
-}
-
-func (d injected) Keys(ctx context.Context, pattern string) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		err := d.inspector(ctx, func(ctx context.Context, i driver.Inspector) error {
-			i.Keys(ctx, pattern)(yield)
-			return nil
-		})
-		if err != nil {
-			yield("", err)
-		}
-	}
-}
-
-func (d injected) Break(ctx context.Context, h driver.Holder) error {
-	return d.inspector(ctx, func(ctx context.Context, i driver.Inspector) error { return i.Break(ctx, h) })
-}
-
 type injectedCounter struct {
 	inner driver.HoldCounter
 	in    *Injector
@@ -342,77 +306,4 @@ type injectedCounter struct {
 
 func (d injectedCounter) SetHolds(ctx context.Context, c driver.Claim, n int) error {
 	return d.in.Command(ctx, OpSetHolds, func(ctx context.Context) error { return d.inner.SetHolds(ctx, c, n) })
-}
-
-type injectedNotifier struct {
-	inner driver.Notifier
-	in    *Injector
-}
-
-func (d injectedNotifier) Watch(ctx context.Context, key string) (driver.Watch, error) {
-	w := &injectedWatch{in: d.in, c: make(chan struct{}, 1), over: make(chan struct{})}
-	err := d.in.Command(ctx, OpWatch, func(ctx context.Context) (err error) {
-		if w.inner != nil {
-			w.inner.Close() // a command that arrives twice
-		}
-		w.inner, err = d.inner.Watch(ctx, key)
-		return err
-	})
-	if err != nil {
-		if w.inner != nil {
-			w.inner.Close()
-		}
-		return nil, err
-	}
-	d.in.add(w)
-	go w.pass()
-	return w, nil
-}
-
-func (in *Injector) add(w *injectedWatch) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.watches == nil {
-		in.watches = make(map[*injectedWatch]struct{})
-	}
-	in.watches[w] = struct{}{}
-}
-
-// injectedWatch passes on what another one signals, until it is cut off.
-type injectedWatch struct {
-	in    *Injector
-	inner driver.Watch
-	c     chan struct{}
-	once  sync.Once
-	over  chan struct{} // closed by Close, or when it is cut off
-}
-
-func (w *injectedWatch) C() <-chan struct{} { return w.c }
-
-func (w *injectedWatch) end() { w.once.Do(func() { close(w.over) }) }
-
-func (w *injectedWatch) Close() {
-	w.end()
-	w.in.mu.Lock()
-	delete(w.in.watches, w)
-	w.in.mu.Unlock()
-	w.inner.Close()
-}
-
-func (w *injectedWatch) pass() {
-	defer close(w.c)
-	for {
-		select {
-		case _, ok := <-w.inner.C():
-			if !ok {
-				return
-			}
-			select {
-			case w.c <- struct{}{}:
-			default:
-			}
-		case <-w.over:
-			return
-		}
-	}
 }

@@ -126,8 +126,12 @@ func TestInspectTellsTheQueue(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	for i, job := range []string{"first", "second", "third"} {
-		l := newLocker(job)
+	const odd = "an owner\nof two lines"
+	for i, job := range []string{"first", "second", "third", odd} {
+		l, ctx := newLocker(job), ctx
+		if job == odd {
+			ctx = locker.ContextWithOwner(ctx, odd)
+		}
 		go func() { _, _ = l.Lock(ctx, "k") }()
 		conformance.Eventually(t, 30*time.Second, "one more waits", func() bool {
 			h, err := holder.(locker.Admin).Inspect(t.Context(), "k")
@@ -139,7 +143,8 @@ func TestInspectTellsTheQueue(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "holder", h.Metadata["job"])
 	require.Equal(t, lease.Owner(), h.Owner)
-	require.Len(t, h.Queue, 3)
+	require.Len(t, h.Queue, 4)
+	require.Equal(t, odd, h.Queue[3])
 	for i, job := range []string{"first", "second", "third"} {
 		require.Contains(t, h.Queue[i], "job="+job)
 	}

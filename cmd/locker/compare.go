@@ -59,7 +59,7 @@ func compareCommand() *cobra.Command {
 	flags.StringSliceVar(&f.nodes, "nodes", nil, "URLs of three servers or more, for redlock")
 	flags.StringSliceVar(&f.strategies, "strategies", nil, "which: "+strings.Join(compare.Names(), ",")+" (default all that the servers allow)")
 	flags.BoolVar(&f.quick, "quick", false, "without the cases that take long, and with shorter benchmarks")
-	flags.StringVar(&f.need, "need", "", "what to advise on: order, speed, interop or failover (default all)")
+	flags.StringVar(&f.need, "need", "", "what to advise on: "+strings.Join(needs(), ", ")+" (default all)")
 	flags.StringVar(&f.report, "report", "locker-report.html", "`file` for the HTML report; - for none")
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of tables")
 	flags.BoolVar(&f.markdown, "markdown", false, "print Markdown instead of tables")
@@ -68,10 +68,17 @@ func compareCommand() *cobra.Command {
 		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
 	complete("strategies", compare.Names())
-	complete("need", []string{"order", "speed", "interop", "failover"})
+	complete("need", needs())
 	c.MarkFlagsMutuallyExclusive("json", "markdown")
 	_ = c.MarkFlagFilename("report", "html")
 	return c
+}
+
+func needs() (all []string) {
+	for _, need := range compare.Needs {
+		all = append(all, string(need))
+	}
+	return all
 }
 
 func (f *compareFlags) check(c *cobra.Command) error {
@@ -87,7 +94,7 @@ func (f *compareFlags) check(c *cobra.Command) error {
 		return fmt.Errorf("--nodes names %d servers: redlock needs an odd number, three at least", n)
 	}
 	if f.need != "" && !slices.Contains(compare.Needs, compare.Need(f.need)) {
-		return fmt.Errorf("--need=%s: order, speed, interop or failover", f.need)
+		return fmt.Errorf("--need=%s: there are %s", f.need, strings.Join(needs(), ", "))
 	}
 	if f.url == "" && len(f.nodes) == 0 || f.yes {
 		return nil
@@ -128,7 +135,7 @@ func (f *compareFlags) compare(c *cobra.Command) error {
 	case errors.Is(err, compare.ErrUsage):
 		return &exit{exitUsage, err}
 	case err != nil && result == nil:
-		store := storeFlags{tls: strings.Contains(f.url+strings.Join(f.nodes, ""), "rediss:")}
+		store := storeFlags{tls: slices.ContainsFunc(append(f.nodes, f.url), speaksTLS)}
 		return &exit{exitUnavailable, fmt.Errorf("%w (%s)", err, store.hint())}
 	}
 	if err := page.write(result); err != nil {
@@ -183,7 +190,10 @@ func (p *page) write(r *compare.Result) error {
 		}
 		return errors.Join(r.HTML(f), f.Close())
 	}
-	return errors.Join(r.HTML(p.tmp), p.tmp.Chmod(0o644), p.tmp.Close(), os.Rename(p.tmp.Name(), p.name))
+	if err := errors.Join(r.HTML(p.tmp), p.tmp.Chmod(0o644), p.tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(p.tmp.Name(), p.name)
 }
 
 // discard removes what was not written to the end.

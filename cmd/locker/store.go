@@ -47,11 +47,16 @@ func (f *storeFlags) configuration(c *cobra.Command) (cfg strategy.Config, err e
 	default:
 		return cfg, fmt.Errorf("no lock store is given: --url, --config or the environment variable LOCKER_URL; see %s --help", c.CommandPath())
 	}
-	f.tls = strings.Contains(cfg.URL, "rediss") || cfg.TLS != nil
+	f.tls = speaksTLS(cfg.URL) || cfg.TLS != nil
 	if cfg.Strategy == "memory" || strings.HasPrefix(cfg.URL, "memory:") {
 		return cfg, errors.New("the strategy memory locks within one process only: no other locker, nor any program, has these locks")
 	}
 	return cfg, nil
+}
+
+func speaksTLS(url string) bool {
+	scheme, _, _ := strings.Cut(url, "://")
+	return strings.HasSuffix(scheme, "rediss")
 }
 
 // admin opens the store to look at locks.

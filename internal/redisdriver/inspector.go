@@ -39,7 +39,7 @@ func (d *Driver) Break(ctx context.Context, h driver.Holder) error {
 	if h.Strategy == redlocks && d.p.Name != redlocks {
 		return fmt.Errorf("%w: this server is one of several that have the lock; redlock takes it from all of them", locker.ErrConflict)
 	}
-	return d.Run(ctx, breakScript, driver.Claim{Key: h.Key}, h.ID)
+	return d.Run(ctx, breakScript, driver.Claim{Key: h.Key, ID: h.ID})
 }
 
 const page = 1000 // keys
@@ -120,16 +120,19 @@ func holderIn(key string, reply any) (driver.Holder, error) {
 }
 
 var (
-	oursPattern   = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-([48])[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}:\d+(\?\S*)?$`)
-	javasPattern  = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}:\d+$`)
-	totalPattern  = regexp.MustCompile(`^\d+$`)
-	sharePattern  = regexp.MustCompile(`^\d+ (\d+) (\d+)$`)
-	morePattern   = regexp.MustCompile(`^([a-z]+) (\S+) `)
-	placePattern  = regexp.MustCompile(`(?s)^\d+ (\S+) \d+ (\d+) \d \d+ \d+ (.*)$`)
-	blpopSilent   = int64(2000) // ms after which a process in blpop's queue is taken to be dead
-	idsOfHashes   = "8"         // the version of their UUIDs
-	redissonsName = "redisson"
-	redlocks      = "redlock"
+	oursPattern  = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-([48])[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}:\d+(\?\S*)?$`)
+	javasPattern = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}:\d+$`)
+	totalPattern = regexp.MustCompile(`^\d+$`)
+	sharePattern = regexp.MustCompile(`^\d+ (\d+) (\d+)$`)
+	morePattern  = regexp.MustCompile(`^([a-z]+) (\S+) `)
+	placePattern = regexp.MustCompile(`(?s)^\d+ (\S+) \d+ (\d+) \d \d+ \d+ (.*)$`)
+)
+
+const (
+	blpopSilent = 2000 // ms after which a process in blpop's queue is taken to be dead
+	idsOfHashes = "8"  // the version of their UUIDs
+	redissons   = "redisson"
+	redlocks    = "redlock"
 )
 
 // recognizeString tells whose lock a string is: a claim of setnx, or of redlock on one of
@@ -182,7 +185,7 @@ func recognizeHash(h *driver.Holder, fields map[string]string, token, now int64)
 	case more != nil || shares > 0 || ours != nil && ours[1] == idsOfHashes:
 		h.Strategy = "hashreentrant"
 	case javasPattern.MatchString(h.Owner) && h.Remaining >= 0:
-		h.Strategy = redissonsName
+		h.Strategy = redissons
 		return
 	default:
 		h.ID, h.Owner, h.Holds = "", "", 0

@@ -148,3 +148,16 @@ func (l *leaver) settled(t *testing.T) {
 	t.Helper()
 	require.NoError(t, l.left.wait(t.Context(), func(*flight) bool { return true }))
 }
+
+// A Break whose answer does not come holds up none of another key.
+func TestBreakOfAnotherKeyDoesNotWait(t *testing.T) {
+	t.Parallel()
+	l := newLeaver(t, false)
+	rule := l.leaves(t, func(ctx context.Context) error { return l.Break(ctx, driver.Holder{Key: "hung", ID: "a"}) })
+	defer l.settled(t)
+	defer rule.Stop()
+	err := l.ends(t, l.begin(t.Context(), func(ctx context.Context) error {
+		return l.Break(ctx, driver.Holder{Key: "k", ID: "b"})
+	}))
+	require.ErrorIs(t, err, driver.ErrLost)
+}

@@ -3,7 +3,6 @@ package compare
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -118,6 +117,16 @@ func pairs(ctx context.Context, l locker.Locker, goroutines int, d time.Duration
 	return Pairs{PerS: float64(len(all)) / d.Seconds(), P50US: quantile(us, 0.5), P99US: quantile(us, 0.99)}, failed
 }
 
+// contention is what several Lockers that fight for one key meet.
+type contention struct {
+	mu        sync.Mutex
+	waits     []time.Duration
+	handOvers []time.Duration
+	unlocked  time.Time // when the last holder began to unlock
+	grants    []float64 // of each
+	failed    error
+}
+
 // contend has several Lockers fight for one key.
 func (s *stores) contend(ctx context.Context, name string, on []*redis.Client, d time.Duration) (c Contended, err error) {
 	var all []locker.Locker
@@ -132,68 +141,69 @@ func (s *stores) contend(ctx context.Context, name string, on []*redis.Client, d
 		}
 		all = append(all, l)
 	}
-	var (
-		mu        sync.Mutex
-		waits     []time.Duration
-		failed    error
-		handOvers []time.Duration // guarded by the lock itself, and so is unlocked
-		unlocked  time.Time
-		wg        sync.WaitGroup
-		grants    = make([]float64, contenders)
-	)
+	met := contention{grants: make([]float64, contenders)}
 	before, _ := readLoad(ctx, on)
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	start := time.Now()
+	var wg sync.WaitGroup
 	for i, l := range all {
 		wg.Go(func() {
-			for {
-				asked := time.Now()
-				lease, err := l.Lock(ctx, "contended")
-				if err != nil {
-					mu.Lock()
-					if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
-						failed = err
-					}
-					mu.Unlock()
-					return
-				}
-				now := time.Now()
-				mu.Lock()
-				waits = append(waits, now.Sub(asked))
-				if !unlocked.IsZero() {
-					handOvers = append(handOvers, now.Sub(unlocked))
-				}
-				grants[i]++
-				unlocked = time.Now()
-				mu.Unlock()
-				if err := lease.Unlock(context.WithoutCancel(ctx)); err != nil {
-					mu.Lock()
-					failed = err
-					mu.Unlock()
-					return
-				}
+			if err := met.fight(ctx, i, l); err != nil {
+				met.mu.Lock()
+				defer met.mu.Unlock()
+				met.failed = err
 			}
 		})
 	}
 	wg.Wait()
 	took := time.Since(start)
 	after, err := readLoad(context.WithoutCancel(ctx), on)
-	if n := float64(len(waits)); err == nil && n > 0 && after.commands > before.commands {
+	if n := float64(len(met.waits)); err == nil && n > 0 && after.commands > before.commands {
 		commands, cpu := (after.commands-before.commands)/n, (after.cpu-before.cpu)/n*1e6
 		c.CommandsPerGrant = &commands
 		if s.own { // elsewhere it is others' work, too
 			c.ServerCPUPerGrant = &cpu
 		}
 	}
-	c.WaitsMS, c.HandOversUS = sortedBy(waits, time.Millisecond), sortedBy(handOvers, time.Microsecond)
-	c.GrantsPerS = float64(len(waits)) / took.Seconds()
+	met.tell(&c, took)
+	return c, met.failed
+}
+
+// fight locks and unlocks until ctx ends.
+func (m *contention) fight(ctx context.Context, i int, l locker.Locker) error {
+	for {
+		asked := time.Now()
+		lease, err := l.Lock(ctx, "contended")
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		now := time.Now()
+		m.mu.Lock()
+		m.waits = append(m.waits, now.Sub(asked))
+		if !m.unlocked.IsZero() {
+			m.handOvers = append(m.handOvers, now.Sub(m.unlocked))
+		}
+		m.grants[i]++
+		m.unlocked = time.Now()
+		m.mu.Unlock()
+		if err := lease.Unlock(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+	}
+}
+
+func (m *contention) tell(c *Contended, took time.Duration) {
+	c.WaitsMS, c.HandOversUS = sortedBy(m.waits, time.Millisecond), sortedBy(m.handOvers, time.Microsecond)
+	c.GrantsPerS = float64(len(m.waits)) / took.Seconds()
 	c.WaitP50MS, c.WaitP99MS, c.WaitMaxMS = quantile(c.WaitsMS, 0.5), quantile(c.WaitsMS, 0.99), quantile(c.WaitsMS, 1)
 	c.HandOverP50US, c.HandOverP99US = quantile(c.HandOversUS, 0.5), quantile(c.HandOversUS, 0.99)
-	if most := slices.Max(grants); most > 0 {
-		c.Fairness = slices.Min(grants) / most
+	if most := slices.Max(m.grants); most > 0 {
+		c.Fairness = slices.Min(m.grants) / most
 	}
-	return c, failed
 }
 
 // wait counts what processes that wait for a held key send to Redis; nil if it does not
@@ -203,12 +213,14 @@ func (s *stores) wait(ctx context.Context, name string, l locker.Locker, on []*r
 	if err != nil {
 		return nil, err
 	}
+	defer func() { _ = lease.Unlock(context.WithoutCancel(ctx)) }()
 	waiting, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
 	for range waiters {
 		l, _, end, err := s.locker(name)
 		if err != nil {
-			cancel()
 			return nil, err
 		}
 		defer end()
@@ -224,11 +236,6 @@ func (s *stores) wait(ctx context.Context, name string, l locker.Locker, on []*r
 	stop()
 	after, err2 := readLoad(ctx, on)
 	took := time.Since(start)
-	cancel()
-	wg.Wait()
-	if uerr := lease.Unlock(context.WithoutCancel(ctx)); uerr != nil {
-		return nil, uerr
-	}
 	if err != nil || err2 != nil || after.commands == 0 {
 		return nil, ctx.Err()
 	}

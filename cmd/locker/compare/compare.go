@@ -97,7 +97,7 @@ func (r *Result) suites(ctx context.Context, s *stores, o Options) {
 				mu.Lock()
 				defer mu.Unlock()
 				n++
-				o.Suite(st.Name, n, max(of, n+1))
+				o.Suite(st.Name, n, max(of, n+1)) // not all of them: its end is told of below
 			})
 			mu.Lock()
 			defer mu.Unlock()

@@ -1,10 +1,12 @@
 local lock = unpack(KEYS)
-local id = unpack(ARGV) -- of a claim, or the string itself
+local claim = unpack(ARGV) -- or what the string is, whoever has set it
 -- Reply: 1 freed, 0 the lock is not that claim's
 --
--- Sent twice or late: the second run finds nothing of that claim. (An error is a table.)
+-- Sent twice or late: a claim's id is never used again, so a second run finds nothing. A
+-- value of another library may be there again by then; its users are told of that by
+-- Admin.ForceUnlock. (An error is a table.)
 
-if redis.pcall('GET', lock) == id or redis.pcall('HEXISTS', lock, id) == 1 then
+if redis.pcall('GET', lock) == claim or redis.pcall('HEXISTS', lock, claim) == 1 then
   redis.call('DEL', lock)
   return 1
 end

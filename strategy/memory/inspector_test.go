@@ -1,0 +1,46 @@
+package memory
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/distlock/locker"
+)
+
+func TestHoldersOfABadPattern(t *testing.T) {
+	l, err := New()
+	require.NoError(t, err)
+	defer l.Close()
+	lease, err := l.Lock(t.Context(), "k")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, lease.Unlock(t.Context())) }()
+	told := 0
+	for _, err := range l.(locker.Admin).Holders(t.Context(), "[") {
+		require.ErrorIs(t, err, locker.ErrInvalid)
+		told++
+	}
+	require.Equal(t, 1, told)
+}
+
+// The body of a loop over Holders may close the Locker.
+func TestCloseWithinHolders(t *testing.T) {
+	l, err := New()
+	require.NoError(t, err)
+	for _, key := range []string{"a", "b"} {
+		_, err = l.Lock(t.Context(), key)
+		require.NoError(t, err)
+	}
+	start, told := time.Now(), 0
+	for _, err := range l.(locker.Admin).Holders(t.Context(), "*") {
+		if told++; told == 1 {
+			require.NoError(t, err)
+			require.NoError(t, l.Close())
+			continue
+		}
+		require.ErrorIs(t, err, locker.ErrClosed)
+	}
+	require.Equal(t, 2, told)
+	require.Less(t, time.Since(start), 2*time.Second, "Close waits for nothing that is under way for so long")
+}
