@@ -1,0 +1,87 @@
+package locker
+
+import (
+	"context"
+	"sync"
+)
+
+// Pending is a Lock that goes on in the background; see [LockAsync]. Its methods may be
+// called from many goroutines.
+type Pending struct {
+	done chan struct{}
+	stop context.CancelFunc
+
+	mu       sync.Mutex
+	canceled bool
+	taken    bool
+	lease    *Lease
+	err      error
+}
+
+// LockAsync begins a Lock, with the same arguments, and returns at once:
+//
+//	p := locker.LockAsync(ctx, l, "report")
+//	defer p.Cancel()
+//	select {
+//	case <-p.Done():
+//		lease, err := p.Lease()
+//	case <-somethingElse:
+//	}
+//
+// The lease is held, and renewed, from its grant on, whether or not it has been taken: a
+// caller that does not want it any more calls Cancel, or keeps the lock.
+func LockAsync(ctx context.Context, l Locker, key string, opts ...LockOption) *Pending {
+	p := &Pending{done: make(chan struct{}), stop: func() {}}
+	if ctx == nil || l == nil {
+		p.err = invalid("LockAsync needs a context and a Locker; one of them is nil")
+		close(p.done)
+		return p
+	}
+	ctx, p.stop = context.WithCancel(ctx)
+	go func() {
+		defer p.stop()
+		lease, err := l.Lock(ctx, key, opts...)
+		p.mu.Lock()
+		p.lease, p.err = lease, err
+		untaken := p.abandon()
+		p.mu.Unlock()
+		close(p.done)
+		untaken.giveBack(ctx)
+	}()
+	return p
+}
+
+// Done is closed when Lock has returned.
+func (p *Pending) Done() <-chan struct{} { return p.done }
+
+// Lease waits until Lock has returned, and returns what it did. The lease is the caller's
+// from then on, to be unlocked. After Cancel the error is [ErrNotAcquired], unless the lease
+// had been taken before.
+func (p *Pending) Lease() (*Lease, error) {
+	<-p.done
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taken = true
+	return p.lease, p.err
+}
+
+// Cancel ends the Lock, and gives the lease back if it was granted and has not been taken.
+// After Lease has returned it does nothing.
+func (p *Pending) Cancel() {
+	p.stop()
+	p.mu.Lock()
+	p.canceled = true
+	untaken := p.abandon()
+	p.mu.Unlock()
+	untaken.giveBack(context.Background())
+}
+
+// abandon is the lease that is to be given back, if there is one; it needs mu.
+func (p *Pending) abandon() *Leases {
+	l := p.lease
+	if l == nil || !p.canceled || p.taken {
+		return nil
+	}
+	p.lease, p.err = nil, l.fail("lock", ErrNotAcquired, context.Canceled, "the caller has canceled it")
+	return &Leases{all: []*Lease{l}}
+}

@@ -1,0 +1,263 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Leases are the leases on several keys that one [LockAll] was granted. They are held
+// together: once one of them is over, the set is. The methods may be called from many
+// goroutines. Those of a nil or zero Leases fail with [ErrInvalid] or return zero values.
+type Leases struct {
+	all []*Lease // by key
+
+	hook sync.Once
+	end  sync.Once
+	lost chan struct{}
+}
+
+// LockAll waits until the caller holds all keys, or gives back those it has and fails. The
+// same key given twice counts once. Callers of LockAll never wait for each other in a
+// circle, as they take keys in the order of their bytes; a caller that holds another key
+// already, which sorts after one of these, can still bring that about.
+//
+// All keys are asked for at the same time, which on one server is one round trip. When one
+// is taken the caller keeps those that sort before it, gives back the others, waits for
+// that one in its queue, and asks for the rest again: so callers with many keys are not
+// passed over for ever by those with one. [WithWait] bounds the whole, for a Locker that
+// [New] or a strategy has made; of one that wraps it, each wait that the options bound.
+//
+// The options are those of [Locker].Lock, and apply to each key; TTLs and limits count from
+// when a key was granted. LockAll fails as Lock does, with an error that names the key, and
+// with [ErrLost] when a lease was lost while the call waited for another key, as it
+// happens to leases [WithoutRenewal].
+func LockAll(ctx context.Context, l Locker, keys []string, opts ...LockOption) (*Leases, error) {
+	if ctx == nil || l == nil || len(keys) == 0 {
+		return nil, invalid("LockAll needs a context, a Locker and one key or more; one of them is missing")
+	}
+	remaining, err := waitOf(l, opts)
+	if err != nil {
+		return nil, err
+	}
+	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	held := &Leases{lost: make(chan struct{})}
+	for n := 0; n < len(keys); n = len(held.all) {
+		if rest := keys[n:]; len(rest) > 1 {
+			if got := tryEach(ctx, l, rest, opts); len(got) > 0 {
+				held.all = append(held.all, got...)
+				continue
+			}
+		}
+		lease, err := l.Lock(ctx, keys[n], remaining(opts)...)
+		if err != nil {
+			held.giveBack(ctx)
+			return nil, err
+		}
+		held.all = append(held.all, lease)
+	}
+	if err := held.Err(); err != nil {
+		held.giveBack(ctx)
+		return nil, fmt.Errorf("%w, while the call waited for other keys", err)
+	}
+	return held, nil
+}
+
+// waitOf returns what bounds a wait, in further options, by what remains of the call's.
+func waitOf(l Locker, opts []LockOption) (remaining func([]LockOption) []LockOption, err error) {
+	set := defaultSettings()
+	if e, ok := l.(*engine); ok {
+		set = e.set
+	}
+	call, err := set.forCall(opts)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	return func(opts []LockOption) []LockOption {
+		if call.wait == noWaitBound {
+			return opts
+		}
+		return append(slices.Clip(opts), WithWait(max(0, call.wait-time.Since(start))))
+	}, nil
+}
+
+// tryEach asks for keys at the same time, and returns the leases on those before the first
+// one that was refused. The others it gives back.
+func tryEach(ctx context.Context, l Locker, keys []string, opts []LockOption) []*Lease {
+	got := make([]*Lease, len(keys))
+	inParallel(len(keys), func(i int) {
+		got[i], _ = l.TryLock(ctx, keys[i], opts...) // Lock will tell why
+	})
+	refused := slices.Index(got, nil)
+	if refused < 0 {
+		return got
+	}
+	rest := Leases{all: slices.DeleteFunc(slices.Clone(got[refused:]), func(l *Lease) bool { return l == nil })}
+	rest.giveBack(ctx)
+	return got[:refused]
+}
+
+// giveBackWithin is for how long a call waits for leases that it gives back; what is not
+// answered by then goes on in the background.
+const giveBackWithin = 200 * time.Millisecond
+
+func (s *Leases) giveBack(ctx context.Context) {
+	if s.zero() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackWithin)
+	defer cancel()
+	_ = s.Unlock(ctx)
+}
+
+func inParallel(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	for i := 1; i < n; i++ {
+		wg.Go(func() { f(i) })
+	}
+	if n > 0 {
+		f(0)
+	}
+	wg.Wait()
+}
+
+func (s *Leases) zero() bool { return s == nil || len(s.all) == 0 }
+
+// Keys are the keys, each once, in the order of their bytes.
+func (s *Leases) Keys() (keys []string) {
+	if s.zero() {
+		return nil
+	}
+	for _, l := range s.all {
+		keys = append(keys, l.Key())
+	}
+	return keys
+}
+
+// Lease is the lease on key, for its Token above all; nil if key is none of the set's.
+func (s *Leases) Lease(key string) *Lease {
+	if s.zero() {
+		return nil
+	}
+	i, ok := slices.BinarySearchFunc(s.all, key, func(l *Lease, key string) int { return strings.Compare(l.Key(), key) })
+	if !ok {
+		return nil
+	}
+	return s.all[i]
+}
+
+// Deadline is the first of the leases' deadlines; see [Lease.Deadline].
+func (s *Leases) Deadline() (first time.Time) {
+	if s.zero() {
+		return first
+	}
+	first = s.all[0].Deadline()
+	for _, l := range s.all[1:] {
+		if d := l.Deadline(); d.Before(first) {
+			first = d
+		}
+	}
+	return first
+}
+
+// Err is nil while all leases are held. It matches [ErrLost] after the loss of one, and
+// [ErrNotHeld] after Unlock.
+func (s *Leases) Err() error {
+	if s.zero() {
+		return errZeroLease("Err")
+	}
+	var ended error
+	for _, l := range s.all {
+		switch err := l.Err(); {
+		case isLost(err):
+			return err
+		case err != nil:
+			ended = err
+		}
+	}
+	return ended
+}
+
+// Lost returns a channel that is closed when one of the leases is lost. Unlock never closes
+// it. It takes no goroutine.
+func (s *Leases) Lost() <-chan struct{} {
+	if s.zero() {
+		return closedChan
+	}
+	s.hook.Do(func() {
+		for _, l := range s.all {
+			context.AfterFunc(l.Context(context.Background()), s.look)
+		}
+	})
+	s.look()
+	return s.lost
+}
+
+func (s *Leases) look() {
+	if isLost(s.Err()) {
+		s.end.Do(func() { close(s.lost) })
+	}
+}
+
+// Context returns a child of parent that ends with the first of the leases that ends, as
+// [Lease.Context] tells. Lock, and LockAll, on the keys re-enter under it.
+func (s *Leases) Context(parent context.Context) context.Context {
+	if s.zero() {
+		return (*Lease)(nil).Context(parent)
+	}
+	for _, l := range s.all {
+		parent = l.Context(parent)
+	}
+	return parent
+}
+
+// Renew extends all leases, as [Lease.Renew] does.
+func (s *Leases) Renew(ctx context.Context) error {
+	if s.zero() {
+		return errZeroLease("Renew")
+	}
+	return errors.Join(s.each(func(i int) error { return s.all[i].Renew(ctx) })...)
+}
+
+// Unlock gives all leases back, as [Lease.Unlock] does: on one server, in one round trip.
+// The error has those of all leases that were lost, or not given back; then it may be
+// called again, and gives back the rest.
+func (s *Leases) Unlock(ctx context.Context) error {
+	if ctx == nil {
+		return invalid("Unlock needs a context; it need not be alive")
+	}
+	if s.zero() {
+		return errZeroLease("Unlock")
+	}
+	// The first lease that ends, ends the contexts of the set; the others are to go on.
+	for _, l := range slices.Backward(s.all) {
+		var cancel context.CancelFunc
+		ctx, cancel = l.untied(ctx)
+		defer cancel()
+	}
+	done := make([]bool, len(s.all)) // before
+	errs := s.each(func(i int) error {
+		err := s.all[i].Unlock(ctx)
+		done[i] = errors.Is(err, ErrNotHeld)
+		return err
+	})
+	if slices.Contains(done, false) {
+		for i := range errs {
+			if done[i] {
+				errs[i] = nil
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Leases) each(f func(i int) error) []error {
+	errs := make([]error, len(s.all))
+	inParallel(len(s.all), func(i int) { errs[i] = f(i) })
+	return errs
+}

@@ -1,0 +1,346 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// lockingAll begins a LockAll, and returns when it waits or is over.
+func (b *bench) lockingAll(ctx context.Context, keys []string, opts ...LockOption) (*locking, func() *Leases) {
+	var all *Leases
+	l := b.begin(func() (_ *Lease, err error) {
+		all, err = LockAll(ctx, b, keys, opts...)
+		return nil, err
+	})
+	return l, func() *Leases {
+		b.t.Helper()
+		l.wantLease(b.t)
+		return all
+	}
+}
+
+func (b *bench) lockAll(ctx context.Context, keys ...string) *Leases {
+	b.t.Helper()
+	all, err := LockAll(ctx, b, keys)
+	if err != nil {
+		b.t.Fatalf("LockAll(%q): %v", keys, err)
+	}
+	return all
+}
+
+func (b *bench) wantHeld(want ...string) {
+	b.t.Helper()
+	synctest.Wait()
+	b.store.mu.Lock()
+	defer b.store.mu.Unlock()
+	var got []string
+	for key := range b.store.holds {
+		if b.store.hold(key) != nil {
+			got = append(got, key)
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		b.t.Errorf("the store has %q, want %q", got, want)
+	}
+}
+
+// Free keys are all asked for at the same time, and given back at the same time.
+func TestLockAllTakesOneRoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		b.store.from(opAcquire, replyAfter(20*time.Millisecond))
+		b.store.from(opRelease, replyAfter(20*time.Millisecond))
+		all := b.lockAll(t.Context(), "b", "a", "c", "a", "b")
+		if got := all.Keys(); !slices.Equal(got, []string{"a", "b", "c"}) {
+			t.Errorf("the keys are %q", got)
+		}
+		wantBetween(t, "LockAll took", b.at(), 20*time.Millisecond, 20*time.Millisecond, "one round trip")
+		for _, key := range all.Keys() {
+			if l := all.Lease(key); l.Key() != key || l.Token() == 0 {
+				t.Errorf("the lease on %q is on %q, token %d", key, l.Key(), l.Token())
+			}
+		}
+		if all.Lease("d") != nil {
+			t.Error("a lease on a key that is not of the set")
+		}
+		if err := all.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wantBetween(t, "Unlock ended at", b.at(), 40*time.Millisecond, 40*time.Millisecond, "one round trip")
+		b.wantHeld()
+		wantErr(t, all.Unlock(t.Context()), ErrNotHeld, "it was unlocked")
+		wantErr(t, all.Err(), ErrNotHeld, "it was unlocked")
+		select {
+		case <-all.Lost():
+			t.Error("Unlock is no loss")
+		default:
+		}
+	})
+}
+
+// While it waits for a key a call holds those before it only.
+func TestLockAllWaitsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		second, third := b.lock(t.Context(), "b"), b.lock(t.Context(), "c")
+		call, all := b.lockingAll(t.Context(), []string{"d", "c", "b", "a"})
+		b.until(time.Second)
+		b.wantHeld("a", "b", "c")
+		b.unlock(second)
+		b.until(2 * time.Second)
+		if call.over() {
+			t.Fatal("granted while c is held")
+		}
+		b.unlock(b.lock(t.Context(), "d"))
+		b.unlock(third)
+		b.wantHeld("a", "b", "c", "d")
+		if err := all().Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		b.wantHeld()
+	})
+}
+
+// A call that fails gives back what it has.
+func TestLockAllIsAllOrNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain, WithTTL(time.Second), WithWait(5*time.Second))
+		taken := b.lock(t.Context(), "m")
+		keys := []string{"a", "m", "z"}
+
+		start := b.at()
+		_, err := LockAll(t.Context(), b, keys, WithWait(0))
+		wantErr(t, err, ErrNotAcquired, "m is taken")
+		wantBetween(t, "one attempt took", b.at()-start, 0, 0, "no wait")
+		b.wantHeld("m")
+
+		start = b.at()
+		_, err = LockAll(t.Context(), b, keys)
+		wantErr(t, err, ErrNotAcquired, "m is taken")
+		wantBetween(t, "the call took", b.at()-start, 5*time.Second, 5*time.Second, "the Locker's wait")
+		b.wantHeld("m")
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = LockAll(ctx, b, keys, WithUnboundedWait())
+		wantErr(t, err, ErrNotAcquired, "m is taken")
+		wantErr(t, err, context.DeadlineExceeded, "ctx ended it")
+		b.wantHeld("m")
+
+		_, err = LockAll(t.Context(), b, []string{"a", "", "z"})
+		wantErr(t, err, ErrInvalid, "a key is empty")
+		b.wantHeld("m")
+		b.unlock(taken)
+	})
+}
+
+// The wait is that of the whole call.
+func TestLockAllWaitsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		first, second := b.lock(t.Context(), "a"), b.lock(t.Context(), "b")
+		call, _ := b.lockingAll(t.Context(), []string{"a", "b"}, WithWait(3*time.Second))
+		b.until(2 * time.Second)
+		b.unlock(first)
+		call.wantEnd(t, 3*time.Second, 3*time.Second, "WithWait counts from the call")
+		wantErr(t, call.err, ErrNotAcquired, "b is taken")
+		b.wantHeld("b")
+		b.unlock(second)
+	})
+}
+
+// A lease that ends by itself while the call waits for another key is told of.
+func TestLockAllLosesWhatItWaitsTooLongWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		taken := b.lock(t.Context(), "b")
+		call, _ := b.lockingAll(t.Context(), []string{"a", "b"}, WithTTL(time.Second), WithoutRenewal())
+		b.until(2 * time.Second)
+		b.unlock(taken)
+		<-call.done
+		wantErr(t, call.err, ErrLost, "a was held for its TTL")
+		b.wantHeld()
+	})
+}
+
+func TestLeasesAreLostTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain, WithTTL(3*time.Second))
+		all := b.lockAll(t.Context(), "a", "b", "c")
+		ctx, lost := all.Context(t.Context()), all.Lost()
+		if d := all.Deadline(); !d.Equal(all.Lease("a").Deadline()) || d.After(time.Now().Add(3*time.Second)) {
+			t.Errorf("the deadline is in %v", time.Until(d))
+		}
+		inner, err := LockAll(ctx, b, []string{"c", "a"})
+		if err != nil {
+			t.Fatalf("re-entry: %v", err)
+		}
+		if err := inner.Unlock(ctx); err != nil || ctx.Err() != nil || all.Err() != nil {
+			t.Errorf("the inner Unlock is no end: %v, %v, %v", err, ctx.Err(), all.Err())
+		}
+		b.store.free("b")
+		<-lost
+		synctest.Wait()
+		wantErr(t, ctx.Err(), ErrLost, "b is lost")
+		wantErr(t, all.Err(), ErrLost, "b is lost")
+		wantErr(t, all.Unlock(ctx), ErrLost, "b is lost")
+		b.wantHeld()
+		<-all.Lost()
+	})
+}
+
+// The context of the set, which ends with the first of its leases, is fit for Unlock.
+func TestLeasesUnlockUnderTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		all := b.lockAll(t.Context(), "a", "b", "c")
+		b.store.from(opRelease, replyAfter(time.Second))
+		if err := all.Unlock(all.Context(t.Context())); err != nil {
+			t.Error(err)
+		}
+		b.wantHeld()
+	})
+}
+
+// After an Unlock without an answer for some, another gives back the rest.
+func TestLeasesUnlockAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		all := b.lockAll(t.Context(), "a", "b", "c")
+		b.store.next(opRelease, obey, hang)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wantErr(t, all.Unlock(ctx), ErrUnavailable, "one release has no answer", ErrNotHeld)
+		if err := all.Unlock(t.Context()); err != nil {
+			t.Errorf("the second Unlock: %v", err)
+		}
+		b.wantHeld()
+		wantErr(t, all.Unlock(t.Context()), ErrNotHeld, "all are given back")
+	})
+}
+
+// Callers whose sets overlap, in any order, all come through; callers with one key do not
+// keep those with several out.
+func TestLockAllPassesThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		keys := []string{"a", "b", "c", "d", "e"}
+		inside := make(map[string]int)
+		var mu sync.Mutex
+		enter := func(keys []string, by int) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, key := range keys {
+				if inside[key] += by; inside[key] > 1 {
+					t.Errorf("%d are inside %s", inside[key], key)
+				}
+			}
+		}
+		var wg sync.WaitGroup
+		for i := range 12 {
+			wg.Go(func() {
+				r := rand.New(rand.NewPCG(1, uint64(i)))
+				for range 40 {
+					some := slices.Clone(keys)
+					r.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+					some = some[:1+i%4]
+					all, err := LockAll(t.Context(), b, some)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					enter(some, 1)
+					time.Sleep(time.Duration(r.IntN(5)) * time.Millisecond) // of the bubble's clock
+					enter(some, -1)
+					if err := all.Unlock(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		b.wantHeld()
+	})
+}
+
+func TestLockAllRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		var none *Leases
+		for what, err := range map[string]error{
+			"no key":     second(LockAll(t.Context(), b, nil)),
+			"no locker":  second(LockAll(t.Context(), nil, []string{"a"})),
+			"no ctx":     second(LockAll(nil, b, []string{"a"})), //nolint:staticcheck // what it is about
+			"bad option": second(LockAll(t.Context(), b, []string{"a", "b"}, WithWait(-1))),
+			"nil Unlock": none.Unlock(t.Context()), "nil Renew": none.Renew(t.Context()), "nil Err": none.Err(),
+			"zero": new(Leases).Unlock(t.Context()), "Unlock of nil": b.lockAll(t.Context(), "a").Unlock(nil), //nolint:staticcheck // what it is about
+		} {
+			wantErr(t, err, ErrInvalid, what)
+		}
+		<-none.Lost()
+		if none.Keys() != nil || none.Lease("a") != nil || !none.Deadline().IsZero() || none.Context(t.Context()).Err() == nil {
+			t.Error("nil Leases hold something")
+		}
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestLockAsync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		p := LockAsync(t.Context(), b, "k")
+		<-p.Done()
+		lease, err := p.Lease()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Cancel() // it is taken
+		b.wantHeld("k")
+
+		waits := LockAsync(t.Context(), b, "k")
+		b.until(time.Minute)
+		select {
+		case <-waits.Done():
+			t.Error("granted while another holds the key")
+		default:
+		}
+		waits.Cancel()
+		_, err = waits.Lease()
+		wantErr(t, err, ErrNotAcquired, "canceled")
+		wantErr(t, err, context.Canceled, "canceled")
+
+		untaken := LockAsync(t.Context(), b, "k")
+		b.unlock(lease)
+		<-untaken.Done()
+		b.wantHeld("k")
+		untaken.Cancel()
+		b.wantHeld()
+		_, err = untaken.Lease()
+		wantErr(t, err, ErrNotAcquired, "canceled")
+
+		b.store.from(opAcquire, replyAfter(time.Second)) // granted, and canceled before that is known
+		late := LockAsync(t.Context(), b, "k")
+		synctest.Wait()
+		late.Cancel()
+		_, err = late.Lease()
+		wantErr(t, err, ErrNotAcquired, "canceled")
+		b.until(2 * time.Minute)
+		b.wantHeld()
+	})
+}
+
+func TestLockAsyncRefuses(t *testing.T) {
+	_, err := LockAsync(t.Context(), nil, "k").Lease()
+	if !errors.Is(err, ErrInvalid) {
+		t.Error(fmt.Errorf("no Locker: %w", err))
+	}
+}
