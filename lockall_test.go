@@ -145,15 +145,19 @@ func TestLockAllIsAllOrNothing(t *testing.T) {
 // The wait is that of the whole call.
 func TestLockAllWaitsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, plain)
-		first, second := b.lock(t.Context(), "a"), b.lock(t.Context(), "b")
-		call, _ := b.lockingAll(t.Context(), []string{"a", "b"}, WithWait(3*time.Second))
-		b.until(2 * time.Second)
-		b.unlock(first)
-		call.wantEnd(t, 3*time.Second, 3*time.Second, "WithWait counts from the call")
-		wantErr(t, call.err, ErrNotAcquired, "b is taken")
-		b.wantHeld("b")
-		b.unlock(second)
+		b := newBench(t, plain, WithWait(3*time.Second))
+		for _, opts := range [][]LockOption{{}, {WithWait(4 * time.Second)}} {
+			start := b.at()
+			first, second := b.lock(t.Context(), "a"), b.lock(t.Context(), "b")
+			call, _ := b.lockingAll(t.Context(), []string{"a", "b"}, opts...)
+			b.until(start + 2*time.Second)
+			b.unlock(first)
+			want := start + time.Duration(3+len(opts))*time.Second
+			call.wantEnd(t, want, want, "WithWait counts from the call")
+			wantErr(t, call.err, ErrNotAcquired, "b is taken")
+			b.wantHeld("b")
+			b.unlock(second)
+		}
 	})
 }
 
@@ -201,10 +205,12 @@ func TestLeasesAreLostTogether(t *testing.T) {
 func TestLeasesUnlockUnderTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, plain)
-		all := b.lockAll(t.Context(), "a", "b", "c")
 		b.store.from(opRelease, replyAfter(time.Second))
-		if err := all.Unlock(all.Context(t.Context())); err != nil {
-			t.Error(err)
+		for range 100 { // its goroutines begin in any order
+			all := b.lockAll(t.Context(), "a", "b", "c")
+			if err := all.Unlock(all.Context(t.Context())); err != nil {
+				t.Fatal(err)
+			}
 		}
 		b.wantHeld()
 	})
@@ -327,15 +333,25 @@ func TestLockAsync(t *testing.T) {
 		_, err = untaken.Lease()
 		wantErr(t, err, ErrNotAcquired, "canceled")
 
-		b.store.from(opAcquire, replyAfter(time.Second)) // granted, and canceled before that is known
-		late := LockAsync(t.Context(), b, "k")
-		synctest.Wait()
+		gated := &gatedLocker{Locker: b, gate: make(chan struct{})}
+		late := LockAsync(t.Context(), gated, "k")
 		late.Cancel()
+		close(gated.gate)
 		_, err = late.Lease()
-		wantErr(t, err, ErrNotAcquired, "canceled")
-		b.until(2 * time.Minute)
+		wantErr(t, err, ErrNotAcquired, "canceled before it was granted")
 		b.wantHeld()
 	})
+}
+
+// gatedLocker grants when its gate is open, whether or not the caller is there.
+type gatedLocker struct {
+	Locker
+	gate chan struct{}
+}
+
+func (l *gatedLocker) Lock(_ context.Context, key string, opts ...LockOption) (*Lease, error) {
+	<-l.gate
+	return l.Locker.Lock(context.Background(), key, opts...)
 }
 
 func TestLockAsyncRefuses(t *testing.T) {
