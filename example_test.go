@@ -113,3 +113,47 @@ func ExampleAdmin() {
 	// <nil>
 	// true
 }
+
+// Move something between two places. Each transfer holds both, and two of them never wait
+// for each other in a circle, whichever way they go.
+func ExampleLockAll() {
+	ctx := context.Background()
+	l, _ := memory.New()
+	defer l.Close()
+
+	transfer := func(from, to string) error {
+		accounts, err := locker.LockAll(ctx, l, []string{from, to}, locker.WithWait(time.Second))
+		if err != nil {
+			return err
+		}
+		defer accounts.Unlock(ctx)
+		fmt.Println("holding", accounts.Keys(), accounts.Lease(from).Token() > 0)
+		return accounts.Err() // nil: both are held still
+	}
+	fmt.Println(transfer("bob", "alice"))
+	// Output:
+	// holding [alice bob] true
+	// <nil>
+}
+
+// Go on with other work while a lock is waited for.
+func ExampleLockAsync() {
+	ctx := context.Background()
+	l, _ := memory.New()
+	defer l.Close()
+
+	pending := locker.LockAsync(ctx, l, "report")
+	defer pending.Cancel() // gives back a lease that is not taken
+	select {
+	case <-pending.Done():
+		lease, err := pending.Lease()
+		if err != nil {
+			return
+		}
+		defer lease.Unlock(ctx)
+		fmt.Println("the report is ours")
+	case <-time.After(10 * time.Second):
+		fmt.Println("busy with other things")
+	}
+	// Output: the report is ours
+}
