@@ -1,0 +1,119 @@
+package locker
+
+import (
+	"context"
+	"slices"
+)
+
+// RWLock is a lock of many readers or one writer. They are let in first come, first served,
+// as the strategy's Locks are, so that neither keeps the other out for ever: a reader that
+// comes after a waiting writer waits for it.
+//
+// A reader is a Lock of the key for an owner that all readers share, see
+// [ContextWithOwner]. With hashreentrant and blpop the readers of all processes are inside
+// together; with other strategies those of one Locker are, and processes take turns. A
+// writer is an ordinary Lock, and so a plain Lock of the key excludes readers and writers.
+//
+// The readers of one Locker share a lease in the store: it is renewed, has the TTL that the
+// first asked for and no limit, and is lost for all of them.
+//
+// Either waits at a gate first, the lock on the key with ":gate" behind it, which it gives
+// back once it is inside. So both cost three round trips, and one for their Unlock. A reader's
+// fencing token is greater than that of each writer before it, and the other way round.
+type RWLock struct {
+	e   *engine
+	key string
+}
+
+const (
+	gateSuffix = ":gate"
+	readers    = "locker readers" // the owner
+)
+
+// NewRWLock returns the lock of readers and writers on key. l is a Locker that [New] or a
+// strategy has made.
+func NewRWLock(l Locker, key string) (*RWLock, error) {
+	e, err := engineOf("NewRWLock", l, key+gateSuffix)
+	return &RWLock{e, key}, err
+}
+
+// engineOf is l, if [New] has made it and key may be locked.
+func engineOf(who string, l Locker, key string) (*engine, error) {
+	e, ok := l.(*engine)
+	if !ok {
+		return nil, invalid("%s needs a Locker as New returns it, not a %T", who, l)
+	}
+	return e, checkKey(key, e.set.prefix+key)
+}
+
+// Lock waits as the writer, with [Locker].Lock's options and errors; WithWait bounds the
+// wait as a whole. Under the context of the writer's lease it re-enters. Under that of a
+// reader's it fails with [ErrInvalid], since a reader that waits until all readers have left
+// waits for itself.
+func (rw *RWLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	return rw.lock(ctx, ctx, opts)
+}
+
+// RLock waits as a reader. Under the context of a lease that RLock or Lock has returned it
+// re-enters. It refuses options that limit the lease, with [ErrInvalid].
+func (rw *RWLock) RLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	if ctx == nil {
+		return nil, invalid("RLock needs a context")
+	}
+	set := defaultSettings()
+	c, err := set.forCall(opts)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.renewals != noLimit || c.maxHold != 0:
+		return nil, invalid("RLock: readers share a lease, which no option of one of them may limit")
+	}
+	opts = append(slices.Clip(opts), WithRenewal(), WithUnlimitedHold()) // whatever the Locker's are
+	return rw.lock(ctx, ContextWithOwner(ctx, readers), opts)
+}
+
+// lock locks the key under as, which ctx is or an owner was added to.
+func (rw *RWLock) lock(ctx, as context.Context, opts []LockOption) (*Lease, error) {
+	if ctx == nil {
+		return nil, invalid("Lock needs a context")
+	}
+	outer, inside := ctx.Value(carried{e: rw.e, key: rw.e.set.prefix + rw.key}).(*Lease)
+	switch {
+	case inside && outer.hold.owner != readers:
+		return rw.e.Lock(ctx, rw.key, opts...)
+	case inside && ctx == as:
+		return nil, outer.fail("lock", ErrInvalid, nil, "a reader cannot become the writer: unlock it first")
+	case inside:
+		return rw.e.Lock(as, rw.key, opts...)
+	}
+	gate, remaining, err := rw.e.enterGate(ctx, rw.key, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer gate.giveBack(ctx)
+	return rw.e.Lock(as, rw.key, remaining(opts)...)
+}
+
+// enterGate locks the gate before key, and tells what remains of the wait.
+func (e *engine) enterGate(ctx context.Context, key string, opts []LockOption) (*Leases, func([]LockOption) []LockOption, error) {
+	remaining, err := waitOf(e, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	gate, err := e.Lock(bareCtx{ctx}, key+gateSuffix, append(remaining(nil), WithRenewal(), WithUnlimitedHold())...)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &Leases{all: []*Lease{gate}}, remaining, nil
+}
+
+// bareCtx has no leases to be re-entered, and names no owner.
+type bareCtx struct{ context.Context }
+
+func (c bareCtx) Value(key any) any {
+	switch key.(type) {
+	case innermost, contextOf, carried, ownerKey:
+		return nil
+	}
+	return c.Context.Value(key)
+}

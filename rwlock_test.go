@@ -1,0 +1,241 @@
+package locker
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func newRW(t *testing.T, b *bench) *RWLock {
+	t.Helper()
+	rw, err := NewRWLock(b.engine, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rw
+}
+
+func must(l *Lease, err error) func(*testing.T) *Lease {
+	return func(t *testing.T) *Lease {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+}
+
+// Readers are inside together, a writer alone; a reader that comes after a waiting writer
+// waits for it.
+func TestRWLockTakesTurns(t *testing.T) {
+	for _, k := range []kind{plain, counting} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, k)
+			rw := newRW(t, b)
+			ctx := t.Context()
+			first := must(rw.RLock(ctx))(t)
+			other := must(rw.RLock(ctx))(t)
+			writer := b.begin(func() (*Lease, error) { return rw.Lock(ctx) })
+			b.until(time.Second)
+			reader := b.begin(func() (*Lease, error) { return rw.RLock(ctx) })
+			b.until(2 * time.Second)
+			b.unlock(first)
+			b.until(3 * time.Second)
+			if writer.over() || reader.over() {
+				t.Fatalf("a reader is inside: writer %v, later reader %v", writer.over(), reader.over())
+			}
+			b.unlock(other)
+			w := writer.wantLease(t)
+			if w.Token() <= first.Token() {
+				t.Errorf("token %d after %d", w.Token(), first.Token())
+			}
+			b.until(4 * time.Second)
+			if reader.over() {
+				t.Fatal("the writer is inside, and a reader")
+			}
+			b.wantHeld("k", "k:gate") // the reader is at the gate
+			b.unlock(w)
+			r := reader.wantLease(t)
+			if r.Token() <= w.Token() {
+				t.Errorf("token %d after %d", r.Token(), w.Token())
+			}
+			b.wantHeld("k")
+			b.unlock(r)
+			b.wantHeld()
+		})
+	}
+}
+
+func TestRWLockReenters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, counting)
+		rw := newRW(t, b)
+		r, err := rw.RLock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := r.Context(t.Context())
+		writer := b.begin(func() (*Lease, error) { return rw.Lock(t.Context()) })
+		again, err := rw.RLock(ctx) // though a writer waits
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = rw.Lock(ctx)
+		wantErr(t, err, ErrInvalid, "a reader that waits for the readers")
+		b.unlock(again)
+		b.unlock(r)
+		w := writer.wantLease(t)
+		ctx = w.Context(t.Context())
+		for _, lock := range []func(context.Context, ...LockOption) (*Lease, error){rw.Lock, rw.RLock} {
+			inner, err := lock(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if inner.Owner() != w.Owner() {
+				t.Errorf("owner %q, under %q", inner.Owner(), w.Owner())
+			}
+			b.unlock(inner)
+		}
+		b.unlock(w)
+		b.wantHeld()
+	})
+}
+
+// The wait is that of the whole call, and what it has is given back.
+func TestRWLockWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		rw := newRW(t, b)
+		gate, room := b.lock(t.Context(), "k:gate"), b.lock(t.Context(), "k")
+		call := b.begin(func() (*Lease, error) { return rw.RLock(t.Context(), WithWait(3*time.Second)) })
+		b.until(2 * time.Second)
+		b.unlock(gate)
+		call.wantEnd(t, 3*time.Second, 3*time.Second, "WithWait counts from the call")
+		wantErr(t, call.err, ErrNotAcquired, "the key is held")
+		b.wantHeld("k")
+		_, err := rw.Lock(t.Context(), WithWait(0))
+		wantErr(t, err, ErrNotAcquired, "the key is held")
+		b.wantHeld("k")
+		b.unlock(room)
+	})
+}
+
+// No reader's limit ends the lease that it shares with others.
+func TestReadersHaveNoLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain, WithMaxHold(time.Second), WithoutRenewal(), WithTTL(time.Second))
+		rw := newRW(t, b)
+		for _, o := range []LockOption{WithMaxHold(time.Second), WithoutRenewal(), WithMaxRenewals(1)} {
+			_, err := rw.RLock(t.Context(), o)
+			wantErr(t, err, ErrInvalid, "a limit")
+		}
+		first := must(rw.RLock(t.Context()))(t)
+		b.until(time.Minute)
+		if first.Err() != nil {
+			t.Error(first.Err())
+		}
+		b.unlock(first)
+
+		room := b.lock(t.Context(), "k", WithMaxHold(time.Hour), WithRenewal())
+		writer := b.begin(func() (*Lease, error) { return rw.Lock(t.Context(), WithoutRenewal()) })
+		b.until(2 * time.Minute)
+		b.wantHeld("k", "k:gate") // for which its limits do not count
+		b.unlock(room)
+		b.unlock(writer.wantLease(t))
+		b.wantHeld()
+	})
+}
+
+func TestSemaphore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		s, err := NewSemaphore(b.engine, "k", 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := t.Context()
+		var permits []*Lease
+		for range 3 {
+			p, err := s.Acquire(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			permits = append(permits, p)
+			ctx = p.Context(ctx) // there is no re-entry
+		}
+		b.wantHeld("k:0", "k:1", "k:2")
+		_, err = s.Acquire(ctx, WithWait(0))
+		wantErr(t, err, ErrNotAcquired, "there are three permits")
+		_, err = s.Acquire(ctx, WithWait(time.Second))
+		wantErr(t, err, ErrNotAcquired, "there are three permits")
+		b.wantHeld("k:0", "k:1", "k:2")
+
+		start := b.at()
+		next := b.begin(func() (*Lease, error) { return s.Acquire(t.Context()) })
+		later := b.begin(func() (*Lease, error) { return s.Acquire(t.Context()) })
+		b.until(start + time.Second)
+		b.unlock(permits[1])
+		b.unlock(next.wantLease(t))
+		b.unlock(later.wantLease(t))
+		b.unlock(permits[0])
+		b.unlock(permits[2])
+		b.until(start + time.Minute)
+		b.wantHeld()
+	})
+}
+
+// Of several permits that come free at once a caller keeps one.
+func TestSemaphoreKeepsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, notifying)
+		s, _ := NewSemaphore(b.engine, "k", 5)
+		var inside, most atomic.Int32
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				for range 20 {
+					p, err := s.Acquire(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					most.Store(max(most.Load(), inside.Add(1)))
+					time.Sleep(time.Millisecond) // of the bubble's clock
+					inside.Add(-1)
+					if err := p.Unlock(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if most.Load() < 2 || most.Load() > 5 {
+			t.Errorf("%d were inside, of 5 permits", most.Load())
+		}
+		b.wantHeld()
+	})
+}
+
+func TestRWLockAndSemaphoreRefuse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		rw := newRW(t, b)
+		s, _ := NewSemaphore(b.engine, "k", 1)
+		for what, err := range map[string]error{
+			"no locker":     second(NewRWLock(nil, "k")),
+			"a wrapper":     second(NewRWLock(b, "k")),
+			"no key":        second(NewRWLock(b.engine, "locker:x")),
+			"no permits":    second(NewSemaphore(b.engine, "k", 0)),
+			"many permits":  second(NewSemaphore(b.engine, "k", maxPermits+1)),
+			"no ctx, read":  second(rw.RLock(nil)),  //nolint:staticcheck // what it is about
+			"no ctx, write": second(rw.Lock(nil)),   //nolint:staticcheck // what it is about
+			"no ctx":        second(s.Acquire(nil)), //nolint:staticcheck // what it is about
+			"option":        second(rw.Lock(t.Context(), WithWait(-1))),
+		} {
+			wantErr(t, err, ErrInvalid, what)
+		}
+	})
+}

@@ -1,0 +1,86 @@
+package locker
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+)
+
+// Semaphore lets at most so many callers in at the same time, of all processes that use it
+// with the same number of permits. They are let in first come, first served, as the
+// strategy's Locks are.
+//
+// A permit is the lock on the key with ":0", ":1" and so on behind it, with its own lease and
+// a fencing token that orders the holders of that one. A caller waits at a gate first, the
+// lock on the key with ":gate" behind it. So a permit costs three round trips while some
+// are free. Only the first caller in the queue waits for all of them, with as many
+// commands a second as there are permits.
+type Semaphore struct {
+	e       *engine
+	key     string
+	permits int
+}
+
+const maxPermits = 1000
+
+// NewSemaphore returns the semaphore on key. l is a Locker that [New] or a strategy has
+// made; there are 1 to 1,000 permits.
+func NewSemaphore(l Locker, key string, permits int) (*Semaphore, error) {
+	e, err := engineOf("NewSemaphore", l, key+gateSuffix)
+	if err == nil && (permits < 1 || permits > maxPermits) {
+		err = invalid("NewSemaphore(%q, %d): there are 1 to %d permits", key, permits, maxPermits)
+	}
+	return &Semaphore{e, key, permits}, err
+}
+
+// Acquire waits for a permit, with [Locker].Lock's options and errors; WithWait bounds the
+// wait as a whole, and WithWait(0) is one attempt. Unlock of the lease gives the permit
+// back. There is no re-entry: each call gets a permit of its own, under any context.
+func (s *Semaphore) Acquire(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	if ctx == nil {
+		return nil, invalid("Acquire needs a context")
+	}
+	gate, remaining, err := s.e.enterGate(ctx, s.key, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer gate.giveBack(ctx)
+	first := rand.IntN(s.permits)
+	if l, err := s.e.TryLock(bareCtx{ctx}, s.slot(first), opts...); err == nil {
+		return l, nil
+	}
+	return s.anyOf(ctx, remaining(opts))
+}
+
+func (s *Semaphore) slot(i int) string { return s.key + ":" + strconv.Itoa(i) }
+
+// anyOf waits for all permits at the same time, and keeps the first.
+func (s *Semaphore) anyOf(ctx context.Context, opts []LockOption) (*Lease, error) {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var mu sync.Mutex
+	var got *Lease
+	errs := make([]error, s.permits)
+	inParallel(s.permits, func(i int) {
+		l, err := s.e.Lock(bareCtx{waiting}, s.slot(i), opts...)
+		errs[i] = err
+		if err != nil {
+			return
+		}
+		mu.Lock()
+		extra := &Leases{}
+		if got == nil {
+			got = l
+		} else {
+			extra.all = []*Lease{l}
+		}
+		mu.Unlock()
+		cancel()
+		extra.giveBack(ctx)
+	})
+	if got == nil {
+		return nil, errs[0]
+	}
+	return got, nil
+}
