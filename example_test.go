@@ -157,3 +157,44 @@ func ExampleLockAsync() {
 	}
 	// Output: the report is ours
 }
+
+// Many readers, or one writer.
+func ExampleRWLock() {
+	ctx := context.Background()
+	l, _ := memory.New()
+	defer l.Close()
+	prices, _ := locker.NewRWLock(l, "prices")
+
+	one, _ := prices.RLock(ctx)
+	two, _ := prices.RLock(ctx)
+	_, err := prices.Lock(ctx, locker.WithWait(0))
+	fmt.Println("a writer, while there are readers:", errors.Is(err, locker.ErrNotAcquired))
+	_ = one.Unlock(ctx)
+	_ = two.Unlock(ctx)
+	writer, err := prices.Lock(ctx)
+	fmt.Println("and after them:", err)
+	_ = writer.Unlock(ctx)
+	// Output:
+	// a writer, while there are readers: true
+	// and after them: <nil>
+}
+
+// At most two exports at the same time, of all processes.
+func ExampleSemaphore() {
+	ctx := context.Background()
+	l, _ := memory.New()
+	defer l.Close()
+	exports, _ := locker.NewSemaphore(l, "exports", 2)
+
+	for i := range 3 {
+		permit, err := exports.Acquire(ctx, locker.WithWait(0))
+		fmt.Println(i, err == nil)
+		if err == nil {
+			defer permit.Unlock(ctx)
+		}
+	}
+	// Output:
+	// 0 true
+	// 1 true
+	// 2 false
+}
