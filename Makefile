@@ -11,6 +11,10 @@ PEERS_FLAGS ?=
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 WIRE := github.com/google/wire/cmd/wire@v0.7.0
+APIDIFF := golang.org/x/exp/cmd/apidiff@v0.0.0-20261014143641-f0251eb4aa3e
+
+# The modules beside the main one, which are no part of its ./...
+MODULES := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod)))
 
 .PHONY: help
 help: ## list the targets
@@ -99,10 +103,12 @@ lint: ## gofmt, vet, staticcheck, govulncheck, a tidy go.mod, fresh wire_gen.go;
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then printf 'not gofmt-ed:\n%s\n' "$$unformatted" >&2; exit 1; fi
 	$(GO) vet ./...
-	$(GO) -C benchmarks/peers vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) mod tidy -diff
-	$(GO) -C benchmarks/peers mod tidy -diff
+	@for m in $(MODULES); do \
+		echo "$$m: vet, staticcheck, tidy"; \
+		$(GO) -C $$m vet ./... && (cd $$m && $(GO) run $(STATICCHECK) ./...) && $(GO) -C $$m mod tidy -diff || exit 1; \
+	done
 	$(GO) run $(WIRE) diff ./examples/wire || { echo "wire_gen.go is not what wire makes of wire.go: make wire" >&2; exit 1; }
 	@out=$$($(GO) run $(GOVULNCHECK) ./... 2>&1) || case $$out in \
 		*"fetching vulnerabilities"*) echo "govulncheck cannot reach its database: skipped";; \
@@ -110,6 +116,18 @@ lint: ## gofmt, vet, staticcheck, govulncheck, a tidy go.mod, fresh wire_gen.go;
 	esac
 	@if command -v golangci-lint >/dev/null; then golangci-lint run; \
 	else echo "golangci-lint is not installed: skipped"; fi
+
+	@$(MAKE) --no-print-directory apidiff
+
+.PHONY: apidiff
+apidiff: ## what of the API has changed incompatibly since the last tag; CHANGELOG.md has to tell of it
+	@tag=$$(git describe --tags --abbrev=0 2>/dev/null) || { echo "there is no tag yet: the API is not compared"; exit 0; }; \
+	old=$$(mktemp -d) && trap 'git worktree remove --force "$$old/tree"; rm -rf "$$old"' EXIT && \
+	git worktree add --quiet --detach "$$old/tree" "$$tag" && \
+	(cd "$$old/tree" && $(GO) run $(APIDIFF) -m -w "$$old/api" github.com/distlock/locker 2>/dev/null) && \
+	changes=$$($(GO) run $(APIDIFF) -m -incompatible "$$old/api" github.com/distlock/locker 2>/dev/null) && \
+	if [ -n "$$changes" ]; then printf 'since %s:\n%s\n' "$$tag" "$$changes" >&2; exit 1; fi; \
+	echo "the API is compatible with $$tag"
 
 .PHONY: fuzz
 fuzz: redis ## every fuzz target in turn, for FUZZTIME each
