@@ -78,7 +78,7 @@ func commands(t *testing.T) (locker map[string][]string, targets []string) {
 		require.NoError(t, err)
 		return string(text)
 	}
-	locker = map[string][]string{"--help": nil, "--version": nil}
+	locker = map[string][]string{"--help": nil}
 	store := flags(read("cmd/locker/store.go"))
 	require.Contains(t, store, "--url")
 	for _, name := range []string{"run_unix", "inspect", "unlock", "compare"} {

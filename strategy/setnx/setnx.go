@@ -20,7 +20,7 @@ var protocol = redisdriver.Protocol{
 
 // New makes a Locker on rdb: a single Redis, a Sentinel set-up or a cluster. rdb
 // stays the caller's; beside it the Locker opens up to 20 connections of its own
-// for renewals and releases, so that they go through whatever rdb is busy with.
+// for its commands, so that they go through whatever rdb is busy with.
 func New(rdb redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
 	d, err := redisdriver.NewDriver(rdb, protocol)
 	if err != nil {

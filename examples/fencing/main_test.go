@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestTheStory(t *testing.T) {
+	var out, errs bytes.Buffer
+	if err := run(t.Context(), nil, &out, &errs); err != nil {
+		t.Fatalf("%v\n%s%s", err, out.String(), errs.String())
+	}
+	for _, want := range []string{
+		"refused: the row has a greater fencing token",
+		"slow   is told by Unlock that the lease was lost",
+		"takes every write  2       0        40    70     60         a sale is lost",
+		"compares tokens    2       1        40    60     60         right",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, out.String())
+		}
+	}
+}
+
+func TestRefusesNonsense(t *testing.T) {
+	for _, args := range [][]string{{"-nosuch"}, {"more"}, {"-url", "nosuch://x"}} {
+		var out, errs bytes.Buffer
+		if err := run(t.Context(), args, &out, &errs); err == nil {
+			t.Errorf("%v was accepted", args)
+		}
+	}
+}
+
+func TestEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := run(ctx, nil, new(bytes.Buffer), new(bytes.Buffer)); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+func open(t *testing.T) stock {
+	t.Helper()
+	s, err := newStock(t.Context(), product, units)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.close() })
+	return s
+}
+
+func TestFence(t *testing.T) {
+	s := open(t)
+	for _, w := range []struct {
+		token int64
+		want  error
+	}{{5, nil}, {5, nil}, {4, errStale}, {7, nil}, {6, errStale}, {5, errStale}, {8, nil}} {
+		if err := s.writeFenced(t.Context(), product, int(w.token), w.token); !errors.Is(err, w.want) {
+			t.Errorf("token %d: %v, not %v", w.token, err, w.want)
+		}
+	}
+	if n, token, err := s.row(t.Context(), product); n != 8 || token != 8 || err != nil {
+		t.Error(n, token, err)
+	}
+	if err := s.writeFenced(t.Context(), "nosuch", 1, 9); !errors.Is(err, sql.ErrNoRows) {
+		t.Errorf("a product that is not there: %v", err)
+	}
+}
+
+// Of writers at the same time, with whatever tokens, the greatest token has the last word.
+func TestFenceUnderConcurrency(t *testing.T) {
+	s := open(t)
+	var all sync.WaitGroup
+	for token := range int64(50) {
+		all.Go(func() {
+			if err := s.writeFenced(t.Context(), product, int(token), token); err != nil && !errors.Is(err, errStale) {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n, token, err := s.row(t.Context(), product); n != 49 || token != 49 || err != nil {
+		t.Error(n, token, err)
+	}
+}
+
+// An owner that has read is safe from earlier ones before it has written itself.
+func TestReadKeepsEarlierOwnersOut(t *testing.T) {
+	s := open(t)
+	if n, err := s.readFenced(t.Context(), product, 5); n != units || err != nil {
+		t.Fatal(n, err)
+	}
+	if n, err := s.readFenced(t.Context(), product, 6); n != units || err != nil {
+		t.Fatal(n, err)
+	}
+	if err := s.writeFenced(t.Context(), product, 70, 5); !errors.Is(err, errStale) {
+		t.Errorf("the late write: %v", err)
+	}
+	if _, err := s.readFenced(t.Context(), product, 5); !errors.Is(err, errStale) {
+		t.Errorf("a late read: %v", err)
+	}
+	if err := s.writeFenced(t.Context(), product, 90, 6); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.readFenced(t.Context(), "nosuch", 7); !errors.Is(err, sql.ErrNoRows) {
+		t.Errorf("a product that is not there: %v", err)
+	}
+}
