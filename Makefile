@@ -40,9 +40,27 @@ redis: ## install redis-server when it is missing (LOCKER_REDIS_SERVER names ano
 	fi; \
 	command -v redis-server >/dev/null || fail "redis-server is installed but not in PATH"
 
+# Where PostgreSQL is.
+initdb = $$(command -v initdb || ls -d /usr/lib/postgresql/*/bin/initdb 2>/dev/null | tail -n 1)
+
+.PHONY: postgres
+postgres: ## install PostgreSQL when it is missing, where that is known how to
+	@if [ -n "$(initdb)" ]; then exit 0; fi; \
+	root=; if [ "$$(id -u)" != 0 ]; then root=sudo; fi; \
+	apt() { $$root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 "$$@" </dev/null; }; \
+	if command -v apt-get >/dev/null; then \
+		apt update || true; \
+		apt install -y --no-install-recommends postgresql pgbouncer || true; \
+	fi; \
+	[ -n "$(initdb)" ] || echo "make postgres: PostgreSQL is missing, and strategy/postgres is not tested" >&2
+
 .PHONY: test
-test: redis ## vet, and all tests with the race detector; the packages that take longest come first
+test: redis postgres ## vet, and all tests with the race detector; the packages that take longest come first
 	$(GO) test -race -vet=all -p 3 -timeout 8m ./strategy/... ./...
+	@for m in $(MODULES); do \
+		if [ "$$m" = strategy/postgres ] && [ -z "$(initdb)" ]; then echo "left out: $$m"; continue; fi; \
+		$(GO) -C $$m test -race -vet=all -short -timeout 4m ./... || exit 1; \
+	done
 
 .PHONY: short
 short: redis ## the tests that take little time, without the race detector

@@ -114,7 +114,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func store(cfg config, stderr io.Writer) (open func(ctx context.Context, instance int) (locker.Locker, func(), error), end func(), err error) {
 	url, end := cfg.url, func() {}
 	switch {
-	case cfg.careless: // as a sync.Mutex: each instance excludes nobody but itself
+	case cfg.careless: // as a sync.Mutex: each instance excludes only itself
 		return func(ctx context.Context, instance int) (locker.Locker, func(), error) {
 			return strategy.OpenURL(ctx, fmt.Sprintf("memory://instance-%d?fencing=off", instance))
 		}, end, nil

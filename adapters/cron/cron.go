@@ -1,0 +1,157 @@
+// Package cronlocker has the instances of a program share a job of
+// github.com/robfig/cron/v3: of the instances that have it due, one runs it.
+//
+//	onlyOne, err := cronlocker.OnlyOne(l, "reports/nightly")
+//	...
+//	c.Schedule(nightly, cron.NewChain(cron.Recover(log), onlyOne).Then(job))
+//
+// An instance that finds the lock taken skips that run. So does one whose own run before
+// is not over: there is no need for cron.SkipIfStillRunning.
+//
+// What it guarantees: the job does not run twice at a time, and not again within the
+// minimum hold of 500 ms ([WithMinHold]). The latter is for clocks that differ: where the
+// job takes less than that difference, it is over when it becomes due at the next
+// instance. A lock that is free then would let it run a second time.
+//
+// What it does not:
+//
+//   - Two clocks that differ by more than the minimum hold let a job run twice. So does
+//     cron.Every, which counts from the start of each process: use a crontab.
+//   - A job that knows no context cannot be told that its lock is lost, and goes on. A
+//     [ContextJob] is told.
+//   - A run is skipped, not delayed. Where an instance crashes in a run, others skip the
+//     job until the TTL of the lock ends.
+package cronlocker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/adapters/internal/check"
+)
+
+// ContextJob is a job that OnlyOne runs with a context, in place of Run: it ends when the
+// lock is lost, with a cause that matches [locker.ErrLost], and
+// [locker.LeaseFromContext] has the fencing token. OnlyOne has to be the last
+// wrapper of its chain, as the others of package cron hide the method.
+type ContextJob interface {
+	cron.Job
+	RunContext(ctx context.Context)
+}
+
+// Func is a function as a [ContextJob].
+type Func func(ctx context.Context)
+
+// Run implements [cron.Job], for a Func that is not run by OnlyOne.
+func (f Func) Run() { f(context.Background()) }
+
+// RunContext implements [ContextJob].
+func (f Func) RunContext(ctx context.Context) { f(ctx) }
+
+// Option configures OnlyOne.
+type Option func(*wrapper) error
+
+// WithMinHold keeps the lock for at least d: a run that takes less counts as running until
+// then, for the context that cron's Stop returns, too. Choose more than what the clocks of
+// the instances differ by, and less than the time between two runs. Default 500 ms; 0
+// gives the lock back as soon as the job is over.
+func WithMinHold(d time.Duration) Option {
+	return func(w *wrapper) error {
+		if d < 0 || d > locker.MaxDuration {
+			return check.Invalid("WithMinHold(%v): 0s to %v", d, locker.MaxDuration)
+		}
+		w.minHold = d
+		return nil
+	}
+}
+
+// WithLogger tells log of each run that is skipped because another instance has the
+// lock (Info), and of what went wrong (Error). Default cron.DefaultLogger, which shows
+// errors.
+func WithLogger(log cron.Logger) Option {
+	return func(w *wrapper) error {
+		if log == nil {
+			return check.Invalid("WithLogger(nil): cron.DiscardLogger logs nothing")
+		}
+		w.log = log
+		return nil
+	}
+}
+
+// WithContext has the contexts of jobs derive from ctx, so that they end when it does:
+// cron's Stop ends none. No run begins after that.
+func WithContext(ctx context.Context) Option {
+	return func(w *wrapper) error {
+		if ctx == nil {
+			return check.Invalid("WithContext needs a context")
+		}
+		w.ctx = ctx
+		return nil
+	}
+}
+
+// WithLockOptions gives the lock options.
+func WithLockOptions(opts ...locker.LockOption) Option {
+	return func(w *wrapper) error {
+		w.opts = append(w.opts, opts...)
+		return nil
+	}
+}
+
+type wrapper struct {
+	l       locker.Locker
+	key     string
+	ctx     context.Context
+	log     cron.Logger
+	minHold time.Duration
+	opts    []locker.LockOption
+}
+
+// OnlyOne wraps one job. Jobs that are wrapped with the same key exclude each other: leave
+// it out of cron.WithChain, which gives all jobs the same wrappers. What is wrong with
+// the arguments is an error that matches [locker.ErrInvalid].
+func OnlyOne(l locker.Locker, key string, opts ...Option) (cron.JobWrapper, error) {
+	w := &wrapper{l: l, key: key, ctx: context.Background(), log: cron.DefaultLogger, minHold: 500 * time.Millisecond}
+	for _, o := range opts {
+		err := check.Invalid("an option is nil")
+		if o != nil {
+			err = o(w)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cronlocker: %w", err)
+		}
+	}
+	if err := check.Lock(l, key, w.opts...); err != nil {
+		return nil, fmt.Errorf("cronlocker: %w", err)
+	}
+	return func(job cron.Job) cron.Job { return cron.FuncJob(func() { w.run(job) }) }, nil
+}
+
+func (w *wrapper) run(job cron.Job) {
+	lease, err := w.l.TryLock(w.ctx, w.key, w.opts...)
+	switch {
+	case errors.Is(err, locker.ErrNotAcquired):
+		w.log.Info("skip", "key", w.key, "reason", err)
+		return
+	case err != nil:
+		w.log.Error(err, "skip", "key", w.key)
+		return
+	}
+	least := time.Now().Add(w.minHold)
+	defer func() { // after a panic, too
+		time.Sleep(time.Until(least))
+		if err := lease.Unlock(w.ctx); err != nil {
+			w.log.Error(err, "unlock", "key", w.key)
+		}
+	}()
+	if j, ok := job.(ContextJob); ok {
+		j.RunContext(lease.Context(w.ctx))
+		return
+	}
+	job.Run()
+}

@@ -1,0 +1,169 @@
+// Package gocronlocker has the instances of a program share the jobs of
+// github.com/go-co-op/gocron/v2: of the instances that have a job due, one runs it.
+//
+//	jobs, err := gocronlocker.New(l)
+//	...
+//	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(jobs))
+//
+// An instance that finds the lock of a job taken skips that run; gocron tells the job's
+// AfterLockError listener, with an error that matches [locker.ErrNotAcquired].
+//
+// What it guarantees: a job does not run twice at a time, and not again within the
+// minimum hold of 500 ms ([WithMinHold]). The latter is for clocks that differ: where the
+// job takes less than that difference, it is over when it becomes due at the next
+// instance. A lock that is free then would let it run a second time.
+//
+// What it does not, and what to know of gocron:
+//
+//   - Two clocks that differ by more than the minimum hold let a job run twice. So do
+//     schedulers that count from their own start, as gocron.DurationJob does: give such jobs
+//     gocron.WithStartAt, or use a crontab.
+//   - The lock's name is the job's, which gocron takes from its function if it has no
+//     gocron.WithName; that is another one after the function was moved, and the same for
+//     two jobs of one function.
+//   - gocron has no way to tell a job that its lock is lost: [Locker.Lease] has. It drops
+//     the error of Unlock, too: [locker.WithLogger] tells.
+//   - A run is skipped, not delayed. Where an instance crashes in a run, others skip the
+//     job until the TTL of the lock ends.
+//   - With gocron.WithDistributedElector no job is locked; see [NewElector].
+package gocronlocker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/adapters/internal/check"
+	"github.com/distlock/locker/adapters/leader"
+)
+
+var _ gocron.Locker = (*Locker)(nil)
+
+// Locker is for gocron.WithDistributedLocker and gocron.WithDistributedJobLocker.
+type Locker struct {
+	l       locker.Locker
+	prefix  string
+	minHold time.Duration
+	opts    []locker.LockOption
+	running sync.Map // the name of a job → its *locker.Lease
+}
+
+// Option configures a Locker.
+type Option func(*Locker) error
+
+// WithMinHold keeps the lock of a job for at least d: gocron's Unlock waits until then,
+// and so does Shutdown, up to its stop timeout. Choose more than what the clocks of the
+// instances differ by, and less than the time between two runs. Default 500 ms; 0 gives
+// the lock back as soon as the job is over.
+func WithMinHold(d time.Duration) Option {
+	return func(k *Locker) error {
+		if d < 0 || d > locker.MaxDuration {
+			return check.Invalid("WithMinHold(%v): 0s to %v", d, locker.MaxDuration)
+		}
+		k.minHold = d
+		return nil
+	}
+}
+
+// WithPrefix puts prefix before the names of jobs, in place of "gocron:".
+func WithPrefix(prefix string) Option {
+	return func(k *Locker) error {
+		k.prefix = prefix
+		return nil
+	}
+}
+
+// WithLockOptions gives the lock options of every job.
+func WithLockOptions(opts ...locker.LockOption) Option {
+	return func(k *Locker) error {
+		k.opts = append(k.opts, opts...)
+		return nil
+	}
+}
+
+// New makes a Locker for gocron. What is wrong with the arguments is an error that
+// matches [locker.ErrInvalid].
+func New(l locker.Locker, opts ...Option) (*Locker, error) {
+	k := &Locker{l: l, prefix: "gocron:", minHold: 500 * time.Millisecond}
+	for _, o := range opts {
+		err := check.Invalid("an option is nil")
+		if o != nil {
+			err = o(k)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("gocronlocker: %w", err)
+		}
+	}
+	if err := check.Lock(l, k.prefix+"x", k.opts...); err != nil {
+		return nil, fmt.Errorf("gocronlocker: %w", err)
+	}
+	return k, nil
+}
+
+// Lock implements [gocron.Locker]. It makes one attempt.
+func (k *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
+	if job == "" {
+		return nil, fmt.Errorf("gocronlocker: %w", check.Invalid("the job has no name"))
+	}
+	lease, err := k.l.TryLock(ctx, k.prefix+job, k.opts...)
+	if err != nil {
+		return nil, err
+	}
+	k.running.Store(job, lease)
+	return &lock{k, job, lease, time.Now().Add(k.minHold)}, nil
+}
+
+// Lease is the lease under which this process runs job now, and nil if it does not.
+// A job that calls Lease(name).Context(ctx) gets a context that ends when the lock is
+// lost; the lease has the fencing token, too. Leave its Unlock to gocron.
+func (k *Locker) Lease(job string) *locker.Lease {
+	lease, _ := k.running.Load(job)
+	l, _ := lease.(*locker.Lease)
+	return l
+}
+
+type lock struct {
+	k     *Locker
+	job   string
+	lease *locker.Lease
+	least time.Time // how long to hold at least
+}
+
+// Unlock implements [gocron.Lock]. ctx may have ended: at Shutdown it has.
+func (j *lock) Unlock(ctx context.Context) error {
+	j.k.running.CompareAndDelete(j.job, j.lease)
+	// Also where ctx has ended: the others' clocks have not.
+	time.Sleep(time.Until(j.least))
+	return j.lease.Unlock(ctx)
+}
+
+// NewElector is for gocron.WithDistributedElector: all jobs run at the instance that
+// leads, and none elsewhere. e has to be standing for election meanwhile, in a goroutine
+// of the caller's with a function that waits for the end of its context:
+//
+//	go e.Run(ctx, func(ctx context.Context, _ int64) error {
+//		<-ctx.Done()
+//		return nil
+//	})
+//
+// gocron asks when a job is due. A job that runs when the leadership is lost goes on, and
+// may run at the next leader, too.
+func NewElector(e *leader.Elector) (gocron.Elector, error) {
+	if e == nil {
+		return nil, fmt.Errorf("gocronlocker: %w", check.Invalid("the Elector is nil"))
+	}
+	return elector{e}, nil
+}
+
+type elector struct{ e *leader.Elector }
+
+func (c elector) IsLeader(context.Context) error {
+	if c.e.IsLeader() {
+		return nil
+	}
+	return fmt.Errorf("gocronlocker: another instance leads: %w", locker.ErrNotAcquired)
+}

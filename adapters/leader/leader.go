@@ -1,0 +1,190 @@
+// Package leader elects one of several candidates to lead, by a lock.
+//
+//	err := leader.Run(ctx, l, "billing/leader", func(ctx context.Context, token int64) error {
+//		return bill(ctx, token) // until ctx ends
+//	})
+//
+// A term begins when a candidate gets the lock, and ends when its function has
+// returned. How it goes on is up to why the function returned:
+//
+//   - ctx has ended: Run waits for the function, gives the lock back and returns ctx's
+//     cause.
+//   - The leadership is lost: the function's context ends, and Run waits for the
+//     function, whatever it returns then. The candidate stands again after a pause.
+//   - The function returns an error: the candidate gives the lock back and stands
+//     again after a pause, so that another one has its turn.
+//   - The function returns nil while it leads: the candidate gives the lock back and Run
+//     returns nil. It does not stand again.
+//   - The function panics: the lock is given back and the panic goes on.
+//
+// What is guaranteed is what the lock guarantees: at most one candidate holds the
+// leadership, and its context ends when it does not hold it any more. A leader that was
+// paused between its last look at the context and its write may still write
+// when another one leads: let what it writes to refuse tokens that are smaller than the
+// greatest it has seen. A function that does not heed its context goes on beside the
+// next leader.
+//
+// When a leader crashes, another one follows after the TTL of its lock, 30 s by default:
+// WithLockOptions(locker.WithTTL(d)) sets another. WithMaxHold limits the length of a
+// term. Candidates whose contexts name the same owner ([locker.ContextWithOwner]) share the
+// leadership, as they share every lock.
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/adapters/internal/check"
+)
+
+// Func leads until ctx ends. The token is the fencing token of the term, greater than
+// that of every term before; 0 if the Locker gives none.
+type Func func(ctx context.Context, token int64) error
+
+// Run is [New] and [Elector.Run].
+func Run(ctx context.Context, l locker.Locker, key string, lead Func, opts ...Option) error {
+	e, err := New(l, key, opts...)
+	if err != nil {
+		return err
+	}
+	return e.Run(ctx, lead)
+}
+
+// Elector is one candidate. It is safe for use by many goroutines.
+type Elector struct {
+	l    locker.Locker
+	key  string
+	set  settings
+	busy atomic.Bool                  // Run is under way
+	term atomic.Pointer[locker.Lease] // nil between terms
+}
+
+// New makes a candidate for the leadership that key stands for. What is wrong with
+// the arguments is an error that matches [locker.ErrInvalid].
+func New(l locker.Locker, key string, opts ...Option) (*Elector, error) {
+	s, err := newSettings(opts)
+	if err == nil {
+		err = check.Lock(l, key, s.lock...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("leader: %w", err)
+	}
+	return &Elector{l: l, key: key, set: s}, nil
+}
+
+// IsLeader reports whether the candidate leads. It looks at the clock and does not ask the store.
+// It may not be true any more when the caller acts on it; a [Func] has a context for that.
+func (e *Elector) IsLeader() bool { return e.term.Load().Err() == nil }
+
+// Token is the fencing token of the present term; 0 while the candidate does not lead.
+func (e *Elector) Token() int64 {
+	if lease := e.term.Load(); lease.Err() == nil {
+		return lease.Token()
+	}
+	return 0
+}
+
+// Run stands for election and leads, over and over, as the package comment says. While
+// the store cannot be used it pauses and tries again. It returns
+//
+//   - ctx's cause ([context.Cause]) after ctx has ended; under a store that does not
+//     answer, Unlock takes up to 5 s,
+//   - nil after lead returned nil while it led, or an error that matches
+//     [locker.ErrUnavailable] if the lock could not be given back after that,
+//   - [locker.ErrClosed] after the Locker was closed, and [locker.ErrInvalid] on misuse. A
+//     candidate stands once at a time: a second Run meanwhile is misuse.
+func (e *Elector) Run(ctx context.Context, lead Func) error {
+	if ctx == nil || lead == nil {
+		return fmt.Errorf("leader: %w", check.Invalid("Run needs a context and a function; one of them is nil"))
+	}
+	if !e.busy.CompareAndSwap(false, true) {
+		return fmt.Errorf("leader: %w", check.Invalid("this Elector's Run is under way; another candidate needs an Elector of its own"))
+	}
+	defer e.busy.Store(false)
+	for failures := 0; ; failures++ {
+		lease, err := e.l.Lock(ctx, e.key, e.set.lock...)
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return context.Cause(ctx)
+		case isFinal(err):
+			return err
+		case err != nil:
+			e.tell(Event{Kind: Failed, Err: err})
+		default:
+			began := time.Now()
+			over, err := e.lead(ctx, lease, lead)
+			switch {
+			case ctx.Err() != nil:
+				return context.Cause(ctx)
+			case over:
+				return err
+			case time.Since(began) > e.set.most:
+				failures = 0
+			}
+		}
+		if !e.pause(ctx, failures) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// isFinal reports that no later Lock will do better. A lease that is lost is one
+// under whose context Run was called.
+func isFinal(err error) bool {
+	return errors.Is(err, locker.ErrInvalid) || errors.Is(err, locker.ErrClosed) || errors.Is(err, locker.ErrLost)
+}
+
+// lead is one term. over says that it was the last one.
+func (e *Elector) lead(ctx context.Context, lease *locker.Lease, lead Func) (over bool, err error) {
+	if ctx.Err() != nil { // it ended while the lock was granted
+		return true, lease.Unlock(ctx)
+	}
+	returned := false
+	defer func() {
+		e.term.Store(nil)
+		if !returned {
+			err = errors.New("the function panicked")
+		}
+		lost := lease.Err()
+		over = err == nil && lost == nil || errors.Is(lost, locker.ErrClosed)
+		err = errors.Join(err, lost)
+		if unlocked := lease.Unlock(ctx); unlocked != nil && lost == nil {
+			over = over && !errors.Is(unlocked, locker.ErrLost)
+			err = errors.Join(err, fmt.Errorf("the lock was not given back: %w", unlocked))
+		}
+		e.tell(Event{Kind: Ended, Token: lease.Token(), Err: err})
+	}()
+	e.term.Store(lease)
+	e.tell(Event{Kind: Elected, Token: lease.Token()})
+	err = lead(lease.Context(ctx), lease.Token())
+	returned = true
+	return false, err
+}
+
+// pause waits before the candidate stands again, and reports whether ctx is alive.
+func (e *Elector) pause(ctx context.Context, failures int) bool {
+	d := e.set.least
+	for ; failures > 0 && d < e.set.most; failures-- {
+		d *= 2
+	}
+	d = min(d, e.set.most)
+	t := time.NewTimer(d/2 + rand.N(d/2+1)) // candidates that failed together do not come back together
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (e *Elector) tell(ev Event) {
+	if e.set.observer != nil {
+		e.set.observer(ev)
+	}
+}

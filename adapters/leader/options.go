@@ -1,0 +1,88 @@
+package leader
+
+import (
+	"slices"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/adapters/internal/check"
+)
+
+// Option configures a candidate.
+type Option func(*settings) error
+
+type settings struct {
+	least, most time.Duration // of the pauses
+	observer    func(Event)
+	lock        []locker.LockOption
+}
+
+func newSettings(opts []Option) (settings, error) {
+	s := settings{least: time.Second, most: 30 * time.Second}
+	for _, o := range opts {
+		if o == nil {
+			return s, check.Invalid("an option is nil")
+		}
+		if err := o(&s); err != nil {
+			return s, err
+		}
+	}
+	// A candidate that has waited for long is no failure, whatever the Locker's default is.
+	s.lock = append(slices.Clip(s.lock), locker.WithUnboundedWait())
+	return s, nil
+}
+
+// WithBackoff sets the pause before a candidate stands again whose term did not end
+// well, or that could not stand: least after the first failure, twice as long after
+// each that follows, and at most most; the jitter takes off up to a half. A term that
+// lasted longer than most starts over. Default 1 s to 30 s.
+func WithBackoff(least, most time.Duration) Option {
+	return func(s *settings) error {
+		if least <= 0 || most < least || most > locker.MaxDuration {
+			return check.Invalid("WithBackoff(%v, %v): the first is more than 0s, the second not less than the first and at most %v", least, most, locker.MaxDuration)
+		}
+		s.least, s.most = least, most
+		return nil
+	}
+}
+
+// WithLockOptions gives the lock options, WithTTL and WithMaxHold above all. WithWait
+// counts for nothing: a candidate waits until its context ends.
+func WithLockOptions(opts ...locker.LockOption) Option {
+	return func(s *settings) error {
+		s.lock = append(s.lock, opts...)
+		return nil
+	}
+}
+
+// WithObserver tells f of every event, in order, from the goroutine of Run, which
+// waits for f.
+func WithObserver(f func(Event)) Option {
+	return func(s *settings) error {
+		if f == nil {
+			return check.Invalid("WithObserver(nil): leave it out to observe nothing")
+		}
+		s.observer = f
+		return nil
+	}
+}
+
+// Kind is what an [Event] is about.
+type Kind string
+
+// The kinds of events.
+const (
+	Elected Kind = "elected" // the candidate leads; its function is called next
+	Ended   Kind = "ended"   // its function has returned and the lock was given back
+	Failed  Kind = "failed"  // the candidate could not stand; it tries again
+)
+
+// Event is something that happened to a candidate.
+type Event struct {
+	Kind  Kind
+	Token int64 // of the term; 0 of Failed
+	// Err is, of Failed, why. Of Ended it is what the function returned and, if the
+	// leadership was lost before or the lock could not be given back, an error that
+	// matches ErrLost or ErrUnavailable.
+	Err error
+}

@@ -1,0 +1,149 @@
+// Package mutex makes a [sync.Locker] of a distributed lock, for code that takes
+// nothing else. Where you have the choice, use [locker.Do]: it has a context to wait
+// under, errors to return and a context that ends with the lock.
+//
+// A sync.Locker has no way to say that something went wrong, so New wants a function to
+// tell it to, and the rest follows from one rule: Lock returns with the lock, or
+// does not return.
+//
+//   - The store cannot be used, or the key holds something that is no lock: Lock tells
+//     the function and goes on trying, about once a second.
+//   - The Locker is closed, so that Lock never will have the lock: Lock tells the
+//     function and panics. End what uses a Mutex before you close its Locker.
+//   - The lock is lost while it is held: the function is told at once, from a goroutine
+//     of its own. The section that runs cannot be told; let the function end what the
+//     lock protects, by cancelling a context or by ending the process, or hand
+//     the token of [Mutex.Lease] to the resource.
+//   - Unlock could not give the lock back, or there was nothing to unlock: Unlock tells
+//     the function and returns. The TTL frees the key.
+//
+// Goroutines that share a Mutex exclude each other even when the lock is lost. A Mutex
+// is not re-entrant.
+package mutex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/adapters/internal/check"
+)
+
+// pause is the time between two attempts, with up to as much again of jitter. It is in
+// addition to the time for which Lock of a Locker rides out an outage.
+const pause = 500 * time.Millisecond
+
+var _ sync.Locker = (*Mutex)(nil)
+
+// Mutex is a lock on one key. Make it with [New].
+type Mutex struct {
+	l     locker.Locker
+	key   string
+	opts  []locker.LockOption
+	fails func(error)
+
+	// inside has an element as long as the lock is held, or thought to be held. It is no
+	// sync.Mutex since testing/synctest does not know how to wait for one.
+	inside chan struct{}
+	hold   atomic.Pointer[hold]
+}
+
+// hold is one section.
+type hold struct {
+	lease *locker.Lease
+	stop  func() bool // ends the watch for a loss; false if the loss was told
+}
+
+// New makes a Mutex on key. onError is told of every failure and of every loss, possibly
+// by several goroutines at once; what it is told matches the errors of package locker.
+// What is wrong with the arguments is an error that matches [locker.ErrInvalid].
+func New(l locker.Locker, key string, onError func(error), opts ...locker.LockOption) (*Mutex, error) {
+	if onError == nil {
+		return nil, fmt.Errorf("mutex: %w", check.Invalid("New needs a function to tell failures and losses to"))
+	}
+	if err := check.Lock(l, key, opts...); err != nil {
+		return nil, fmt.Errorf("mutex: %w", err)
+	}
+	// Lock cannot give up, whatever the Locker's default is.
+	opts = append(slices.Clone(opts), locker.WithUnboundedWait())
+	return &Mutex{l: l, key: key, opts: opts, fails: onError, inside: make(chan struct{}, 1)}, nil
+}
+
+// Lock returns when the caller holds the lock. It panics, with an error that matches
+// [locker.ErrClosed], if the Locker is closed.
+func (m *Mutex) Lock() {
+	m.inside <- struct{}{}
+	entered := false
+	defer func() {
+		if !entered { // a panic
+			<-m.inside
+		}
+	}()
+	for {
+		lease, err := m.l.Lock(context.Background(), m.key, m.opts...)
+		if err == nil {
+			m.enter(lease)
+			entered = true
+			return
+		}
+		m.fails(err)
+		if errors.Is(err, locker.ErrClosed) || errors.Is(err, locker.ErrInvalid) {
+			panic(fmt.Errorf("mutex: Lock can never return: %w", err))
+		}
+		time.Sleep(pause + rand.N(pause))
+	}
+}
+
+// TryLock makes one attempt and reports whether the caller holds the lock. That
+// another holder has it is no failure to be told.
+func (m *Mutex) TryLock() bool {
+	select {
+	case m.inside <- struct{}{}:
+	default:
+		return false
+	}
+	lease, err := m.l.TryLock(context.Background(), m.key, m.opts...)
+	if err != nil {
+		<-m.inside
+		if !errors.Is(err, locker.ErrNotAcquired) {
+			m.fails(err)
+		}
+		return false
+	}
+	m.enter(lease)
+	return true
+}
+
+func (m *Mutex) enter(lease *locker.Lease) {
+	over := lease.Context(context.Background())
+	m.hold.Store(&hold{lease, context.AfterFunc(over, func() { m.fails(context.Cause(over)) })})
+}
+
+// Unlock gives the lock back. It returns when the store has answered, or after 5 s.
+func (m *Mutex) Unlock() {
+	h := m.hold.Swap(nil)
+	if h == nil {
+		m.fails(fmt.Errorf("mutex: Unlock of %q: %w", m.key, locker.ErrNotHeld))
+		return
+	}
+	defer func() { <-m.inside }()
+	quiet := h.stop() // before the end of the lease's context, which is no loss now
+	if err := h.lease.Unlock(context.Background()); err != nil && (quiet || !errors.Is(err, locker.ErrLost)) {
+		m.fails(err)
+	}
+}
+
+// Lease is the present hold of the lock, for its Token, Err and Lost. It is nil while the
+// Mutex is not locked. Leave its Unlock to the Mutex.
+func (m *Mutex) Lease() *locker.Lease {
+	if h := m.hold.Load(); h != nil {
+		return h.lease
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+// Package once is HTTP middleware that refuses what a client submits twice: the order
+// that was placed by a double click, or sent again because the first answer got lost.
+//
+//	guard, err := once.New(l)
+//	...
+//	http.Handle("POST /orders", guard(placeOrder))
+//
+// The first request with a key is handled. While it runs, and for a fixed time from its
+// arrival ([WithTTL]), others with the same key are refused with 409 Conflict, in every
+// process that shares the store. A request that fails, by an answer of 400 or above
+// ([WithKept] sets another rule) or by a panic, gives its key back, so that the client may
+// correct it or try again. The key is the header Idempotency-Key together with the method
+// and the path, see [WithKey]; a request without one is handled as if there was no
+// middleware.
+//
+// What it guarantees: two requests with the same key do not run at the same time, and
+// none runs within the TTL after one that succeeded. Where the handler runs for
+// longer than the TTL, its request's context ends before the key is free, with a cause
+// that matches [locker.ErrLost].
+//
+// What it does not:
+//
+//   - The second request is not given the answer of the first.
+//   - A key is forgotten after its TTL, and earlier if the store loses its data. Where a
+//     thing must never happen twice, keep the key with the data, under a unique index.
+//   - A handler that does not heed its context may run beside the next one. The token
+//     of its lease ([locker.LeaseFromContext]) tells them apart.
+//   - A process that dies leaves the key taken until its TTL ends, whether or not the
+//     request was handled.
+//
+// Each key that is kept takes about 1 KB of the Locker's memory until its TTL ends; the
+// Locker's observer and log are told of that end as a loss.
+package once
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/adapters/internal/check"
+)
+
+// HeaderKey is where a key is looked for by default.
+const HeaderKey = "Idempotency-Key"
+
+// retryAfter is what a client is asked to wait for a store that does not answer.
+const retryAfter = 5 * time.Second
+
+// New makes the middleware. What is wrong with the arguments is an error that matches
+// [locker.ErrInvalid].
+func New(l locker.Locker, opts ...Option) (func(http.Handler) http.Handler, error) {
+	s, err := newSettings(opts)
+	if err == nil {
+		err = check.Lock(l, s.prefix+"x", s.lock()...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("once: %w", err)
+	}
+	return func(next http.Handler) http.Handler {
+		if next == nil { // a handler cannot return an error
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				http.Error(w, "There is no handler for this request.", http.StatusInternalServerError)
+			})
+		}
+		return &guard{settings: s, l: l, next: next}
+	}, nil
+}
+
+type guard struct {
+	settings
+	l    locker.Locker
+	next http.Handler
+}
+
+func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	key := g.key(r)
+	if key == "" {
+		g.next.ServeHTTP(w, r)
+		return
+	}
+	// The owner is new, so that the request does not re-enter the lock of another one
+	// whose context names the same user.
+	ctx := locker.ContextWithOwner(r.Context(), rand.Text())
+	lease, err := g.l.TryLock(ctx, g.prefix+key, g.lock()...)
+	switch {
+	case err == nil:
+		g.handle(w, r, lease)
+	case errors.Is(err, locker.ErrNotAcquired):
+		g.answer(w, r, http.StatusConflict, g.ttl, err)
+	case errors.Is(err, locker.ErrInvalid):
+		g.answer(w, r, http.StatusBadRequest, 0, err)
+	case g.pass && errors.Is(err, locker.ErrUnavailable):
+		g.next.ServeHTTP(w, r)
+	default:
+		g.answer(w, r, http.StatusServiceUnavailable, retryAfter, err)
+	}
+}
+
+func (g *guard) handle(w http.ResponseWriter, r *http.Request, lease *locker.Lease) {
+	answer := &recorder{ResponseWriter: w}
+	kept := false
+	defer func() { // after a panic, too
+		if !kept {
+			// The Locker's log tells if this fails; then the TTL frees the key.
+			_ = lease.Unlock(r.Context())
+		}
+	}()
+	g.next.ServeHTTP(answer, r.WithContext(lease.Context(r.Context())))
+	kept = g.kept(answer.final())
+}
+
+func (g *guard) answer(w http.ResponseWriter, r *http.Request, status int, retry time.Duration, err error) {
+	if retry > 0 {
+		seconds := int64((retry + time.Second - 1) / time.Second)
+		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
+	}
+	g.refusal(w, r, status, err)
+}
+
+func refuse(w http.ResponseWriter, _ *http.Request, status int, _ error) {
+	text := "This request cannot be checked for a repetition now. Try again later."
+	switch status {
+	case http.StatusConflict:
+		text = "This request was submitted before."
+	case http.StatusBadRequest:
+		text = "The idempotency key is too long or not UTF-8."
+	}
+	http.Error(w, text, status)
+}
+
+// recorder notes the status of an answer.
+type recorder struct {
+	http.ResponseWriter
+	status int // 0: none yet
+}
+
+func (r *recorder) WriteHeader(status int) {
+	// Those below 200 come before the status that counts, but for 101.
+	if r.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	return r.ResponseWriter.Write(b)
+}
+
+// Unwrap is for [http.ResponseController].
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// final is the status that the client gets, once the handler has returned.
+func (r *recorder) final() int {
+	if r.status == 0 {
+		return http.StatusOK
+	}
+	return r.status
+}

@@ -1,0 +1,122 @@
+package once
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/adapters/internal/check"
+)
+
+// Option configures the middleware.
+type Option func(*settings) error
+
+type settings struct {
+	key     func(*http.Request) string
+	prefix  string
+	ttl     time.Duration
+	kept    func(status int) bool
+	pass    bool
+	refusal func(http.ResponseWriter, *http.Request, int, error)
+}
+
+func newSettings(opts []Option) (settings, error) {
+	s := settings{
+		key:     headerKey,
+		prefix:  "once:",
+		ttl:     10 * time.Minute,
+		kept:    func(status int) bool { return status < 400 },
+		refusal: refuse,
+	}
+	for _, o := range opts {
+		if o == nil {
+			return s, check.Invalid("an option is nil")
+		}
+		if err := o(&s); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// lock says how the key is locked: until its TTL ends, whatever the Locker's
+// defaults are.
+func (s *settings) lock() []locker.LockOption {
+	return []locker.LockOption{locker.WithTTL(s.ttl), locker.WithoutRenewal(), locker.WithUnlimitedHold()}
+}
+
+func headerKey(r *http.Request) string {
+	key := r.Header.Get(HeaderKey)
+	if key == "" {
+		return ""
+	}
+	return r.Method + " " + r.URL.EscapedPath() + " " + key
+}
+
+// WithKey takes the key of a request from f; a request for which f returns "" is
+// handled without a lock. The default is the header Idempotency-Key together with the
+// method and the path. It does not know who the client is: where clients must not get
+// in each other's way, by chance or on purpose, let f put the user into the key.
+func WithKey(f func(*http.Request) string) Option {
+	return func(s *settings) error {
+		if f == nil {
+			return check.Invalid("WithKey(nil): leave it out to use the header %s", HeaderKey)
+		}
+		s.key = f
+		return nil
+	}
+}
+
+// WithPrefix puts prefix before each key, in place of "once:".
+func WithPrefix(prefix string) Option {
+	return func(s *settings) error {
+		s.prefix = prefix
+		return nil
+	}
+}
+
+// WithTTL sets for how long a key is taken, from when the request arrived: within
+// the bounds of [locker.WithTTL]. Choose more than the longest run of the handler and more
+// than the time for which clients try again. Default 10 min.
+func WithTTL(d time.Duration) Option {
+	return func(s *settings) error {
+		s.ttl = d
+		return nil
+	}
+}
+
+// WithKept has f say by the status of an answer whether the key stays taken. The default
+// is below 400: a request that was refused has done nothing, as a rule. Where one that
+// failed may have done its work all the same, return true for 5xx as well.
+func WithKept(f func(status int) bool) Option {
+	return func(s *settings) error {
+		if f == nil {
+			return check.Invalid("WithKept(nil): leave it out to keep what was answered below 400")
+		}
+		s.kept = f
+		return nil
+	}
+}
+
+// PassWhenUnavailable has requests handled, without a lock, while the store cannot be
+// used. By default they are refused with 503 Service Unavailable.
+func PassWhenUnavailable() Option {
+	return func(s *settings) error {
+		s.pass = true
+		return nil
+	}
+}
+
+// WithRefusal has f write the answer of a refused request, in place of a line of plain
+// text. status is what to answer: 409 for a repetition, 503 for a store that cannot be
+// used, 400 for a key that is too long or not UTF-8; err is what the Locker said, which is
+// not for the client's eyes. Retry-After is set already, f may change it.
+func WithRefusal(f func(w http.ResponseWriter, r *http.Request, status int, err error)) Option {
+	return func(s *settings) error {
+		if f == nil {
+			return check.Invalid("WithRefusal(nil): leave it out to answer in plain text")
+		}
+		s.refusal = f
+		return nil
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/adapters/leader"
+	"github.com/distlock/locker/strategy"
+)
+
+const (
+	key = "ledger/leader"
+	ttl = time.Second // for how long no candidate leads after a crash
+)
+
+// candidate is what would be a process.
+type candidate struct {
+	name   string
+	ledger *ledger
+	every  time.Duration
+	say    func(format string, args ...any)
+	locks  locker.Locker
+	close  func()
+	freeze chan chan bool // stops it until it gets true; it is dead if that is closed
+}
+
+func (c *candidate) connect(ctx context.Context, url string) (err error) {
+	c.locks, c.close, err = strategy.OpenURL(ctx, url)
+	return err
+}
+
+// stand has the candidate stand for election until ctx ends.
+func (c *candidate) stand(ctx context.Context) error {
+	return leader.Run(ctx, c.locks, key, c.lead,
+		leader.WithLockOptions(locker.WithTTL(ttl)),
+		leader.WithBackoff(c.every, time.Second),
+		leader.WithObserver(func(e leader.Event) {
+			switch {
+			case errors.Is(e.Err, locker.ErrClosed): // crashed
+			case e.Err != nil:
+				c.say("%s: %s (%v)", c.name, e.Kind, e.Err)
+			default:
+				c.say("%s: %s, with token %d", c.name, e.Kind, e.Token)
+			}
+		}))
+}
+
+// lead is what a leader does: work, and write with the token.
+func (c *candidate) lead(ctx context.Context, token int64) error {
+	for ctx.Err() == nil {
+		time.Sleep(c.every)  // the work
+		if !c.pausePoint() { // after the look at ctx and before the write: the worst moment
+			return errors.New("crashed")
+		}
+		if err := c.ledger.write(c.name, token); err != nil {
+			c.say("%s: %v", c.name, err)
+		}
+	}
+	return nil // the leadership is lost, or all of it is over
+}
+
+// pausePoint is where the show stops a candidate. It reports whether it lives.
+func (c *candidate) pausePoint() bool {
+	select {
+	case wake := <-c.freeze:
+		return <-wake
+	default:
+		return true
+	}
+}
+
+// ledger is what the leaders write to. It cannot know who leads, but it can compare.
+type ledger struct {
+	writes chan write      // of which it tells
+	over   <-chan struct{} // closed when the program ends
+
+	mu    sync.Mutex
+	fence int64 // the greatest token so far
+}
+
+type write struct {
+	who     string
+	token   int64
+	refused bool
+}
+
+// write takes what comes from the leader, and refuses what comes from one that was the
+// leader. In SQL:
+//
+//	UPDATE ledger SET entry = $1, fence = $2 WHERE fence <= $2
+func (l *ledger) write(who string, token int64) error {
+	l.mu.Lock()
+	refused, fence := token < l.fence, l.fence
+	l.fence = max(l.fence, token)
+	l.mu.Unlock()
+	select {
+	case l.writes <- write{who, token, refused}:
+	case <-l.over:
+	}
+	if refused {
+		return fmt.Errorf("the ledger refuses the write: token %d is smaller than %d", token, fence)
+	}
+	return nil
+}
