@@ -98,16 +98,16 @@ func (c *claim) newLease() *Lease {
 
 // ending is when the claim ends if nothing happens, and by what; it needs mu.
 func (c *claim) ending() (end time.Duration, kind lossKind, cause error) {
-	end, kind, cause = c.deadline, lossExpired, errExpired
+	end, kind, cause = c.deadline, lossExpired, ErrExpired
 	if c.trouble != nil {
-		cause = &lastFailure{errExpired, c.trouble}
+		cause = &lastFailure{ErrExpired, c.trouble}
 	}
 	if c.limit <= end {
 		// A part of the lease remains for rolling back.
-		end, kind, cause = min(c.limit, end-c.lasts/10), lossLimit, errMaxHold
+		end, kind, cause = min(c.limit, end-c.lasts/10), lossLimit, ErrMaxHold
 	}
 	if c.renewals == 0 && c.next < end {
-		end, kind, cause = c.next, lossLimit, errMaxRenewals
+		end, kind, cause = c.next, lossLimit, ErrMaxRenewals
 	}
 	return end, kind, cause
 }
@@ -197,7 +197,7 @@ func (a aftermath) run() {
 // denied notes that the store says that c does not hold the key.
 func (c *claim) denied() {
 	c.mu.Lock()
-	after := c.lose(lossDenied, errDenied)
+	after := c.lose(lossDenied, ErrDenied)
 	c.mu.Unlock()
 	after.run()
 }

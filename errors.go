@@ -125,13 +125,17 @@ type lastFailure struct{ why, last error }
 func (e *lastFailure) Error() string   { return e.why.Error() + "; last failure: " + e.last.Error() }
 func (e *lastFailure) Unwrap() []error { return []error{e.why, e.last} }
 
-// Reasons for the loss of a lease or for a failed attempt.
+// Causes of a loss, which an error that matches [ErrLost] matches as well; [ErrClosed] is one,
+// too. The key is still the caller's, until the lease's Deadline, after a limit and Close.
 var (
-	errExpired     = errors.New("it was not renewed before its deadline")
-	errMaxHold     = errors.New("the time given by WithMaxHold is over")
-	errMaxRenewals = errors.New("the renewals given by WithMaxRenewals are used up")
-	errDenied      = errors.New("the store says that another holder has the key, or none")
+	ErrExpired     = errors.New("it was not renewed before its deadline")
+	ErrDenied      = errors.New("the store says that another holder has the key, or none")
+	ErrMaxHold     = errors.New("the time given by WithMaxHold is over")
+	ErrMaxRenewals = errors.New("the renewals given by WithMaxRenewals are used up")
+)
 
+// Reasons for a failed attempt.
+var (
 	errTaken    = errors.New("another owner holds the key")
 	errLocal    = errors.New("another caller in this process holds the key or waits for it")
 	errLate     = errors.New("the grant arrived after its lease had ended")

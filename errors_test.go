@@ -52,12 +52,12 @@ func TestErrorMessages(t *testing.T) {
 			`locker: fake: lock "a b": lock not acquired`},
 		{&opError{strategy: "fake", op: "unlock", key: "k", kind: ErrUnavailable, why: errReset, hint: "again"}, []error{ErrUnavailable, errReset},
 			`locker: fake: unlock "k": lock store unavailable: connection reset (again)`},
-		{&lossError{"fake", long, errDenied}, []error{ErrLost, errDenied},
-			`locker: fake: "` + long[:80] + `"... (16384 bytes): lock lost: ` + errDenied.Error()},
+		{&lossError{"fake", long, ErrDenied}, []error{ErrLost, ErrDenied},
+			`locker: fake: "` + long[:80] + `"... (16384 bytes): lock lost: ` + ErrDenied.Error()},
 		{invalid("no %s", "good"), []error{ErrInvalid}, "locker: invalid use: no good"},
 		{errNoPerm, []error{errNoPerm.Err}, "NOPERM no permissions"},
-		{lostContextError{&lossError{"fake", "k", errDenied}}, []error{ErrLost, context.Canceled, errDenied},
-			`locker: fake: "k": lock lost: ` + errDenied.Error()},
+		{lostContextError{&lossError{"fake", "k", ErrDenied}}, []error{ErrLost, context.Canceled, ErrDenied},
+			`locker: fake: "k": lock lost: ` + ErrDenied.Error()},
 	} {
 		if got := c.err.Error(); got != c.want {
 			t.Errorf("message %q, want %q", got, c.want)

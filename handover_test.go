@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -276,6 +277,7 @@ func TestHandOverUnderLoad(t *testing.T) {
 			handed++
 		}
 		mu.Unlock()
+		runtime.Gosched() // on one processor others would never come to wait
 		if err := lease.Unlock(ctx); err != nil {
 			t.Error(err)
 		}

@@ -18,14 +18,14 @@ func TestLimits(t *testing.T) {
 		renewals int
 		left     time.Duration
 	}{
-		"MaxHold before the first renewal": {[]LockOption{WithMaxHold(time.Second)}, errMaxHold, time.Second, 0, 28 * time.Second},
-		"MaxHold after many renewals":      {[]LockOption{WithMaxHold(95 * time.Second)}, errMaxHold, 95 * time.Second, 9, 24 * time.Second},
-		"MaxHold at a renewal":             {[]LockOption{WithMaxHold(20*time.Second - 1)}, errMaxHold, 20*time.Second - 1, 1, 19 * time.Second},
-		"MaxHold of an instant":            {[]LockOption{WithMaxHold(1)}, errMaxHold, 1, 0, 29 * time.Second},
-		"MaxHold without renewal":          {[]LockOption{WithMaxHold(5 * time.Second), WithoutRenewal()}, errMaxHold, 5 * time.Second, 0, 24 * time.Second},
-		"MaxRenewals":                      {[]LockOption{WithMaxRenewals(1)}, errMaxRenewals, 20 * time.Second, 1, 19 * time.Second},
-		"more MaxRenewals":                 {[]LockOption{WithMaxRenewals(3)}, errMaxRenewals, 40 * time.Second, 3, 19 * time.Second},
-		"both, MaxHold first":              {[]LockOption{WithMaxRenewals(3), WithMaxHold(25 * time.Second)}, errMaxHold, 25 * time.Second, 2, 24 * time.Second},
+		"MaxHold before the first renewal": {[]LockOption{WithMaxHold(time.Second)}, ErrMaxHold, time.Second, 0, 28 * time.Second},
+		"MaxHold after many renewals":      {[]LockOption{WithMaxHold(95 * time.Second)}, ErrMaxHold, 95 * time.Second, 9, 24 * time.Second},
+		"MaxHold at a renewal":             {[]LockOption{WithMaxHold(20*time.Second - 1)}, ErrMaxHold, 20*time.Second - 1, 1, 19 * time.Second},
+		"MaxHold of an instant":            {[]LockOption{WithMaxHold(1)}, ErrMaxHold, 1, 0, 29 * time.Second},
+		"MaxHold without renewal":          {[]LockOption{WithMaxHold(5 * time.Second), WithoutRenewal()}, ErrMaxHold, 5 * time.Second, 0, 24 * time.Second},
+		"MaxRenewals":                      {[]LockOption{WithMaxRenewals(1)}, ErrMaxRenewals, 20 * time.Second, 1, 19 * time.Second},
+		"more MaxRenewals":                 {[]LockOption{WithMaxRenewals(3)}, ErrMaxRenewals, 40 * time.Second, 3, 19 * time.Second},
+		"both, MaxHold first":              {[]LockOption{WithMaxRenewals(3), WithMaxHold(25 * time.Second)}, ErrMaxHold, 25 * time.Second, 2, 24 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -56,7 +56,8 @@ type EventKind int
 // The kinds. Valid calls that do not re-enter = Acquired + NotAcquired, and each Acquired ends with one of
 // Released, ReleaseFailed and Lost. (Where Unlock is called again after ReleaseFailed
 // and frees the key, that is no event.) A Lock that waits has one Waiting before its
-// end. Re-entry and inner Unlocks are no events of their own.
+// end. Re-entry and inner Unlocks are no events of their own, also where the Lock of a
+// named owner has waited before it could re-enter.
 const (
 	EventAcquired      EventKind = iota + 1 // a lock was granted
 	EventNotAcquired                        // Lock or TryLock failed; Err says why

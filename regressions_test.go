@@ -230,7 +230,7 @@ func TestLossTellsTheLastFailure(t *testing.T) {
 		b.store.from(opRenew, fail(errRefused))
 		<-l.Lost()
 		wantErr(t, l.Err(), errRefused, "that is why")
-		wantErr(t, l.Err(), errExpired, "and how")
+		wantErr(t, l.Err(), ErrExpired, "and how")
 		synctest.Wait()
 		if n := warnings.Load(); n != 1 {
 			t.Errorf("%d warnings of renewals, want 1", n)

@@ -202,7 +202,7 @@ func (c *claim) free(ctx context.Context) error {
 		if c.releases > 0 {
 			return nil // one that was sent in time, and whose answer did not come, was applied
 		}
-		return &lossError{c.e.name, c.userKey(), errDenied}
+		return &lossError{c.e.name, c.userKey(), ErrDenied}
 	}
 	return err
 }

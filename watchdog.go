@@ -96,7 +96,7 @@ func (c *claim) settleRenewal(ctx context.Context, sent time.Duration, err error
 	switch {
 	case c.state == claimLost:
 	case isLost(err):
-		after = c.lose(lossDenied, errDenied)
+		after = c.lose(lossDenied, ErrDenied)
 	case err != nil:
 		kind, c.trouble = EventRenewFailed, withoutContextErrors(err)
 		if automatic {

@@ -59,7 +59,7 @@ func TestLeaseErr(t *testing.T) {
 		b.until(time.Second)
 		wantErr(t, unlocked.Err(), ErrNotHeld, "it was unlocked", ErrLost)
 		wantErr(t, lost.Err(), ErrLost, "its time is over", ErrNotHeld)
-		wantErr(t, lost.Err(), errExpired, "the error says why")
+		wantErr(t, lost.Err(), ErrExpired, "the error says why")
 	})
 }
 
@@ -127,7 +127,7 @@ func TestMaxHoldNearTheEnd(t *testing.T) {
 			if left := time.Until(l.Deadline()); left < 100*time.Millisecond {
 				t.Errorf("%v left at %v, want 100ms at least", left, b.at())
 			}
-			wantErr(t, l.Err(), errMaxHold, "the limit ended it")
+			wantErr(t, l.Err(), ErrMaxHold, "the limit ended it")
 		})
 	}
 }

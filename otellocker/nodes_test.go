@@ -1,0 +1,77 @@
+package otellocker_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/otellocker"
+	"github.com/distlock/locker/strategy/redlock"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
+)
+
+// A node of redlock that goes down is told, and that it is back.
+func TestNodes(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	obs, err := otellocker.NewObserver(otellocker.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
+	require.NoError(t, err)
+	told := make(chan bool, 10)
+	var clients []redis.UniversalClient
+	var servers []*miniredis.Miniredis
+	for range 3 {
+		s := miniredis.RunT(t)
+		c := redis.NewClient(&redis.Options{Addr: s.Addr()})
+		defer c.Close()
+		servers, clients = append(servers, s), append(clients, c)
+	}
+	l, err := redlock.New(clients, locker.WithObserver(locker.ObserverFunc(func(ctx context.Context, e locker.Event) {
+		obs.Observe(ctx, e)
+		if e.Kind == locker.EventNode {
+			told <- e.Err == nil
+		}
+	})))
+	require.NoError(t, err)
+	defer l.Close()
+	// use locks and unlocks until a node is told of.
+	use := func() bool {
+		end := time.After(20 * time.Second)
+		for {
+			lease, err := l.Lock(t.Context(), "k")
+			require.NoError(t, err)
+			select {
+			case well := <-told:
+				require.NoError(t, lease.Unlock(t.Context()))
+				return well
+			case <-end:
+				require.FailNow(t, "no node was told of")
+			case <-time.After(10 * time.Millisecond): // so that the lock goes to every node
+			}
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+	}
+	addr := servers[1].Addr()
+	set := attribute.NewSet(attribute.String("locker.strategy", "redlock"), attribute.String("locker.node", addr))
+	want := func(up int64) {
+		t.Helper()
+		all := collect(t, reader)
+		require.Equal(t, "{node}", all["locker.node.up"].Unit)
+		metricdatatest.AssertAggregationsEqual(t, metricdata.Gauge[int64]{DataPoints: []metricdata.DataPoint[int64]{{Attributes: set, Value: up}}},
+			all["locker.node.up"].Data, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
+		require.Equal(t, "{failure}", all["locker.node.failures"].Unit)
+		metricdatatest.AssertAggregationsEqual(t, counts(point(1, set)),
+			all["locker.node.failures"].Data, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
+	}
+	servers[1].Close()
+	require.False(t, use(), "the node is down")
+	want(0)
+	require.NoError(t, servers[1].Restart())
+	require.True(t, use(), "it is back")
+	want(1)
+}

@@ -1,0 +1,185 @@
+// Package otellocker reports what a Locker does to OpenTelemetry: metrics of every event, and
+// a span for each acquisition that a sampled span of the caller's asked for.
+//
+//	obs, err := otellocker.NewObserver()
+//	l, err := hashreentrant.New(rdb, locker.WithObserver(obs))
+//
+// The README has a table of the metrics. A dashboard for Grafana and alerts for Prometheus are
+// beside it.
+//
+// The Locker delivers events beside the calls, so neither metrics nor spans delay a lock. Close
+// the Locker before the providers are shut down: Close delivers what is left.
+package otellocker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/distlock/locker"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// scope names the instrumentation.
+const scope = "github.com/distlock/locker/otellocker"
+
+// Option configures NewObserver.
+type Option interface {
+	apply(*config)
+}
+
+type config struct {
+	meters  metric.MeterProvider
+	tracers trace.TracerProvider
+	keys    func(string) string
+	err     error // the first bad argument
+}
+
+type option func(*config)
+
+func (o option) apply(c *config) { o(c) }
+
+func (c *config) refuse(format string, args ...any) {
+	if c.err == nil {
+		c.err = invalid(format, args...)
+	}
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("otellocker: %w: %s", locker.ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// WithMeterProvider makes the instruments with mp; for no metrics give it the provider of
+// package metric/noop. Default [otel.GetMeterProvider].
+func WithMeterProvider(mp metric.MeterProvider) Option {
+	return option(func(c *config) {
+		if mp == nil {
+			c.refuse("WithMeterProvider(nil): leave it out for the global one")
+		}
+		c.meters = mp
+	})
+}
+
+// WithTracerProvider makes the spans with tp; for no spans give it the provider of package
+// trace/noop. Default [otel.GetTracerProvider].
+func WithTracerProvider(tp trace.TracerProvider) Option {
+	return option(func(c *config) {
+		if tp == nil {
+			c.refuse("WithTracerProvider(nil): leave it out for the global one")
+		}
+		c.tracers = tp
+	})
+}
+
+// WithKeys adds the attribute locker.key to metrics and spans, with the name that f gives to a
+// key, such as "orders" for "orders/42"; where f returns "", there is none. Every name is a
+// time series of its own, so f returns few different ones. It returns the same name for the
+// same key each time, does not block and does not call the Locker. Default none: a key may be
+// one of millions, and may be private.
+func WithKeys(f func(key string) string) Option {
+	return option(func(c *config) {
+		if f == nil {
+			c.refuse("WithKeys(nil): leave it out for no keys")
+		}
+		c.keys = f
+	})
+}
+
+// NewObserver makes an Observer for [locker.WithObserver]. It may be given to several Lockers.
+// A wrong option is an error that matches [locker.ErrInvalid].
+func NewObserver(opts ...Option) (locker.Observer, error) {
+	var c config
+	for _, o := range opts {
+		if o == nil {
+			return nil, invalid("an option is nil")
+		}
+		o.apply(&c)
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	if c.meters == nil {
+		c.meters = otel.GetMeterProvider()
+	}
+	if c.tracers == nil {
+		c.tracers = otel.GetTracerProvider()
+	}
+	in, err := newInstruments(c.meters.Meter(scope))
+	if err != nil {
+		return nil, fmt.Errorf("otellocker: %w", err)
+	}
+	return &observer{
+		keys:        c.keys,
+		instruments: in,
+		spans:       spans{tracer: c.tracers.Tracer(scope), holders: make(map[grant]trace.Span)},
+		all:         make(map[seriesID]*series),
+	}, nil
+}
+
+// Observe implements [locker.Observer].
+func (o *observer) Observe(ctx context.Context, e locker.Event) {
+	name := ""
+	if o.keys != nil && e.Kind != locker.EventNode {
+		name = o.keys(e.Key)
+	}
+	s := o.seriesOf(ctx, seriesID{e.Strategy, name})
+	if e.Dropped > 0 {
+		o.dropped.Add(ctx, int64(e.Dropped), s.strategy.add...)
+		o.spans.forget()
+	}
+	switch e.Kind {
+	case locker.EventAcquired:
+		o.acquisition(ctx, e, s, acquired)
+		o.held.Add(ctx, 1, s.key.add...)
+		if e.HandOver {
+			o.handOvers.Add(ctx, 1, s.key.add...)
+		}
+	case locker.EventNotAcquired:
+		o.acquisition(ctx, e, s, outcomeOf(e.Err))
+	case locker.EventWaiting:
+		o.waits.Add(ctx, 1, s.key.add...)
+	case locker.EventReleased:
+		o.held.Add(ctx, -1, s.key.add...)
+		o.holdTime.Record(ctx, e.Duration.Seconds(), s.released.record...)
+		o.spans.ended(e)
+	case locker.EventReleaseFailed:
+		o.held.Add(ctx, -1, s.key.add...)
+		o.holdTime.Record(ctx, e.Duration.Seconds(), s.releaseFailed.record...)
+		o.spans.ended(e)
+	case locker.EventRenewed:
+		o.renewal(ctx, e, &s.renewed)
+	case locker.EventRenewFailed:
+		o.renewal(ctx, e, &s.renewFailed)
+	case locker.EventLost:
+		cause := causeOf(e.Err)
+		o.held.Add(ctx, -1, s.key.add...)
+		o.holdTime.Record(ctx, e.Duration.Seconds(), s.lost.record...)
+		o.losses.Add(ctx, 1, s.losses[cause].add...)
+		o.spans.lost(e, name, cause)
+	case locker.EventNode:
+		o.node(ctx, e)
+	}
+}
+
+func (o *observer) acquisition(ctx context.Context, e locker.Event, s *series, out outcome) {
+	o.acquisitions.Add(ctx, 1, s.acquisitions[out].add...)
+	o.acquireTime.Record(ctx, e.Duration.Seconds(), s.acquisitions[out].record...)
+	o.spans.acquisition(ctx, e, s.name, out)
+}
+
+func (o *observer) renewal(ctx context.Context, e locker.Event, a *attributes) {
+	o.renewals.Add(ctx, 1, a.add...)
+	o.renewTime.Record(ctx, e.Duration.Seconds(), a.record...)
+}
+
+// node is rare, so its attributes are made each time.
+func (o *observer) node(ctx context.Context, e locker.Event) {
+	a := attributesOf(strategyKey.String(e.Strategy), nodeKey.String(e.Node))
+	if e.Err == nil {
+		o.nodeUp.Record(ctx, 1, a.record...)
+		return
+	}
+	o.nodeUp.Record(ctx, 0, a.record...)
+	o.nodeFailures.Add(ctx, 1, a.add...)
+}
