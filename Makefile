@@ -57,9 +57,9 @@ postgres: ## install PostgreSQL when it is missing, where that is known how to
 .PHONY: test
 test: redis postgres ## vet, and all tests with the race detector; the packages that take longest come first
 	$(GO) test -race -vet=all -p 3 -timeout 8m ./strategy/... ./...
-	@for m in $(MODULES); do \
+	@for m in $(filter-out benchmarks/peers,$(MODULES)); do \
 		if [ "$$m" = strategy/postgres ] && [ -z "$(initdb)" ]; then echo "left out: $$m"; continue; fi; \
-		$(GO) -C $$m test -race -vet=all -short -timeout 4m ./... || exit 1; \
+		$(GO) -C $$m test -race -vet=all -parallel 16 -timeout 4m ./... || exit 1; \
 	done
 
 .PHONY: short
@@ -74,8 +74,9 @@ stress: redis ## engine and strategies, COUNT times on 1, 2 and 8 processors
 without_beginnings = grep -vE '^=== (RUN|PAUSE|CONT|NAME)'
 
 .PHONY: conformance
-conformance: redis ## the whole conformance suite on every strategy and topology, case by case, with a table for each
+conformance: redis postgres ## the whole conformance suite on every strategy and topology, case by case, with a table for each
 	LOCKER_CONFORMANCE=all $(GO) test -race -v -p 1 -timeout 40m -run '^Test(Conformance|Fake)' ./conformance ./strategy/... | $(without_beginnings)
+	if [ -n "$(initdb)" ]; then LOCKER_CONFORMANCE=all $(GO) -C strategy/postgres test -race -v -parallel 16 -timeout 10m -run '^TestConformance' . | $(without_beginnings); fi
 
 # The groups that are all about faults, and the cases of others that are; redlock's
 # suite is in parts.

@@ -178,7 +178,7 @@ func testForceUnlockWakes(t *T) {
 		t.Lock(holder, key)
 		w := t.Wait(waiter, key)
 		h := t.inspect(operator, key)
-		if h.Waiting < 1 {
+		if h.Waiting > 1 { // 0: the store does not tell
 			t.Errorf("one waits: %+v", h)
 		}
 		start := Now()

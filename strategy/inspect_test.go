@@ -149,3 +149,29 @@ func TestInspectTellsTheQueue(t *testing.T) {
 		require.Contains(t, h.Queue[i], "job="+job)
 	}
 }
+
+// TestInspectCountsSubscribers: hashreentrant's waiters are those that listen.
+func TestInspectCountsSubscribers(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client(t)
+	open := func() locker.Locker {
+		l, err := hashreentrant.New(rdb)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = l.Close() })
+		return l
+	}
+	holder := open()
+	_, err := holder.Lock(t.Context(), "k")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for n := range 3 {
+		l := open()
+		go func() { _, _ = l.Lock(ctx, "k") }()
+		conformance.Eventually(t, 30*time.Second, "one more waits", func() bool {
+			h, err := holder.(locker.Admin).Inspect(t.Context(), "k")
+			require.NoError(t, err)
+			return h.Waiting == n+1
+		})
+	}
+}

@@ -1,0 +1,77 @@
+// Package postgres is the strategy for PostgreSQL 12 and newer: a lock is a row of
+// a table, which applications can lock as well.
+//
+//	pool, err := pgxpool.New(ctx, "postgres://app@db/app")
+//	l, err := postgres.New(pool)
+//
+// Package strategy opens postgres:// and postgresql:// URLs once a program imports
+// .../strategy/postgres/register for its effect.
+//
+// # Guarantees
+//
+// One holder per key, on the clock of the server. Fencing tokens grow, also after a row
+// was deleted or the table lost: they begin at the server's clock in microseconds.
+// Locks survive a crash of the server if its commits do (synchronous_commit, and for a
+// fail-over synchronous replicas).
+//
+// Not guaranteed: order among the waiters of several processes; re-entry by the same
+// named owner from another process; locks after a fail-over to a replica that lagged.
+//
+// # Table
+//
+// The table is public.locker_locks, or that of [WithTable]. The first command that finds
+// it missing creates it, which needs CREATE in its schema; [Schema] is the SQL, for
+// an administrator to run. Otherwise a role needs SELECT, INSERT, UPDATE and DELETE.
+//
+// A row is a key. It remains after a release, for its token, until ten minutes or two
+// TTLs after the lease would have ended. Then one of the next releases, of whatever key,
+// deletes it, a few rows each.
+//
+// # Commands
+//
+// Each is one statement and one round trip: one to take a free lock, one to give it
+// back, one for all renewals that are due; and one to prepare it, the first time on a
+// connection. They run on the pool, in its query exec mode: prepared by name unless the pool
+// is told otherwise, as planning takes longer than the rest. Nobody waits long for a row that another
+// transaction has locked: an attempt is refused, a batch of renewals goes past it and is tried
+// again, and what is about that row only gives up after 50 ms.
+//
+// Attempts to take a lock never have more than the pool's connections queued, so that
+// releases and renewals get theirs in turn. An application that uses up the pool by itself
+// holds up renewals: give the Locker a pool of its own then.
+//
+// A command whose context ends costs its connection: pgx has the server cancel it, and
+// closes it.
+//
+// # Wake-ups
+//
+// A release sends NOTIFY on the channel locker_released. While a Locker has waiters it
+// has one connection besides the pool, which listens. PostgreSQL lets one transaction with
+// a NOTIFY commit at a time, in all databases of a server, so that releases do not run
+// side by side.
+//
+// # PgBouncer
+//
+// Locks work through PgBouncer in transaction mode, from a pool with
+// default_query_exec_mode=exec (or PgBouncer 1.21 with max_prepared_statements). Wake-ups do not: a Locker finds out
+// that a pooler is in between, and its waiters poll every 10 to 100 ms. [WithoutNotify]
+// saves it the attempt.
+//
+// # Locks of applications
+//
+// A transaction excludes all Lockers from a key while it has the row locked:
+//
+//	BEGIN;
+//	INSERT INTO public.locker_locks (key) VALUES (convert_to('orders/42', 'UTF8')) ON CONFLICT DO NOTHING;
+//	SELECT FROM public.locker_locks
+//	WHERE hash = sha256(convert_to('orders/42', 'UTF8')) AND expires <= clock_timestamp()
+//	FOR UPDATE;
+//	-- One row: the key is this transaction's until its end. None: a Locker holds it.
+//	SELECT pg_notify('locker_released', encode(sha256(convert_to('orders/42', 'UTF8')), 'hex'));
+//	COMMIT;
+//
+// The key is that of Lock, with the Locker's prefix before it. The condition on expires is
+// necessary: a lease is no row lock. TryLock is refused meanwhile; a waiting Lock is woken
+// by the notification, or without it looks once a second. A row that is locked whatever its
+// lease holds up renewal and release of that key: lock it for much less than the TTL.
+package postgres

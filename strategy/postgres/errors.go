@@ -1,0 +1,52 @@
+package postgres
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/distlock/locker/driver"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/puddle/v2"
+)
+
+// Conditions of SQLSTATE.
+const (
+	undefinedTable       = "42P01"
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+	lockNotAvailable     = "55P03"
+	diskFull             = "53100"
+)
+
+func hasCode(err error, codes ...string) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && slices.Contains(codes, e.Code)
+}
+
+// isContention says whether a statement did nothing because another transaction was at
+// the row.
+func isContention(err error) bool {
+	return hasCode(err, lockNotAvailable, serializationFailure, deadlockDetected)
+}
+
+// isPermanent says whether trying again is pointless: wrong credentials, no such
+// database, no permission, another table of that name, a full disk.
+func isPermanent(err error) bool {
+	var e *pgconn.PgError
+	if errors.As(err, &e) && len(e.Code) == 5 {
+		return strings.Contains("28 3D 3F 42", e.Code[:2]) || e.Code == diskFull
+	}
+	return errors.Is(err, puddle.ErrClosedPool)
+}
+
+// storeError tells what is known of a command that failed. An ERROR of the server has
+// rolled the statement back; anything worse may have ended the session after the commit.
+func storeError(err error, notSent bool) error {
+	if err == nil {
+		return nil
+	}
+	var e *pgconn.PgError
+	rolledBack := errors.As(err, &e) && e.SeverityUnlocalized == "ERROR"
+	return &driver.StoreError{Err: err, Permanent: isPermanent(err), NotApplied: notSent || rolledBack || pgconn.SafeToRetry(err)}
+}

@@ -1,0 +1,77 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/distlock/locker/driver"
+	"github.com/jackc/pgx/v5"
+)
+
+// Inspect implements driver.Inspector. An application's row lock is a holder without an ID,
+// unless the row itself is new in that transaction.
+func (d *pgDriver) Inspect(ctx context.Context, key string) (driver.Holder, error) {
+	h := driver.Holder{Key: key}
+	var id, owner unhex
+	var since, left int64
+	held, err := d.each(ctx, d.sql.inspect, func(rows pgx.Rows) error {
+		return rows.Scan(&id, &owner, &h.Token, &since, &left)
+	}, []byte(key))
+	if err != nil || held == 0 {
+		return driver.Holder{Key: key}, err
+	}
+	if len(id) == 0 {
+		return driver.Holder{Key: key, Held: true, Token: h.Token, Remaining: -1}, nil
+	}
+	h.Held, h.ID, h.Owner, h.Strategy = true, string(id), string(owner), d.Name()
+	h.Since, h.Remaining, h.Metadata = time.UnixMicro(since), time.Duration(left)*time.Millisecond, driver.MetadataOf(h.ID)
+	return h, nil
+}
+
+// Keys implements driver.Inspector. It reads a page at a time, and has no connection
+// while the caller has a key.
+func (d *pgDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string, error] {
+	const page = 1000
+	return func(yield func(string, error) bool) {
+		if _, err := path.Match(pattern, ""); err != nil {
+			yield("", fmt.Errorf("%w: the pattern %q: %w", driver.ErrInvalid, pattern, err))
+			return
+		}
+		pattern := noSlash.Replace(pattern)
+		for last := unhex(""); ; {
+			var keys []string
+			n, err := d.each(ctx, d.sql.keys, func(rows pgx.Rows) error {
+				var key unhex
+				if err := rows.Scan(&last, &key); err != nil {
+					return err
+				}
+				if ok, _ := path.Match(pattern, noSlash.Replace(string(key))); ok {
+					keys = append(keys, string(key))
+				}
+				return nil
+			}, []byte(last), page)
+			if err != nil {
+				yield("", err)
+				return
+			}
+			for _, key := range keys {
+				if !yield(key, nil) {
+					return
+				}
+			}
+			if n < page {
+				return
+			}
+		}
+	}
+}
+
+// noSlash: for path.Match no * is a slash.
+var noSlash = strings.NewReplacer("/", "\x00")
+
+// Break implements driver.Inspector. A claim's id is used once, so that this is a release.
+func (d *pgDriver) Break(ctx context.Context, h driver.Holder) error { return d.free(ctx, h.Key, h.ID) }

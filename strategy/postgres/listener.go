@@ -1,0 +1,224 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/distlock/locker/driver"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// channel carries the hash of each key that was freed, in hex.
+	channel = "locker_released"
+	// linger is how long a connection without watches is kept for the next one.
+	linger = time.Second
+	// silence is how long a connection may be silent before it is asked whether it lives.
+	silence = 15 * time.Second
+)
+
+var (
+	errPooler = errors.New("a pooler is between this process and the server")
+	errClosed = errors.New("the driver is closed")
+)
+
+// listener has one connection while there are watches. It does not connect again by
+// itself: when the connection ends so do the watches, and the Locker opens new ones.
+type listener struct {
+	pool *pgxpool.Pool
+	runs sync.WaitGroup
+
+	mu      sync.Mutex
+	current *session // nil: none
+	closed  bool
+}
+
+// session is a connection that listens.
+type session struct {
+	end     context.CancelFunc
+	ready   chan struct{}              // closed when it listens, or has failed
+	err     error                      // after ready: why it failed
+	watches map[string]map[*watch]bool // by payload; of listener.mu; nil when it is over
+}
+
+type watch struct {
+	l       *listener
+	s       *session // nil: nothing is signalled
+	payload string
+	c       chan struct{}
+}
+
+// Watch implements driver.Notifier.
+func (d *pgDriver) Watch(ctx context.Context, key string) (driver.Watch, error) {
+	if d.deaf.Load() {
+		return &watch{}, nil
+	}
+	hash := sha256.Sum256([]byte(key))
+	w := &watch{l: &d.listener, payload: hex.EncodeToString(hash[:]), c: make(chan struct{}, 1)}
+	err := d.listener.add(w)
+	if err == nil {
+		select {
+		case <-w.s.ready:
+			err = w.s.err
+		case <-ctx.Done():
+			w.Close()
+			err = ctx.Err()
+		}
+	}
+	switch {
+	case errors.Is(err, errPooler):
+		d.deaf.Store(true) // Acquire says so from now on
+		return &watch{}, nil
+	case err != nil:
+		return nil, storeError(err, true)
+	}
+	return w, nil
+}
+
+func (l *listener) add(w *watch) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return errClosed
+	}
+	if l.current == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		s := &session{end: cancel, ready: make(chan struct{}), watches: make(map[string]map[*watch]bool)}
+		l.current = s
+		l.runs.Go(func() { l.run(ctx, s) })
+	}
+	w.s = l.current
+	if w.s.watches[w.payload] == nil {
+		w.s.watches[w.payload] = make(map[*watch]bool)
+	}
+	w.s.watches[w.payload][w] = true
+	return nil
+}
+
+func (l *listener) run(ctx context.Context, s *session) {
+	defer s.end()
+	var conn *pgx.Conn
+	if conn, s.err = l.listen(ctx); s.err == nil {
+		close(s.ready)
+		for l.signal(ctx, conn, s) {
+		}
+		hangUp(conn)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == s {
+		l.current = nil
+	}
+	if s.err != nil { // no watch was handed out
+		close(s.ready)
+	}
+	for _, same := range s.watches {
+		for w := range same {
+			close(w.c)
+		}
+	}
+	s.watches = nil
+}
+
+// listen connects as the pool does, and returns a connection that listens.
+func (l *listener) listen(ctx context.Context) (*pgx.Conn, error) {
+	cfg := l.pool.Config()
+	if cfg.BeforeConnect != nil {
+		if err := cfg.BeforeConnect(ctx, cfg.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	cfg.ConnConfig.OnNotification = nil // or WaitForNotification would wait for ever
+	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+	if err != nil {
+		return nil, err
+	}
+	var pid uint32
+	err = conn.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid)
+	if err == nil && pid != conn.PgConn().PID() {
+		err = errPooler // a pooler makes up the id that it tells
+	}
+	if err == nil {
+		_, err = conn.Exec(ctx, "LISTEN "+channel, pgx.QueryExecModeExec)
+	}
+	if err != nil {
+		hangUp(conn)
+		return nil, fmt.Errorf("listening for releases: %w", err)
+	}
+	return conn, nil
+}
+
+func hangUp(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
+
+// signal passes on the next that the server tells. It is false when conn or ctx has ended.
+func (l *listener) signal(ctx context.Context, conn *pgx.Conn, s *session) bool {
+	wait, cancel := context.WithTimeout(ctx, silence)
+	defer cancel()
+	n, err := conn.WaitForNotification(wait)
+	if err != nil {
+		if ctx.Err() != nil || conn.IsClosed() {
+			return false
+		}
+		ping, cancel := context.WithTimeout(ctx, silence)
+		defer cancel()
+		return conn.Ping(ping) == nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for w := range s.watches[n.Payload] {
+		select {
+		case w.c <- struct{}{}:
+		default: // a signal is there already
+		}
+	}
+	return true
+}
+
+func (l *listener) close() {
+	l.mu.Lock()
+	l.closed = true
+	if l.current != nil {
+		l.current.end()
+	}
+	l.mu.Unlock()
+	l.runs.Wait()
+}
+
+func (w *watch) C() <-chan struct{} { return w.c }
+
+// Close leaves the connection to the next watch for a while.
+func (w *watch) Close() {
+	l, s := w.l, w.s
+	if s == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(s.watches[w.payload], w)
+	if len(s.watches[w.payload]) == 0 {
+		delete(s.watches, w.payload)
+	}
+	if len(s.watches) > 0 {
+		return
+	}
+	time.AfterFunc(linger, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(s.watches) == 0 {
+			s.end()
+			if l.current == s {
+				l.current = nil // the next watch does not get one that ends
+			}
+		}
+	})
+}

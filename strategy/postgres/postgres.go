@@ -1,0 +1,229 @@
+package postgres
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// keep is how long a row is kept after its lease, for its token; or two TTLs, if that
+// is longer.
+const keep = 10 * time.Minute
+
+// New makes a Locker on pool, which stays the caller's. It asks the server nothing yet.
+func New(pool *pgxpool.Pool, opts ...locker.Option) (locker.Locker, error) {
+	if pool == nil {
+		return nil, fmt.Errorf("locker: %w: the pool is nil", driver.ErrInvalid)
+	}
+	return locker.New(NewDriver(pool), opts...)
+}
+
+// WithTable names the table, with or without its schema: "locks", "app.locks". All that
+// share locks name the same one; without a schema search_path decides. A name is 1 to 63
+// bytes without dots. Default "public.locker_locks".
+func WithTable(name string) locker.Option { return locker.WithDriverOption(table(name)) }
+
+// WithoutNotify opens no connection to listen for releases: waiters poll every 10 to
+// 100 ms. It is for a pool of connections to PgBouncer. The releases of this Locker
+// wake others nevertheless.
+func WithoutNotify() locker.Option { return locker.WithDriverOption(withoutNotify{}) }
+
+// Schema is the SQL that makes the table of a name as [WithTable] takes it. It does
+// nothing to one that exists.
+func Schema(name string) (string, error) {
+	sql, err := newStatements(name)
+	return sql.schema, err
+}
+
+type (
+	table         string
+	withoutNotify struct{}
+)
+
+// pgDriver is a driver.Driver, driver.Configurer, driver.Notifier and driver.Inspector.
+type pgDriver struct {
+	pool     *pgxpool.Pool
+	sql      statements
+	listener listener
+	deaf     atomic.Bool   // no release will wake a Watch
+	attempts chan struct{} // so many of Acquire may be at the pool
+}
+
+// NewDriver makes the driver that New gives to its Locker, for those who wrap it.
+func NewDriver(pool *pgxpool.Pool) driver.Driver {
+	sql, _ := newStatements("public.locker_locks")
+	return &pgDriver{pool: pool, sql: sql, listener: listener{pool: pool}, attempts: make(chan struct{}, pool.Config().MaxConns)}
+}
+
+// Name implements driver.Driver.
+func (*pgDriver) Name() string { return "postgres" }
+
+// Configure implements driver.Configurer.
+func (d *pgDriver) Configure(cfg driver.Config) (driver.Settings, error) {
+	for _, opt := range cfg.Options {
+		switch opt := opt.(type) {
+		case table:
+			var err error
+			if d.sql, err = newStatements(string(opt)); err != nil {
+				return driver.Settings{}, err
+			}
+		case withoutNotify:
+			d.deaf.Store(true)
+		default:
+			return driver.Settings{}, fmt.Errorf("%w: postgres has no option %T", driver.ErrInvalid, opt)
+		}
+	}
+	return driver.Settings{}, nil
+}
+
+// Acquire implements driver.Driver. However many wait, a release or a renewal has no more
+// attempts before it than the pool has connections: the pool serves in turn.
+func (d *pgDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
+	want := 0
+	if req.Fencing {
+		want = max(req.Tokens, 1)
+	}
+	select {
+	case d.attempts <- struct{}{}:
+		defer func() { <-d.attempts }()
+	case <-ctx.Done():
+		return driver.Answer{}, storeError(ctx.Err(), true)
+	}
+	var a driver.Answer
+	var first, last, remaining int64
+	var owner unhex
+	_, err := d.each(ctx, d.sql.acquire, func(rows pgx.Rows) error {
+		return rows.Scan(&a.Granted, &first, &last, &remaining, &owner)
+	}, []byte(req.Key), []byte(req.ID), []byte(req.Owner), req.TTL.Milliseconds(), forgetAfter(req.TTL), want)
+	switch {
+	case isContention(err): // at the commit, too, after the row of a grant
+		return driver.Answer{NoWakeUp: d.deaf.Load()}, nil
+	case err != nil:
+		return driver.Answer{}, err
+	case !a.Granted:
+		a.Remaining, a.Owner = time.Duration(remaining)*time.Millisecond, string(owner)
+		a.NoWakeUp = d.deaf.Load()
+	case first > 0:
+		a.Token, a.Tokens = first, int(last-first+1)
+	}
+	return a, nil
+}
+
+var (
+	errLost = fmt.Errorf("the claim does not hold the key: %w", driver.ErrLost)
+	errBusy = &driver.StoreError{Err: errors.New("the row is locked by another transaction"), NotApplied: true}
+)
+
+// Renew implements driver.Driver.
+func (d *pgDriver) Renew(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
+	if len(claims) == 1 {
+		c := claims[0]
+		answer(0, d.one(ctx, d.sql.extend, []byte(c.Key), []byte(c.ID), c.TTL.Milliseconds(), forgetAfter(c.TTL)))
+		return
+	}
+	keys, ids := make([][]byte, len(claims)), make([][]byte, len(claims))
+	ttls, forget := make([]int64, len(claims)), make([]int64, len(claims))
+	outcome := make([]error, len(claims))
+	for i, c := range claims {
+		keys[i], ids[i], ttls[i], forget[i] = []byte(c.Key), []byte(c.ID), c.TTL.Milliseconds(), forgetAfter(c.TTL)
+		outcome[i] = errLost
+	}
+	_, err := d.each(ctx, d.sql.renew, func(rows pgx.Rows) error {
+		var n int
+		var renewed bool
+		if err := rows.Scan(&n, &renewed); err != nil {
+			return err
+		}
+		outcome[n-1] = nil
+		if !renewed {
+			outcome[n-1] = errBusy
+		}
+		return nil
+	}, keys, ids, ttls, forget)
+	for i := range claims {
+		if err != nil { // the statement is one transaction: also what was renewed may not be
+			outcome[i] = err
+		}
+		answer(i, outcome[i])
+	}
+}
+
+// Release implements driver.Driver.
+func (d *pgDriver) Release(ctx context.Context, c driver.Claim) error {
+	return d.free(ctx, c.Key, c.ID)
+}
+
+func (d *pgDriver) free(ctx context.Context, key, id string) error {
+	return d.one(ctx, d.sql.release, []byte(key), []byte(id))
+}
+
+// one runs a statement about one claim, which has a row if that holds the key.
+func (d *pgDriver) one(ctx context.Context, sql string, args ...any) error {
+	rows, err := d.each(ctx, sql, func(pgx.Rows) error { return nil }, args...)
+	if err == nil && rows == 0 {
+		return errLost
+	}
+	return err
+}
+
+// Close implements driver.Driver. The pool is the caller's.
+func (d *pgDriver) Close() error {
+	d.listener.close()
+	return nil
+}
+
+// each runs a statement on a connection of the pool and goes through its rows. Where the
+// table is missing it makes it, and runs the statement, which did nothing, again.
+func (d *pgDriver) each(ctx context.Context, sql string, row func(pgx.Rows) error, args ...any) (n int, err error) {
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return 0, storeError(err, true)
+	}
+	defer conn.Release()
+	run := func() error {
+		rows, err := conn.Query(ctx, sql, args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for n = 0; rows.Next(); n++ {
+			if err := row(rows); err != nil {
+				return err
+			}
+		}
+		return rows.Err() // of the commit, too: rows come before it
+	}
+	err = run()
+	if hasCode(err, undefinedTable) {
+		_, failed := conn.Conn().PgConn().Exec(ctx, d.sql.schema).ReadAll()
+		if err = run(); hasCode(err, undefinedTable) && failed != nil {
+			err = fmt.Errorf("the table %s does not exist and could not be created (%v): let a role that may create it run "+
+				"the SQL of postgres.Schema once, and grant this role SELECT, INSERT, UPDATE and DELETE on it: %w", d.sql.table, failed, err)
+		}
+	}
+	return n, storeError(err, false)
+}
+
+// unhex is bytes that a statement encodes as hex: what it is without depends on the
+// session's bytea_output.
+type unhex string
+
+// Scan implements sql.Scanner.
+func (u *unhex) Scan(src any) error {
+	s, _ := src.(string)
+	b, err := hex.DecodeString(s)
+	*u = unhex(b)
+	return err
+}
+
+// forgetAfter is when a row is no longer needed, in milliseconds from now, if its lease
+// is not renewed.
+func forgetAfter(ttl time.Duration) int64 { return (ttl + max(2*ttl, keep)).Milliseconds() }

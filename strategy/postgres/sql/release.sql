@@ -1,0 +1,28 @@
+-- release(key, id): a row if the claim held the key. Without tokens to remember there is no
+-- use for the key's row.
+--
+-- An UPDATE or DELETE that had to wait judges the newest version again: a successor's id is
+-- not ours. A grant is committed before its id is known to a process that could release it, so
+-- that the snapshot has it. A release that is sent twice finds no id.
+--
+-- Of the rows that are no longer needed a few are deleted: after the own one is locked, and
+-- without waiting for any, so that no two releases wait for each other. (now() is from
+-- before, which deletes later at worst, and can be looked up in the index.)
+WITH kept AS (
+	UPDATE {table} SET id = '', owner = '', expires = '-infinity'
+	WHERE hash = sha256($1) AND id = $2 AND expires > clock_timestamp() AND last_token > 0 AND {patience}
+	RETURNING hash
+), dropped AS (
+	DELETE FROM {table}
+	WHERE hash = sha256($1) AND id = $2 AND expires > clock_timestamp() AND last_token = 0 AND {patience}
+	RETURNING hash
+), freed AS MATERIALIZED (
+	SELECT hash FROM kept UNION ALL SELECT hash FROM dropped
+), swept AS (
+	DELETE FROM {table} WHERE hash IN (
+		SELECT hash FROM {table}
+		WHERE EXISTS (SELECT FROM freed) AND forget < now() AND expires < now()
+		ORDER BY forget LIMIT 8
+		FOR UPDATE SKIP LOCKED)
+)
+SELECT pg_notify({channel}, encode(hash, 'hex')) FROM freed

@@ -1,0 +1,19 @@
+-- Where the table exists this takes no lock on it and needs no permission, which CREATE IF
+-- NOT EXISTS would; where it does not, the second of two processes waits for the first. id
+-- is empty and expires -infinity when no claim holds the key; last_token is the last that
+-- was reserved.
+SELECT pg_advisory_xact_lock(7811887012);
+DO $create$ BEGIN IF to_regclass({literal}) IS NULL THEN
+	CREATE TABLE {table} (
+		hash       bytea PRIMARY KEY GENERATED ALWAYS AS (sha256(key)) STORED,
+		key        bytea NOT NULL,
+		id         bytea NOT NULL DEFAULT '',
+		owner      bytea NOT NULL DEFAULT '',
+		token      bigint NOT NULL DEFAULT 0,
+		last_token bigint NOT NULL DEFAULT 0,
+		since      timestamptz NOT NULL DEFAULT '-infinity',
+		expires    timestamptz NOT NULL DEFAULT '-infinity',
+		forget     timestamptz NOT NULL DEFAULT clock_timestamp() + interval '10 min'
+	) WITH (fillfactor = 70);
+	CREATE INDEX ON {table} (forget);
+END IF; END $create$;
