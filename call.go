@@ -67,7 +67,10 @@ func (e *engine) start(ctx context.Context, key string, try bool, opts []LockOpt
 }
 
 func (c *call) run(try bool) (*Lease, error) {
-	outer := c.outer()
+	outer, err := c.outer()
+	if err != nil {
+		return nil, err
+	}
 	if outer != nil && !outer.claim.alive() {
 		return nil, c.lost(outer.claim)
 	}
@@ -86,12 +89,15 @@ func (c *call) run(try bool) (*Lease, error) {
 }
 
 // outer is the lease carried by the caller's context that this call re-enters.
-func (c *call) outer() *Lease {
+func (c *call) outer() (*Lease, error) {
 	if _, ok := LeaseFromContext(c.caller); !ok {
-		return nil
+		return nil, nil
+	}
+	if c.owner != readers && c.e.readerIn(c.caller, c.key) != nil {
+		return nil, c.fail(ErrInvalid, nil, "a reader of this RWLock cannot become its writer: unlock it first")
 	}
 	l, _ := c.caller.Value(carried{e: c.e, key: c.key}).(*Lease)
-	return l
+	return l, nil
 }
 
 // report tells the observer how the call failed, if it did.

@@ -12,7 +12,8 @@ import (
 // A reader is a Lock of the key for an owner that all readers share, see
 // [ContextWithOwner]. With hashreentrant and blpop the readers of all processes are inside
 // together; with other strategies those of one Locker are, and processes take turns. A
-// writer is an ordinary Lock, and so a plain Lock of the key excludes readers and writers.
+// writer is an ordinary Lock, and so a plain Lock of the key excludes readers and writers; under a
+// reader's context it is refused as a writer is.
 //
 // The readers of one Locker share a lease in the store: it is renewed, has the TTL that the
 // first asked for and no limit, and is lost for all of them.
@@ -77,14 +78,12 @@ func (rw *RWLock) lock(ctx, as context.Context, opts []LockOption) (*Lease, erro
 	if ctx == nil {
 		return nil, invalid("Lock needs a context")
 	}
-	outer, inside := ctx.Value(carried{e: rw.e, key: rw.e.set.prefix + rw.key}).(*Lease)
-	switch {
-	case inside && outer.hold.owner != readers:
+	full := rw.e.set.prefix + rw.key
+	if rw.e.readerIn(ctx, full) != nil {
+		return rw.e.Lock(as, rw.key, opts...) // re-enters, or is refused as a writer
+	}
+	if outer, _ := ctx.Value(carried{e: rw.e, key: full}).(*Lease); outer != nil {
 		return rw.e.Lock(ctx, rw.key, opts...)
-	case inside && ctx == as:
-		return nil, outer.fail("lock", ErrInvalid, nil, "a reader cannot become the writer: unlock it first")
-	case inside:
-		return rw.e.Lock(as, rw.key, opts...)
 	}
 	gate, remaining, err := rw.e.enterGate(ctx, rw.key, opts)
 	if err != nil {
@@ -92,6 +91,12 @@ func (rw *RWLock) lock(ctx, as context.Context, opts []LockOption) (*Lease, erro
 	}
 	defer gate.giveBack(ctx)
 	return rw.e.Lock(as, rw.key, remaining(opts)...)
+}
+
+// readerIn is the reader's lease on a key that ctx carries, whatever owner it names.
+func (e *engine) readerIn(ctx context.Context, full string) *Lease {
+	l, _ := ctx.Value(carried{e: e, key: full, named: true, owner: readers}).(*Lease)
+	return l
 }
 
 // enterGate locks the gate before key, and tells what remains of the wait.

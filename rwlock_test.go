@@ -83,8 +83,19 @@ func TestRWLockReenters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = rw.Lock(ctx)
-		wantErr(t, err, ErrInvalid, "a reader that waits for the readers")
+		for _, ctx := range []context.Context{ctx, ContextWithOwner(ctx, "the owner")} {
+			_, err = rw.Lock(ctx)
+			wantErr(t, err, ErrInvalid, "a reader that waits for the readers")
+			_, err = b.Lock(ctx, "k")
+			wantErr(t, err, ErrInvalid, "a reader's lease is none for a plain Lock")
+			_, err = b.TryLock(ctx, "k")
+			wantErr(t, err, ErrInvalid, "a reader's lease is none for a plain Lock")
+			inner, err := rw.RLock(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.unlock(inner)
+		}
 		b.unlock(again)
 		b.unlock(r)
 		w := writer.wantLease(t)
