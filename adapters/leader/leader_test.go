@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +12,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/adapters/leader"
-	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/strategy/memory"
 )
 
@@ -234,24 +233,11 @@ func TestPanic(t *testing.T) {
 	require.NoError(t, e.Run(t.Context(), func(context.Context, int64) error { return nil }), "a panic left it standing")
 }
 
-// away is a driver of a store that does not answer while down is set.
-type away struct {
-	driver.Driver
-	down atomic.Bool
-}
-
-func (d *away) Acquire(ctx context.Context, r driver.Request) (driver.Answer, error) {
-	if d.down.Load() {
-		return driver.Answer{}, errors.New("connection refused")
-	}
-	return d.Driver.Acquire(ctx, r)
-}
-
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &away{Driver: memory.NewStore().Driver()}
-		d.down.Store(true)
-		l, err := locker.New(d)
+		var faults conformance.Injector
+		require.NoError(t, faults.Refuse())
+		l, err := locker.New(faults.Wrap(memory.NewStore().Driver()))
 		require.NoError(t, err)
 		defer l.Close()
 		var seen terms
@@ -264,7 +250,7 @@ func TestOutage(t *testing.T) {
 		require.NotContains(t, seen.kinds(), leader.Elected)
 		require.ErrorIs(t, seen.seen[0].Err, locker.ErrUnavailable)
 
-		d.down.Store(false)
+		require.NoError(t, faults.Heal())
 		time.Sleep(time.Minute)
 		require.True(t, c.IsLeader())
 		stop()

@@ -1,8 +1,6 @@
 package mutex_test
 
 import (
-	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,7 +12,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/adapters/mutex"
-	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/strategy/memory"
 )
 
@@ -161,24 +159,11 @@ func TestLossFoundByUnlock(t *testing.T) {
 	require.ErrorIs(t, errs[0], locker.ErrLost)
 }
 
-// away is a driver of a store that does not answer while down is set.
-type away struct {
-	driver.Driver
-	down atomic.Bool
-}
-
-func (d *away) Acquire(ctx context.Context, r driver.Request) (driver.Answer, error) {
-	if d.down.Load() {
-		return driver.Answer{}, errors.New("connection refused")
-	}
-	return d.Driver.Acquire(ctx, r)
-}
-
 func TestLockGoesOnTrying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &away{Driver: memory.NewStore().Driver()}
-		d.down.Store(true)
-		l, err := locker.New(d)
+		var faults conformance.Injector
+		require.NoError(t, faults.Refuse())
+		l, err := locker.New(faults.Wrap(memory.NewStore().Driver()))
 		require.NoError(t, err)
 		defer l.Close()
 		m, o := newMutex(t, l)
@@ -195,7 +180,7 @@ func TestLockGoesOnTrying(t *testing.T) {
 		for _, err := range errs {
 			require.ErrorIs(t, err, locker.ErrUnavailable)
 		}
-		d.down.Store(false)
+		require.NoError(t, faults.Heal())
 		<-locked
 		m.Unlock()
 		require.Empty(t, o.take())
