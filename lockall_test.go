@@ -284,10 +284,10 @@ func TestLockAllRefuses(t *testing.T) {
 		for what, err := range map[string]error{
 			"no key":     second(LockAll(t.Context(), b.engine, nil)),
 			"no locker":  second(LockAll(t.Context(), nil, []string{"a"})),
-			"no ctx":     second(LockAll(nil, b, []string{"a"})), //nolint:staticcheck // what it is about
+			"no ctx":     second(LockAll(noContext, b, []string{"a"})),
 			"bad option": second(LockAll(t.Context(), b.engine, []string{"a", "b"}, WithWait(-1))),
 			"nil Unlock": none.Unlock(t.Context()), "nil Renew": none.Renew(t.Context()), "nil Err": none.Err(),
-			"zero": new(Leases).Unlock(t.Context()), "Unlock of nil": b.lockAll(t.Context(), "a").Unlock(nil), //nolint:staticcheck // what it is about
+			"zero": new(Leases).Unlock(t.Context()), "Unlock of nil": b.lockAll(t.Context(), "a").Unlock(noContext),
 		} {
 			wantErr(t, err, ErrInvalid, what)
 		}
@@ -297,6 +297,8 @@ func TestLockAllRefuses(t *testing.T) {
 		}
 	})
 }
+
+var noContext context.Context
 
 func second[T any](_ T, err error) error { return err }
 

@@ -241,9 +241,9 @@ func TestRWLockAndSemaphoreRefuse(t *testing.T) {
 			"no key":        second(NewRWLock(b.engine, "locker:x")),
 			"no permits":    second(NewSemaphore(b.engine, "k", 0)),
 			"many permits":  second(NewSemaphore(b.engine, "k", maxPermits+1)),
-			"no ctx, read":  second(rw.RLock(nil)),  //nolint:staticcheck // what it is about
-			"no ctx, write": second(rw.Lock(nil)),   //nolint:staticcheck // what it is about
-			"no ctx":        second(s.Acquire(nil)), //nolint:staticcheck // what it is about
+			"no ctx, read":  second(rw.RLock(noContext)),
+			"no ctx, write": second(rw.Lock(noContext)),
+			"no ctx":        second(s.Acquire(noContext)),
 			"option":        second(rw.Lock(t.Context(), WithWait(-1))),
 		} {
 			wantErr(t, err, ErrInvalid, what)
