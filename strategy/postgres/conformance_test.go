@@ -42,10 +42,9 @@ func TestConformance(t *testing.T) {
 // harness is one server. It can look into the table, break locks, lock rows as an
 // application does, start processes, and make trouble for the server.
 type harness struct {
-	tb     testing.TB
-	s      *server
-	admin  *pgxpool.Pool
-	inject conformance.Injector
+	tb    testing.TB
+	s     *server
+	admin *pgxpool.Pool
 
 	mu      sync.Mutex
 	hurt    bool // the server is not fit for another harness
