@@ -198,3 +198,94 @@ func ExampleSemaphore() {
 	// 1 true
 	// 2 false
 }
+
+// One attempt, for work that can wait.
+func ExampleLocker() {
+	ctx := context.Background()
+	l, _ := memory.New()
+	defer l.Close()
+
+	lease, err := l.TryLock(ctx, "nightly", locker.WithTTL(time.Minute))
+	if err != nil {
+		return // errors.Is(err, locker.ErrNotAcquired): another process does it
+	}
+	defer lease.Unlock(ctx)
+	_, err = l.TryLock(ctx, "nightly")
+	fmt.Println(errors.Is(err, locker.ErrNotAcquired))
+	// Output: true
+}
+
+// A strategy is a driver with a Locker around it.
+func ExampleNew() {
+	store := memory.NewStore()
+	l, err := locker.New(store.Driver(), locker.WithPrefix("app:"), locker.WithTTL(10*time.Second))
+	if err != nil {
+		return
+	}
+	defer l.Close()
+	lease, _ := l.Lock(context.Background(), "k")
+	fmt.Println(lease.Key(), store.Keys())
+	// Output: k [app:k]
+}
+
+// A caller that has a name re-enters, whichever goroutine it is on.
+func ExampleContextWithOwner() {
+	l, _ := memory.New()
+	defer l.Close()
+	ctx := locker.ContextWithOwner(context.Background(), "job-7")
+
+	first, _ := l.Lock(ctx, "k")
+	second, _ := l.Lock(ctx, "k")
+	fmt.Println(second.Owner(), second.Holds())
+	_ = second.Unlock(ctx)
+	_ = first.Unlock(ctx)
+	// Output: job-7 2
+}
+
+// Code below Do finds the lease, and its token, in its context.
+func ExampleLeaseFromContext() {
+	l, _ := memory.New()
+	defer l.Close()
+	save := func(ctx context.Context) error {
+		lease, ok := locker.LeaseFromContext(ctx)
+		fmt.Println(ok, lease.Key(), lease.Token() > 0)
+		return nil
+	}
+	_ = locker.Do(context.Background(), l, "orders/42", save)
+	// Output: true orders/42 true
+}
+
+// A lease that nothing renews but the caller, while there is progress.
+func ExampleLease_Renew() {
+	ctx := context.Background()
+	l, _ := memory.New()
+	defer l.Close()
+	lease, err := l.Lock(ctx, "import", locker.WithTTL(time.Minute), locker.WithoutRenewal())
+	if err != nil {
+		return
+	}
+	defer lease.Unlock(ctx)
+	for batch := range 3 {
+		fmt.Println("batch", batch)
+		if err := lease.Renew(ctx); err != nil {
+			return // errors.Is(err, locker.ErrLost)
+		}
+	}
+	// Output:
+	// batch 0
+	// batch 1
+	// batch 2
+}
+
+// The store says who holds a lock, with what its Locker was told to add.
+func ExampleWithMetadata() {
+	ctx := context.Background()
+	l, _ := memory.New(locker.WithMetadata("release", "v1.2.3"))
+	defer l.Close()
+	lease, _ := l.Lock(ctx, "deploy")
+	defer lease.Unlock(ctx)
+
+	holder, _ := l.(locker.Admin).Inspect(ctx, "deploy")
+	fmt.Println(holder.Metadata["release"], locker.MetadataOf(holder.ID)["pid"] != "")
+	// Output: v1.2.3 true
+}
