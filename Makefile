@@ -148,6 +148,16 @@ apidiff: ## what of the API has changed incompatibly since the last tag; CHANGEL
 	if [ -n "$$changes" ]; then printf 'since %s:\n%s\n' "$$tag" "$$changes" >&2; exit 1; fi; \
 	echo "the API is compatible with $$tag"
 
+.PHONY: release
+release: ## make the modules ready for VERSION=v1.2.3, and say which tags to set
+	@[[ "$(VERSION)" =~ ^v[0-9]+\.[0-9]+\.[0-9]+$$ ]] || { echo "make release VERSION=v1.2.3" >&2; exit 1; }
+	@for m in $(MODULES); do \
+		for of in $$(sed -nE 's#^(require)?[[:space:]]+(github.com/distlock/locker[^ ]*) v.*#\2#p' $$m/go.mod); do \
+			$(GO) -C $$m mod edit -require "$$of@$(VERSION)"; \
+		done; \
+	done
+	@echo "commit this, and then:"; echo "git tag $(VERSION)"; for m in $(filter-out benchmarks/% examples/%,$(MODULES)); do echo "git tag $$m/$(VERSION)"; done
+
 .PHONY: fuzz
 fuzz: redis ## every fuzz target in turn, for FUZZTIME each
 	@targets=$$(grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . || true); \

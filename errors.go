@@ -46,9 +46,9 @@ type DoError struct {
 
 func (e *DoError) Error() string {
 	if !e.Ran {
-		return "the function did not run: " + e.Err.Error()
+		return fmt.Sprintf("Do with %s: the function did not run: %v", quoteKey(e.Key), e.Err)
 	}
-	return "the function ran; " + e.Err.Error()
+	return fmt.Sprintf("Do with %s: the function ran; %v", quoteKey(e.Key), e.Err)
 }
 
 func (e *DoError) Unwrap() error { return e.Err }

@@ -233,6 +233,10 @@ func (c *call) gaveUp(ks *keyState, asking bool) error {
 			ks.outage = outage // the others in the queue need not find out for themselves
 		}
 	}
+	hint := ""
+	if ks.current != nil && !c.named {
+		hint = "this Locker holds it; a Lock re-enters under the context of the lease, as Do gives it, and else waits for its Unlock"
+	}
 	c.s.mu.Unlock()
 	if outage.since != 0 {
 		return c.unavailable(outage.err, "")
@@ -241,5 +245,5 @@ func (c *call) gaveUp(ks *keyState, asking bool) error {
 	if why == nil {
 		why = fmt.Errorf("not within %v", c.wait)
 	}
-	return c.fail(ErrNotAcquired, why, "")
+	return c.fail(ErrNotAcquired, why, hint)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,5 +151,24 @@ func TestQueueGoesOnAfterAFailedRelease(t *testing.T) {
 		wantErr(t, holder.Unlock(ended(t)), ErrUnavailable, "no release was answered")
 		b.until(20 * time.Second)
 		next.wantEnd(t, 7*time.Second, 7*time.Second+5*time.Millisecond, "the TTL frees the key, and the holder's lease had 7s")
+	})
+}
+
+// A Lock that waits for its own Locker says so: it may be within the section that it
+// waits for.
+func TestWaitForOneself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		b.lock(t.Context(), "k")
+		_, err := b.Lock(t.Context(), "k", WithWait(time.Second))
+		wantErr(t, err, ErrNotAcquired, "it is held")
+		if !strings.Contains(err.Error(), "this Locker holds it") {
+			t.Errorf("the error does not say by whom: %v", err)
+		}
+		b.store.seize("other", "x", time.Minute)
+		_, err = b.Lock(t.Context(), "other", WithWait(time.Second))
+		if strings.Contains(err.Error(), "this Locker holds it") {
+			t.Errorf("another holds it: %v", err)
+		}
 	})
 }

@@ -29,9 +29,9 @@ func Example() {
 		r.Header.Set("Idempotency-Key", "8e03978e-40d5-43e8-bc93-6894a57f9324")
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, r)
-		fmt.Printf("%d, Retry-After: %q\n", w.Code, w.Header().Get("Retry-After"))
+		fmt.Println(w.Code)
 	}
 	// Output:
-	// 201, Retry-After: ""
-	// 409, Retry-After: "3600"
+	// 201
+	// 409
 }

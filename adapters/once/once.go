@@ -90,7 +90,8 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		g.handle(w, r, lease)
 	case errors.Is(err, locker.ErrNotAcquired):
-		g.answer(w, r, http.StatusConflict, g.ttl, err)
+		// No Retry-After: by then the key might be free, and the request be handled twice.
+		g.answer(w, r, http.StatusConflict, 0, err)
 	case errors.Is(err, locker.ErrInvalid):
 		g.answer(w, r, http.StatusBadRequest, 0, err)
 	case g.pass && errors.Is(err, locker.ErrUnavailable):
@@ -125,7 +126,7 @@ func refuse(w http.ResponseWriter, _ *http.Request, status int, _ error) {
 	text := "This request cannot be checked for a repetition now. Try again later."
 	switch status {
 	case http.StatusConflict:
-		text = "This request was submitted before."
+		text = "This request was submitted before, and is being handled or was."
 	case http.StatusBadRequest:
 		text = "The idempotency key is too long or not UTF-8."
 	}

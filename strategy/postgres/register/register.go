@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/strategy"
@@ -54,6 +55,9 @@ func open(ctx context.Context, u *url.URL, opts ...locker.Option) (locker.Locker
 	server.RawQuery = params.Encode()
 	if server.Host == "" && server.Path == "" {
 		server.Path = "/" // or it would be no URL with //
+	}
+	if u.Scheme != "postgres" && u.Scheme != "postgresql" && !strings.HasSuffix(u.Scheme, "+postgres") && !strings.HasSuffix(u.Scheme, "+postgresql") {
+		return nil, nil, fmt.Errorf("locker: %w: config url: the strategy postgres takes postgres:// or postgresql://, not %s://", locker.ErrInvalid, u.Scheme)
 	}
 	cfg, err := pgxpool.ParseConfig(server.String())
 	if err != nil {
