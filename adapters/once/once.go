@@ -126,7 +126,7 @@ func refuse(w http.ResponseWriter, _ *http.Request, status int, _ error) {
 	text := "This request cannot be checked for a repetition now. Try again later."
 	switch status {
 	case http.StatusConflict:
-		text = "This request was submitted before, and is being handled or was."
+		text = "This request was submitted before: it was handled, or is being handled."
 	case http.StatusBadRequest:
 		text = "The idempotency key is too long or not UTF-8."
 	}
