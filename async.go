@@ -55,8 +55,8 @@ func LockAsync(ctx context.Context, l Locker, key string, opts ...LockOption) *P
 func (p *Pending) Done() <-chan struct{} { return p.done }
 
 // Lease waits until Lock has returned, and returns what it did. The lease is the caller's
-// from then on, to be unlocked. After Cancel the error is [ErrNotAcquired], unless the lease
-// had been taken before.
+// from then on, to be unlocked. After Cancel the error is that of a Lock whose context has
+// ended, unless the lease had been taken before.
 func (p *Pending) Lease() (*Lease, error) {
 	<-p.done
 	p.mu.Lock()

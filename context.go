@@ -86,6 +86,8 @@ type (
 	}
 	// ownerKey: the owner named by ContextWithOwner.
 	ownerKey struct{}
+	// readsKey: that owner is RLock's.
+	readsKey struct{}
 )
 
 // LeaseFromContext returns the lease of the innermost [Lease.Context] that ctx is
@@ -105,9 +107,9 @@ func LeaseFromContext(ctx context.Context) (*Lease, bool) {
 // refuses others, and a nil ctx, with [ErrInvalid].
 func ContextWithOwner(ctx context.Context, owner string) context.Context {
 	if ctx == nil {
-		return &ownerCtx{context.Background(), ""}
+		return &ownerCtx{context.Background(), "", false}
 	}
-	return &ownerCtx{ctx, owner}
+	return &ownerCtx{ctx, owner, false}
 }
 
 // ownerCtx names an owner. Leases carried by its ancestors help a Lock under it
@@ -115,12 +117,15 @@ func ContextWithOwner(ctx context.Context, owner string) context.Context {
 type ownerCtx struct {
 	context.Context
 	owner string
+	reads bool // it is that of an RWLock's readers
 }
 
 func (c *ownerCtx) Value(key any) any {
 	switch k := key.(type) {
 	case ownerKey:
 		return c.owner
+	case readsKey:
+		return c.reads
 	case carried:
 		if !k.named {
 			k.named, k.owner = true, c.owner

@@ -49,7 +49,7 @@ func (c *call) local() (*Lease, error) {
 	switch {
 	case current == nil:
 	case !current.alive():
-		if c.named && current.leaseOf(c.owner) != nil {
+		if c.named && c.owner != readers && current.leaseOf(c.owner) != nil {
 			return nil, c.lost(current)
 		}
 		current = nil // off the table, or about to be

@@ -26,7 +26,7 @@ type Leases struct {
 // circle, as they take keys in the order of their bytes; a caller that holds another key
 // already, which sorts after one of these, can still bring that about.
 //
-// All keys are asked for at the same time, which on one server is one round trip. When one
+// Up to 128 keys are asked for at the same time, which on one server is one round trip. When one
 // is taken the caller keeps those that sort before it, gives back the others, waits for
 // that one in its queue, and asks for the rest again: so callers with many keys are not
 // passed over for ever by those with one. [WithWait] bounds the whole, for a Locker that
@@ -40,66 +40,79 @@ func LockAll(ctx context.Context, l Locker, keys []string, opts ...LockOption) (
 	if ctx == nil || l == nil || len(keys) == 0 {
 		return nil, invalid("LockAll needs a context, a Locker and one key or more; one of them is missing")
 	}
-	remaining, err := waitOf(l, opts)
+	wait, err := waitOf(l, opts)
 	if err != nil {
 		return nil, err
 	}
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	held := &Leases{lost: make(chan struct{})}
-	for n := 0; n < len(keys); n = len(held.all) {
-		if rest := keys[n:]; len(rest) > 1 {
-			if got := tryEach(ctx, l, rest, opts); len(got) > 0 {
-				held.all = append(held.all, got...)
-				continue
-			}
-		}
-		lease, err := l.Lock(ctx, keys[n], remaining(opts)...)
-		if err != nil {
-			held.giveBack(ctx)
-			return nil, err
-		}
-		held.all = append(held.all, lease)
+	for err == nil && len(held.all) < len(keys) {
+		err = held.more(ctx, l, keys[len(held.all):], wait, opts)
 	}
-	if err := held.Err(); err != nil {
+	if lost := held.lostOne(); lost != nil {
+		err = fmt.Errorf("%w, while the call waited for other keys", lost)
+	}
+	if err != nil {
 		held.giveBack(ctx)
-		return nil, fmt.Errorf("%w, while the call waited for other keys", err)
+		return nil, err
 	}
 	return held, nil
 }
 
-// waitOf returns what bounds a wait, in further options, by what remains of the call's.
-func waitOf(l Locker, opts []LockOption) (remaining func([]LockOption) []LockOption, err error) {
-	set := defaultSettings()
-	if e, ok := l.(*engine); ok {
-		set = e.set
-	}
-	call, err := set.forCall(opts)
-	if err != nil {
-		return nil, err
-	}
-	start := time.Now()
-	return func(opts []LockOption) []LockOption {
-		if call.wait == noWaitBound {
-			return opts
+// atOnce is for how many keys a call asks at the same time.
+const atOnce = 128
+
+// more gets the keys that are free, as far as the first that is not, and waits for that one.
+func (s *Leases) more(ctx context.Context, l Locker, keys []string, wait waiting, opts []LockOption) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if len(keys) > 1 {
+		trying, cancel := wait.bound(s.within(ctx))
+		defer cancel()
+		got, err := tryEach(trying, l, keys[:min(len(keys), atOnce)], opts)
+		s.all = append(s.all, got...)
+		if err == nil || wait.isTry() || ctx.Err() != nil {
+			return err
 		}
-		return append(slices.Clip(opts), WithWait(max(0, call.wait-time.Since(start))))
-	}, nil
+		keys = keys[len(got):]
+		if wait.isOver() {
+			return wait.fail(l, keys[0], err)
+		}
+	}
+	lease, err := l.Lock(s.within(ctx), keys[0], wait.rest(opts)...)
+	if err == nil {
+		s.all = append(s.all, lease)
+	}
+	return err
+}
+
+// within is ctx, ended by the first loss: without what is held there is no use in the rest.
+func (s *Leases) within(ctx context.Context) context.Context {
+	if s.zero() {
+		return ctx
+	}
+	return s.Context(ctx)
+}
+
+func (s *Leases) lostOne() error {
+	if err := s.Err(); isLost(err) {
+		return err
+	}
+	return nil
 }
 
 // tryEach asks for keys at the same time, and returns the leases on those before the first
-// one that was refused. The others it gives back.
-func tryEach(ctx context.Context, l Locker, keys []string, opts []LockOption) []*Lease {
-	got := make([]*Lease, len(keys))
-	inParallel(len(keys), func(i int) {
-		got[i], _ = l.TryLock(ctx, keys[i], opts...) // Lock will tell why
-	})
+// one that was refused, and why it was. The others it gives back.
+func tryEach(ctx context.Context, l Locker, keys []string, opts []LockOption) ([]*Lease, error) {
+	got, errs := make([]*Lease, len(keys)), make([]error, len(keys))
+	inParallel(len(keys), func(i int) { got[i], errs[i] = l.TryLock(ctx, keys[i], opts...) })
 	refused := slices.Index(got, nil)
 	if refused < 0 {
-		return got
+		return got, nil
 	}
 	rest := Leases{all: slices.DeleteFunc(slices.Clone(got[refused:]), func(l *Lease) bool { return l == nil })}
 	rest.giveBack(ctx)
-	return got[:refused]
+	return got[:refused], errs[refused]
 }
 
 // giveBackWithin is for how long a call waits for leases that it gives back; what is not

@@ -175,6 +175,31 @@ func TestLockAllLosesWhatItWaitsTooLongWith(t *testing.T) {
 	})
 }
 
+// A loss ends the wait, and a store that hangs is waited for no longer than WithWait says.
+func TestLockAllEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain, WithTTL(3*time.Second))
+		taken := b.lock(t.Context(), "z")
+		call, _ := b.lockingAll(t.Context(), []string{"a", "z"})
+		b.until(time.Minute)
+		b.store.free("a")
+		call.wantEnd(t, time.Minute, time.Minute+3*time.Second, "a is lost")
+		wantErr(t, call.err, ErrLost, "a is lost")
+		b.unlock(taken)
+		b.wantHeld()
+
+		b.store.from(opAcquire, hang)
+		start := b.at()
+		var keys []string
+		for i := range 300 {
+			keys = append(keys, fmt.Sprint(i))
+		}
+		_, err := LockAll(t.Context(), b.engine, keys, WithWait(100*time.Millisecond))
+		wantErr(t, err, ErrUnavailable, "no answer came")
+		wantBetween(t, "the call took", b.at()-start, 100*time.Millisecond, 400*time.Millisecond, "its wait")
+	})
+}
+
 func TestLeasesAreLostTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, plain, WithTTL(3*time.Second))

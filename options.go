@@ -322,6 +322,9 @@ func validityOf(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time
 
 func explicitOwner(ctx context.Context) (owner string, named bool, err error) {
 	owner, named = ctx.Value(ownerKey{}).(string)
+	if reads, _ := ctx.Value(readsKey{}).(bool); owner == readers && !reads {
+		return "", true, invalid("ContextWithOwner: %q is the name of an RWLock's readers", owner)
+	}
 	if named && (owner == "" || len(owner) > maxOwnerLen || !utf8.ValidString(owner)) {
 		return "", true, invalid("ContextWithOwner takes a context and an owner of 1 to %d bytes of UTF-8, not %d bytes %.40q", maxOwnerLen, len(owner), owner)
 	}

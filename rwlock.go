@@ -18,7 +18,8 @@ import (
 // The readers of one Locker share a lease in the store: it is renewed, has the TTL that the
 // first asked for and no limit, and is lost for all of them.
 //
-// Either waits at a gate first, the lock on the key with ":gate" behind it, which it gives
+// A call with WithWait(0) is one attempt at the lock itself, past those that wait. Any other
+// waits at a gate first, the lock on the key with ":gate" behind it, which it gives
 // back once it is inside. So both cost three round trips, and one for their Unlock. A reader's
 // fencing token is greater than that of each writer before it, and the other way round.
 type RWLock struct {
@@ -70,7 +71,7 @@ func (rw *RWLock) RLock(ctx context.Context, opts ...LockOption) (*Lease, error)
 		return nil, invalid("RLock: readers share a lease, which no option of one of them may limit")
 	}
 	opts = append(slices.Clip(opts), WithRenewal(), WithUnlimitedHold()) // whatever the Locker's are
-	return rw.lock(ctx, ContextWithOwner(ctx, readers), opts)
+	return rw.lock(ctx, &ownerCtx{ctx, readers, true}, opts)
 }
 
 // lock locks the key under as, which ctx is or an owner was added to.
@@ -85,12 +86,21 @@ func (rw *RWLock) lock(ctx, as context.Context, opts []LockOption) (*Lease, erro
 	if outer, _ := ctx.Value(carried{e: rw.e, key: full}).(*Lease); outer != nil {
 		return rw.e.Lock(ctx, rw.key, opts...)
 	}
-	gate, remaining, err := rw.e.enterGate(ctx, rw.key, opts)
+	wait, err := waitOf(rw.e, opts)
+	switch {
+	case err != nil:
+		return nil, err
+	case rw.e.holdsAsNamed(ctx, full):
+		return rw.e.Lock(ctx, rw.key, opts...)
+	case wait.isTry():
+		return rw.e.Lock(as, rw.key, opts...)
+	}
+	gate, err := rw.e.enterGate(ctx, rw.key, wait)
 	if err != nil {
 		return nil, err
 	}
 	defer gate.giveBack(ctx)
-	return rw.e.Lock(as, rw.key, remaining(opts)...)
+	return rw.e.Lock(as, rw.key, wait.rest(opts)...)
 }
 
 // readerIn is the reader's lease on a key that ctx carries, whatever owner it names.
@@ -99,17 +109,28 @@ func (e *engine) readerIn(ctx context.Context, full string) *Lease {
 	return l
 }
 
-// enterGate locks the gate before key, and tells what remains of the wait.
-func (e *engine) enterGate(ctx context.Context, key string, opts []LockOption) (*Leases, func([]LockOption) []LockOption, error) {
-	remaining, err := waitOf(e, opts)
-	if err != nil {
-		return nil, nil, err
+// holdsAsNamed reports whether an owner that ctx names holds the key in this Locker: its
+// callers re-enter without a lease's context.
+func (e *engine) holdsAsNamed(ctx context.Context, full string) bool {
+	owner, named, _ := explicitOwner(ctx)
+	s := e.stripeOf(full)
+	s.mu.Lock()
+	ks := s.keys[full]
+	var current *claim
+	if ks != nil {
+		current = ks.current
 	}
-	gate, err := e.Lock(bareCtx{ctx}, key+gateSuffix, append(remaining(nil), WithRenewal(), WithUnlimitedHold())...)
+	s.mu.Unlock()
+	return named && current != nil && current.leaseOf(owner) != nil
+}
+
+// enterGate locks the gate before key.
+func (e *engine) enterGate(ctx context.Context, key string, wait waiting) (*Leases, error) {
+	gate, err := e.Lock(bareCtx{ctx}, key+gateSuffix, append(wait.rest(nil), WithRenewal(), WithUnlimitedHold())...)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return &Leases{all: []*Lease{gate}}, remaining, nil
+	return &Leases{all: []*Lease{gate}}, nil
 }
 
 // bareCtx has no leases to be re-entered, and names no owner.
@@ -117,7 +138,7 @@ type bareCtx struct{ context.Context }
 
 func (c bareCtx) Value(key any) any {
 	switch key.(type) {
-	case innermost, contextOf, carried, ownerKey:
+	case innermost, contextOf, carried, ownerKey, readsKey:
 		return nil
 	}
 	return c.Context.Value(key)

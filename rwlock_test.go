@@ -160,6 +160,61 @@ func TestReadersHaveNoLimits(t *testing.T) {
 	})
 }
 
+// The loss of a lease that its reader has not unlocked keeps no other reader out.
+func TestLostReaderIsLeftBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain, WithTTL(time.Second))
+		rw := newRW(t, b)
+		lost := must(rw.RLock(t.Context()))(t)
+		b.store.free("k")
+		<-lost.Lost()
+		for _, opts := range [][]LockOption{nil, {WithWait(0)}} {
+			b.unlock(must(rw.RLock(t.Context(), opts...))(t))
+		}
+		wantErr(t, lost.Unlock(t.Context()), ErrLost, "it was lost")
+		b.wantHeld()
+	})
+}
+
+// A named owner re-enters, whoever waits at the gate. The readers' name is no user's.
+func TestNamedWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, counting)
+		rw := newRW(t, b)
+		ctx := ContextWithOwner(t.Context(), "ann")
+		w := must(rw.Lock(ctx))(t)
+		reader := b.begin(func() (*Lease, error) { return rw.RLock(t.Context()) })
+		for _, lock := range []func(context.Context, ...LockOption) (*Lease, error){rw.Lock, rw.RLock} {
+			b.unlock(must(lock(ctx, WithWait(time.Second)))(t))
+		}
+		b.unlock(w)
+		b.unlock(reader.wantLease(t))
+		_, err := rw.Lock(ContextWithOwner(t.Context(), readers))
+		wantErr(t, err, ErrInvalid, "the readers' name")
+		_, err = b.Lock(ContextWithOwner(t.Context(), readers), "k")
+		wantErr(t, err, ErrInvalid, "the readers' name")
+		b.wantHeld()
+	})
+}
+
+// Attempts without a wait do not fail for want of their turn at the gate.
+func TestTriesPassTheGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		gate := b.lock(t.Context(), "k:gate")
+		rw := newRW(t, b)
+		b.unlock(must(rw.RLock(t.Context(), WithWait(0)))(t))
+		b.unlock(must(rw.Lock(t.Context(), WithWait(0)))(t))
+		s, _ := NewSemaphore(b.engine, "k", 5)
+		for range 5 {
+			defer b.unlock(must(s.Acquire(t.Context(), WithWait(0)))(t))
+		}
+		_, err := s.Acquire(t.Context(), WithWait(0))
+		wantErr(t, err, ErrNotAcquired, "there are five")
+		b.unlock(gate)
+	})
+}
+
 func TestSemaphore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, plain)

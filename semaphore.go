@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -35,13 +36,20 @@ func NewSemaphore(l Locker, key string, permits int) (*Semaphore, error) {
 }
 
 // Acquire waits for a permit, with [Locker].Lock's options and errors; WithWait bounds the
-// wait as a whole, and WithWait(0) is one attempt. Unlock of the lease gives the permit
+// wait as a whole, and WithWait(0) is one attempt at each permit, past those that wait. Unlock of the lease gives the permit
 // back. There is no re-entry: each call gets a permit of its own, under any context.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	if ctx == nil {
 		return nil, invalid("Acquire needs a context")
 	}
-	gate, remaining, err := s.e.enterGate(ctx, s.key, opts)
+	wait, err := waitOf(s.e, opts)
+	if err != nil {
+		return nil, err
+	}
+	if wait.isTry() {
+		return s.tryEach(ctx, opts)
+	}
+	gate, err := s.e.enterGate(ctx, s.key, wait)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +58,18 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...LockOption) (*Lease, er
 	if l, err := s.e.TryLock(bareCtx{ctx}, s.slot(first), opts...); err == nil {
 		return l, nil
 	}
-	return s.anyOf(ctx, remaining(opts))
+	return s.anyOf(ctx, wait.rest(opts))
+}
+
+// tryEach asks for one permit after the other.
+func (s *Semaphore) tryEach(ctx context.Context, opts []LockOption) (l *Lease, err error) {
+	for _, i := range rand.Perm(s.permits) {
+		l, err = s.e.TryLock(bareCtx{ctx}, s.slot(i), opts...)
+		if !errors.Is(err, ErrNotAcquired) || ctx.Err() != nil {
+			break
+		}
+	}
+	return l, err
 }
 
 func (s *Semaphore) slot(i int) string { return s.key + ":" + strconv.Itoa(i) }

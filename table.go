@@ -230,7 +230,7 @@ func (s *stripe) detach(c *claim) {
 		ks.current = nil
 		ks.wakeNext()
 	}
-	if c.named && c.hasLostLeases() {
+	if c.named && c.Owner != readers && c.hasLostLeases() {
 		ks.lost = append(ks.lost, c)
 		ks.wakeOwner(c.Owner)
 	}

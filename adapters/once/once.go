@@ -8,7 +8,8 @@
 // The first request with a key is handled. While it runs, and for a fixed time from its
 // arrival ([WithTTL]), others with the same key are refused with 409 Conflict, in every
 // process that shares the store. A request that fails, by an answer of 400 or above
-// ([WithKept] sets another rule) or by a panic, gives its key back, so that the client may
+// ([WithKept] sets another rule), by a panic, or without an answer because its client has
+// left, gives its key back, so that the client may
 // correct it or try again. The key is the header Idempotency-Key together with the method
 // and the path, see [WithKey]; a request without one is handled as if there was no
 // middleware.
@@ -33,9 +34,11 @@
 package once
 
 import (
+	"bufio"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -111,7 +114,8 @@ func (g *guard) handle(w http.ResponseWriter, r *http.Request, lease *locker.Lea
 		}
 	}()
 	g.next.ServeHTTP(answer, r.WithContext(lease.Context(r.Context())))
-	kept = g.kept(answer.final())
+	gone := answer.status == 0 && r.Context().Err() != nil // the client, before there was an answer
+	kept = !gone && g.kept(answer.final())
 }
 
 func (g *guard) answer(w http.ResponseWriter, r *http.Request, status int, retry time.Duration, err error) {
@@ -152,6 +156,26 @@ func (r *recorder) Write(b []byte) (int, error) {
 		r.status = http.StatusOK
 	}
 	return r.ResponseWriter.Write(b)
+}
+
+// Flush implements [http.Flusher]: what is flushed has a status.
+func (r *recorder) Flush() { _ = r.FlushError() }
+
+// FlushError is for [http.ResponseController].
+func (r *recorder) FlushError() error {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	return http.NewResponseController(r.ResponseWriter).Flush()
+}
+
+// Hijack implements [http.Hijacker]: the connection counts as answered by 101.
+func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(r.ResponseWriter).Hijack()
+	if err == nil && r.status == 0 {
+		r.status = http.StatusSwitchingProtocols
+	}
+	return conn, rw, err
 }
 
 // Unwrap is for [http.ResponseController].

@@ -28,7 +28,7 @@ var comment = regexp.MustCompile(`(?m)^--.*\n`)
 func newStatements(table string) (statements, error) {
 	parts := strings.Split(table, ".")
 	for _, p := range parts {
-		if p == "" || len(p) > 63 || len(parts) > 2 || strings.ContainsRune(p, 0) {
+		if p == "" || len(p) > 63 || len(parts) > 2 || strings.ContainsRune(p, 0) || strings.Contains(p, "$create$") {
 			return statements{}, fmt.Errorf("%w: the table %q: table or schema.table, each of 1 to 63 bytes", driver.ErrInvalid, table)
 		}
 	}
