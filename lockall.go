@@ -46,8 +46,10 @@ func LockAll(ctx context.Context, l Locker, keys []string, opts ...LockOption) (
 	}
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	held := &Leases{lost: make(chan struct{})}
+	trying, end := context.WithCancel(ctx)
+	defer end()
 	for err == nil && len(held.all) < len(keys) {
-		err = held.more(ctx, l, keys[len(held.all):], wait, opts)
+		err = held.more(trying, end, l, keys[len(held.all):], wait, opts)
 	}
 	if lost := held.lostOne(); lost != nil {
 		err = fmt.Errorf("%w, while the call waited for other keys", lost)
@@ -63,35 +65,33 @@ func LockAll(ctx context.Context, l Locker, keys []string, opts ...LockOption) (
 const atOnce = 128
 
 // more gets the keys that are free, as far as the first that is not, and waits for that one.
-func (s *Leases) more(ctx context.Context, l Locker, keys []string, wait waiting, opts []LockOption) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// A loss ends ctx by end.
+func (s *Leases) more(ctx context.Context, end func(), l Locker, keys []string, wait waiting, opts []LockOption) error {
 	if len(keys) > 1 {
-		trying, cancel := wait.bound(s.within(ctx))
+		trying, cancel := wait.bound(ctx)
 		defer cancel()
 		got, err := tryEach(trying, l, keys[:min(len(keys), atOnce)], opts)
-		s.all = append(s.all, got...)
-		if err == nil || wait.isTry() || ctx.Err() != nil {
+		s.add(ctx, end, got...)
+		switch {
+		case err == nil, wait.isTry(), ctx.Err() != nil:
 			return err
+		case wait.isOver():
+			return wait.fail(l, keys[len(got)], err)
 		}
 		keys = keys[len(got):]
-		if wait.isOver() {
-			return wait.fail(l, keys[0], err)
-		}
 	}
-	lease, err := l.Lock(s.within(ctx), keys[0], wait.rest(opts)...)
+	lease, err := l.Lock(ctx, keys[0], wait.rest(opts)...)
 	if err == nil {
-		s.all = append(s.all, lease)
+		s.add(ctx, end, lease)
 	}
 	return err
 }
 
-// within is ctx, ended by the first loss: without what is held there is no use in the rest.
-func (s *Leases) within(ctx context.Context) context.Context {
-	if s.zero() {
-		return ctx
+func (s *Leases) add(ctx context.Context, end func(), leases ...*Lease) {
+	for _, l := range leases {
+		context.AfterFunc(l.Context(ctx), end)
 	}
-	return s.Context(ctx)
+	s.all = append(s.all, leases...)
 }
 
 func (s *Leases) lostOne() error {
