@@ -57,10 +57,9 @@ postgres: ## install PostgreSQL when it is missing, where that is known how to
 .PHONY: test
 test: redis postgres ## vet, and all tests with the race detector; the packages that take longest come first
 	$(GO) test -race -vet=all -p 3 -timeout 8m ./strategy/... ./...
-	@for m in $(filter-out benchmarks/peers,$(MODULES)); do \
-		if [ "$$m" = strategy/postgres ] && [ -z "$(initdb)" ]; then echo "left out: $$m"; continue; fi; \
-		$(GO) -C $$m test -race -vet=all -parallel 16 -timeout 4m ./... || exit 1; \
-	done
+	@tested="$(filter-out benchmarks/peers,$(MODULES))"; \
+	if [ -z "$(initdb)" ]; then echo "left out: strategy/postgres"; tested=$${tested/strategy\/postgres/}; fi; \
+	printf '%s\n' $$tested | xargs -P 3 -I {} $(GO) -C {} test -race -vet=all -parallel 16 -timeout 4m ./...
 
 .PHONY: short
 short: redis ## the tests that take little time, without the race detector
