@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,8 @@ func (e *engine) start(ctx context.Context, key string, try bool, opts []LockOpt
 	defer c.s.exit()
 	if !try && c.wait > 0 {
 		var cancel context.CancelFunc
-		c.ctx, cancel = context.WithTimeout(ctx, c.wait)
+		wait := cmp.Or(c.partOf, &waiting{c.wait, time.Now()})
+		c.ctx, cancel = wait.bound(ctx)
 		defer cancel()
 	}
 	lease, err := c.run(try || c.wait == 0)

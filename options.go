@@ -59,6 +59,7 @@ const (
 type callSettings struct {
 	ttl      time.Duration
 	wait     time.Duration // noWaitBound: until ctx is done
+	partOf   *waiting      // began before; nil: the wait begins with the call
 	renewals int32         // noLimit: as many as it takes; 0: none
 	maxHold  time.Duration // 0: no limit
 	chosen   string        // the option that set renewals, at this level

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -303,5 +304,36 @@ func TestRWLockAndSemaphoreRefuse(t *testing.T) {
 		} {
 			wantErr(t, err, ErrInvalid, what)
 		}
+	})
+}
+
+// A call's unbounded wait undoes the Locker's bound at the gate, too.
+func TestGateWaitsAsTheCallSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain, WithWait(time.Second))
+		gate := b.lock(t.Context(), "k:gate")
+		rw := newRW(t, b)
+		call := b.begin(func() (*Lease, error) { return rw.RLock(t.Context(), WithUnboundedWait()) })
+		b.until(time.Minute)
+		b.unlock(gate)
+		b.unlock(call.wantLease(t))
+	})
+}
+
+// The error of a wait that is over tells the wait that was asked for.
+func TestWaitIsToldAsGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		gate, room := b.lock(t.Context(), "k:gate"), b.lock(t.Context(), "k")
+		rw := newRW(t, b)
+		call := b.begin(func() (*Lease, error) { return rw.Lock(t.Context(), WithWait(3*time.Second)) })
+		b.until(time.Second)
+		b.unlock(gate)
+		<-call.done
+		wantErr(t, call.err, ErrNotAcquired, "the key is held")
+		if !strings.Contains(call.err.Error(), "not within 3s") {
+			t.Errorf("the wait was 3 s: %v", call.err)
+		}
+		b.unlock(room)
 	})
 }

@@ -25,7 +25,7 @@ func waitOf(l Locker, opts []LockOption) (waiting, error) {
 
 func (w waiting) isTry() bool { return w.d == 0 }
 
-func (w waiting) isOver() bool { return w.d != noWaitBound && time.Since(w.start) >= w.d }
+func (w waiting) isOver() bool { return w.d != noWaitBound && !time.Now().Before(w.end()) }
 
 // fail is the error of a call whose wait is over, whose last attempt has failed with err.
 func (w waiting) fail(l Locker, key string, err error) error {
@@ -39,15 +39,11 @@ func (w waiting) fail(l Locker, key string, err error) error {
 	return e
 }
 
-// left is at least an instant of a wait that is over: 0 would be an attempt.
-func (w waiting) left() time.Duration { return max(1, w.d-time.Since(w.start)) }
+func (w waiting) end() time.Time { return w.start.Add(w.d) }
 
-// rest are opts, with what is left of the wait.
+// rest are opts, with w as the wait.
 func (w waiting) rest(opts []LockOption) []LockOption {
-	if w.d == noWaitBound || w.isTry() {
-		return opts
-	}
-	return append(slices.Clip(opts), WithWait(w.left()))
+	return append(slices.Clip(opts), lockOption(func(c *callSettings) { c.wait, c.partOf = w.d, &w }))
 }
 
 // bound is ctx, ended when the wait is over.
@@ -55,5 +51,5 @@ func (w waiting) bound(ctx context.Context) (context.Context, context.CancelFunc
 	if w.d == noWaitBound || w.isTry() {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, w.left())
+	return context.WithDeadline(ctx, w.end())
 }
