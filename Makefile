@@ -45,7 +45,7 @@ initdb = $$(command -v initdb || ls -d /usr/lib/postgresql/*/bin/initdb 2>/dev/n
 
 .PHONY: postgres
 postgres: ## install PostgreSQL when it is missing, where that is known how to
-	@if [ -n "$(initdb)" ]; then exit 0; fi; \
+	@if [ -n "$(initdb)" ] && command -v pgbouncer >/dev/null; then exit 0; fi; \
 	root=; if [ "$$(id -u)" != 0 ]; then root=sudo; fi; \
 	apt() { $$root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 "$$@" </dev/null; }; \
 	if command -v apt-get >/dev/null; then \

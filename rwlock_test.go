@@ -254,7 +254,7 @@ func TestSemaphore(t *testing.T) {
 	})
 }
 
-// Of several permits that come free at once a caller keeps one.
+// A caller keeps one of several permits that come free at once.
 func TestSemaphoreKeepsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, notifying)

@@ -66,17 +66,17 @@ func everyLoss(t *testing.T, ctx context.Context, b *bench, key string) {
 	t.Helper()
 	for _, opt := range []locker.LockOption{locker.WithMaxHold(time.Second), locker.WithMaxRenewals(1), locker.WithoutRenewal()} {
 		lease := b.lock(ctx, key, opt)
-		time.Sleep(3 * time.Second)
+		time.Sleep(3 * time.Second) // on the bubble's clock: past the limit
 		_, err := b.Lock(lease.Context(ctx), key)
 		require.ErrorIs(t, err, locker.ErrLost)
 		require.ErrorIs(t, lease.Unlock(ctx), locker.ErrLost)
 	}
 	lease := b.lock(ctx, key)
 	b.driver.set(func() { b.driver.renew = errRefused })
-	time.Sleep(1500 * time.Millisecond)
+	time.Sleep(1500 * time.Millisecond) // on the bubble's clock: a renewal fails
 	b.driver.set(func() { b.driver.renew = nil })
 	b.store.Break(key)
-	time.Sleep(1500 * time.Millisecond)
+	time.Sleep(1500 * time.Millisecond) // on the bubble's clock: a renewal finds it
 	require.ErrorIs(t, lease.Unlock(ctx), locker.ErrLost)
 	lease = b.lock(ctx, key)
 	b.driver.set(func() { b.driver.release = &driver.StoreError{Err: errRefused, Permanent: true} })

@@ -49,7 +49,7 @@ func scraped(t *testing.T) exported {
 }
 
 func (x exported) add(name string, ms []*dto.Metric) {
-	// What Prometheus adds to a target's metrics.
+	// Prometheus adds these to a target's metrics.
 	x[name] = map[string][]string{"job": nil, "instance": nil}
 	if strings.HasSuffix(name, "_bucket") {
 		x[name]["le"] = nil

@@ -225,7 +225,7 @@ func (f *faulty) Renew(ctx context.Context, cs []driver.Claim, answer func(int, 
 	f.mu.Lock()
 	slow, err := f.slow, f.renew
 	f.mu.Unlock()
-	time.Sleep(slow)
+	time.Sleep(slow) // a slow store, on the bubble's clock
 	if err == nil {
 		f.Driver.Renew(ctx, cs, answer)
 		return

@@ -103,7 +103,7 @@ func TestAcquisitionUnderALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		lease := b.lock(t.Context(), "k", locker.WithMaxHold(time.Second))
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // on the bubble's clock
 		_, err := b.Lock(locker.ContextWithOwner(lease.Context(t.Context()), "ann"), "other")
 		require.ErrorIs(t, err, locker.ErrNotAcquired, "the context has ended with the lease")
 		_, err = b.Lock(lease.Context(t.Context()), "k")
@@ -115,7 +115,7 @@ func TestAcquisitionUnderALostLease(t *testing.T) {
 	})
 }
 
-// What is held goes up with each grant, and down with each end, of whatever kind; re-entry
+// The gauge of held leases goes up with each grant, and down with each end, of whatever kind; re-entry
 // counts for nothing. How long it was held is told with the end.
 func TestHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -127,12 +127,12 @@ func TestHolds(t *testing.T) {
 		released, lost, left := b.lock(t.Context(), "released"), b.lock(t.Context(), "lost", locker.WithMaxHold(4*time.Second)), b.lock(t.Context(), "left")
 		again := b.lock(released.Context(t.Context()), "released")
 		held(3)
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond) // on the bubble's clock
 		require.NoError(t, again.Unlock(t.Context()))
 		held(3)
 		require.NoError(t, released.Unlock(t.Context()))
 		held(2)
-		time.Sleep(5 * time.Second)
+		time.Sleep(5 * time.Second) // on the bubble's clock
 		require.ErrorIs(t, lost.Unlock(t.Context()), locker.ErrLost)
 		held(1)
 		b.driver.set(func() { b.driver.release = &driver.StoreError{Err: errRefused, Permanent: true} })
@@ -175,7 +175,7 @@ func TestLosses(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
 				lose(b)
-				time.Sleep(5 * time.Second)
+				time.Sleep(5 * time.Second) // on the bubble's clock
 				if cause == "expired in an outage" {
 					cause = "expired"
 				}

@@ -90,7 +90,7 @@ func TestAttributesOfASpan(t *testing.T) {
 	})
 }
 
-// What went wrong is an error of the span; that another owner holds the key is none.
+// A failure is an error of the span; that another owner holds the key is none.
 func TestSpanOfAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -117,7 +117,7 @@ func TestUnsampledCaller(t *testing.T) {
 		var id trace.SpanContextConfig
 		id.TraceID[0], id.SpanID[0] = 1, 1
 		b.lock(trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(id)), "k", locker.WithMaxHold(time.Second))
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // on the bubble's clock: past the limit
 		synctest.Wait()
 		require.Empty(t, b.spans.Started())
 	})
@@ -136,7 +136,7 @@ func TestSpanOfACallerThatIsGone(t *testing.T) {
 		ctx, caller := b.caller()
 		b.lock(ctx, "k")
 		caller.End()
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // on the bubble's clock: the observer is late
 		close(proceed)
 		spans := b.named("locker.acquire")
 		require.Len(t, spans, 1)
@@ -151,9 +151,9 @@ func TestLossOnTheCallersSpan(t *testing.T) {
 		ctx, caller := b.caller()
 		_, other := b.caller()
 		b.lock(ctx, "k", locker.WithMaxHold(2*time.Second))
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // on the bubble's clock
 		lost := time.Now()
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // on the bubble's clock
 		synctest.Wait()
 		caller.End()
 		other.End()
@@ -177,7 +177,7 @@ func TestLossAfterTheCallersSpan(t *testing.T) {
 		b.lock(ctx, "k", locker.WithMaxHold(2*time.Second))
 		synctest.Wait()
 		caller.End()
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // on the bubble's clock
 		spans := b.named("locker.lost")
 		require.Len(t, spans, 1)
 		s := spans[0]

@@ -9,13 +9,13 @@
 // rely on the clocks of the hosts and on a file system that creates files exclusively,
 // which object stores and some network file systems do not.
 //
-// What it guarantees: one instance at a time obtains or renews a certificate. Its lock
+// It guarantees that one instance at a time obtains or renews a certificate. Its lock
 // is renewed for as long as that takes (certmagic tries for up to 30 days), and free
 // a TTL after a crash. The optional interfaces certmagic.TryLocker and
 // certmagic.LockLeaseRenewer are implemented.
 //
-// What it does not: certmagic has no way to tell what runs under a lock that the lock is
-// lost, and hands no fencing token on. Its work may then be done twice, which costs a
+// It does not tell the work that runs under a lock of the lock's loss: certmagic has no way
+// to, and hands no fencing token on. Its work may then be done twice, which costs a
 // certificate too many; [locker.WithLogger] tells. Before each further attempt certmagic
 // renews the lock, see [Storage.RenewLockLease], and looks whether there is a certificate
 // by now.
@@ -55,7 +55,7 @@ type Storage struct {
 }
 
 // New gives s the locks of l. All instances have to use it: one that uses s itself does
-// not see them. What is wrong with the arguments is an error that matches
+// not see them. A wrong argument is an error that matches
 // [locker.ErrInvalid].
 func New(s certmagic.Storage, l locker.Locker, opts ...locker.LockOption) (*Storage, error) {
 	if s == nil {

@@ -101,7 +101,7 @@ func TestRenew(t *testing.T) {
 	})
 }
 
-// What runs under a lost lock does not give back the lock of what came after it in the
+// A section whose lock was lost does not give back the lock of the section after it in the
 // same process.
 func TestUnlockAfterALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,12 +8,12 @@
 // An instance that finds the lock taken skips that run. So does one whose own run before
 // is not over: there is no need for cron.SkipIfStillRunning.
 //
-// What it guarantees: the job does not run twice at a time, and not again within the
+// It guarantees that the job does not run twice at a time, and not again within the
 // minimum hold of 500 ms ([WithMinHold]). The latter is for clocks that differ: where the
 // job takes less than that difference, it is over when it becomes due at the next
 // instance. A lock that is free then would let it run a second time.
 //
-// What it does not:
+// Limits:
 //
 //   - Two clocks that differ by more than the minimum hold let a job run twice. So does
 //     cron.Every, which counts from the start of each process: use a crontab.
@@ -113,8 +113,8 @@ type wrapper struct {
 }
 
 // OnlyOne wraps one job. Jobs that are wrapped with the same key exclude each other: leave
-// it out of cron.WithChain, which gives all jobs the same wrappers. What is wrong with
-// the arguments is an error that matches [locker.ErrInvalid].
+// it out of cron.WithChain, which gives all jobs the same wrappers. A wrong argument is
+// an error that matches [locker.ErrInvalid].
 func OnlyOne(l locker.Locker, key string, opts ...Option) (cron.JobWrapper, error) {
 	w := &wrapper{l: l, key: key, ctx: context.Background(), log: cron.DefaultLogger, minHold: 500 * time.Millisecond}
 	for _, o := range opts {

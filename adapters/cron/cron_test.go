@@ -64,7 +64,7 @@ type late struct {
 
 func (s late) Next(t time.Time) time.Time { return s.Schedule.Next(t.Add(-s.by)).Add(s.by) }
 
-// Of two instances whose clocks differ by 100 ms one runs the job, unless its lock is
+// One of two instances whose clocks differ by 100 ms runs the job, unless its lock is
 // free again by then.
 func TestOneRunsIt(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -99,7 +99,7 @@ func TestOneRunsIt(t *testing.T) {
 					i.Start()
 					instances = append(instances, i)
 				}
-				time.Sleep(10 * time.Minute)
+				time.Sleep(10 * time.Minute) // ten runs, on the bubble's clock
 				for _, i := range instances {
 					<-i.Stop().Done()
 				}
@@ -124,7 +124,7 @@ func TestStillRunning(t *testing.T) {
 		job := onlyOne(t, newLocker(t, store), cronlocker.WithLogger(&log))(cron.FuncJob(func() { runs++; <-end }))
 		done := make(chan struct{})
 		go func() { job.Run(); close(done) }()
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // on the bubble's clock: the next run is due
 		job.Run()
 		require.Len(t, log.infos, 1)
 		close(end)

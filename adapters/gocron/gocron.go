@@ -8,12 +8,12 @@
 // An instance that finds the lock of a job taken skips that run; gocron tells the job's
 // AfterLockError listener, with an error that matches [locker.ErrNotAcquired].
 //
-// What it guarantees: a job does not run twice at a time, and not again within the
+// It guarantees that a job does not run twice at a time, and not again within the
 // minimum hold of 500 ms ([WithMinHold]). The latter is for clocks that differ: where the
 // job takes less than that difference, it is over when it becomes due at the next
 // instance. A lock that is free then would let it run a second time.
 //
-// What it does not, and what to know of gocron:
+// Limits, and things to know of gocron:
 //
 //   - Two clocks that differ by more than the minimum hold let a job run twice. So do
 //     schedulers that count from their own start, as gocron.DurationJob does: give such jobs
@@ -85,7 +85,7 @@ func WithLockOptions(opts ...locker.LockOption) Option {
 	}
 }
 
-// New makes a Locker for gocron. What is wrong with the arguments is an error that
+// New makes a Locker for gocron. A wrong argument is an error that
 // matches [locker.ErrInvalid].
 func New(l locker.Locker, opts ...Option) (*Locker, error) {
 	k := &Locker{l: l, prefix: "gocron:", minHold: 500 * time.Millisecond}

@@ -75,7 +75,7 @@ func (r *runs) requireEach(t *testing.T, times, n int) {
 	}
 }
 
-// Of two schedulers whose clocks differ by 100 ms one runs the job, unless its lock is
+// One of two schedulers whose clocks differ by 100 ms runs the job, unless its lock is
 // free again by then.
 func TestOneRunsIt(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -98,7 +98,7 @@ func TestOneRunsIt(t *testing.T) {
 				}))
 				a := schedule(t, 0, r.run, gocron.WithDistributedLocker(newJobs(t, store, c.opts...)), listener)
 				b := schedule(t, 100*time.Millisecond, r.run, gocron.WithDistributedLocker(newJobs(t, store, c.opts...)), listener)
-				time.Sleep(105 * time.Second)
+				time.Sleep(105 * time.Second) // ten runs, on the bubble's clock
 				require.NoError(t, a.Shutdown())
 				require.NoError(t, b.Shutdown())
 				r.requireEach(t, c.times, 10)
@@ -183,12 +183,12 @@ func TestElector(t *testing.T) {
 			s := schedule(t, time.Duration(i)*100*time.Millisecond, r[i].run, gocron.WithDistributedElector(elector))
 			defer s.Shutdown()
 		}
-		time.Sleep(55 * time.Second)
+		time.Sleep(55 * time.Second) // five runs, on the bubble's clock
 		r[0].requireEach(t, 1, 5)
 		r[1].requireEach(t, 1, 0)
 		stop[0]()
 		require.ErrorIs(t, <-ended[0], context.Canceled)
-		time.Sleep(50 * time.Second)
+		time.Sleep(50 * time.Second) // five more
 		r[0].requireEach(t, 1, 5)
 		r[1].requireEach(t, 1, 5)
 		stop[1]()

@@ -17,7 +17,7 @@
 //     returns nil. It does not stand again.
 //   - The function panics: the lock is given back and the panic goes on.
 //
-// What is guaranteed is what the lock guarantees: at most one candidate holds the
+// The guarantees are those of the lock: at most one candidate holds the
 // leadership, and its context ends when it does not hold it any more. A leader that was
 // paused between its last look at the context and its write may still write
 // when another one leads: let what it writes to refuse tokens that are smaller than the
@@ -64,8 +64,8 @@ type Elector struct {
 	term atomic.Pointer[locker.Lease] // nil between terms
 }
 
-// New makes a candidate for the leadership that key stands for. What is wrong with
-// the arguments is an error that matches [locker.ErrInvalid].
+// New makes a candidate for the leadership that key stands for. A wrong argument is
+// an error that matches [locker.ErrInvalid].
 func New(l locker.Locker, key string, opts ...Option) (*Elector, error) {
 	s, err := newSettings(opts)
 	if err == nil {

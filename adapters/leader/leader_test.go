@@ -75,7 +75,7 @@ func TestOneLeads(t *testing.T) {
 		synctest.Wait()
 		second := stand(t, t.Context(), newLocker(t, store, locker.WithWait(time.Second)), untilEnd)
 
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // on the bubble's clock: many TTLs
 		require.True(t, first.IsLeader())
 		require.False(t, second.IsLeader())
 		require.Zero(t, second.Token())
@@ -104,7 +104,7 @@ func TestStepsDown(t *testing.T) {
 		})
 		synctest.Wait()
 		stop(why)
-		time.Sleep(59 * time.Second)
+		time.Sleep(59 * time.Second) // on the bubble's clock: a second before the function returns
 		require.Equal(t, []string{key}, store.Keys(), "the lock was given back while the function ran")
 		require.True(t, c.IsLeader())
 		require.Equal(t, why, <-c.ended)
@@ -127,7 +127,7 @@ func TestLoss(t *testing.T) {
 		store.Break(key)
 		second := stand(t, t.Context(), newLocker(t, store), untilEnd)
 
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // on the bubble's clock: longer than the pause
 		require.ErrorIs(t, <-causes, locker.ErrLost)
 		require.Equal(t, []leader.Kind{leader.Elected, leader.Ended}, seen.kinds())
 		require.ErrorIs(t, seen.seen[1].Err, locker.ErrLost)
@@ -136,8 +136,8 @@ func TestLoss(t *testing.T) {
 		require.True(t, second.IsLeader())
 		require.Greater(t, second.Token(), token)
 
-		store.Break(key) // and back: the first stands again
-		time.Sleep(time.Hour)
+		store.Break(key)      // and back: the first stands again
+		time.Sleep(time.Hour) // on the bubble's clock: longer than the pause
 		require.NotEqual(t, first.IsLeader(), second.IsLeader())
 	})
 }
@@ -167,7 +167,7 @@ func TestLossWhileTheFunctionIsBusy(t *testing.T) {
 		synctest.Wait()
 		require.True(t, c.IsLeader())
 		store.Break(key)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // on the bubble's clock: the loss is known
 		require.False(t, c.IsLeader())
 		require.Zero(t, c.Token())
 		close(busy)
@@ -244,14 +244,14 @@ func TestOutage(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		c := stand(t, ctx, l, untilEnd, leader.WithObserver(seen.observe))
 
-		time.Sleep(5 * time.Minute)
+		time.Sleep(5 * time.Minute) // on the bubble's clock: many attempts
 		require.False(t, c.IsLeader())
 		require.Contains(t, seen.kinds(), leader.Failed)
 		require.NotContains(t, seen.kinds(), leader.Elected)
 		require.ErrorIs(t, seen.seen[0].Err, locker.ErrUnavailable)
 
 		require.NoError(t, faults.Heal())
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // on the bubble's clock: longer than the pause
 		require.True(t, c.IsLeader())
 		stop()
 		require.ErrorIs(t, <-c.ended, context.Canceled)

@@ -6,20 +6,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/adapters/leader"
 	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/redistest/leaktest"
 	"github.com/distlock/locker/strategy/hashreentrant"
 )
 
 func TestMain(m *testing.M) {
-	var opts []goleak.Option
-	for _, f := range redistest.Goroutines() {
-		opts = append(opts, goleak.IgnoreAnyFunction(f))
-	}
-	goleak.VerifyTestMain(m, opts...)
+	leaktest.Main(m)
 }
 
 // An operator deletes the lock of a leader: it is told, and the next one has a greater

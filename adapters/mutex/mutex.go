@@ -62,7 +62,7 @@ type hold struct {
 
 // New makes a Mutex on key. onError is told of every failure and of every loss, possibly
 // by several goroutines at once; what it is told matches the errors of package locker.
-// What is wrong with the arguments is an error that matches [locker.ErrInvalid].
+// A wrong argument is an error that matches [locker.ErrInvalid].
 func New(l locker.Locker, key string, onError func(error), opts ...locker.LockOption) (*Mutex, error) {
 	if onError == nil {
 		return nil, fmt.Errorf("mutex: %w", check.Invalid("New needs a function to tell failures and losses to"))

@@ -110,7 +110,7 @@ func TestLongWait(t *testing.T) {
 		second, o := newMutex(t, newLocker(t, store, locker.WithWait(time.Second)))
 		first.Lock()
 		go func() {
-			time.Sleep(time.Hour)
+			time.Sleep(time.Hour) // on the bubble's clock: longer than the TTL
 			first.Unlock()
 		}()
 		second.Lock()
@@ -136,7 +136,7 @@ func TestLoss(t *testing.T) {
 
 		var entered atomic.Bool
 		go func() { m.Lock(); entered.Store(true) }()
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // on the bubble's clock: it would have entered by now
 		require.False(t, entered.Load(), "two goroutines are inside")
 		m.Unlock()
 		synctest.Wait()
@@ -174,7 +174,7 @@ func TestLockGoesOnTrying(t *testing.T) {
 
 		locked := make(chan struct{})
 		go func() { m.Lock(); close(locked) }()
-		time.Sleep(5 * time.Minute)
+		time.Sleep(5 * time.Minute) // on the bubble's clock: many attempts
 		errs = o.take()
 		require.Greater(t, len(errs), 3)
 		for _, err := range errs {

@@ -14,12 +14,12 @@
 // and the path, see [WithKey]; a request without one is handled as if there was no
 // middleware.
 //
-// What it guarantees: two requests with the same key do not run at the same time, and
+// It guarantees that two requests with the same key do not run at the same time, and that
 // none runs within the TTL after one that succeeded. Where the handler runs for
 // longer than the TTL, its request's context ends before the key is free, with a cause
 // that matches [locker.ErrLost].
 //
-// What it does not:
+// Limits:
 //
 //   - The second request is not given the answer of the first.
 //   - A key is forgotten after its TTL, and earlier if the store loses its data. Where a
@@ -53,7 +53,7 @@ const HeaderKey = "Idempotency-Key"
 // retryAfter is what a client is asked to wait for a store that does not answer.
 const retryAfter = 5 * time.Second
 
-// New makes the middleware. What is wrong with the arguments is an error that matches
+// New makes the middleware. A wrong argument is an error that matches
 // [locker.ErrInvalid].
 func New(l locker.Locker, opts ...Option) (func(http.Handler) http.Handler, error) {
 	s, err := newSettings(opts)

@@ -58,7 +58,7 @@ func TestSecondIsRefused(t *testing.T) {
 		b := guard(t, newLocker(t, store), h, once.WithTTL(time.Minute))
 		require.Equal(t, http.StatusCreated, serve(a, post("/orders", "1")).Code)
 		require.Equal(t, []string{"once:POST /orders 1"}, store.Keys())
-		time.Sleep(59 * time.Second)
+		time.Sleep(59 * time.Second) // on the bubble's clock: a second before the TTL ends
 		for _, h := range []http.Handler{a, b} {
 			w := serve(h, post("/orders", "1"))
 			require.Equal(t, http.StatusConflict, w.Code)

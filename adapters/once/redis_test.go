@@ -10,22 +10,18 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/distlock/locker/adapters/once"
 	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/redistest/leaktest"
 	"github.com/distlock/locker/strategy"
 )
 
 func TestMain(m *testing.M) {
-	var opts []goleak.Option
-	for _, f := range redistest.Goroutines() {
-		opts = append(opts, goleak.IgnoreAnyFunction(f))
-	}
-	goleak.VerifyTestMain(m, opts...)
+	leaktest.Main(m)
 }
 
-// Of many submissions at once, to two processes, each strategy lets one through, and the
+// Each strategy lets one of many submissions at once, to two processes, through, and the
 // key stays in the store without its Locker.
 func TestOnRedis(t *testing.T) {
 	server := redistest.Shared(t)

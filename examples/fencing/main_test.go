@@ -72,7 +72,7 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// Of writers at the same time, with whatever tokens, the greatest token has the last word.
+// The greatest token has the last word among writers at the same time.
 func TestFenceUnderConcurrency(t *testing.T) {
 	s := open(t)
 	var all sync.WaitGroup

@@ -9,17 +9,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/redistest/leaktest"
 )
 
 func TestMain(m *testing.M) {
-	var opts []goleak.Option
-	for _, f := range redistest.Goroutines() {
-		opts = append(opts, goleak.IgnoreAnyFunction(f))
-	}
-	goleak.VerifyTestMain(m, opts...)
+	leaktest.Main(m)
 }
 
 func TestTheLeadershipPassesOn(t *testing.T) {

@@ -112,7 +112,12 @@ func TestIntakeDoesNotWait(t *testing.T) {
 func TestLostLeaseIsNotBooked(t *testing.T) {
 	t.Parallel()
 	store := memory.NewStore()
-	locks, err := store.New(locker.WithTTL(100 * time.Millisecond))
+	granted := make(chan struct{})
+	locks, err := store.New(locker.WithTTL(100*time.Millisecond), locker.WithObserver(locker.ObserverFunc(func(_ context.Context, e locker.Event) {
+		if e.Kind == locker.EventAcquired {
+			close(granted)
+		}
+	})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,8 +127,9 @@ func TestLostLeaseIsNotBooked(t *testing.T) {
 	if err := s.submit(t.Context(), order{customer: "ann", cents: 1}); err != nil {
 		t.Fatal(err)
 	}
-	for !store.Break("customer/ann") {
-		time.Sleep(time.Millisecond)
+	<-granted
+	if !store.Break("customer/ann") {
+		t.Fatal("the order has no lock")
 	}
 	if r := <-results; !errors.Is(r.err, locker.ErrLost) {
 		t.Errorf("%v", r.err)

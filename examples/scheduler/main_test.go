@@ -10,19 +10,15 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/redistest/leaktest"
 	"github.com/distlock/locker/strategy/memory"
 )
 
 func TestMain(m *testing.M) {
-	var opts []goleak.Option
-	for _, f := range redistest.Goroutines() {
-		opts = append(opts, goleak.IgnoreAnyFunction(f))
-	}
-	goleak.VerifyTestMain(m, opts...)
+	leaktest.Main(m)
 }
 
 func TestOnceATick(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"github.com/distlock/locker/strategy/postgres"
 )
 
-// What the pool's owner has set for his sessions changes nothing.
+// Settings of the pool's sessions change nothing.
 func TestSessionSettings(t *testing.T) {
 	t.Parallel()
 	s, ctx := startServer(t), t.Context()
