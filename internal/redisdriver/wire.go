@@ -41,9 +41,12 @@ func (w *wire) leave() {
 	w.leaveLocked()
 }
 
+// leaveLocked leaves once: after Close the deadline is that of the answer that is waited for.
 func (w *wire) leaveLocked() {
-	w.gone = true
-	_ = w.Conn.SetDeadline(time.Unix(1, 0))
+	if !w.gone {
+		w.gone = true
+		_ = w.Conn.SetDeadline(time.Unix(1, 0))
+	}
 }
 
 // leaveLocker has the caller leave if its command is to end with the Locker.

@@ -1,0 +1,48 @@
+package redisdriver
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// reading is a connection that tells when it is read from.
+type reading struct {
+	net.Conn
+	reads chan struct{}
+}
+
+func (r reading) Read(b []byte) (int, error) {
+	r.reads <- struct{}{}
+	return r.Conn.Read(b)
+}
+
+// The answer to a command that was left is waited for, though its caller leaves again, as
+// it does when the connection was first to notice, and though the Locker ends.
+func TestLeavingTwiceCutsNothingShort(t *testing.T) {
+	t.Parallel()
+	here, there := net.Pipe()
+	defer there.Close()
+	conn := reading{here, make(chan struct{}, 1)}
+	w := &wire{Conn: conn, forget: func() bool { return true }}
+	w.begin(time.Now().Add(time.Hour), true)
+	w.wrote.Store(true)
+	w.leave()
+	_, err := w.Read(make([]byte, 1))
+	require.Error(t, err)
+	<-conn.reads
+	require.NoError(t, w.Close())
+	<-conn.reads
+	w.leave()
+	w.leaveLocker()
+	select {
+	case <-w.ended():
+		t.Fatal("given up before the answer")
+	case <-time.After(50 * time.Millisecond): // what should not happen has this time to
+	}
+	_, err = there.Write([]byte("+"))
+	require.NoError(t, err)
+	<-w.ended()
+}
