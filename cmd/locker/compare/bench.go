@@ -3,6 +3,7 @@ package compare
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -176,7 +177,7 @@ func (m *contention) fight(ctx context.Context, i int, l locker.Locker) error {
 		asked := time.Now()
 		lease, err := l.Lock(ctx, "contended")
 		switch {
-		case err != nil && ctx.Err() != nil:
+		case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
 			return nil
 		case err != nil:
 			return err
