@@ -39,7 +39,7 @@ var brokenLocks = map[string]brokenStrategy{
 			}
 			return a, err
 		}
-	}()), []string{"RefusedTryHasNoEffect", "NeverTwoInside", "CounterExact", "IntervalsDisjoint", "Linearizable", "MixedLockAndTryLock", "DoExcludes", "ProcessesContend"}},
+	}()), []string{"KeysTogetherExclude", "WritersExclude", "PermitsAreBounded", "RefusedTryHasNoEffect", "NeverTwoInside", "CounterExact", "IntervalsDisjoint", "Linearizable", "MixedLockAndTryLock", "DoExcludes", "ProcessesContend"}},
 	"releases some time later": {releasing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		go func() {
 			time.Sleep(30 * time.Millisecond) // the bug: Unlock has returned by then
@@ -48,7 +48,7 @@ var brokenLocks = map[string]brokenStrategy{
 		return nil
 	}), []string{"AcquireRelease", "FreeWhenUnlockReturns", "RapidCycles", "CancelledWhileUnlocking"}},
 	"never releases": {releasing(func(*counting, context.Context, driver.Claim) error { return nil }),
-		[]string{"AcquireRelease", "UnlockNeedsNoContext", "DoReleases", "EverybodyGetsATurn"}},
+		[]string{"AllKeysOrNone", "ReadersShare", "AcquireRelease", "UnlockNeedsNoContext", "DoReleases", "EverybodyGetsATurn"}},
 	"takes a refusal for trouble": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		if err == nil && !a.Granted {
@@ -88,7 +88,7 @@ var brokenLocks = map[string]brokenStrategy{
 	"never expires": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		req.TTL = time.Hour
 		return d.Acquire(ctx, req)
-	}), []string{"Expires", "RenewAfterLoss", "TTLIsExact", "WakeByExpiry", "CloseLeavesKeysToTheTTL", "AnswersPastTheLease", "KilledAroundTheGrant", "FrozenAroundTheTTL"}},
+	}), []string{"PermitsComeBack", "Expires", "RenewAfterLoss", "TTLIsExact", "WakeByExpiry", "CloseLeavesKeysToTheTTL", "AnswersPastTheLease", "KilledAroundTheGrant", "FrozenAroundTheTTL"}},
 	"expires early": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		req.TTL /= 10
 		return d.Acquire(ctx, req)
@@ -138,7 +138,7 @@ var brokenLocks = map[string]brokenStrategy{
 	"takes lost renewals for good": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		_ = (&counted{counting: d}).renewOne(ctx, c)
 		return nil
-	}), []string{"BreakIsNoticed", "StolenUnlockSparesThief", "RenewReplyLost", "CrashLosesEverything"}},
+	}), []string{"KeysLostTogether", "BreakIsNoticed", "StolenUnlockSparesThief", "RenewReplyLost", "CrashLosesEverything"}},
 	"takes lost replies for loss": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		if (&counted{counting: d}).renewOne(ctx, c) != nil {
 			return notHeld(c)
@@ -175,11 +175,11 @@ var brokenLocks = map[string]brokenStrategy{
 			d.locked(func() { d.s.drop(c.Key) })
 		}
 		return err
-	}), []string{"SharedOwnerAcrossLockers", "SharedOwnerCounts", "SharedOwnerAcrossProcesses"}},
+	}), []string{"ReadersOfLockersShare", "SharedOwnerAcrossLockers", "SharedOwnerCounts", "SharedOwnerAcrossProcesses"}},
 	"claims stored holds": {claiming(fakeNotified, func(c *conformance.Capabilities) { c.StoredHolds = true }),
-		[]string{"SharedOwnerAcrossLockers", "SharedOwnerCounts"}},
+		[]string{"ReadersOfLockersShare", "SharedOwnerAcrossLockers", "SharedOwnerCounts"}},
 	"hides stored holds": {claiming(fakeCounting, func(c *conformance.Capabilities) { c.StoredHolds = false }),
-		[]string{"OwnerIsExcludedElsewhere"}},
+		[]string{"ReadersOfLockersTakeTurns", "OwnerIsExcludedElsewhere"}},
 
 	// Waiting.
 	"gives up early": {wrapping(wrapped{lock: func(l locker.Locker, ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {

@@ -13,7 +13,7 @@ import (
 // Cases returns every case of the suite.
 func Cases() []Case {
 	return slices.Concat(
-		exclusionCases, ownershipCases, doCases, reentryCases, ownerCases, leaseCases, limitCases,
+		exclusionCases, ownershipCases, doCases, reentryCases, ownerCases, severalCases, leaseCases, limitCases,
 		waitingCases, wakeCases, handOverCases, loadCases, fencingCases, failureCases, outageCases, faultCases, userCodeCases, keyCases,
 		hygieneCases, closingCases, observerCases, adminCases, processCases,
 	)

@@ -71,7 +71,12 @@ func (t *T) Wait(l locker.Locker, key string, opts ...locker.LockOption) *Waiter
 // WaitUnder is Wait under a context.
 func (t *T) WaitUnder(ctx context.Context, l locker.Locker, key string, opts ...locker.LockOption) *Waiter {
 	t.Helper()
-	w := t.StartUnder(ctx, l, key, opts...)
+	return t.untilWaits(t.StartUnder(ctx, l, key, opts...))
+}
+
+// untilWaits returns once w waits, or is done.
+func (t *T) untilWaits(w *Waiter) *Waiter {
+	t.Helper()
 	timeout := make(chan struct{})
 	defer pace.after(t.timing.Patience, func() { close(timeout) })()
 	select {
@@ -109,12 +114,17 @@ func (t *T) Start(l locker.Locker, key string, opts ...locker.LockOption) *Waite
 
 // StartUnder is Start under a context.
 func (t *T) StartUnder(ctx context.Context, l locker.Locker, key string, opts ...locker.LockOption) *Waiter {
+	return t.start(ctx, key, func(ctx context.Context) (*locker.Lease, error) { return l.Lock(ctx, key, opts...) })
+}
+
+// start starts any call that waits for key.
+func (t *T) start(ctx context.Context, key string, lock func(context.Context) (*locker.Lease, error)) *Waiter {
 	ctx, cancel := context.WithCancel(ctx)
 	ctx, waiting := marked(ctx, key)
 	w := &Waiter{Cancel: cancel, waiting: waiting}
 	w.done = t.Go(func() {
 		defer cancel()
-		w.Lease, w.Err = l.Lock(ctx, key, opts...)
+		w.Lease, w.Err = lock(ctx)
 		w.at = Now()
 		w.At = w.at.Time
 	})

@@ -27,6 +27,7 @@ var titles = []struct{ group, title string }{
 	{"ownership", "only the holder releases"},
 	{"reentry", "re-entry"},
 	{"owners", "named owners"},
+	{"several", "several keys, readers, permits"},
 	{"lease", "lease, renewal and loss"},
 	{"waiting", "waiting and order"},
 	{"wake-ups", "wake-ups"},

@@ -1,0 +1,288 @@
+package conformance
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+const severalGroup = "several"
+
+// They are about what package locker makes of Locks; what a driver adds to it is the
+// exclusion, the shared owner, and the loss.
+var severalCases = []Case{
+	{Name: "KeysTogetherExclude", Group: severalGroup, Rules: []string{"R1"}, Test: testKeysTogetherExclude,
+		Contract: "callers of LockAll with keys in common, in any order, exclude one another and never wait in a circle"},
+	{Name: "AllKeysOrNone", Group: severalGroup, Rules: []string{"R1", "R16"}, Test: testAllKeysOrNone,
+		Contract: "a LockAll that fails for one key leaves the others free"},
+	{Name: "KeysLostTogether", Group: severalGroup, Rules: []string{"R2", "R10"}, Needs: []Need{NeedBreak}, Test: testKeysLostTogether,
+		Contract: "the loss of one key of LockAll is the loss of all, and the others are freed by Unlock"},
+	{Name: "ReadersShare", Group: severalGroup, Rules: []string{"R5"}, Test: testReadersShare,
+		Contract: "readers of one Locker are inside together, and a writer gets in after the last of them"},
+	{Name: "ReadersOfLockersShare", Group: severalGroup, Rules: []string{"R8"}, Needs: []Need{NeedStoredHolds}, Test: testReadersOfLockersShare,
+		Contract: "where the store counts holds, readers of several Lockers are inside together, and a writer after the last of them"},
+	{Name: "ReadersOfLockersTakeTurns", Group: severalGroup, Rules: []string{"R8"}, Needs: []Need{NoStoredHolds}, Test: testReadersOfLockersTakeTurns,
+		Contract: "where the store does not count holds, readers of another Locker wait"},
+	{Name: "WritersExclude", Group: severalGroup, Rules: []string{"R1"}, Test: testWritersExclude,
+		Contract: "a writer is alone, however many readers and writers of however many Lockers contend"},
+	{Name: "WriterIsNotPassedOver", Group: severalGroup, Rules: []string{"R14"}, Locker: true, Test: testWriterIsNotPassedOver,
+		Contract: "a reader that comes after a waiting writer waits for it"},
+	{Name: "PermitsAreBounded", Group: severalGroup, Rules: []string{"R1"}, Test: testPermitsAreBounded,
+		Contract: "a semaphore of n permits has n callers inside, and never more, whatever Lockers they are of"},
+	{Name: "PermitsComeBack", Group: severalGroup, Rules: []string{"R2", "R15"}, Test: testPermitsComeBack,
+		Contract: "a waiter gets the permit that is given back, and that of a holder whose lease has ended"},
+}
+
+func testKeysTogetherExclude(t *T) {
+	const rounds, perKey = 6, 3
+	keys := []string{t.Key("a"), t.Key("b"), t.Key("c"), t.Key("d"), t.Key("e")}
+	counters, want := make([]atomic.Int64, len(keys)), make([]atomic.Int64, len(keys))
+	ls := t.Lockers(3)
+	t.together(2*len(ls), func(i int) {
+		for range rounds {
+			var mine []int
+			var names []string
+			for range perKey {
+				k := t.IntN(len(keys))
+				mine, names = append(mine, k), append(names, keys[k]) // perhaps twice
+			}
+			all, err := locker.LockAll(t.Context(), ls[i%len(ls)], names)
+			t.NoError(err, "LockAll")
+			seen := map[int]int64{}
+			for _, k := range mine {
+				seen[k] = counters[k].Load()
+			}
+			time.Sleep(time.Duration(t.IntN(500)) * time.Microsecond) // room for another caller
+			for k, n := range seen {
+				counters[k].Store(n + 1)
+				want[k].Add(1)
+			}
+			t.NoError(all.Unlock(t.Context()), "Unlock")
+		}
+	})
+	for k := range keys {
+		if got, want := counters[k].Load(), want[k].Load(); got != want {
+			t.Errorf("counter %d is %d after %d increments", k, got, want)
+		}
+	}
+}
+
+func testAllKeysOrNone(t *T) {
+	l, other := t.Locker(), t.Locker()
+	a, b, c := t.Key("a"), t.Key("b"), t.Key("c")
+	lease := t.Lock(other, b)
+	for _, wait := range []time.Duration{0, 50 * time.Millisecond} {
+		_, err := locker.LockAll(t.Context(), l, []string{c, a, b}, locker.WithWait(wait))
+		t.Is(err, locker.ErrNotAcquired)
+		t.FreeWithin(t.Timing().PollWithin, other, a)
+		t.FreeWithin(t.Timing().PollWithin, other, c)
+	}
+	t.Unlock(lease)
+	all, err := locker.LockAll(t.Context(), l, []string{c, a, b})
+	t.NoError(err, "LockAll")
+	for _, key := range all.Keys() {
+		t.Taken(other, key)
+	}
+	t.NoError(all.Unlock(t.Context()), "Unlock")
+	for _, key := range []string{a, b, c} {
+		t.Free(other, key)
+	}
+}
+
+func testKeysLostTogether(t *T) {
+	l, other := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery)), t.Locker()
+	a, b, c := t.Key("a"), t.Key("b"), t.Key("c")
+	all, err := locker.LockAll(t.Context(), l, []string{a, b, c}, locker.WithTTL(time.Hour))
+	t.NoError(err, "LockAll")
+	ctx := all.Context(t.Context())
+	t.Open(all.Lost(), "Lost of all")
+	t.NoError(t.Breaker().Break(t.Context(), b), "breaking one of the keys")
+	t.Ends(all.Lost(), t.Timing().RenewEvery+t.Timing().Slack, "the loss of one is noticed")
+	t.Ends(ctx.Done(), t.Timing().Slack, "the context of all ends")
+	t.Is(all.Err(), locker.ErrLost)
+	t.Taken(other, a)
+	t.Is(all.Unlock(t.Context()), locker.ErrLost)
+	for _, key := range []string{a, b, c} {
+		t.Free(other, key)
+	}
+}
+
+// rwLock is the lock of readers and writers on key, of each Locker.
+func (t *T) rwLock(key string, ls ...locker.Locker) (all []*locker.RWLock) {
+	t.Helper()
+	for _, l := range ls {
+		rw, err := locker.NewRWLock(l, key)
+		t.NoError(err, "NewRWLock")
+		all = append(all, rw)
+	}
+	return all
+}
+
+func (t *T) reads(rw *locker.RWLock) *locker.Lease {
+	t.Helper()
+	ctx, cancel := t.Bounded(t.Context(), t.Timing().Patience)
+	defer cancel()
+	lease, err := rw.RLock(ctx)
+	return t.granted("RLock", lease, err)
+}
+
+// writer is a writer that waits at the lock itself.
+func (t *T) writer(rw *locker.RWLock, key string) *Waiter {
+	t.Helper()
+	return t.untilWaits(t.start(t.Context(), key, func(ctx context.Context) (*locker.Lease, error) { return rw.Lock(ctx) }))
+}
+
+func testReadersShare(t *T) {
+	ls, key := t.Lockers(2), t.Key("k")
+	rws := t.rwLock(key, ls...)
+	readers := []*locker.Lease{t.reads(rws[0]), t.reads(rws[0]), t.reads(rws[0])}
+	w := t.writer(rws[1], key)
+	for _, r := range readers {
+		t.Waits(w)
+		t.Taken(ls[1], key)
+		t.Unlock(r)
+	}
+	lease := t.Granted(w, t.Timing().PollWithin)
+	for _, rw := range rws {
+		_, err := rw.RLock(t.Context(), locker.WithWait(0))
+		t.Is(err, locker.ErrNotAcquired)
+	}
+	t.Unlock(lease)
+	t.Unlock(t.reads(rws[0]))
+	t.Unlock(t.reads(rws[1]))
+}
+
+func testReadersOfLockersShare(t *T) {
+	ls, key := t.Lockers(3), t.Key("k")
+	rws := t.rwLock(key, ls...)
+	for _, firstEndsFirst := range []bool{true, false} {
+		first, second := t.reads(rws[0]), t.reads(rws[1])
+		w := t.writer(rws[2], key)
+		if !firstEndsFirst {
+			first, second = second, first
+		}
+		t.Unlock(first)
+		t.Waits(w)
+		t.Taken(ls[2], key)
+		t.NoError(second.Renew(t.Context()), "Renew by the reader that is left")
+		t.Unlock(second)
+		t.Unlock(t.Granted(w, t.Timing().PollWithin))
+	}
+}
+
+func testReadersOfLockersTakeTurns(t *T) {
+	ls, key := t.Lockers(2), t.Key("k")
+	rws := t.rwLock(key, ls...)
+	lease := t.reads(rws[0])
+	_, err := rws[1].RLock(t.Context(), locker.WithWait(0))
+	t.Is(err, locker.ErrNotAcquired)
+	w := t.untilWaits(t.start(t.Context(), key, func(ctx context.Context) (*locker.Lease, error) { return rws[1].RLock(ctx) }))
+	t.Waits(w)
+	t.Unlock(lease)
+	t.Unlock(t.Granted(w, t.Timing().PollWithin))
+}
+
+func testWritersExclude(t *T) {
+	const rounds = 4
+	var writers, readers atomic.Int32
+	rws := t.rwLock(t.Key("k"), t.Lockers(3)...)
+	check := func(inside *atomic.Int32, most int32) {
+		inside.Add(1)
+		time.Sleep(time.Duration(t.IntN(1000)) * time.Microsecond) // the section
+		if w, r := writers.Load(), readers.Load(); w > most || w > 0 && r > 0 {
+			t.Errorf("%d writers and %d readers are inside at once", w, r)
+		}
+		inside.Add(-1)
+	}
+	t.together(4*len(rws), func(i int) {
+		rw := rws[i%len(rws)]
+		for range rounds {
+			if i < len(rws) {
+				lease, err := rw.Lock(t.Context())
+				t.NoError(err, "Lock")
+				check(&writers, 1)
+				t.Unlock(lease)
+				continue
+			}
+			lease, err := rw.RLock(t.Context())
+			t.NoError(err, "RLock")
+			check(&readers, 0)
+			t.Unlock(lease)
+		}
+	})
+}
+
+func testWriterIsNotPassedOver(t *T) {
+	l, key := t.Locker(), t.Key("k")
+	rw := t.rwLock(key, l)[0]
+	first := t.reads(rw)
+	w := t.writer(rw, key)
+	gate := key + ":gate"
+	second := t.untilWaits(t.start(t.Context(), gate, func(ctx context.Context) (*locker.Lease, error) { return rw.RLock(ctx) }))
+	t.Waits(second)
+	t.Unlock(first)
+	lease := t.Granted(w, t.Timing().PollWithin)
+	t.Open(second.Done(), "the reader behind the writer returns")
+	t.Unlock(lease)
+	t.Unlock(t.Granted(second, t.Timing().PollWithin))
+}
+
+// semaphore is that of n permits on key, of each Locker.
+func (t *T) semaphore(key string, n int, ls ...locker.Locker) (all []*locker.Semaphore) {
+	t.Helper()
+	for _, l := range ls {
+		s, err := locker.NewSemaphore(l, key, n)
+		t.NoError(err, "NewSemaphore")
+		all = append(all, s)
+	}
+	return all
+}
+
+func (t *T) permit(s *locker.Semaphore, opts ...locker.LockOption) *locker.Lease {
+	t.Helper()
+	ctx, cancel := t.Bounded(t.Context(), t.Timing().ShortTTL+t.Timing().Patience)
+	defer cancel()
+	lease, err := s.Acquire(ctx, opts...)
+	return t.granted("Acquire", lease, err)
+}
+
+func testPermitsAreBounded(t *T) {
+	const permits, rounds = 2, 4
+	var inside atomic.Int32
+	sems := t.semaphore(t.Key("k"), permits, t.Lockers(3)...)
+	t.together(2*len(sems), func(i int) {
+		for range rounds {
+			lease, err := sems[i%len(sems)].Acquire(t.Context())
+			t.NoError(err, "Acquire")
+			if n := inside.Add(1); n > permits {
+				t.Errorf("%d callers have one of %d permits", n, permits)
+			}
+			time.Sleep(time.Duration(t.IntN(1000)) * time.Microsecond) // the section
+			inside.Add(-1)
+			t.Unlock(lease)
+		}
+	})
+	all := []*locker.Lease{t.permit(sems[0]), t.permit(sems[1])}
+	_, err := sems[2].Acquire(t.Context(), locker.WithWait(0))
+	t.Is(err, locker.ErrNotAcquired)
+	for _, lease := range all {
+		t.Unlock(lease)
+	}
+}
+
+func testPermitsComeBack(t *T) {
+	sems := t.semaphore(t.Key("k"), 2, t.Lockers(2)...)
+	ttl := t.Timing().ShortTTL
+	first := t.permit(sems[0])
+	t.permit(sems[0], locker.WithTTL(ttl), locker.WithoutRenewal()) // never given back
+	start := Now()
+	second := t.permit(sems[1])
+	if took := start.Took(); took > ttl+t.Timing().PollWithin {
+		t.Errorf("the permit of a holder whose lease has ended came back after %v, for a TTL of %v", took, ttl)
+	}
+	t.Unlock(first)
+	t.Unlock(t.permit(sems[1]))
+	t.Unlock(second)
+}
