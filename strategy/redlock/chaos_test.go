@@ -39,9 +39,8 @@ const (
 // thousand unless everything is asked for, while nodes are killed and come back empty,
 // or are paused. A minority at a time, and a node that lost its data stays away for
 // longer than the TTL: within these limits no two holds of a key overlap, and tokens
-// are in the order of the holds.
+// are in the order of the holds. These tests run alone: they take all the processors.
 func TestConformanceWhileNodesFail(t *testing.T) {
-	t.Parallel()
 	chaos(t, 10_000, chaosTTL, 0, startServers(t), func(s *redistest.Server, pause func(time.Duration)) {
 		s.Kill()
 		pause(chaosTTL + chaosTTL/4 + rand.N(chaosTTL/4)) // what it knew of has expired
@@ -52,7 +51,6 @@ func TestConformanceWhileNodesFail(t *testing.T) {
 // TestConformanceWithoutClocks: with counters that are hours apart and ahead of every
 // clock, and nothing lost, it is majorities that keep the tokens in order.
 func TestConformanceWithoutClocks(t *testing.T) {
-	t.Parallel()
 	servers := startServers(t)
 	for i, s := range servers {
 		rdb := s.Client(t)
@@ -71,7 +69,6 @@ func TestConformanceWhileClocksMove(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("clocks of servers can be set on Linux")
 	}
-	t.Parallel()
 	const ttl, step = 4 * time.Second, time.Second
 	var servers []*redistest.Server
 	for range 5 {
@@ -138,7 +135,11 @@ func chaos(t *testing.T, grants int64, ttl, ahead time.Duration, servers []*redi
 			holders.Go(func() {
 				for left.Add(-1) >= 0 {
 					s, err := enter(ctx, l, start, ttl, ahead)
-					if err != nil {
+					switch {
+					case errors.Is(err, locker.ErrUnavailable): // the machine was slower than the nodes' time allows
+						left.Add(1)
+						continue
+					case err != nil:
 						t.Error(err)
 						return
 					}

@@ -68,7 +68,7 @@ func TestNodeThatIsDownIsToldOfOnce(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 5)
 	var w told
-	l, d := m.open(t, append(w.options(), WithNodeTimeout(5*time.Second))...)
+	l, d := m.open(t, append(w.options(), WithNodeTimeout(30*time.Second))...)
 	held := lock(t, l, "held")
 	settled(t, m, held)
 	node := m.proxies[2].Addr()
@@ -90,9 +90,9 @@ func TestNodeThatIsSlowIsToldOfOnce(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 5)
 	var w told
-	l, _ := m.open(t, append(w.options(), WithNodeTimeout(3*time.Second))...) // it is slow after half of that
+	l, _ := m.open(t, append(w.options(), WithNodeTimeout(8*time.Second))...) // it is slow after half of that
 	unlock(t, lock(t, l, "warm-up"))
-	slow := m.proxies[2].DelayReply(isAnyOp, 0, 1700*time.Millisecond)
+	slow := m.proxies[2].DelayReply(isAnyOp, 0, 4500*time.Millisecond)
 	held := lock(t, l, "held")
 	eventually(t, "the node is told to be slow", func() bool {
 		use(t, l, 20)
