@@ -144,8 +144,8 @@ func testFIFOWithinLocker(t *T) {
 }
 
 func testFIFOAcrossLockers(t *T) {
-	ls, key := t.Lockers(5), t.Key("k")
-	for range 2 {
+	ls, key := t.Lockers(8), t.Key("k")
+	for range 3 {
 		lease := t.Lock(ls[0], key)
 		var waiters []*Waiter
 		for _, l := range ls[1:] {
