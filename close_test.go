@@ -265,8 +265,8 @@ func TestCloseTwice(t *testing.T) {
 		if err := b.Close(); err != nil {
 			t.Errorf("Close once more: %v, want nil", err)
 		}
-		b.store.mu.Lock()
-		defer b.store.mu.Unlock()
+		b.store.t.Mu.Lock()
+		defer b.store.t.Mu.Unlock()
 		if b.store.closes != 1 {
 			t.Errorf("the driver was closed %d times, want once", b.store.closes)
 		}

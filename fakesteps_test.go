@@ -110,8 +110,8 @@ func deaf(d time.Duration) step {
 // busy answers an Acquire that somebody else holds the key.
 func busy(left time.Duration, silent bool) step {
 	return func(c *command) error {
-		c.f.mu.Lock()
-		defer c.f.mu.Unlock()
+		c.f.t.Mu.Lock()
+		defer c.f.t.Mu.Unlock()
 		c.answer = driver.Answer{Remaining: left, NoWakeUp: silent}
 		return nil
 	}
@@ -121,15 +121,15 @@ const unknownLeft = -time.Millisecond
 
 // next scripts the next commands of kind o, one step each.
 func (f *fake) next(o op, steps ...step) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.t.Mu.Lock()
+	defer f.t.Mu.Unlock()
 	f.script[o] = append(f.script[o], steps...)
 }
 
 // from now on all commands of kind o that next does not script take s.
 func (f *fake) from(o op, s step) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.t.Mu.Lock()
+	defer f.t.Mu.Unlock()
 	f.rest[o] = s
 }
 
@@ -140,11 +140,11 @@ func (f *fake) do(ctx context.Context, c *command, apply func() error) error {
 		c.timeout = time.Until(d)
 	}
 	c.apply = func() error {
-		f.mu.Lock()
-		defer f.mu.Unlock()
+		f.t.Mu.Lock()
+		defer f.t.Mu.Unlock()
 		return apply()
 	}
-	f.mu.Lock()
+	f.t.Mu.Lock()
 	f.log = append(f.log, c)
 	f.running[c.op]++
 	f.most[c.op] = max(f.most[c.op], f.running[c.op])
@@ -152,13 +152,13 @@ func (f *fake) do(ctx context.Context, c *command, apply func() error) error {
 	if steps := f.script[c.op]; len(steps) > 0 {
 		s, f.script[c.op] = steps[0], steps[1:]
 	}
-	f.mu.Unlock()
+	f.t.Mu.Unlock()
 	if s == nil {
 		s = obey
 	}
 	err := s(c)
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.t.Mu.Lock()
+	defer f.t.Mu.Unlock()
 	f.running[c.op]--
 	c.end = time.Since(f.start)
 	return err
@@ -166,8 +166,8 @@ func (f *fake) do(ctx context.Context, c *command, apply func() error) error {
 
 // sent returns the commands of kind o so far.
 func (f *fake) sent(o op) []command {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.t.Mu.Lock()
+	defer f.t.Mu.Unlock()
 	var cs []command
 	for _, c := range f.log {
 		if c.op == o {
@@ -179,7 +179,7 @@ func (f *fake) sent(o op) []command {
 
 // atOnce is how many commands of kind o ran at the same time, at most.
 func (f *fake) atOnce(o op) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.t.Mu.Lock()
+	defer f.t.Mu.Unlock()
 	return f.most[o]
 }

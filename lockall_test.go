@@ -38,15 +38,9 @@ func (b *bench) lockAll(ctx context.Context, keys ...string) *Leases {
 func (b *bench) wantHeld(want ...string) {
 	b.t.Helper()
 	synctest.Wait()
-	b.store.mu.Lock()
-	defer b.store.mu.Unlock()
-	var got []string
-	for key := range b.store.holds {
-		if b.store.hold(key) != nil {
-			got = append(got, key)
-		}
-	}
-	slices.Sort(got)
+	b.store.t.Mu.Lock()
+	defer b.store.t.Mu.Unlock()
+	got, _ := b.store.t.Matching("*")
 	if !slices.Equal(got, want) {
 		b.t.Errorf("the store has %q, want %q", got, want)
 	}

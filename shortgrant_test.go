@@ -12,13 +12,10 @@ import (
 // for ttl since ago.
 func handedOver(ago, ttl time.Duration) step {
 	return func(c *command) error {
-		c.f.mu.Lock()
-		defer c.f.mu.Unlock()
-		c.f.token++
-		since := time.Now().Add(-ago)
-		hold := &fakeHold{owner: "earlier", token: c.f.token, claims: map[string]int{"earlier": 1}, until: since.Add(ttl)}
-		c.f.holds[c.Key] = hold
-		c.answer = driver.Answer{Granted: true, Claim: "earlier", Token: hold.token, Since: since, TTL: ttl}
+		c.f.t.Mu.Lock()
+		defer c.f.t.Mu.Unlock()
+		hold := c.f.t.Put(c.Key, "earlier", "earlier", c.f.tokens(c.Key, 1), ttl-ago)
+		c.answer = driver.Answer{Granted: true, Claim: "earlier", Token: hold.Token, Since: time.Now().Add(-ago), TTL: ttl}
 		return nil
 	}
 }

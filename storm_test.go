@@ -179,8 +179,8 @@ func TestRefusalsOfUnknownLength(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, c.k)
 				b.store.from(opAcquire, func(cmd *command) error {
-					cmd.f.mu.Lock()
-					defer cmd.f.mu.Unlock()
+					cmd.f.t.Mu.Lock()
+					defer cmd.f.t.Mu.Unlock()
 					cmd.answer = c.answer
 					return nil
 				})

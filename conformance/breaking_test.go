@@ -119,8 +119,8 @@ func renaming(rename func(string) string) fake {
 
 // locked runs f with the store's mutex held.
 func (d *fakeDriver) locked(f func()) {
-	d.s.mu.Lock()
-	defer d.s.mu.Unlock()
+	d.s.Mu.Lock()
+	defer d.s.Mu.Unlock()
 	f()
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/locktable"
 )
 
 // brokenStrategy is a strategy with one fault, and the cases that catch it.
@@ -34,7 +35,7 @@ var brokenLocks = map[string]brokenStrategy{
 		return func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 			a, err := d.Acquire(ctx, req)
 			if err == nil && !a.Granted && n.Add(1)%4 == 0 {
-				d.locked(func() { delete(d.s.locks, req.Key) })
+				d.locked(func() { delete(d.s.Locks, req.Key) })
 				return d.Acquire(ctx, req)
 			}
 			return a, err
@@ -70,14 +71,14 @@ var brokenLocks = map[string]brokenStrategy{
 
 	// Ownership.
 	"releases whatever is there": {releasing(func(d *counting, ctx context.Context, c driver.Claim) error {
-		d.locked(func() { d.s.drop(c.Key) })
+		d.locked(func() { d.s.Drop(c.Key) })
 		return nil
 	}), []string{"ExpiredUnlockSparesSuccessor", "BrokenUnlockSparesSuccessor", "StolenUnlockSparesThief"}},
 	"renews whatever is there": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		d.locked(func() {
-			if l := d.s.live(c.Key); l != nil {
-				for id := range l.holds {
-					l.extend(id, c.TTL)
+			if l := d.s.Live(c.Key); l != nil {
+				for _, claim := range l.Claims {
+					claim.Extend(c.TTL)
 				}
 			}
 		})
@@ -99,8 +100,8 @@ var brokenLocks = map[string]brokenStrategy{
 	}), []string{"TTLIsExact"}},
 	"resurrects on renewal": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		d.locked(func() {
-			if d.held(c) == nil && d.s.live(c.Key) == nil {
-				d.s.locks[c.Key] = &fakeLock{owner: c.Owner, holds: map[string]*fakeHold{c.ID: {1, time.Now().Add(c.TTL)}}, token: c.Token}
+			if d.s.Live(c.Key) == nil {
+				d.s.Put(c.Key, c.Owner, c.ID, c.Token, c.TTL)
 			}
 		})
 		return (&counted{counting: d}).renewOne(ctx, c)
@@ -108,8 +109,8 @@ var brokenLocks = map[string]brokenStrategy{
 	"shortens on renewal": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		err := (&counted{counting: d}).renewOne(ctx, c)
 		d.locked(func() {
-			if l := d.held(c); l != nil {
-				l.holds[c.ID].until = time.Now().Add(c.TTL / 10)
+			if _, held := d.s.Held(c); held != nil {
+				held.Until = time.Now().Add(c.TTL / 10)
 			}
 		})
 		return err
@@ -118,8 +119,8 @@ var brokenLocks = map[string]brokenStrategy{
 		d.setHolds = func(d *counting, ctx context.Context, c driver.Claim, n int) error {
 			err := d.SetHolds(ctx, c, n)
 			d.locked(func() {
-				if l := d.held(c); l != nil {
-					l.holds[c.ID].until = time.Now().Add(time.Second)
+				if _, held := d.s.Held(c); held != nil {
+					held.Until = time.Now().Add(time.Second)
 				}
 			})
 			return err
@@ -141,7 +142,7 @@ var brokenLocks = map[string]brokenStrategy{
 	}), []string{"KeysLostTogether", "BreakIsNoticed", "StolenUnlockSparesThief", "RenewReplyLost", "CrashLosesEverything"}},
 	"takes lost replies for loss": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		if (&counted{counting: d}).renewOne(ctx, c) != nil {
-			return notHeld(c)
+			return locktable.ErrLost
 		}
 		return nil
 	}), []string{"RenewReplyLost", "RenewalRidesOutAnOutage", "SilenceWithinTheLease", "ConnectionsCut", "CrashKeepsEverything", "Full", "Stuck"}},
@@ -152,27 +153,27 @@ var brokenLocks = map[string]brokenStrategy{
 	"forgets who holds": {changing(func(ctx context.Context) context.Context { return noValues{ctx} }),
 		[]string{"LeaseContextReenters", "DerivedContextReenters", "AncestorReenters", "ExplicitOwnerReenters", "OwnerIsTheNameGiven", "DoReenters"}},
 	"counts holds up and down": {with(func(d *counted) {
-		d.setHolds = func(d *counting, ctx context.Context, c driver.Claim, n int) (err error) {
-			cerr := d.s.command(ctx, conformance.OpSetHolds, func() {
-				l := d.held(c)
+		d.setHolds = func(d *counting, ctx context.Context, c driver.Claim, n int) error {
+			return d.s.obey(ctx, conformance.OpSetHolds, func() error {
+				_, held := d.s.Held(c)
 				switch {
-				case l == nil:
-					err = notHeld(c)
-				case n > l.holds[c.ID].n:
-					l.holds[c.ID].n++
+				case held == nil:
+					return locktable.ErrLost
+				case n > held.Holds:
+					held.Holds++
 				default:
-					if l.holds[c.ID].n--; l.holds[c.ID].n == 0 {
-						d.s.drop(c.Key)
+					if held.Holds--; held.Holds == 0 {
+						d.s.Drop(c.Key)
 					}
 				}
+				return nil
 			})
-			return errors.Join(cerr, err)
 		}
 	}), []string{"ReentryTwice", "ReentryReplyLost"}},
 	"frees the key with the first of two claims": {releasing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		err := d.Release(ctx, c)
 		if err == nil {
-			d.locked(func() { d.s.drop(c.Key) })
+			d.locked(func() { d.s.Drop(c.Key) })
 		}
 		return err
 	}), []string{"ReadersOfLockersShare", "SharedOwnerAcrossLockers", "SharedOwnerCounts", "SharedOwnerAcrossProcesses"}},
@@ -216,15 +217,15 @@ var brokenLocks = map[string]brokenStrategy{
 		a, err := d.Acquire(ctx, req)
 		if fencing && a.Granted {
 			d.locked(func() {
-				l := d.s.locks[req.Key]
+				l := d.s.Locks[req.Key]
 				if l == nil { // a flush came in between
-					l = &fakeLock{}
+					l = &locktable.Lock{}
 				}
-				if l.token == 0 {
+				if l.Token == 0 {
 					d.s.tokens[req.Key]++
-					l.token = d.s.tokens[req.Key]
+					l.Token = d.s.tokens[req.Key]
 				}
-				a.Token = l.token
+				a.Token = l.Token
 			})
 		}
 		return a, err
@@ -232,7 +233,7 @@ var brokenLocks = map[string]brokenStrategy{
 	"gives each process a token": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		if a.Granted && req.Fencing {
-			d.locked(func() { a.Token = d.s.token(req.Key) })
+			d.locked(func() { a.Token = d.s.token(req.Key, 1) })
 		}
 		return a, err
 	}), []string{"SharedOwnerAcrossLockers"}},

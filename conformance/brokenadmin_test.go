@@ -42,15 +42,15 @@ var brokenAdmins = map[string]brokenStrategy{
 	}), []string{"HoldersLists"}},
 	"breaks whatever is there": {administering(func(d *administered) {
 		d.breaks = func(d *counting, ctx context.Context, h driver.Holder) error {
-			d.locked(func() { delete(d.s.locks, h.Key) })
+			d.locked(func() { delete(d.s.Locks, h.Key) })
 			return nil
 		}
 	}), []string{"ForceUnlockSparesSuccessor"}},
 	"breaks what the owner has": {administering(func(d *administered) {
 		d.breaks = func(d *counting, ctx context.Context, h driver.Holder) (err error) {
 			d.locked(func() {
-				if l := d.s.live(h.Key); l != nil && l.owner == h.Owner {
-					delete(d.s.locks, h.Key)
+				if l := d.s.Live(h.Key); l != nil && l.Owner == h.Owner {
+					delete(d.s.Locks, h.Key)
 				} else {
 					err = locker.ErrLost
 				}

@@ -11,6 +11,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/locktable"
 )
 
 // brokenStores break what is promised of trouble, names, what is left behind, and ends.
@@ -18,7 +19,7 @@ var brokenStores = map[string]brokenStrategy{
 	// Failure.
 	"refuses a repeated acquisition": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (a driver.Answer, err error) {
 		cerr := d.s.command(ctx, conformance.OpAcquire, func() {
-			if d.held(req.Claim) != nil {
+			if _, held := d.s.Held(req.Claim); held != nil {
 				a = driver.Answer{}
 				return
 			}
@@ -62,7 +63,7 @@ var brokenStores = map[string]brokenStrategy{
 	}), []string{"UnlockUnreachable", "UnlockUnreachableWithoutContext", "CommandLost"}},
 	"takes a lost reply for a lost lock": {releasing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		if d.Release(ctx, c) != nil {
-			return notHeld(c)
+			return locktable.ErrLost
 		}
 		return nil
 	}), []string{"ReleaseReplyLost", "UnlockUnreachable"}},
@@ -138,7 +139,7 @@ var brokenStores = map[string]brokenStrategy{
 	}), []string{"KeysEndWithLocks", "TokenKeyExpires", "WithoutFencingKeepsNothing"}},
 	"leaves a session with each repeated acquisition": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (a driver.Answer, err error) {
 		cerr := d.s.command(ctx, conformance.OpAcquire, func() {
-			if d.held(req.Claim) != nil {
+			if _, held := d.s.Held(req.Claim); held != nil {
 				d.s.garbage["session of "+req.ID] = time.Hour
 			}
 			a, err = d.fakeDriver.acquire(req)
@@ -176,7 +177,7 @@ var brokenStores = map[string]brokenStrategy{
 	"does not close": {wrapping(wrapped{close: func(locker.Locker) error { return nil }}),
 		[]string{"CloseRefusesLocks", "CloseEndsLeases"}},
 	"closes the store": {with(func(d *counted) {
-		d.close = func(d *counting) error { d.locked(func() { clear(d.s.locks) }); return nil }
+		d.close = func(d *counting) error { d.locked(func() { clear(d.s.Locks) }); return nil }
 	}), []string{"CloseSparesOthers", "CloseEndsLeases", "CloseLeavesKeysToTheTTL"}},
 	"cannot release after Close": {with(func(d *counted) {
 		var closed atomic.Bool

@@ -3,10 +3,7 @@ package conformance_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -134,17 +131,17 @@ func (f fake) lockerOn(d driver.Driver, opts []locker.Option) (locker.Locker, er
 
 // locked runs f with the store's mutex held.
 func (h *fakeHarness) locked(f func()) error {
-	h.s.mu.Lock()
-	defer h.s.mu.Unlock()
+	h.s.Mu.Lock()
+	defer h.s.Mu.Unlock()
 	f()
 	return nil
 }
 
 func (h *fakeHarness) Keys(context.Context) (keys []conformance.StoredKey, err error) {
 	err = h.locked(func() {
-		for k := range h.s.locks {
-			if l := h.s.live(k); l != nil {
-				keys = append(keys, conformance.StoredKey{Name: k, TTL: time.Until(l.until())})
+		for k := range h.s.Locks {
+			if l := h.s.Live(k); l != nil {
+				keys = append(keys, conformance.StoredKey{Name: k, TTL: time.Until(l.Until())})
 			}
 		}
 		for k := range h.s.tokens {
@@ -162,8 +159,10 @@ func (h *fakeHarness) Keys(context.Context) (keys []conformance.StoredKey, err e
 
 func (h *fakeHarness) Holder(_ context.Context, key string) (holder string, err error) {
 	err = h.locked(func() {
-		if l := h.s.live(key); l != nil {
-			holder = fmt.Sprint(slices.Sorted(maps.Keys(l.holds)))
+		if l := h.s.Live(key); l != nil {
+			for _, c := range l.Claims {
+				holder += c.ID + " "
+			}
 		}
 	})
 	return holder, err
@@ -171,27 +170,27 @@ func (h *fakeHarness) Holder(_ context.Context, key string) (holder string, err 
 
 func (h *fakeHarness) TTL(_ context.Context, key string) (left time.Duration, err error) {
 	err = h.locked(func() {
-		if l := h.s.live(key); l != nil {
-			left = time.Until(l.until())
+		if l := h.s.Live(key); l != nil {
+			left = time.Until(l.Until())
 		}
 	})
 	return left, err
 }
 
 func (h *fakeHarness) Break(_ context.Context, key string) error {
-	return h.locked(func() { delete(h.s.locks, key) })
+	return h.locked(func() { delete(h.s.Locks, key) })
 }
 
 func (h *fakeHarness) Expire(ctx context.Context, key string) error { return h.Break(ctx, key) }
 
 func (h *fakeHarness) Steal(_ context.Context, key string) error {
 	return h.locked(func() {
-		h.s.locks[key] = &fakeLock{owner: "thief", holds: map[string]*fakeHold{"thief": {1, time.Now().Add(time.Minute)}}}
+		h.s.Put(key, "thief", "thief", 0, time.Minute)
 	})
 }
 
 func (h *fakeHarness) Flush(context.Context) error {
-	return h.locked(func() { clear(h.s.locks); clear(h.s.tokens) })
+	return h.locked(func() { clear(h.s.Locks); clear(h.s.tokens) })
 }
 
 func (h *fakeHarness) Foreigners() []conformance.Foreigner {
@@ -212,7 +211,7 @@ func (h *fakeHarness) Persist() error { return h.locked(func() { h.s.persists = 
 func (h *fakeHarness) Crash() error {
 	_ = h.locked(func() {
 		if !h.s.persists {
-			clear(h.s.locks)
+			clear(h.s.Locks)
 			clear(h.s.tokens)
 		}
 	})

@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/locktable"
 	"github.com/distlock/locker/internal/uuid"
 )
 
@@ -21,14 +20,12 @@ import (
 // without a server, and strategies broken on purpose are made of it.
 type fakeStore struct {
 	conformance.Injector
-	mu      sync.Mutex
-	locks   map[string]*fakeLock
-	tokens  map[string]int64 // by key, "" for the last of all
+	*locktable.Table
+	tokens  map[string]int64 // by key
 	foreign map[string]string
 	garbage map[string]time.Duration // other things broken drivers leave
-	watches map[*fakeWatch]struct{}
-	tickets map[string][]string // ids of waiting Lockers, by key
-	deaf    time.Time           // no notifications until then, once they were cut
+	tickets map[string][]string      // ids of waiting Lockers, by key
+	deaf    time.Time                // no notifications until then, once they were cut
 
 	trouble  error // what it answers to every command; nil: it is well
 	persists bool
@@ -42,40 +39,22 @@ var fakeTroubles = []conformance.Trouble{
 	{Name: "Stuck"},
 }
 
-type fakeLock struct {
-	owner string
-	holds map[string]*fakeHold // by claim
-	token int64
-}
-
-type fakeHold struct {
-	n     int
-	until time.Time
-}
-
-// until is when the last hold ends.
-func (l *fakeLock) until() (end time.Time) {
-	for _, h := range l.holds {
-		if h.until.After(end) {
-			end = h.until
-		}
-	}
-	return end
-}
-
-// extend makes claim id's hold last for ttl at least.
-func (l *fakeLock) extend(id string, ttl time.Duration) {
-	h := l.holds[id]
-	if until := time.Now().Add(ttl); until.After(h.until) {
-		h.until = until
-	}
-}
-
 func newFakeStore() *fakeStore {
-	return &fakeStore{
-		locks: map[string]*fakeLock{}, tokens: map[string]int64{}, foreign: map[string]string{},
-		garbage: map[string]time.Duration{}, watches: map[*fakeWatch]struct{}{}, tickets: map[string][]string{},
+	s := &fakeStore{
+		tokens: map[string]int64{}, foreign: map[string]string{}, garbage: map[string]time.Duration{}, tickets: map[string][]string{},
 	}
+	s.Table = locktable.New(s.token)
+	s.Deaf = func(w *locktable.Watch) bool {
+		return time.Now().Before(s.deaf) || w.By.(*fakeDriver).stuck && !s.deaf.IsZero()
+	}
+	return s
+}
+
+// token returns the first of n tokens. The clock keeps them growing after a flush.
+func (s *fakeStore) token(key string, n int) int64 {
+	first := max(s.tokens[key]+1, time.Now().UnixMicro())
+	s.tokens[key] = first + int64(n) - 1
+	return first
 }
 
 // command has the store apply a command, unless there are faults.
@@ -85,50 +64,17 @@ func (s *fakeStore) command(ctx context.Context, op conformance.Op, apply func()
 		return &driver.StoreError{Err: err, NotApplied: true}
 	}
 	return s.Command(ctx, op, func(ctx context.Context) error {
-		s.mu.Lock()
+		s.Mu.Lock()
 		trouble := s.trouble
 		if trouble == nil {
 			apply()
 		}
-		s.mu.Unlock()
+		s.Mu.Unlock()
 		return trouble
 	})
 }
 
-// live returns the lock at key, or nil. s.mu is held.
-func (s *fakeStore) live(key string) *fakeLock {
-	l := s.locks[key]
-	if l == nil {
-		return nil
-	}
-	maps.DeleteFunc(l.holds, func(_ string, h *fakeHold) bool { return !time.Now().Before(h.until) })
-	if len(l.holds) == 0 {
-		delete(s.locks, key)
-		return nil
-	}
-	return l
-}
-
-// drop frees key and tells those who wait. s.mu is held.
-func (s *fakeStore) drop(key string) {
-	delete(s.locks, key)
-	if time.Now().Before(s.deaf) {
-		return
-	}
-	for w := range s.watches {
-		if w.key == key && !(w.d.stuck && !s.deaf.IsZero()) {
-			w.signal()
-		}
-	}
-}
-
-func (s *fakeStore) token(key string) int64 {
-	// The clock keeps tokens growing after a flush of the counters.
-	s.tokens[key] = max(s.tokens[key]+1, time.Now().UnixMicro())
-	return s.tokens[key]
-}
-
-// driver is a driver that polls, the base of the others.
+// fakeDriver is a driver that polls, the base of the others.
 type fakeDriver struct {
 	s *fakeStore
 	// counts: another claim of the same named owner is let in.
@@ -166,38 +112,21 @@ func (d *fakeDriver) acquire(req driver.Request) (driver.Answer, error) {
 	case "thing":
 		return driver.Answer{}, fmt.Errorf("%w: it is a thing", locker.ErrConflict)
 	}
-	l, tokens := s.live(req.Key), 0
-	switch {
-	case l == nil && d.fair && !d.turn(req):
+	if d.fair && s.Live(req.Key) == nil && !d.turn(req) {
 		return driver.Answer{}, nil
-	case l == nil:
-		l = &fakeLock{owner: req.Owner, holds: map[string]*fakeHold{}}
-		if req.Fencing {
-			l.token = s.token(req.Key)
-			if tokens = req.Tokens; tokens > 1 {
-				s.tokens[req.Key] += int64(tokens) - 1
-			}
-		}
-		s.locks[req.Key] = l
-	case l.holds[req.ID] == nil && !(d.counts && l.owner == req.Owner):
-		if d.fair && req.Wait {
-			d.ticket(req.Key)
-		}
-		return driver.Answer{Remaining: time.Until(l.until()), Owner: l.owner}, nil
 	}
-	d.none(req.Key)
-	if l.holds[req.ID] == nil {
-		l.holds[req.ID] = &fakeHold{n: 1}
+	s.Joins = d.counts
+	a := s.Table.Acquire(req)
+	switch {
+	case a.Granted:
+		d.none(req.Key)
+	case d.fair && req.Wait:
+		d.ticket(req.Key)
 	}
-	l.extend(req.ID, req.TTL)
-	token := l.token
-	if !req.Fencing {
-		token = 0
-	}
-	return driver.Answer{Granted: true, Token: token, Tokens: tokens}, nil
+	return a, nil
 }
 
-// turn says whether no other Locker has waited for the key for longer. s.mu is
+// turn says whether no other Locker has waited for the key for longer. s.Mu is
 // held.
 func (d *fakeDriver) turn(req driver.Request) bool {
 	q := d.s.tickets[req.Key]
@@ -221,8 +150,8 @@ func (d *fakeDriver) none(key string) {
 }
 
 func (s *fakeStore) watched(d *fakeDriver, key string) bool {
-	for w := range s.watches {
-		if w.d == d && w.key == key {
+	for w := range s.Watches[key] {
+		if w.By == d {
 			return true
 		}
 	}
@@ -233,12 +162,7 @@ func (d *fakeDriver) Renew(ctx context.Context, claims []driver.Claim, answer fu
 	errs := make([]error, len(claims))
 	cerr := d.s.command(ctx, conformance.OpRenew, func() {
 		for i, c := range claims {
-			if l := d.held(c); l == nil {
-				errs[i] = notHeld(c)
-			} else {
-				errs[i] = nil
-				l.extend(c.ID, c.TTL)
-			}
+			errs[i] = d.s.Table.Renew(c)
 		}
 	})
 	for i, err := range errs {
@@ -246,86 +170,49 @@ func (d *fakeDriver) Renew(ctx context.Context, claims []driver.Claim, answer fu
 	}
 }
 
-// held returns the lock that c holds, or nil. s.mu is held.
-func (d *fakeDriver) held(c driver.Claim) *fakeLock {
-	if l := d.s.live(c.Key); l != nil && l.holds[c.ID] != nil {
-		return l
-	}
-	return nil
-}
-
-func notHeld(c driver.Claim) error { return fmt.Errorf("%w: not held by %s", locker.ErrLost, c.ID) }
-
-func (d *fakeDriver) Release(ctx context.Context, c driver.Claim) (err error) {
-	cerr := d.s.command(ctx, conformance.OpRelease, func() { err = d.release(c) })
-	if cerr != nil {
+// obey is command, of one that fails by itself.
+func (s *fakeStore) obey(ctx context.Context, op conformance.Op, apply func() error) (err error) {
+	if cerr := s.command(ctx, op, func() { err = apply() }); cerr != nil {
 		return cerr
 	}
 	return err
 }
 
-func (d *fakeDriver) release(c driver.Claim) error {
-	l := d.held(c)
-	if l == nil {
-		return notHeld(c)
-	}
-	delete(l.holds, c.ID)
-	if len(l.holds) == 0 {
-		d.s.drop(c.Key)
-	}
-	return nil
+func (d *fakeDriver) Release(ctx context.Context, c driver.Claim) (err error) {
+	return d.s.obey(ctx, conformance.OpRelease, func() error { return d.s.Table.Release(c) })
 }
 
 // notifying is a driver whose store wakes waiters.
 type notifying struct{ fakeDriver }
 
+// fakeWatch keeps a place in the queue.
 type fakeWatch struct {
-	d   *fakeDriver
-	key string
-	c   chan struct{}
+	*locktable.Watch
+	d *fakeDriver
 }
 
-func (w *fakeWatch) C() <-chan struct{} { return w.c }
-
-func (w *fakeWatch) signal() {
-	select {
-	case w.c <- struct{}{}:
-	default:
-	}
-}
-
-func (w *fakeWatch) Close() {
-	s := w.d.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.watches, w)
-	w.d.none(w.key)
+func (w fakeWatch) Close() {
+	w.Watch.Close()
+	w.d.s.Mu.Lock()
+	defer w.d.s.Mu.Unlock()
+	w.d.none(w.Key)
 }
 
 func (d *notifying) Watch(ctx context.Context, key string) (driver.Watch, error) {
-	w := &fakeWatch{&d.fakeDriver, key, make(chan struct{}, 1)}
-	if err := d.s.command(ctx, conformance.OpWatch, func() { d.s.watches[w] = struct{}{} }); err != nil {
-		w.Close()
-		return nil, err
+	var w *locktable.Watch
+	err := d.s.command(ctx, conformance.OpWatch, func() { w = d.s.Table.Watch(key, &d.fakeDriver) })
+	if err == nil {
+		return fakeWatch{w, &d.fakeDriver}, nil
 	}
-	return w, nil
+	if w != nil { // it was applied
+		w.Close()
+	}
+	return nil, err
 }
 
 // counting is a driver whose store counts holds.
 type counting struct{ notifying }
 
-func (d *counting) SetHolds(ctx context.Context, c driver.Claim, n int) (err error) {
-	cerr := d.s.command(ctx, conformance.OpSetHolds, func() {
-		l := d.held(c)
-		if l == nil {
-			err = notHeld(c)
-			return
-		}
-		err = nil
-		l.holds[c.ID].n = n
-	})
-	if cerr != nil {
-		return cerr
-	}
-	return err
+func (d *counting) SetHolds(ctx context.Context, c driver.Claim, n int) error {
+	return d.s.obey(ctx, conformance.OpSetHolds, func() error { return d.s.Table.SetHolds(c, n) })
 }

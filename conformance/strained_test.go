@@ -37,9 +37,9 @@ var strained = map[string]brokenStrategy{
 	"keeps its place when it gives up": {keepingPlaces(), []string{"GivesUpRightAfterASuccess"}},
 	"renews the holds of all": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		d.locked(func() {
-			if l := d.held(c); l != nil {
-				for id := range l.holds {
-					l.extend(id, c.TTL)
+			if l, _ := d.s.Held(c); l != nil {
+				for _, claim := range l.Claims {
+					claim.Extend(c.TTL)
 				}
 			}
 		})

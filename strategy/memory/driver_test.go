@@ -148,7 +148,7 @@ func TestReleaseAfterTheLeaseRanOut(t *testing.T) {
 		acquire(t, s.Driver(), "k", "a")
 		time.Sleep(ttl)
 		require.ErrorIs(t, s.Driver().Release(t.Context(), request("k", "a").Claim), locker.ErrLost)
-		require.Empty(t, s.held)
+		require.Empty(t, s.t.Locks)
 	})
 }
 
@@ -159,14 +159,14 @@ func TestExpiredGrantsDoNotPileUp(t *testing.T) {
 		peak := 0
 		for i := range 10_000 { // one key a millisecond, never released: 1000 live
 			acquire(t, d, fmt.Sprint(i), "a")
-			peak = max(peak, len(s.held))
+			peak = max(peak, len(s.t.Locks))
 			time.Sleep(time.Millisecond)
 		}
 		require.LessOrEqual(t, peak, 4*int(ttl/time.Millisecond))
 
 		time.Sleep(ttl)
 		require.Empty(t, s.Keys())
-		require.Empty(t, s.held)
+		require.Empty(t, s.t.Locks)
 	})
 }
 
@@ -210,7 +210,7 @@ func TestWatch(t *testing.T) {
 	require.False(t, woken(one))
 	two.Close()
 	other.Close()
-	require.Empty(t, s.watches)
+	require.Empty(t, s.t.Watches)
 }
 
 func TestLookingIn(t *testing.T) {
@@ -283,5 +283,5 @@ func TestManyGoroutines(t *testing.T) {
 	}
 	wg.Wait()
 	require.Positive(t, grants[0]+grants[1])
-	require.Empty(t, s.held)
+	require.Empty(t, s.t.Locks)
 }
