@@ -54,15 +54,15 @@ postgres: ## install PostgreSQL when it is missing, where that is known how to
 	fi; \
 	[ -n "$(initdb)" ] || echo "make postgres: PostgreSQL is missing, and strategy/postgres is not tested" >&2
 
-# Tests that run do not wait for the compiler, which takes all there is.
-tested = test -race -vet=all -toolexec 'nice -n 10'
+# The compiler runs at a lower priority than the tests beside it.
+race_test = test -race -vet=all -toolexec 'nice -n 10'
 
 .PHONY: test
 test: redis postgres ## vet, and all tests with the race detector; the packages that take longest come first
-	$(GO) $(tested) -p 3 -timeout 8m ./strategy/... ./...
+	$(GO) $(race_test) -p 3 -timeout 8m ./strategy/... ./...
 	@modules="$(filter-out benchmarks/peers,$(MODULES))"; \
 	if [ -z "$(initdb)" ]; then echo "left out: strategy/postgres"; modules=$${modules/strategy\/postgres/}; fi; \
-	printf '%s\n' $$modules | xargs -P 3 -I {} $(GO) -C {} $(tested) -parallel 16 -timeout 4m ./...
+	printf '%s\n' $$modules | xargs -P 3 -I {} $(GO) -C {} $(race_test) -parallel 16 -timeout 4m ./...
 
 .PHONY: short
 short: redis ## the tests that take little time, without the race detector

@@ -56,13 +56,13 @@ func (f *fake) locked(do func()) {
 	do()
 }
 
-// held returns who holds key, "" if nobody does.
+// held returns the owner who holds key, or "".
 func (f *fake) held(key string) (owner string) {
 	f.locked(func() { owner = f.t.Inspect(key).Owner })
 	return owner
 }
 
-// seize gives key to somebody who is no Locker, whoever holds it.
+// seize gives key to a program that is no Locker, whoever holds it.
 func (f *fake) seize(key, owner string, d time.Duration) {
 	f.locked(func() { f.t.Put(key, owner, owner, f.tokens(key, 1), d) })
 }

@@ -40,7 +40,7 @@ var brokenLocks = map[string]brokenStrategy{
 			}
 			return a, err
 		}
-	}()), []string{"KeysTogetherExclude", "WritersExclude", "PermitsAreBounded", "RefusedTryHasNoEffect", "NeverTwoInside", "CounterExact", "IntervalsDisjoint", "Linearizable", "MixedLockAndTryLock", "DoExcludes", "ProcessesContend"}},
+	}()), []string{"KeysTogetherExclude", "PermitsAreBounded", "RefusedTryHasNoEffect", "NeverTwoInside", "CounterExact", "IntervalsDisjoint", "Linearizable", "MixedLockAndTryLock", "DoExcludes", "ProcessesContend"}},
 	"releases some time later": {releasing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		go func() {
 			time.Sleep(30 * time.Millisecond) // the bug: Unlock has returned by then
@@ -148,6 +148,18 @@ var brokenLocks = map[string]brokenStrategy{
 	}), []string{"RenewReplyLost", "RenewalRidesOutAnOutage", "SilenceWithinTheLease", "ConnectionsCut", "CrashKeepsEverything", "Full", "Stuck"}},
 
 	// Re-entry.
+	"frees the key with an inner Unlock": {with(func(d *counted) {
+		d.setHolds = func(d *counting, ctx context.Context, c driver.Claim, n int) error {
+			return d.s.obey(ctx, conformance.OpSetHolds, func() error {
+				_, held := d.s.Held(c)
+				if held != nil && n < held.Holds {
+					d.s.Drop(c.Key)
+					return nil
+				}
+				return d.s.Table.SetHolds(c, n)
+			})
+		}
+	}), []string{"ReentryTwice", "ConcurrentReentry", "ReadersShare"}},
 	"gives everybody one owner": {changing(func(ctx context.Context) context.Context { return locker.ContextWithOwner(ctx, "me") }),
 		[]string{"SameLockerExcludes", "OtherKeyIsTopLevel", "OtherCallerIsExcluded", "OwnersAreUnique", "OwnerIsTheNameGiven"}},
 	"forgets who holds": {changing(func(ctx context.Context) context.Context { return noValues{ctx} }),
@@ -177,6 +189,18 @@ var brokenLocks = map[string]brokenStrategy{
 		}
 		return err
 	}), []string{"ReadersOfLockersShare", "SharedOwnerAcrossLockers", "SharedOwnerCounts", "SharedOwnerAcrossProcesses"}},
+	"lets others in beside a named owner": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+		a, err := d.Acquire(ctx, req)
+		if err == nil && !a.Granted {
+			d.locked(func() {
+				if l := d.s.Live(req.Key); l != nil && l.Claim(l.Owner) == nil {
+					l.Claims = append(l.Claims, &locktable.Claim{ID: req.ID, Holds: 1, Until: time.Now().Add(req.TTL)})
+					a = driver.Answer{Granted: true, Token: l.Token}
+				}
+			})
+		}
+		return a, err
+	}), []string{"SharedOwnerAcrossLockers", "ReadersShare", "ReadersOfLockersShare", "WritersExclude"}},
 	"claims stored holds": {claiming(fakeNotified, func(c *conformance.Capabilities) { c.StoredHolds = true }),
 		[]string{"ReadersOfLockersShare", "SharedOwnerAcrossLockers", "SharedOwnerCounts"}},
 	"hides stored holds": {claiming(fakeCounting, func(c *conformance.Capabilities) { c.StoredHolds = false }),

@@ -192,19 +192,23 @@ type fakeWatch struct {
 }
 
 func (w fakeWatch) Close() {
-	w.Watch.Close()
 	w.d.s.Mu.Lock()
 	defer w.d.s.Mu.Unlock()
+	w.Forget()
 	w.d.none(w.Key)
 }
 
 func (d *notifying) Watch(ctx context.Context, key string) (driver.Watch, error) {
-	var w *locktable.Watch
-	err := d.s.command(ctx, conformance.OpWatch, func() { w = d.s.Table.Watch(key, &d.fakeDriver) })
-	if err == nil {
-		return fakeWatch{w, &d.fakeDriver}, nil
-	}
-	if w != nil { // it was applied
+	w := fakeWatch{d: &d.fakeDriver}
+	err := d.s.command(ctx, conformance.OpWatch, func() {
+		if w.Watch == nil { // it may arrive twice
+			w.Watch = d.s.Table.Watch(key, w.d)
+		}
+	})
+	switch {
+	case err == nil:
+		return w, nil
+	case w.Watch != nil:
 		w.Close()
 	}
 	return nil, err

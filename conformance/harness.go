@@ -23,7 +23,7 @@ type HarnessMaker func(tb testing.TB) Harness
 type Harness interface {
 	// NewLocker gives a Locker as a separate process would have it: identity
 	// and connections of its own, over the harness's one store. The suite
-	// closes it.
+	// closes it. The group several needs one that locker.New has made.
 	NewLocker(tb testing.TB, opts ...locker.Option) locker.Locker
 	Capabilities() Capabilities
 	Timing() Timing

@@ -1,5 +1,5 @@
-// Package locktable is what a store in memory knows of locks, and what the commands of a
-// driver do to that: of strategy/memory, and of the stores that tests put faults around.
+// Package locktable keeps locks in memory and carries out a driver's commands on them.
+// strategy/memory uses it, and so do the stores that tests put faults around.
 package locktable
 
 import (
@@ -21,7 +21,7 @@ type Table struct {
 
 	Token func(key string, n int) int64 // returns the first of n new ones
 	Joins bool                          // another claim of the holder's owner is let in
-	Deaf  func(*Watch) bool             // says which watches a release does not signal; nil: none
+	Deaf  func(*Watch) bool             // says which watches a release does not signal; nil: it signals all
 }
 
 // Lock is a key that is held.
@@ -42,10 +42,11 @@ type Claim struct {
 // Watch is a channel on which releases of a key are signalled. It implements
 // [driver.Watch].
 type Watch struct {
-	Key string
-	By  any // that it belongs to
-	t   *Table
-	c   chan struct{}
+	Key   string
+	By    any // the driver that opened it, where that matters
+	t     *Table
+	c     chan struct{}
+	ended bool
 }
 
 // New returns a Table without locks.
@@ -74,19 +75,24 @@ func (l *Lock) Until() (end time.Time) {
 }
 
 // Extend makes the claim last for ttl at least.
-func (c *Claim) Extend(ttl time.Duration) {
-	if until := time.Now().Add(ttl); until.After(c.Until) {
+func (c *Claim) Extend(ttl time.Duration) { c.extend(time.Now(), ttl) }
+
+func (c *Claim) extend(now time.Time, ttl time.Duration) {
+	if until := now.Add(ttl); until.After(c.Until) {
 		c.Until = until
 	}
 }
 
-// Live returns the lock at key, or nil, and forgets what has ended of it.
-func (t *Table) Live(key string) *Lock {
+// Live returns the lock at key, or nil, and forgets what has ended of it. That signals
+// nothing, as in Redis: a refusal says how long to wait.
+func (t *Table) Live(key string) *Lock { return t.live(key, time.Now()) }
+
+// A command looks at the clock once: what it says is left of a live lock is more than 0.
+func (t *Table) live(key string, now time.Time) *Lock {
 	l := t.Locks[key]
 	if l == nil {
 		return nil
 	}
-	now := time.Now()
 	l.Claims = slices.DeleteFunc(l.Claims, func(c *Claim) bool { return !now.Before(c.Until) })
 	if len(l.Claims) == 0 {
 		delete(t.Locks, key)
@@ -97,8 +103,9 @@ func (t *Table) Live(key string) *Lock {
 
 // Sweep forgets all that has ended.
 func (t *Table) Sweep() {
+	now := time.Now()
 	for key := range t.Locks {
-		t.Live(key)
+		t.live(key, now)
 	}
 }
 
@@ -114,38 +121,35 @@ func (t *Table) Held(c driver.Claim) (*Lock, *Claim) {
 
 // Put makes id and its owner the only holder of key.
 func (t *Table) Put(key, owner, id string, token int64, ttl time.Duration) *Lock {
-	l := &Lock{Owner: owner, Token: token, Since: time.Now()}
-	l.add(id).Extend(ttl)
+	now := time.Now()
+	l := &Lock{Owner: owner, Token: token, Since: now, Claims: []*Claim{{ID: id, Holds: 1, Until: now.Add(ttl)}}}
 	t.Locks[key] = l
 	return l
 }
 
-func (l *Lock) add(id string) *Claim {
-	c := &Claim{ID: id, Holds: 1}
-	l.Claims = append(l.Claims, c)
-	return c
-}
-
 // Acquire is that of a [driver.Driver].
 func (t *Table) Acquire(req driver.Request) driver.Answer {
-	l, a := t.Live(req.Key), driver.Answer{Granted: true}
+	now := time.Now()
+	l, a := t.live(req.Key, now), driver.Answer{Granted: true}
 	switch {
 	case l == nil:
-		var token int64
-		if req.Fencing {
-			token, a.Tokens = t.Token(req.Key, max(req.Tokens, 1)), req.Tokens
-		}
-		l = t.Put(req.Key, req.Owner, req.ID, token, req.TTL)
+		l = t.Put(req.Key, req.Owner, req.ID, 0, req.TTL)
+		a.Tokens = req.Tokens
 	case l.Claim(req.ID) != nil:
-		l.Claim(req.ID).Extend(req.TTL)
+		l.Claim(req.ID).extend(now, req.TTL)
 	case t.Joins && l.Owner == req.Owner:
-		l.add(req.ID).Extend(req.TTL)
+		l.Claims = append(l.Claims, &Claim{ID: req.ID, Holds: 1, Until: now.Add(req.TTL)})
 	default:
-		return driver.Answer{Remaining: time.Until(l.Until()), Owner: l.Owner}
+		return driver.Answer{Remaining: l.Until().Sub(now), Owner: l.Owner}
 	}
-	if req.Fencing {
-		a.Token = l.Token
+	if !req.Fencing {
+		a.Tokens = 0
+		return a
 	}
+	if l.Token == 0 {
+		l.Token = t.Token(req.Key, max(a.Tokens, 1))
+	}
+	a.Token = l.Token
 	return a
 }
 
@@ -187,30 +191,40 @@ func (t *Table) Release(c driver.Claim) error {
 // Drop frees key, and wakes those who watch it.
 func (t *Table) Drop(key string) {
 	delete(t.Locks, key)
-	t.Signal(key)
-}
-
-// Signal wakes those who watch key.
-func (t *Table) Signal(key string) {
 	for w := range t.Watches[key] {
-		if t.Deaf != nil && t.Deaf(w) {
-			continue
-		}
-		select {
-		case w.c <- struct{}{}:
-		default: // one is waiting there already
+		if t.Deaf == nil || !t.Deaf(w) {
+			w.signal()
 		}
 	}
 }
 
-// Inspect is that of a [driver.Inspector], but for the strategy's name.
+// Signal wakes those who watch key, whatever Deaf says.
+func (t *Table) Signal(key string) {
+	for w := range t.Watches[key] {
+		w.signal()
+	}
+}
+
+func (w *Watch) signal() {
+	if w.ended {
+		return
+	}
+	select {
+	case w.c <- struct{}{}:
+	default: // one is waiting there already
+	}
+}
+
+// Inspect is that of a [driver.Inspector], but for the strategy's name. The id is that of
+// the last claim.
 func (t *Table) Inspect(key string) driver.Holder {
 	h := driver.Holder{Key: key, Waiting: len(t.Watches[key])}
-	l := t.Live(key)
+	now := time.Now()
+	l := t.live(key, now)
 	if l == nil {
 		return h
 	}
-	h.Held, h.Owner, h.Token, h.Since, h.Remaining = true, l.Owner, l.Token, l.Since, time.Until(l.Until())
+	h.Held, h.Owner, h.Token, h.Since, h.Remaining = true, l.Owner, l.Token, l.Since, l.Until().Sub(now)
 	for _, c := range l.Claims {
 		h.ID, h.Holds = c.ID, h.Holds+c.Holds
 	}
@@ -219,11 +233,12 @@ func (t *Table) Inspect(key string) driver.Holder {
 }
 
 // Matching are the keys that are held and match a pattern, in ascending order.
-func (t *Table) Matching(pattern string) (keys []string, err error) {
+func (t *Table) Matching(pattern string) ([]string, error) {
 	t.Sweep()
+	keys, glob := make([]string, 0, len(t.Locks)), noSlash.Replace(pattern)
 	for key := range t.Locks {
 		// For path.Match no * is a slash.
-		matches, err := path.Match(noSlash.Replace(pattern), noSlash.Replace(key))
+		matches, err := path.Match(glob, noSlash.Replace(key))
 		if err != nil {
 			return nil, fmt.Errorf("%w: the pattern %q: %w", driver.ErrInvalid, pattern, err)
 		}
@@ -248,7 +263,7 @@ func (t *Table) Break(h driver.Holder) error {
 
 // Watch watches key.
 func (t *Table) Watch(key string, by any) *Watch {
-	w := &Watch{key, by, t, make(chan struct{}, 1)}
+	w := &Watch{Key: key, By: by, t: t, c: make(chan struct{}, 1)}
 	if t.Watches[key] == nil {
 		t.Watches[key] = map[*Watch]struct{}{}
 	}
@@ -263,21 +278,24 @@ func (w *Watch) C() <-chan struct{} { return w.c }
 func (w *Watch) Close() {
 	w.t.Mu.Lock()
 	defer w.t.Mu.Unlock()
-	w.t.forget(w)
+	w.Forget()
+}
+
+// Forget is Close for callers that have Mu.
+func (w *Watch) Forget() {
+	if delete(w.t.Watches[w.Key], w); len(w.t.Watches[w.Key]) == 0 {
+		delete(w.t.Watches, w.Key)
+	}
 }
 
 // End ends all watches as a server that goes away does: their channels are closed.
 func (t *Table) End() {
 	for _, ws := range t.Watches {
 		for w := range ws {
-			t.forget(w)
-			close(w.c)
+			if !w.ended {
+				w.ended = true
+				close(w.c)
+			}
 		}
-	}
-}
-
-func (t *Table) forget(w *Watch) {
-	if delete(t.Watches[w.Key], w); len(t.Watches[w.Key]) == 0 {
-		delete(t.Watches, w.Key)
 	}
 }

@@ -41,7 +41,8 @@ func (w *wire) leave() {
 	w.leaveLocked()
 }
 
-// leaveLocked leaves once: after Close the deadline is that of the answer that is waited for.
+// leaveLocked takes effect once. After Close the deadline is that of the goroutine that
+// waits for the answer, which a second one would cut short.
 func (w *wire) leaveLocked() {
 	if !w.gone {
 		w.gone = true

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// settleTimeout bounds how long several servers take to agree on something.
-const settleTimeout = 30 * time.Second
+// settleTimeout bounds how long several servers take to agree on something. A Sentinel
+// that was held up for two seconds does nothing for 30 s (TILT).
+const settleTimeout = 75 * time.Second
 
 // launchAll starts n servers at once, all or none.
 func launchAll(n int, opts ...Option) ([]*Server, error) {

@@ -89,7 +89,7 @@ func (d storeDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string,
 			return
 		}
 		for _, key := range keys {
-			if !yield(key, nil) {
+			if err := ctx.Err(); !yield(key, err) || err != nil {
 				return
 			}
 		}

@@ -39,7 +39,8 @@ const (
 // thousand unless everything is asked for, while nodes are killed and come back empty,
 // or are paused. A minority at a time, and a node that lost its data stays away for
 // longer than the TTL: within these limits no two holds of a key overlap, and tokens
-// are in the order of the holds. These tests run alone: they take all the processors.
+// are in the order of the holds. No other test of the package runs beside these, which take all
+// the processors.
 func TestConformanceWhileNodesFail(t *testing.T) {
 	chaos(t, 10_000, chaosTTL, 0, startServers(t), func(s *redistest.Server, pause func(time.Duration)) {
 		s.Kill()
@@ -111,12 +112,12 @@ func chaos(t *testing.T, grants int64, ttl, ahead time.Duration, servers []*redi
 	if testing.Short() || os.Getenv("LOCKER_CONFORMANCE") != "all" {
 		grants /= 20
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	start := time.Now()
 	var mu sync.Mutex
 	var history []section
-	var left atomic.Int64
+	var left, outages atomic.Int64
 	left.Store(grants)
 
 	var holders sync.WaitGroup
@@ -135,11 +136,10 @@ func chaos(t *testing.T, grants int64, ttl, ahead time.Duration, servers []*redi
 			holders.Go(func() {
 				for left.Add(-1) >= 0 {
 					s, err := enter(ctx, l, start, ttl, ahead)
-					switch {
-					case errors.Is(err, locker.ErrUnavailable): // the machine was slower than the nodes' time allows
-						left.Add(1)
-						continue
-					case err != nil:
+					for errors.Is(err, locker.ErrUnavailable) && outages.Add(1) <= grants/20 {
+						s, err = enter(ctx, l, start, ttl, ahead) // the machine was slower than the nodes' time allows
+					}
+					if err != nil {
 						t.Error(err)
 						return
 					}
@@ -164,7 +164,7 @@ func chaos(t *testing.T, grants int64, ttl, ahead time.Duration, servers []*redi
 			lost++
 		}
 	}
-	t.Logf("%d grants in %v, %d of them lost, %d troubles", len(history), time.Since(start), lost, n)
+	t.Logf("%d grants in %v, %d of them lost, %d troubles, %d outages", len(history), time.Since(start), lost, n, outages.Load())
 	require.Len(t, history, int(grants))
 	for _, w := range checkSections(history) {
 		t.Error(w)
