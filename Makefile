@@ -77,7 +77,7 @@ without_beginnings = grep -vE '^=== (RUN|PAUSE|CONT|NAME)'
 
 .PHONY: conformance
 conformance: redis postgres ## the whole conformance suite on every strategy and topology, case by case, with a table for each
-	LOCKER_CONFORMANCE=all $(GO) test -race -v -p 1 -timeout 40m -run '^Test(Conformance|Fake)' ./conformance ./strategy/... | $(without_beginnings)
+	LOCKER_CONFORMANCE=all $(GO) test -race -v -p 2 -timeout 40m -run '^Test(Conformance|Fake)' ./conformance ./strategy/... | $(without_beginnings)
 	if [ -n "$(initdb)" ]; then LOCKER_CONFORMANCE=all $(GO) -C strategy/postgres test -race -v -parallel 16 -timeout 10m -run '^TestConformance' . | $(without_beginnings); fi
 
 # The groups that are all about faults, and the cases of others that are; redlock's
