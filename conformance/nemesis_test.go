@@ -106,7 +106,7 @@ var hunts = map[string]hunt{
 	"takes a lost reply for a release":    {want: soak.Stall, loses: true, ttls: long, slack: time.Second, length: 15 * time.Second},
 	"answers renewals at once":            {want: soak.LateLoss, faults: flushes, length: 15 * time.Second},
 	"hangs in Watch":                      {want: soak.Stall, slack: time.Second},
-	"waits for wake-ups whatever happens": {want: soak.Stall, faults: []string{"lose-messages"}, ttls: seconds, slack: 200 * time.Millisecond, length: 15 * time.Second},
+	"waits for wake-ups whatever happens": {want: soak.Stall, faults: []string{"lose-messages"}, ttls: seconds, slack: 200 * time.Millisecond, length: 30 * time.Second},
 }
 
 // TestNemesis sets the nemesis of package soak on the broken strategies: it finds each
