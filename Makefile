@@ -55,7 +55,7 @@ postgres: ## install PostgreSQL when it is missing, where that is known how to
 	[ -n "$(initdb)" ] || echo "make postgres: PostgreSQL is missing, and strategy/postgres is not tested" >&2
 
 # The compiler runs at a lower priority than the tests beside it.
-race_test = test -race -vet=all -toolexec 'nice -n 10'
+race_test = test -race -vet=all -toolexec 'nice -n 3'
 
 .PHONY: test
 test: redis postgres ## vet, and all tests with the race detector; the packages that take longest come first
