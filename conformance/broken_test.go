@@ -40,7 +40,15 @@ var brokenLocks = map[string]brokenStrategy{
 			}
 			return a, err
 		}
-	}()), []string{"KeysTogetherExclude", "PermitsAreBounded", "RefusedTryHasNoEffect", "NeverTwoInside", "CounterExact", "IntervalsDisjoint", "Linearizable", "MixedLockAndTryLock", "DoExcludes", "ProcessesContend"}},
+	}()), []string{"RefusedTryHasNoEffect", "NeverTwoInside", "CounterExact", "IntervalsDisjoint", "Linearizable", "MixedLockAndTryLock", "DoExcludes", "ProcessesContend"}},
+	"grants every key": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+		a, err := d.Acquire(ctx, req)
+		if err == nil && !a.Granted {
+			d.locked(func() { delete(d.s.Locks, req.Key) })
+			return d.Acquire(ctx, req)
+		}
+		return a, err
+	}), []string{"AcquireRelease", "KeysTogetherExclude", "AllKeysOrNone", "WritersExclude", "PermitsAreBounded"}},
 	"releases some time later": {releasing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		go func() {
 			time.Sleep(30 * time.Millisecond) // the bug: Unlock has returned by then

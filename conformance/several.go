@@ -230,6 +230,24 @@ func testWritersExclude(t *T) {
 			t.Unlock(lease)
 		}
 	})
+	reader := t.reads(rws[0])
+	t.refusesWriters(rws)
+	t.Unlock(reader)
+	writer := t.writes(rws[0])
+	t.refusesWriters(rws)
+	for _, rw := range rws {
+		_, err := rw.RLock(t.Context(), locker.WithWait(0))
+		t.Is(err, locker.ErrNotAcquired)
+	}
+	t.Unlock(writer)
+}
+
+func (t *T) refusesWriters(rws []*locker.RWLock) {
+	t.Helper()
+	for _, rw := range rws {
+		_, err := rw.Lock(t.Context(), locker.WithWait(0))
+		t.Is(err, locker.ErrNotAcquired)
+	}
 }
 
 func testWriterIsNotPassedOver(t *T) {
