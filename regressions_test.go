@@ -260,3 +260,26 @@ func TestReleaseGoesOnAfterPermanentTrouble(t *testing.T) {
 		b.wantIdle("the release went on")
 	})
 }
+
+// A semaphore whose permits the store does not answer for tells of the outage, within the
+// wait; and what cannot be locked is refused when it is made.
+func TestSemaphoreTellsOutages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		s, err := NewSemaphore(b.engine, "k", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.store.next(opAcquire, obey, hang) // the gate, and the permit
+		_, err = s.Acquire(t.Context(), WithWait(300*time.Millisecond))
+		wantErr(t, err, ErrUnavailable, "the store did not answer")
+		wantBetween(t, "Acquire took", b.at(), 300*time.Millisecond, 600*time.Millisecond, "the wait")
+		for what, err := range map[string]error{
+			"no permits": func() error { _, err := NewSemaphore(b.engine, "k", 0); return err }(),
+			"no key":     func() error { _, err := NewSemaphore(b.engine, "", 1); return err }(),
+			"no RW key":  func() error { _, err := NewRWLock(b.engine, ""); return err }(),
+		} {
+			wantErr(t, err, ErrInvalid, what)
+		}
+	})
+}

@@ -35,17 +35,23 @@ const (
 // NewRWLock returns the lock of readers and writers on key. l is a Locker that [New] or a
 // strategy has made.
 func NewRWLock(l Locker, key string) (*RWLock, error) {
-	e, err := engineOf("NewRWLock", l, key+gateSuffix)
-	return &RWLock{e, key}, err
+	e, err := engineOf("NewRWLock", l, key)
+	if err != nil {
+		return nil, err
+	}
+	return &RWLock{e, key}, nil
 }
 
-// engineOf is l, if [New] has made it and key may be locked.
+// engineOf is l, if [New] has made it, and key and its gate may be locked.
 func engineOf(who string, l Locker, key string) (*engine, error) {
 	e, ok := l.(*engine)
 	if !ok {
 		return nil, invalid("%s needs a Locker as New returns it, not a %T", who, l)
 	}
-	return e, checkKey(key, e.set.prefix+key)
+	if err := checkKey(key, e.set.prefix+key); err != nil {
+		return nil, err
+	}
+	return e, checkKey(key, e.set.prefix+key+gateSuffix)
 }
 
 // Lock waits as the writer, with [Locker].Lock's options and errors; WithWait bounds the

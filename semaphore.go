@@ -28,11 +28,14 @@ const maxPermits = 1000
 // NewSemaphore returns the semaphore on key. l is a Locker that [New] or a strategy has
 // made; there are 1 to 1,000 permits.
 func NewSemaphore(l Locker, key string, permits int) (*Semaphore, error) {
-	e, err := engineOf("NewSemaphore", l, key+gateSuffix)
-	if err == nil && (permits < 1 || permits > maxPermits) {
-		err = invalid("NewSemaphore(%q, %d): there are 1 to %d permits", key, permits, maxPermits)
+	e, err := engineOf("NewSemaphore", l, key)
+	switch {
+	case err != nil:
+		return nil, err
+	case permits < 1 || permits > maxPermits:
+		return nil, invalid("NewSemaphore(%q, %d): there are 1 to %d permits", key, permits, maxPermits)
 	}
-	return &Semaphore{e, key, permits}, err
+	return &Semaphore{e, key, permits}, nil
 }
 
 // Acquire waits for a permit, with [Locker].Lock's options and errors; WithWait bounds the
@@ -54,9 +57,16 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...LockOption) (*Lease, er
 		return nil, err
 	}
 	defer gate.giveBack(ctx)
-	first := rand.IntN(s.permits)
-	if l, err := s.e.TryLock(bareCtx{ctx}, s.slot(first), opts...); err == nil {
+	trying, cancel := wait.bound(ctx)
+	defer cancel()
+	l, err := s.e.TryLock(bareCtx{trying}, s.slot(rand.IntN(s.permits)), opts...)
+	switch {
+	case err == nil:
 		return l, nil
+	case errors.Is(err, ErrUnavailable) && ctx.Err() != nil:
+		return nil, err
+	case errors.Is(err, ErrUnavailable) && wait.isOver():
+		return nil, wait.fail(s.e, s.key, err)
 	}
 	return s.anyOf(ctx, wait.rest(opts))
 }
@@ -98,8 +108,13 @@ func (s *Semaphore) anyOf(ctx context.Context, opts []LockOption) (*Lease, error
 		cancel()
 		extra.giveBack(ctx)
 	})
-	if got == nil {
-		return nil, errs[0]
+	if got != nil {
+		return got, nil
 	}
-	return got, nil
+	for _, err := range errs {
+		if !errors.Is(err, ErrNotAcquired) {
+			return nil, err // trouble says more than a permit that is taken
+		}
+	}
+	return nil, errs[0]
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -209,6 +210,35 @@ var brokenLocks = map[string]brokenStrategy{
 		}
 		return a, err
 	}), []string{"SharedOwnerAcrossLockers", "ReadersShare", "ReadersOfLockersShare", "WritersExclude"}},
+	"shortens the shares of others": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+		a, err := d.Acquire(ctx, req)
+		if a.Granted {
+			d.locked(func() {
+				if l, _ := d.s.Held(req.Claim); l != nil {
+					for _, claim := range l.Claims {
+						claim.Until = time.Now().Add(req.TTL)
+					}
+				}
+			})
+		}
+		return a, err
+	}), []string{"SharesEndApart"}},
+	"repeats the token of a shared hold": {acquiring(func() func(*counting, context.Context, driver.Request) (driver.Answer, error) {
+		var mu sync.Mutex
+		shared := map[string]int64{}
+		return func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+			a, err := d.Acquire(ctx, req)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case a.Granted && req.Owner != req.ID:
+				shared[req.Key] = a.Token
+			case a.Granted && shared[req.Key] != 0:
+				a.Token = shared[req.Key]
+			}
+			return a, err
+		}
+	}()), []string{"ReadersOfLockersShare"}},
 	"claims stored holds": {claiming(fakeNotified, func(c *conformance.Capabilities) { c.StoredHolds = true }),
 		[]string{"ReadersOfLockersShare", "SharedOwnerAcrossLockers", "SharedOwnerCounts"}},
 	"hides stored holds": {claiming(fakeCounting, func(c *conformance.Capabilities) { c.StoredHolds = false }),

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/distlock/locker"
 )
@@ -20,6 +21,8 @@ var ownerCases = []Case{
 		Contract: "where the store counts holds, the same explicit owner re-enters from another Locker, and others stay out until both have unlocked"},
 	{Name: "SharedOwnerCounts", Group: ownersGroup, Rules: []string{"R8"}, Needs: []Need{NeedStoredHolds}, Test: testSharedOwnerCounts,
 		Contract: "holds that two Lockers add and give back in any order for one owner sum up: the key is free at 0 and not before"},
+	{Name: "SharesEndApart", Group: ownersGroup, Rules: []string{"R8", "R2"}, Needs: []Need{NeedStoredHolds}, Test: testSharesEndApart,
+		Contract: "of two Lockers' shares of a key each has its own end: neither ends, shortens or lengthens the other"},
 	{Name: "OwnerIsExcludedElsewhere", Group: ownersGroup, Rules: []string{"R8"}, Needs: []Need{NoStoredHolds}, Test: testOwnerIsExcludedElsewhere,
 		Contract: "where the store does not count holds, the same explicit owner in another Locker is excluded"},
 }
@@ -125,4 +128,30 @@ func testOwnerIsExcludedElsewhere(t *T) {
 	t.TakenUnder(ctx, b, key)
 	t.Unlock(lease)
 	t.Unlock(t.LockUnder(ctx, b, key))
+}
+
+func testSharesEndApart(t *T) {
+	ctx, ttl := locker.ContextWithOwner(t.Context(), "shared"), t.Timing().ShortTTL
+	for name, shortFirst := range map[string]bool{"short first": true, "short second": false} {
+		ls, other, key := t.Lockers(2), t.Locker(), t.Key(name)
+		share := func(i int, ttl time.Duration) *locker.Lease {
+			return t.LockUnder(ctx, ls[i], key, locker.WithTTL(ttl), locker.WithoutRenewal())
+		}
+		var short, long *locker.Lease
+		if shortFirst {
+			short = share(0, ttl)
+			long = share(1, time.Minute)
+		} else {
+			long = share(1, time.Minute)
+			short = share(0, ttl)
+		}
+		t.Unlock(share(0, ttl)) // within the short one
+		t.SleepPast(short.Deadline().Add(ttl / 10))
+		t.Taken(other, key)
+		t.Is(short.Unlock(t.Context()), locker.ErrLost)
+		t.Taken(other, key)
+		t.NoError(long.Renew(t.Context()), "Renew of the share that is left")
+		t.Unlock(long)
+		t.Free(other, key)
+	}
 }

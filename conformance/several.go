@@ -188,7 +188,11 @@ func testReadersOfLockersShare(t *T) {
 		t.Taken(other, key)
 		t.NoError(second.Renew(t.Context()), "Renew by the reader that is left")
 		t.Unlock(second)
-		t.Unlock(t.Granted(w, t.Timing().PollWithin))
+		lease := t.Granted(w, t.Timing().PollWithin)
+		if t.Capabilities().Fencing && lease.Token() <= first.Token() {
+			t.Errorf("the writer's token is %d, after readers with %d", lease.Token(), first.Token())
+		}
+		t.Unlock(lease)
 	}
 }
 
