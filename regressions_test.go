@@ -275,9 +275,12 @@ func TestSemaphoreTellsOutages(t *testing.T) {
 		wantErr(t, err, ErrUnavailable, "the store did not answer")
 		wantBetween(t, "Acquire took", b.at(), 300*time.Millisecond, 600*time.Millisecond, "the wait")
 		for what, err := range map[string]error{
-			"no permits": func() error { _, err := NewSemaphore(b.engine, "k", 0); return err }(),
-			"no key":     func() error { _, err := NewSemaphore(b.engine, "", 1); return err }(),
-			"no RW key":  func() error { _, err := NewRWLock(b.engine, ""); return err }(),
+			"no permits":  func() error { _, err := NewSemaphore(b.engine, "k", 0); return err }(),
+			"no key":      func() error { _, err := NewSemaphore(b.engine, "", 1); return err }(),
+			"no RW key":   func() error { _, err := NewRWLock(b.engine, ""); return err }(),
+			"zero permit": func() error { _, err := new(Semaphore).Acquire(t.Context()); return err }(),
+			"zero reader": func() error { _, err := new(RWLock).RLock(t.Context()); return err }(),
+			"zero writer": func() error { _, err := (*RWLock)(nil).Lock(t.Context()); return err }(),
 		} {
 			wantErr(t, err, ErrInvalid, what)
 		}

@@ -65,8 +65,8 @@ func (rw *RWLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) 
 // RLock waits as a reader. Under the context of a lease that RLock or Lock has returned it
 // re-enters. It refuses options that limit the lease, with [ErrInvalid].
 func (rw *RWLock) RLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	if ctx == nil {
-		return nil, invalid("RLock needs a context")
+	if ctx == nil || rw.zero() {
+		return nil, invalid("RLock needs a context, and a lock that NewRWLock has made")
 	}
 	set := defaultSettings()
 	c, err := set.forCall(opts)
@@ -80,10 +80,12 @@ func (rw *RWLock) RLock(ctx context.Context, opts ...LockOption) (*Lease, error)
 	return rw.lock(ctx, &ownerCtx{ctx, readers, true}, opts)
 }
 
+func (rw *RWLock) zero() bool { return rw == nil || rw.e == nil }
+
 // lock locks the key under as, which ctx is or an owner was added to.
 func (rw *RWLock) lock(ctx, as context.Context, opts []LockOption) (*Lease, error) {
-	if ctx == nil {
-		return nil, invalid("Lock needs a context")
+	if ctx == nil || rw.zero() {
+		return nil, invalid("Lock needs a context, and a lock that NewRWLock has made")
 	}
 	full := rw.e.set.prefix + rw.key
 	if rw.e.readerIn(ctx, full) != nil {

@@ -42,8 +42,8 @@ func NewSemaphore(l Locker, key string, permits int) (*Semaphore, error) {
 // wait as a whole, and WithWait(0) is one attempt at each permit, past those that wait. Unlock of the lease gives the permit
 // back. There is no re-entry: each call gets a permit of its own, under any context.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	if ctx == nil {
-		return nil, invalid("Acquire needs a context")
+	if ctx == nil || s == nil || s.e == nil {
+		return nil, invalid("Acquire needs a context, and a semaphore that NewSemaphore has made")
 	}
 	wait, err := waitOf(s.e, opts)
 	if err != nil {

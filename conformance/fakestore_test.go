@@ -178,7 +178,7 @@ func (s *fakeStore) obey(ctx context.Context, op conformance.Op, apply func() er
 	return err
 }
 
-func (d *fakeDriver) Release(ctx context.Context, c driver.Claim) (err error) {
+func (d *fakeDriver) Release(ctx context.Context, c driver.Claim) error {
 	return d.s.obey(ctx, conformance.OpRelease, func() error { return d.s.Table.Release(c) })
 }
 
