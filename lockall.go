@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/distlock/locker/driver"
 )
 
 // Leases are the leases on several keys that one [LockAll] was granted. They are held
@@ -73,7 +75,7 @@ func (s *Leases) more(ctx context.Context, end func(), l Locker, keys []string, 
 		got, err := tryEach(trying, l, keys[:min(len(keys), atOnce)], opts)
 		s.add(ctx, end, got...)
 		switch {
-		case err == nil, wait.isTry(), ctx.Err() != nil:
+		case err == nil, wait.isTry(), ctx.Err() != nil && errors.Is(err, ErrUnavailable) && driver.MaybeApplied(err):
 			return err
 		case wait.isOver():
 			return wait.fail(l, keys[len(got)], err)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/distlock/locker/driver"
 )
 
 // sameStripe is another key in the stripe of key.
@@ -283,6 +285,27 @@ func TestSemaphoreTellsOutages(t *testing.T) {
 			"zero writer": func() error { _, err := (*RWLock)(nil).Lock(t.Context()); return err }(),
 		} {
 			wantErr(t, err, ErrInvalid, what)
+		}
+	})
+}
+
+// LockAll fails as Lock does when its context ends before its first attempts are sent: no
+// trouble of the store.
+func TestLockAllUnderAContextThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		ctx, cancel := context.WithCancel(t.Context())
+		unsent := func(c *command) error {
+			cancel()
+			<-c.ctx.Done()
+			return &driver.StoreError{Err: c.ctx.Err(), NotApplied: true}
+		}
+		b.store.next(opAcquire, unsent, unsent)
+		_, err := LockAll(ctx, b.engine, []string{"a", "b"})
+		wantErr(t, err, ErrNotAcquired, "as Lock")
+		wantErr(t, err, context.Canceled, "as Lock")
+		if errors.Is(err, ErrUnavailable) {
+			t.Errorf("an outage: %v", err)
 		}
 	})
 }
