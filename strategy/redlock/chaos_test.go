@@ -112,12 +112,12 @@ func chaos(t *testing.T, grants int64, ttl, ahead time.Duration, servers []*redi
 	if testing.Short() || os.Getenv("LOCKER_CONFORMANCE") != "all" {
 		grants /= 20
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	start := time.Now()
 	var mu sync.Mutex
 	var history []section
-	var left, outages atomic.Int64
+	var left atomic.Int64
 	left.Store(grants)
 
 	var holders sync.WaitGroup
@@ -136,9 +136,6 @@ func chaos(t *testing.T, grants int64, ttl, ahead time.Duration, servers []*redi
 			holders.Go(func() {
 				for left.Add(-1) >= 0 {
 					s, err := enter(ctx, l, start, ttl, ahead)
-					for errors.Is(err, locker.ErrUnavailable) && outages.Add(1) <= grants/20 {
-						s, err = enter(ctx, l, start, ttl, ahead) // the machine was slower than the nodes' time allows
-					}
 					if err != nil {
 						t.Error(err)
 						return
@@ -164,7 +161,7 @@ func chaos(t *testing.T, grants int64, ttl, ahead time.Duration, servers []*redi
 			lost++
 		}
 	}
-	t.Logf("%d grants in %v, %d of them lost, %d troubles, %d outages", len(history), time.Since(start), lost, n, outages.Load())
+	t.Logf("%d grants in %v, %d of them lost, %d troubles", len(history), time.Since(start), lost, n)
 	require.Len(t, history, int(grants))
 	for _, w := range checkSections(history) {
 		t.Error(w)
