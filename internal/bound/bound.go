@@ -1,10 +1,10 @@
 // Package bound has the contexts of a Locker's commands. They cost next to nothing until
-// their Done is asked for: a driver that waits by [Context.Wait] never does.
+// their Done is asked for: a driver that asks [Ends] never does.
 package bound
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,13 +13,21 @@ type Context struct {
 	context.Context                 // the parent
 	at              time.Time       // when it ends by itself
 	closed          context.Context // ends with the Locker; nil: it does not matter
-
-	mu      sync.Mutex
-	real    context.Context // made when Done is asked for
-	cancel  context.CancelFunc
-	unhook  func() bool
-	stopped bool
+	real            atomic.Pointer[real]
 }
+
+// real is the context that Done is of.
+type real struct {
+	context.Context
+	end func()
+}
+
+// stopped is that of a Context which was stopped before its Done was asked for.
+var stopped = func() *real {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return &real{ctx, cancel}
+}()
 
 // New makes a Context that ends d from now. closed may be nil.
 func New(parent context.Context, d time.Duration, closed context.Context) *Context {
@@ -40,32 +48,32 @@ func (c *Context) Done() <-chan struct{} { return c.made().Done() }
 // AfterFunc has package context derive children without a goroutine each.
 func (c *Context) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.made(), f) }
 
-func (c *Context) made() context.Context {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.real == nil {
-		c.real, c.cancel = context.WithDeadline(c.Context, c.at)
-		switch {
-		case c.stopped:
-			c.cancel()
-		case c.closed != nil:
-			c.unhook = context.AfterFunc(c.closed, c.cancel)
-		}
+func (c *Context) made() *real {
+	if r := c.real.Load(); r != nil {
+		return r
 	}
-	return c.real
+	ctx, cancel := context.WithDeadline(c.Context, c.at)
+	r := &real{ctx, cancel}
+	if c.closed != nil {
+		unhook := context.AfterFunc(c.closed, cancel)
+		r.end = func() { unhook(); cancel() }
+	}
+	if c.real.CompareAndSwap(nil, r) {
+		return r
+	}
+	r.end()
+	return c.real.Load()
 }
 
 // Err implements [context.Context].
 func (c *Context) Err() error {
-	c.mu.Lock()
-	real, stopped := c.real, c.stopped
-	c.mu.Unlock()
+	r := c.real.Load()
 	switch {
-	case real != nil:
-		return real.Err()
+	case r != nil && r != stopped:
+		return r.Err()
 	case c.Context.Err() != nil:
 		return c.Context.Err()
-	case stopped || c.closed != nil && c.closed.Err() != nil:
+	case r == stopped || c.closed != nil && c.closed.Err() != nil:
 		return context.Canceled
 	case !time.Now().Before(c.at):
 		return context.DeadlineExceeded
@@ -75,44 +83,8 @@ func (c *Context) Err() error {
 
 // Stop ends the context.
 func (c *Context) Stop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stopped = true
-	if c.cancel != nil {
-		c.cancel()
-	}
-	if c.unhook != nil {
-		c.unhook()
-	}
-}
-
-// Wait returns nil when it receives from done, or the error of ctx when that ends. timer
-// is stopped, and is not used any more when Wait returns.
-func Wait(ctx context.Context, done <-chan struct{}, timer *time.Timer) error {
-	c, ok := ctx.(*Context)
-	if !ok {
-		select {
-		case <-done:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	var closed <-chan struct{}
-	if c.closed != nil {
-		closed = c.closed.Done()
-	}
-	timer.Reset(time.Until(c.at))
-	defer timer.Stop()
-	select {
-	case <-done:
-		return nil
-	case <-c.Context.Done():
-		return c.Context.Err()
-	case <-closed:
-		return context.Canceled
-	case <-timer.C:
-		return context.DeadlineExceeded
+	if !c.real.CompareAndSwap(nil, stopped) {
+		c.real.Load().end()
 	}
 }
 

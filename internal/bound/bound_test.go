@@ -16,11 +16,6 @@ func TestEnds(t *testing.T) {
 			<-c.Done()
 			return c.Err()
 		},
-		"Wait": func(c *Context) error {
-			timer := time.NewTimer(time.Hour)
-			timer.Stop()
-			return Wait(c, nil, timer)
-		},
 		"a child": func(c *Context) error {
 			child, cancel := context.WithCancel(c)
 			defer cancel()
@@ -73,19 +68,6 @@ func TestStop(t *testing.T) {
 	done := c.Done()
 	c.Stop()
 	<-done
-}
-
-func TestWaitIsAnswered(t *testing.T) {
-	done := make(chan struct{}, 1)
-	done <- struct{}{}
-	timer := time.NewTimer(time.Hour)
-	require.NoError(t, Wait(New(t.Context(), time.Hour, nil), done, timer))
-	require.False(t, timer.Stop(), "it is stopped")
-	done <- struct{}{}
-	require.NoError(t, Wait(t.Context(), done, timer))
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.ErrorIs(t, Wait(ended, done, timer), context.Canceled)
 }
 
 type key struct{}

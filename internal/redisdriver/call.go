@@ -35,10 +35,12 @@ func (d *Driver) flight(s *Script, req driver.Request) *flight {
 			in = append(in, &f.retention)
 		case "tokens":
 			in = append(in, max(req.Tokens, 1))
+		case "channel":
+			if d.signals != nil {
+				f.channel, f.publish = d.signals.Channel(req.Key)
+				in = append(in, &f.channel, &f.publish)
+			}
 		}
-	}
-	if d.p.More != nil {
-		in = d.p.More(in, s, req)
 	}
 	f.in = in
 	return f

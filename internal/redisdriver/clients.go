@@ -27,6 +27,7 @@ type clients struct {
 	// do not wait behind releases.
 	commands lanes
 	renewals lanes
+	aside    lane        // of commands that go by themselves
 	known    atomic.Bool // the client has learnt about the cluster
 	end      func()      // ends what runs beside the lanes; nil: nothing does
 }
@@ -109,7 +110,7 @@ func (c *clients) node(ctx context.Context, key string) (*redis.Client, error) {
 		return nodeOf(ctx, c.control, key)
 	}
 	f := newFlight(func() (any, error) { return nodeOf(ctx, c.control, key) })
-	if _, err := (&lane{}).do(ctx, f); err != nil {
+	if _, err := c.aside.do(ctx, f); err != nil {
 		return nil, err
 	}
 	c.known.Store(true)

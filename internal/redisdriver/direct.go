@@ -130,7 +130,7 @@ func (n *line) send(ctx context.Context, f *flight) bool {
 	if caller.Done() != nil {
 		stay = context.AfterFunc(caller, n.wire.leave)
 	}
-	f.cmd = f.script.bySHA(context.Background(), f.in)
+	f.cmd = f.script.bySHA(context.Background(), &f.made, f.in)
 	err := n.rdb.Process(context.Background(), f.cmd)
 	f.cmd.SetErr(err)
 	if !stay() {

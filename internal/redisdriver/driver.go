@@ -30,8 +30,10 @@ const minRetention = 10 * time.Minute
 //	ttl        in ms
 //	retention  how long to keep the fencing counter, in ms; 0: no fencing
 //	tokens     how many to reserve, 1 or more
+//	channel    where to tell of a release, and before what comes next
+//	publish    the command for it; neither if the strategy has no Signals
 //
-// before those that More and [Driver.Run] add. Acquire replies
+// before those that [Driver.Run] adds. Acquire replies
 //
 //	{1, token, how many are reserved from it on if that is not all}  granted
 //	{0, what remains of the holder's lease in ms or -1, 1 if the holder's release
@@ -44,9 +46,6 @@ type Protocol struct {
 	Acquire *Script
 	Renew   *Script
 	Release *Script
-	// More appends the further arguments of a script; nil: there are none. Of req only the Claim
-	// is set unless the script acquires.
-	More func(in []any, s *Script, req driver.Request) []any
 }
 
 // Driver is a [driver.Driver] made of a Protocol. Strategies embed it.
@@ -143,7 +142,10 @@ func (d *Driver) Run(ctx context.Context, s *Script, c driver.Claim, args ...any
 // send sends a command, and returns when it is answered or ctx ends. The flight is over
 // then.
 func (d *Driver) send(ctx context.Context, all *lanes, f *flight) (reply any, err error) {
-	if l := all.one; l != nil && f.run == nil && ctx.Err() == nil && !d.closed.Load() {
+	if err := ctx.Err(); err != nil {
+		return nil, notSent(err)
+	}
+	if l := all.one; l != nil && f.run == nil && !d.closed.Load() {
 		if done, left, err := l.lone(ctx, f); done {
 			return d.settle(ctx, f, left, err)
 		}
@@ -158,9 +160,6 @@ func (d *Driver) send(ctx context.Context, all *lanes, f *flight) (reply any, er
 // start puts a command on its way. After Close, and on a client that cannot be copied,
 // it goes by itself on the caller's.
 func (d *Driver) start(ctx context.Context, all *lanes, f *flight) (l *lane, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, notSent(err)
-	}
 	if !d.closed.Load() {
 		if l, err = d.c.lane(ctx, all, f.req.Key); err != nil {
 			return nil, classify(err)
@@ -171,9 +170,9 @@ func (d *Driver) start(ctx context.Context, all *lanes, f *flight) (l *lane, err
 		f.run = func() (any, error) { return f.script.run(ctx, d.c.given, in) }
 	}
 	if f.run != nil {
-		l = &lane{}
+		l = &d.c.aside
 	}
-	l.start(f)
+	l.start(ctx, f)
 	return l, nil
 }
 
@@ -226,6 +225,10 @@ func (d *Driver) Renew(ctx context.Context, claims []driver.Claim, answer func(i
 	}
 	fs, ls := make([]*flight, len(claims)), make([]*lane, len(claims))
 	for i, c := range claims {
+		if err := ctx.Err(); err != nil {
+			answer(i, notSent(err))
+			continue
+		}
 		f := d.flight(d.p.Renew, driver.Request{Claim: c, Fencing: c.Token != 0})
 		l, err := d.start(ctx, &d.c.renewals, f)
 		if err != nil {

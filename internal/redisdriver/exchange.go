@@ -121,9 +121,9 @@ func exchange(ctx context.Context, to *redis.Client, fs []*flight, teach bool) {
 	for _, f := range fs {
 		if teach && !taught[f.script] {
 			taught[f.script] = true
-			f.cmd = f.script.bySource(ctx, f.in)
+			f.cmd = f.script.bySource(ctx, &f.made, f.in)
 		} else {
-			f.cmd = f.script.bySHA(ctx, f.in)
+			f.cmd = f.script.bySHA(ctx, &f.made, f.in)
 		}
 	}
 	if len(fs) == 1 {

@@ -1,10 +1,12 @@
 package redisdriver
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/redis/go-redis/v9"
 )
 
 // flight is a command and what became of it.
@@ -14,26 +16,27 @@ type flight struct {
 	in     input
 	run    func() (any, error) // sends the command, where that is not the lane's way
 
-	fence          string // the words that in points to
-	ttl, retention int64
+	// The words that in points to.
+	fence, channel, publish string
+	ttl, retention          int64
 
 	cmd   noRetry
+	made  redis.Cmd // the place of cmd
 	reply any
 	err   error
-	done  chan struct{} // receives when the answer is there; holds one
-	timer *time.Timer   // for who waits
+	done  chan struct{} // receives when the wait is over; holds one
 
-	// Guarded by the lane's mutex.
-	state flightState
-	over  chan struct{} // closed when the answer is there; made for a caller that leaves
-	until time.Time     // a command that has no answer by then never gets one
+	// Guarded by the lane's mutex until then.
+	state          flightState
+	before, behind *flight         // of those that wait
+	end            time.Time       // of its wait; zero: none
+	locker         context.Context // by whose end it ends, too; or nil
+	left           error           // why its caller has left
+	over           chan struct{}   // closed when the answer is there; made for a caller that leaves a command on its way
+	until          time.Time       // a command that has no answer by then never gets one
 }
 
-var flights = sync.Pool{New: func() any {
-	timer := time.NewTimer(time.Hour)
-	timer.Stop()
-	return &flight{done: make(chan struct{}, 1), timer: timer}
-}}
+var flights = sync.Pool{New: func() any { return &flight{done: make(chan struct{}, 1)} }}
 
 func newFlight(run func() (any, error)) *flight {
 	f := flights.Get().(*flight)
@@ -43,7 +46,7 @@ func newFlight(run func() (any, error)) *flight {
 
 // free gives f back, once it was answered and its caller has the answer.
 func (f *flight) free() {
-	*f = flight{done: f.done, timer: f.timer, in: f.in[:0]}
+	*f = flight{done: f.done, in: f.in[:0]}
 	flights.Put(f)
 }
 
@@ -53,5 +56,5 @@ const (
 	flightQueued flightState = iota
 	flightSent
 	flightAnswered
-	flightLeft // by its caller
+	flightLeft // by its caller: it is on its way, or was not sent
 )

@@ -24,9 +24,6 @@ var (
 // strategies of this module, since they lock at the same key.
 func (d *Driver) Inspect(ctx context.Context, key string) (driver.Holder, error) {
 	f := d.flight(inspectScript, driver.Request{Claim: driver.Claim{Key: key}, Fencing: true})
-	if d.signals != nil {
-		f.in = d.signals.AppendChannel(f.in, key)
-	}
 	reply, err := d.send(ctx, &d.c.commands, f)
 	if err != nil {
 		return driver.Holder{}, err

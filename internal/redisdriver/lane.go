@@ -2,12 +2,10 @@ package redisdriver
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/distlock/locker/internal/bound"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -49,32 +47,34 @@ type lane struct {
 	timer  *time.Timer // sends what waits for batches that turn out to be slow
 	timed  bool        // it is set
 	closed bool
+	waits  waits
 }
 
 // do sends f, and returns when it is answered or ctx ends. left says that the command
 // may be on its way; f.over is closed when it is not any more.
 func (l *lane) do(ctx context.Context, f *flight) (left bool, err error) {
-	if err := ctx.Err(); err != nil {
-		return false, notSent(err)
-	}
-	l.start(f)
+	l.start(ctx, f)
 	return l.await(ctx, f)
 }
 
-func (l *lane) start(f *flight) {
+func (l *lane) start(ctx context.Context, f *flight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.enter(ctx, f)
 	if f.run != nil {
 		f.state = flightSent
 		go func() {
 			f.reply, f.err = f.run()
 			l.answered([]*flight{f})
 		}()
-		return
+	} else {
+		f.state = flightQueued
+		l.queue = append(l.queue, f)
+		l.startBatch()
 	}
-	f.state = flightQueued
-	l.queue = append(l.queue, f)
-	l.startBatch()
+	if f.locker != nil && f.locker.Err() != nil {
+		l.leave(f, context.Canceled) // endWaits may have been through before
+	}
 }
 
 // idle reports whether no command is on its way.
@@ -86,98 +86,64 @@ func (l *lane) idle() bool {
 
 // startBatch has a worker send what waits, if another batch may be sent; l.mu is held.
 func (l *lane) startBatch() {
-	now := time.Now()
-	if !l.mayStart(now) {
-		if !l.timed && len(l.busy) < mostBatches {
-			l.timed = true
-			l.setTimer()
-		}
+	if !l.mayStart() {
 		return
 	}
 	var w *worker
 	if n := len(l.parked); n > 0 {
 		w = l.parked[n-1]
 		l.parked = l.parked[:n-1]
+		w.since = time.Time{}
 		w.wake <- true
 	} else {
 		w = &worker{lane: l, wake: make(chan bool, 1)}
 		go w.work()
 	}
-	w.since = now
 	l.busy = append(l.busy, w)
 }
 
-func (l *lane) mayStart(now time.Time) bool {
+// mayStart reports whether another batch may be sent. If not, it sees to it that what waits
+// is sent when one of those on their way turns out to be slow; l.mu is held.
+func (l *lane) mayStart() bool {
 	switch n := len(l.busy); {
 	case n < fewBatches:
 		return true
-	case n >= mostBatches:
+	case n >= mostBatches || l.timed:
 		return false
 	}
-	quick := 0
+	now, quick, next := time.Now(), 0, slowBatch
 	for _, w := range l.busy {
-		if now.Sub(w.since) < slowBatch {
+		switch left := slowBatch - now.Sub(w.since); {
+		case w.since.IsZero():
 			quick++
+		case left > 0:
+			quick++
+			next = min(next, left)
 		}
 	}
-	return quick < fewBatches
-}
-
-func (l *lane) setTimer() {
-	if l.timer != nil {
-		l.timer.Reset(slowBatch)
-		return
+	if quick < fewBatches {
+		return true
 	}
-	l.timer = time.AfterFunc(slowBatch, func() {
+	l.timed = true
+	if l.timer != nil {
+		l.timer.Reset(next)
+		return false
+	}
+	l.timer = time.AfterFunc(next, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.timed = false; len(l.queue) > 0 {
 			l.startBatch()
 		}
 	})
-}
-
-func (l *lane) await(ctx context.Context, f *flight) (left bool, err error) {
-	end := bound.Wait(ctx, f.done, f.timer)
-	if end == nil {
-		return false, f.err
-	}
-	l.mu.Lock()
-	switch f.state {
-	case flightQueued:
-		l.queue = slices.DeleteFunc(l.queue, func(o *flight) bool { return o == f })
-		l.mu.Unlock()
-		return false, notSent(end)
-	case flightAnswered:
-		l.mu.Unlock()
-		<-f.done
-		return false, f.err
-	}
-	f.state, f.over = flightLeft, make(chan struct{})
-	f.until = time.Now().Add(hungAfter)
-	l.mu.Unlock()
-	return true, fmt.Errorf("the store has not answered: %w", end)
-}
-
-// answered tells the callers of fs.
-func (l *lane) answered(fs []*flight) {
-	l.mu.Lock()
-	for _, f := range fs {
-		if f.state == flightLeft {
-			close(f.over)
-			continue
-		}
-		f.state = flightAnswered
-		f.done <- struct{}{}
-	}
-	l.mu.Unlock()
+	return false
 }
 
 // worker sends one batch after the other.
 type worker struct {
 	lane  *lane
 	wake  chan bool // receives that there is more to do, or not
-	since time.Time // when the batch was sent
+	since time.Time // when the batch was taken; zero: not yet
 	batch []*flight
 }
 

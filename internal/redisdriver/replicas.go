@@ -168,13 +168,13 @@ func (d *Driver) renewBy(ctx context.Context, conn *redis.Conn, asking bool, bat
 	for n := range left {
 		left[n] = n
 	}
-	for _, command := range []func(context.Context, input) noRetry{d.p.Renew.bySHA, d.p.Renew.bySource} {
+	for _, command := range []func(context.Context, *redis.Cmd, input) noRetry{d.p.Renew.bySHA, d.p.Renew.bySource} {
 		pipe := conn.Pipeline()
 		for _, n := range left {
 			if asking {
 				pipe.Do(ctx, "asking")
 			}
-			cmds[n] = command(ctx, batch[n])
+			cmds[n] = command(ctx, new(redis.Cmd), batch[n])
 			_ = pipe.Process(ctx, cmds[n])
 		}
 		_, _ = pipe.Exec(ctx) // each command has its own error

@@ -94,10 +94,11 @@ type input []any
 
 const inputHead = 3 // EVALSHA or EVAL, the script, how many keys
 
-func (s *Script) cmd(ctx context.Context, in input) noRetry {
-	cmd := redis.NewCmd(ctx, in...)
-	routed(cmd, inputHead)
-	return noRetry{cmd}
+// cmd makes the command at a place that is not used for another one.
+func (s *Script) cmd(ctx context.Context, at *redis.Cmd, in input) noRetry {
+	*at = *redis.NewCmd(ctx, in...)
+	routed(at, inputHead)
+	return noRetry{at}
 }
 
 // routed tells a cluster client where the first key is. With a step count it does
@@ -109,23 +110,23 @@ func routed(cmd *redis.Cmd, firstKey int8) {
 }
 
 // bySHA is the command; in is its own from now on.
-func (s *Script) bySHA(ctx context.Context, in input) noRetry {
+func (s *Script) bySHA(ctx context.Context, at *redis.Cmd, in input) noRetry {
 	in[0], in[1] = "evalsha", s.sha
-	return s.cmd(ctx, in)
+	return s.cmd(ctx, at, in)
 }
 
-func (s *Script) bySource(ctx context.Context, in input) noRetry {
+func (s *Script) bySource(ctx context.Context, at *redis.Cmd, in input) noRetry {
 	in[0], in[1] = "eval", s.source
-	return s.cmd(ctx, in)
+	return s.cmd(ctx, at, in)
 }
 
 // run sends the script once. That the server does not know it (first use,
 // restart, SCRIPT FLUSH) means that it did not run, so it is sent in full then.
 func (s *Script) run(ctx context.Context, on processor, in input) (any, error) {
-	cmd := s.bySHA(ctx, in)
+	cmd := s.bySHA(ctx, new(redis.Cmd), in)
 	err := on.Process(ctx, cmd)
 	if isNoScript(err) {
-		cmd = s.bySource(ctx, in) // the server is through with the other
+		cmd = s.bySource(ctx, new(redis.Cmd), in) // the server is through with the other
 		err = on.Process(ctx, cmd)
 	}
 	if err != nil {

@@ -74,15 +74,6 @@ func (s *Signals) Channel(key string) (channel, publish string) {
 	return channel, "SPUBLISH"
 }
 
-// AppendChannel appends what Channel returns to the arguments of a script.
-func (s *Signals) AppendChannel(args []any, key string) []any {
-	channel, publish := s.Channel(key)
-	if publish == "PUBLISH" {
-		return append(args, channel, "PUBLISH") // a constant takes no memory
-	}
-	return append(args, channel, publish)
-}
-
 // probe asks a cluster once whether it has sharded pub/sub, in the background: a
 // release must not wait for it. (One that comes before the answer is published in
 // vain at worst, and a waiter looks about once a second.) It returns nil when the

@@ -51,7 +51,6 @@ func newDriver(rdb redis.UniversalClient) (*queueDriver, error) {
 		Name:    "blpop",
 		Acquire: acquireScript,
 		Release: releaseScript,
-		More:    d.more,
 	})
 	if err != nil {
 		return nil, err
@@ -67,14 +66,6 @@ func (d *queueDriver) Configure(cfg driver.Config) (driver.Settings, error) {
 	d.inboxes.log = cfg.Logger
 	_, err := d.Driver.Configure(cfg)
 	return driver.Settings{IDVersion: 8}, err
-}
-
-// more gives the release script the channel to tell of the release.
-func (d *queueDriver) more(in []any, s *redisdriver.Script, req driver.Request) []any {
-	if s != releaseScript {
-		return in
-	}
-	return d.signals.AppendChannel(in, req.Key)
 }
 
 // Acquire implements [driver.Driver]. An attempt of a process that waits may be answered

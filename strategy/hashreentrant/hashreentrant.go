@@ -50,21 +50,12 @@ func newDriver(rdb redis.UniversalClient) (*pubsubDriver, error) {
 		Name:    "hashreentrant",
 		Acquire: acquireScript,
 		Release: releaseScript,
-		More:    d.more,
 	})
 	if err != nil {
 		return nil, err
 	}
 	d.signals = d.NewSignals(hashlock.ChannelPrefix)
 	return d, nil
-}
-
-// more gives the release script the channel to tell of the release.
-func (d *pubsubDriver) more(in []any, s *redisdriver.Script, req driver.Request) []any {
-	if s != releaseScript {
-		return in
-	}
-	return d.signals.AppendChannel(in, req.Key)
 }
 
 // Configure implements [driver.Configurer]. save in holds.lua tells our ids from Java's

@@ -252,8 +252,7 @@ func (h *hold) command(ctx context.Context, i int, kind opKind) answer {
 			c.Token = h.token
 			return verdict(n.Run(ctx, joinScript, c, max(h.remaining().Milliseconds(), 1), h.lastToken()))
 		}
-		channel, publish := n.signals.Channel(c.Key)
-		a := verdict(n.Run(ctx, releaseScript, c, channel, publish))
+		a := verdict(n.Run(ctx, releaseScript, c))
 		a.expired = a.state == no && h.remaining() <= 0
 		return a
 	})
