@@ -208,9 +208,6 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 		renewals: c.renewals, renewable: c.renewals}
 	claim.hold, claim.entry.Item = &claim.firstHold, claim
 	claim.setTurn(a.Tokens)
-	if e.sharder != nil {
-		claim.entry.Shard = e.sharder.Shard(cl.Key)
-	}
 	if i := e.set.interval(&c.callSettings); i > 0 {
 		claim.entry.Interval = i
 		claim.next = max(now, sent+i)

@@ -2,7 +2,6 @@ package locker
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,12 +33,11 @@ type claim struct {
 	inRenewal  bool          // an automatic renewal is under way
 	telling    bool          // a SetHolds or Release is under way
 	ownerKnown bool          // to a caller, who may have told other processes
+	told       bool          // how the present hold ended
 	passed     chan struct{} // receives when telling ends
-	outcome    error         // when lost, or of the release when freed
-	trouble    error         // of the last renewal, if it failed
-	leases     []*Lease      // not unlocked
+	outcome    error         // of the last renewal, if it failed; once lost or freed, of that
+	leases     *Lease        // not unlocked, the newest first
 	first      Lease
-	firstOf    [1]*Lease // of leases
 	entry      renewal.Entry[*claim]
 
 	deadline time.Duration // the store keeps the claim until then at least
@@ -61,7 +59,6 @@ type hold struct {
 	owner   string
 	token   int64
 	granted time.Duration
-	told    bool // how it ended; guarded by the claim's mutex
 }
 
 type claimState uint8
@@ -88,19 +85,16 @@ func (c *claim) newLease() *Lease {
 	if l.claim != nil {
 		l = new(Lease)
 	}
-	l.claim, l.hold = c, c.hold
-	if c.leases == nil {
-		c.leases = c.firstOf[:0]
-	}
-	c.leases = append(c.leases, l)
+	l.claim, l.hold, l.next = c, c.hold, c.leases
+	c.leases = l
 	return l
 }
 
 // ending is when the claim ends if nothing happens, and by what; it needs mu.
 func (c *claim) ending() (end time.Duration, kind lossKind, cause error) {
 	end, kind, cause = c.deadline, lossExpired, ErrExpired
-	if c.trouble != nil {
-		cause = &lastFailure{ErrExpired, c.trouble}
+	if c.outcome != nil {
+		cause = &lastFailure{ErrExpired, c.outcome}
 	}
 	if c.limit <= end {
 		// A part of the lease remains for rolling back.
@@ -162,7 +156,7 @@ func (c *claim) lose(kind lossKind, cause error) aftermath {
 		c.e.notices.event(context.Background(), c.event(EventLost, c.outcome))
 	}
 	a := aftermath{c: c}
-	for _, l := range c.leases {
+	for l := c.leases; l != nil; l = l.next {
 		l.ended = true
 		if l.lost != nil {
 			close(l.lost)
@@ -204,11 +198,21 @@ func (c *claim) denied() {
 
 // drop takes l off the claim, and reports whether it was on it; it needs mu.
 func (c *claim) drop(l *Lease) bool {
-	i := slices.Index(c.leases, l)
-	if i >= 0 {
-		c.leases = slices.Delete(c.leases, i, i+1)
+	for at := &c.leases; *at != nil; at = &(*at).next {
+		if *at == l {
+			*at, l.next = l.next, nil
+			return true
+		}
 	}
-	return i >= 0
+	return false
+}
+
+// holds is how many leases the claim has; it needs mu.
+func (c *claim) holds() (n int) {
+	for l := c.leases; l != nil; l = l.next {
+		n++
+	}
+	return n
 }
 
 // event is one about the present hold as a whole; it needs mu.
@@ -239,10 +243,10 @@ func (c *claim) ownerName() string {
 func (c *claim) leaseOf(owner string) *Lease {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.owner != owner || len(c.leases) == 0 || c.state != claimHeld && c.state != claimLost {
+	if c.owner != owner || c.state != claimHeld && c.state != claimLost {
 		return nil
 	}
-	return c.leases[0]
+	return c.leases
 }
 
 // releasing reports whether the last lease of the claim was unlocked.
@@ -261,7 +265,7 @@ func (c *claim) lastsUntil() time.Duration {
 func (c *claim) hasLostLeases() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.state == claimLost && len(c.leases) > 0
+	return c.state == claimLost && c.leases != nil
 }
 
 func (c *claim) lossOf() error {

@@ -99,7 +99,11 @@ func New(d driver.Driver, opts ...Option) (Locker, error) {
 	e.counter, _ = d.(driver.HoldCounter)
 	e.notifier, _ = d.(driver.Notifier)
 	e.sharder, _ = d.(driver.Sharder)
-	e.sched = renewal.New(renewal.Config[*claim]{Ended: e.expired, Renew: e.renewBatch})
+	cfg := renewal.Config[*claim]{Ended: e.expired, Renew: e.renewBatch}
+	if e.sharder != nil {
+		cfg.Shard = func(c *claim) string { return e.sharder.Shard(c.Key) }
+	}
+	e.sched = renewal.New(cfg)
 	for i := range e.stripes {
 		e.stripes[i].keys = make(map[string]*keyState)
 	}

@@ -64,7 +64,7 @@ func (c *claim) isOffered() bool {
 }
 
 // offered needs mu.
-func (c *claim) offered() bool { return c.state == claimHeld && len(c.leases) == 0 }
+func (c *claim) offered() bool { return c.state == claimHeld && c.leases == nil }
 
 // suits reports whether w may take over the claim as it is in the store.
 func (c *claim) suits(w *call) bool {
@@ -89,7 +89,7 @@ func (s *stripe) offer(ctx context.Context, l *Lease) bool {
 	defer c.mu.Unlock()
 	now := c.e.sched.Now()
 	switch {
-	case c.state != claimHeld || len(c.leases) != 1 || c.leases[0] != l || c.telling:
+	case c.state != claimHeld || c.leases != l || l.next != nil || c.telling:
 		return false
 	case c.ownerKnown && c.e.counter != nil: // another process may have joined
 		return false
@@ -140,7 +140,7 @@ func (c *call) take(ks *keyState) *Lease {
 	if next.token != 0 {
 		next.token++ // reserved by the grant
 	}
-	cl.hold = next
+	cl.hold, cl.told = next, false
 	if c.maxHold > 0 {
 		cl.limit = now + c.maxHold
 		cl.schedule()

@@ -25,8 +25,9 @@ type Lease struct {
 	// Guarded by claim.mu.
 	state leaseState
 	last  bool          // its Unlock took the last lease off the claim
-	lost  chan struct{} // made by the first call of Lost
 	ended bool          // lost, before any Unlock
+	next  *Lease        // of the claim
+	lost  chan struct{} // made by the first call of Lost
 	ctxs  leaseContexts
 }
 
@@ -96,7 +97,7 @@ func (l *Lease) Holds() int {
 	if l.hold != l.claim.hold {
 		return 0
 	}
-	return len(l.claim.leases)
+	return l.claim.holds()
 }
 
 // Nodes is how many servers have the lock, as far as this process knows without asking

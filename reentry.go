@@ -80,7 +80,7 @@ func (c *claim) addLease(h *hold) (*Lease, error) {
 	switch {
 	case c.state == claimLost:
 		return nil, c.outcome
-	case c.state == claimHeld && c.hold == h && len(c.leases) > 0:
+	case c.state == claimHeld && c.hold == h && c.leases != nil:
 		return c.newLease(), nil
 	}
 	return nil, errGone
@@ -93,7 +93,7 @@ func (c *claim) holdsIfHeld() (leases int, h *hold, err error) {
 	defer c.mu.Unlock()
 	switch c.state {
 	case claimHeld:
-		return len(c.leases), c.hold, nil
+		return c.holds(), c.hold, nil
 	case claimLost:
 		return 0, nil, c.outcome
 	}

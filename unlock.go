@@ -113,7 +113,7 @@ func (l *Lease) decide() (d duty, answer error) {
 	c := l.claim
 	c.mu.Lock()
 	if c.drop(l) {
-		l.last = len(c.leases) == 0
+		l.last = c.leases == nil
 	}
 	forget := c.state == claimLost && l.last
 	switch {

@@ -91,20 +91,20 @@ func (c *claim) settleRenewal(ctx context.Context, sent time.Duration, err error
 		return
 	}
 	c.inRenewal = c.inRenewal && !automatic
-	kind, now, again := EventRenewed, c.e.sched.Now(), c.trouble != nil
+	kind, now, again := EventRenewed, c.e.sched.Now(), c.outcome != nil
 	after := c.expire() // a late answer revives nothing
 	switch {
 	case c.state == claimLost:
 	case isLost(err):
 		after = c.lose(lossDenied, ErrDenied)
 	case err != nil:
-		kind, c.trouble = EventRenewFailed, withoutContextErrors(err)
+		kind, c.outcome = EventRenewFailed, withoutContextErrors(err)
 		if automatic {
 			c.next = max(c.next, now+retryAfter(c.entry.Interval, c.deadline-now))
 			c.schedule()
 		}
 	default:
-		c.deadline, c.lasts, c.trouble = max(c.deadline, sent+validityOf(c.TTL)), c.TTL, nil
+		c.deadline, c.lasts, c.outcome = max(c.deadline, sent+validityOf(c.TTL)), c.TTL, nil
 		if automatic {
 			c.next = max(c.next, sent+c.entry.Interval)
 			if c.renewals > 0 {

@@ -3,6 +3,7 @@ package renewal
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -29,13 +30,15 @@ type Config[T any] struct {
 	Renew func(ctx context.Context, items []T)
 	// MaxBatch is how many items Renew is given at most. Default 256.
 	MaxBatch int
+	// Shard names the shard of an item. Items of different shards share no batch.
+	// Default: all are of one.
+	Shard func(item T) string
 }
 
 // Entry is one item's place in a [Scheduler]. Embed it in a struct of your own,
 // set its fields before the first Set, and do not copy it.
 type Entry[T any] struct {
 	Item     T
-	Shard    string        // items of different shards share no batch
 	Interval time.Duration // between renewals: bounds how early one may come
 
 	places [2]int32 // in Scheduler.queues
@@ -62,6 +65,9 @@ type Scheduler[T any] struct {
 func New[T any](cfg Config[T]) *Scheduler[T] {
 	if cfg.Ended == nil || cfg.Renew == nil {
 		panic("renewal: Config needs Ended and Renew")
+	}
+	if cfg.Shard == nil {
+		cfg.Shard = func(T) string { return "" }
 	}
 	if cfg.MaxBatch <= 0 {
 		cfg.MaxBatch = defaultMaxBatch
@@ -142,45 +148,49 @@ func (s *Scheduler[T]) tick() {
 	}
 	s.armed = Never
 	now := s.Now()
-	var over []T
+	var over, due []T
 	for s.queues[ends].min() <= now {
 		e := s.queues[ends].pop()
 		s.queues[renewals].set(e, Never)
 		over = append(over, e.Item)
 	}
-	shards := make(map[string][]T)
 	for s.queues[renewals].min() <= now {
-		e := s.queues[renewals].pop()
-		shards[e.Shard] = append(shards[e.Shard], e.Item)
-	}
-	for _, items := range shards {
-		for len(items) > 0 {
-			n := min(len(items), s.cfg.MaxBatch)
-			s.running++
-			go s.renew(items[:n:n])
-			items = items[n:]
-		}
+		due = append(due, s.queues[renewals].pop().Item)
 	}
 	s.running++
 	s.arm()
 	s.mu.Unlock()
 
-	defer s.leave()
+	defer s.run(-1)
 	if len(over) > 0 {
 		s.cfg.Ended(over)
 	}
+	s.renew(due)
 }
 
+// renew has items renewed, in batches.
 func (s *Scheduler[T]) renew(items []T) {
-	defer s.leave()
-	s.cfg.Renew(s.ctx, items)
+	shards := make(map[string][]T)
+	for _, item := range items {
+		shard := s.cfg.Shard(item)
+		shards[shard] = append(shards[shard], item)
+	}
+	for _, items := range shards {
+		for batch := range slices.Chunk(items, s.cfg.MaxBatch) {
+			s.run(1)
+			go func() {
+				defer s.run(-1)
+				s.cfg.Renew(s.ctx, batch)
+			}()
+		}
+	}
 }
 
-// leave is called when a tick or batch has ended.
-func (s *Scheduler[T]) leave() {
+// run counts ticks and batches.
+func (s *Scheduler[T]) run(more int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running--; s.running == 0 && s.closed {
+	if s.running += more; s.running == 0 && s.closed {
 		close(s.done)
 	}
 }
