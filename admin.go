@@ -108,7 +108,7 @@ func (e *engine) administer(ctx context.Context, op, key string) (*call, driver.
 		return nil, nil, invalid("to %s a lock needs a context", op)
 	}
 	full := e.set.prefix + key
-	c := &call{e: e, callSettings: e.set.call, ctx: ctx, caller: ctx, op: op, key: full, userKey: key, s: e.stripeOf(full)}
+	c := &call{e: e, callSettings: e.set.call, ctx: ctx, caller: ctx, op: op, key: full, s: e.stripeOf(full)}
 	c.ttl = wakeTTL
 	d, ok := e.driver.(driver.Inspector)
 	if !ok {

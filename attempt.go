@@ -34,7 +34,7 @@ func (c *call) leave(ks *keyState) {
 		unwatch = c.s.prune(ks, false)
 	}
 	var untaken *claim
-	if ks.head == nil {
+	if ks.empty() {
 		untaken = ks.reclaim()
 	}
 	c.s.mu.Unlock()

@@ -22,11 +22,10 @@ type call struct {
 	caller     context.Context
 	op         string
 	key        string // as in the store
-	userKey    string
 	owner      string // "" unless named
 	named      bool
-	began      time.Duration
 	waiting    bool // EventWaiting was told
+	began      time.Duration
 	pollPause  backoff
 	retryPause backoff
 }
@@ -48,7 +47,7 @@ func (e *engine) start(ctx context.Context, key string, try bool, opts []LockOpt
 	if err != nil {
 		return nil, err
 	}
-	c := &call{e: e, callSettings: set, ctx: ctx, caller: ctx, op: "lock", key: full, userKey: key,
+	c := &call{e: e, callSettings: set, ctx: ctx, caller: ctx, op: "lock", key: full,
 		owner: owner, named: named, began: e.sched.Now()}
 	if try {
 		c.op = "try to lock"
@@ -111,12 +110,12 @@ func (c *call) report(err error) error {
 }
 
 func (c *call) event(kind EventKind, token int64, err error) Event {
-	return Event{Kind: kind, Strategy: c.e.name, Key: c.userKey, Owner: c.owner, Token: token,
+	return Event{Kind: kind, Strategy: c.e.name, Key: c.e.userKey(c.key), Owner: c.owner, Token: token,
 		Duration: c.e.sched.Now() - c.began, Err: err}
 }
 
 func (c *call) fail(kind, why error, hint string) error {
-	return &opError{strategy: c.e.name, op: c.op, key: c.userKey, kind: kind, why: why, hint: hint}
+	return &opError{strategy: c.e.name, op: c.op, key: c.e.userKey(c.key), kind: kind, why: why, hint: hint}
 }
 
 // ended reports whether the call's wait is over: its context has ended, or is about to,

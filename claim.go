@@ -229,8 +229,7 @@ func (c *claim) unavailable(op string, err error) error {
 	return &opError{strategy: c.e.name, op: op, key: c.userKey(), kind: ErrUnavailable, why: withoutContextErrors(err)}
 }
 
-// userKey is the key as the user gave it.
-func (c *claim) userKey() string { return c.Key[len(c.e.set.prefix):] }
+func (c *claim) userKey() string { return c.e.userKey(c.Key) }
 
 func (c *claim) ownerName() string {
 	if c.named {

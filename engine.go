@@ -227,6 +227,9 @@ func (e *engine) isClosed() bool {
 	}
 }
 
+// userKey is a key as the user gave it.
+func (e *engine) userKey(key string) string { return key[len(e.set.prefix):] }
+
 func (e *engine) stripeOf(key string) *stripe {
 	return &e.stripes[maphash.String(e.seed, key)%uint64(len(e.stripes))]
 }

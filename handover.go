@@ -82,7 +82,11 @@ func (s *stripe) offer(ctx context.Context, l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ks := s.keys[c.Key]
-	if s.closed || ks == nil || ks.current != c || ks.opening || ks.attempts > 0 || ks.head == nil || !c.suits(ks.head) {
+	if s.closed || ks == nil || ks.current != c {
+		return false
+	}
+	next := ks.next()
+	if next == nil || ks.opening || ks.attempts > 0 || !c.suits(next) {
 		return false
 	}
 	c.mu.Lock()
@@ -109,7 +113,7 @@ func (s *stripe) offer(ctx context.Context, l *Lease) bool {
 		c.limit, c.renewals = never, c.renewable
 		c.schedule()
 	}
-	ks.head.signal()
+	next.signal()
 	return true
 }
 

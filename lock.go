@@ -41,7 +41,7 @@ func (c *call) local() (*Lease, error) {
 		c.s.mu.Unlock()
 		return nil, nil
 	}
-	current, queue, late := ks.current, ks.head != nil, !ks.blocked(c.e.sched.Now())
+	current, queue, late := ks.current, !ks.empty(), !ks.blocked(c.e.sched.Now())
 	lost := ks.lostOf(c.owner)
 	c.s.mu.Unlock()
 

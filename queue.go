@@ -46,55 +46,61 @@ func (p *place) signal() {
 	}
 }
 
-func (ks *keyState) push(c *call) {
+func (q *queue) push(c *call) {
 	c.queued = true
-	c.prev = ks.tail
-	if ks.tail == nil {
-		ks.head = c
+	c.prev = q.tail
+	if q.tail == nil {
+		q.head = c
 	} else {
-		ks.tail.next = c
+		q.tail.next = c
 	}
-	ks.tail = c
+	q.tail = c
 }
 
 // remove takes c out of the queue and wakes the next.
-func (ks *keyState) remove(c *call) {
+func (q *queue) remove(c *call) {
 	if !c.queued {
 		return
 	}
 	c.queued = false
 	if c.prev == nil {
-		ks.head = c.next
+		q.head = c.next
 	} else {
 		c.prev.next = c.next
 	}
 	if c.next == nil {
-		ks.tail = c.prev
+		q.tail = c.prev
 	} else {
 		c.next.prev = c.prev
 	}
 	c.prev, c.next = nil, nil
-	ks.wakeNext()
+	q.wakeNext()
 }
 
-// next is whose turn it is: the first that has no attempt under way.
-func (ks *keyState) next() *call {
-	w := ks.head
-	for w != nil && w.asking {
+// empty reports whether no call waits, nor has one that waits for another answer.
+func (q *queue) empty() bool { return q == nil || q.head == nil }
+
+// next is whose turn it is: the first that has no attempt under way and has not failed.
+func (q *queue) next() *call {
+	if q == nil {
+		return nil
+	}
+	w := q.head
+	for w != nil && (w.asking || w.failed != nil) {
 		w = w.next
 	}
 	return w
 }
 
-func (ks *keyState) wakeNext() {
-	if w := ks.next(); w != nil {
+func (q *queue) wakeNext() {
+	if w := q.next(); w != nil {
 		w.signal()
 	}
 }
 
 // wakeOwner wakes the waiters of an owner.
-func (ks *keyState) wakeOwner(owner string) {
-	for w := ks.head; w != nil; w = w.next {
+func (q *queue) wakeOwner(owner string) {
+	for w := q.head; w != nil; w = w.next {
 		if w.named && w.owner == owner {
 			w.signal()
 		}
@@ -107,7 +113,7 @@ func (ks *keyState) blocked(now time.Duration) bool {
 	if ks.current != nil && !ks.current.releasing() {
 		return true
 	}
-	return ks.attempts+ks.releases > 0 && now < ks.lateAt()
+	return ks.queue != nil && ks.attempts+ks.releases > 0 && now < ks.lateAt()
 }
 
 // lateAt is when the command under way is late: a release no later than the
@@ -146,21 +152,21 @@ func (s *stripe) guardTurn(ks *keyState, now time.Duration) {
 	}
 }
 
-// failQueue fails the waiters whose patience with the store is over.
-func (ks *keyState) failQueue(now time.Duration) {
-	for w := ks.head; w != nil; {
-		next := w.next
-		if !w.asking && ks.outage.over(now, w.ttl) {
-			w.failed = ks.outage.err
-			ks.remove(w)
+// failQueue fails the waiters whose patience with the store is over. They leave by themselves.
+func (q *queue) failQueue(now time.Duration) {
+	for w := q.head; w != nil; w = w.next {
+		if !w.asking && w.failed == nil && q.outage.over(now, w.ttl) {
+			w.failed = q.outage.err
 			w.signal()
 		}
-		w = next
 	}
 }
 
-func (ks *keyState) lostOf(owner string) *claim {
-	for _, c := range ks.lost {
+func (q *queue) lostOf(owner string) *claim {
+	if q == nil {
+		return nil
+	}
+	for _, c := range q.lost {
 		if c.Owner == owner {
 			return c
 		}

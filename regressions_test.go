@@ -99,6 +99,9 @@ func TestWatchIsClosedWhenCloseMeetsAGrant(t *testing.T) {
 		if n := b.store.watching(); n != 0 {
 			t.Errorf("%d watches are open, want none", n)
 		}
+		s.mu.Lock()
+		s.at("k").push(c) // its goroutine, which knows nothing of the grant, still waits
+		s.mu.Unlock()
 	})
 }
 

@@ -23,7 +23,8 @@ const (
 type stripe struct {
 	mu      sync.Mutex
 	keys    map[string]*keyState
-	running int // calls, Unlocks and background work
+	spare   *queue // of a key that needs none any more
+	running int    // calls, Unlocks and background work
 	closed  bool
 	idle    chan struct{} // closed when running is 0; made by Close
 }
@@ -32,8 +33,13 @@ type stripe struct {
 // It is guarded by its stripe's mutex, and leaves the table with the last of these.
 type keyState struct {
 	key     string
-	current *claim   // held, or being released
-	lost    []*claim // of named owners, until their leases are unlocked
+	current *claim // held, or being released
+	*queue         // nil for a key that is held and no more
+}
+
+// queue is what a key has while calls wait for it or a command about it is under way.
+type queue struct {
+	lost []*claim // of named owners, until their leases are unlocked
 
 	head, tail *call
 	outage     outage // counted for the key, so that its whole queue fails together
@@ -51,12 +57,18 @@ type keyState struct {
 	timer  *time.Timer   // wakes the next waiter when a command is late, or ends the watch
 }
 
-// at returns the state of key, making it if need be.
+// at returns the state of key with a queue, making them if need be: prune drops what is
+// not needed.
 func (s *stripe) at(key string) *keyState {
 	ks := s.keys[key]
 	if ks == nil {
 		ks = &keyState{key: key}
 		s.keys[key] = ks
+	}
+	if ks.queue == nil {
+		if ks.queue, s.spare = s.spare, nil; ks.queue == nil {
+			ks.queue = new(queue)
+		}
 	}
 	return ks
 }
@@ -116,6 +128,9 @@ func (s *stripe) closeWatches() {
 	s.mu.Lock()
 	var ws []driver.Watch
 	for _, ks := range s.keys {
+		if ks.queue == nil {
+			continue
+		}
 		if ks.timer != nil {
 			ks.timer.Stop()
 		}
@@ -141,12 +156,8 @@ func (s *stripe) setTimer(ks *keyState, d time.Duration) {
 
 func (s *stripe) tick(ks *keyState) {
 	s.mu.Lock()
-	var watch driver.Watch
-	if ks.head != nil {
-		ks.wakeNext()
-	} else {
-		watch = s.prune(ks, false)
-	}
+	ks.wakeNext()
+	watch := s.prune(ks, false)
 	s.mu.Unlock()
 	closeWatch(watch)
 }
@@ -154,7 +165,7 @@ func (s *stripe) tick(ks *keyState) {
 // prune drops what is not needed any more once the queue is empty; keep lets the
 // watch linger. It returns a watch to close outside the lock.
 func (s *stripe) prune(ks *keyState, keep bool) (unwatch driver.Watch) {
-	if ks.head != nil {
+	if ks.queue == nil || ks.head != nil {
 		return nil
 	}
 	ks.outage, ks.answered, ks.holder = outage{}, false, ""
@@ -165,11 +176,16 @@ func (s *stripe) prune(ks *keyState, keep bool) (unwatch driver.Watch) {
 			unwatch, ks.watch = ks.watch, nil
 		}
 	}
-	if ks.current == nil && len(ks.lost) == 0 && ks.watch == nil && ks.attempts+ks.releases == 0 && s.keys[ks.key] == ks {
+	if len(ks.lost) > 0 || ks.watch != nil || ks.attempts+ks.releases > 0 {
+		return unwatch
+	}
+	if ks.timer != nil {
+		ks.timer.Stop()
+	}
+	*ks.queue = queue{}
+	s.spare, ks.queue = ks.queue, nil
+	if ks.current == nil {
 		delete(s.keys, ks.key)
-		if ks.timer != nil {
-			ks.timer.Stop()
-		}
 	}
 	return unwatch
 }
@@ -244,7 +260,7 @@ func (s *stripe) detach(c *claim) {
 func (s *stripe) forgetLost(c *claim) {
 	s.mu.Lock()
 	var unwatch driver.Watch
-	if ks := s.keys[c.Key]; ks != nil {
+	if ks := s.keys[c.Key]; ks != nil && ks.queue != nil {
 		ks.lost = slices.DeleteFunc(ks.lost, func(o *claim) bool { return o == c })
 		unwatch = s.prune(ks, true)
 	}

@@ -270,6 +270,7 @@ func (s *stripe) beginRelease(c *claim) *keyState {
 	if ks == nil || ks.current != c {
 		return nil
 	}
+	s.at(c.Key)
 	now := c.e.sched.Now()
 	ks.releases++
 	ks.begun = now
