@@ -114,7 +114,10 @@ func (c *call) answered(ks *keyState, err error) {
 	c.s.asked(ks, c)
 	switch {
 	case err == nil:
-		ks.outage, ks.answered, ks.unanswered = outage{}, true, c.e.sched.Now()
+		ks.outage, ks.answered = outage{}, true
+		if ks.attempts > 0 {
+			ks.unanswered = c.e.sched.Now()
+		}
 	case ended || errors.Is(err, ErrClosed):
 		// The caller's or the Locker's own doing; gaveUp judges it.
 	default:

@@ -103,13 +103,16 @@ func (c *call) outer() (*Lease, error) {
 
 // report tells the observer how the call failed, if it did.
 func (c *call) report(err error) error {
-	if err != nil && c.e.notices.wanted() {
+	if err != nil {
 		c.e.notices.event(c.caller, c.event(EventNotAcquired, 0, err))
 	}
 	return err
 }
 
 func (c *call) event(kind EventKind, token int64, err error) Event {
+	if !c.e.notices.wanted() {
+		return Event{}
+	}
 	return Event{Kind: kind, Strategy: c.e.name, Key: c.e.userKey(c.key), Owner: c.owner, Token: token,
 		Duration: c.e.sched.Now() - c.began, Err: err}
 }

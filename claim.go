@@ -217,6 +217,9 @@ func (c *claim) holds() (n int) {
 
 // event is one about the present hold as a whole; it needs mu.
 func (c *claim) event(kind EventKind, err error) Event {
+	if !c.e.notices.wanted() {
+		return Event{}
+	}
 	return Event{Kind: kind, Strategy: c.e.name, Key: c.userKey(), Owner: c.ownerName(), Token: c.token,
 		Duration: c.e.sched.Now() - c.granted, Err: err}
 }

@@ -237,10 +237,11 @@ func (e *engine) stripeOf(key string) *stripe {
 // retry repeats a command of a release until it is settled, ctx ends or the budget
 // of an Unlock is spent.
 func (e *engine) retry(ctx context.Context, f func(context.Context) error) error {
-	end := e.sched.Now() + releaseBudget
+	now := e.sched.Now()
+	end := now + releaseBudget
 	var pause backoff
-	for {
-		once := bound.New(ctx, min(releaseTimeout, end-e.sched.Now()), nil)
+	for ; ; now = e.sched.Now() {
+		once := bound.New(ctx, min(releaseTimeout, end-now), nil)
 		err := f(once)
 		once.Stop()
 		if isSettled(err) || ctx.Err() != nil {
