@@ -1,7 +1,5 @@
 -- Holds of several claims; claim.lua has the fields.
 
-local MOST = 1024 -- fields; a hash that has more is not looked through for a hold to join
-
 local function is_claim(field)
   return string.find(field .. '?', '^%x+%-%x+%-%x+%-%x+%-%x+:%d+%?') -- what follows ? is metadata
 end
@@ -92,56 +90,4 @@ local function change(lock, claim, owner, to)
     holds.gone[#holds.gone + 1] = claim ~= owner and claim or nil
   end
   return save(lock, owner, holds, now)
-end
-
--- Lets a claim in whose owner holds the hash already: by the same claim (the command
--- was sent twice: its count is left) or by another (a process that names the same
--- owner). Returns the hold's token, and how many it has from there on unless that is all
--- that were asked for; or nil if the hash is another's. A hold without a token is given one.
-local function join(lock, fence, claim, owner, ttl, retention, tokens)
-  local self = owner == '' and claim or owner
-  if not redis.call('HGET', lock, self) or redis.call('HLEN', lock) > MOST then
-    return nil
-  end
-  if owner == '' and is_alone(lock, claim, more_of(lock)) then
-    extend(lock, ttl)
-    return issued(fence, retention, tokens), nil
-  end
-  local now = math.floor(clock() / 1000)
-  local holds = holds_of(lock, self, now)
-  if not holds or owner == '' and not holds.claims[claim] then
-    return nil
-  end
-  local token = tonumber(holds.token) or 0
-  for _, c in pairs(holds.claims) do
-    token = math.max(token, tonumber(c.token) or 0)
-  end
-  if token == 0 and retention ~= '0' then
-    local counter = holds.single and holds.token == '-' -- where it is that of the last grant
-    token = counter and issued(fence, retention, 1) or issue(fence, retention, 1)
-  end
-  if holds.single then
-    holds.token = string.format('%.0f', token)
-  end
-  local c = holds.claims[claim] or {count = 1, expiry = 0}
-  c.expiry, c.token = math.max(c.expiry, now + ttl), string.format('%.0f', token)
-  holds.claims[claim] = c
-  save(lock, self, holds, now)
-  return retention == '0' and 0 or token, 1
-end
-
-local FEW = 64 -- fields; a larger hash is not looked through for the owner's name
-
--- The owner that holds the hash, '' if that cannot be told: the field with a mere
--- number.
-local function holder_of(lock)
-  if redis.call('HLEN', lock) <= FEW then
-    local fields = redis.call('HGETALL', lock)
-    for i = 1, #fields, 2 do
-      if fields[i] ~= '' and string.find(fields[i + 1], '^%d+$') then
-        return fields[i]
-      end
-    end
-  end
-  return ''
 end

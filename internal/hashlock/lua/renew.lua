@@ -5,15 +5,16 @@ local claim, owner, ttl = unpack(ARGV) -- owner: '' unless named
 -- Sent twice or late: the claim id was never and will never be another grant's,
 -- so at worst the present grant lasts longer; what is gone is not made again.
 
--- fence.lua
 -- claim.lua
 -- shared.lua
 
-if owner == '' and is_alone(lock, claim, more_of(lock)) then
+if owner == '' and is_alone(lock, claim) then
   extend(lock, ttl)
   return 1
 end
 
+-- fence.lua
+-- take.lua
 -- holds.lua
 
 return change(lock, claim, owner, {ttl = tonumber(ttl)}) and 1 or 0

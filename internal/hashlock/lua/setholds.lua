@@ -5,15 +5,15 @@ local claim, owner, count = unpack(ARGV) -- owner: '' unless named; 1 or more ho
 -- Sent twice: the count is absolute, so the second run changes nothing. The TTL
 -- is left alone: re-entry neither extends nor shortens the lease.
 
--- fence.lua
 -- claim.lua
--- shared.lua
 
-if owner == '' and is_alone(lock, claim, more_of(lock)) then
+if owner == '' and is_alone(lock, claim) then
   redis.call('HSET', lock, claim, count)
   return 1
 end
 
+-- fence.lua
+-- take.lua
 -- holds.lua
 
 return change(lock, claim, owner, {count = tonumber(count)}) and 1 or 0

@@ -32,10 +32,3 @@ local function issue(fence, retention, tokens, now)
   redis.call('SET', fence, first + tokens - 1, 'PX', retention + math.floor((first - now) / 1000))
   return first
 end
-
--- Returns what issue gave the grant in force, for the same command: no grant was made
--- since.
-local function issued(fence, retention, tokens)
-  local last = retention ~= '0' and redis.call('GET', fence)
-  return last and last - tokens + 1 or issue(fence, retention, tokens)
-end

@@ -26,7 +26,7 @@ local claim, owner, ttl, retention, tokens, inbox, nth, blocks, earlier = unpack
 -- lost, the next one names it, too, and whichever of the claims has the lock, it passes on.
 
 -- fence.lua
--- claim.lua
+-- take.lua
 
 local function granted()
   local token = issue(fence, retention, tokens)
@@ -38,8 +38,11 @@ if redis.call('EXISTS', lock, queue) == 0 then
   return granted()
 end
 
+-- issued.lua
 -- shared.lua
+-- claim.lua
 -- holds.lua
+-- join.lua
 -- queue.lua
 
 local now_us = clock()
@@ -77,7 +80,7 @@ end
 
 for before in string.gmatch(kind == 'hash' and earlier or '', '%S+') do
   if redis.call('HGET', lock, before) then
-    if is_alone(lock, before, more_of(lock)) then
+    if is_alone(lock, before) then
       redis.call('DEL', lock)
     else
       change(lock, before, holder_of(lock), {count = 0})

@@ -9,18 +9,18 @@ local claim, owner, channel, publish, inbox = unpack(ARGV)
 -- release grants it holds the lock then, or does so before: either way one of the two
 -- runs sees it. Reply lost: it is sent again; and what it granted is the next process's.
 
--- fence.lua
 -- claim.lua
 
-local more = more_of(lock)
-local alone = owner == '' and is_alone(lock, claim, more)
+local alone, more = is_alone(lock, claim)
+alone = alone and owner == ''
 if alone and redis.call('EXISTS', queue) == 0 then
   redis.call('DEL', lock)
   redis.pcall(publish, channel, '0') -- a user who may not must be able to unlock
   return 1
 end
 
--- shared.lua
+-- fence.lua
+-- take.lua
 -- holds.lua
 -- queue.lua
 

@@ -9,7 +9,7 @@ local claim, owner, ttl, retention, tokens = unpack(ARGV) -- owner: '' unless na
 -- released, or ends with its TTL, whatever its co-owners do.
 
 -- fence.lua
--- claim.lua
+-- take.lua
 
 if redis.call('EXISTS', lock) == 0 then
   local token = issue(fence, retention, tokens)
@@ -17,8 +17,11 @@ if redis.call('EXISTS', lock) == 0 then
   return {1, token}
 end
 
+-- issued.lua
 -- shared.lua
+-- claim.lua
 -- holds.lua
+-- join.lua
 
 local kind = redis.call('TYPE', lock).ok
 if kind == 'hash' then

@@ -7,16 +7,16 @@ local claim, owner, channel, publish = unpack(ARGV) -- owner: '' unless named
 -- no release goes untold. A server or user that may not publish must not keep
 -- the lock from being freed: waiters look about once a second anyway.
 
--- fence.lua
 -- claim.lua
 
-if owner == '' and is_alone(lock, claim, more_of(lock)) then
+if owner == '' and is_alone(lock, claim) then
   redis.call('DEL', lock)
   redis.pcall(publish, channel, '0')
   return 1
 end
 
--- shared.lua
+-- fence.lua
+-- take.lua
 -- holds.lua
 
 local total = change(lock, claim, owner, {count = 0})

@@ -21,6 +21,7 @@ if remaining == -2 then
   return {1, token}
 end
 
+-- issued.lua
 -- shared.lua
 
 local kind = redis.call('TYPE', lock).ok
