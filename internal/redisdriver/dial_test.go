@@ -234,7 +234,7 @@ func TestConnectionOfLoneCommandsRests(t *testing.T) {
 	l.connected(t)
 	require.NoError(t, l.Close())
 	d := l.c.commands.one.direct
-	require.Nil(t, d.take())
+	require.Nil(t, d.take(time.Now()))
 	require.Eventually(t, func() bool { return len(connections(t, l.direct, false)) == 1 }, soon, time.Millisecond, "the test's own")
 }
 

@@ -4,20 +4,24 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"github.com/distlock/locker/internal/bound"
 	"github.com/redis/go-redis/v9"
 )
 
+// lineIdle is how long a line may have been idle for a command to be sent on it as it is.
+const lineIdle = time.Second
+
 // direct is the way of a command that comes alone: its caller sends it by itself, on a
 // connection that it can leave when its ctx ends, which saves two changes of goroutines.
 // While there is no connection the lane sends the commands, and one is made beside it: so
-// no caller waits for a dial here.
+// no caller waits for a dial here. Nor does one find out that a connection has died while it
+// was idle: it is tried out first, likewise.
 type direct struct {
 	like *redis.Options
 	free chan *line      // holds the line, or nil if one is to be made; nothing while it is in use
+	used time.Time       // when the line was last asked for
 	life context.Context // of the connections
 }
 
@@ -27,17 +31,34 @@ func newDirect(life context.Context, like *redis.Options) *direct {
 	return d
 }
 
-// take takes the line if it is there and free.
-func (d *direct) take() *line {
+// take takes the line if it is there and free, and known to be alive.
+func (d *direct) take(now time.Time) *line {
 	select {
 	case n := <-d.free:
-		if n == nil {
-			go func() { d.free <- d.connect() }()
+		idle := now.Sub(d.used) > lineIdle
+		if d.used = now; n == nil || idle {
+			go func() { d.free <- d.revive(n) }()
+			return nil
 		}
 		return n
 	default:
 		return nil
 	}
+}
+
+// revive returns the line if it is alive, or else another one; nil if there is none.
+func (d *direct) revive(n *line) *line {
+	if n != nil {
+		if n.isAlive(d.life) {
+			return n
+		}
+		n.close()
+	}
+	if n = d.connect(); !n.isAlive(d.life) {
+		n.close()
+		return nil
+	}
+	return n
 }
 
 // give gives the line back.
@@ -61,26 +82,23 @@ func (d *direct) close() {
 	WaitFor(done, hubsClose)
 }
 
-// line is a client with one connection, which is not made again.
+// line is one connection, which is not made again.
 type line struct {
-	rdb    *redis.Client
+	rdb    *redis.Client // which has it
+	conn   *redis.Conn
 	wire   *wire
 	forget func() bool // the end of the Locker; nil before the first command that ends with it
 }
 
-// connect makes a line; nil if that fails.
+// connect makes a line, which dials when it is used first.
 func (d *direct) connect() *line {
 	w := &wire{}
 	o := privateOptions(d.like)
 	o.PoolSize = 1
+	o.Protocol = 2                         // no notices, for which go-redis would look before and after each command
 	o.ReadTimeout, o.WriteTimeout = -2, -2 // the wire has the deadlines
-	dial, dialed := o.Dialer, atomic.Bool{}
+	dial := o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if dialed.Swap(true) { // the connection is gone: nothing is to be sent
-			end, _ := net.Pipe()
-			_ = end.Close()
-			return end, nil
-		}
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
@@ -88,32 +106,38 @@ func (d *direct) connect() *line {
 		w.Conn = conn
 		w.begin(time.Now().Add(controlTimeout), false)
 		w.forget = context.AfterFunc(d.life, func() { _ = conn.Close() })
-		return probed(w, conn), nil
+		return w, nil
 	}
-	n := &line{rdb: redis.NewClient(o), wire: w}
-	ctx, cancel := context.WithTimeout(d.life, controlTimeout)
+	rdb := redis.NewClient(o)
+	return &line{rdb: rdb, conn: rdb.Conn(), wire: w}
+}
+
+// isAlive asks the server, which the line is not connected to before.
+func (n *line) isAlive(life context.Context) bool {
+	if n.wire.Conn != nil {
+		n.wire.begin(time.Now().Add(controlTimeout), false)
+	}
+	ctx, cancel := context.WithTimeout(life, controlTimeout)
 	defer cancel()
 	// HELLO needs no permission; any answer is a sign of life.
-	if err := n.rdb.Do(ctx, "hello").Err(); err != nil && !isAnswer(err) || w.lost() {
-		_ = n.rdb.Close()
-		return nil
-	}
-	return n
+	err := n.conn.Do(ctx, "hello").Err()
+	return (err == nil || isAnswer(err)) && !n.wire.lost()
 }
 
 func (n *line) close() {
 	if n.forget != nil {
 		n.forget()
 	}
+	_ = n.conn.Close()
 	_ = n.rdb.Close()
 }
 
 // send sends f's command, and returns when it is answered or ctx ends; it reports false if
 // the command certainly was not sent. If f.over is set, it may be on its way still until
 // that is closed.
-func (n *line) send(ctx context.Context, f *flight) bool {
+func (n *line) send(ctx context.Context, now time.Time, f *flight) bool {
 	caller, locker := bound.Ends(ctx)
-	until := time.Now().Add(controlTimeout)
+	until := now.Add(controlTimeout)
 	if end, ok := ctx.Deadline(); ok && end.Before(until) {
 		until = end
 	}
@@ -131,12 +155,13 @@ func (n *line) send(ctx context.Context, f *flight) bool {
 		stay = context.AfterFunc(caller, n.wire.leave)
 	}
 	f.cmd = f.script.bySHA(context.Background(), &f.made, f.in)
-	err := n.rdb.Process(context.Background(), f.cmd)
+	err := n.conn.Process(context.Background(), f.cmd)
 	f.cmd.SetErr(err)
-	if !stay() {
-		n.wire.leave() // it is being left: no other command is to be on it
+	answered := err == nil || isAnswer(err)
+	if !stay() || !answered {
+		n.wire.leave() // no other command is to be on it
 	}
-	if err == nil || isAnswer(err) {
+	if answered {
 		return true
 	}
 	f.over = n.wire.ended()
@@ -149,11 +174,12 @@ func (l *lane) lone(ctx context.Context, f *flight) (done, left bool, err error)
 	if l.direct == nil || !l.way.isOwn() || !l.idle() {
 		return false, false, nil
 	}
-	n := l.direct.take()
+	now := time.Now()
+	n := l.direct.take(now)
 	if n == nil {
 		return false, false, nil
 	}
-	sent := n.send(ctx, f)
+	sent := n.send(ctx, now, f)
 	l.direct.give(n)
 	switch {
 	case !sent || isNoScript(f.cmd.Err()):

@@ -85,7 +85,7 @@ func (l *leaver) connected(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_ = l.acquire(t.Context())
 		d := l.c.commands.one.direct
-		n := d.take()
+		n := d.take(time.Now())
 		if n == nil {
 			return false
 		}
@@ -102,8 +102,7 @@ func TestLoneCommands(t *testing.T) {
 	alone := func() {
 		t.Helper()
 		l.connected(t)
-		require.NoError(t, l.acquire(t.Context()))
-		require.Eventually(t, func() bool { return l.workers() == 0 }, soon, time.Millisecond)
+		require.Eventually(t, func() bool { return l.acquire(t.Context()) == nil && l.workers() == 0 }, soon, time.Millisecond)
 		require.NoError(t, l.acquire(t.Context()))
 		require.Zero(t, l.workers(), "its caller has sent it")
 	}
@@ -124,6 +123,37 @@ func TestLoneCommands(t *testing.T) {
 			require.ErrorIs(t, err, context.Canceled)
 		}
 		require.NoError(t, l.acquire(t.Context()))
+	}
+}
+
+// A connection that was idle for a while is tried out before a command goes by it: no
+// command is lost with one that the server, or the network, has dropped meanwhile.
+func TestIdleLineIsTriedOut(t *testing.T) {
+	t.Parallel()
+	for name, drop := range map[string]func(*leaver) func(){
+		"cut":    func(l *leaver) func() { l.proxy.Cut(); return func() {} },
+		"silent": func(l *leaver) func() { return l.proxy.Delay(faultproxy.MatchCommand("HELLO"), 1, time.Hour).Stop },
+		"alive":  func(*leaver) func() { return func() {} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLeaver(t, false)
+			d := l.c.commands.one.direct
+			l.connected(t)
+			n := d.take(time.Now())
+			d.used = time.Now().Add(-2 * lineIdle)
+			d.give(n)
+			defer drop(l)()
+			require.NoError(t, l.acquire(t.Context()), "it goes another way")
+			l.connected(t)
+			after := d.take(time.Now())
+			defer d.give(after)
+			if name == "alive" {
+				require.Same(t, n, after)
+			} else {
+				require.NotSame(t, n, after)
+			}
+		})
 	}
 }
 

@@ -23,7 +23,7 @@ func TestWaitsEnd(t *testing.T) {
 		var wg sync.WaitGroup
 		ends := func(want error, at time.Duration, ctx context.Context) {
 			wg.Go(func() {
-				f := newFlight(func() (any, error) { <-silent; return nil, nil })
+				f := &flight{done: make(chan struct{}, 1), run: func() (any, error) { <-silent; return nil, nil }}
 				left, err := l.do(ctx, f)
 				require.ErrorIs(t, err, want)
 				require.True(t, left)
