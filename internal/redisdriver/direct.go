@@ -157,14 +157,12 @@ func (n *line) send(ctx context.Context, now time.Time, f *flight) bool {
 	f.cmd = f.script.bySHA(context.Background(), &f.made, f.in)
 	err := n.conn.Process(context.Background(), f.cmd)
 	f.cmd.SetErr(err)
-	answered := err == nil || isAnswer(err)
-	if !stay() || !answered {
-		n.wire.leave() // no other command is to be on it
+	if !stay() || err != nil && !isNoScript(err) {
+		n.wire.leave() // no other command is to be on it; after some answers go-redis does not use it, either
 	}
-	if answered {
-		return true
+	if err != nil && !isAnswer(err) {
+		f.over = n.wire.ended()
 	}
-	f.over = n.wire.ended()
 	return n.wire.wrote.Load()
 }
 

@@ -337,3 +337,16 @@ func TestCommandThatNeverReturns(t *testing.T) {
 	require.ErrorIs(t, d.Release(t.Context(), claim), locker.ErrLost)
 	require.GreaterOrEqual(t, time.Since(began), hungAfter-time.Second)
 }
+
+// A server that has become a replica says so, and lone commands go on when it is a master
+// again: go-redis uses no connection any more that was told so.
+func TestLoneCommandsOfAReplica(t *testing.T) {
+	t.Parallel()
+	l := newLeaver(t, false)
+	l.connected(t)
+	require.NoError(t, l.direct.Do(t.Context(), "replicaof", "127.0.0.1", "1").Err())
+	require.ErrorContains(t, l.acquire(t.Context()), "READONLY")
+	require.NoError(t, l.direct.Do(t.Context(), "replicaof", "no", "one").Err())
+	require.NoError(t, l.acquire(t.Context()))
+	l.connected(t)
+}
