@@ -16,6 +16,8 @@ const (
 	// controlPool is the most connections renewal, release and clean-up open.
 	controlPool    = 2*mostBatches + 4
 	controlTimeout = 2 * time.Second
+	// Of a connection: a batch is a few KiB, its answers are less.
+	readBuffer, writeBuffer = 8 << 10, 16 << 10
 )
 
 // clients are the ways to the server. See the package comment.
@@ -154,6 +156,7 @@ func privateOptions(from *redis.Options) *redis.Options {
 	o.DialTimeout = atMost(o.DialTimeout, controlTimeout)
 	o.ReadTimeout, o.WriteTimeout = controlTimeout, controlTimeout // for a batch
 	o.PoolTimeout = controlTimeout
+	o.ReadBufferSize, o.WriteBufferSize = readBuffer, writeBuffer
 	o.DialerRetries = 1
 	o.PoolSize = controlPool
 	o.PipelinePoolSize = -1 // pipelines are what there is
@@ -174,6 +177,7 @@ func privateClusterOptions(from *redis.ClusterOptions) *redis.ClusterOptions {
 	o.DialTimeout = atMost(o.DialTimeout, controlTimeout)
 	o.ReadTimeout, o.WriteTimeout = controlTimeout, controlTimeout // for a batch
 	o.PoolTimeout = controlTimeout
+	o.ReadBufferSize, o.WriteBufferSize = readBuffer, writeBuffer
 	o.DialerRetries = 1
 	o.PoolSize = controlPool
 	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, o.MaxConcurrentDials = 0, 0, 0, 0
