@@ -2,8 +2,8 @@ package redisdriver
 
 import "github.com/distlock/locker/driver"
 
-// flight is the command for a script, with room for a few more arguments.
-func (d *Driver) flight(s *Script, req driver.Request) *flight {
+// flight is the command for a script; args come behind those that the script names.
+func (d *Driver) flight(s *Script, req driver.Request, args ...any) *flight {
 	f := newFlight(nil)
 	f.script, f.req = s, req
 	in := append(f.in, nil, nil, nil) // inputHead
@@ -21,28 +21,40 @@ func (d *Driver) flight(s *Script, req driver.Request) *flight {
 		}
 	}
 	in[inputHead-1] = len(in) - inputHead
+	needed := len(in) // what is behind it and as usual is left out
 	for _, name := range s.argv {
 		switch name {
 		case "claim":
 			in = append(in, &f.req.ID)
-		case "owner":
-			in = append(in, f.named())
+			needed = len(in)
 		case "ttl":
 			f.ttl = req.TTL.Milliseconds()
 			in = append(in, &f.ttl)
+			needed = len(in)
 		case "retention":
 			f.retention = retentionOf(req)
 			in = append(in, &f.retention)
+			needed = len(in)
 		case "tokens":
-			in = append(in, max(req.Tokens, 1))
+			if in = append(in, max(req.Tokens, 1)); req.Tokens > 1 {
+				needed = len(in)
+			}
+		case "owner":
+			if in = append(in, f.named()); req.Owner != req.ID {
+				needed = len(in)
+			}
 		case "channel":
-			if d.signals != nil {
+			if d.signals != nil && (len(args) > 0 || !d.signals.asUsual(req.Key)) {
 				f.channel, f.publish = d.signals.Channel(req.Key)
 				in = append(in, &f.channel, &f.publish)
+				needed = len(in)
 			}
 		}
 	}
-	f.in = in
+	if len(args) == 0 {
+		in = in[:needed]
+	}
+	f.in = append(in, args...)
 	return f
 }
 

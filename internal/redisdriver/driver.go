@@ -26,14 +26,15 @@ const minRetention = 10 * time.Minute
 // and of these arguments
 //
 //	claim      the claim id
-//	owner      the owner if the caller named one, else ""
 //	ttl        in ms
 //	retention  how long to keep the fencing counter, in ms; 0: no fencing
-//	tokens     how many to reserve, 1 or more
-//	channel    where to tell of a release, and before what comes next
-//	publish    the command for it; neither if the strategy has no Signals
+//	tokens     how many to reserve; as usual 1
+//	owner      the owner if the caller named one; as usual ""
+//	channel    where to tell of a release, and behind it
+//	publish    the command for it; as usual PUBLISH to the strategy's prefix and "{lock}"
 //
-// before those that [Driver.Run] adds. Acquire replies
+// before those that [Driver.Run] adds. Those at the end that are as usual are left out: most
+// commands need no more. Acquire replies
 //
 //	{1, token, how many are reserved from it on if that is not all}  granted
 //	{0, what remains of the holder's lease in ms or -1, 1 if the holder's release
@@ -100,8 +101,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Answer
 
 // AcquireWith is Acquire with further arguments.
 func (d *Driver) AcquireWith(ctx context.Context, req driver.Request, args ...any) (driver.Answer, error) {
-	f := d.flight(d.p.Acquire, req)
-	f.in = append(f.in, args...)
+	f := d.flight(d.p.Acquire, req, args...)
 	if err := d.follow(ctx, f); err != nil {
 		return driver.Answer{}, err
 	}
@@ -127,8 +127,7 @@ func (d *Driver) Release(ctx context.Context, c driver.Claim) error {
 // Run runs a script that replies 1, or 0 when c does not hold its key. args are
 // appended to its arguments.
 func (d *Driver) Run(ctx context.Context, s *Script, c driver.Claim, args ...any) error {
-	f := d.flight(s, driver.Request{Claim: c, Fencing: c.Token != 0})
-	f.in = append(f.in, args...)
+	f := d.flight(s, driver.Request{Claim: c, Fencing: c.Token != 0}, args...)
 	if err := d.follow(ctx, f); err != nil {
 		return err
 	}

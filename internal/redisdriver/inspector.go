@@ -24,6 +24,10 @@ var (
 // strategies of this module, since they lock at the same key.
 func (d *Driver) Inspect(ctx context.Context, key string) (driver.Holder, error) {
 	f := d.flight(inspectScript, driver.Request{Claim: driver.Claim{Key: key}, Fencing: true})
+	if d.signals != nil {
+		f.channel, f.publish = d.signals.Channel(key)
+		f.in = append(f.in, &f.channel, &f.publish)
+	}
 	reply, err := d.send(ctx, &d.c.commands, f)
 	if err != nil {
 		return driver.Holder{}, err

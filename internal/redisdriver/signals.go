@@ -74,6 +74,14 @@ func (s *Signals) Channel(key string) (channel, publish string) {
 	return channel, "SPUBLISH"
 }
 
+// asUsual reports whether the scripts know the channel of a lock key, and the command.
+func (s *Signals) asUsual(key string) bool {
+	s.probe()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.sharded && !strings.Contains(key, "{")
+}
+
 // probe asks a cluster once whether it has sharded pub/sub, in the background: a
 // release must not wait for it. (One that comes before the answer is published in
 // vain at worst, and a waiter looks about once a second.) It returns nil when the

@@ -230,5 +230,6 @@ func TestIsAway(t *testing.T) {
 	require.False(t, isAway(nil))
 	require.False(t, isAway(context.Canceled))
 	s.Kill()
-	require.True(t, isAway(rdb.Ping(t.Context()).Err()), "refused")
+	err := rdb.Ping(t.Context()).Err()
+	require.True(t, isAway(err), "refused: %v", err)
 }

@@ -1,5 +1,6 @@
 local lock = unpack(KEYS)
-local claim, owner, ttl = unpack(ARGV) -- owner: '' unless named
+local claim, ttl, owner = unpack(ARGV)
+owner = owner or '' -- unless named
 -- Reply: 1 renewed, 0 the claim does not hold the key
 --
 -- Sent twice or late: the claim id was never and will never be another grant's,

@@ -1,5 +1,5 @@
 local lock, queue, fence = unpack(KEYS)
-local channel, publish = unpack(ARGV) -- nil: the strategy tells of releases by none
+local listened, publish = unpack(ARGV) -- channel and command of releases; nil: the strategy tells of none
 -- Reply: {type, ms remaining, the string or the fields of the hash, the fencing counter,
 --        the fields of blpop's queue, how many listen on the channel, the clock in µs}
 --
@@ -17,7 +17,7 @@ elseif kind == 'hash' and redis.call('HLEN', lock) <= MOST_FIELDS then
 end
 
 local count = publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
-local listen = channel and redis.pcall('PUBSUB', count, channel)[2]
+local listen = listened and redis.pcall('PUBSUB', count, listened)[2]
 
 -- Others' things may be there; an error is a table.
 local counter, waiting = redis.pcall('GET', fence), redis.pcall('HGETALL', queue)

@@ -1,6 +1,7 @@
 local lock, fence, queue = unpack(KEYS)
-local claim, owner, ttl, retention, tokens, inbox, nth, blocks, earlier = unpack(ARGV)
--- owner: '' unless named. Only of a process that waits: inbox; nth, a count of its
+local claim, ttl, retention, tokens, owner, inbox, nth, blocks, earlier = unpack(ARGV)
+tokens, owner = tokens or 1, owner or '' -- unless named
+-- Only of a process that waits: inbox; nth, a count of its
 -- attempts; blocks, 1 if it blocks on its inbox else 0; earlier, the claims of its attempts
 -- before this one that were refused or not answered and may have been granted the lock
 -- since, separated by spaces.

@@ -1,6 +1,8 @@
 local lock, fence, queue = unpack(KEYS)
 local claim, owner, channel, publish, inbox = unpack(ARGV)
--- owner: '' unless named; inbox: of a process that gives an attempt up, else nil
+owner = owner or '' -- unless named
+channel, publish = channel or 'redisson_lock__channel:{' .. lock .. '}', publish or 'PUBLISH'
+-- inbox: of a process that gives an attempt up, else nil
 -- Reply: 1 given back, 0 the claim does not hold the key
 --
 -- Sent twice or late: the second run finds nothing of this claim, neither in the lock

@@ -1,5 +1,6 @@
 local lock, fence = unpack(KEYS)
-local claim, owner, ttl, retention, tokens = unpack(ARGV) -- owner: '' unless named
+local claim, ttl, retention, tokens, owner = unpack(ARGV)
+tokens, owner = tokens or 1, owner or '' -- unless named
 -- Reply: {1, first token, how many if not all} granted; {0, ms remaining or -1, 0, the holder's
 --        owner} held by another; {0, ms remaining or -1, 1} by a holder whose release
 --        gives no wake-up: it is no hash lock; {-1, type} not a lock

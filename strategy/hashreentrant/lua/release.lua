@@ -1,5 +1,7 @@
 local lock = unpack(KEYS)
-local claim, owner, channel, publish = unpack(ARGV) -- owner: '' unless named
+local claim, owner, channel, publish = unpack(ARGV)
+owner = owner or '' -- unless named
+channel, publish = channel or 'redisson_lock__channel:{' .. lock .. '}', publish or 'PUBLISH'
 -- Reply: 1 given back, 0 the claim does not hold the key
 --
 -- Sent twice or late: the second run finds nothing of this claim and touches

@@ -1,5 +1,6 @@
 local lock, fence = unpack(KEYS)
 local claim, ttl, retention, tokens = unpack(ARGV)
+tokens = tokens or 1
 -- Reply: {1, first token} granted on this node; {0, ms remaining or -1, 1 if the holder's
 --        release gives no wake-up else 0, the holder if it is one of ours} held by another; {-1, type} not a lock
 --

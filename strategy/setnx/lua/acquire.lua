@@ -1,5 +1,6 @@
 local lock, fence = unpack(KEYS)
 local claim, ttl, retention, tokens = unpack(ARGV)
+tokens = tokens or 1
 -- Reply: {1, first token} granted; {0, ms remaining or -1, 1} held by
 --        another; {-1, type} not a lock
 --
