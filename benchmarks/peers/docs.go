@@ -16,8 +16,12 @@ import (
 	"time"
 )
 
-//go:embed performance.md.tmpl
-var docTemplate string
+var (
+	//go:embed performance.md.tmpl
+	docTemplate string
+	//go:embed readme.md.tmpl
+	readmeTemplate string
+)
 
 // A page is what the template of docs/performance.md is filled from.
 type page struct {
@@ -34,24 +38,69 @@ func newPage(cfg config, redisVersion string) *page {
 	return &page{cfg, results{}, time.Now().UTC().Format(time.DateOnly), machine(), cmp.Or(first, missing), versions(redisVersion)}
 }
 
-// write writes performance.md and its plots into dir.
+// write writes performance.md and its plots into dir, and figures into the README above it.
 func (p *page) write(dir string) error {
-	t, err := template.New("performance.md").Funcs(template.FuncMap{
+	doc, err := p.fill(docTemplate)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(filepath.Join(dir, "performance.md"), []byte(doc), 0o644),
+		p.plots(dir), p.writeReadme(filepath.Join(dir, "..", "README.md")))
+}
+
+// writeReadme replaces what stands between two marks.
+func (p *page) writeReadme(name string) error {
+	const begin, end = "<!-- by make bench-peers -->\n", "<!-- end -->\n"
+	readme, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	before, rest, found := strings.Cut(string(readme), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		return fmt.Errorf("%s has no %q and %q", name, begin, end)
+	}
+	figures, err := p.fill(readmeTemplate)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, []byte(before+begin+figures+end+after), 0o644)
+}
+
+func (p *page) fill(text string) (string, error) {
+	t, err := template.New("").Funcs(template.FuncMap{
 		"targets": func() string { return p.targets(scenarios) },
 		"tables":  func(name string) string { return p.tables(find(name)) },
 		"who":     func(contenders ...string) []string { return contenders },
 		"grid":    p.grid,
+		"row":     p.row,
 		"fig":     func(of ...string) string { return p.times(1, of[0], of[1], of[2], of[3]) },
 		"times":   p.times,
-	}).Parse(docTemplate)
+	}).Parse(text)
 	if err != nil {
-		return err
+		return "", err
 	}
 	var out strings.Builder
-	if err := t.Execute(&out, p); err != nil {
-		return err
+	err = t.Execute(&out, p)
+	return out.String(), err
+}
+
+// row is one metric of ours in a cell and of each peer in one more, as a ratio to another
+// contender if to is one.
+func (p *page) row(name, label, metricName, to string) string {
+	s := find(name)
+	m := s.metric(metricName)
+	show := func(of []string) (shown []string) {
+		for _, c := range of {
+			if to == "" {
+				shown = append(shown, m.show(p.value(s, label, c, m)))
+			} else {
+				shown = append(shown, ratio(p.relative(s, label, c, m, to)))
+			}
+		}
+		return shown
 	}
-	return errors.Join(os.WriteFile(filepath.Join(dir, "performance.md"), []byte(out.String()), 0o644), p.plots(dir))
+	return strings.Join(append([]string{strings.Join(show(ours), "; ")}, show(peers)...), " | ")
 }
 
 // find, and metric, panic for a name that there is not; the template makes it an error.

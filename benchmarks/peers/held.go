@@ -43,10 +43,24 @@ func (c *Child) hold() error {
 	if c.job.Held == 0 {
 		return nil
 	}
+	lock := func(i int) (hold, error) {
+		return c.clients[0](context.Background(), fmt.Sprintf("%s:held:%d", c.job.Name, i), c.job.HeldTTL)
+	}
+	// Connections, and stacks of goroutines that ended, are there however many locks are held.
+	err := each(1000, func(i int) error {
+		h, err := lock(i)
+		if err != nil {
+			return err
+		}
+		return h.unlock(context.Background())
+	})
+	if err != nil {
+		return err
+	}
 	goroutines, memory := usage()
 	c.held = make([]hold, c.job.Held)
-	err := each(len(c.held), func(i int) (err error) {
-		c.held[i], err = c.clients[0](context.Background(), fmt.Sprintf("%s:held:%d", c.job.Name, i), c.job.HeldTTL)
+	err = each(len(c.held), func(i int) (err error) {
+		c.held[i], err = lock(i)
 		return err
 	})
 	goroutinesThen, memoryThen := usage()

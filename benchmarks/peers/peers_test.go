@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,9 +49,16 @@ func TestScenarios(t *testing.T) {
 		}
 	}
 	t.Run("page", func(t *testing.T) {
-		dir := t.TempDir()
-		if err := page.write(dir); err != nil {
+		root := t.TempDir()
+		dir, readme := filepath.Join(root, "docs"), filepath.Join(root, "README.md")
+		const before, after = "before\n<!-- by make bench-peers -->\n", "<!-- end -->\nafter\n"
+		if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(readme, []byte(before+"of old\n"+after), 0o644), page.write(dir)); err != nil {
 			t.Fatal(err)
+		}
+		figures, err := os.ReadFile(readme)
+		if s := string(figures); err != nil || !strings.HasPrefix(s, before) || !strings.HasSuffix(s, after) ||
+			strings.Contains(s, "of old") || strings.Count(s, "\n| ") != 10 {
+			t.Errorf("README.md: %v\n%s", err, s)
 		}
 		if plots, _ := filepath.Glob(filepath.Join(dir, "*.svg")); len(plots) != 4 {
 			t.Errorf("there are plots %v", plots)
