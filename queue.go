@@ -154,11 +154,16 @@ func (s *stripe) guardTurn(ks *keyState, now time.Duration) {
 
 // failQueue fails the waiters whose patience with the store is over. They leave by themselves.
 func (q *queue) failQueue(now time.Duration) {
+	all := true
 	for w := q.head; w != nil; w = w.next {
 		if !w.asking && w.failed == nil && q.outage.over(now, w.ttl) {
 			w.failed = q.outage.err
 			w.signal()
 		}
+		all = all && w.failed != nil
+	}
+	if all {
+		q.outage = outage{} // it is not those' who come next
 	}
 }
 

@@ -37,7 +37,8 @@ type keyState struct {
 	*queue         // nil for a key that is held and no more
 }
 
-// queue is what a key has while calls wait for it or a command about it is under way.
+// queue is what a key has while calls wait for it, a command about it is under way, its watch
+// lingers or leases on it that were lost are not unlocked.
 type queue struct {
 	lost []*claim // of named owners, until their leases are unlocked
 
@@ -205,8 +206,10 @@ var errMerge = errors.New("another goroutine of the same owner was granted the k
 // ErrClosed.
 func (s *stripe) install(c *claim, w *call) error {
 	s.mu.Lock()
-	ks := s.at(c.Key)
-	old := ks.current
+	var old *claim
+	if ks := s.keys[c.Key]; ks != nil {
+		old = ks.current
+	}
 	switch {
 	case s.closed:
 		s.mu.Unlock()
@@ -223,6 +226,7 @@ func (s *stripe) install(c *claim, w *call) error {
 	c.e.notices.event(w.ctx, w.event(EventAcquired, c.token, nil)) // before its loss can be
 	c.schedule()
 	c.mu.Unlock()
+	ks := s.at(c.Key)
 	ks.current = c
 	ks.outage, ks.holder = outage{}, ""
 	ks.remove(w)

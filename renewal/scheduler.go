@@ -162,10 +162,10 @@ func (s *Scheduler[T]) tick() {
 	s.mu.Unlock()
 
 	defer s.run(-1)
+	s.renew(due)
 	if len(over) > 0 {
 		s.cfg.Ended(over)
 	}
-	s.renew(due)
 }
 
 // renew has items renewed, in batches.

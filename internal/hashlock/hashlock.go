@@ -20,7 +20,7 @@ var renew, setHolds = NewScript("renew"), NewScript("set holds")
 // ChannelPrefix begins the channels that Redisson's waiters listen on.
 const ChannelPrefix = "redisson_lock__channel:"
 
-// NewScript makes a script that may use claim.lua and holds.lua.
+// NewScript makes a script that may use the Lua files of this package.
 func NewScript(name string, libraries ...fs.ReadFileFS) *redisdriver.Script {
 	return redisdriver.NewScript(name, append(libraries, files)...)
 }

@@ -52,7 +52,10 @@ func newClients(rdb redis.UniversalClient) (*clients, error) {
 		control := redis.NewClient(o)
 		made := &clients{given: rdb, control: control, end: end}
 		w := &way{life: life, own: control, other: sync.OnceValue(func() *redis.Client { return view(c) })}
-		made.commands.one = &lane{way: w, direct: newDirect(life, control.Options())}
+		made.commands.one = &lane{way: w}
+		if o.StreamingCredentialsProvider == nil { // which go-redis's pool is told by
+			made.commands.one.direct = newDirect(life, control.Options())
+		}
 		made.renewals.one = &lane{way: w}
 		return made, nil
 	case *redis.ClusterClient:
@@ -112,7 +115,9 @@ func (c *clients) node(ctx context.Context, key string) (*redis.Client, error) {
 		return nodeOf(ctx, c.control, key)
 	}
 	f := newFlight(func() (any, error) { return nodeOf(ctx, c.control, key) })
-	if _, err := c.aside.do(ctx, f); err != nil {
+	if left, err := c.aside.do(ctx, f); left {
+		return nil, notSent(err)
+	} else if err != nil {
 		return nil, err
 	}
 	c.known.Store(true)

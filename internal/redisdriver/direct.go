@@ -16,8 +16,8 @@ const lineIdle = time.Second
 // direct is the way of a command that comes alone: its caller sends it by itself, on a
 // connection that it can leave when its ctx ends, which saves two changes of goroutines.
 // While there is no connection the lane sends the commands, and one is made beside it: so
-// no caller waits for a dial here. Nor does one find out that a connection has died while it
-// was idle: it is tried out first, likewise.
+// no caller waits for a dial here. One that was idle for a while may have died, and is tried
+// out first, likewise.
 type direct struct {
 	like *redis.Options
 	free chan *line      // holds the line, or nil if one is to be made; nothing while it is in use
@@ -36,7 +36,7 @@ func (d *direct) take(now time.Time) *line {
 	select {
 	case n := <-d.free:
 		idle := now.Sub(d.used) > lineIdle
-		if d.used = now; n == nil || idle {
+		if d.used = now; n == nil || idle || n.isOld(now) {
 			go func() { d.free <- d.revive(n) }()
 			return nil
 		}
@@ -49,7 +49,7 @@ func (d *direct) take(now time.Time) *line {
 // revive returns the line if it is alive, or else another one; nil if there is none.
 func (d *direct) revive(n *line) *line {
 	if n != nil {
-		if n.isAlive(d.life) {
+		if !n.isOld(time.Now()) && n.isAlive(d.life) {
 			return n
 		}
 		n.close()
@@ -87,6 +87,7 @@ type line struct {
 	rdb    *redis.Client // which has it
 	conn   *redis.Conn
 	wire   *wire
+	until  time.Time   // its lifetime is over; zero: never
 	forget func() bool // the end of the Locker; nil before the first command that ends with it
 }
 
@@ -109,8 +110,14 @@ func (d *direct) connect() *line {
 		return w, nil
 	}
 	rdb := redis.NewClient(o)
-	return &line{rdb: rdb, conn: rdb.Conn(), wire: w}
+	n := &line{rdb: rdb, conn: rdb.Conn(), wire: w}
+	if o.ConnMaxLifetime > 0 { // go-redis's pool would see to it
+		n.until = time.Now().Add(o.ConnMaxLifetime)
+	}
+	return n
 }
+
+func (n *line) isOld(now time.Time) bool { return !n.until.IsZero() && now.After(n.until) }
 
 // isAlive asks the server, which the line is not connected to before.
 func (n *line) isAlive(life context.Context) bool {
@@ -138,7 +145,7 @@ func (n *line) close() {
 func (n *line) send(ctx context.Context, now time.Time, f *flight) bool {
 	caller, locker := bound.Ends(ctx)
 	until := now.Add(controlTimeout)
-	if end, ok := ctx.Deadline(); ok && end.Before(until) {
+	if end := bound.Own(ctx); !end.IsZero() && end.Before(until) {
 		until = end
 	}
 	n.wire.begin(until, locker != nil)
@@ -157,8 +164,8 @@ func (n *line) send(ctx context.Context, now time.Time, f *flight) bool {
 	f.cmd = f.script.bySHA(context.Background(), &f.made, f.in)
 	err := n.conn.Process(context.Background(), f.cmd)
 	f.cmd.SetErr(err)
-	if !stay() || err != nil && !isNoScript(err) {
-		n.wire.leave() // no other command is to be on it; after some answers go-redis does not use it, either
+	if !stay() || err != nil && (!isAnswer(err) || isElsewhere(err)) {
+		n.wire.leave() // no other command is to be on it; after READONLY go-redis does not use it, either
 	}
 	if err != nil && !isAnswer(err) {
 		f.over = n.wire.ended()

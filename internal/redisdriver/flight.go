@@ -44,7 +44,7 @@ func newFlight(run func() (any, error)) *flight {
 	return f
 }
 
-// free gives f back, once it was answered and its caller has the answer.
+// free gives f back, once its caller has the answer, or it was not sent.
 func (f *flight) free() {
 	*f = flight{done: f.done, in: f.in[:0]}
 	flights.Put(f)

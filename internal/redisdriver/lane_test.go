@@ -350,3 +350,24 @@ func TestLoneCommandsOfAReplica(t *testing.T) {
 	require.NoError(t, l.acquire(t.Context()))
 	l.connected(t)
 }
+
+// The connection of lone commands has the lifetime that the client's have.
+func TestLineHasALifetime(t *testing.T) {
+	t.Parallel()
+	l := newLeaver(t, false)
+	d := l.c.commands.one.direct
+	l.connected(t)
+	n := d.take(time.Now())
+	require.True(t, n.until.IsZero(), "go-redis's default is none")
+	n.until = time.Now().Add(-time.Second)
+	d.give(n)
+	require.NoError(t, l.acquire(t.Context()), "it goes another way")
+	l.connected(t)
+	after := d.take(time.Now())
+	require.NotSame(t, n, after)
+	d.give(after)
+	d.like.ConnMaxLifetime = time.Hour
+	n = d.connect()
+	defer n.close()
+	require.WithinDuration(t, time.Now().Add(time.Hour), n.until, time.Minute)
+}

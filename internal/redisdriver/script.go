@@ -44,7 +44,7 @@ func ScriptName(shaOrSource string) string {
 }
 
 // NewScript makes a Script of the Lua file that has its name, in the directory lua of
-// one of libraries. It may use their other files, and fence.lua. The name says what it
+// one of libraries. It may use their other files, and those of this package. The name says what it
 // does: "acquire", "renew", "release", "set holds", "inspect" or "break".
 func NewScript(name string, libraries ...fs.ReadFileFS) *Script {
 	return newScript(name, "-- "+strings.ReplaceAll(name, " ", "")+".lua", libraries...)
@@ -94,7 +94,7 @@ type input []any
 
 const inputHead = 3 // EVALSHA or EVAL, the script, how many keys
 
-// cmd makes the command at a place that is not used for another one.
+// cmd makes the command at a place whose last command is over.
 func (s *Script) cmd(ctx context.Context, at *redis.Cmd, in input) noRetry {
 	*at = *redis.NewCmd(ctx, in...)
 	routed(at, inputHead)

@@ -10,8 +10,9 @@ import (
 )
 
 // waits are the callers of a lane that wait for an answer. A caller waits for its answer
-// and for the end of its own context; the lane watches over the deadlines of all, and over
-// the end of the Locker, so that a command needs no timer.
+// and for the end of its own context, whose deadline is nothing to the lane; that watches over
+// the times that all commands have, and over the end of the Locker, so that a command needs no
+// timer.
 type waits struct {
 	first, last *flight
 	timer       *time.Timer
@@ -22,7 +23,7 @@ type waits struct {
 // enter has f's caller wait; l.mu is held.
 func (l *lane) enter(ctx context.Context, f *flight) {
 	_, f.locker = bound.Ends(ctx)
-	f.end, _ = ctx.Deadline()
+	f.end = bound.Own(ctx)
 	w := &l.waits
 	if f.before = w.last; w.last == nil {
 		w.first = f
@@ -114,8 +115,9 @@ func (l *lane) await(ctx context.Context, f *flight) (left bool, err error) {
 		select {
 		case <-f.done:
 		case <-end:
+			err := caller.Err() // it may be the user's own
 			l.mu.Lock()
-			l.leave(f, caller.Err())
+			l.leave(f, err)
 			l.mu.Unlock()
 			<-f.done
 		}

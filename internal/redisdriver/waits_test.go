@@ -2,11 +2,13 @@ package redisdriver
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/bound"
 	"github.com/stretchr/testify/require"
@@ -53,4 +55,72 @@ func TestWaitsEnd(t *testing.T) {
 		require.Nil(t, l.waits.first)
 		require.Nil(t, l.waits.last)
 	})
+}
+
+// endless is a context whose Deadline passes without its ending.
+type endless struct{ context.Context }
+
+func (endless) Done() <-chan struct{} { return nil }
+func (endless) Err() error            { return nil }
+
+// The Deadline of a caller's context is not the end of it: a context that was detached may
+// have kept one, and that of any other is told of by its Done.
+func TestDeadlineIsNoEnd(t *testing.T) {
+	t.Parallel()
+	for name, open := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := open(t)
+			over, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+			defer cancel()
+			require.NoError(t, l.acquire(bound.New(endless{over}, time.Minute, nil)))
+
+			rule := l.proxy.Delay(anyScript, 100, time.Hour)
+			defer rule.Stop()
+			for n := range 20 { // of other claims, since each is left behind
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+				id := fmt.Sprint(n)
+				err := l.Release(bound.New(ctx, time.Minute, nil), driver.Claim{Key: id, ID: id, Owner: id, TTL: time.Minute})
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.Error(t, ctx.Err(), "the call ends with its context, not before")
+				cancel()
+			}
+		})
+	}
+}
+
+// slowErr is a context of a type of the user's.
+type slowErr struct {
+	context.Context
+	done, told chan struct{}
+}
+
+func (c slowErr) Done() <-chan struct{} { return c.done }
+
+func (c slowErr) Err() error {
+	select {
+	case <-c.done:
+		<-c.told
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+// A caller's context that does not say why it has ended holds up no other caller.
+func TestSlowContext(t *testing.T) {
+	t.Parallel()
+	l := newLeaver(t, false)
+	l.withoutDirect()
+	ctx := slowErr{t.Context(), make(chan struct{}), make(chan struct{})}
+	rule := l.proxy.Delay(anyScript, 1, time.Hour)
+	defer rule.Stop()
+	slow := l.begin(ctx, l.acquire)
+	l.wait(t, rule.Done(), "the command is on its way")
+	close(ctx.done)
+	time.Sleep(20 * time.Millisecond) // most likely it is asked by now
+	other := driver.Claim{Key: "other", ID: "other", Owner: "other", TTL: time.Minute}
+	require.ErrorIs(t, l.ends(t, l.begin(t.Context(), func(ctx context.Context) error { return l.Release(ctx, other) })), locker.ErrLost)
+	close(ctx.told)
+	require.ErrorIs(t, l.ends(t, slow), context.Canceled)
 }
