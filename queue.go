@@ -163,7 +163,7 @@ func (q *queue) failQueue(now time.Duration) {
 		all = all && w.failed != nil
 	}
 	if all {
-		q.outage = outage{} // it is not those' who come next
+		q.outage = outage{} // calls that join from now on have their full patience
 	}
 }
 

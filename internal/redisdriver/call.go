@@ -21,7 +21,7 @@ func (d *Driver) flight(s *Script, req driver.Request, args ...any) *flight {
 		}
 	}
 	in[inputHead-1] = len(in) - inputHead
-	needed := len(in) // what is behind it and as usual is left out
+	needed := len(in) // arguments behind it are as usual, and left out
 	for _, name := range s.argv {
 		switch name {
 		case "claim":

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is as usual at the end of a command is left out.
+// A command leaves out arguments at its end that are as usual.
 func TestUsualArgumentsAreLeftOut(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{})

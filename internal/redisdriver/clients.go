@@ -16,7 +16,7 @@ const (
 	// controlPool is the most connections renewal, release and clean-up open.
 	controlPool    = 2*mostBatches + 4
 	controlTimeout = 2 * time.Second
-	// Of a connection: a batch is a few KiB, its answers are less.
+	// The buffers of a connection: a batch is a few KiB, its answers are less.
 	readBuffer, writeBuffer = 8 << 10, 16 << 10
 )
 

@@ -119,7 +119,7 @@ func (d *direct) connect() *line {
 
 func (n *line) isOld(now time.Time) bool { return !n.until.IsZero() && now.After(n.until) }
 
-// isAlive asks the server, which the line is not connected to before.
+// isAlive asks the server for a sign of life; the first call connects.
 func (n *line) isAlive(life context.Context) bool {
 	if n.wire.Conn != nil {
 		n.wire.begin(time.Now().Add(controlTimeout), false)

@@ -9,10 +9,9 @@ import (
 	"github.com/distlock/locker/internal/bound"
 )
 
-// waits are the callers of a lane that wait for an answer. A caller waits for its answer
-// and for the end of its own context, whose deadline is nothing to the lane; that watches over
-// the times that all commands have, and over the end of the Locker, so that a command needs no
-// timer.
+// waits are the callers of a lane that wait for an answer. A caller waits for its answer and
+// for the end of its own context. The lane ends commands whose own time is over, or whose Locker
+// was closed: one timer is set for all of them.
 type waits struct {
 	first, last *flight
 	timer       *time.Timer

@@ -89,10 +89,10 @@ func TestDeadlineIsNoEnd(t *testing.T) {
 	}
 }
 
-// slowErr is a context of a type of the user's.
+// slowErr is a context of a type of the user's, which says that it has ended, and why later.
 type slowErr struct {
 	context.Context
-	done, told chan struct{}
+	done, asked, told chan struct{}
 }
 
 func (c slowErr) Done() <-chan struct{} { return c.done }
@@ -100,6 +100,10 @@ func (c slowErr) Done() <-chan struct{} { return c.done }
 func (c slowErr) Err() error {
 	select {
 	case <-c.done:
+		select {
+		case c.asked <- struct{}{}:
+		default:
+		}
 		<-c.told
 		return context.Canceled
 	default:
@@ -112,13 +116,13 @@ func TestSlowContext(t *testing.T) {
 	t.Parallel()
 	l := newLeaver(t, false)
 	l.withoutDirect()
-	ctx := slowErr{t.Context(), make(chan struct{}), make(chan struct{})}
+	ctx := slowErr{t.Context(), make(chan struct{}), make(chan struct{}, 1), make(chan struct{})}
 	rule := l.proxy.Delay(anyScript, 1, time.Hour)
 	defer rule.Stop()
 	slow := l.begin(ctx, l.acquire)
 	l.wait(t, rule.Done(), "the command is on its way")
 	close(ctx.done)
-	time.Sleep(20 * time.Millisecond) // most likely it is asked by now
+	l.wait(t, ctx.asked, "the context is asked why it has ended")
 	other := driver.Claim{Key: "other", ID: "other", Owner: "other", TTL: time.Minute}
 	require.ErrorIs(t, l.ends(t, l.begin(t.Context(), func(ctx context.Context) error { return l.Release(ctx, other) })), locker.ErrLost)
 	close(ctx.told)
