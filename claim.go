@@ -241,14 +241,17 @@ func (c *claim) ownerName() string {
 	return ""
 }
 
-// leaseOf returns a lease of owner's, held or lost; nil if there is none.
+// leaseOf returns a lease of owner's, held or lost; nil if there is none. A lost one of the
+// readers' is nil: the loss of one reader's lease is no other reader's.
 func (c *claim) leaseOf(owner string) *Lease {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.owner != owner || c.state != claimHeld && c.state != claimLost {
-		return nil
+	switch {
+	case c.owner != owner:
+	case c.state == claimHeld, c.state == claimLost && owner != readers:
+		return c.leases
 	}
-	return c.leases
+	return nil
 }
 
 // releasing reports whether the last lease of the claim was unlocked.

@@ -49,7 +49,7 @@ func (c *call) local() (*Lease, error) {
 	switch {
 	case current == nil:
 	case !current.alive():
-		if c.named && c.owner != readers && current.leaseOf(c.owner) != nil {
+		if c.named && current.leaseOf(c.owner) != nil {
 			return nil, c.lost(current)
 		}
 		current = nil // off the table, or about to be
@@ -62,11 +62,14 @@ func (c *call) local() (*Lease, error) {
 	case c.named && lost != nil:
 		return nil, c.lost(lost)
 	case mine != nil:
-		l, err := c.reenter(mine, true)
-		if !errors.Is(err, errGone) {
-			return l, err
+		l, err := c.share(mine, true)
+		switch {
+		case errors.Is(err, errLeftBehind):
+			return nil, nil
+		case errors.Is(err, errGone):
+			return nil, c.fail(ErrNotAcquired, errLocal, "")
 		}
-		return nil, c.fail(ErrNotAcquired, errLocal, "")
+		return l, err
 	case current != nil || queue && !(c.named && c.e.counter != nil):
 		// (A named owner may hold from another process, and re-enter here.)
 		return nil, c.fail(ErrNotAcquired, errLocal, "")
@@ -89,7 +92,7 @@ func (c *call) lock() (*Lease, error) {
 		case m.failed != nil:
 			return nil, c.unavailable(m.failed, "")
 		case m.mine != nil:
-			if l, err := c.reenter(m.mine, false); !errors.Is(err, errGone) {
+			if l, err := c.share(m.mine, false); !errors.Is(err, errGone) {
 				return l, err
 			}
 		case m.offered:

@@ -116,6 +116,11 @@ func (ks *keyState) blocked(now time.Duration) bool {
 	return ks.queue != nil && ks.attempts+ks.releases > 0 && now < ks.lateAt()
 }
 
+// late reports whether a command is under way that is late.
+func (ks *keyState) late(now time.Duration) bool {
+	return ks.queue != nil && ks.attempts+ks.releases > 0 && now >= ks.lateAt()
+}
+
 // lateAt is when the command under way is late: a release no later than the
 // deadline of its claim, when the store has dropped it anyway.
 func (ks *keyState) lateAt() time.Duration {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/distlock/locker/driver"
@@ -38,6 +39,20 @@ func (c *call) reenter(of *Lease, try bool) (*Lease, error) {
 			return nil, c.unavailable(err, "while re-entering")
 		}
 	}
+}
+
+// errLeftBehind says that the readers' claim was lost before a reader could share it.
+var errLeftBehind = fmt.Errorf("the readers' lease was lost: %w", errGone)
+
+// share re-enters the hold of a lease of the call's owner, whom a name makes the same. A
+// reader that meets a loss there is no part of what was lost: it fails with errLeftBehind, and
+// the store decides.
+func (c *call) share(of *Lease, try bool) (*Lease, error) {
+	l, err := c.reenter(of, try)
+	if c.owner == readers && isLost(err) {
+		return nil, errLeftBehind
+	}
+	return l, err
 }
 
 // addHold adds a lease to cl, telling the store first if it keeps counts.

@@ -161,22 +161,6 @@ func TestReadersHaveNoLimits(t *testing.T) {
 	})
 }
 
-// The loss of a lease that its reader has not unlocked keeps no other reader out.
-func TestLostReaderIsLeftBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, plain, WithTTL(time.Second))
-		rw := newRW(t, b)
-		lost := must(rw.RLock(t.Context()))(t)
-		b.store.free("k")
-		<-lost.Lost()
-		for _, opts := range [][]LockOption{nil, {WithWait(0)}} {
-			b.unlock(must(rw.RLock(t.Context(), opts...))(t))
-		}
-		wantErr(t, lost.Unlock(t.Context()), ErrLost, "it was lost")
-		b.wantHeld()
-	})
-}
-
 // A named owner re-enters, whoever waits at the gate. The readers' name is no user's.
 func TestNamedWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -155,9 +155,13 @@ func (s *stripe) setTimer(ks *keyState, d time.Duration) {
 	}
 }
 
+// tick wakes the next waiter if a command is late, and only then: a timer that was set
+// for a command outlives its answer.
 func (s *stripe) tick(ks *keyState) {
 	s.mu.Lock()
-	ks.wakeNext()
+	if w := ks.next(); w != nil && ks.late(w.e.sched.Now()) {
+		w.signal()
+	}
 	watch := s.prune(ks, false)
 	s.mu.Unlock()
 	closeWatch(watch)
