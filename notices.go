@@ -68,7 +68,8 @@ func (n *notices) close() {
 type outbox struct {
 	mu      sync.Mutex
 	pending []outboxed
-	dropped int
+	dropped int           // not told yet
+	total   uint64        // dropped, since ever
 	running chan struct{} // closed when the goroutine ends; nil: there is none
 }
 
@@ -83,6 +84,7 @@ func (o *outbox) push(call func(dropped int), panicked func(any)) {
 	defer o.mu.Unlock()
 	if len(o.pending) >= maxNotices {
 		o.dropped++
+		o.total++
 		return
 	}
 	o.pending = append(o.pending, outboxed{call, o.dropped, panicked})
@@ -91,6 +93,13 @@ func (o *outbox) push(call func(dropped int), panicked func(any)) {
 		o.running = make(chan struct{})
 		go o.drain()
 	}
+}
+
+// lost is how many calls were dropped.
+func (o *outbox) lost() uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.total
 }
 
 func (o *outbox) drain() {
@@ -141,6 +150,7 @@ func (o *outbox) close(end time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.dropped += len(o.pending)
+	o.total += uint64(len(o.pending))
 	o.pending = nil
 }
 

@@ -1,0 +1,72 @@
+package locker
+
+// Stats is what a Locker has at one moment; see [StatsOf]. The keys that an [RWLock] or a
+// [Semaphore] locks count as any others.
+type Stats struct {
+	Locks   int // keys that this Locker holds
+	Leases  int // on them, not unlocked: more than Locks by those that re-entered
+	Waiting int // calls that wait for a lock or ask for one
+	// Background is how many releases and clean-ups go on after their calls have returned,
+	// as they do while the store does not answer.
+	Background int
+
+	// Since the Locker was made: how many events the Observer, and how many records the
+	// Logger, was too slow for.
+	DroppedEvents  uint64
+	DroppedRecords uint64
+}
+
+// StatsOf counts what l has, and reports false if l does not say: every Locker that [New]
+// makes does, and one that wraps it if it has the method Stats. It asks no store and takes no
+// goroutine; it looks at each key, which takes about 0.1 µs, and delays no other key's calls by
+// more than a few µs for each 1,000 keys. After Close there are no locks.
+func StatsOf(l Locker) (Stats, bool) {
+	s, ok := l.(interface{ Stats() Stats })
+	if !ok {
+		return Stats{}, false
+	}
+	return s.Stats(), true
+}
+
+// Stats is for [StatsOf].
+func (e *engine) Stats() (st Stats) {
+	for i := range e.stripes {
+		e.stripes[i].count(&st)
+	}
+	e.background.mu.Lock()
+	for _, cs := range e.background.shards {
+		st.Background += cs.underWay + len(cs.waiting)
+	}
+	e.background.mu.Unlock()
+	st.DroppedEvents, st.DroppedRecords = e.notices.events.lost(), e.notices.records.lost()
+	return st
+}
+
+// count adds what the stripe has.
+func (s *stripe) count(st *Stats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, ks := range s.keys {
+		if c := ks.current; c != nil {
+			if n := c.leasesHeld(); n > 0 {
+				st.Locks++
+				st.Leases += n
+			}
+		}
+		if ks.queue != nil {
+			for w := ks.head; w != nil; w = w.next {
+				st.Waiting++
+			}
+		}
+	}
+}
+
+// leasesHeld is how many leases hold the claim; 0 once its end has come.
+func (c *claim) leasesHeld() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != claimHeld || int64(c.e.sched.Now()) >= c.end.Load() {
+		return 0
+	}
+	return c.holds()
+}
