@@ -14,7 +14,7 @@
 // is renewed while it is held, and Lock waits until its context ends. Options set other
 // times and limits, an [Observer] is told what happens: [EventAcquired], [EventReleased],
 // [EventReleaseFailed], [EventRenewed], [EventRenewFailed], [EventLost],
-// [EventNotAcquired], [EventWaiting] and [EventNode]. Strategies are in the
+// [EventLetExpire], [EventNotAcquired], [EventWaiting] and [EventNode]. Strategies are in the
 // packages under strategy; package driver is the contract for writing one, and
 // package conformance tests it.
 //

@@ -19,7 +19,7 @@ var (
 	// ErrLost: the lease ended before it was unlocked. Another owner may hold
 	// the key by now.
 	ErrLost = driver.ErrLost
-	// ErrNotHeld: the lease was unlocked before.
+	// ErrNotHeld: the lease was unlocked, or left by LetExpire, before.
 	ErrNotHeld = errors.New("lock not held")
 	// ErrUnavailable: the store could not be used, or its answer did not
 	// arrive; whether the command took effect may be unknown.

@@ -9,7 +9,7 @@ import (
 	"github.com/distlock/locker/internal/bound"
 )
 
-// Lease is one caller's hold of a lock. It ends by Unlock, or by loss: the
+// Lease is one caller's hold of a lock. It ends by Unlock, by LetExpire, or by loss: the
 // store denies it, its Deadline passes before a renewal went through, a limit
 // ([WithMaxHold], [WithMaxRenewals]) is reached, or the Locker is closed.
 //
@@ -150,7 +150,8 @@ func (l *Lease) Lost() <-chan struct{} {
 }
 
 // Err is nil while the lease is held. After a loss it matches [ErrLost] and says
-// why. Once Unlock was called on a lease that was held, it matches [ErrNotHeld].
+// why. Once Unlock or LetExpire was called on a lease that was held, it matches
+// [ErrNotHeld].
 func (l *Lease) Err() error {
 	if l.zero() {
 		return errZeroLease("Err")
@@ -266,7 +267,7 @@ func (l *Lease) fail(op string, kind, why error, hint string) error {
 }
 
 func (l *Lease) notHeld(op string) error {
-	return l.fail(op, ErrNotHeld, nil, "this lease was unlocked before")
+	return l.fail(op, ErrNotHeld, nil, "this lease was unlocked, or left by LetExpire, before")
 }
 
 // withoutContextErrorsBut is withoutContextErrors unless it was ctx that ended.

@@ -162,6 +162,8 @@ func logEvent(ctx context.Context, h slog.Handler, e Event) {
 		level, msg, span = slog.LevelDebug, "lock acquired", "wait"
 	case EventReleased:
 		level, msg = slog.LevelDebug, "lock released"
+	case EventLetExpire:
+		level, msg = slog.LevelDebug, "lock left to its TTL"
 	case EventReleaseFailed:
 		msg = "release failed; the TTL frees the key"
 	case EventRenewFailed:

@@ -16,7 +16,7 @@ import (
 //
 // ctx has the values of the context given to the Lock, TryLock, Renew or Unlock
 // that brought the event about, so that it can be traced; for what the Locker did
-// by itself (Renewed, RenewFailed, most of Lost) it is empty. It never ends.
+// by itself (Renewed, RenewFailed, most of Lost) and for LetExpire it is empty. It never ends.
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }
@@ -36,7 +36,7 @@ type Event struct {
 	Owner    string // as named by ContextWithOwner, else ""
 	Token    int64  // tells the grants of a key apart; 0 before a grant, and without fencing
 	// Duration is the wait (Acquired, NotAcquired; so far: Waiting), how long the
-	// lock was held (Released, ReleaseFailed, Lost) or how long the command took
+	// lock was held (Released, ReleaseFailed, LetExpire, Lost) or how long the command took
 	// (Renewed, RenewFailed).
 	Duration time.Duration
 	Err      error // NotAcquired, RenewFailed, Lost, ReleaseFailed; Node, unless it is back
@@ -54,7 +54,7 @@ type Event struct {
 type EventKind int
 
 // The kinds. Valid calls that do not re-enter = Acquired + NotAcquired, and each Acquired ends with one of
-// Released, ReleaseFailed and Lost. (Where Unlock is called again after ReleaseFailed
+// Released, ReleaseFailed, LetExpire and Lost. (Where Unlock is called again after ReleaseFailed
 // and frees the key, that is no event.) A Lock that waits has one Waiting before its
 // end. Re-entry and inner Unlocks are no events of their own, also where the Lock of a
 // named owner has waited before it could re-enter.
@@ -68,6 +68,7 @@ const (
 	EventRenewFailed                        // a renewal failed; automatic ones are tried again while the lease lasts
 	EventLost                               // a lease ended before it was unlocked
 	EventNode                               // one of several servers is down, slow or of no use, as Err says, or well again; of no key
+	EventLetExpire                          // the holder has left the key to its TTL by [Lease.LetExpire]
 )
 
 var eventNames = [...]string{
@@ -80,6 +81,7 @@ var eventNames = [...]string{
 	EventRenewFailed:   "renew failed",
 	EventLost:          "lost",
 	EventNode:          "node",
+	EventLetExpire:     "let expire",
 }
 
 func (k EventKind) String() string {

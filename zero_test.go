@@ -13,10 +13,11 @@ func TestZeroLease(t *testing.T) {
 	for name, l := range map[string]*Lease{"nil": nil, "zero": {}} {
 		t.Run(name, func(t *testing.T) {
 			for what, err := range map[string]error{
-				"Unlock":  l.Unlock(t.Context()),
-				"Renew":   l.Renew(t.Context()),
-				"Err":     l.Err(),
-				"Context": context.Cause(l.Context(t.Context())),
+				"Unlock":    l.Unlock(t.Context()),
+				"LetExpire": l.LetExpire(),
+				"Renew":     l.Renew(t.Context()),
+				"Err":       l.Err(),
+				"Context":   context.Cause(l.Context(t.Context())),
 			} {
 				wantErr(t, err, ErrInvalid, what)
 			}

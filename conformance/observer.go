@@ -58,7 +58,8 @@ func testEventsAddUp(t *T) {
 		}
 	})
 	ends := func() int {
-		return events.Count(locker.EventReleased) + events.Count(locker.EventReleaseFailed) + events.Count(locker.EventLost)
+		return events.Count(locker.EventReleased) + events.Count(locker.EventReleaseFailed) +
+			events.Count(locker.EventLetExpire) + events.Count(locker.EventLost)
 	}
 	granted := func() int { return events.Count(locker.EventAcquired) }
 	told := func() int { return granted() + events.Count(locker.EventNotAcquired) }
@@ -78,7 +79,7 @@ func testEventsAddUp(t *T) {
 		switch ev.Kind {
 		case locker.EventAcquired:
 			open[ev.Token]++
-		case locker.EventReleased, locker.EventReleaseFailed, locker.EventLost:
+		case locker.EventReleased, locker.EventReleaseFailed, locker.EventLetExpire, locker.EventLost:
 			open[ev.Token]--
 		}
 	}

@@ -105,6 +105,7 @@ type series struct {
 	key                           attributes
 	acquisitions                  [outcomes]attributes
 	released, releaseFailed, lost attributes
+	letExpire                     attributes
 	renewed, renewFailed          attributes
 	losses                        [causes]attributes
 }
@@ -163,6 +164,7 @@ func newSeries(id seriesID) *series {
 	}
 	s.released = with(outcomeKey.String("released"))
 	s.releaseFailed = with(outcomeKey.String("release_failed"), errorTypeKey.String(outcomeNames[unavailable]))
+	s.letExpire = with(outcomeKey.String("let_expire"))
 	s.lost = with(outcomeKey.String("lost"), errorTypeKey.String(outcomeNames[lost]))
 	s.renewed = with(outcomeKey.String("renewed"))
 	s.renewFailed = with(outcomeKey.String("renew_failed"), errorTypeKey.String(outcomeNames[unavailable]))

@@ -138,7 +138,10 @@ func TestHolds(t *testing.T) {
 		b.driver.set(func() { b.driver.release = &driver.StoreError{Err: errRefused, Permanent: true} })
 		require.ErrorIs(t, left.Unlock(t.Context()), locker.ErrUnavailable)
 		held(0)
+		require.NoError(t, b.lock(t.Context(), "expiring").LetExpire())
+		held(0)
 		b.want("locker.hold.duration", "s", histogram(
+			times(attrs("locker.outcome", "let_expire"), 0),
 			times(attrs("locker.outcome", "released"), 300*time.Millisecond),
 			times(attrs("locker.outcome", "lost", "error.type", "lost"), 4*time.Second),
 			times(attrs("locker.outcome", "release_failed", "error.type", "unavailable"), 5300*time.Millisecond)))

@@ -147,6 +147,10 @@ func (o *observer) Observe(ctx context.Context, e locker.Event) {
 		o.held.Add(ctx, -1, s.key.add...)
 		o.holdTime.Record(ctx, e.Duration.Seconds(), s.releaseFailed.record...)
 		o.spans.ended(e)
+	case locker.EventLetExpire:
+		o.held.Add(ctx, -1, s.key.add...)
+		o.holdTime.Record(ctx, e.Duration.Seconds(), s.letExpire.record...)
+		o.spans.ended(e)
 	case locker.EventRenewed:
 		o.renewal(ctx, e, &s.renewed)
 	case locker.EventRenewFailed:

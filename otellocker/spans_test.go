@@ -226,6 +226,7 @@ func TestEndedGrantsAreForgotten(t *testing.T) {
 		"released":       {Kind: locker.EventReleased},
 		"release failed": {Kind: locker.EventReleaseFailed},
 		"lost":           {Kind: locker.EventLost},
+		"let expire":     {Kind: locker.EventLetExpire},
 		"dropped":        {Kind: locker.EventRenewed, Dropped: 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {

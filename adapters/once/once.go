@@ -8,9 +8,11 @@
 // The first request with a key is handled. While it runs, and for a fixed time from its
 // arrival ([WithTTL]), others with the same key are refused with 409 Conflict, in every
 // process that shares the store. A request that fails, by an answer of 400 or above
-// ([WithKept] sets another rule), by a panic, or without an answer because its client has
-// left, gives its key back, so that the client may
-// correct it or try again. The key is the header Idempotency-Key together with the method
+// ([WithKept] sets another rule) or by a panic, gives its key back, so that the client may
+// correct it or try again. A handler that returns without an answer has succeeded, as
+// net/http answers 200 for it, also when its client has left: a handler that gives up because
+// its request's context has ended answers so, with 503 for example, or panics with
+// [http.ErrAbortHandler]. The key is the header Idempotency-Key together with the method
 // and the path, see [WithKey]; a request without one is handled as if there was no
 // middleware.
 //
@@ -29,8 +31,8 @@
 //   - A process that dies leaves the key taken until its TTL ends, whether or not the
 //     request was handled.
 //
-// Each key that is kept takes about 1 KB of the Locker's memory until its TTL ends; the
-// Locker's observer and log are told of that end as a loss.
+// A key that is kept takes none of the Locker's memory ([locker.Lease.LetExpire]). The end of
+// its TTL is no loss; a handler that runs for longer than the TTL loses its lock.
 package once
 
 import (
@@ -108,14 +110,15 @@ func (g *guard) handle(w http.ResponseWriter, r *http.Request, lease *locker.Lea
 	answer := &recorder{ResponseWriter: w}
 	kept := false
 	defer func() { // after a panic, too
-		if !kept {
-			// The Locker's log tells if this fails; then the TTL frees the key.
+		if kept {
+			_ = lease.LetExpire() // fails only if the lease was lost, which the Locker reports
+		} else {
+			// The Locker's log shows if this fails; then the TTL frees the key.
 			_ = lease.Unlock(r.Context())
 		}
 	}()
 	g.next.ServeHTTP(answer, r.WithContext(lease.Context(r.Context())))
-	gone := answer.status == 0 && r.Context().Err() != nil // the client, before there was an answer
-	kept = !gone && g.kept(answer.final())
+	kept = g.kept(answer.final())
 }
 
 func (g *guard) answer(w http.ResponseWriter, r *http.Request, status int, retry time.Duration, err error) {
