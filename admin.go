@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -217,7 +218,7 @@ func (c *call) wakeWaiters() {
 	if err != nil || !a.Granted {
 		return
 	}
-	cl.Token = a.Token
+	cl.ID, cl.Token = cmp.Or(a.Claim, cl.ID), a.Token
 	err = c.command(commandTimeout, func(ctx context.Context) error { return c.e.driver.Release(ctx, cl) })
 	if !isSettled(err) {
 		c.e.cleanUp(cl, sent, true)

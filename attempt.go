@@ -196,7 +196,7 @@ func (c *call) unwatch(ks *keyState, w driver.Watch) {
 func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lease, error) {
 	e, now, lasts := c.e, c.e.sched.Now(), c.ttl
 	cl.Token = a.Token
-	if a.Claim != "" { // granted by a release: not to this attempt, or after its refusal
+	if a.Claim != "" { // granted by a release, or to a later try of the driver
 		sent = now - time.Since(a.Since)
 		if cl.ID = a.Claim; !c.named {
 			cl.Owner = cl.ID

@@ -117,7 +117,7 @@ func New(d driver.Driver, opts ...Option) (Locker, error) {
 func (e *engine) configure() error {
 	version := 4
 	if c, ok := e.driver.(driver.Configurer); ok {
-		s, err := c.Configure(driver.Config{Logger: e.log, Options: e.set.driverOptions, NodeChanged: e.nodeChanged})
+		s, err := c.Configure(driver.Config{Logger: e.log, Options: e.set.driverOptions, NodeChanged: e.nodeChanged, NewID: e.newID})
 		if err != nil {
 			return err
 		}

@@ -112,9 +112,10 @@ type Answer struct {
 	// Claim is the id that was granted, "" for the Request's own. A driver may let a
 	// release grant the key to a waiter: to the claim of an earlier Request under the same
 	// Watch that was refused, for the same owner name or none; or to this Request's, after
-	// it was refused. Since is then a time that the grant cannot have come before, TTL how
-	// long it lasts from there on at least, which may be less than the TTL asked for if the
-	// Request is Short.
+	// it was refused. Or the driver tried more than once: Claim is then an id of
+	// Config.NewID. Since is a time that the grant cannot have come before, TTL how
+	// long it lasts from there on at least (0: the TTL asked for), which may be less than
+	// the TTL asked for if the Request is Short.
 	Claim string
 	Since time.Time
 	TTL   time.Duration
@@ -144,6 +145,12 @@ type Config struct {
 	// without: it tells the Locker, which tells its users, that a node of that name is down,
 	// slow or of no use from now on, and why, or (nil) that it is well again. It never blocks.
 	NodeChanged func(name string, trouble error)
+	// NewID makes an id for a claim of this Locker, which no other claim has. It is for a
+	// driver whose Acquire tries again after it has cleaned up: a try with the id of the one
+	// before could be undone by the late clean-up. Answer.Claim tells the Locker the id that
+	// was granted; the driver releases what its other tries have got. NewID is for use
+	// after Configure has returned.
+	NewID func() string
 }
 
 // Settings are what a driver asks of its Locker. The zero Settings will do.

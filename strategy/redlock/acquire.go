@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -27,23 +26,33 @@ func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.
 	}
 	for n := 0; ; n++ {
 		h, sent := d.newHold(req), time.Now()
-		if n > 0 {
-			// Each try is a claim of its own: the clean-up of the one before may be late.
-			h.req.ID = fmt.Sprintf("%s.%d", req.ID, n)
-		}
 		a, split, err := d.try(ctx, h, end)
 		if a.Granted {
+			if n > 0 {
+				a.Claim, a.Since = req.ID, sent
+			}
 			return a, nil
 		}
 		h.close()
 		h.settle()
 		// Another's commands take as long as ours; the more there are, the longer a pause it takes.
 		wait := rand.N(pause + time.Since(sent)<<min(n, 3))
-		if !split || time.Now().Add(wait).After(end) || !bound.Sleep(ctx, nil, wait) {
+		if !split || d.newID == nil || time.Now().Add(wait).After(end) || !bound.Sleep(ctx, nil, wait) {
 			return a, err
 		}
 		pause = min(2*pause, mostPauseOfSplit)
+		req.Claim = d.another(req.Claim)
 	}
+}
+
+// another is the claim of the next try: the clean-up of the one before may be late, and must
+// not find the id of a grant.
+func (d *quorumDriver) another(c driver.Claim) driver.Claim {
+	named := c.Owner != c.ID
+	if c.ID = d.newID(); !named {
+		c.Owner = c.ID
+	}
+	return c
 }
 
 func (d *quorumDriver) try(ctx context.Context, h *hold, until time.Time) (a driver.Answer, split bool, err error) {

@@ -27,6 +27,7 @@ type quorumDriver struct {
 	perNode     time.Duration // 0: by the TTL
 	log         *slog.Logger
 	nodeChanged func(name string, trouble error)
+	newID       func() string // nil: a split vote is a refusal
 	holds       holds
 	ids         identities
 
@@ -57,7 +58,7 @@ func (*quorumDriver) Shard(string) string { return "" }
 
 // Configure implements [driver.Configurer]. acquire.lua knows the version of our ids.
 func (d *quorumDriver) Configure(cfg driver.Config) (driver.Settings, error) {
-	d.log, d.nodeChanged = cfg.Logger, cfg.NodeChanged
+	d.log, d.nodeChanged, d.newID = cfg.Logger, cfg.NodeChanged, cfg.NewID
 	for _, o := range cfg.Options {
 		t, ok := o.(nodeTimeout)
 		switch {

@@ -15,7 +15,6 @@ import (
 // about nodes that are not as they should be.
 type hold struct {
 	d     *quorumDriver
-	id    string // of the claim to the Locker
 	req   driver.Request
 	token int64 // once it is known
 	send  func(ctx context.Context, i int, kind opKind) answer
@@ -56,7 +55,7 @@ type holdNode struct {
 }
 
 func (d *quorumDriver) newHold(req driver.Request) *hold {
-	h := &hold{d: d, id: req.ID, req: req, token: req.Token, until: time.Now().Add(req.TTL), nodes: make([]holdNode, len(d.nodes))}
+	h := &hold{d: d, req: req, token: req.Token, until: time.Now().Add(req.TTL), nodes: make([]holdNode, len(d.nodes))}
 	h.send = h.command
 	return h
 }
@@ -247,7 +246,7 @@ func (hs *holds) add(h *hold) {
 		}
 		hs.sweep = 2 * len(hs.byID)
 	}
-	hs.byID[h.id] = h
+	hs.byID[h.req.ID] = h
 }
 
 // get returns nil for a claim that was released.
@@ -260,5 +259,5 @@ func (hs *holds) get(id string) *hold {
 func (hs *holds) remove(h *hold) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	delete(hs.byID, h.id)
+	delete(hs.byID, h.req.ID)
 }

@@ -246,7 +246,7 @@ func TestHoldsAreSwept(t *testing.T) {
 	hs := holds{byID: make(map[string]*hold)}
 	for i := range 10_000 {
 		h := bareHold(3)
-		h.id = fmt.Sprint(i)
+		h.req.ID = fmt.Sprint(i)
 		h.grant(time.Now().Add(-time.Hour))
 		if i%100 == 0 {
 			h.grant(time.Now().Add(time.Hour))
