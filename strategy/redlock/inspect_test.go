@@ -1,7 +1,9 @@
 package redlock
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/strategy/setnx"
@@ -48,4 +50,36 @@ func TestOneNodeDoesNotBreakAQuorum(t *testing.T) {
 	require.ErrorIs(t, one.ForceUnlock(t.Context(), h), locker.ErrConflict)
 	m.holds(t, 0, lease)
 	unlock(t, lease)
+}
+
+// A node that refuses an operator's command takes locks as before: it is not in trouble.
+func TestNodesThatRefuseAnOperatorAreWell(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	var rdbs []redis.UniversalClient
+	for _, s := range m.servers {
+		s.AddUser(t, "locks", "secret", "~k", "~locker:fence:*", "&*", "+@all", "-scan") // as documented: no other key
+		o := s.Options()
+		o.Username, o.Password = "locks", "secret"
+		rdb := redis.NewClient(o)
+		t.Cleanup(func() { _ = rdb.Close() })
+		rdbs = append(rdbs, rdb)
+	}
+	var w told
+	l, err := New(rdbs, slices.Concat(w.options(), []locker.Option{WithNodeTimeout(20 * time.Second)})...)
+	require.NoError(t, err)
+	unlock(t, lock(t, l, "k"))
+	admin := l.(locker.Admin)
+	_, err = admin.Inspect(t.Context(), "k")
+	require.ErrorIs(t, err, locker.ErrUnavailable)
+	require.ErrorContains(t, err, "0 of 3 nodes carried out the command")
+	require.ErrorContains(t, err, "NOPERM")
+	for _, err := range admin.Holders(t.Context(), "*") {
+		require.ErrorIs(t, err, locker.ErrUnavailable)
+	}
+	require.NoError(t, l.Close()) // every event is delivered
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	require.Empty(t, w.events)
+	require.Empty(t, w.lines.String())
 }

@@ -32,6 +32,10 @@ func poll[A any](ctx context.Context, d *quorumDriver, enough func(said []A) boo
 			if r.err = d.skip(n, opRelease); r.err == nil {
 				n.call(ctx, opRelease, func() answer {
 					r.said, r.err = ask(ctx, n)
+					var refined *driver.StoreError
+					if errors.As(r.err, &refined) && refined.Permanent {
+						return answer{state: no} // a refusal (NOPERM, say) is the answer of a node that is well
+					}
 					return verdict(r.err)
 				})
 			}
@@ -59,7 +63,7 @@ func poll[A any](ctx context.Context, d *quorumDriver, enough func(said []A) boo
 	if d.majority(len(said)) {
 		return said, nil
 	}
-	trouble.doing = fmt.Sprintf("%d of %d nodes answered, %d are needed", len(said), len(d.nodes), d.quorum)
+	trouble.doing = fmt.Sprintf("%d of %d nodes carried out the command, %d are needed", len(said), len(d.nodes), d.quorum)
 	return nil, &driver.StoreError{Err: trouble}
 }
 
