@@ -136,7 +136,10 @@ func (f *compareFlags) compare(c *cobra.Command) error {
 		return &exit{exitUsage, err}
 	case err != nil && result == nil:
 		store := storeFlags{tls: slices.ContainsFunc(append(f.nodes, f.url), speaksTLS)}
-		return &exit{exitUnavailable, fmt.Errorf("%w (%s)", err, store.hint())}
+		if hint := store.hint(err); hint != "" {
+			err = fmt.Errorf("%w (%s)", err, hint)
+		}
+		return &exit{exitUnavailable, err}
 	}
 	if err := page.write(result); err != nil {
 		return err

@@ -40,7 +40,7 @@ type signalled struct {
 func (s *signalled) Error() string { return s.name }
 
 // notLocked is what an error of Lock is for the command line.
-func notLocked(err error, key string, conflictCode int, hint string) error {
+func notLocked(err error, key string, conflictCode int, store *storeFlags) error {
 	var s *signalled
 	switch {
 	case errors.As(err, &s):
@@ -48,7 +48,7 @@ func notLocked(err error, key string, conflictCode int, hint string) error {
 	case errors.Is(err, locker.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded):
 		return &exit{conflictCode, fmt.Errorf("%w; the command was not run (--wait says how long to wait)", err)}
 	case errors.Is(err, locker.ErrUnavailable):
-		return &exit{exitUnavailable, fmt.Errorf("%w; the command was not run (%s)", err, hint)}
+		return &exit{exitUnavailable, fmt.Errorf("%w; the command was not run", store.hinted(err))}
 	}
 	return &exit{exitUsage, err}
 }

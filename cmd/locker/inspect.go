@@ -1,33 +1,42 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/distlock/locker"
 	"github.com/spf13/cobra"
 )
 
-const inspectLong = `Tells who holds the lock KEY, or each lock whose key matches PATTERN: * is any characters,
-? is one, [abc] is one of these, \ makes the next one plain. Without either it is every
-lock of this library and of Redisson; with a pattern also what other programs have set
-that may be a lock. A pattern looks at every key of the database by SCAN, which holds up
-no other command.
+const inspectLong = `Shows who holds the lock KEY, or each lock whose key matches PATTERN: * is any characters,
+? is one, [abc] is one of these, \ makes the next one plain. Without either it shows every
+lock of this library and of Redisson. With a pattern it also shows as "foreign" each string
+that has a TTL: other libraries lock so, and caches look the same. Their values are hidden
+unless --values asks for them. A pattern looks at every key of the database by SCAN, which
+holds up no other command.
 
-` + storeHelp + ` Its strategy does not matter here: the others'
-locks are recognised, too. Only redlock's are looked for on their nodes by redlock.
+Other data at KEY is shown as "data": it is no lock, but no lock can be taken there.
+
+With --watch, what was seen last is marked as unknown while the store cannot be asked.
+
+--json prints an object a line. "time" is when the store was asked, "state" is held,
+foreign, data, free or unknown, and "held" is true, false, or null for unknown, where
+"error" says why. With --watch each look prints a line at least: one without "key" if
+there is no lock, or if the store could not be asked for PATTERN. The lines of one look
+have the same time. What is not UTF-8 is an object: {"base64": "..."}.
+
+` + storeHelp + `
+Its strategy does not matter here: the others' locks are recognised, too. Only redlock's
+are looked for on their nodes by redlock.
 
 Exit codes: 0 a lock is held, 1 none is, 123 the store could not be used, 125 wrong usage.`
 
@@ -36,15 +45,15 @@ const exitNone = 1
 
 type inspectFlags struct {
 	storeFlags
-	exact, json, watch bool
-	every              time.Duration
+	exact, json, watch, values bool
+	every                      time.Duration
 }
 
 func inspectCommand() *cobra.Command {
 	f := inspectFlags{}
 	c := &cobra.Command{
 		Use:                   "inspect [flags] [KEY|PATTERN]",
-		Short:                 "Tell who holds which lock",
+		Short:                 "Show who holds which lock",
 		Long:                  inspectLong,
 		Example:               "  locker inspect --url setnx+redis://localhost:6379\n  locker inspect --watch deploy\n  locker inspect --json 'backup:*'",
 		DisableFlagsInUseLine: true,
@@ -59,14 +68,34 @@ func inspectCommand() *cobra.Command {
 	f.add(c)
 	c.Flags().BoolVar(&f.exact, "exact", false, "the argument is a KEY, whatever characters it has")
 	c.Flags().BoolVar(&f.json, "json", false, "a JSON object for each lock, a line each")
+	c.Flags().BoolVar(&f.values, "values", false, "show the values of other programs' keys")
 	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "look again and again, until Ctrl-C")
 	c.Flags().DurationVar(&f.every, "every", time.Second, "how often to look with --watch")
 	return c
 }
 
-func (f *inspectFlags) inspect(c *cobra.Command, args []string) error {
+// isPattern reports whether the argument is one.
+func (f *inspectFlags) isPattern(args []string) bool {
+	return len(args) > 0 && !f.exact && strings.ContainsAny(args[0], `*?[\`)
+}
+
+func (f *inspectFlags) check(c *cobra.Command, args []string) error {
 	if f.every <= 0 {
 		return &exit{exitUsage, fmt.Errorf("--every=%v is not positive; see %s --help", f.every, c.CommandPath())}
+	}
+	if f.isPattern(args) && !sound.MatchString(args[0]) {
+		return &exit{exitUsage, fmt.Errorf(`the pattern %q matches nothing: it has a [ without its ], an empty [] or a \ at its end; --exact takes it as a KEY`, args[0])}
+	}
+	return nil
+}
+
+// sound are patterns whose sets have an end and something in them, and whose escapes escape
+// something.
+var sound = regexp.MustCompile(`(?s)^(?:[^\\\[]|\\.|\[(?:[^\\\]]|\\.)+\])*$`)
+
+func (f *inspectFlags) inspect(c *cobra.Command, args []string) error {
+	if err := f.check(c, args); err != nil {
+		return err
 	}
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
 	defer stop()
@@ -75,25 +104,46 @@ func (f *inspectFlags) inspect(c *cobra.Command, args []string) error {
 		return err
 	}
 	defer release()
+	if f.watch {
+		return f.look(ctx, c, a, args)
+	}
+	v := f.view(ctx, a, args)
+	switch {
+	case v.err != nil:
+		return f.storeError(v.err)
+	case f.print(c.OutOrStdout(), v) != nil:
+		return &exit{code: exitNone}
+	}
+	in := func(state string) bool {
+		return slices.ContainsFunc(v.rows, func(r row) bool { return r.state == state })
+	}
+	switch {
+	case in(stateHeld), in(stateForeign):
+		return nil
+	case in(stateUnknown):
+		return &exit{exitUnavailable, errors.New("the store did not tell of each lock")}
+	}
+	return &exit{code: exitNone}
+}
+
+// look looks again and again.
+func (f *inspectFlags) look(ctx context.Context, c *cobra.Command, a locker.Admin, args []string) error {
+	var last view
 	for {
-		holders, err := f.look(ctx, c, a, args)
-		switch {
-		case err != nil && f.watch && ctx.Err() == nil:
-			fmt.Fprintf(c.ErrOrStderr(), "locker: %v (%s)\n", err, f.hint())
-		case errors.Is(err, locker.ErrConflict):
-			return &exit{exitNone, err}
-		case err != nil:
-			return f.storeError(err)
+		v := f.view(ctx, a, args)
+		if ctx.Err() != nil {
+			return &exit{code: exitInterrupted}
 		}
-		if err := f.print(c.OutOrStdout(), holders); err != nil {
+		if v.err != nil && last.err == nil && !isTerminal(c.OutOrStdout()) { // where it stays on the screen
+			fmt.Fprintf(c.ErrOrStderr(), "locker: %s\n", f.explained(v.err))
+		}
+		if v.err != nil {
+			v.rows, v.seen = last.rows, last.seen
+		}
+		if f.print(c.OutOrStdout(), v) != nil {
 			return &exit{code: exitNone}
 		}
-		if !f.watch {
-			if !slices.ContainsFunc(holders, func(h locker.Holder) bool { return h.Held }) {
-				return &exit{code: exitNone}
-			}
-			return nil
-		}
+		last = v
 		select {
 		case <-time.After(f.every):
 		case <-ctx.Done():
@@ -102,171 +152,97 @@ func (f *inspectFlags) inspect(c *cobra.Command, args []string) error {
 	}
 }
 
-// look is what there is now: one Holder for a key, held or not; for a pattern those that
-// are.
-func (f *inspectFlags) look(ctx context.Context, c *cobra.Command, a locker.Admin, args []string) (all []locker.Holder, err error) {
-	var found iter.Seq2[locker.Holder, error]
+// view is what one look has found.
+type view struct {
+	at   time.Time // when the store was asked
+	key  string    // that was asked for, if it was one
+	err  error     // it could not be asked
+	rows []row     // as they were at the time seen
+	seen time.Time // zero: never
+}
+
+// What is known of a key.
+const (
+	stateHeld    = "held"    // a lock of a library that is known
+	stateForeign = "foreign" // a string that has a TTL: another library's lock, or a cache
+	stateData    = "data"    // no lock, but none can be taken there
+	stateFree    = "free"
+	stateUnknown = "unknown" // the store could not be asked
+)
+
+type row struct {
+	locker.Holder
+	state string
+	why   string // of stateUnknown, and of data by its type
+	stale bool   // it was so, and may be so no more
+}
+
+// stateOf reads the state of a Holder that the store has told of.
+func stateOf(h locker.Holder) string {
 	switch {
-	case len(args) == 0:
-		found = a.Holders(ctx, "*")
-	case !f.exact && strings.ContainsAny(args[0], `*?[\`):
+	case !h.Held:
+		return stateFree
+	case h.Strategy != "":
+		return stateHeld
+	case h.ID != "" && h.Remaining >= 0: // a string; a lock without an end is not told from data
+		return stateForeign
+	}
+	return stateData
+}
+
+// view asks the store: for a row about a key, held or not; for a pattern those of the locks.
+func (f *inspectFlags) view(ctx context.Context, a locker.Admin, args []string) view {
+	v := view{at: time.Now()}
+	v.seen = v.at
+	if len(args) > 0 && !f.isPattern(args) {
+		v.key = args[0]
+		h, err := a.Inspect(ctx, v.key)
+		switch {
+		case errors.Is(err, locker.ErrConflict):
+			_, kind, _ := strings.Cut(err.Error(), locker.ErrConflict.Error()+": ")
+			v.rows = []row{{locker.Holder{Key: v.key}, stateData, kind, false}}
+		case err != nil:
+			v.err = err
+		default:
+			v.rows = []row{{h, stateOf(h), "", false}}
+		}
+		return v
+	}
+	var found iter.Seq2[locker.Holder, error]
+	if len(args) > 0 {
 		found = a.Holders(ctx, args[0])
-	default:
-		h, err := a.Inspect(ctx, args[0])
-		return []locker.Holder{h}, err
+	} else {
+		found = a.Holders(ctx, "*")
 	}
 	for h, err := range found {
-		if err != nil && h.Key != "" {
-			fmt.Fprintf(c.ErrOrStderr(), "locker: %v\n", err)
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(args) > 0 || h.Strategy != "" {
-			all = append(all, h)
+		switch state := stateOf(h); {
+		case err != nil && h.Key == "":
+			v.rows, v.err = nil, err
+			return v
+		case err != nil:
+			v.rows = append(v.rows, row{h, stateUnknown, f.explained(err), false})
+		case state == stateHeld, state == stateForeign && len(args) > 0:
+			v.rows = append(v.rows, row{h, state, "", false})
 		}
 	}
-	slices.SortFunc(all, func(a, b locker.Holder) int { return strings.Compare(a.Key, b.Key) })
-	return all, nil
+	slices.SortFunc(v.rows, func(a, b row) int { return strings.Compare(a.Key, b.Key) })
+	return v
 }
 
-func (f *inspectFlags) print(w io.Writer, holders []locker.Holder) error {
+// print prints what was seen, in one piece: what is on a terminal is replaced at once.
+func (f *inspectFlags) print(w io.Writer, v view) error {
+	var text string
 	switch {
 	case f.json:
-		for _, h := range holders {
-			var line bytes.Buffer
-			e := json.NewEncoder(&line)
-			e.SetEscapeHTML(false)
-			if err := e.Encode(inJSON(h)); err != nil {
-				return err
-			}
-			if _, err := io.WriteString(w, escaped(line.String())); err != nil {
-				return err
-			}
-		}
-		return nil
+		text = f.inJSON(v)
 	case f.watch:
 		if isTerminal(w) {
-			fmt.Fprint(w, "\x1b[H\x1b[2J")
+			text = "\x1b[H\x1b[2J"
 		}
-		fmt.Fprintln(w, time.Now().Format(time.DateTime))
+		text += v.at.Format(time.DateTime) + "\n" + f.frame(v)
+	default:
+		text = f.table(v.rows, v.seen)
 	}
-	_, err := io.WriteString(w, table(holders, time.Now()))
+	_, err := io.WriteString(w, text)
 	return err
-}
-
-// table has a line for each lock, and those who wait in turn below it.
-func table(holders []locker.Holder, now time.Time) string {
-	if len(holders) == 0 {
-		return "no lock is held\n"
-	}
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "KEY\tHELD AS\tHOLDER\tSINCE\tENDS IN\tHOLDS\tTOKEN\tWAITING")
-	for _, h := range holders {
-		if !h.Held {
-			fmt.Fprintf(w, "%s\tfree\t\t\t\t\t\t%s\n", shown(h.Key), orDash(h.Waiting))
-			continue
-		}
-		as, since, ends := h.Strategy, "-", "never"
-		if as == "" {
-			as = "unknown"
-		}
-		if !h.Since.IsZero() {
-			since = max(0, now.Sub(h.Since)).Round(time.Second).String() + " ago"
-		}
-		if h.Remaining >= 0 {
-			ends = h.Remaining.Round(100 * time.Millisecond).String()
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", shown(h.Key), as, whom(h.Owner, h.Metadata), since, ends, orDash(h.Holds), orDash(int(h.Token)), orDash(h.Waiting))
-		for i, id := range h.Queue {
-			fmt.Fprintf(w, "\t\t%d. %s\t\t\t\t\t\n", i+1, whom(id, locker.MetadataOf(id)))
-		}
-	}
-	_ = w.Flush()
-	lines := strings.Split(b.String(), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
-	}
-	return strings.Join(lines, "\n")
-}
-
-func orDash(n int) string {
-	if n == 0 {
-		return "-"
-	}
-	return strconv.Itoa(n)
-}
-
-// whom is a holder for people: what is known of the process before its id.
-func whom(owner string, metadata map[string]string) string {
-	if owner == "" {
-		return "another program"
-	}
-	id := owner
-	if locker.MetadataOf(owner) != nil {
-		id, _, _ = strings.Cut(owner, "?")
-	}
-	if len(metadata) == 0 {
-		return shown(id)
-	}
-	var all []string
-	for name, value := range metadata {
-		all = append(all, shown(name)+"="+shown(value))
-	}
-	slices.Sort(all)
-	return strings.Join(all, " ") + " (" + shown(id) + ")"
-}
-
-// shown keeps what others have written from changing the screen.
-func shown(s string) string {
-	if q := strconv.Quote(s); len(s) > 100 || q != `"`+s+`"` || s == "" || strings.Contains(s, " ") {
-		if len(s) > 100 {
-			return strconv.Quote(s[:100]) + "..."
-		}
-		return q
-	}
-	return s
-}
-
-// escaped is JSON without the control characters that it allows, which change a screen, too.
-func escaped(json string) string {
-	var b strings.Builder
-	for _, r := range json {
-		if r >= 0x7f && r < 0xa0 {
-			fmt.Fprintf(&b, "\\u%04x", r)
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-// holderJSON is what --json prints.
-type holderJSON struct {
-	Key         string            `json:"key"`
-	Held        bool              `json:"held"`
-	Strategy    string            `json:"strategy,omitempty"`
-	Owner       string            `json:"owner,omitempty"`
-	ID          string            `json:"id,omitempty"`
-	Metadata    map[string]string `json:"metadata,omitempty"`
-	Since       *time.Time        `json:"since,omitempty"`
-	RemainingMS *int64            `json:"remaining_ms,omitempty"` // left out: endless, or free
-	Holds       int               `json:"holds,omitempty"`
-	Token       int64             `json:"token,omitempty"`
-	Waiting     int               `json:"waiting"`
-	Queue       []string          `json:"queue,omitempty"`
-}
-
-func inJSON(h locker.Holder) holderJSON {
-	j := holderJSON{Key: h.Key, Held: h.Held, Strategy: h.Strategy, Owner: h.Owner, ID: h.ID, Metadata: h.Metadata,
-		Holds: h.Holds, Token: h.Token, Waiting: h.Waiting, Queue: h.Queue}
-	if !h.Since.IsZero() {
-		j.Since = &h.Since
-	}
-	if ms := h.Remaining.Milliseconds(); h.Held && h.Remaining >= 0 {
-		j.RemainingMS = &ms
-	}
-	return j
 }

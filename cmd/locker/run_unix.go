@@ -168,9 +168,9 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 	}
 	defer signal.Stop(signals)
 
-	locks, release, err := strategy.Open(c.Context(), cfg)
+	locks, release, err := f.open(c, cfg)
 	if err != nil {
-		return &exit{exitUsage, err}
+		return err
 	}
 	defer release()
 	patient := time.AfterFunc(tellAfter, func() { f.tellWait(c, locks) })
@@ -180,7 +180,7 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 		if errors.Is(err, locker.ErrNotAcquired) {
 			err = f.named(c, locks, err)
 		}
-		return notLocked(err, f.key, f.conflictCode, f.hint())
+		return notLocked(err, f.key, f.conflictCode, &f.storeFlags)
 	}
 
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { // of a locker run around this one
@@ -215,7 +215,7 @@ func (f *runFlags) named(c *cobra.Command, locks locker.Locker, err error) error
 	ctx, cancel := context.WithTimeout(c.Context(), tellAfter)
 	defer cancel()
 	if h, inspected := a.Inspect(ctx, f.key); inspected == nil && h.Held {
-		return fmt.Errorf("%w, by %s", err, whom(h.Owner, h.Metadata))
+		return fmt.Errorf("%w, by %s", err, whom(h))
 	}
 	return err
 }
@@ -231,9 +231,9 @@ func (f *runFlags) tellWait(c *cobra.Command, locks locker.Locker) {
 	switch h, err := a.Inspect(ctx, f.key); {
 	case errors.Is(err, locker.ErrClosed): // the wait is over
 	case err != nil:
-		fmt.Fprintf(c.ErrOrStderr(), "locker: trying on: %v (%s)\n", err, f.hint())
+		fmt.Fprintf(c.ErrOrStderr(), "locker: trying on: %s\n", f.explained(err))
 	case h.Held && isTerminal(c.ErrOrStderr()):
-		fmt.Fprintf(c.ErrOrStderr(), "locker: waiting for %q, held by %s\n", f.key, whom(h.Owner, h.Metadata))
+		fmt.Fprintf(c.ErrOrStderr(), "locker: waiting for %q, held by %s\n", f.key, whom(h))
 	}
 }
 

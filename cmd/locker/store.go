@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/distlock/locker"
@@ -16,6 +18,7 @@ import (
 type storeFlags struct {
 	url, config string
 	strategy    string // instead of the one that is configured
+	from        string // where the URL stands, once it is known
 	tls         bool   // the store that is meant is spoken to by TLS; once it is known
 }
 
@@ -34,24 +37,62 @@ blpop+redis:// (first come, first served), redlock+redis://a?node=b&node=c (a qu
 func (f *storeFlags) configuration(c *cobra.Command) (cfg strategy.Config, err error) {
 	switch env := os.Getenv("LOCKER_URL"); {
 	case f.config != "":
+		f.from = "--config " + f.config
 		if cfg, err = strategy.Load(f.config); err != nil {
 			return cfg, err
 		}
 		if f.url != "" {
-			cfg.URL = f.url
+			cfg.URL, f.from = f.url, "--url"
 		}
 	case f.url != "":
-		cfg.URL = f.url
+		cfg.URL, f.from = f.url, "--url"
 	case env != "":
-		cfg.URL = env
+		cfg.URL, f.from = env, "the environment variable LOCKER_URL"
 	default:
 		return cfg, fmt.Errorf("no lock store is given: --url, --config or the environment variable LOCKER_URL; see %s --help", c.CommandPath())
 	}
 	f.tls = speaksTLS(cfg.URL) || cfg.TLS != nil
-	if cfg.Strategy == "memory" || strings.HasPrefix(cfg.URL, "memory:") {
-		return cfg, errors.New("the strategy memory locks within one process only: no other locker, nor any program, has these locks")
+	return cfg, f.check(cfg)
+}
+
+// schemeForm keeps what may be a password out of errors.
+var schemeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
+
+// check finds what is wrong with the URL and the strategy, as far as people who do not write
+// Go need other words for it than the library has.
+func (f *storeFlags) check(cfg strategy.Config) error {
+	known := slices.DeleteFunc(strategy.Names(), func(name string) bool { return name == "memory" })
+	scheme, _, isURL := strings.Cut(cfg.URL, "://")
+	name, of, combined := strings.Cut(scheme, "+")
+	if cfg.Strategy != "" {
+		name = cfg.Strategy
 	}
-	return cfg, nil
+	switch {
+	case cfg.URL != "" && !isURL && !strings.Contains(cfg.URL, "${"):
+		typed := ""
+		if f.from == "--url" && !strings.Contains(cfg.URL, "@") {
+			typed = fmt.Sprintf(" %q", cfg.URL)
+		}
+		return fmt.Errorf("%s%s is no URL: it has the form <strategy>+<scheme>://..., such as setnx+redis://localhost:6379", f.from, typed)
+	case cfg.Strategy == "" && !schemeForm.MatchString(scheme), slices.Contains(known, name):
+		return nil // or the library says what is wrong
+	case name == "memory":
+		return fmt.Errorf("%s: the strategy memory locks within one process only: no other locker, nor any program, has these locks", f.from)
+	case cfg.Strategy == "" && !combined && (strings.HasPrefix(name, "redis") || name == "unix"):
+		return fmt.Errorf("%s names no strategy; put one before the scheme, as in setnx+%s://: there are %s", f.from, name, strings.Join(known, ", "))
+	case strings.HasPrefix(name, "postgres") || strings.HasPrefix(of, "postgres"):
+		return fmt.Errorf("%s: this command locks in Redis, by %s; locks in PostgreSQL are for Go programs", f.from, strings.Join(known, ", "))
+	}
+	return fmt.Errorf("%s: unknown strategy %q; there are %s, such as in setnx+redis://localhost:6379", f.from, name, strings.Join(known, ", "))
+}
+
+// open opens the store.
+func (f *storeFlags) open(c *cobra.Command, cfg strategy.Config) (locker.Locker, func(), error) {
+	l, release, err := strategy.Open(c.Context(), cfg)
+	if err != nil {
+		return nil, nil, &exit{exitUsage, fmt.Errorf("%s: %s", f.from, plain(err))}
+	}
+	return l, release, nil
 }
 
 func speaksTLS(url string) bool {
@@ -72,14 +113,14 @@ func (f *storeFlags) admin(c *cobra.Command) (locker.Admin, func(), error) {
 			cfg.Strategy = f.strategy
 		}
 	}
-	l, release, err := strategy.Open(c.Context(), cfg)
+	l, release, err := f.open(c, cfg)
 	if err != nil {
-		return nil, nil, &exit{exitUsage, err}
+		return nil, nil, err
 	}
 	a, ok := l.(locker.Admin)
 	if !ok {
 		release()
-		return nil, nil, &exit{exitUsage, fmt.Errorf("%s does not tell who holds a lock", cfg.URL)}
+		return nil, nil, &exit{exitUsage, fmt.Errorf("%s: this store does not tell who holds a lock", f.from)}
 	}
 	return a, release, nil
 }
@@ -94,21 +135,13 @@ func (f *storeFlags) as(c *cobra.Command, name string) (locker.Admin, func(), er
 	return of.admin(c)
 }
 
-// hint says what may help where the store cannot be used.
-func (f *storeFlags) hint() string {
-	if f.tls {
-		return "is the server up, and does it speak TLS on this port? one that does not takes redis instead of rediss"
-	}
-	return "is the server up, and its address right? a port that speaks TLS takes rediss instead of redis"
-}
-
 // storeError is what an error of the library is for the command line.
 func (f *storeFlags) storeError(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return &exit{code: exitInterrupted}
 	case errors.Is(err, locker.ErrUnavailable):
-		return &exit{exitUnavailable, fmt.Errorf("%w (%s)", err, f.hint())}
+		return &exit{exitUnavailable, f.hinted(err)}
 	}
 	return &exit{exitUsage, err}
 }

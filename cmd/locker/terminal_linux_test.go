@@ -140,6 +140,19 @@ func TestUnlockAsks(t *testing.T) {
 	require.ErrorIs(t, lease.Unlock(t.Context()), locker.ErrLost)
 }
 
+// TestWatchOnTerminal: what is wrong stays on the screen.
+func TestWatchOnTerminal(t *testing.T) {
+	t.Parallel()
+	screen, _ := onTerminal(t, "setnx+unix:///nowhere.sock", `"$LOCKER" inspect --watch --every 20ms k`)
+	for range 3 {
+		sees(t, screen, "\x1b[2J") // and the time
+		line, err := screen.ReadString('\n')
+		require.NoError(t, err)
+		require.Contains(t, line, "unknown")
+		require.Contains(t, line, "nowhere.sock")
+	}
+}
+
 // TestInterruptEndsLoops: bash ends a loop of lockers on Ctrl-C, which it goes on with after
 // a command that exits with a code.
 func TestInterruptEndsLoops(t *testing.T) {

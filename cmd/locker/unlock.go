@@ -86,7 +86,7 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 		return &exit{exitNone, fmt.Errorf("%q is held by no library that is known: it may be another program's data; --unknown takes it all the same", key)}
 	}
 	out := c.OutOrStdout()
-	fmt.Fprint(out, table([]locker.Holder{h}, time.Now()))
+	fmt.Fprint(out, new(inspectFlags).table([]row{{h, stateOf(h), "", false}}, time.Now()))
 	if !f.yes {
 		if h.Strategy == "" {
 			fmt.Fprintln(out, "No library is known to lock like this: it may be another program's data, which would be deleted.")

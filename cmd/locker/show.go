@@ -1,0 +1,256 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/distlock/locker"
+)
+
+// frame is what --watch shows below the time.
+func (f *inspectFlags) frame(v view) string {
+	if v.err == nil {
+		return f.table(v.rows, v.seen)
+	}
+	text := "unknown: " + f.explained(v.err) + "\n"
+	if v.seen.IsZero() {
+		return text
+	}
+	text += fmt.Sprintf("seen last at %s, %v ago", v.seen.Format(time.TimeOnly), v.at.Sub(v.seen).Round(time.Second))
+	if len(v.rows) == 0 {
+		return text + ": none\n"
+	}
+	rows := slices.Clone(v.rows)
+	for i := range rows {
+		rows[i].stale = true
+	}
+	return text + ":\n" + f.table(rows, v.at)
+}
+
+// table has a line for each row, and those who wait in turn below it.
+func (f *inspectFlags) table(rows []row, now time.Time) string {
+	if len(rows) == 0 {
+		return "no lock is held\n"
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "KEY\tHELD AS\tHOLDER\tSINCE\tENDS IN\tHOLDS\tTOKEN\tWAITING")
+	for _, r := range rows {
+		since, ends := "-", "-"
+		if !r.Since.IsZero() {
+			since = max(0, now.Sub(r.Since)).Round(time.Second).String() + " ago"
+		}
+		switch {
+		case r.stale || !r.Held:
+		case r.Remaining >= 0:
+			ends = r.Remaining.Round(100 * time.Millisecond).String()
+		default:
+			ends = "never"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", shown(r.Key), r.as(), f.holder(r), since, ends, orDash(r.Holds), orDash(int(r.Token)), orDash(r.Waiting))
+		for i, id := range r.Queue {
+			fmt.Fprintf(w, "\t\t%d. %s\t\t\t\t\t\n", i+1, named(id, locker.MetadataOf(id)))
+		}
+	}
+	_ = w.Flush()
+	lines := strings.Split(b.String(), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// as is the column HELD AS.
+func (r row) as() string {
+	as := r.state
+	if r.state == stateHeld {
+		as = r.Strategy
+	}
+	if r.stale && r.state != stateUnknown {
+		return "unknown (was " + as + ")"
+	}
+	return as
+}
+
+// holder is the column HOLDER.
+func (f *inspectFlags) holder(r row) string {
+	switch {
+	case r.state == stateFree:
+		return "-"
+	case r.state == stateUnknown:
+		return onOneLine(r.why)
+	case r.state == stateData && r.why != "":
+		return r.why + ", which is no lock"
+	case f.values && r.state != stateHeld && r.ID != "":
+		return whom(r.Holder) + ": " + shown(r.ID)
+	}
+	return whom(r.Holder)
+}
+
+func orDash(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
+}
+
+// whom is a holder for people. The value of another program's key is not shown: it may be
+// a secret.
+func whom(h locker.Holder) string {
+	switch stateOf(h) {
+	case stateForeign:
+		return "another program"
+	case stateData:
+		return "another program's data, which is no lock"
+	}
+	return named(h.Owner, h.Metadata)
+}
+
+// named is an owner for people: what is known of the process before its id.
+func named(owner string, metadata map[string]string) string {
+	id := owner
+	if locker.MetadataOf(owner) != nil {
+		id, _, _ = strings.Cut(owner, "?")
+	}
+	if len(metadata) == 0 {
+		return shown(id)
+	}
+	var all []string
+	for name, value := range metadata {
+		all = append(all, shown(name)+"="+shown(value))
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ") + " (" + shown(id) + ")"
+}
+
+// shown keeps what others have written from changing the screen.
+func shown(s string) string {
+	if q := strconv.Quote(s); len(s) > 100 || q != `"`+s+`"` || s == "" || strings.Contains(s, " ") {
+		if len(s) > 100 {
+			return strconv.Quote(s[:100]) + "..."
+		}
+		return q
+	}
+	return s
+}
+
+// onOneLine is an error for a table.
+func onOneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// escaped is JSON without the control characters that it allows, which change a screen, too.
+func escaped(json string) string {
+	var b strings.Builder
+	for _, r := range json {
+		if r >= 0x7f && r < 0xa0 {
+			fmt.Fprintf(&b, "\\u%04x", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// lookJSON is what --json prints.
+type lookJSON struct {
+	Time        time.Time       `json:"time"`
+	Key         string          `json:"key,omitempty"` // left out: no lock was found, or the store could not be asked
+	Held        *bool           `json:"held"`          // null: unknown
+	State       string          `json:"state"`
+	Error       string          `json:"error,omitempty"`
+	Strategy    string          `json:"strategy,omitempty"`
+	Owner       text            `json:"owner,omitempty"`
+	ID          text            `json:"id,omitempty"`
+	Value       text            `json:"value,omitempty"` // of another program; with --values
+	Metadata    map[string]text `json:"metadata,omitempty"`
+	Since       *time.Time      `json:"since,omitempty"`
+	RemainingMS *int64          `json:"remaining_ms,omitempty"` // left out: endless, or not held
+	Holds       int             `json:"holds,omitempty"`
+	Token       int64           `json:"token,omitempty"`
+	Waiting     *int            `json:"waiting,omitempty"` // left out: unknown
+	Queue       []text          `json:"queue,omitempty"`
+}
+
+// text is a JSON string, or an object with its bytes if it is not UTF-8.
+type text string
+
+func (t text) MarshalJSON() ([]byte, error) {
+	if !utf8.ValidString(string(t)) {
+		return json.Marshal(map[string][]byte{"base64": []byte(t)})
+	}
+	return inOneLine(string(t)), nil
+}
+
+// inOneLine is JSON with a line's end. It leaves <, > and & as they are.
+func inOneLine(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // never fails: strings, numbers and times of this age
+	return b.Bytes()
+}
+
+// inJSON has a line for each row. A look of --watch that has none has a line, too.
+func (f *inspectFlags) inJSON(v view) string {
+	var all []lookJSON
+	switch {
+	case v.err != nil:
+		all = append(all, lookJSON{Time: v.at, Key: v.key, State: stateUnknown, Error: f.explained(v.err)})
+	case len(v.rows) == 0 && f.watch:
+		all = append(all, lookJSON{Time: v.at, Held: new(false), State: stateFree, Waiting: nil})
+	}
+	for _, r := range v.rows {
+		if v.err == nil {
+			all = append(all, f.rowInJSON(v.at, r))
+		}
+	}
+	var b strings.Builder
+	for _, one := range all {
+		b.Write(inOneLine(one))
+	}
+	return escaped(b.String())
+}
+
+func (f *inspectFlags) rowInJSON(at time.Time, r row) lookJSON {
+	j := lookJSON{Time: at, Key: r.Key, State: r.state, Error: r.why}
+	if r.state == stateUnknown {
+		return j
+	}
+	j.Held, j.Waiting = new(r.state == stateHeld || r.state == stateForeign), &r.Waiting
+	if ms := r.Remaining.Milliseconds(); r.Held && r.Remaining >= 0 {
+		j.RemainingMS = &ms
+	}
+	if r.state != stateHeld {
+		if f.values {
+			j.Value = text(r.ID)
+		}
+		return j
+	}
+	j.Strategy, j.Owner, j.ID, j.Holds, j.Token = r.Strategy, text(r.Owner), text(r.ID), r.Holds, r.Token
+	if !r.Since.IsZero() {
+		j.Since = &r.Since
+	}
+	for name, value := range r.Metadata {
+		if j.Metadata == nil {
+			j.Metadata = make(map[string]text)
+		}
+		j.Metadata[name] = text(value)
+	}
+	for _, id := range r.Queue {
+		j.Queue = append(j.Queue, text(id))
+	}
+	return j
+}
