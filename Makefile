@@ -8,7 +8,7 @@ FUZZTIME ?= 30s
 DURATION ?= 5m
 SOAK_FLAGS ?=
 PEERS_FLAGS ?=
-STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 WIRE := github.com/google/wire/cmd/wire@v0.7.0
 APIDIFF := golang.org/x/exp/cmd/apidiff@v0.0.0-20261014143641-f0251eb4aa3e
@@ -20,39 +20,42 @@ MODULES := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mo
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
+# apt HOW PACKAGE...: installs Debian packages, after saying so; HOW is how to do without them.
+define apt
+apt() { \
+	without=$$1; shift; root=; \
+	if [ "$$(id -u)" != 0 ]; then root=sudo; fi; \
+	echo "make: installs $$* ($${root:+by sudo }apt-get install $$*); $$without does without"; \
+	if [ -n "$$root" ] && ! command -v sudo >/dev/null; then echo "make: as root: apt-get install $$*" >&2; return 1; fi; \
+	get="$$root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120"; \
+	$$get update </dev/null || echo "make: goes on with the package lists that are here" >&2; \
+	$$get install -y --no-install-recommends "$$@" </dev/null; \
+}
+endef
+
 .PHONY: redis
 redis: ## install redis-server when it is missing (LOCKER_REDIS_SERVER names another binary)
 	@if command -v "$${LOCKER_REDIS_SERVER:-redis-server}" >/dev/null; then exit 0; fi; \
 	fail() { echo "make redis: $$*" >&2; exit 1; }; \
-	if [ -n "$${LOCKER_REDIS_SERVER:-}" ]; then fail "LOCKER_REDIS_SERVER=$$LOCKER_REDIS_SERVER cannot be run"; fi; \
-	if command -v apt-get >/dev/null; then \
-		root=; \
-		if [ "$$(id -u)" != 0 ]; then \
-			command -v sudo >/dev/null || fail "redis-server is missing; as root: apt-get install redis-server"; \
-			root=sudo; \
-		fi; \
-		apt() { $$root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 "$$@" </dev/null; }; \
-		apt update || echo "make redis: going on with the package lists there are" >&2; \
-		apt install -y --no-install-recommends redis-server || fail "apt-get could not install redis-server"; \
+	$(apt); \
+	if [ -n "$${LOCKER_REDIS_SERVER:-}" ]; then fail "LOCKER_REDIS_SERVER=$$LOCKER_REDIS_SERVER cannot be run"; \
+	elif command -v apt-get >/dev/null; then \
+		apt LOCKER_REDIS_SERVER=/path/to/redis-server redis-server || fail "apt-get could not install redis-server"; \
 	elif command -v brew >/dev/null; then fail "redis-server is missing: brew install redis"; \
 	elif command -v dnf >/dev/null; then fail "redis-server is missing: dnf install redis (or valkey, and LOCKER_REDIS_SERVER=valkey-server)"; \
 	else fail "redis-server is missing: install Redis 6 or later"; \
 	fi; \
 	command -v redis-server >/dev/null || fail "redis-server is installed but not in PATH"
 
-# Where PostgreSQL is.
 initdb = $$(command -v initdb || ls -d /usr/lib/postgresql/*/bin/initdb 2>/dev/null | tail -n 1)
 
 .PHONY: postgres
-postgres: ## install PostgreSQL when it is missing, where that is known how to
-	@if [ -n "$(initdb)" ] && command -v pgbouncer >/dev/null; then exit 0; fi; \
-	root=; if [ "$$(id -u)" != 0 ]; then root=sudo; fi; \
-	apt() { $$root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 "$$@" </dev/null; }; \
-	if command -v apt-get >/dev/null; then \
-		apt update || true; \
-		apt install -y --no-install-recommends postgresql pgbouncer || true; \
-	fi; \
-	[ -n "$(initdb)" ] || echo "make postgres: PostgreSQL is missing, and strategy/postgres is not tested" >&2
+postgres: ## install PostgreSQL and PgBouncer when they are missing (LOCKER_POSTGRES=off leaves strategy/postgres out)
+	@if [ "$${LOCKER_POSTGRES:-}" = off ]; then exit 0; fi; \
+	if [ -n "$(initdb)" ] && command -v pgbouncer >/dev/null; then exit 0; fi; \
+	$(apt); \
+	if command -v apt-get >/dev/null; then apt LOCKER_POSTGRES=off postgresql pgbouncer; \
+	else echo "make postgres: install PostgreSQL and PgBouncer, or leave strategy/postgres out by LOCKER_POSTGRES=off" >&2; exit 1; fi
 
 # The compiler runs at a lower priority than the tests beside it.
 race_test = test -race -vet=all -toolexec 'nice -n 3'
@@ -61,7 +64,7 @@ race_test = test -race -vet=all -toolexec 'nice -n 3'
 test: redis postgres ## vet, and all tests with the race detector; the packages that take longest come first
 	$(GO) $(race_test) -p 3 -timeout 8m ./strategy/... ./...
 	@modules="$(filter-out benchmarks/peers,$(MODULES))"; \
-	if [ -z "$(initdb)" ]; then echo "left out: strategy/postgres"; modules=$${modules/strategy\/postgres/}; fi; \
+	if [ "$${LOCKER_POSTGRES:-}" = off ]; then echo "left out: strategy/postgres (LOCKER_POSTGRES=off)"; modules=$${modules/strategy\/postgres/}; fi; \
 	printf '%s\n' $$modules | xargs -P 3 -I {} $(GO) -C {} $(race_test) -parallel 16 -timeout 4m ./...
 
 .PHONY: short
@@ -78,7 +81,7 @@ without_beginnings = grep -vE '^=== (RUN|PAUSE|CONT|NAME)'
 .PHONY: conformance
 conformance: redis postgres ## the whole conformance suite on every strategy and topology, case by case, with a table for each
 	LOCKER_CONFORMANCE=all $(GO) test -race -v -p 2 -timeout 40m -run '^Test(Conformance|Fake)' ./conformance ./strategy/... | $(without_beginnings)
-	if [ -n "$(initdb)" ]; then LOCKER_CONFORMANCE=all $(GO) -C strategy/postgres test -race -v -parallel 16 -timeout 10m -run '^TestConformance' . | $(without_beginnings); fi
+	if [ "$${LOCKER_POSTGRES:-}" != off ]; then LOCKER_CONFORMANCE=all $(GO) -C strategy/postgres test -race -v -parallel 16 -timeout 10m -run '^TestConformance' . | $(without_beginnings); fi
 
 # The groups that are all about faults, and the cases of others that are; redlock's
 # suite is in parts.
@@ -97,10 +100,9 @@ soak: redis ## all strategies and topologies under random faults for DURATION, c
 .PHONY: browser
 browser: redis ## the report of locker compare in headless Chromium, which is installed when it is missing; screenshots in docs/images
 	@if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then \
+		$(apt); \
 		command -v apt-get >/dev/null || { echo "make browser: install Chromium" >&2; exit 1; }; \
-		root=; if [ "$$(id -u)" != 0 ]; then root=sudo; fi; \
-		$$root env DEBIAN_FRONTEND=noninteractive apt-get -qq update </dev/null; \
-		$$root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium </dev/null; \
+		apt "another Chromium or Chrome in PATH" chromium; \
 	fi
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
 	$(GO) run ./cmd/locker compare --report "$$dir/report.html" && mkdir -p docs/images && \
@@ -120,25 +122,24 @@ bench-peers: redis ## beside other lock libraries, 13 minutes, into docs/perform
 	$(GO) -C benchmarks/peers run . -docs ../../docs $(PEERS_FLAGS)
 
 .PHONY: lint
-lint: ## gofmt, vet, staticcheck, govulncheck, a tidy go.mod, fresh wire_gen.go; golangci-lint when installed
+lint: ## gofmt, golangci-lint (vet and staticcheck among its linters), tidy go.mod files, fresh wire_gen.go
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then printf 'not gofmt-ed:\n%s\n' "$$unformatted" >&2; exit 1; fi
-	$(GO) vet ./...
-	$(GO) run $(STATICCHECK) ./...
-	$(GO) mod tidy -diff
-	@for m in $(MODULES); do \
-		echo "$$m: vet, staticcheck, tidy"; \
-		$(GO) -C $$m vet ./... && (cd $$m && $(GO) run $(STATICCHECK) ./...) && $(GO) -C $$m mod tidy -diff || exit 1; \
+	@for m in . $(MODULES); do \
+		echo "$$m: golangci-lint, tidy"; \
+		(cd $$m && $(GO) run $(GOLANGCI) run ./... && $(GO) mod tidy -diff) || exit 1; \
 	done
 	$(GO) run $(WIRE) diff ./examples/wire || { echo "wire_gen.go is not what wire makes of wire.go: make wire" >&2; exit 1; }
-	@out=$$($(GO) run $(GOVULNCHECK) ./... 2>&1) || case $$out in \
-		*"fetching vulnerabilities"*) echo "govulncheck cannot reach its database: skipped";; \
-		*) printf '%s\n' "$$out" >&2; exit 1;; \
-	esac
-	@if command -v golangci-lint >/dev/null; then golangci-lint run; \
-	else echo "golangci-lint is not installed: skipped"; fi
-
 	@$(MAKE) --no-print-directory apidiff
+
+.PHONY: cross
+cross: ## vet for the other systems and processors we build for
+	@for of in windows/amd64 darwin/arm64 freebsd/amd64 linux/386 linux/arm64; do \
+		echo "$$of"; GOOS=$${of%/*} GOARCH=$${of#*/} $(GO) vet ./... || exit 1; done
+
+.PHONY: vuln
+vuln: ## govulncheck, in every module
+	@for m in . $(MODULES); do echo "$$m"; (cd $$m && $(GO) run $(GOVULNCHECK) ./...) || exit 1; done
 
 .PHONY: apidiff
 apidiff: ## what of the API has changed incompatibly since the last tag; CHANGELOG.md has to tell of it

@@ -146,7 +146,7 @@ var (
 // own: an error that matches one of context's is to be the caller's.
 func withoutContextErrors(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return fmt.Errorf("%w (%v)", errNoAnswer, err)
+		return fmt.Errorf("%w (%v)", errNoAnswer, err) //nolint:errorlint // hides the context error, which is not the caller's
 	}
 	return err
 }

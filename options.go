@@ -13,8 +13,9 @@ const (
 	// DefaultTTL is how long a lease lasts without renewal unless [WithTTL]
 	// says otherwise.
 	DefaultTTL = 30 * time.Second
-	// MinTTL and MaxTTL bound what [WithTTL] accepts.
+	// MinTTL is the least that [WithTTL] accepts.
 	MinTTL = 100 * time.Millisecond
+	// MaxTTL is the most that [WithTTL] accepts.
 	MaxTTL = 24 * time.Hour
 	// MaxDuration is the longest wait and the longest hold that can be given;
 	// leave the option out for no bound.

@@ -73,7 +73,7 @@ func TestDoTellsWhetherItRan(t *testing.T) {
 			return func(context.Context) error { return err }
 		}
 		var de *DoError
-		if err := Do(t.Context(), b, "k", run(own)); err != own { //nolint:errorlint // as it is
+		if err := Do(t.Context(), b, "k", run(own)); err != own {
 			t.Errorf("error %v, want the function's own as it is", err)
 		}
 		b.store.seize("k", "stranger", time.Hour)

@@ -2,7 +2,6 @@ package conformance_test
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"testing"
 
@@ -90,5 +89,5 @@ func TestCheckEnds(t *testing.T) {
 	require.Equal(t, 1, n[conformance.Passed]+n[conformance.Failed], report)
 	require.Greater(t, n[conformance.NotRun], 10)
 	require.Equal(t, opened, closed)
-	require.True(t, strings.Contains(report.String(), "not run"))
+	require.Contains(t, report.String(), "not run")
 }

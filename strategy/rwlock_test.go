@@ -134,6 +134,7 @@ func TestSemaphoreOfProcesses(t *testing.T) {
 
 // unlockIn is for goroutines of a test.
 func unlockIn(t *testing.T, lease *locker.Lease) {
+	t.Helper()
 	if err := lease.Unlock(t.Context()); err != nil {
 		t.Error(err)
 	}

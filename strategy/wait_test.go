@@ -46,7 +46,7 @@ func TestWaitOfZeroIsOneAttempt(t *testing.T) {
 }
 
 func TestWaitOfZeroIsShown(t *testing.T) {
-	require.Equal(t, `{"wait":"0s"}`, Config{Wait: NoWait}.String())
-	require.Equal(t, `{"wait":"5s"}`, Config{Wait: 5 * time.Second}.String())
+	require.JSONEq(t, `{"wait":"0s"}`, Config{Wait: NoWait}.String())
+	require.JSONEq(t, `{"wait":"5s"}`, Config{Wait: 5 * time.Second}.String())
 	require.Equal(t, `{}`, Config{}.String())
 }

@@ -48,7 +48,7 @@ func TestCompareIsTerminated(t *testing.T) {
 // TestCompareInterrupted: after Ctrl-C no server and no file is left.
 func TestCompareInterrupted(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "cmp") // short, for sockets
+	dir, err := os.MkdirTemp("", "cmp") //nolint:usetesting // short: the path of a socket has room for some hundred bytes
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	cmd := command(t, "", "compare", "--quick", "--strategies", "blpop", "--report", filepath.Join(dir, "report.html"))

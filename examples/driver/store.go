@@ -50,8 +50,13 @@ type Op struct {
 	kv       KV
 }
 
-func Get(key string) Op    { return Op{kv: KV{Key: key}} }
+// Get reads key.
+func Get(key string) Op { return Op{kv: KV{Key: key}} }
+
+// Delete deletes key, if it exists.
 func Delete(key string) Op { return Op{del: true, kv: KV{Key: key}} }
+
+// Put writes key, which ends with the lease unless that is 0.
 func Put(key, value string, lease LeaseID) Op {
 	return Op{put: true, kv: KV{Key: key, Value: value, Lease: lease}}
 }

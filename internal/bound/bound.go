@@ -30,7 +30,7 @@ var stopped = func() *real {
 }()
 
 // New makes a Context that ends d from now. closed may be nil.
-func New(parent context.Context, d time.Duration, closed context.Context) *Context {
+func New(parent context.Context, d time.Duration, closed context.Context) *Context { //nolint:revive // of two contexts one comes last
 	return &Context{Context: parent, at: time.Now().Add(d), closed: closed}
 }
 

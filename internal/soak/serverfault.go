@@ -135,7 +135,7 @@ func (t *trouble) demote(s *shard, old *redistest.Server) {
 			return
 		}
 		if time.Now().After(end) {
-			st.Fatal(fmt.Errorf("the server at %s does not become a replica: %s (%v)", old.Addr(), info, err))
+			st.Fatal(fmt.Errorf("the server at %s does not become a replica: %s (%w)", old.Addr(), info, err))
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,47 +13,75 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Four Lockers with four goroutines each want one key all the time: of 600 grants
-// each Locker gets its quarter. First come, first served makes the shares equal but
-// for the beginning and the end, and for a place lost now and then to an opening; the
-// least of them is at least 0.8 of the greatest. (Turns are of five grants at most, so
-// that there are enough of them.)
+// Four Lockers with four goroutines each want one key all the time: their turns go round.
+// A turn is the grants that follow one another in a Locker: five at most, by WithHandOver.
+// A holder goes on only when the three other Lockers are in the store's queue, so the
+// order of turns does not depend on how fast the machine is.
 func TestFairShares(t *testing.T) {
 	t.Parallel()
-	const lockers, each, grants = 4, 4, 600
+	const lockers, each, rounds = 4, 4, 30
 	srv := redistest.Start(t)
-	var left atomic.Int64
-	left.Store(grants)
-	shares := make([]atomic.Int64, lockers)
-	var all sync.WaitGroup
+	var (
+		mu     sync.Mutex
+		turns  []int // the Lockers, in the order of their turns
+		grants [lockers]int
+		all    sync.WaitGroup
+	)
+	granted := func(locker int) (done bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		grants[locker]++
+		if len(turns) == 0 || turns[len(turns)-1] != locker {
+			turns = append(turns, locker)
+		}
+		return len(turns) >= lockers*rounds
+	}
+	ctx, done := context.WithCancel(t.Context())
+	defer done()
 	for i := range lockers {
-		l, err := blpop.New(srv.Client(t), locker.WithHandOver(4, 20*time.Millisecond))
+		l, err := blpop.New(srv.Client(t), locker.WithHandOver(4, time.Second))
 		require.NoError(t, err)
 		defer l.Close()
 		for range each {
 			all.Go(func() {
-				for left.Load() > 0 {
-					err := locker.Do(t.Context(), l, "k", func(context.Context) error {
-						// When the last is through, those that still wait are not counted.
-						if left.Add(-1) >= 0 {
-							shares[i].Add(1)
+				for ctx.Err() == nil {
+					err := locker.Do(ctx, l, "k", func(ctx context.Context) error {
+						if granted(i) {
+							done()
 						}
-						time.Sleep(time.Millisecond) // the work
-						return nil
+						return othersQueue(ctx, l.(locker.Admin), lockers-1)
 					})
-					if err != nil {
+					if err != nil && ctx.Err() == nil {
 						t.Error(err)
-						return
+						done()
 					}
 				}
 			})
 		}
 	}
 	all.Wait()
-	got := make([]int64, lockers)
-	for i := range shares {
-		got[i] = shares[i].Load()
+	t.Logf("grants %v in %d turns", grants, len(turns))
+	if t.Failed() {
+		return
 	}
-	t.Logf("shares of %d: %v", grants, got)
-	require.GreaterOrEqual(t, 10*slices.Min(got), 8*slices.Max(got), "shares %v", got)
+	order := slices.Clone(turns[:lockers])
+	slices.Sort(order)
+	require.Equal(t, []int{0, 1, 2, 3}, order, "the first turns: %v", turns)
+	for i, turn := range turns[lockers:] {
+		require.Equal(t, turns[i], turn, "turn %d of %v", lockers+i, turns)
+	}
+}
+
+// othersQueue returns once n processes wait for "k" in the store's queue, or ctx ends.
+func othersQueue(ctx context.Context, a locker.Admin, n int) error {
+	for ctx.Err() == nil {
+		h, err := a.Inspect(ctx, "k")
+		if err != nil {
+			return err
+		}
+		if h.Waiting >= n {
+			return nil
+		}
+	}
+	return ctx.Err()
 }
