@@ -61,7 +61,7 @@ func New(s certmagic.Storage, l locker.Locker, opts ...locker.LockOption) (*Stor
 	if s == nil {
 		return nil, fmt.Errorf("certmagiclocker: %w", check.Invalid("the storage is nil"))
 	}
-	if err := check.Lock(l, prefix+"x", opts...); err != nil {
+	if err := locker.Validate(l, prefix+"x", opts...); err != nil {
 		return nil, fmt.Errorf("certmagiclocker: %w", err)
 	}
 	// certmagic waits for as long as its context says, whatever the Locker's default is.

@@ -126,7 +126,7 @@ func OnlyOne(l locker.Locker, key string, opts ...Option) (cron.JobWrapper, erro
 			return nil, fmt.Errorf("cronlocker: %w", err)
 		}
 	}
-	if err := check.Lock(l, key, w.opts...); err != nil {
+	if err := locker.Validate(l, key, w.opts...); err != nil {
 		return nil, fmt.Errorf("cronlocker: %w", err)
 	}
 	return func(job cron.Job) cron.Job { return cron.FuncJob(func() { w.run(job) }) }, nil

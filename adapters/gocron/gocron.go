@@ -98,7 +98,7 @@ func New(l locker.Locker, opts ...Option) (*Locker, error) {
 			return nil, fmt.Errorf("gocronlocker: %w", err)
 		}
 	}
-	if err := check.Lock(l, k.prefix+"x", k.opts...); err != nil {
+	if err := locker.Validate(l, k.prefix+"x", k.opts...); err != nil {
 		return nil, fmt.Errorf("gocronlocker: %w", err)
 	}
 	return k, nil

@@ -69,7 +69,7 @@ type Elector struct {
 func New(l locker.Locker, key string, opts ...Option) (*Elector, error) {
 	s, err := newSettings(opts)
 	if err == nil {
-		err = check.Lock(l, key, s.lock...)
+		err = locker.Validate(l, key, s.lock...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("leader: %w", err)
@@ -97,7 +97,12 @@ func (e *Elector) Token() int64 {
 //   - nil after lead returned nil while it led, or an error that matches
 //     [locker.ErrUnavailable] if the lock could not be given back after that,
 //   - [locker.ErrClosed] after the Locker was closed, and [locker.ErrInvalid] on misuse. A
-//     candidate stands once at a time: a second Run meanwhile is misuse.
+//     candidate stands once at a time: a second Run meanwhile is misuse,
+//   - [locker.ErrLost] if ctx carries a lease on key ([locker.LeaseFromContext]) that is
+//     lost.
+//
+// A candidate that shares a named owner cannot stand while another candidate of that owner
+// has not given back a leadership that it lost: Run reports Failed, pauses and tries again.
 func (e *Elector) Run(ctx context.Context, lead Func) error {
 	if ctx == nil || lead == nil {
 		return fmt.Errorf("leader: %w", check.Invalid("Run needs a context and a function; one of them is nil"))
@@ -111,7 +116,7 @@ func (e *Elector) Run(ctx context.Context, lead Func) error {
 		switch {
 		case ctx.Err() != nil && err != nil:
 			return context.Cause(ctx)
-		case isFinal(err):
+		case e.isFinal(ctx, err):
 			return err
 		case err != nil:
 			e.tell(Event{Kind: Failed, Err: err})
@@ -133,10 +138,15 @@ func (e *Elector) Run(ctx context.Context, lead Func) error {
 	}
 }
 
-// isFinal reports that no later Lock will do better. A lease that is lost is one
-// under whose context Run was called.
-func isFinal(err error) bool {
-	return errors.Is(err, locker.ErrInvalid) || errors.Is(err, locker.ErrClosed) || errors.Is(err, locker.ErrLost)
+// isFinal reports that no later Lock will do better. An ErrLost is final if Run was called
+// under the lost lease itself; else another candidate of the same owner has lost the
+// leadership, and has yet to give it back.
+func (e *Elector) isFinal(ctx context.Context, err error) bool {
+	if errors.Is(err, locker.ErrLost) {
+		own, ok := locker.LeaseFromContext(ctx)
+		return ok && own.Key() == e.key && errors.Is(own.Err(), locker.ErrLost)
+	}
+	return errors.Is(err, locker.ErrInvalid) || errors.Is(err, locker.ErrClosed)
 }
 
 // lead is one term. over says that it was the last one.

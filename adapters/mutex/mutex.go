@@ -67,7 +67,7 @@ func New(l locker.Locker, key string, onError func(error), opts ...locker.LockOp
 	if onError == nil {
 		return nil, fmt.Errorf("mutex: %w", check.Invalid("New needs a function to tell failures and losses to"))
 	}
-	if err := check.Lock(l, key, opts...); err != nil {
+	if err := locker.Validate(l, key, opts...); err != nil {
 		return nil, fmt.Errorf("mutex: %w", err)
 	}
 	// Lock cannot give up, whatever the Locker's default is.
@@ -103,21 +103,30 @@ func (m *Mutex) Lock() {
 // TryLock makes one attempt and reports whether the caller holds the lock. That
 // another holder has it is no failure to be told.
 func (m *Mutex) TryLock() bool {
+	entered, err := m.try()
+	if err != nil && !errors.Is(err, locker.ErrNotAcquired) {
+		m.fails(err)
+	}
+	return entered
+}
+
+func (m *Mutex) try() (entered bool, err error) {
 	select {
 	case m.inside <- struct{}{}:
 	default:
-		return false
+		return false, nil
 	}
+	defer func() {
+		if !entered { // a failure, or a panic
+			<-m.inside
+		}
+	}()
 	lease, err := m.l.TryLock(context.Background(), m.key, m.opts...)
 	if err != nil {
-		<-m.inside
-		if !errors.Is(err, locker.ErrNotAcquired) {
-			m.fails(err)
-		}
-		return false
+		return false, err
 	}
 	m.enter(lease)
-	return true
+	return true, nil
 }
 
 func (m *Mutex) enter(lease *locker.Lease) {

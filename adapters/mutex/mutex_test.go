@@ -1,6 +1,7 @@
 package mutex_test
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -227,4 +228,29 @@ func TestMisuse(t *testing.T) {
 		_, err := f()
 		require.ErrorIs(t, err, locker.ErrInvalid, name)
 	}
+}
+
+// panicking is a Locker whose next TryLock panics.
+type panicking struct {
+	locker.Locker
+	armed bool
+}
+
+func (p *panicking) TryLock(ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {
+	if p.armed {
+		p.armed = false
+		panic("a bug of the Locker's")
+	}
+	return p.Locker.TryLock(ctx, key, opts...)
+}
+
+// A panic under TryLock leaves the Mutex unlocked.
+func TestPanicInTryLock(t *testing.T) {
+	l := &panicking{Locker: newLocker(t, memory.NewStore())}
+	m, told := newMutex(t, l)
+	l.armed = true
+	require.Panics(t, func() { m.TryLock() })
+	require.True(t, m.TryLock())
+	m.Unlock()
+	require.Empty(t, told.take())
 }

@@ -46,7 +46,6 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/adapters/internal/check"
 )
 
 // HeaderKey is where a key is looked for by default.
@@ -60,7 +59,7 @@ const retryAfter = 5 * time.Second
 func New(l locker.Locker, opts ...Option) (func(http.Handler) http.Handler, error) {
 	s, err := newSettings(opts)
 	if err == nil {
-		err = check.Lock(l, s.prefix+"x", s.lock()...)
+		err = locker.Validate(l, s.prefix+"x", s.lock()...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("once: %w", err)

@@ -1,31 +1,40 @@
 package check_test
 
 import (
+	"context"
+	"net/http"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/adapters/internal/check"
+	"github.com/distlock/locker/adapters/leader"
+	"github.com/distlock/locker/adapters/mutex"
+	"github.com/distlock/locker/adapters/once"
 	"github.com/distlock/locker/strategy/memory"
 )
 
-func TestLock(t *testing.T) {
-	store := memory.NewStore()
-	l, err := store.New()
+// An adapter looks at its arguments when it is made. That is no call of the user's, so no
+// event.
+func TestConstructorsAreNoEvents(t *testing.T) {
+	var mu sync.Mutex
+	var seen []locker.Event
+	l, err := memory.New(locker.WithObserver(locker.ObserverFunc(func(_ context.Context, e locker.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, e)
+	})))
 	require.NoError(t, err)
-	defer l.Close()
-
-	require.NoError(t, check.Lock(l, "k", locker.WithTTL(time.Second)))
-	require.Empty(t, store.Keys(), "the lock was taken")
-	require.ErrorIs(t, check.Lock(nil, "k"), locker.ErrInvalid)
-	require.ErrorIs(t, check.Lock(l, ""), locker.ErrInvalid)
-	require.ErrorIs(t, check.Lock(l, "k", nil), locker.ErrInvalid)
-	require.ErrorIs(t, check.Lock(l, "k", locker.WithTTL(time.Hour*48)), locker.ErrInvalid)
-
-	lease, err := l.Lock(t.Context(), "k")
+	_, err = leader.New(l, "k")
 	require.NoError(t, err)
-	defer lease.Unlock(t.Context())
-	require.NoError(t, check.Lock(l, "k"), "that the key is held is no fault of the arguments")
+	_, err = mutex.New(l, "k", func(error) {})
+	require.NoError(t, err)
+	guard, err := once.New(l)
+	require.NoError(t, err)
+	guard(http.NotFoundHandler())
+	require.NoError(t, l.Close())
+	mu.Lock()
+	defer mu.Unlock()
+	require.Empty(t, seen)
 }
