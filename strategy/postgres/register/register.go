@@ -61,10 +61,7 @@ func open(ctx context.Context, u *url.URL, opts ...locker.Option) (locker.Locker
 	}
 	cfg, err := pgxpool.ParseConfig(server.String())
 	if err != nil {
-		if wrong := (*pgconn.ParseConfigError)(nil); errors.As(err, &wrong) {
-			err = errors.Unwrap(wrong) // its own words have the URL
-		}
-		return nil, nil, fmt.Errorf("locker: %w: config url: %w", locker.ErrInvalid, err)
+		return nil, nil, fmt.Errorf("locker: %w: config url: %s", locker.ErrInvalid, wordsOf(err))
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
@@ -76,4 +73,18 @@ func open(ctx context.Context, u *url.URL, opts ...locker.Option) (locker.Locker
 		return nil, nil, err
 	}
 	return l, pool.Close, nil
+}
+
+// wordsOf is what pgx says is wrong, without the URL, which may have a password.
+func wordsOf(err error) string {
+	wrong, address := (*pgconn.ParseConfigError)(nil), (*url.Error)(nil)
+	switch {
+	case errors.As(err, &address):
+		return address.Err.Error()
+	case errors.As(err, &wrong):
+		bare := *wrong
+		bare.ConnString = ""
+		return strings.TrimPrefix(bare.Error(), "cannot parse ``: ")
+	}
+	return err.Error()
 }

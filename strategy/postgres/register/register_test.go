@@ -30,17 +30,25 @@ func TestOpen(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	for url, word := range map[string]string{
-		"postgres://app:secret@h/app?table=a.b.c":         "a.b.c",
-		"postgres://app:secret@h/app?notify=perhaps":      "perhaps",
-		"postgres://app:secret@h/app?sslmode=perhaps":     "sslmode",
-		"postgres://app:secret@h/app?pool_max_conns=many": "many",
-		"postgres://app:secret@h/app?replica_acks=1":      "replica_acks",
-		"postgres+redis://app:secret@h/app":               "url",
-		"postgres://app:secret@h/app?ttl=1ms":             "ttl",
+		"postgres://app:secret@h/app?table=a.b.c":            "a.b.c",
+		"postgres://app:secret@h/app?notify=perhaps":         "perhaps",
+		"postgres://app:secret@h/app?sslmode=perhaps":        "sslmode",
+		"postgres://app:secret@h/app?pool_max_conns=many":    `pool_max_conns (strconv.ParseInt: parsing "many"`,
+		"postgres://app:secret@h/app?pool_max_conns=0":       "pool_max_conns too small",
+		"postgres://app:secret@h/app?pool_min_conns=x":       "pool_min_conns",
+		"postgres://app:secret@h/app?port=99999999":          "invalid port",
+		"postgres://app:secret@h/app?connect_timeout=x":      "connect_timeout",
+		"postgres://app:secret@h/app?channel_binding=x":      "unknown channel_binding value: x",
+		"postgres://app:secret@h/app?target_session_attrs=x": "unknown target_session_attrs value: x",
+		"postgres://app:secret@h/app?sslrootcert=/nowhere":   "TLS",
+		"postgres://app:secret@h/app?replica_acks=1":         "replica_acks",
+		"postgres+redis://app:secret@h/app":                  "url",
+		"postgres://app:secret@h/app?ttl=1ms":                "ttl",
 	} {
 		_, _, err := strategy.OpenURL(t.Context(), url)
 		require.ErrorIs(t, err, locker.ErrInvalid, url)
 		require.ErrorContains(t, err, word)
 		require.NotContains(t, err.Error(), "secret")
+		require.NotContains(t, err.Error(), "nil")
 	}
 }
