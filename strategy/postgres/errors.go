@@ -17,6 +17,8 @@ const (
 	deadlockDetected     = "40P01"
 	lockNotAvailable     = "55P03"
 	diskFull             = "53100"
+	limitExceeded        = "54000" // with NOTIFY: its queue is full
+	readOnly             = "25006"
 )
 
 func hasCode(err error, codes ...string) bool {
@@ -24,11 +26,10 @@ func hasCode(err error, codes ...string) bool {
 	return errors.As(err, &e) && slices.Contains(codes, e.Code)
 }
 
-// isContention says whether a statement did nothing because another transaction was at
-// the row.
-func isContention(err error) bool {
-	return hasCode(err, lockNotAvailable, serializationFailure, deadlockDetected)
-}
+// isRolledBack says whether the server has rolled a statement back because of what else was
+// under way, whatever the row: at a level stricter than READ COMMITTED it does so for keys that
+// nobody else wants, too.
+func isRolledBack(err error) bool { return hasCode(err, serializationFailure, deadlockDetected) }
 
 // isPermanent says whether trying again is pointless: wrong credentials, no such
 // database, no permission, another table of that name, a full disk.

@@ -21,6 +21,8 @@ const (
 	linger = time.Second
 	// silence is how long a connection may be silent before it is asked whether it lives.
 	silence = 15 * time.Second
+	// connecting is how long a connection may take until it listens.
+	connecting = 5 * time.Second
 )
 
 var (
@@ -128,6 +130,8 @@ func (l *listener) run(ctx context.Context, s *session) {
 
 // listen connects as the pool does, and returns a connection that listens.
 func (l *listener) listen(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connecting)
+	defer cancel()
 	cfg := l.pool.Config()
 	if cfg.BeforeConnect != nil {
 		if err := cfg.BeforeConnect(ctx, cfg.ConnConfig); err != nil {
@@ -182,6 +186,15 @@ func (l *listener) signal(ctx context.Context, conn *pgx.Conn, s *session) bool 
 		}
 	}
 	return true
+}
+
+// hangUp ends the connection; the Locker opens the watches anew.
+func (l *listener) hangUp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current != nil {
+		l.current.end()
+	}
 }
 
 func (l *listener) close() {

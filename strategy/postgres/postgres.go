@@ -87,15 +87,28 @@ func (d *pgDriver) Configure(cfg driver.Config) (driver.Settings, error) {
 // Acquire implements driver.Driver. However many wait, a release or a renewal has no more
 // attempts before it than the pool has connections: the pool serves in turn.
 func (d *pgDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
-	want := 0
-	if req.Fencing {
-		want = max(req.Tokens, 1)
-	}
 	select {
 	case d.attempts <- struct{}{}:
 		defer func() { <-d.attempts }()
 	case <-ctx.Done():
 		return driver.Answer{}, storeError(ctx.Err(), true)
+	}
+	// What was rolled back was not applied, and says nothing about the key.
+	for try := 1; ; try++ {
+		a, err := d.attempt(ctx, req)
+		if !isRolledBack(err) || try == mostTries || ctx.Err() != nil {
+			return a, err
+		}
+	}
+}
+
+// mostTries is how often a statement is sent that the server rolls back.
+const mostTries = 10
+
+func (d *pgDriver) attempt(ctx context.Context, req driver.Request) (driver.Answer, error) {
+	want := 0
+	if req.Fencing {
+		want = max(req.Tokens, 1)
 	}
 	var a driver.Answer
 	var first, last, remaining int64
@@ -104,7 +117,7 @@ func (d *pgDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answ
 		return rows.Scan(&a.Granted, &first, &last, &remaining, &owner)
 	}, []byte(req.Key), []byte(req.ID), []byte(req.Owner), req.TTL.Milliseconds(), forgetAfter(req.TTL), want)
 	switch {
-	case isContention(err): // at the commit, too, after the row of a grant
+	case hasCode(err, lockNotAvailable):
 		return driver.Answer{NoWakeUp: d.deaf.Load()}, nil
 	case err != nil:
 		return driver.Answer{}, err
@@ -161,8 +174,14 @@ func (d *pgDriver) Release(ctx context.Context, c driver.Claim) error {
 	return d.free(ctx, c.Key, c.ID)
 }
 
+// free releases without NOTIFY where the server's queue for that is full: waiters look once
+// a second.
 func (d *pgDriver) free(ctx context.Context, key, id string) error {
-	return d.one(ctx, d.sql.release, []byte(key), []byte(id))
+	err := d.one(ctx, d.sql.release, []byte(key), []byte(id))
+	if hasCode(err, limitExceeded) {
+		return d.one(ctx, d.sql.quietly, []byte(key), []byte(id))
+	}
+	return err
 }
 
 // one runs a statement about one claim, which has a row if that holds the key.
@@ -209,7 +228,19 @@ func (d *pgDriver) each(ctx context.Context, sql string, row func(pgx.Rows) erro
 				"the SQL of postgres.Schema once, and grant this role SELECT, INSERT, UPDATE and DELETE on it: %w", d.sql.table, failed, err)
 		}
 	}
+	if hasCode(err, readOnly) {
+		d.leave(conn.Conn())
+		err = fmt.Errorf("the server takes no writes (is it a standby since a fail-over? This connection is closed, and the next one looks for a primary): %w", err)
+	}
 	return n, storeError(err, false)
+}
+
+// leave closes a connection to a server that is read-only, and that of the listener, which is
+// likely to be on the same one: they might stay open for ever, while the next ones reach the
+// primary.
+func (d *pgDriver) leave(conn *pgx.Conn) {
+	hangUp(conn)
+	d.listener.hangUp()
 }
 
 // unhex is bytes that a statement encodes as hex: what it is without depends on the

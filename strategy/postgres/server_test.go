@@ -64,7 +64,8 @@ var lifeline io.WriteCloser
 
 func findBinaries() (string, error) {
 	if path, err := exec.LookPath("initdb"); err == nil {
-		return filepath.Dir(path), nil
+		path, err = filepath.EvalSymlinks(path) // the other programs are where it really is
+		return filepath.Dir(path), err
 	}
 	dirs, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if len(dirs) == 0 {
@@ -104,6 +105,7 @@ func giveAway(path string) error {
 // server is a PostgreSQL of its own, reached by a socket in dir.
 type server struct {
 	dir, bin string
+	settings []string // besides those of all
 	cmd      *exec.Cmd
 	ended    chan struct{} // closed when cmd has
 }
@@ -111,19 +113,19 @@ type server struct {
 var launched atomic.Int64
 
 // startServer starts one with a database and role app, which may create tables.
-func startServer(tb testing.TB) *server {
-	s, err := launch()
+func startServer(tb testing.TB, settings ...string) *server {
+	s, err := launch(settings...)
 	require.NoError(tb, err)
 	tb.Cleanup(s.stop)
 	return s
 }
 
-func launch() (*server, error) {
+func launch(settings ...string) (*server, error) {
 	b, err := base()
 	if err != nil {
 		return nil, err
 	}
-	s := &server{dir: filepath.Join(b.dir, strconv.FormatInt(launched.Add(1), 10)), bin: b.bin}
+	s := &server{dir: filepath.Join(b.dir, strconv.FormatInt(launched.Add(1), 10)), bin: b.bin, settings: settings}
 	if err := s.fresh(); err != nil {
 		return nil, err
 	}
@@ -156,8 +158,8 @@ func (s *server) start() error {
 	}
 	defer log.Close()
 	args := []string{"-D", s.dir, "-k", s.dir}
-	for _, set := range []string{"listen_addresses=", "fsync=off", "shared_buffers=16MB", "max_connections=1000",
-		"max_wal_size=64MB", "min_wal_size=2MB", "wal_level=minimal", "max_wal_senders=0"} {
+	for _, set := range append([]string{"listen_addresses=", "fsync=off", "shared_buffers=16MB", "max_connections=1000",
+		"max_wal_size=64MB", "min_wal_size=2MB", "wal_level=minimal", "max_wal_senders=0"}, s.settings...) {
 		args = append(args, "-c", set)
 	}
 	s.cmd, s.ended = asServer(exec.Command(filepath.Join(s.bin, "postgres"), args...)), make(chan struct{})

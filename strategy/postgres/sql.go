@@ -21,6 +21,8 @@ var files embed.FS
 // another claim, or its own work done.
 type statements struct {
 	table, schema, acquire, renew, extend, release, inspect, keys string
+
+	quietly string // release without NOTIFY
 }
 
 var comment = regexp.MustCompile(`(?m)^--.*\n`)
@@ -33,12 +35,14 @@ func newStatements(table string) (statements, error) {
 		}
 	}
 	quoted := pgx.Identifier(parts).Sanitize()
+	notify := "pg_notify('" + channel + "', encode(hash, 'hex'))"
 	read := func(name string) string {
 		text, _ := files.ReadFile("sql/" + name + ".sql") // it is compiled in
 		return strings.NewReplacer(
 			"{table}", quoted,
-			"{literal}", "'"+strings.ReplaceAll(quoted, "'", "''")+"'",
-			"{channel}", "'"+channel+"'",
+			// With E no setting of the session says what a backslash is.
+			"{literal}", "E'"+strings.NewReplacer("'", "''", `\`, `\\`).Replace(quoted)+"'",
+			"{notify}", notify,
 			// How long a statement waits for a row: longer than a command of another process has
 			// it. The setting ends with the transaction.
 			"{patience}", "set_config('lock_timeout', '50ms', true) <> ''",
@@ -46,5 +50,7 @@ func newStatements(table string) (statements, error) {
 			"{minute after}", "interval '1 min' + date_trunc('minute', clock_timestamp() + interval '1 ms' *",
 		).Replace(comment.ReplaceAllString(string(text), ""))
 	}
-	return statements{quoted, read("schema"), read("acquire"), read("renew"), read("extend"), read("release"), read("inspect"), read("keys")}, nil
+	sql := statements{quoted, read("schema"), read("acquire"), read("renew"), read("extend"), read("release"), read("inspect"), read("keys"), ""}
+	sql.quietly = strings.Replace(sql.release, notify, "NULL", 1)
+	return sql, nil
 }

@@ -8,13 +8,19 @@
 -- Of the rows that are no longer needed a few are deleted: after the own one is locked, and
 -- without waiting for any, so that no two releases wait for each other. (now() is from
 -- before, which deletes later at worst, and can be looked up in the index.)
-WITH kept AS (
+--
+-- The bound on the wait for the row does not hold for the COMMIT, which waits for those of
+-- all other transactions with a NOTIFY: the last SELECT gives the session its own
+-- lock_timeout back. (session runs once, when the first of kept and dropped asks for it.)
+WITH session AS MATERIALIZED (
+	SELECT current_setting('lock_timeout') AS lock_timeout, {patience} AS bounded
+), kept AS (
 	UPDATE {table} SET id = '', owner = '', expires = '-infinity'
-	WHERE hash = sha256($1) AND id = $2 AND expires > clock_timestamp() AND last_token > 0 AND {patience}
+	WHERE hash = sha256($1) AND id = $2 AND expires > clock_timestamp() AND last_token > 0 AND (SELECT bounded FROM session)
 	RETURNING hash
 ), dropped AS (
 	DELETE FROM {table}
-	WHERE hash = sha256($1) AND id = $2 AND expires > clock_timestamp() AND last_token = 0 AND {patience}
+	WHERE hash = sha256($1) AND id = $2 AND expires > clock_timestamp() AND last_token = 0 AND (SELECT bounded FROM session)
 	RETURNING hash
 ), freed AS MATERIALIZED (
 	SELECT hash FROM kept UNION ALL SELECT hash FROM dropped
@@ -25,4 +31,4 @@ WITH kept AS (
 		ORDER BY forget LIMIT 8
 		FOR UPDATE SKIP LOCKED)
 )
-SELECT pg_notify({channel}, encode(hash, 'hex')) FROM freed
+SELECT {notify}, set_config('lock_timeout', (SELECT lock_timeout FROM session), true) FROM freed

@@ -1,0 +1,83 @@
+package postgres_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/strategy/postgres"
+)
+
+// In serializable sessions a key that nobody else wants is granted: what the server rolls back
+// is no refusal.
+func TestSerializableSessions(t *testing.T) {
+	t.Parallel()
+	s, ctx := startServer(t), t.Context()
+	l := newLocker(t, s.pool(t, "&default_transaction_isolation=serializable&pool_max_conns=8"))
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			for i := range 100 {
+				lease, err := l.TryLock(ctx, fmt.Sprint(g, "-", i))
+				if err == nil {
+					err = lease.Unlock(ctx)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// A statement that the server has rolled back is sent again, and not for ever.
+func TestRolledBack(t *testing.T) {
+	t.Parallel()
+	s, ctx := startServer(t), t.Context()
+	l := newLocker(t, s.pool(t, ""))
+	lease, err := l.Lock(ctx, "warm-up") // makes the table
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(ctx))
+	for i, code := range []string{"serialization_failure", "deadlock_detected"} {
+		require.NoError(t, s.admin(ctx, fmt.Sprintf(`CREATE SEQUENCE tries%d`, i))) // keeps what is rolled back
+		require.NoError(t, s.admin(ctx, fmt.Sprintf(`GRANT ALL ON tries%d TO app`, i)))
+		require.NoError(t, s.admin(ctx, fmt.Sprintf(`CREATE FUNCTION fail%[1]d() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN
+				IF nextval('tries%[1]d') %% 4 <> 0 OR new.key = 'never' THEN RAISE EXCEPTION 'rolled back' USING ERRCODE = '%[2]s'; END IF;
+				RETURN new;
+			END $$`, i, code)))
+		require.NoError(t, s.admin(ctx, fmt.Sprintf(`CREATE TRIGGER fail BEFORE INSERT ON `+table+` FOR EACH ROW EXECUTE FUNCTION fail%d()`, i)))
+		lease, err := l.TryLock(ctx, "k"+code)
+		require.NoError(t, err, code)
+		require.NoError(t, lease.Unlock(ctx))
+		_, err = l.TryLock(ctx, "never")
+		require.ErrorIs(t, err, locker.ErrUnavailable, code)
+		require.NotErrorIs(t, err, locker.ErrNotAcquired, code)
+		require.NoError(t, s.admin(ctx, `DROP TRIGGER fail ON `+table))
+	}
+}
+
+// The name of a table is a name, whatever the session takes a backslash for.
+func TestTableNameIsNoSQL(t *testing.T) {
+	t.Parallel()
+	s, ctx := startServer(t), t.Context()
+	for _, setting := range []string{"off", "on"} {
+		require.NoError(t, s.admin(ctx, `ALTER ROLE app SET standard_conforming_strings = `+setting))
+		require.NoError(t, s.admin(ctx, `CREATE TABLE public.v (x int)`))
+		require.NoError(t, s.admin(ctx, `ALTER TABLE public.v OWNER TO app`))
+		name := `x\'||chr(34))IS NULL THEN DROP TABLE v;END IF;IF true THEN--`
+		l := newLocker(t, s.pool(t, ""), postgres.WithTable(name))
+		lease, err := l.TryLock(ctx, "k")
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(ctx))
+		there := ""
+		require.NoError(t, s.ask(ctx, &there, `SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace`))
+		require.Equal(t, "v "+name, there)
+		require.NoError(t, s.admin(ctx, `DROP TABLE public.v, `+pgx.Identifier{"public", name}.Sanitize()))
+	}
+}
