@@ -2,6 +2,7 @@ package redisdriver
 
 import (
 	"context"
+	"net"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -23,7 +24,8 @@ const (
 // clients are the ways to the server. See the package comment.
 type clients struct {
 	given   redis.UniversalClient // the caller's, never closed here
-	control redis.UniversalClient // private, or the caller's
+	control redis.UniversalClient // private, or on the caller's connections
+	copied  bool                  // private
 
 	// Of each kind there is one lane for a server, or for a node of a cluster: renewals
 	// do not wait behind releases.
@@ -46,22 +48,32 @@ func newClients(rdb redis.UniversalClient) (*clients, error) {
 	}
 	switch c := rdb.(type) {
 	case *redis.Client:
-		life, end := context.WithCancel(context.Background())
-		o := privateOptions(c.Options())
-		follow(life, o)
-		control := redis.NewClient(o)
-		made := &clients{given: rdb, control: control, end: end}
-		w := &way{life: life, own: control, other: sync.OnceValue(func() *redis.Client { return view(c) })}
-		made.commands.one = &lane{way: w}
-		if o.StreamingCredentialsProvider == nil { // which go-redis's pool is told by
-			made.commands.one.direct = newDirect(life, control.Options())
-		}
-		made.renewals.one = &lane{way: w}
-		return made, nil
+		return newClientsOf(c, dialerOf(c)), nil
 	case *redis.ClusterClient:
-		return &clients{given: rdb, control: redis.NewClusterClient(privateClusterOptions(c.Options()))}, nil
+		return &clients{given: rdb, control: redis.NewClusterClient(privateClusterOptions(c.Options())), copied: true}, nil
 	}
 	return &clients{given: rdb, control: rdb}, nil
+}
+
+// newClientsOf has connections of our own made by dial. Without it the caller's serve.
+func newClientsOf(c *redis.Client, dial func(ctx context.Context, network, addr string) (net.Conn, error)) *clients {
+	made := &clients{given: c}
+	if dial == nil {
+		to := view(c)
+		made.control, made.commands.one, made.renewals.one = to, &lane{to: to, given: true}, &lane{to: to, given: true}
+		return made
+	}
+	life, end := context.WithCancel(context.Background())
+	o := privateOptions(c.Options())
+	o.Dialer = dial
+	follow(life, o)
+	to := redis.NewClient(o)
+	made.control, made.copied, made.end = to, true, end
+	made.commands.one, made.renewals.one = &lane{to: to}, &lane{to: to}
+	if o.StreamingCredentialsProvider == nil { // which go-redis's pool is told by
+		made.commands.one.direct = newDirect(life, to.Options())
+	}
+	return made
 }
 
 // view is a client on the caller's pool with options of its own.
@@ -105,7 +117,7 @@ func (c *clients) lane(ctx context.Context, all *lanes, key string) (*lane, erro
 		}
 		return true
 	})
-	l, _ := all.byClient.LoadOrStore(node, &lane{way: &way{own: node}, cluster: cluster})
+	l, _ := all.byClient.LoadOrStore(node, &lane{to: node, cluster: cluster})
 	return l.(*lane), nil
 }
 
@@ -140,6 +152,9 @@ func nodeOf(ctx context.Context, rdb redis.UniversalClient, key string) (*redis.
 // apart is another client like our own, for commands that keep their connections; nil if
 // the caller's cannot be copied.
 func (c *clients) apart(pool int, read time.Duration) redis.UniversalClient {
+	if !c.copied {
+		return nil
+	}
 	switch own := c.control.(type) {
 	case *redis.Client:
 		o := privateOptions(own.Options())
@@ -222,11 +237,10 @@ func (c *clients) close() error {
 	}
 	c.commands.close()
 	c.renewals.close()
-	switch c.control.(type) {
-	case *redis.Client, *redis.ClusterClient:
-		return c.control.Close()
+	if !c.copied {
+		return nil // the caller's
 	}
-	return nil // the caller's
+	return c.control.Close()
 }
 
 type nilClientError struct{}

@@ -120,8 +120,7 @@ func TestCallersLeaveAConnectionThatIsBeingMade(t *testing.T) {
 	}
 }
 
-// A client that went by the caller's pool, because the server was away when its own
-// connection was tried, goes by its own when that connects.
+// A Locker whose server was away at first goes on when that is back.
 func TestServerThatWasAwayAtFirst(t *testing.T) {
 	t.Parallel()
 	l, g := newGated(t)
@@ -129,7 +128,6 @@ func TestServerThatWasAwayAtFirst(t *testing.T) {
 	time.AfterFunc(200*time.Millisecond, func() { g.refuse.Store(false) })
 	require.Eventually(t, func() bool { return l.acquire(t.Context()) == nil }, soon, time.Millisecond)
 	l.connected(t)
-	require.Eventually(t, l.c.commands.one.way.isOwn, soon, time.Millisecond) // it is tried beside the commands
 }
 
 // A renewal takes the way that other commands have found: it does not wait for an address
@@ -196,11 +194,10 @@ func TestConnectionsAreMadeAtTheSameTime(t *testing.T) {
 func TestNothingIsSentLate(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	var slow atomic.Bool
-	slow.Store(true)
+	var dials atomic.Int32
 	open := make(chan struct{})
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
-		if slow.Swap(false) {
+		if dials.Add(1) <= 2 { // the lane's, and the one for lone commands that is made beside it
 			<-open
 		}
 		return net.Dial(network, addr)
@@ -214,6 +211,7 @@ func TestNothingIsSentLate(t *testing.T) {
 	claim := driver.Claim{Key: "k", ID: "id", Owner: "id", TTL: time.Minute}
 	_, err = d.Acquire(ctx, driver.Request{Claim: claim})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Eventually(t, func() bool { return dials.Load() == 2 }, soon, time.Millisecond)
 	if err = d.Release(t.Context(), claim); err != nil { // it may have gone another way
 		require.ErrorIs(t, err, locker.ErrLost)
 	}

@@ -176,7 +176,7 @@ func (n *line) send(ctx context.Context, now time.Time, f *flight) bool {
 // lone sends f directly if nothing else is on its way, and reports whether that is done:
 // it was answered, or its caller had to leave.
 func (l *lane) lone(ctx context.Context, f *flight) (done, left bool, err error) {
-	if l.direct == nil || !l.way.isOwn() || !l.idle() {
+	if l.direct == nil || !l.idle() {
 		return false, false, nil
 	}
 	now := time.Now()

@@ -7,7 +7,8 @@
 // The client given by the user is configured for the user's needs: retries that
 // send a lock command twice, reads that ignore the context, a pool that waiters
 // could exhaust. So all commands run on a small private client made from its options
-// (no retries, short timeouts), and subscriptions on connections of their own. A client
+// (no retries, short timeouts), and subscriptions on connections of their own. All of them are
+// dialled as the user's client dials, by its hooks; see dialerOf. A client
 // whose options cannot be read (a redis.Ring, a wrapper) serves everything itself;
 // waiters then poll.
 //

@@ -78,6 +78,9 @@ func (d *Driver) Name() string { return d.p.Name }
 // Configure implements [driver.Configurer].
 func (d *Driver) Configure(cfg driver.Config) (driver.Settings, error) {
 	d.log = cfg.Logger
+	if _, single := d.c.given.(*redis.Client); single && !d.c.copied {
+		d.log.Warn("the caller's connections serve the locks, as the hooks of this version of go-redis cannot be read", "strategy", d.p.Name)
+	}
 	for _, o := range cfg.Options {
 		switch o := o.(type) {
 		case replicaAcks:

@@ -111,15 +111,6 @@ func isTLS(err error) bool {
 		strings.HasPrefix(err.Error(), "tls: ") && !(errors.As(err, &timeout) && timeout.Timeout())
 }
 
-// isDial tells that there was no connection.
-func isDial(err error) bool {
-	if err == nil {
-		return false
-	}
-	var op *net.OpError
-	return isEnd(err) || errors.As(err, &op) && op.Op == "dial"
-}
-
 // errorCode is the first word of a server's error. Redis 6 hides that of a
 // command called by a script: "ERR Error running script (...): @user_script:7: -OOM ...".
 func errorCode(msg string) string {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/distlock/locker/driver"
@@ -22,7 +20,7 @@ func (l *lane) send(batch []*flight) {
 	end := time.Now().Add(batchTimeout)
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
-	to := l.reach(ctx, batch)
+	exchange(ctx, l.to, batch, false)
 	var unknown []*flight
 	for _, f := range batch {
 		if isNoScript(f.cmd.Err()) {
@@ -30,7 +28,7 @@ func (l *lane) send(batch []*flight) {
 		}
 	}
 	if len(unknown) > 0 {
-		exchange(ctx, to, unknown, true)
+		exchange(ctx, l.to, unknown, true)
 	}
 	kept := batch[:0]
 	for _, f := range batch {
@@ -55,63 +53,6 @@ func (l *lane) elsewhere(f *flight, end time.Time) {
 	defer cancel()
 	f.reply, f.err = f.script.run(ctx, l.cluster, f.in.plain())
 	l.answered([]*flight{f})
-}
-
-// way is how a server is reached: by our own client or, if that cannot connect and it can,
-// by another: a hook of the caller's may know the way where a copy of the client's options
-// does not.
-type way struct {
-	life      context.Context
-	own       *redis.Client
-	other     func() *redis.Client // makes it; nil: there is none
-	found     atomic.Pointer[redis.Client]
-	searching sync.Mutex
-}
-
-// isOwn reports whether our own client is known to connect.
-func (w *way) isOwn() bool { return w.found.Load() == w.own }
-
-// reach sends a batch, and returns the client that did.
-func (l *lane) reach(ctx context.Context, batch []*flight) *redis.Client {
-	try := func(ctx context.Context, to *redis.Client) (connects bool) {
-		exchange(ctx, to, batch, false)
-		return !isDial(batch[0].cmd.Err())
-	}
-	w := l.way
-	if to := w.found.Load(); to != nil || w.other == nil {
-		if to == nil {
-			to = w.own
-		}
-		try(ctx, to)
-		return to
-	}
-	half, cancel := context.WithTimeout(ctx, batchTimeout/2)
-	defer cancel()
-	if try(half, w.own) {
-		w.found.Store(w.own)
-		return w.own
-	}
-	w.searching.Lock()
-	defer w.searching.Unlock()
-	to := w.found.Load()
-	if to == nil {
-		to = w.other()
-	}
-	if try(ctx, to) && w.found.CompareAndSwap(nil, to) {
-		go w.again()
-	}
-	return to
-}
-
-// again looks whether our own client connects after all: the server may have been away.
-func (w *way) again() {
-	ctx, cancel := context.WithTimeout(w.life, controlTimeout)
-	defer cancel()
-	o := w.own.Options()
-	if conn, err := o.Dialer(ctx, o.Network, o.Addr); err == nil {
-		_ = conn.Close()
-		w.found.Store(w.own)
-	}
 }
 
 // exchange sends commands and reads their answers. teach has the first of each script
@@ -145,7 +86,7 @@ func (l *lane) classify(err error) error {
 			Permanent: true, NotApplied: true,
 		}
 	}
-	if isEnd(err) && (l.cluster != nil || l.way != nil && l.way.isOwn()) {
+	if isEnd(err) && l.to != nil && !l.given {
 		return notSent(err) // go-redis looks at the context where it waits for a connection
 	}
 	return classify(err)

@@ -37,8 +37,9 @@ const (
 // the wire, and the others of the batch have their time.
 type lane struct {
 	cluster *redis.ClusterClient // knows the right node for a command that to refuses; or nil
-	way     *way
-	direct  *direct // the way of a command that is alone; or nil
+	to      *redis.Client        // nil: each command has a way of its own
+	given   bool                 // to is on the caller's connections
+	direct  *direct              // the way of a command that is alone; or nil
 
 	mu     sync.Mutex
 	queue  []*flight
