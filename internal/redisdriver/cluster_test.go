@@ -212,3 +212,26 @@ func TestPubSubAsSet(t *testing.T) {
 	_, publish := s.Channel("k")
 	require.Equal(t, "PUBLISH", publish, "on a single server it says nothing")
 }
+
+// A hub that was made before it was known how releases are told does not stay as it is.
+func TestHubsLearnThatPubSubIsSharded(t *testing.T) {
+	srv, c := startCluster(t)
+	s := newSignals(t, c)
+	if probing := s.probe(); probing != nil {
+		<-probing
+	}
+	as := func(sharded bool) { // as after a probe that failed, and as after the next one
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.sharded, s.probed = sharded, true
+	}
+	as(false)
+	before := mustWatch(t, s, "a")
+	as(true)
+	after := mustWatch(t, s, "b")
+	channel, publish := s.Channel("b")
+	require.Equal(t, "SPUBLISH", publish)
+	require.EqualValues(t, 1, srv.Client(t).SPublish(t.Context(), channel, "0").Val(), "it is heard")
+	wantSignal(t, after, true, "it is heard")
+	wantSignal(t, before, false, "it would hear nothing: its waiter watches again")
+}

@@ -281,3 +281,22 @@ func TestClientWhoseHookDials(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// Where no further connection is let in, lone commands do not ask for one each time.
+func TestLoneCommandsDoNotDialEachTime(t *testing.T) {
+	t.Parallel()
+	l, g := newGated(t)
+	l.connected(t)
+	g.refuse.Store(true)
+	n := l.c.commands.one.direct.take(time.Now())
+	for n == nil {
+		n = l.c.commands.one.direct.take(time.Now())
+	}
+	n.wire.leave()
+	l.c.commands.one.direct.give(n)
+	before, began := g.dials.Load(), time.Now()
+	for range 300 {
+		require.NoError(t, l.acquire(t.Context()))
+	}
+	require.LessOrEqual(t, g.dials.Load()-before, int32(time.Since(began)/lineEvery)+2)
+}

@@ -10,6 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// lineEvery is how often a line is made at most. Where no further connection is let in, or the
+// server gives up those that are, each lone command would make one.
+const lineEvery = time.Second
+
 // lineIdle is how long a line may have been idle for a command to be sent on it as it is.
 const lineIdle = time.Second
 
@@ -22,6 +26,7 @@ type direct struct {
 	like *redis.Options
 	free chan *line      // holds the line, or nil if one is to be made; nothing while it is in use
 	used time.Time       // when the line was last asked for
+	made time.Time       // when one was last made
 	life context.Context // of the connections
 }
 
@@ -35,6 +40,10 @@ func newDirect(life context.Context, like *redis.Options) *direct {
 func (d *direct) take(now time.Time) *line {
 	select {
 	case n := <-d.free:
+		if n == nil && now.Sub(d.made) < lineEvery {
+			d.free <- nil
+			return nil
+		}
 		idle := now.Sub(d.used) > lineIdle
 		if d.used = now; n == nil || idle || n.isOld(now) {
 			go func() { d.free <- d.revive(n) }()
@@ -54,6 +63,7 @@ func (d *direct) revive(n *line) *line {
 		}
 		n.close()
 	}
+	d.made = time.Now()
 	if n = d.connect(); !n.isAlive(d.life) {
 		n.close()
 		return nil

@@ -28,6 +28,7 @@ type flight struct {
 
 	// Guarded by the lane's mutex until then.
 	state          flightState
+	place          int             // in the queue, counted from the lane's first command
 	before, behind *flight         // of those that wait
 	end            time.Time       // of its wait; zero: none
 	locker         context.Context // by whose end it ends, too; or nil

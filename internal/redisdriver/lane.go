@@ -42,7 +42,9 @@ type lane struct {
 	direct  *direct              // the way of a command that is alone; or nil
 
 	mu     sync.Mutex
-	queue  []*flight
+	queue  []*flight // nil: its caller has left
+	taken  int       // how many were taken off the queue: the place of its first
+	gone   int       // how many of the queue are nil
 	busy   []*worker
 	parked []*worker
 	timer  *time.Timer // sends what waits for batches that turn out to be slow
@@ -70,6 +72,7 @@ func (l *lane) start(ctx context.Context, f *flight) {
 		}()
 	} else {
 		f.state = flightQueued
+		f.place = l.taken + len(l.queue)
 		l.queue = append(l.queue, f)
 		l.startBatch()
 	}
@@ -82,8 +85,11 @@ func (l *lane) start(ctx context.Context, f *flight) {
 func (l *lane) idle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.busy)+len(l.queue) == 0
+	return len(l.busy)+l.queued() == 0
 }
+
+// queued is how many commands wait to be taken; l.mu is held.
+func (l *lane) queued() int { return len(l.queue) - l.gone }
 
 // startBatch has a worker send what waits, if another batch may be sent; l.mu is held.
 func (l *lane) startBatch() {
@@ -133,7 +139,7 @@ func (l *lane) mayStart() bool {
 	l.timer = time.AfterFunc(next, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.timed = false; len(l.queue) > 0 {
+		if l.timed = false; l.queued() > 0 {
 			l.startBatch()
 		}
 	})
@@ -167,16 +173,21 @@ func (w *worker) take() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w.batch = w.batch[:0]
-	bytes, share := 0, l.share()
-	for len(w.batch) < min(share, len(l.queue)) {
-		f := l.queue[len(w.batch)]
+	bytes, share, n := 0, l.share(), 0
+	for ; n < len(l.queue) && len(w.batch) < share; n++ {
+		f := l.queue[n]
+		if f == nil {
+			l.gone--
+			continue
+		}
 		if bytes += f.in.size(); len(w.batch) > 0 && bytes > batchBytes {
 			break
 		}
 		f.state = flightSent
 		w.batch = append(w.batch, f)
 	}
-	l.queue = slices.Delete(l.queue, 0, len(w.batch))
+	l.queue = slices.Delete(l.queue, 0, n)
+	l.taken += n
 	if len(w.batch) == 0 {
 		l.busy = slices.DeleteFunc(l.busy, func(o *worker) bool { return o == w })
 		if l.closed {
@@ -187,7 +198,7 @@ func (w *worker) take() bool {
 		return false
 	}
 	w.since = time.Now()
-	if len(l.queue) > 0 {
+	if l.queued() > 0 {
 		l.startBatch()
 	}
 	return true
@@ -195,7 +206,7 @@ func (w *worker) take() bool {
 
 // share is how many commands a batch takes; l.mu is held.
 func (l *lane) share() int {
-	n := len(l.queue)
+	n := l.queued()
 	for _, w := range l.busy {
 		n += len(w.batch)
 	}

@@ -29,12 +29,13 @@ func (b *leftBehind) add(f *flight) {
 
 // prune forgets those that have an end; b.mu is held.
 func (b *leftBehind) prune() {
+	now := time.Now()
 	b.fs = slices.DeleteFunc(b.fs, func(f *flight) bool {
 		select {
 		case <-f.over:
 			return true
 		default:
-			return time.Now().After(f.until)
+			return now.After(f.until)
 		}
 	})
 }

@@ -187,8 +187,9 @@ func (s *Signals) hubOf(ctx context.Context, key string, sharded bool) (*hub, er
 		return nil, redis.ErrClosed
 	}
 	h := s.hubs[node]
-	if h != nil && h.client != client {
-		// The node was away, and the cluster client has closed its connections.
+	if h != nil && (h.client != client || h.sharded != sharded) {
+		// The node was away, and the cluster client has closed its connections; or it was
+		// not known yet how releases are told.
 		go h.close()
 		h = nil
 	}

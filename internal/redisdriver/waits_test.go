@@ -128,3 +128,33 @@ func TestSlowContext(t *testing.T) {
 	close(ctx.told)
 	require.ErrorIs(t, l.ends(t, slow), context.Canceled)
 }
+
+// Thousands of callers leave a queue in a time that grows with their number, not with its square;
+// a batch takes those that are left.
+func TestThousandsLeaveTheQueue(t *testing.T) {
+	t.Parallel()
+	const n = 40_000
+	l := &lane{busy: make([]*worker, mostBatches)} // no other batch may be sent
+	for i := range l.busy {
+		l.busy[i] = &worker{lane: l}
+	}
+	flights := make([]*flight, n)
+	for i := range flights {
+		flights[i] = newFlight(nil)
+		l.start(t.Context(), flights[i])
+	}
+	began := time.Now()
+	for i, f := range flights {
+		if i != n/2 {
+			l.mu.Lock()
+			l.leave(f, context.Canceled)
+			l.mu.Unlock()
+		}
+	}
+	require.Less(t, time.Since(began), 4*time.Second)
+	require.False(t, l.idle())
+	w := l.busy[0]
+	require.True(t, w.take())
+	require.Equal(t, []*flight{flights[n/2]}, w.batch)
+	require.Zero(t, l.queued())
+}
