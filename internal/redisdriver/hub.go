@@ -75,7 +75,7 @@ func (h *hub) watch(ctx context.Context, w *watch) (*watch, error) {
 		t = &topic{watches: make(map[*watch]struct{}), ready: make(chan struct{})}
 		h.topics[channel] = t
 		if h.cur != nil {
-			h.enqueue(op{true, channel})
+			h.enqueue(op{subscribe: true, channel: channel})
 		}
 	}
 	t.watches[w] = struct{}{}
@@ -122,8 +122,13 @@ func (h *hub) drop(w *watch) {
 	}
 	delete(h.topics, w.channel)
 	if h.cur != nil {
-		h.enqueue(op{false, w.channel})
+		h.enqueue(op{channel: w.channel})
 	}
+	h.mayRest()
+}
+
+// mayRest ends the session in a while if there is no watch left; h.mu is held.
+func (h *hub) mayRest() {
 	if len(h.topics) == 0 && h.idle == nil {
 		h.idle = time.AfterFunc(hubIdle, h.rest)
 	}
@@ -172,7 +177,7 @@ func (h *hub) open() {
 	s := &session{ps: h.client.Subscribe(context.Background()), pending: make(map[string]int), writing: true}
 	h.cur = s
 	for channel := range h.topics {
-		h.enqueue(op{true, channel})
+		h.enqueue(op{subscribe: true, channel: channel})
 	}
 	go func() {
 		if h.write(s) {
@@ -214,6 +219,7 @@ func (h *hub) confirm(s *session, channel string) {
 	if h.cur != s {
 		return
 	}
+	s.answered(channel)
 	if s.pending[channel]--; s.pending[channel] > 0 {
 		return
 	}

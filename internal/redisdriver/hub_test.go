@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -113,7 +114,7 @@ func TestStaleConfirmation(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { ops, _ := pending(); return len(ops) == 3 }, soon, time.Millisecond, "the second subscription is sent")
 	ops, _ := pending()
-	require.Equal(t, []op{{true, "c"}, {false, "c"}, {true, "c"}}, ops)
+	require.Equal(t, []op{{subscribe: true, channel: "c"}, {channel: "c"}, {subscribe: true, channel: "c"}}, ops)
 
 	h.confirm(s, "c")
 	_, ready := pending()
@@ -223,29 +224,75 @@ func TestCutConnectionWakesNobodyYet(t *testing.T) {
 	h.due.Stop()
 }
 
-// A server that refuses a subscription ends every watch on its connection, and is
-// not asked again for a while.
-func TestRefusedSubscription(t *testing.T) {
+// bob is a client of a user with some rules, and the administrator's.
+func bob(t *testing.T, rules ...any) (rdb, admin *redis.Client) {
+	t.Helper()
 	srv := redistest.Start(t)
-	admin := srv.Client(t)
-	s := newSignals(t, admin)
-	allowed, _ := s.Channel("allowed")
-	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "bob", "on", ">pw", "~*", "+@all", "resetchannels", "&"+allowed).Err())
+	admin = srv.Client(t)
+	args := append([]any{"acl", "setuser", "bob", "on", ">pw", "~*", "+@all", "resetchannels"}, rules...)
+	require.NoError(t, admin.Do(t.Context(), args...).Err())
 	o := srv.Options()
 	o.Username, o.Password = "bob", "pw"
-	bob := redis.NewClient(o)
-	defer bob.Close()
+	rdb = redis.NewClient(o)
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb, admin
+}
 
-	s = newSignals(t, bob)
+// A server that refuses all subscriptions ends every watch on its connection, and is
+// not asked again for a while.
+func TestRefusedSubscription(t *testing.T) {
+	t.Parallel()
+	rdb, admin := bob(t, "&*")
+	s := newSignals(t, rdb)
 	w := mustWatch(t, s, "allowed")
 	id := connections(t, admin, true)[0]
+	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "bob", "-subscribe").Err())
 	_, err := s.Watch(t.Context(), "forbidden")
 	require.ErrorContains(t, err, "NOPERM")
 	wantSignal(t, w, false, "its connection has been given up")
 	w.Close()
+	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "bob", "+subscribe").Err())
 	_, err = s.Watch(t.Context(), "allowed")
 	require.ErrorContains(t, err, "NOPERM", "the refusal is believed for a while")
 	wantGone(t, admin, id)
+}
+
+// A channel that the user may not hear of is the trouble of its own watches, whatever else
+// is in the same command.
+func TestForbiddenChannel(t *testing.T) {
+	t.Parallel()
+	rdb, admin := bob(t, "&"+prefix+"{good*")
+	s := newSignals(t, rdb)
+	first := mustWatch(t, s, "good")
+	id := connections(t, admin, true)
+	var all sync.WaitGroup
+	for i := range 40 {
+		all.Go(func() {
+			key := fmt.Sprint([]string{"good", "bad"}[i%2], i)
+			w, err := s.Watch(t.Context(), key)
+			if i%2 == 1 {
+				if err == nil || !strings.Contains(err.Error(), "NOPERM") {
+					t.Errorf("%s: %v, want NOPERM", key, err)
+				}
+				return
+			}
+			if err != nil {
+				t.Errorf("%s: %v", key, err)
+				return
+			}
+			defer w.Close()
+			channel, _ := s.Channel(key)
+			if n := admin.Publish(t.Context(), channel, "0").Val(); n != 1 {
+				t.Errorf("%s is heard by %d", key, n)
+			}
+		})
+	}
+	all.Wait()
+	channel, _ := s.Channel("good")
+	drain(first)
+	require.EqualValues(t, 1, admin.Publish(t.Context(), channel, "0").Val())
+	wantSignal(t, first, true, "it has been watched all the time")
+	require.Equal(t, id, connections(t, admin, true), "by the same connection")
 }
 
 // Closing the Signals ends all watches, those being made included, and leaves no

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -15,12 +16,14 @@ type session struct {
 	ps      *redis.PubSub
 	ops     []op
 	pending map[string]int // subscriptions to a channel sent but not confirmed
+	sent    [][]string     // the channels of each subscription that is not answered
 	writing bool
 }
 
 type op struct {
 	subscribe bool
 	channel   string
+	alone     bool // in a command of its own
 }
 
 func (s *session) close() {
@@ -41,14 +44,36 @@ func (h *hub) enqueue(o op) {
 	}
 }
 
+// together reports whether one command may have both channels.
+func (h *hub) together(a, b op) bool {
+	return a.subscribe == b.subscribe && (!h.sharded || Slot(a.channel) == Slot(b.channel))
+}
+
+// answered takes an answer to a subscription into account: they come in the order of the
+// commands, one for each channel, or an error for all channels of a command.
+func (s *session) answered(channel string) {
+	if len(s.sent) > 0 && s.sent[0][0] == channel {
+		if s.sent[0] = s.sent[0][1:]; len(s.sent[0]) == 0 {
+			s.sent = s.sent[1:]
+		}
+	}
+}
+
+// refused takes the channels off of which the server has refused one.
+func (s *session) refused() (channels []string) {
+	if len(s.sent) > 0 {
+		channels, s.sent = s.sent[0], s.sent[1:]
+	}
+	return channels
+}
+
 // write sends the session's commands, as many channels at once as are there. It reports
 // false if the session has ended.
 func (h *hub) write(s *session) bool {
 	for {
 		h.mu.Lock()
 		n := 0
-		for n < len(s.ops) && s.ops[n].subscribe == s.ops[0].subscribe &&
-			(!h.sharded || Slot(s.ops[n].channel) == Slot(s.ops[0].channel)) {
+		for n < len(s.ops) && h.together(s.ops[0], s.ops[n]) && (n == 0 || !s.ops[n].alone && !s.ops[0].alone) {
 			n++
 		}
 		if n == 0 || h.cur != s {
@@ -62,6 +87,9 @@ func (h *hub) write(s *session) bool {
 			channels[i] = s.ops[i].channel
 		}
 		subscribe := s.ops[0].subscribe
+		if subscribe {
+			s.sent = append(s.sent, channels)
+		}
 		s.ops = s.ops[n:]
 		h.mu.Unlock()
 
@@ -98,6 +126,9 @@ func (h *hub) read(s *session) {
 			if err == nil {
 				continue
 			}
+		}
+		if isForbidden(err) && h.forbidden(s, err) {
+			continue
 		}
 		if slot, ok := movedSlot(err); ok {
 			h.elsewhere(s, slot)
@@ -138,6 +169,40 @@ func (h *hub) moved(channel string) {
 	}
 }
 
+// isForbidden reports whether the user may not hear of a channel, and may of others.
+func isForbidden(err error) bool {
+	msg, m, _ := answer(err)
+	return m&refused != 0 && strings.Contains(msg, "permissions to access")
+}
+
+// forbidden ends the topic of a channel that the user may not subscribe to. Of several in one
+// command it is not known which: they are tried one by one.
+func (h *hub) forbidden(s *session, err error) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	channels := s.refused()
+	if h.cur != s || len(channels) == 0 {
+		return false
+	}
+	for _, channel := range channels {
+		if s.pending[channel]--; s.pending[channel] > 0 {
+			continue // it was left and joined again
+		}
+		delete(s.pending, channel)
+		switch t := h.topics[channel]; {
+		case t == nil:
+		case len(channels) > 1:
+			h.enqueue(op{subscribe: true, channel: channel, alone: true})
+		default:
+			delete(h.topics, channel)
+			t.fail(err)
+			h.enqueue(op{channel: channel}) // go-redis would subscribe to it with the next connection
+			h.mayRest()
+		}
+	}
+	return true
+}
+
 // movedSlot is the slot of a subscription that another node is for.
 func movedSlot(err error) (slot int, ok bool) {
 	msg, _, _ := answer(err)
@@ -152,6 +217,7 @@ func (h *hub) elsewhere(s *session, slot int) {
 	if h.cur != s || h.cluster == nil {
 		return
 	}
+	s.refused()
 	for channel, t := range h.topics {
 		if Slot(channel) == slot {
 			delete(h.topics, channel)
