@@ -34,6 +34,7 @@ type claim struct {
 	telling    bool          // a SetHolds or Release is under way
 	ownerKnown bool          // to a caller, who may have told other processes
 	told       bool          // how the present hold ended
+	grantKept  bool          // the observer is told of the present hold's grant
 	passed     chan struct{} // receives when telling ends
 	outcome    error         // of the last renewal, if it failed; once lost or freed, of that
 	leases     *Lease        // not unlocked, the newest first
@@ -153,7 +154,7 @@ func (c *claim) lose(kind lossKind, cause error) aftermath {
 	c.e.sched.Remove(&c.entry)
 	if !c.told {
 		c.told = true
-		c.e.notices.event(context.Background(), c.event(EventLost, c.outcome))
+		c.e.notices.end(context.Background(), c.event(EventLost, c.outcome), c.grantKept)
 	}
 	a := aftermath{c: c}
 	for l := c.leases; l != nil; l = l.next {

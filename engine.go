@@ -173,7 +173,7 @@ func (e *engine) Close() error {
 	e.awaitWork(end.Add(closeGrace))
 	// The process may have been stopped until long after end.
 	err := e.closeDriver(max(driverGrace, time.Until(end.Add(closeGrace+driverGrace))))
-	e.notices.close()
+	e.notices.close(end.Add(closeGrace + driverGrace + noticesGrace))
 	if err != nil {
 		return &opError{strategy: e.name, op: "close", kind: ErrUnavailable, why: err}
 	}

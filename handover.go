@@ -108,7 +108,7 @@ func (s *stripe) offer(ctx context.Context, l *Lease) bool {
 	c.told = true
 	ev := c.event(EventReleased, nil)
 	ev.HandOver = true
-	c.e.notices.event(ctx, ev)
+	c.e.notices.end(ctx, ev, c.grantKept)
 	if c.limit != never || c.renewals != c.renewable {
 		c.limit, c.renewals = never, c.renewable
 		c.schedule()
@@ -152,7 +152,7 @@ func (c *call) take(ks *keyState) *Lease {
 	l := cl.newLease()
 	ev := c.event(EventAcquired, next.token, nil)
 	ev.HandOver = true
-	c.e.notices.event(c.ctx, ev)
+	cl.grantKept = c.e.notices.event(c.ctx, ev)
 	cl.mu.Unlock()
 	ks.remove(c)
 	unwatch := c.s.prune(ks, true)

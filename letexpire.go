@@ -61,5 +61,5 @@ func (c *claim) abandon() {
 	c.end.Store(int64(never))
 	c.e.sched.Remove(&c.entry)
 	c.told = true
-	c.e.notices.event(context.Background(), c.event(EventLetExpire, nil))
+	c.e.notices.end(context.Background(), c.event(EventLetExpire, nil), c.grantKept)
 }

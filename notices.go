@@ -3,14 +3,20 @@ package locker
 import (
 	"context"
 	"log/slog"
+	"math"
 	"runtime/debug"
 	"sync"
 	"time"
 )
 
 const (
-	maxNotices   = 1000
-	noticesGrace = 500 * time.Millisecond // how long Close waits for their delivery
+	// maxNotices is how many may wait for their delivery; renewals have half of the room,
+	// and the end of a lock whose grant was kept has room always. So what waits is bounded
+	// by maxNotices and the locks held.
+	maxNotices = 1000
+	// noticesGrace is how long Close waits for their delivery; for as long again, as its
+	// budget allows, while the observer gets on.
+	noticesGrace = 500 * time.Millisecond
 )
 
 // notices is what stands between the Locker and the user's code, so that nothing of
@@ -26,27 +32,46 @@ type notices struct {
 // wanted reports whether it makes sense to put an event together.
 func (n *notices) wanted() bool { return n.observer != nil || n.handler != nil }
 
-// event tells of an event. It is called while locks are held. It costs nothing if there is
-// none to tell.
-func (n *notices) event(ctx context.Context, e Event) {
+// event tells of an event, and reports whether the observer will be told. It is called
+// while locks are held. It costs nothing if there is none to tell.
+func (n *notices) event(ctx context.Context, e Event) (kept bool) {
+	if !n.wanted() {
+		return false
+	}
+	room := maxNotices
+	switch e.Kind {
+	case EventRenewed, EventRenewFailed:
+		room /= 2
+	}
+	return n.tell(ctx, e, room)
+}
+
+// end tells of the end of a lock: the observer is told if it was, or will be, told of the
+// grant, and only then, so that who adds them up comes to the right sum.
+func (n *notices) end(ctx context.Context, e Event, grantKept bool) {
+	room := 0
+	if grantKept {
+		room = math.MaxInt
+	}
 	if n.wanted() {
-		n.tell(ctx, e)
+		n.tell(ctx, e, room)
 	}
 }
 
-func (n *notices) tell(ctx context.Context, e Event) {
+func (n *notices) tell(ctx context.Context, e Event, room int) (kept bool) {
 	e.Time = time.Now()
 	ctx = context.WithoutCancel(ctx)
-	if n.handler != nil {
-		n.records.push(func(int) { logEvent(ctx, n.handler, e) }, nil)
+	if _, _, _, logged := logging(e); logged && n.handler != nil {
+		n.records.push(maxNotices, func(int) { logEvent(ctx, n.handler, e) }, nil)
 	}
-	if n.observer != nil {
-		n.events.push(func(dropped int) {
-			told := e // the logger's is another goroutine
-			told.Dropped = dropped
-			n.observer.Observe(ctx, told)
-		}, n.panicked)
+	if n.observer == nil {
+		return false
 	}
+	return n.events.push(room, func(dropped int) {
+		told := e // the logger's is another goroutine
+		told.Dropped = dropped
+		n.observer.Observe(ctx, told)
+	}, n.panicked)
 }
 
 // panicked logs that the observer panicked.
@@ -56,11 +81,12 @@ func (n *notices) panicked(v any) {
 	}
 }
 
-// close waits a little for what is being delivered. What then waits is dropped.
-func (n *notices) close() {
-	end := time.Now().Add(noticesGrace)
-	n.events.close(end)
-	n.records.close(end)
+// close waits a little for what is being delivered, and until most while the observer gets
+// on with it. What then waits is dropped.
+func (n *notices) close(most time.Time) {
+	least := time.Now().Add(noticesGrace)
+	n.events.close(least, most)
+	n.records.close(least, least)
 }
 
 // outbox is a queue of calls of the user's code. A goroutine makes them, one at a time
@@ -68,6 +94,7 @@ func (n *notices) close() {
 type outbox struct {
 	mu      sync.Mutex
 	pending []outboxed
+	made    uint64        // delivered, since ever
 	dropped int           // not told yet
 	total   uint64        // dropped, since ever
 	running chan struct{} // closed when the goroutine ends; nil: there is none
@@ -79,13 +106,14 @@ type outboxed struct {
 	panicked func(any) // may be nil
 }
 
-func (o *outbox) push(call func(dropped int), panicked func(any)) {
+// push reports whether the call will be made: it is dropped if room are waiting.
+func (o *outbox) push(room int, call func(dropped int), panicked func(any)) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.pending) >= maxNotices {
+	if len(o.pending) >= room {
 		o.dropped++
 		o.total++
-		return
+		return false
 	}
 	o.pending = append(o.pending, outboxed{call, o.dropped, panicked})
 	o.dropped = 0
@@ -93,6 +121,7 @@ func (o *outbox) push(call func(dropped int), panicked func(any)) {
 		o.running = make(chan struct{})
 		go o.drain()
 	}
+	return true
 }
 
 // lost is how many calls were dropped.
@@ -121,6 +150,7 @@ func (o *outbox) drain() {
 		next := o.pending[0]
 		o.pending[0] = outboxed{}
 		o.pending = o.pending[1:]
+		o.made++
 		o.mu.Unlock()
 		next.make()
 	}
@@ -135,16 +165,11 @@ func (c *outboxed) make() {
 	c.call(c.dropped)
 }
 
-func (o *outbox) close(end time.Time) {
-	o.mu.Lock()
-	running := o.running
-	o.mu.Unlock()
-	if running != nil {
-		timer := time.NewTimer(time.Until(end))
-		defer timer.Stop()
-		select {
-		case <-running:
-		case <-timer.C:
+func (o *outbox) close(least, most time.Time) {
+	for end := least; o.await(end) && time.Now().Before(most); {
+		end = time.Now().Add(noticesGrace)
+		if most.Before(end) {
+			end = most
 		}
 	}
 	o.mu.Lock()
@@ -154,33 +179,57 @@ func (o *outbox) close(end time.Time) {
 	o.pending = nil
 }
 
-// logEvent writes what a person wants to read of an event.
-func logEvent(ctx context.Context, h slog.Handler, e Event) {
-	level, msg, span := slog.LevelWarn, "", "held"
+// await waits until all calls are made, but not beyond end. It reports whether there are
+// more, and some were made meanwhile.
+func (o *outbox) await(end time.Time) bool {
+	o.mu.Lock()
+	running, before := o.running, o.made
+	o.mu.Unlock()
+	if running == nil {
+		return false
+	}
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
+	select {
+	case <-running:
+		return false
+	case <-timer.C:
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.made > before
+}
+
+// logging is how an event is logged, if it is; span names its Duration.
+func logging(e Event) (level slog.Level, msg, span string, logged bool) {
 	switch e.Kind {
 	case EventAcquired:
-		level, msg, span = slog.LevelDebug, "lock acquired", "wait"
+		return slog.LevelDebug, "lock acquired", "wait", true
 	case EventReleased:
-		level, msg = slog.LevelDebug, "lock released"
+		return slog.LevelDebug, "lock released", "held", true
 	case EventLetExpire:
-		level, msg = slog.LevelDebug, "lock left to its TTL"
+		return slog.LevelDebug, "lock left to its TTL", "held", true
 	case EventReleaseFailed:
-		msg = "release failed; the TTL frees the key"
+		return slog.LevelWarn, "release failed; the TTL frees the key", "held", true
 	case EventRenewFailed:
-		msg, span = "renewal failed; automatic ones are tried again until the deadline", "took"
-		if e.again {
+		if level = slog.LevelWarn; e.again {
 			level = slog.LevelDebug
 		}
+		return level, "renewal failed; automatic ones are tried again until the deadline", "took", true
 	case EventLost:
-		msg = "lock lost"
+		return slog.LevelWarn, "lock lost", "held", true
 	case EventNode:
-		level, msg = slog.LevelInfo, "a node answers again"
 		if e.Err != nil {
-			level, msg = slog.LevelWarn, "a node is down, slow, or of no use; locks go on while a majority is left"
+			return slog.LevelWarn, "a node is down, slow, or of no use; locks go on while a majority is left", "", true
 		}
-	default:
-		return // a caller's own affair
+		return slog.LevelInfo, "a node answers again", "", true
 	}
+	return 0, "", "", false // a caller's own affair
+}
+
+// logEvent writes what a person wants to read of an event.
+func logEvent(ctx context.Context, h slog.Handler, e Event) {
+	level, msg, span, _ := logging(e)
 	if !h.Enabled(ctx, level) {
 		return
 	}
@@ -205,13 +254,14 @@ func (n *notices) logger() *slog.Logger {
 	if n.handler == nil {
 		return slog.New(slog.DiscardHandler)
 	}
-	return slog.New(queued{&n.records, n.handler})
+	return slog.New(queued{&n.records, func() slog.Handler { return n.handler }})
 }
 
-// queued is a [slog.Handler] that leaves the work to the outbox.
+// queued is a [slog.Handler] that leaves the work to the outbox, whose goroutine alone asks
+// for the user's handler.
 type queued struct {
 	o  *outbox
-	to slog.Handler
+	to func() slog.Handler
 }
 
 // Enabled is always true: the user's handler is asked when the record is delivered.
@@ -219,13 +269,18 @@ func (h queued) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h queued) Handle(ctx context.Context, r slog.Record) error {
 	ctx, r = context.WithoutCancel(ctx), r.Clone()
-	h.o.push(func(int) {
-		if h.to.Enabled(ctx, r.Level) {
-			_ = h.to.Handle(ctx, r)
+	h.o.push(maxNotices, func(int) {
+		if to := h.to(); to.Enabled(ctx, r.Level) {
+			_ = to.Handle(ctx, r)
 		}
 	}, nil)
 	return nil
 }
 
-func (h queued) WithAttrs(attrs []slog.Attr) slog.Handler { return queued{h.o, h.to.WithAttrs(attrs)} }
-func (h queued) WithGroup(name string) slog.Handler       { return queued{h.o, h.to.WithGroup(name)} }
+func (h queued) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return queued{h.o, sync.OnceValue(func() slog.Handler { return h.to().WithAttrs(attrs) })}
+}
+
+func (h queued) WithGroup(name string) slog.Handler {
+	return queued{h.o, sync.OnceValue(func() slog.Handler { return h.to().WithGroup(name) })}
+}

@@ -10,9 +10,14 @@ import (
 // Events are delivered one at a time, in the order in which they happened, by a
 // goroutine that does nothing else: an observer that is slow or blocks delays no
 // lock, no renewal and no loss, and may call the Locker. Event.Time says when it
-// happened. While a thousand events wait, further ones are dropped, and the next
-// one delivered says in Dropped how many. A panic is recovered and logged. Close
-// waits up to half a second for what is being delivered.
+// happened. A panic is recovered and logged.
+//
+// While 1,000 events wait, further ones are dropped, and of renewals those that come
+// while 500 wait. The next event delivered says in Dropped how many were; [StatsOf] has the
+// sum. The end of a lock (Released, ReleaseFailed, LetExpire, Lost) is dropped if the Acquired of it was,
+// and never else: so what waits is bounded by 1,000 events and one for each lock held. Close
+// waits half a second for what is being delivered, and up to 5 s in all while the observer
+// gets on; only then does it drop the rest, ends included.
 //
 // ctx has the values of the context given to the Lock, TryLock, Renew or Unlock
 // that brought the event about, so that it can be traced; for what the Locker did

@@ -227,7 +227,7 @@ func (s *stripe) install(c *claim, w *call) error {
 		return errMerge
 	}
 	c.mu.Lock()
-	c.e.notices.event(w.ctx, w.event(EventAcquired, c.token, nil)) // before its loss can be
+	c.grantKept = c.e.notices.event(w.ctx, w.event(EventAcquired, c.token, nil)) // before its loss can be
 	c.schedule()
 	c.mu.Unlock()
 	ks := s.at(c.Key)

@@ -229,7 +229,7 @@ func (c *claim) settleRelease(ctx context.Context, err error) {
 		if kind == EventReleaseFailed {
 			err = c.unavailable("unlock", err)
 		}
-		c.e.notices.event(ctx, c.event(kind, err))
+		c.e.notices.end(ctx, c.event(kind, err), c.grantKept)
 	}
 }
 
