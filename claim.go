@@ -32,7 +32,6 @@ type claim struct {
 	named      bool          // the owner was named by ContextWithOwner
 	inRenewal  bool          // an automatic renewal is under way
 	telling    bool          // a SetHolds or Release is under way
-	ownerKnown bool          // to a caller, who may have told other processes
 	told       bool          // how the present hold ended
 	grantKept  bool          // the observer is told of the present hold's grant
 	passed     chan struct{} // receives when telling ends

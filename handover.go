@@ -47,13 +47,19 @@ func (c *call) tokensFor(ks *keyState) int {
 	return 1 + c.e.set.handOvers
 }
 
-// setTurn notes what the grant allows; tokens are those that the store has reserved.
+// setTurn notes what the grant allows; tokens are those that the store has reserved. Where
+// the store lets in whoever names the claim's owner, the first lease of a claim that may be
+// handed over gets an owner that the store does not know, as those after it do: no other
+// process can then share a lock that has passed to the next caller.
 func (c *claim) setTurn(tokens int) {
 	n := c.e.set.handOvers
 	if !c.e.set.noFencing {
 		n = min(n, max(tokens-1, 0))
 	}
 	c.handOvers = int32(n)
+	if n > 0 && c.e.counter != nil && !c.named {
+		c.firstHold.owner = c.e.newID()
+	}
 }
 
 // isOffered needs s.mu.
@@ -94,8 +100,6 @@ func (s *stripe) offer(ctx context.Context, l *Lease) bool {
 	now := c.e.sched.Now()
 	switch {
 	case c.state != claimHeld || c.leases != l || l.next != nil || c.telling:
-		return false
-	case c.ownerKnown && c.e.counter != nil: // another process may have joined
 		return false
 	case c.inRenewal && c.renewable != noLimit: // it counts for the present hold
 		return false

@@ -56,21 +56,16 @@ func (l *Lease) Key() string {
 	return l.claim.userKey()
 }
 
-// Owner says who holds: the name given by [ContextWithOwner], or else one made
-// up for this acquisition. Where other processes can share a lock by the owner's name
-// (hashreentrant and blpop), a lock whose made-up owner was asked for is not handed
-// over inside the process, see [WithHandOver], and of one that was handed over they do
-// not know the owner: name those that are to be shared.
+// Owner says who holds: the name given by [ContextWithOwner], or else one made up for this
+// lock; re-entry keeps it. In the same Locker a caller that names a made-up owner shares the
+// lock. In another process it does so where the store lets it (hashreentrant and blpop) and
+// the Locker cannot hand the lock over, see [WithHandOver]: the owner of a lock that may be
+// handed over, as others waited for it, is known to this Locker only, and in the store the
+// lock has another. So name the owners of locks that processes are to share.
 func (l *Lease) Owner() string {
 	if l.zero() {
 		return ""
 	}
-	c := l.claim
-	c.mu.Lock()
-	if l.state == leaseHeld {
-		c.ownerKnown = true
-	}
-	c.mu.Unlock()
 	return l.hold.owner
 }
 

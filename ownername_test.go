@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,24 +51,63 @@ func TestOwnerOfAHoldThatIsOver(t *testing.T) {
 	}
 }
 
-// A made-up owner that was asked for may name the lock in another process, where the
-// store lets it: such a lock is not handed over.
-func TestLockThatMayBeSharedIsNotHandedOver(t *testing.T) {
-	for name, c := range map[string]struct {
-		k     kind
-		asked int
-	}{"plain": {plain, 2}, "counting": {counting, 3}} {
+// To ask for the owner changes nothing: a lock that may be handed over is, and nobody else
+// shares it, whatever name another process has got hold of.
+func TestOwnerOfALockThatMayBeHandedOver(t *testing.T) {
+	for name, k := range map[string]kind{"plain": plain, "counting": counting} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b, lease, waiting := handingOver(t, c.k, 1, nil)
-				_ = lease.Owner()
+				b, lease, waiting := handingOver(t, k, 1, nil)
+				other, err := New(b.store.as(k))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer other.Close()
 				synctest.Wait() // the next one has looked, and waits
-				b.unlock(lease)
-				b.unlock(waiting[0].wantLease(t))
-				b.wantSent(opAcquire, c.asked, "the store is asked if it lets others share")
+				named := ContextWithOwner(t.Context(), lease.Owner())
+				for range 2 { // before the hand-over and after it
+					if _, err = other.TryLock(named, "k"); !errors.Is(err, ErrNotAcquired) {
+						t.Fatalf("another process: %v, want %v", err, ErrNotAcquired)
+					}
+					if lease != nil {
+						b.unlock(must(b.TryLock(named, "k"))(t)) // the same Locker
+						b.unlock(lease)
+						lease = nil
+					}
+				}
+				next := waiting[0].wantLease(t)
+				_, err = b.TryLock(named, "k")
+				wantErr(t, err, ErrNotAcquired, "that lease is over")
+				b.unlock(next)
+				b.wantSent(opAcquire, 4, "two of this Locker's, two of the other")
 			})
 		})
 	}
+}
+
+// A lock that will not be handed over is shared by whoever names its made-up owner.
+func TestOwnerOfALockForWhichNobodyWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, counting)
+		b.store.blocks = true
+		lease := b.lock(t.Context(), "k")
+		next := b.locking(t.Context(), "k")
+		other, err := New(b.store.as(counting))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		shared := must(other.TryLock(ContextWithOwner(t.Context(), lease.Owner()), "k"))(t)
+		b.unlock(lease)
+		b.until(5 * time.Second)
+		if next.over() {
+			t.Error("the next caller is inside beside one that shares the lock")
+		}
+		if err := shared.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.unlock(next.wantLease(t))
+	})
 }
 
 // A renewal under way at the hand-over is none of the next lease's.
