@@ -26,19 +26,19 @@ type claim struct {
 	// back, 0 once it is lost. Written under mu, read without.
 	end atomic.Int64
 
-	mu         sync.Mutex
-	state      claimState
-	lossKind   lossKind      // when lost
-	named      bool          // the owner was named by ContextWithOwner
-	inRenewal  bool          // an automatic renewal is under way
-	telling    bool          // a SetHolds or Release is under way
-	told       bool          // how the present hold ended
-	grantKept  bool          // the observer is told of the present hold's grant
-	passed     chan struct{} // receives when telling ends
-	outcome    error         // of the last renewal, if it failed; once lost or freed, of that
-	leases     *Lease        // not unlocked, the newest first
-	first      Lease
-	entry      renewal.Entry[*claim]
+	mu        sync.Mutex
+	state     claimState
+	lossKind  lossKind      // when lost
+	named     bool          // the owner was named by ContextWithOwner
+	inRenewal bool          // an automatic renewal is under way
+	telling   bool          // a SetHolds or Release is under way
+	told      bool          // how the present hold ended
+	grantKept bool          // the observer is told of the present hold's grant
+	passed    chan struct{} // receives when telling ends
+	outcome   error         // of the last renewal, if it failed; once lost or freed, of that
+	leases    *Lease        // not unlocked, the newest first
+	first     Lease
+	entry     renewal.Entry[*claim]
 
 	deadline time.Duration // the store keeps the claim until then at least
 	lasts    time.Duration // for how long it was granted or renewed last
@@ -182,8 +182,10 @@ func (a aftermath) run() {
 		return
 	}
 	for _, cs := range a.ctxs {
-		// Their parents may be the user's own types, and block.
-		go cs.end(c.outcome)
+		for ctx := range cs {
+			// Its parent may be the user's own type, and block.
+			go ctx.end(c.outcome)
+		}
 	}
 	c.e.stripeOf(c.Key).detach(c)
 }

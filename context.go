@@ -12,11 +12,22 @@ import (
 // those too.
 type leaseCtx struct {
 	context.Context // the cancellable child of parent
-	parent          context.Context
+	parent          shield
 	l               *Lease
 	cancel          context.CancelCauseFunc
 	unhook          func() bool // stops the AfterFunc that forgets this context when parent ends
 }
+
+// shield is the parent of a lease's context as package context knows it. It asks the user's
+// own type for Done once, when the context is made, and for AfterFunc never: so what that
+// type does later does not hold up the end of the child.
+type shield struct {
+	context.Context
+	done <-chan struct{}
+}
+
+// Done implements [context.Context].
+func (s *shield) Done() <-chan struct{} { return s.done }
 
 // check ends the context if its lease is over. The goroutine that finds the loss
 // may not have come to cancel it yet, so the caller who asks does.
@@ -138,13 +149,14 @@ func (c *ownerCtx) Value(key any) any {
 // newContext derives the lease's context from parent.
 func (l *Lease) newContext(parent context.Context) context.Context {
 	l.claim.alive()
-	inner, cancel := context.WithCancelCause(parent)
-	c := &leaseCtx{Context: inner, parent: parent, l: l, cancel: cancel}
+	c := &leaseCtx{parent: shield{parent, parent.Done()}, l: l}
+	inner, cancel := context.WithCancelCause(&c.parent)
+	c.Context, c.cancel = inner, cancel
 	if cause := l.over(); cause != nil {
 		cancel(cause)
 		return c
 	}
-	if parent.Done() != nil {
+	if c.parent.done != nil {
 		// Forgotten when parent ends: a long lease may see many requests. (A hook
 		// on inner needs no goroutine, whatever type parent is.)
 		c.unhook = context.AfterFunc(inner, func() { l.forget(c) })
@@ -179,15 +191,19 @@ func (l *Lease) forget(c *leaseCtx) {
 
 type leaseContexts map[*leaseCtx]struct{}
 
-// end ends all contexts. It asks their parents, which may be the user's own types
-// or contexts of the same claim: not under claim.mu, and not on the way of a loss.
+// end ends all contexts. It asks their parents for values, which may be the user's own
+// types or contexts of the same claim: not under claim.mu, and not on the way of a loss.
 func (cs leaseContexts) end(cause error) {
 	for c := range cs {
-		if c.unhook != nil {
-			c.unhook()
-		}
-		c.cancel(cause)
+		c.end(cause)
 	}
+}
+
+func (c *leaseCtx) end(cause error) {
+	if c.unhook != nil {
+		c.unhook()
+	}
+	c.cancel(cause)
 }
 
 // untied is a context that ends when ctx does, except by the end of l: where ctx
@@ -203,7 +219,7 @@ func (l *Lease) untied(ctx context.Context) (context.Context, context.CancelFunc
 	}
 	deadline, bounded := ctx.Deadline()
 	for ; ok; c, ok = ctx.Value(contextOf{l}).(*leaseCtx) {
-		ctx = c.parent
+		ctx = c.parent.Context
 	}
 	if !bounded {
 		return ctx, func() {}

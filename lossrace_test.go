@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,33 +93,12 @@ func TestTryLockAsksAfterTheDeadline(t *testing.T) {
 	})
 }
 
-// stopContext is a parent whose children are long in leaving it.
-type stopContext struct {
-	context.Context
-	stuck   chan struct{} // closed when the first child leaves
-	first   *atomic.Bool
-	proceed chan struct{}
-}
-
-func (c stopContext) Done() <-chan struct{} { return make(chan struct{}) }
-
-// AfterFunc is what package context asks custom contexts for.
-func (c stopContext) AfterFunc(func()) func() bool {
-	return func() bool {
-		if c.first.CompareAndSwap(false, true) {
-			close(c.stuck)
-		}
-		<-c.proceed
-		return true
-	}
-}
-
 // A parent context of the user's that blocks holds up neither the loss of other
 // leases, nor a TryLock, nor Close.
 func TestLossWithBlockingParents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal())
-		parent := stopContext{t.Context(), make(chan struct{}), new(atomic.Bool), make(chan struct{})}
+		parent := newStuckContext(t.Context())
 		defer close(parent.proceed)
 		var all []*Lease
 		for i := range 5 {
@@ -128,6 +106,7 @@ func TestLossWithBlockingParents(t *testing.T) {
 			_ = l.Context(parent)
 			all = append(all, l)
 		}
+		parent.values.Store(true)
 		<-parent.stuck
 		synctest.Wait()
 		for i, l := range all {

@@ -132,23 +132,6 @@ type endless struct{ context.Context }
 func (endless) Done() <-chan struct{} { return nil }
 func (endless) Err() error            { return nil }
 
-// An Unlock that a parent context of the user's holds up does not hold up the waiters of
-// the key beyond the TTL.
-func TestWaiterBehindAnUnlockThatBlocks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, plain)
-		parent := stopContext{t.Context(), make(chan struct{}), new(atomic.Bool), make(chan struct{})}
-		l := b.lock(t.Context(), "k", WithTTL(time.Second), WithoutRenewal())
-		_ = l.Context(parent)
-		next := b.locking(t.Context(), "k")
-		unlocking := b.unlocking(t.Context(), l)
-		next.wantEnd(t, 0, time.Second+lookAgain, "the TTL has freed the key")
-		close(parent.proceed)
-		<-unlocking.done
-		b.unlock(next.wantLease(t))
-	})
-}
-
 // lateContext ends some time after its deadline, as one does whose timer is late.
 type lateContext struct {
 	context.Context
