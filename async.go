@@ -3,6 +3,8 @@ package locker
 import (
 	"context"
 	"sync"
+
+	"github.com/distlock/locker/internal/bound"
 )
 
 // Pending is a Lock that goes on in the background; see [LockAsync]. Its methods may be
@@ -37,7 +39,7 @@ func LockAsync(ctx context.Context, l Locker, key string, opts ...LockOption) *P
 		close(p.done)
 		return p
 	}
-	ctx, p.stop = context.WithCancel(ctx)
+	ctx, p.stop = context.WithCancel(bound.Undated(ctx))
 	go func() {
 		defer p.stop()
 		lease, err := l.Lock(ctx, key, opts...)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
 )
 
 // Leases are the leases on several keys that one [LockAll] was granted. They are held
@@ -48,6 +49,7 @@ func LockAll(ctx context.Context, l Locker, keys []string, opts ...LockOption) (
 	}
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	held := &Leases{lost: make(chan struct{})}
+	ctx = bound.Undated(ctx)
 	trying, end := context.WithCancel(ctx)
 	defer end()
 	for err == nil && len(held.all) < len(keys) {

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+
+	"github.com/distlock/locker/internal/bound"
 )
 
 // Semaphore lets at most so many callers in at the same time, of all processes that use it
@@ -86,7 +88,7 @@ func (s *Semaphore) slot(i int) string { return s.key + ":" + strconv.Itoa(i) }
 
 // anyOf waits for all permits at the same time, and keeps the first.
 func (s *Semaphore) anyOf(ctx context.Context, opts []LockOption) (*Lease, error) {
-	waiting, cancel := context.WithCancel(ctx)
+	waiting, cancel := context.WithCancel(bound.Undated(ctx))
 	defer cancel()
 	var mu sync.Mutex
 	var got *Lease

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/distlock/locker/internal/bound"
 )
 
 // waiting is a call's wait, of which several Locks take their part.
@@ -48,6 +50,7 @@ func (w waiting) rest(opts []LockOption) []LockOption {
 
 // bound is ctx, ended when the wait is over.
 func (w waiting) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx = bound.Undated(ctx)
 	if w.d == noWaitBound || w.isTry() {
 		return context.WithCancel(ctx)
 	}

@@ -31,7 +31,23 @@ var stopped = func() *real {
 
 // New makes a Context that ends d from now. closed may be nil.
 func New(parent context.Context, d time.Duration, closed context.Context) *Context { //nolint:revive // of two contexts one comes last
-	return &Context{Context: parent, at: time.Now().Add(d), closed: closed}
+	return &Context{Context: Undated(parent), at: time.Now().Add(d), closed: closed}
+}
+
+// undated is a context that never ends.
+type undated struct{ context.Context }
+
+// Deadline implements [context.Context].
+func (undated) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Undated is ctx, without its Deadline where it does not end: some types of context that were
+// detached from their parent's end have kept its Deadline. Package context takes that for the
+// time at which the parent ends its children, and sets no timer of theirs.
+func Undated(ctx context.Context) context.Context {
+	if _, ok := ctx.Deadline(); ok && ctx.Done() == nil {
+		return undated{ctx}
+	}
+	return ctx
 }
 
 // Deadline implements [context.Context].
