@@ -91,7 +91,7 @@ type write struct {
 // write takes what comes from the leader, and refuses what comes from one that was the
 // leader. In SQL:
 //
-//	UPDATE ledger SET entry = $1, fence = $2 WHERE fence <= $2
+//	UPDATE ledger SET entry = $1, token = $2 WHERE token <= $2
 func (l *ledger) write(who string, token int64) error {
 	l.mu.Lock()
 	refused, fence := token < l.fence, l.fence
