@@ -1,192 +1,148 @@
-// Package docs_test checks what README.md and the pages here say: that the Go blocks compile,
-// that relative links lead somewhere, and that commands and flags exist.
+// Package docs_test checks what README.md and the pages here say. Every block of code is compiled
+// and run: those of Go by testdata/blocks, of the shell with the built command, of ACL lines,
+// YAML and Go on real Redis servers. Blocks for PostgreSQL are run in strategy/postgres.
+// Relative links must lead somewhere, and commands and flags must exist.
 //
-// A ```go block with a package clause is a program. One that begins with import, func or type is the
-// rest of a file. Any other is the body of a function that has the parameters of given; what it
-// declares need not be used, and may be declared again. Imports are those of packages. A block
-// that stands behind <!-- not compiled: why --> is left out, and so is one that imports a library
-// which only benchmarks/peers needs, unless it has been downloaded.
+// A new block is run without further ado. What cannot be run is listed in notRun. A Go block that stands
+// behind <!-- not compiled: why --> is left out, and so is one that imports a library which only
+// benchmarks/peers needs, unless it has been downloaded.
 package docs_test
 
 import (
-	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/distlock/locker/internal/docblocks"
+	"github.com/distlock/locker/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
-// packages are the imports by name.
-var packages = func() map[string]string {
-	all := map[string]string{
-		"goredis": "github.com/go-redsync/redsync/v4/redis/goredis/v9",
-		"redis":   "github.com/redis/go-redis/v9",
-		"redsync": "github.com/go-redsync/redsync/v4",
-	}
-	const rest = `bytes context database/sql errors fmt log log/slog net/http os strconv strings testing time
-		github.com/bsm/redislock github.com/redis/rueidis github.com/redis/rueidis/rueidislock
-		github.com/distlock/locker github.com/distlock/locker/strategy github.com/distlock/locker/strategy/blpop
-		github.com/distlock/locker/strategy/hashreentrant github.com/distlock/locker/strategy/memory
-		github.com/distlock/locker/strategy/redlock github.com/distlock/locker/strategy/setnx`
-	for _, p := range strings.Fields(rest) {
-		all[path.Base(p)] = p
-	}
-	return all
-}()
+// notRun are the blocks that are not run, by name, and why.
+var notRun = map[string]string{
+	"README.md, Locking, go 1":                                                "lines to choose from, not a sequence: compiled only",
+	"README.md, Two commands, sh 1":                                           "make test runs this test; examples/flashsale tests the sale",
+	"README.md, Comparing the strategies, sh 1":                               "takes minutes; cmd/locker/compare tests it",
+	"docs/faq.md, Does it work through a proxy, or on a managed Redis?, sh 1": "takes minutes; cmd/locker/compare tests it",
+	"docs/faults.md, Soak, sh 1":                                              "takes minutes; internal/soak tests it",
+	"docs/faults.md, What goes wrong, and what you see, sh 1":                 "takes minutes; runs the tests of the strategies",
+	"docs/faults.md, What goes wrong, and what you see, sh 2":                 "runs a test of strategy/blpop",
+	"docs/fencing.md, Fencing, sh 1":                                          "examples/fencing tests it, and is a module of its own",
+	"docs/getting-started.md, 1. A lock in this process, sh 1":                "downloads the published module",
+	"docs/getting-started.md, 2. The same lock on Redis, sh 1":                "starts a container, and downloads the published module",
+	"docs/getting-started.md, 3. Or on PostgreSQL, sh 1":                      "starts a container, and downloads the published module",
+	"docs/migrating.md, From Redisson, java 1":                                "strategy/hashreentrant tests Redisson's commands",
+}
 
-var given = map[string]string{
-	"ctx":   "context.Context",
-	"db":    "*sql.DB",
-	"l":     "locker.Locker",
-	"lease": "*locker.Lease",
-	"n":     "int",
-	"nodes": "[]redis.UniversalClient",
-	"rdb":   "*redis.Client",
-	"ship":  "func(context.Context) error",
+// beside are the blocks that the test of another block looks at.
+var beside = map[string]string{
+	"docs/getting-started.md, 1. A lock in this process, console 1": "the output of the program above it",
+	"docs/getting-started.md, 2. The same lock on Redis, console 1": "the output of the program above it",
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	return root
 }
 
 // pages are the texts of the pages by their paths from the root of the repository.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
-	all := make(map[string]string)
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
-		names, err := filepath.Glob(filepath.Join("..", pattern))
-		require.NoError(t, err)
-		for _, name := range names {
-			text, err := os.ReadFile(name)
-			require.NoError(t, err)
-			all[strings.TrimPrefix(filepath.ToSlash(name), "../")] = string(text)
-		}
-	}
-	require.Contains(t, all, "README.md")
-	require.Contains(t, all, "docs/decisions/README.md")
+	all, err := docblocks.Pages("..")
+	require.NoError(t, err)
 	return all
 }
 
-var fence = regexp.MustCompile("(?ms)^(?:<!-- not compiled:[^\n]*-->\n+)?[ ]*```(\\w*)\n(.*?)^[ ]*```$")
-
-func TestGoBlocksCompile(t *testing.T) {
-	root, err := filepath.Abs("..")
+// read returns the blocks of those languages.
+func read(t *testing.T, langs ...string) (some []docblocks.Block) {
+	t.Helper()
+	all, err := docblocks.Read("..")
 	require.NoError(t, err)
-	dir, blocks := t.TempDir(), 0
-	requires := newModule(t, dir, root)
-	for page, text := range pages(t) {
-		for _, at := range fence.FindAllStringSubmatchIndex(text, -1) {
-			if text[at[2]:at[3]] != "go" || strings.HasPrefix(text[at[0]:], "<!--") {
-				continue
-			}
-			line := 1 + strings.Count(text[:at[4]], "\n")
-			src := source(t, fmt.Sprintf("%s:%d", filepath.Join(root, page), line), text[at[4]:at[5]])
-			if strings.Contains(src, `"github.com/bsm/`) && !requires || strings.Contains(src, `"github.com/redis/rueidis`) && !requires {
-				t.Logf("%s:%d: left out, as its library is not downloaded", page, line)
-				continue
-			}
-			to := filepath.Join(dir, strings.NewReplacer("/", "_", ".", "_").Replace(page)) // one package for all functions
-			if !strings.Contains(src, "\nfunc _(") {
-				to += fmt.Sprint("_", line)
-			}
-			require.NoError(t, os.MkdirAll(to, 0o777))
-			require.NoError(t, os.WriteFile(filepath.Join(to, fmt.Sprintf("block%d.go", line)), []byte(src), 0o666))
-			blocks++
+	for _, b := range all {
+		if slices.Contains(langs, b.Lang) {
+			some = append(some, b)
 		}
 	}
-	require.Greater(t, blocks, 2)
-	vet := exec.Command("go", "vet", "./...")
-	vet.Dir, vet.Env = dir, append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
-	out, err := vet.CombinedOutput()
+	require.NotEmpty(t, some)
+	return some
+}
+
+// TestEveryBlockIsKnown: no block escapes the tests by its language or for want of a fence, and
+// no reason outlives its block.
+func TestEveryBlockIsKnown(t *testing.T) {
+	all, err := docblocks.Read("..")
+	require.NoError(t, err)
+	left := make(map[string]bool)
+	for name := range notRun {
+		left[name] = true
+	}
+	for name := range beside {
+		left[name] = true
+	}
+	for _, b := range all {
+		if !slices.Contains([]string{"", "go", "sql", "sh", "console", "yaml"}, b.Lang) && !left[b.Name()] {
+			t.Errorf("%s:%d: %q is run by no test; if it cannot be, say why in notRun", b.Page, b.Line, b.Name())
+		}
+		delete(left, b.Name())
+	}
+	require.Empty(t, left, "there are no such blocks")
+	indented := regexp.MustCompile(`(?m)^    (\$ .*|(?:[A-Z_]+=\S* )*(?:locker|go|make|cd|docker|redis-cli|psql) .*)$`)
+	for page, text := range pages(t) {
+		for _, m := range indented.FindAllString(docblocks.Fence.ReplaceAllString(text, ""), -1) {
+			t.Errorf("%s: %q is a command: put it between fences, so that it is run", page, m)
+		}
+	}
+}
+
+// TestGoBlocks compiles, vets and runs the Go blocks in one go test.
+func TestGoBlocks(t *testing.T) {
+	t.Parallel()
+	m := docblocks.Module{Root: root(t), Like: ".", Tests: "testdata/blocks", NotRun: make(map[string]string)}
+	havePeers := addPeers(t, &m)
+	for _, b := range read(t, "go") {
+		switch isPeers := regexp.MustCompile(`\bredislock\.|\brueidis(lock)?\.`).MatchString(b.Text); {
+		case b.Why != "" || strings.Contains(b.Text, `strategy/postgres"`):
+		case isPeers && !havePeers:
+			t.Logf("%s: left out, as its library is not downloaded", b.Name())
+		default:
+			if m.NotRun[b.Name()] = notRun[b.Name()]; b.NeedsPostgres() {
+				m.NotRun[b.Name()] = "strategy/postgres runs it"
+			}
+			m.Blocks = append(m.Blocks, b)
+		}
+	}
+	dir := t.TempDir()
+	forBlocks, forPrograms := redistest.Start(t).Addr(), redistest.Start(t).Addr()
+	require.NoError(t, m.Write(dir, func(b docblocks.Block) string {
+		return strings.ReplaceAll(b.Text, "localhost:6379", forPrograms)
+	}))
+	test := docblocks.Go(dir, "test", "-vet=all", "-count=1", "./...")
+	test.Env = append(test.Env, "DOCS_ROOT="+m.Root, "DOCS_REDIS="+forBlocks)
+	out, err := test.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 
-// newModule makes a module that needs what the repository's and benchmarks/peers' need, and
-// reports whether the latter is there.
-func newModule(t *testing.T, dir, root string) (peers bool) {
+// addPeers lets the module have what benchmarks/peers needs, and reports whether it is there.
+func addPeers(t *testing.T, m *docblocks.Module) bool {
 	t.Helper()
-	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	theirs, err := os.ReadFile(filepath.Join(m.Root, "benchmarks/peers/go.mod"))
 	require.NoError(t, err)
-	theirs, err := os.ReadFile(filepath.Join(root, "benchmarks/peers/go.mod"))
-	require.NoError(t, err)
-	text := strings.Replace(string(mod), "module github.com/distlock/locker", "module docs.example", 1)
-	text += "\nrequire github.com/distlock/locker v0.0.0\nreplace github.com/distlock/locker => " + root + "\n"
 	cache, err := exec.Command("go", "env", "GOMODCACHE").Output()
 	require.NoError(t, err)
-	peers = true
-	for _, m := range regexp.MustCompile(`(?m)^\s(github.com/(?:bsm/redislock|redis/rueidis)) (v\S+)$`).FindAllStringSubmatch(string(theirs), -1) {
-		_, err := os.Stat(filepath.Join(strings.TrimSpace(string(cache)), m[1]+"@"+m[2]))
-		if peers = peers && err == nil; peers {
-			text += "require " + m[1] + " " + m[2] + "\n"
+	for _, r := range regexp.MustCompile(`(?m)^\s(github.com/(?:bsm/redislock|redis/rueidis)) (v\S+)$`).FindAllStringSubmatch(string(theirs), -1) {
+		if _, err := os.Stat(filepath.Join(strings.TrimSpace(string(cache)), r[1]+"@"+r[2])); err != nil {
+			m.More = ""
+			return false
 		}
+		m.More += "require " + r[1] + " " + r[2] + "\n"
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o666))
-	var sums []byte
-	for _, name := range []string{"go.sum", "benchmarks/peers/go.sum"} {
-		sum, err := os.ReadFile(filepath.Join(root, name))
-		require.NoError(t, err)
-		sums = append(sums, sum...)
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o666))
-	return peers
-}
-
-var declares = regexp.MustCompile(`^(?:\s*//.*\n|\s)*(import|func|type)\b`)
-
-// source makes a file of a block that is at the position pos.
-func source(t *testing.T, pos, block string) string {
-	t.Helper()
-	if regexp.MustCompile(`(?m)^package `).MatchString(block) {
-		return "//line " + pos + "\n" + block
-	}
-	before, after := "package p\n", "" // what goes around the block
-	if !declares.MatchString(block) {
-		before, after = before+"func _() error { for {\n", "}}\n"
-	}
-	set := token.NewFileSet()
-	file, err := parser.ParseFile(set, pos, before+block+after, 0)
-	require.NoError(t, err, "the block at %s", pos)
-	var imports, params string
-	need := func(name string) {
-		if from := packages[name]; from != "" && !strings.Contains(imports, " "+name+" ") {
-			imports += fmt.Sprintf("import %s %q\n", name, from)
-		}
-	}
-	for _, ident := range file.Unresolved {
-		need(ident.Name)
-		if kind := given[ident.Name]; kind != "" && after != "" && !strings.Contains(params, ident.Name+" "+kind) {
-			params += ident.Name + " " + kind + ", "
-			for _, m := range regexp.MustCompile(`(\w+)\.`).FindAllStringSubmatch(kind, -1) {
-				need(m[1])
-			}
-		}
-	}
-	if after == "" {
-		return "package p\n" + imports + "//line " + pos + "\n" + block
-	}
-	var body strings.Builder
-	seen, from := make(map[string]bool), 0
-	for _, stmt := range file.Decls[0].(*ast.FuncDecl).Body.List[0].(*ast.ForStmt).Body.List {
-		s, ok := stmt.(*ast.AssignStmt)
-		if !ok || s.Tok != token.DEFINE {
-			continue
-		}
-		operator, uses := "=", ""
-		for _, left := range s.Lhs {
-			if name := left.(*ast.Ident).Name; name != "_" {
-				if !seen[name] {
-					seen[name], operator = true, ":="
-				}
-				uses += "; _ = " + name
-			}
-		}
-		at, end := set.Position(s.TokPos).Offset-len(before), set.Position(s.End()).Offset-len(before)
-		body.WriteString(block[from:at] + operator + block[at+len(":="):end] + uses)
-		from = end
-	}
-	return "package p\n" + imports + "func _(" + params + ") error { for {\n//line " + pos + "\n" + body.String() + block[from:] + after
+	m.Sums, err = os.ReadFile(filepath.Join(m.Root, "benchmarks/peers/go.sum"))
+	require.NoError(t, err)
+	return true
 }

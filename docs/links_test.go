@@ -9,12 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/distlock/locker/internal/docblocks"
 	"github.com/stretchr/testify/require"
 )
 
 // withoutCode is text without blocks and spans of code.
 func withoutCode(text string) string {
-	text = fence.ReplaceAllString(text, "")
+	text = docblocks.Fence.ReplaceAllString(text, "")
 	text = regexp.MustCompile("(?m)^    .*$").ReplaceAllString(text, "")
 	return regexp.MustCompile("`[^`\n]*`").ReplaceAllStringFunc(text, func(code string) string { return strings.Trim(code, "`[]()") })
 }
@@ -26,7 +27,7 @@ func anchors(text string) map[string]bool {
 		all[m[1]] = true
 	}
 	link := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
-	for _, m := range regexp.MustCompile(`(?m)^#+ +(.*?) *$`).FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^#+ +(.*?) *$`).FindAllStringSubmatch(docblocks.Fence.ReplaceAllString(text, ""), -1) {
 		slug := strings.ToLower(link.ReplaceAllString(m[1], "$1"))
 		slug = strings.ReplaceAll(regexp.MustCompile(`[^\p{L}\p{N}_ -]`).ReplaceAllString(slug, ""), " ", "-")
 		for n, name := 1, slug; ; n++ {
@@ -107,12 +108,12 @@ func TestCommandsExist(t *testing.T) {
 			}
 		}
 		var code []string
-		for _, m := range fence.FindAllStringSubmatch(text, -1) {
-			if m[1] == "sh" || m[1] == "console" {
-				code = append(code, strings.Split(strings.ReplaceAll(m[2], "\\\n", " "), "\n")...)
+		for _, b := range docblocks.Of(page, text) {
+			if b.Lang == "sh" || b.Lang == "console" {
+				code = append(code, strings.Split(strings.ReplaceAll(b.Text, "\\\n", " "), "\n")...)
 			}
 		}
-		rest := fence.ReplaceAllString(text, "")
+		rest := docblocks.Fence.ReplaceAllString(text, "")
 		for _, m := range regexp.MustCompile("(?m)^    (.*)$|`([^`\n]+)`").FindAllStringSubmatch(rest, -1) {
 			code = append(code, m[1]+m[2])
 		}

@@ -1,0 +1,123 @@
+package postgres_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/distlock/locker/internal/docblocks"
+	"github.com/distlock/locker/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// pageBlocks are those blocks of the pages that are for PostgreSQL. (Package docs runs the others.)
+func pageBlocks(t *testing.T, lang string) (some []docblocks.Block) {
+	t.Helper()
+	all, err := docblocks.Read("../..")
+	require.NoError(t, err)
+	for _, b := range all {
+		if b.NeedsPostgres() && b.Lang == lang {
+			some = append(some, b)
+		}
+	}
+	require.NotEmpty(t, some)
+	return some
+}
+
+// pageServer has the tables that the pages write about, on which it has run the first block of
+// SQL that alters one of them.
+func pageServer(t *testing.T) *server {
+	t.Helper()
+	s := startServer(t)
+	require.NoError(t, s.admin(t.Context(), `
+		CREATE TABLE stock (id text PRIMARY KEY, units int NOT NULL, price int NOT NULL);
+		CREATE TABLE orders (id int PRIMARY KEY, state text NOT NULL, token bigint NOT NULL DEFAULT 0);
+		CREATE TABLE shipped (order_id int PRIMARY KEY, carrier text NOT NULL, token bigint NOT NULL DEFAULT 0);
+		INSERT INTO stock VALUES ('lamp', 10, 5);
+		INSERT INTO orders VALUES (42, 'paid')`))
+	for _, b := range pageBlocks(t, "sql") {
+		if strings.HasPrefix(b.Text, "ALTER TABLE") {
+			require.NoError(t, s.admin(t.Context(), b.Text), b.Name())
+		}
+	}
+	return s
+}
+
+// TestDocsSQL: each statement of the pages that writes a token is taken from the owner of the
+// moment, twice if it likes, and changes no row for an earlier one.
+func TestDocsSQL(t *testing.T) {
+	t.Parallel()
+	s := pageServer(t)
+	conn, err := s.connect(t.Context(), "postgres", "app")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	for i, b := range pageBlocks(t, "sql") {
+		statement, err := conn.Prepare(t.Context(), "block"+strconv.Itoa(i), b.Text)
+		if strings.HasPrefix(b.Text, "ALTER TABLE") {
+			continue // it has been run
+		}
+		require.NoError(t, err, b.Name())
+		require.Contains(t, b.Text, "token", "%s: say here how to test it", b.Name())
+		require.NoError(t, s.admin(t.Context(), `UPDATE stock SET token = 0`))
+		changes := func(token int64) int64 {
+			var args []any
+			for _, oid := range statement.ParamOIDs {
+				args = append(args, map[uint32]any{20: token, 23: 42, 25: "lamp"}[oid])
+			}
+			done, err := conn.Exec(t.Context(), statement.Name, args...)
+			require.NoError(t, err, b.Name())
+			return done.RowsAffected()
+		}
+		require.EqualValues(t, 1, changes(10), b.Name())
+		require.EqualValues(t, 0, changes(9), "%s: a late owner has written", b.Name())
+		require.EqualValues(t, 1, changes(10), "%s: an equal token was refused", b.Name())
+	}
+}
+
+// TestDocsGo builds and runs the Go blocks that use a database: testdata/blocks.
+func TestDocsGo(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	s, dir := pageServer(t), t.TempDir()
+	var blocks []docblocks.Block
+	all, err := docblocks.Read(root)
+	require.NoError(t, err)
+	for _, b := range all {
+		if b.Lang == "go" && b.NeedsPostgres() {
+			blocks = append(blocks, b)
+		}
+	}
+	m := docblocks.Module{Root: root, Like: "strategy/postgres", Tests: "testdata/blocks", Blocks: blocks}
+	require.NoError(t, m.Write(dir, func(b docblocks.Block) string {
+		return strings.ReplaceAll(b.Text, "postgres://postgres@localhost/postgres", s.url("postgres", "postgres"))
+	}))
+	test := docblocks.Go(dir, "test", "-vet=all", "-count=1", "./...")
+	test.Env = append(test.Env, "DOCS_POSTGRES="+s.url("postgres", "app"))
+	out, err := test.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// TestDocsShell: psql under locker run gets the token.
+func TestDocsShell(t *testing.T) {
+	t.Parallel()
+	s, srv, bin := pageServer(t), redistest.Start(t), t.TempDir()
+	out, err := docblocks.Go("../..", "build", "-o", filepath.Join(bin, "locker"), "./cmd/locker").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for _, b := range pageBlocks(t, "sh") {
+		sh := exec.Command("sh", "-e", "-x", "-c", strings.ReplaceAll(docblocks.Script(b), "localhost:6379", srv.Addr()))
+		sh.Dir = t.TempDir()
+		sh.Env = append(os.Environ(), "PATH="+bin+":"+s.bin+":"+os.Getenv("PATH"), "PGHOST="+s.dir, "PGUSER=postgres", "PGDATABASE=app")
+		report := `UPDATE stock SET units = 3, token = :token WHERE id = 'lamp' AND token <= :token;`
+		require.NoError(t, os.WriteFile(filepath.Join(sh.Dir, "report.sql"), []byte(report), 0o600))
+		out, err := sh.CombinedOutput()
+		require.NoError(t, err, "%s: %s", b.Name(), out)
+		var token int64
+		require.NoError(t, s.ask(t.Context(), &token, `SELECT token FROM stock WHERE units = 3`))
+		require.Positive(t, token)
+		require.NoError(t, s.admin(t.Context(), `UPDATE stock SET units = 10, token = 0`))
+	}
+}
