@@ -1,3 +1,5 @@
+//go:build docs_blocks
+
 package blocks_test
 
 import (
