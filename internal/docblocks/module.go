@@ -57,18 +57,22 @@ func (m Module) Write(dir string, replace func(Block) string) error {
 	for pkg, as := range imports {
 		fmt.Fprintf(&imported, "import %s %q\n", as, module+"/"+pkg)
 	}
+	if err := m.copyTests(dir); err != nil {
+		return err
+	}
 	var fields strings.Builder
 	for name, kind := range given {
 		fmt.Fprintf(&fields, "\t%s %s\n", name, kind)
 	}
-	err := write(filepath.Join(dir, "generated_test.go"), "package blocks_test\n"+
+	return write(filepath.Join(dir, "given_test.go"), "package blocks_test\n"+
 		"import (\n\t\"context\"\n\t\"database/sql\"\n\t\"github.com/distlock/locker\"\n\t\"github.com/redis/go-redis/v9\"\n)\n"+imported.String()+
 		"type given struct {\n"+fields.String()+"}\n"+
 		"var blocks = map[string]func(given) error{\n"+blocks+"}\n"+
 		"var programs = map[string]func(){\n"+programs+"}\n")
-	if err != nil {
-		return err
-	}
+}
+
+// copyTests copies Tests, among them a given_test.go by which they compile where they lie.
+func (m Module) copyTests(dir string) error {
 	tests, err := filepath.Glob(filepath.Join(m.Tests, "*_test.go"))
 	if err != nil || len(tests) == 0 {
 		return fmt.Errorf("no tests in %s (%w)", m.Tests, err)
@@ -119,7 +123,7 @@ func write(name, text string) error {
 // Go is the go command in dir with the environment of the tests. It builds with the race
 // detector where this program has it: what both need is compiled once.
 func Go(dir, verb string, args ...string) *exec.Cmd {
-	all := []string{verb, "-tags=docs_blocks"} // of the tests in testdata, which do not compile where they lie
+	all := []string{verb}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			if s.Key == "-race" && s.Value == "true" {

@@ -1,5 +1,3 @@
-//go:build docs_blocks
-
 package blocks_test
 
 import (
