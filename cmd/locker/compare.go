@@ -33,8 +33,8 @@ and lists locker:inbox:*, which end by themselves; it looks for its own keys by 
 INFO, and puts load on the server for a minute or two. It flushes, configures, kills and
 stops nothing. --yes does without the question.
 
-Exit codes: 0 all cases passed, 1 some did not, 123 the store could not be used, 125 wrong
-usage.`
+Exit codes: 0 all cases passed, 1 some did not, or the answer was no, 123 the store could
+not be used, 125 wrong usage.`
 
 type compareFlags struct {
 	url, need, report string
@@ -69,7 +69,6 @@ func compareCommand() *cobra.Command {
 	}
 	complete("strategies", compare.Names())
 	complete("need", needs())
-	c.MarkFlagsMutuallyExclusive("json", "markdown")
 	_ = c.MarkFlagFilename("report", "html")
 	return c
 }
@@ -82,6 +81,9 @@ func needs() (all []string) {
 }
 
 func (f *compareFlags) check(c *cobra.Command) error {
+	if f.json && f.markdown {
+		return fmt.Errorf("--json and --markdown: one of them; see %s --help", c.CommandPath())
+	}
 	for _, name := range f.strategies {
 		if !slices.Contains(compare.Names(), name) {
 			return fmt.Errorf("--strategies=%s: there are %s", name, strings.Join(compare.Names(), ", "))
@@ -104,7 +106,7 @@ func (f *compareFlags) check(c *cobra.Command) error {
 	}
 	fmt.Fprintf(c.ErrOrStderr(), "%s\n\nGo on? [y/N] ", compareLong[strings.Index(compareLong, "On a server of yours"):strings.Index(compareLong, " --yes")])
 	if said := readLine(c); said != "y" && said != "yes" {
-		return errors.New("nothing was done")
+		return &exit{exitNone, errors.New("nothing was done")}
 	}
 	return nil
 }

@@ -29,6 +29,15 @@ func TestReportThatWasThere(t *testing.T) {
 	require.Len(t, files, 1)
 }
 
+// TestCompareSaysItOnce: what is wrong is said once, in words of this program.
+func TestCompareSaysItOnce(t *testing.T) {
+	t.Parallel()
+	_, stderr := runs(t, exitUnavailable, nil, "compare", "--yes", "--url", "redis://127.0.0.1:1", "--report", "-")
+	require.Equal(t, 1, strings.Count(stderr, "connection refused"), stderr)
+	_, stderr = runs(t, exitUsage, nil, "compare", "--json", "--markdown")
+	require.Equal(t, "locker: --json and --markdown: one of them; see locker compare --help\n", stderr)
+}
+
 // TestCompareIsTerminated: nothing of it is left on a server of others, whatever ends it.
 func TestCompareIsTerminated(t *testing.T) {
 	t.Parallel()

@@ -44,6 +44,7 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		Short:         "Distributed locks for the command line",
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Version:       version(),
 		Args:          cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_ = c.Help()
@@ -53,7 +54,8 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
 	})
-	root.AddCommand(runCommand(), inspectCommand(), unlockCommand(), compareCommand())
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	root.AddCommand(runCommand(), inspectCommand(), unlockCommand(), compareCommand(), versionCommand())
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

@@ -263,49 +263,6 @@ func TestEnvironmentAndExclusion(t *testing.T) {
 // stubborn has a child of its own, and takes TERM for a word to say.
 const stubborn = `trap 'echo told' TERM; (trap '' TERM; while :; do sleep 0.05; done) & echo ready; while :; do sleep 0.05; done`
 
-func TestSignalsArePassedOn(t *testing.T) {
-	t.Parallel()
-	_, l, url := server(t)
-	for _, s := range []struct {
-		signal syscall.Signal
-		name   string
-	}{{syscall.SIGINT, "INT"}, {syscall.SIGTERM, "TERM"}, {syscall.SIGHUP, "HUP"}, {syscall.SIGUSR1, "USR1"}} {
-		cmd := command(t, url, "run", "--key", "k", "--", "sh", "-c", `trap 'echo told; exit 9' `+s.name+`; echo ready; while :; do sleep 0.05; done`)
-		cmd.begin(t)
-		require.NoError(t, cmd.Process.Signal(s.signal))
-		cmd.says(t, "told")
-		require.Equal(t, 9, cmd.code(t))
-		free(t, l, "k")
-	}
-	cmd := command(t, url, "run", "--key", "k", "--", "sh", "-c", `sleep 60 & echo ready; wait`)
-	cmd.begin(t)
-	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	require.Equal(t, 128+int(syscall.SIGTERM), cmd.code(t))
-	cmd.silent(t)
-	free(t, l, "k")
-}
-
-func TestSignalEndsTheWait(t *testing.T) {
-	t.Parallel()
-	_, l, url := server(t)
-	held, err := l.Lock(t.Context(), "k")
-	require.NoError(t, err)
-	cmd := command(t, url, "run", "-v", "--key", "k", "--", "true")
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	defer r.Close()
-	cmd.Stderr = w
-	require.NoError(t, cmd.Start())
-	w.Close()
-	lines := bufio.NewScanner(r)
-	for lines.Scan() && !strings.Contains(lines.Text(), "waiting") {
-	}
-	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	require.Equal(t, 128+int(syscall.SIGTERM), cmd.code(t))
-	require.NoError(t, held.Unlock(t.Context()))
-	free(t, l, "k")
-}
-
 // TestLoss: COMMAND and what it has started are asked to stop, and killed after the grace.
 func TestLoss(t *testing.T) {
 	t.Parallel()

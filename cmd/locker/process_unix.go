@@ -17,12 +17,13 @@ import (
 // what COMMAND has started as well. Beside it is a guard, a process that outlives a
 // locker that is killed, and stops the group in its stead.
 type process struct {
-	name  string
-	pid   int
-	guard *os.File // closed without a word when this process dies
-	stops chan syscall.Signal
-	ended chan syscall.WaitStatus
-	given bool // the terminal
+	name   string
+	pid    int
+	guard  *os.File // closed without a word when this process dies
+	stops  chan syscall.Signal
+	ended  chan syscall.WaitStatus
+	given  bool // the terminal
+	hungUp bool // by stopInBackground
 }
 
 // start starts COMMAND, by a locker that becomes it once the guard knows of it: so there
@@ -107,6 +108,16 @@ func become(path string, args []string) int {
 
 // signal sends s to the group.
 func (p *process) signal(s syscall.Signal) { _ = syscall.Kill(-p.pid, s) }
+
+// pass passes a signal on. One that is to end COMMAND continues it, too: it would not be
+// delivered to one that is stopped.
+func (p *process) pass(s syscall.Signal) {
+	p.signal(s)
+	switch s {
+	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM:
+		p.signal(syscall.SIGCONT)
+	}
+}
 
 func (p *process) wait() {
 	for {

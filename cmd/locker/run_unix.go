@@ -30,6 +30,7 @@ type runFlags struct {
 	grace        time.Duration
 	conflictCode int
 	verbose      bool
+	ended        bool // the lock, by itself: there is nothing to be given back
 }
 
 const runLong = `Runs COMMAND while holding the lock KEY, and gives the lock back when COMMAND ends.
@@ -41,7 +42,7 @@ greater with each holder: a resource that refuses a smaller number than it has s
 safe from a COMMAND that was stopped for too long.
 
 Signals (HUP, INT, QUIT, TERM, USR1, USR2) are passed on to COMMAND and what it has
-started in its process group. If the lock is lost they get SIGTERM, and after --grace
+started in its process group; the first four continue it, too, if it is stopped. If the lock is lost they get SIGTERM, and after --grace
 SIGKILL; so they do if locker itself is killed.`
 
 const runCodes = `Exit codes:
@@ -117,34 +118,14 @@ func (f *runFlags) configuration(c *cobra.Command, command string) (strategy.Con
 	cfg, err := f.storeFlags.configuration(c)
 	cfg.Options = append(cfg.Options, locker.WithMetadata("command", filepath.Base(command)))
 	if f.verbose {
+		var v verbose
 		cfg.Options = append(cfg.Options, locker.WithObserver(locker.ObserverFunc(func(_ context.Context, e locker.Event) {
-			if text := inWords(e); text != "" {
+			if text := v.inWords(e); text != "" {
 				fmt.Fprintf(c.ErrOrStderr(), "locker: %s\n", text)
 			}
 		})))
 	}
 	return cfg, err
-}
-
-// inWords is what --verbose tells of an event. The command tells of the others anyway.
-func inWords(e locker.Event) string {
-	took := e.Duration.Round(time.Millisecond)
-	switch e.Kind {
-	case locker.EventWaiting:
-		return fmt.Sprintf("waiting for %q (%s)", e.Key, e.Strategy)
-	case locker.EventAcquired:
-		return fmt.Sprintf("got %q (%s) after %v, token %d", e.Key, e.Strategy, took, e.Token)
-	case locker.EventReleased:
-		return fmt.Sprintf("gave %q back after %v", e.Key, took)
-	case locker.EventRenewFailed:
-		return fmt.Sprintf("renewing %q failed, and is tried again: %v", e.Key, e.Err)
-	case locker.EventNode:
-		if e.Err == nil {
-			return fmt.Sprintf("node %s answers again", e.Node)
-		}
-		return fmt.Sprintf("node %s: %v", e.Node, e.Err)
-	}
-	return ""
 }
 
 // passedOn are the signals that COMMAND gets as well.
@@ -172,7 +153,11 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer func() {
+		if !f.ended {
+			release()
+		}
+	}()
 	patient := time.AfterFunc(tellAfter, func() { f.tellWait(c, locks) })
 	lease, err := f.lock(c.Context(), locks, signals)
 	patient.Stop()
@@ -284,7 +269,7 @@ func (f *runFlags) attend(c *cobra.Command, p *process, lease *locker.Lease, sig
 			if s == syscall.SIGTSTP {
 				p.suspend()
 			} else {
-				p.signal(s.(syscall.Signal))
+				p.pass(s.(syscall.Signal))
 			}
 		case by := <-p.stops:
 			p.halted(by)
@@ -314,12 +299,20 @@ func (f *runFlags) attend(c *cobra.Command, p *process, lease *locker.Lease, sig
 
 // finish gives the lock back, and says how COMMAND has ended.
 func (f *runFlags) finish(c *cobra.Command, p *process, lease *locker.Lease, status syscall.WaitStatus) error {
-	err := lease.Unlock(c.Context())
+	ctx, cancel := context.WithDeadline(c.Context(), lease.Deadline()) // then it has ended by itself
+	defer cancel()
+	err := lease.Unlock(ctx)
 	switch {
 	case errors.Is(err, locker.ErrLost):
 		return &exit{exitLost, fmt.Errorf("%w: while %s ran", err, p.name)}
 	case err != nil:
-		fmt.Fprintf(c.ErrOrStderr(), "locker: %q could not be given back, and ends by itself in %v: %v\n", f.key, max(0, time.Until(lease.Deadline()).Round(time.Second)), errors.Unwrap(err))
+		ends := "has ended by itself"
+		if left := time.Until(lease.Deadline()).Round(100 * time.Millisecond); left > 0 {
+			ends = fmt.Sprintf("ends by itself in %v", left)
+		} else {
+			f.ended = true
+		}
+		fmt.Fprintf(c.ErrOrStderr(), "locker: %q could not be given back, and %s: %v\n", f.key, ends, cause(err))
 	}
 	switch {
 	case status.Signaled():
@@ -328,4 +321,16 @@ func (f *runFlags) finish(c *cobra.Command, p *process, lease *locker.Lease, sta
 		return nil
 	}
 	return &exit{code: status.ExitStatus()}
+}
+
+// cause is why the store could not be used.
+func cause(err error) error {
+	var both interface{ Unwrap() []error } // ErrUnavailable, and why
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return errors.New("the store did not answer in time")
+	case errors.As(err, &both) && len(both.Unwrap()) == 2:
+		return both.Unwrap()[1]
+	}
+	return err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -121,6 +122,39 @@ func TestTerminalIsGivenBack(t *testing.T) {
 	sees(t, screen, "and more")
 }
 
+// TestTerminalInTheBackground: a background job that reads from the terminal is stopped, as
+// each other one is, and goes on in the foreground.
+func TestTerminalInTheBackground(t *testing.T) {
+	t.Parallel()
+	_, l, url := server(t)
+	screen, keys := onTerminal(t, url, `exec bash -c 'set -m; "$LOCKER" run --key k -- "$LOCKER" clock /dev/stdin &
+		until [[ $(jobs) == *Stopped* ]]; do sleep 0.05; done; echo halted; bg
+		until [[ $(jobs) == *Stopped* ]]; do sleep 0.05; done; echo halted again; fg; echo "status $?"'`)
+	sees(t, screen, "halted")
+	sees(t, screen, "halted again")
+	types(t, keys, "words\n")
+	sees(t, screen, "read words")
+	types(t, keys, ctrlC)
+	sees(t, screen, "status 5")
+	free(t, l, "k")
+}
+
+// TestTerminalGoesAway: a background job that waits for the terminal ends with it.
+func TestTerminalGoesAway(t *testing.T) {
+	t.Parallel()
+	_, l, url := server(t)
+	screen, keys := onTerminal(t, url, `exec bash -c 'set -m; "$LOCKER" run --key k --ttl 1h -- "$LOCKER" clock /dev/stdin &
+		until [[ $(jobs) == *Stopped* ]]; do sleep 0.05; done; echo halted; sleep 60'`)
+	sees(t, screen, "halted")
+	_, err := l.TryLock(t.Context(), "k")
+	require.ErrorIs(t, err, locker.ErrNotAcquired)
+	require.NoError(t, keys.Close())
+	conformance.Eventually(t, patience, "the lock is free", func() bool {
+		lease, err := l.TryLock(t.Context(), "k")
+		return err == nil && lease.Unlock(t.Context()) == nil
+	})
+}
+
 // TestUnlockAsks shows the holder, and leaves the lock alone unless it is told to take it.
 func TestUnlockAsks(t *testing.T) {
 	t.Parallel()
@@ -138,6 +172,15 @@ func TestUnlockAsks(t *testing.T) {
 	sees(t, screen, "status 0")
 	sees(t, screen, `"k" is free`)
 	require.ErrorIs(t, lease.Unlock(t.Context()), locker.ErrLost)
+}
+
+// TestCompareAsks: a no is no wrong usage.
+func TestCompareAsks(t *testing.T) {
+	t.Parallel()
+	screen, keys := onTerminal(t, "", `"$LOCKER" compare --url redis://localhost:1; echo "status $?"`)
+	types(t, keys, "n\n")
+	sees(t, screen, "nothing was done")
+	sees(t, screen, "status 1\r")
 }
 
 // TestWatchOnTerminal: what is wrong stays on the screen.

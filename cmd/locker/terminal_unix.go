@@ -18,12 +18,39 @@ import (
 func (p *process) halted(by syscall.Signal) {
 	switch {
 	case by == syscall.SIGTTIN || by == syscall.SIGTTOU:
-		if terminal(func(fd, group int) bool { return group == syscall.Getpgrp() && give(fd, p.pid) }) {
+		background := false
+		given := terminal(func(fd, group int) bool {
+			background = group != syscall.Getpgrp() && group != p.pid
+			return group == syscall.Getpgrp() && give(fd, p.pid)
+		})
+		switch {
+		case given:
 			p.given = true
 			p.signal(syscall.SIGCONT)
-		} // or else when locker is continued in the foreground
+		case background:
+			p.stopInBackground(by)
+		}
 	case by == syscall.SIGTSTP && p.given: // Ctrl-Z
 		p.suspend()
+	}
+}
+
+// stopInBackground does to locker's group what the system does to a background group that
+// wants the terminal: by stops it. Its shell sees that and can continue it in the foreground;
+// SIGCONT is passed on, and COMMAND asks again. Where there is no such shell, COMMAND gets
+// what the system sends to stopped groups that nobody can continue, once.
+//
+// Nothing waits for the stop: where the system leaves it out, signals are passed on.
+func (p *process) stopInBackground(by syscall.Signal) {
+	own, err := unix.Getsid(0)
+	parents, err2 := unix.Getsid(os.Getppid())
+	if shell := err == nil && err2 == nil && own == parents && own != os.Getpid(); shell {
+		_ = syscall.Kill(0, by)
+		return
+	}
+	if !p.hungUp {
+		p.hungUp = true
+		p.pass(syscall.SIGHUP)
 	}
 }
 

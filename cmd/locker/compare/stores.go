@@ -124,9 +124,12 @@ func (s *stores) reachable(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		o.MaxRetries, o.DialerRetries = -1, 1
 		c := redis.NewClient(o)
 		// With what the clean-up needs, before there is anything to be cleaned.
-		err = errors.Join(c.Set(ctx, s.mark+"probe", "", time.Second).Err(), c.Scan(ctx, 0, "*"+s.mark+"*", 1).Err(), c.Unlink(ctx, s.mark+"probe").Err())
+		if err = c.Set(ctx, s.mark+"probe", "", time.Second).Err(); err == nil {
+			err = errors.Join(c.Scan(ctx, 0, "*"+s.mark+"*", 1).Err(), c.Unlink(ctx, s.mark+"probe").Err())
+		}
 		id := c.InfoMap(ctx, "server").Item("Server", "run_id")
 		_ = c.Close()
 		switch {
@@ -263,29 +266,47 @@ func (s *stores) locker(name string, opts ...locker.Option) (l locker.Locker, on
 	return l, on, func() { _ = l.Close(); closeClients() }, nil
 }
 
+const (
+	pageKeys = 1000
+	pageTime = 10 * time.Second // for each page: a server that is far takes longer in all
+)
+
 // cleanUp deletes what is left of our keys on servers that stay.
-func (s *stores) cleanUp(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	if err := s.deleteOwn(ctx); err != nil {
-		return &LeftError{s.mark, err}
+func (s *stores) cleanUp(ctx context.Context) (err error) {
+	for _, url := range s.urls {
+		if left := s.deleteOwn(ctx, url); left != nil && err == nil { // one says enough
+			err = &LeftError{s.mark, left}
+		}
 	}
-	return nil
+	return err
 }
 
-func (s *stores) deleteOwn(ctx context.Context) error {
-	var errs []error
-	for _, url := range s.urls {
-		o, err := options(url)
-		if err != nil {
-			return err
-		}
-		c := redis.NewClient(o)
-		scan := c.Scan(ctx, 0, "*"+s.mark+"*", 1000).Iterator()
-		for scan.Next(ctx) {
-			errs = append(errs, c.Unlink(ctx, scan.Val()).Err())
-		}
-		errs = append(errs, scan.Err(), c.Close())
+// deleteOwn takes two round trips a page at most.
+func (s *stores) deleteOwn(ctx context.Context, url string) error {
+	o, err := options(url)
+	if err != nil {
+		return err
 	}
-	return errors.Join(errs...)
+	c := redis.NewClient(o)
+	defer c.Close()
+	deletePage := func(cursor uint64) (next uint64, err error) {
+		ctx, cancel := context.WithTimeout(ctx, pageTime)
+		defer cancel()
+		keys, next, err := c.Scan(ctx, cursor, "*"+s.mark+"*", pageKeys).Result()
+		if err == nil && len(keys) > 0 {
+			_, err = c.Pipelined(ctx, func(p redis.Pipeliner) error {
+				for _, key := range keys {
+					p.Unlink(ctx, key)
+				}
+				return nil
+			})
+		}
+		return next, err
+	}
+	for cursor, begun := uint64(0), false; !begun || cursor != 0; begun = true {
+		if cursor, err = deletePage(cursor); err != nil {
+			return fmt.Errorf("%s: %w", o.Addr, err)
+		}
+	}
+	return nil
 }

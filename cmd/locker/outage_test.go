@@ -1,0 +1,83 @@
+//go:build unix
+
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// TestNotGivenBack: why the lock could not be given back is told, and the end of it is not
+// waited for longer than it lasts.
+func TestNotGivenBack(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		harm func(s *redistest.Server)
+		ttl  time.Duration
+		why  string
+	}{
+		"the server is gone":            {(*redistest.Server).Kill, 30 * time.Second, "redis.sock: connect: "},
+		"the server hangs":              {(*redistest.Server).Pause, 30 * time.Second, "time"},
+		"the server is gone, short TTL": {(*redistest.Server).Kill, 3 * time.Second, "has ended by itself: the store did not answer"},
+		"the server hangs, short TTL":   {(*redistest.Server).Pause, 3 * time.Second, "has ended by itself: the store did not answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _, url := server(t)
+			cmd := command(t, url, "run", "--key", "k", "--ttl", c.ttl.String(), "--", "sh", "-c", "echo ready; read x; exit 3")
+			stdin, err := cmd.StdinPipe()
+			require.NoError(t, err)
+			cmd.begin(t)
+			c.harm(s)
+			_, err = stdin.Write([]byte("\n"))
+			require.NoError(t, err)
+			begun := time.Now()
+			require.Equal(t, 3, cmd.code(t), cmd.stderr)
+			require.Less(t, time.Since(begun), c.ttl+3*time.Second, "an Unlock takes 5 s, and Close 2 s")
+			said := cmd.stderr.String()
+			require.Contains(t, said, "could not be given back")
+			require.Contains(t, said, c.why)
+			require.NotContains(t, said, "nil")
+			require.NotContains(t, said, "locker: locker:")
+		})
+	}
+}
+
+// TestVerboseInAnOutage: one line says that renewing fails, and one that it works again.
+func TestVerboseInAnOutage(t *testing.T) {
+	t.Parallel()
+	s, _, url := server(t)
+	cmd := command(t, url, "run", "-v", "--key", "k", "--ttl", "9s", "--", "sh", "-c", "echo ready; read x")
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	cmd.begin(t)
+	s.Pause()
+	says := func(what string) {
+		conformance.Eventually(t, patience, what, func() bool { return strings.Contains(cmd.stderr.String(), what) })
+	}
+	says("renewing")
+	s.Resume()
+	says("renewed again")
+	require.NoError(t, stdin.Close())
+	cmd.code(t)
+
+	cmd = command(t, url, "run", "-v", "--key", "k", "--ttl", "3s", "--", "sleep", "60")
+	require.NoError(t, cmd.Start())
+	says("got ")
+	s.Kill()
+	require.Equal(t, exitLost, cmd.code(t))
+	require.Equal(t, 1, strings.Count(cmd.stderr.String(), "renewing"), cmd.stderr)
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	for _, arg := range []string{"--version", "version"} {
+		out, _ := runs(t, 0, nil, arg)
+		require.Regexp(t, `^locker \S+.* go1\.\S+ \S+/\S+\n$`, out)
+	}
+}
