@@ -173,7 +173,10 @@ func (h *hold) grant(sent time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.phase != closing {
-		h.phase, h.until = held, sent.Add(h.req.TTL)
+		h.phase = held
+		if until := sent.Add(h.req.TTL); until.After(h.until) { // the answer to an older renewal may come late
+			h.until = until
+		}
 	}
 }
 

@@ -246,7 +246,7 @@ func TestHoldsAreSwept(t *testing.T) {
 	hs := holds{byID: make(map[string]*hold)}
 	for i := range 10_000 {
 		h := bareHold(3)
-		h.req.ID = fmt.Sprint(i)
+		h.req.ID, h.until = fmt.Sprint(i), time.Time{}
 		h.grant(time.Now().Add(-time.Hour))
 		if i%100 == 0 {
 			h.grant(time.Now().Add(time.Hour))
@@ -257,6 +257,15 @@ func TestHoldsAreSwept(t *testing.T) {
 	for i := 0; i < 10_000; i += 100 {
 		require.NotNil(t, hs.get(fmt.Sprint(i)), "a lease in force")
 	}
+}
+
+// A late answer to an older renewal does not move the end of the lease back.
+func TestOldRenewalShortensNothing(t *testing.T) {
+	t.Parallel()
+	h, now := bareHold(3), time.Now()
+	h.grant(now)
+	h.grant(now.Add(-h.req.TTL / 2))
+	require.Equal(t, now.Add(h.req.TTL), h.until)
 }
 
 func TestNothingIsLeftOfLocks(t *testing.T) {

@@ -247,6 +247,7 @@ func (h *hold) command(ctx context.Context, i int, kind opKind) answer {
 			c.Token = h.token
 			return verdict(n.Run(ctx, confirmScript, c, h.lastToken()))
 		case opRenew:
+			c.Token = h.token
 			return verdict(n.Run(ctx, renewScript, c))
 		case opJoin:
 			c.Token = h.token

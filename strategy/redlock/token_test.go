@@ -244,3 +244,38 @@ func TestRaisedCounterIsKeptUntilTheClockHasCaughtUp(t *testing.T) {
 		m.proxies[0].Refuse(false)
 	}
 }
+
+// A counter outlives its lock on each node, however long that is held: grants, joins and
+// renewals keep it.
+func TestCountersOutliveTheLock(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	l := m.locker(t, locker.WithTTL(time.Minute), locker.WithoutRenewal())
+	key := "k"
+	fading := func() { // as it would be at the end of the retention
+		for i := range m.servers {
+			require.NoError(t, m.direct[i].PExpire(t.Context(), redisdriver.FenceKey(key), 30*time.Second).Err())
+		}
+	}
+	outlives := func(what string, lease *locker.Lease) {
+		t.Helper()
+		for i := range m.servers {
+			m.holds(t, i, lease)
+			eventually(t, "the counter is kept by "+what, func() bool {
+				left, err := m.direct[i].PTTL(t.Context(), redisdriver.FenceKey(key)).Result()
+				require.NoError(t, err)
+				return left > 2*time.Minute
+			})
+		}
+	}
+	lease := lock(t, l, key)
+	outlives("the first grant", lease)
+	fading()
+	require.NoError(t, lease.Renew(t.Context()))
+	outlives("a renewal", lease)
+	unlock(t, lease)
+	fading()
+	lease = lock(t, l, key)
+	outlives("the next grant and its join", lease)
+	unlock(t, lease)
+}

@@ -9,6 +9,7 @@ tokens = tokens or 1
 -- back meanwhile, that one.
 
 -- shared.lua
+-- keep.lua
 -- token.lua
 
 if redis.call('SET', lock, claim, 'NX', 'PX', ttl) then

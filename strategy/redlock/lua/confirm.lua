@@ -7,6 +7,7 @@ local claim, retention, token = unpack(ARGV) -- the last of those reserved
 -- grant meets a node of that majority, whose next proposal is greater. Sent twice:
 -- a maximum.
 
+-- keep.lua
 -- token.lua
 
 if redis.pcall('GET', lock) ~= claim then

@@ -9,6 +9,7 @@ local claim, retention, remaining, token = unpack(ARGV) -- ms of the lease; the 
 -- that finds nothing after a join without an answer is repeated; a process that stood still
 -- before it sent this keeps others off the node until the key expires, and nothing more.
 
+-- keep.lua
 -- token.lua
 
 local free = redis.call('EXISTS', lock) == 0

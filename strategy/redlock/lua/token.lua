@@ -1,4 +1,8 @@
 -- Tokens of a quorum; docs/decisions/0008 has the argument.
+--
+-- A node keeps its counter for as long as it has the lock, and for the retention beyond each
+-- grant, join and renewal (keep.lua): a node without one starts at its clock, and a clock that
+-- was set back while the lock was held would lead to a smaller token.
 
 -- The server's clock, in microseconds.
 local function clock()
@@ -22,6 +26,7 @@ local function propose(fence, retention, tokens)
     redis.call('SET', fence, string.format('%.0f', at + tokens - 1), 'PX', retention)
     return at
   end
+  keep(fence, retention)
   local first = last - tokens + 1
   local behind = at - at % 100000 - first
   if behind > 0 then
@@ -34,6 +39,7 @@ end
 -- The proposal made before for the grant in force.
 local function proposed(fence, retention, tokens)
   local last = retention ~= '0' and redis.call('GET', fence)
+  keep(fence, retention)
   return last and last - tokens + 1 or propose(fence, retention, tokens)
 end
 
@@ -41,7 +47,11 @@ end
 -- for the whole retention anew, and beyond that until this node's clock has caught up with
 -- it: a counter that begins at the clock then is not behind it.
 local function raise_token(fence, token, retention)
-  if token == '0' or (tonumber(redis.call('GET', fence)) or 0) >= tonumber(token) then
+  if token == '0' then
+    return
+  end
+  if (tonumber(redis.call('GET', fence)) or 0) >= tonumber(token) then
+    keep(fence, retention)
     return
   end
   local ahead = math.max(0, math.ceil((token - clock()) / 1000))
