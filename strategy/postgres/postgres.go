@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -55,12 +56,14 @@ type pgDriver struct {
 	listener listener
 	deaf     atomic.Bool   // no release will wake a Watch
 	attempts chan struct{} // so many of Acquire may be at the pool
+	log      *slog.Logger
+	pace     pace
 }
 
 // NewDriver makes the driver that New gives to its Locker, for those who wrap it.
 func NewDriver(pool *pgxpool.Pool) driver.Driver {
 	sql, _ := newStatements("public.locker_locks")
-	return &pgDriver{pool: pool, sql: sql, listener: listener{pool: pool}, attempts: make(chan struct{}, pool.Config().MaxConns)}
+	return &pgDriver{pool: pool, sql: sql, listener: listener{pool: pool}, log: slog.New(slog.DiscardHandler), attempts: make(chan struct{}, pool.Config().MaxConns)}
 }
 
 // Name implements driver.Driver.
@@ -68,6 +71,9 @@ func (*pgDriver) Name() string { return "postgres" }
 
 // Configure implements driver.Configurer.
 func (d *pgDriver) Configure(cfg driver.Config) (driver.Settings, error) {
+	if cfg.Logger != nil {
+		d.log = cfg.Logger
+	}
 	for _, opt := range cfg.Options {
 		switch opt := opt.(type) {
 		case table:
@@ -220,7 +226,10 @@ func (d *pgDriver) each(ctx context.Context, sql string, row func(pgx.Rows) erro
 		}
 		return rows.Err() // of the commit, too: rows come before it
 	}
-	err = run()
+	sent := time.Now()
+	if err = run(); err == nil && sql == d.sql.acquire {
+		d.pace.note(time.Since(sent), d.log)
+	}
 	if hasCode(err, undefinedTable) {
 		_, failed := conn.Conn().PgConn().Exec(ctx, d.sql.schema).ReadAll()
 		if err = run(); hasCode(err, undefinedTable) && failed != nil {
