@@ -184,6 +184,7 @@ func (e *engine) ForceUnlock(ctx context.Context, h Holder) error {
 		return c.fail(ErrConflict, errors.New("the lock is no library's that is known, and cannot be told from one that is taken later"), "inspect it, and delete it in the store if need be")
 	}
 	h.Key = c.key
+	own := c.ownShare(h)
 	err = c.command(commandTimeout, func(ctx context.Context) error { return d.Break(ctx, h) })
 	switch {
 	case isLost(err):
@@ -191,23 +192,27 @@ func (e *engine) ForceUnlock(ctx context.Context, h Holder) error {
 	case err != nil:
 		return c.inspection(err)
 	}
-	c.denyOwn(h)
+	if own != nil {
+		own.denied() // its lease is lost now, and not at its next renewal
+	}
 	c.wakeWaiters()
 	return nil
 }
 
-// denyOwn tells this Locker's own lease that it was taken away, so that the Locker's queue
-// goes on.
-func (c *call) denyOwn(h Holder) {
+// ownShare is this Locker's own claim in the lock of h, or nil. It is asked for before the
+// lock is broken: what the Locker holds afterwards may be a grant that followed, to a waiter
+// of the same owner.
+func (c *call) ownShare(h Holder) *claim {
 	c.s.mu.Lock()
-	var own *claim
-	if ks := c.s.keys[c.key]; ks != nil {
-		own = ks.current
+	defer c.s.mu.Unlock()
+	ks := c.s.keys[c.key]
+	if ks == nil || ks.current == nil {
+		return nil
 	}
-	c.s.mu.Unlock()
-	if own != nil && (own.ID == h.ID || own.Owner == h.Owner) {
-		own.denied()
+	if own := ks.current; own.ID == h.ID || own.Owner == h.Owner {
+		return own
 	}
+	return nil
 }
 
 // wakeWaiters takes the key and gives it back, as each strategy tells waiters of that. If
