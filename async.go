@@ -8,7 +8,8 @@ import (
 )
 
 // Pending is a Lock that goes on in the background; see [LockAsync]. Its methods may be
-// called from many goroutines.
+// called from many goroutines. A nil or zero Pending is a Lock that has failed with
+// [ErrInvalid].
 type Pending struct {
 	done chan struct{}
 	stop context.CancelFunc
@@ -54,12 +55,22 @@ func LockAsync(ctx context.Context, l Locker, key string, opts ...LockOption) *P
 }
 
 // Done is closed when Lock has returned.
-func (p *Pending) Done() <-chan struct{} { return p.done }
+func (p *Pending) Done() <-chan struct{} {
+	if p.zero() {
+		return closedChan
+	}
+	return p.done
+}
+
+func (p *Pending) zero() bool { return p == nil || p.done == nil }
 
 // Lease waits until Lock has returned, and returns what it did. The lease is the caller's
 // from then on, to be unlocked. After Cancel the error is that of a Lock whose context has
 // ended, unless the lease had been taken before.
 func (p *Pending) Lease() (*Lease, error) {
+	if p.zero() {
+		return nil, invalid("Lease of a Pending that no LockAsync returned")
+	}
 	<-p.done
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,6 +81,9 @@ func (p *Pending) Lease() (*Lease, error) {
 // Cancel ends the Lock, and gives the lease back if it was granted and has not been taken.
 // After Lease has returned it does nothing.
 func (p *Pending) Cancel() {
+	if p.zero() {
+		return
+	}
 	p.stop()
 	p.mu.Lock()
 	p.canceled = true

@@ -157,17 +157,22 @@ func (c *call) refused(ks *keyState, a driver.Answer, watch driver.Watch) {
 // subscribe opens the key's watch; it reports false when the waiter has to poll.
 func (c *call) subscribe(ks *keyState) bool {
 	var w driver.Watch
-	err := c.command(watchTimeout, func(ctx context.Context) (err error) {
-		w, err = c.e.notifier.Watch(ctx, c.key)
-		return err
-	})
-	c.s.mu.Lock()
-	ks.opening, ks.reopen = false, c.e.sched.Now()+lookAgain
-	kept := err == nil && !c.s.closed
-	if kept {
-		ks.watch = w
+	err, kept := errNoAnswer, false
+	opened := func() {
+		c.s.mu.Lock()
+		defer c.s.mu.Unlock()
+		ks.opening, ks.reopen = false, c.e.sched.Now()+lookAgain
+		if kept = err == nil && !c.s.closed; kept {
+			ks.watch = w
+		}
 	}
-	c.s.mu.Unlock()
+	func() {
+		defer opened() // also if the driver panics
+		err = c.command(watchTimeout, func(ctx context.Context) (err error) {
+			w, err = c.e.notifier.Watch(ctx, c.key)
+			return err
+		})
+	}()
 	switch {
 	case err != nil && c.ctx.Err() == nil:
 		c.e.log.Debug("no signals for a waiter; it polls", "strategy", c.e.name, "err", err)

@@ -169,7 +169,7 @@ func (e *engine) do(cs *chores, ch *chore) bool {
 	if e.sched.Now() < ch.until {
 		ctx, cancel := context.WithTimeout(e.base, releaseTimeout)
 		defer cancel()
-		ch.err = ch.run(ctx)
+		ch.err = e.runChore(ctx, ch)
 		if ch.err == nil {
 			return true
 		}
@@ -188,6 +188,17 @@ func (e *engine) do(cs *chores, ch *chore) bool {
 	defer e.background.mu.Unlock()
 	cs.add(ch)
 	return repeat
+}
+
+// runChore makes an error of a panic of the driver's, as for a renewal: nobody is there who
+// could recover it.
+func (e *engine) runChore(ctx context.Context, ch *chore) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = e.panicked("releasing in the background", v)
+		}
+	}()
+	return ch.run(ctx)
 }
 
 // done notes that a chore is no longer under way. If it is to be done again, it waits by now.

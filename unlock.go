@@ -47,12 +47,12 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer l.mayUnlockAgain()   // if the driver panics
 	ctxs.end(context.Canceled) // the section is over before the next one begins
 	if s.offer(ctx, l) {
 		return nil
 	}
 	d, answer := l.decide()
-	var ks *keyState
 	switch d {
 	case dutyNone:
 		return answer
@@ -60,7 +60,8 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		c.e.cleanUp(c.Claim, c.e.sched.Now(), true)
 		return answer
 	case dutyRelease:
-		ks = s.beginRelease(c)
+		ks := s.beginRelease(c)
+		defer s.endRelease(ks, c)
 	}
 	wait, cancel := l.untied(ctx)
 	defer cancel()
@@ -71,7 +72,6 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		err = c.sendCount(wait)
 	} else {
 		err = c.sendRelease(wait, ctx)
-		s.endRelease(ks, c)
 	}
 	return l.conclude(wait.Err(), err, answer)
 }
@@ -89,6 +89,15 @@ func (l *Lease) beginUnlock() (leaseContexts, error) {
 	l.ctxs, l.state = nil, leaseUnlocking
 	l.claim.mu.Unlock()
 	return ctxs, nil
+}
+
+// mayUnlockAgain ends an Unlock that has come to no end.
+func (l *Lease) mayUnlockAgain() {
+	l.claim.mu.Lock()
+	defer l.claim.mu.Unlock()
+	if l.state == leaseUnlocking {
+		l.state = leaseLeft
+	}
 }
 
 // decide takes the lease off its claim and says what the store is owed, and what
@@ -157,22 +166,29 @@ func (c *claim) owedWhenLost(last bool) (d duty, answer error) {
 // sendCount and sendRelease give the store what it is owed, trying again until ctx ends
 // or the budget of an Unlock is spent. What has not been settled by then goes on in the
 // background.
-func (c *claim) sendCount(ctx context.Context) error {
-	err := c.e.retry(ctx, c.syncHolds)
-	if !isSettled(err) {
-		c.e.correctHolds(c)
-	}
+// So it does after a panic of the driver's.
+func (c *claim) sendCount(ctx context.Context) (err error) {
+	err = errNoAnswer
+	defer func() {
+		if !isSettled(err) {
+			c.e.correctHolds(c)
+		}
+	}()
+	err = c.e.retry(ctx, c.syncHolds)
 	return err
 }
 
 // The caller's own context is what events are told with.
-func (c *claim) sendRelease(ctx, caller context.Context) error {
-	err := c.e.retry(ctx, c.free)
-	if isSettled(err) {
-		c.settleRelease(caller, err)
-	} else {
-		c.e.freeLater(caller, c)
-	}
+func (c *claim) sendRelease(ctx, caller context.Context) (err error) {
+	err = errNoAnswer
+	defer func() {
+		if isSettled(err) {
+			c.settleRelease(caller, err)
+		} else {
+			c.e.freeLater(caller, c)
+		}
+	}()
+	err = c.e.retry(ctx, c.free)
 	return err
 }
 

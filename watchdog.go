@@ -59,8 +59,7 @@ func (e *engine) renewBatch(ctx context.Context, due []*claim) {
 		// is not under way any more.
 		err := errNoAnswer
 		if v := recover(); v != nil {
-			err = fmt.Errorf("the driver panicked: %v", v)
-			e.log.Error("the driver panicked while renewing", "strategy", e.name, "panic", v, "stack", string(debug.Stack()))
+			err = e.panicked("renewing", v)
 		}
 		for _, c := range batch {
 			c.settleRenewal(context.Background(), sent, err, true)
@@ -69,6 +68,12 @@ func (e *engine) renewBatch(ctx context.Context, due []*claim) {
 	e.driver.Renew(ctx, claims, func(i int, err error) {
 		batch[i].settleRenewal(context.Background(), sent, err, true)
 	})
+}
+
+// panicked reports a panic of the driver's, with its stack, and makes an error of it.
+func (e *engine) panicked(doing string, v any) error {
+	e.log.Error("the driver panicked while "+doing, "strategy", e.name, "panic", v, "stack", string(debug.Stack()))
+	return fmt.Errorf("the driver panicked: %v", v)
 }
 
 // beginRenewal reports what is left of the lease, and whether it is to be renewed.
