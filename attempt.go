@@ -215,6 +215,9 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 		deadline:  sent + validityOf(lasts), lasts: lasts, limit: never, next: never,
 		renewals: c.renewals, renewable: c.renewals}
 	claim.hold, claim.entry.Item = &claim.firstHold, claim
+	if e.counter != nil {
+		claim.turn = make(chan struct{}, 1)
+	}
 	claim.setTurn(a.Tokens)
 	if i := e.set.interval(&c.callSettings); i > 0 {
 		claim.entry.Interval = i

@@ -31,10 +31,9 @@ type claim struct {
 	lossKind  lossKind      // when lost
 	named     bool          // the owner was named by ContextWithOwner
 	inRenewal bool          // an automatic renewal is under way
-	telling   bool          // a SetHolds or Release is under way
 	told      bool          // how the present hold ended
 	grantKept bool          // the observer is told of the present hold's grant
-	passed    chan struct{} // receives when telling ends
+	turn      chan struct{} // has an element while a SetHolds or Release is under way; nil without a HoldCounter
 	outcome   error         // of the last renewal, if it failed; once lost or freed, of that
 	leases    *Lease        // not unlocked, the newest first
 	first     Lease

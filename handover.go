@@ -99,7 +99,7 @@ func (s *stripe) offer(ctx context.Context, l *Lease) bool {
 	defer c.mu.Unlock()
 	now := c.e.sched.Now()
 	switch {
-	case c.state != claimHeld || c.leases != l || l.next != nil || c.telling:
+	case c.state != claimHeld || c.leases != l || l.next != nil || len(c.turn) > 0:
 		return false
 	case c.inRenewal && c.renewable != noLimit: // it counts for the present hold
 		return false

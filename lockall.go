@@ -48,6 +48,11 @@ func LockAll(ctx context.Context, l Locker, keys []string, opts ...LockOption) (
 		return nil, err
 	}
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	for _, key := range keys { // before any is taken
+		if err := Validate(l, key, opts...); err != nil {
+			return nil, err
+		}
+	}
 	held := &Leases{lost: make(chan struct{})}
 	ctx = bound.Undated(ctx)
 	trying, end := context.WithCancel(ctx)

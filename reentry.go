@@ -122,51 +122,29 @@ func (c *claim) takeTurn(ctx context.Context, d time.Duration) error {
 	if c.e.counter == nil {
 		return nil
 	}
-	passed := c.tryTurn()
-	if passed == nil {
+	select {
+	case c.turn <- struct{}{}:
 		return nil
+	default:
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	for why := errNoAnswer; ; {
-		select {
-		case <-passed:
-			if c.tryTurn() == nil {
-				return nil
-			}
-			continue
-		case <-timer.C:
-		case <-ctx.Done():
-			why = ctx.Err()
-		case <-c.e.closed:
-			why = ErrClosed
-		}
-		return &driver.StoreError{Err: why, NotApplied: true}
-	}
-}
-
-// tryTurn takes the turn and returns nil, or returns what receives when it is passed on
-// to one of those that wait.
-func (c *claim) tryTurn() (passed <-chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.telling {
-		c.telling = true
+	why := errNoAnswer
+	select {
+	case c.turn <- struct{}{}:
 		return nil
+	case <-timer.C:
+	case <-ctx.Done():
+		why = ctx.Err()
+	case <-c.e.closed:
+		why = ErrClosed
 	}
-	if c.passed == nil {
-		c.passed = make(chan struct{}, 1)
-	}
-	return c.passed
+	return &driver.StoreError{Err: why, NotApplied: true}
 }
 
 func (c *claim) passTurn() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.telling = false
-	select {
-	case c.passed <- struct{}{}: // never, if no call has waited
-	default:
+	if c.e.counter != nil {
+		<-c.turn
 	}
 }
 

@@ -219,6 +219,9 @@ func (s *stripe) install(c *claim, w *call) error {
 		s.mu.Unlock()
 		return ErrClosed
 	case old == nil:
+	// Without fencing nothing tells which grant came later, as both can be valid only after
+	// a break. The one that is answered later is kept: it ends by its own deadline or
+	// denial, and the key stays taken until the TTL of the other, so no third is inside.
 	case old.token > c.token:
 		s.mu.Unlock()
 		return errLate
