@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -111,8 +112,9 @@ type T struct {
 	mu      sync.Mutex
 	rnd     *rand.Rand
 	lockers []locker.Locker
-	over    bool   // the case was given up: nothing may reach TB any more
-	why     string // the first failure
+	ends    []func() error // of what else it made, the last one first
+	over    bool           // the case was given up: nothing may reach TB any more
+	why     string         // the first failure
 }
 
 func newT(tb testing.TB, c Case, h Harness, seed uint64) *T {
@@ -228,14 +230,31 @@ func (t *T) finish() {
 		// A Lock that does not mind its context may mind Close.
 	}
 	t.mu.Lock()
-	ls := t.lockers
+	ls, ends := t.lockers, t.ends
 	t.mu.Unlock()
 	for _, l := range ls {
 		if err := l.Close(); err != nil {
 			t.Errorf("Close at the end of the case: %v", err)
 		}
 	}
+	for _, end := range slices.Backward(ends) {
+		if err := end(); err != nil {
+			t.Errorf("Close at the end of the case: %v", err)
+		}
+	}
 	<-ended
+	if b, ok := t.h.(interface{ breaches() []string }); ok {
+		for _, what := range b.breaches() {
+			t.Errorf("%s (in this case, or in one beside it)", what)
+		}
+	}
+}
+
+// atEnd has the case call f when it ends, after what was given later.
+func (t *T) atEnd(f func() error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ends = append(t.ends, f)
 }
 
 func (t *T) recovered() {
@@ -254,85 +273,3 @@ func (t *T) abandon() {
 	t.over = true
 	t.mu.Unlock()
 }
-
-// The methods of testing.TB that a case's goroutines may call. They do not
-// reach a test that has ended, and FailNow ends the calling goroutine only.
-
-// Log is testing.TB's.
-func (t *T) Log(args ...any) {
-	t.Helper()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.over {
-		t.TB.Log(args...)
-	}
-}
-
-// Logf is testing.TB's.
-func (t *T) Logf(format string, args ...any) {
-	t.Helper()
-	t.Log(fmt.Sprintf(format, args...))
-}
-
-// Error is testing.TB's.
-func (t *T) Error(args ...any) {
-	t.Helper()
-	t.blame(fmt.Sprint(args...))
-	t.Fail()
-}
-
-// blame logs a failure, and keeps the first.
-func (t *T) blame(what string) {
-	t.Helper()
-	t.mu.Lock()
-	if t.why == "" {
-		t.why = what
-	}
-	t.mu.Unlock()
-	t.Log(what)
-}
-
-// Errorf is testing.TB's.
-func (t *T) Errorf(format string, args ...any) {
-	t.Helper()
-	t.blame(fmt.Sprintf(format, args...))
-	t.Fail()
-}
-
-// Fail is testing.TB's.
-func (t *T) Fail() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.over {
-		t.TB.Fail()
-	}
-}
-
-// FailNow is testing.TB's, for any goroutine.
-func (t *T) FailNow() {
-	t.Fail()
-	runtime.Goexit()
-}
-
-// Fatal is testing.TB's, for any goroutine.
-func (t *T) Fatal(args ...any) {
-	t.Helper()
-	t.blame(fmt.Sprint(args...))
-	t.FailNow()
-}
-
-// Fatalf is testing.TB's, for any goroutine.
-func (t *T) Fatalf(format string, args ...any) {
-	t.Helper()
-	t.blame(fmt.Sprintf(format, args...))
-	t.FailNow()
-}
-
-// Skip fails: a case that cannot run says so by its Needs.
-func (t *T) Skip(args ...any) { t.Helper(); t.Fatal(append([]any{"skipped:"}, args...)...) }
-
-// Skipf fails like Skip.
-func (t *T) Skipf(format string, args ...any) { t.Helper(); t.Fatalf("skipped: "+format, args...) }
-
-// SkipNow fails like Skip.
-func (t *T) SkipNow() { t.Helper(); t.Fatal("skipped") }

@@ -89,6 +89,7 @@ var _ interface {
 	conformance.Faults
 	conformance.ServerFaults
 	conformance.ChildMaker
+	conformance.DriverMaker
 } = (*fakeHarness)(nil)
 
 func (h *fakeHarness) Timing() conformance.Timing { return h.timing }
@@ -96,7 +97,7 @@ func (h *fakeHarness) Timing() conformance.Timing { return h.timing }
 func (h *fakeHarness) Capabilities() conformance.Capabilities {
 	c := conformance.Capabilities{
 		Name: h.name, Fencing: true, Admin: true,
-		Construct: true, Inspect: true, Break: true, Plant: true, Faults: true, Scripts: true, Servers: true, Processes: true,
+		Construct: true, Inspect: true, Break: true, Plant: true, Faults: true, Scripts: true, Servers: true, Processes: true, Drivers: true,
 	}
 	if h.caps != nil {
 		h.caps(&c)
@@ -117,12 +118,20 @@ func (h *fakeHarness) New(opts ...locker.Option) (locker.Locker, error) {
 	return h.lockerOn(h.fakeDriver(h.s), opts)
 }
 
+// NewDriver implements [conformance.DriverMaker].
+func (h *fakeHarness) NewDriver() (driver.Driver, error) { return h.nearby(h.fakeDriver(h.s)), nil }
+
+// nearby is d with what is around it in the process that locks.
+func (f fake) nearby(d driver.Driver) driver.Driver {
+	if f.near != nil {
+		return f.near(d.(fullDriver))
+	}
+	return d
+}
+
 // lockerOn makes a Locker of a driver.
 func (f fake) lockerOn(d driver.Driver, opts []locker.Option) (locker.Locker, error) {
-	if f.near != nil {
-		d = f.near(d.(fullDriver))
-	}
-	l, err := locker.New(d, append(opts, f.opts...)...)
+	l, err := locker.New(f.nearby(d), append(opts, f.opts...)...)
 	if err == nil && f.wrap != nil {
 		l = f.wrap(l)
 	}

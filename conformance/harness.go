@@ -2,11 +2,11 @@ package conformance
 
 import (
 	"context"
-	"reflect"
 	"testing"
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 )
 
 // HarnessMaker makes a Harness with a store of its own. [Run] calls it once for
@@ -62,11 +62,15 @@ type Capabilities struct {
 	Scripts   bool // the store caches scripts, which Faults can make it forget
 	Servers   bool // the harness is a ServerFaults
 	Processes bool // the harness is a ChildMaker
+	Drivers   bool // the harness is a DriverMaker
+	Wired     bool // the harness is a Wired
 }
 
-// Timing holds every bound the cases use, so that a slow store changes one place. A
-// slow machine needs no change: upper bounds are counted on a clock that slows down
-// with it, and leases are made longer. A zero field means its default.
+// Timing holds every bound the cases use, so that a slow store changes one place. A zero
+// field means its default. A machine that is slow at times needs no change: upper bounds are
+// counted on a clock that slows down with it, and a case that begins while it is slow has
+// leases up to three times as long. A machine that becomes slow in the middle of a case, as
+// the group load can make it by itself, may need a longer TTL: 5 s, say.
 type Timing struct {
 	// TTL is the lease of cases that last longer than it and must not lose it.
 	// Default 3 s, and not below 2 s: on a busy machine a goroutine may not run
@@ -282,6 +286,28 @@ type ChildMaker interface {
 	NewChild(tb testing.TB) *Child
 }
 
+// DriverMaker is a harness that makes drivers without a Locker, as every [DriverHarness]
+// does. Claim: [Capabilities].Drivers.
+type DriverMaker interface {
+	// NewDriver makes a driver as a separate process would have it. The suite configures and
+	// closes it.
+	NewDriver() (driver.Driver, error)
+}
+
+// Wired is a harness that says where its store listens, and makes drivers that look for it
+// elsewhere: at a proxy of the suite's, which freezes and cuts what is on its way between the
+// driver and the store. See [faultproxy.NewPlain]. Claim: [Capabilities].Wired.
+//
+// [faultproxy.NewPlain]: https://pkg.go.dev/github.com/distlock/locker/conformance/faultproxy#NewPlain
+type Wired interface {
+	DriverMaker
+	// StoreAddr is where the store listens: a host:port, or the path of a unix socket.
+	StoreAddr() string
+	// NewDriverAt is NewDriver with all connections to addr, a host:port, in place of
+	// StoreAddr.
+	NewDriverAt(addr string) (driver.Driver, error)
+}
+
 // Background is a harness that runs goroutines of its own. The cases that count
 // goroutines leave out those whose stack, as runtime.Stack shows it, it says is
 // not a Locker's. It needs no claim.
@@ -293,97 +319,3 @@ type Background interface {
 // cases use, so that it can tell them from the others' keys: an [Inspector]'s Keys and a
 // [Breaker]'s Flush are to be about those only.
 type Marked interface{ KeyMark() string }
-
-// Need is something a case needs before it can run.
-type Need string
-
-// The needs. Each but the No… ones is a claim in [Capabilities].
-const (
-	NeedFencing     Need = "Fencing"
-	NeedStoredHolds Need = "StoredHolds"
-	NeedNotified    Need = "Notified"
-	NeedFair        Need = "Fair"
-	NeedAdmin       Need = "Admin"
-	NeedScripts     Need = "Scripts"
-
-	NeedConstruct Need = "Construct"
-	NeedInspect   Need = "Inspect"
-	NeedBreak     Need = "Break"
-	NeedPlant     Need = "Plant"
-	NeedFaults    Need = "Faults"
-	NeedServers   Need = "Servers"
-	NeedProcesses Need = "Processes"
-
-	NoFencing     Need = "no Fencing"
-	NoStoredHolds Need = "no StoredHolds"
-)
-
-// Claims says whether c lets a case with need n run.
-func (c Capabilities) Claims(n Need) bool {
-	switch n {
-	case NeedFencing:
-		return c.Fencing
-	case NeedStoredHolds:
-		return c.StoredHolds
-	case NeedNotified:
-		return c.Notified
-	case NeedFair:
-		return c.Fair
-	case NeedAdmin:
-		return c.Admin
-	case NeedScripts:
-		return c.Scripts
-	case NeedConstruct:
-		return c.Construct
-	case NeedInspect:
-		return c.Inspect
-	case NeedBreak:
-		return c.Break
-	case NeedPlant:
-		return c.Plant
-	case NeedFaults:
-		return c.Faults
-	case NeedServers:
-		return c.Servers
-	case NeedProcesses:
-		return c.Processes
-	case NoFencing:
-		return !c.Fencing
-	case NoStoredHolds:
-		return !c.StoredHolds
-	}
-	return false
-}
-
-// lacks names the upgrade that h would have to be for n and is not, or "".
-func lacks(h Harness, n Need) string {
-	is := func(name string, ok bool) string {
-		if ok {
-			return ""
-		}
-		return name
-	}
-	switch n {
-	case NeedConstruct:
-		return is(has[Constructor](h))
-	case NeedInspect:
-		return is(has[Inspector](h))
-	case NeedBreak:
-		return is(has[Breaker](h))
-	case NeedPlant:
-		return is(has[Planter](h))
-	case NeedFaults, NeedScripts:
-		return is(has[Faults](h))
-	case NeedServers:
-		return is(has[ServerFaults](h))
-	case NeedProcesses:
-		return is(has[ChildMaker](h))
-	}
-	return ""
-}
-
-// has says whether h is an I, and how that is called.
-func has[I any](h Harness) (name string, ok bool) {
-	_, ok = upgrade[I](h)
-	return reflect.TypeFor[I]().Name(), ok
-}

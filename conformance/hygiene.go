@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -140,11 +141,17 @@ func testKeysEndWithLocks(t *T) {
 		t.exercise(ls, strconv.Itoa(round))
 		locks += 1 + len(ls)
 	}
-	for _, k := range t.newKeys(before) {
-		if k.TTL <= 0 {
-			t.Errorf("%q is kept for ever", k.Name)
+	// What ends with a lock (a subscription, a session) may end a moment after it.
+	var endless []StoredKey
+	defer func() {
+		for _, k := range endless {
+			t.Logf("%q is kept for ever: the harness's Keys says %v is left of it", k.Name, k.TTL)
 		}
-	}
+	}()
+	t.Eventually(t.Timing().Settle, "nothing is left in the store that never expires", func() bool {
+		endless = slices.DeleteFunc(t.newKeys(before), func(k StoredKey) bool { return k.TTL > 0 })
+		return len(endless) == 0
+	})
 	if !t.Capabilities().Fencing {
 		locks = 0
 	}

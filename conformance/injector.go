@@ -26,6 +26,7 @@ type Injector struct {
 	slow    time.Duration
 	changed chan struct{} // closed when state changes
 	watches map[*injectedWatch]struct{}
+	broken  []string // what drivers did that no driver may do; see breach
 }
 
 // fault is what happens to one command.
@@ -264,35 +265,6 @@ func (d injected) Acquire(ctx context.Context, req driver.Request) (a driver.Ans
 		return driver.Answer{}, err
 	}
 	return a, nil
-}
-
-// Renew passes the answers on as they come, unless something happens to the command. It
-// gives none for a claim for which the driver gave none.
-func (d injected) Renew(ctx context.Context, claims []driver.Claim, answer func(int, error)) {
-	f := d.in.take(OpRenew)
-	if f.isNone() {
-		d.inner.Renew(ctx, claims, answer)
-		return
-	}
-	var mu sync.Mutex
-	answers := make(map[int]error)
-	lost := f.run(ctx, func(ctx context.Context) error {
-		d.inner.Renew(ctx, claims, func(i int, err error) {
-			mu.Lock()
-			defer mu.Unlock()
-			answers[i] = err
-		})
-		return nil
-	})
-	mu.Lock()
-	defer mu.Unlock() // what comes later comes too late
-	for i := range claims {
-		if lost != nil {
-			answer(i, lost)
-		} else if err, ok := answers[i]; ok {
-			answer(i, err)
-		}
-	}
 }
 
 func (d injected) Release(ctx context.Context, c driver.Claim) error {

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/distlock/locker"
@@ -12,6 +13,10 @@ const leaseGroup = "lease"
 var leaseCases = []Case{
 	{Name: "Expires", Group: leaseGroup, Rules: []string{"R9", "R15"}, Test: testExpires,
 		Contract: "without renewal nobody else gets the key before Deadline, and a waiter gets it soon after"},
+	{Name: "TakenUntilDeadline", Group: leaseGroup, Rules: []string{"R1", "R9"}, Test: testTakenUntilDeadline,
+		Contract: "with a TTL that is no multiple of what the store counts in nobody who tries all the time is granted the key before Deadline, after the grant and after a renewal"},
+	{Name: "RenewalsDoNotAddUp", Group: leaseGroup, Rules: []string{"R9", "R15"}, Test: testRenewalsDoNotAddUp,
+		Contract: "however often a lease was renewed, the key is free a TTL after the last renewal"},
 	{Name: "TTLIsExact", Group: leaseGroup, Rules: []string{"R9"}, Needs: []Need{NeedInspect}, Test: testTTLIsExact,
 		Contract: "the store keeps the TTL asked for, not less than Deadline says, and not more than asked by what it counts in"},
 	{Name: "RenewExtends", Group: leaseGroup, Rules: []string{"R9", "R11"}, Test: testRenewExtends,
@@ -55,6 +60,47 @@ func testExpires(t *T) {
 	}
 	t.Unlock(next)
 	t.Is(first.Unlock(t.Context()), locker.ErrLost)
+}
+
+// testTakenUntilDeadline believes no harness about the TTL: it waits for its end.
+func testTakenUntilDeadline(t *T) {
+	a, b, ttl := t.Locker(), t.Locker(), t.Timing().uneven()
+	t.together(2, func(renewals int) {
+		key := t.Key(fmt.Sprint(renewals))
+		lease := t.Lock(a, key, locker.WithTTL(ttl), locker.WithoutRenewal())
+		for range renewals {
+			t.NoError(lease.Renew(t.Context()), "Renew")
+		}
+		deadline, limit := lease.Deadline(), ttl+t.Timing().Granularity+t.Timing().PollWithin
+		for start := Now(); ; time.Sleep(time.Millisecond) {
+			next, err := b.TryLock(t.Context(), key)
+			at := time.Now()
+			switch {
+			case err == nil && at.Before(deadline):
+				t.Errorf("after %d renewals of a lease of %v the key was granted to another owner %v before Deadline: does the store count in something greater than the TTL's milliseconds, and round down?", renewals, ttl, deadline.Sub(at))
+				fallthrough
+			case err == nil:
+				t.Unlock(next)
+				return
+			case start.Took() > limit:
+				t.Fatalf("a lease of %v is not over after %v", ttl, limit)
+			}
+			t.Is(err, locker.ErrNotAcquired)
+		}
+	})
+}
+
+func testRenewalsDoNotAddUp(t *T) {
+	ttl := t.Timing().ShortTTL
+	within := ttl + t.Timing().Granularity + t.Timing().PollWithin
+	a, b, key := t.Locker(), t.Locker(), t.Key("k")
+	lease := t.Lock(a, key, locker.WithTTL(ttl), locker.WithoutRenewal())
+	// Were each added to what is left, it would be more than twice what is allowed.
+	for range 2*int(within/ttl) + 2 {
+		t.NoError(lease.Renew(t.Context()), "Renew")
+	}
+	t.FreeWithin(within, b, key)
+	t.Is(lease.Unlock(t.Context()), locker.ErrLost)
 }
 
 func testTTLIsExact(t *T) {

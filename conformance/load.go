@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -54,7 +55,8 @@ func testNoStarvation(t *T) {
 
 func testManyKeysAtOnce(t *T) {
 	const n = 200
-	holder, waiter := t.Locker(), t.Locker()
+	var renewals renewalLog
+	holder, waiter := t.Locker(WithObserver(&renewals)), t.Locker()
 	leases, waiters := make([]*locker.Lease, n), make([]*Waiter, n)
 	for i := range n {
 		leases[i] = t.Lock(holder, t.Key(strconv.Itoa(i)), locker.WithTTL(t.Timing().TTL))
@@ -65,7 +67,7 @@ func testManyKeysAtOnce(t *T) {
 	// Past the end of the leases, had they not been renewed.
 	t.Sleep(t.Timing().TTL + t.Timing().TTL/4)
 	for i := range n {
-		t.Open(leases[i].Lost(), "Lost")
+		t.stillHeld(leases[i], &renewals)
 		t.Waits(waiters[i])
 		t.Unlock(leases[i])
 	}
@@ -87,7 +89,8 @@ func testManyWaitersOnOneKey(t *T) {
 
 func testManyCallersFarAway(t *T) {
 	const callers, held, farAway = 2000, 30, 20 * time.Millisecond
-	l := t.Locker()
+	var renewals renewalLog
+	l := t.Locker(WithObserver(&renewals))
 	t.NoError(t.Faults().Slow(farAway), "having the replies take their time")
 	leases := make([]*locker.Lease, held)
 	for i := range leases {
@@ -120,14 +123,15 @@ func testManyCallersFarAway(t *T) {
 	stop()
 	all.Wait()
 	for _, lease := range leases {
-		t.Open(lease.Lost(), "Lost")
+		t.stillHeld(lease, &renewals)
 		t.Unlock(lease)
 	}
 }
 
 func testManyLeasesRenewed(t *T) {
 	const n = 300
-	a, b := t.Locker(), t.Locker()
+	var renewals renewalLog
+	a, b := t.Locker(WithObserver(&renewals)), t.Locker()
 	keys, leases := make([]string, n), make([]*locker.Lease, n)
 	for i := range n {
 		keys[i] = t.Key(strconv.Itoa(i))
@@ -136,8 +140,46 @@ func testManyLeasesRenewed(t *T) {
 	// That time passes without a loss is the subject.
 	t.Sleep(t.Timing().TTL + t.Timing().TTL/2)
 	for i := range n {
+		t.stillHeld(leases[i], &renewals)
 		t.Taken(b, keys[i])
-		t.Open(leases[i].Lost(), "Lost")
 		t.Unlock(leases[i])
 	}
+}
+
+// renewalLog remembers the last renewal of each key that failed, and why.
+type renewalLog struct {
+	mu   sync.Mutex
+	last map[string]locker.Event
+}
+
+// Observe implements [locker.Observer].
+func (r *renewalLog) Observe(_ context.Context, e locker.Event) {
+	if e.Kind != locker.EventRenewFailed {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil {
+		r.last = make(map[string]locker.Event)
+	}
+	r.last[e.Key] = e
+}
+
+// stillHeld checks that a lease was not lost under load.
+func (t *T) stillHeld(lease *locker.Lease, renewals *renewalLog) {
+	t.Helper()
+	select {
+	case <-lease.Lost():
+	default:
+		return
+	}
+	renewals.mu.Lock()
+	failed, ok := renewals.last[lease.Key()]
+	renewals.mu.Unlock()
+	why := "no renewal of it failed: it was not renewed in time"
+	if ok {
+		why = fmt.Sprintf("its last renewal that failed: %v", failed.Err)
+	}
+	t.Fatalf("the lease of %q is lost (%v); %s. Either renewals queue behind other commands, or the machine is too slow for leases of %v: it was %.1f times as slow as an idle one of late (see Timing.TTL)",
+		lease.Key(), lease.Err(), why, t.Timing().TTL, pace.factorOfLate())
 }

@@ -64,6 +64,8 @@ func (h *ofDriver) Capabilities() Capabilities {
 	_, c.Plant = upgrade[Planter](h)
 	_, c.Servers = upgrade[ServerFaults](h)
 	_, c.Processes = upgrade[ChildMaker](h)
+	_, c.Drivers = upgrade[DriverMaker](h)
+	_, c.Wired = upgrade[Wired](h)
 	return c
 }
 

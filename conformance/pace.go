@@ -82,6 +82,13 @@ func (p *pacer) now() time.Duration {
 	return p.paced + min(time.Since(p.at), paceStep)
 }
 
+// factorOfLate is how long a step took of late, in steps.
+func (p *pacer) factorOfLate() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.factor
+}
+
 // slowdown is by how much leases have to be longer for the machine of late: 1 up to
 // steps that take three times as long as they should, and at most 3.
 func (p *pacer) slowdown() float64 {

@@ -16,6 +16,7 @@ func Cases() []Case {
 		exclusionCases, ownershipCases, doCases, reentryCases, ownerCases, severalCases, leaseCases, limitCases,
 		waitingCases, wakeCases, handOverCases, loadCases, fencingCases, failureCases, outageCases, faultCases, userCodeCases, keyCases,
 		hygieneCases, closingCases, observerCases, adminCases, processCases,
+		commandCases, raceCases, watchCases, wireCases, stepCases,
 	)
 }
 

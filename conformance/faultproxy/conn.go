@@ -93,6 +93,10 @@ func (c *conn) serve() {
 		c.mu.Unlock()
 	}
 
+	if c.p.plain {
+		c.copyBothWays()
+		return
+	}
 	var wg sync.WaitGroup
 	replies := make(chan reply, mostHeld)
 	wg.Go(func() { c.readReplies(replies) })

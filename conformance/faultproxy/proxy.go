@@ -19,6 +19,7 @@ type Proxy struct {
 	*Faults
 	network  string
 	upstream string
+	plain    bool // nothing is understood: see NewPlain
 	listener net.Listener
 	wg       sync.WaitGroup
 	lastID   atomic.Int64
@@ -32,18 +33,22 @@ type Proxy struct {
 	silent   bool // commands are not kept
 	trips    int
 	refuse   bool
-	err      error // what was not understood
+	gate     *gate         // nil for none: see HoldAfter
+	mute     chan struct{} // closed when what the server sends may pass again; nil: it may
+	err      error         // what was not understood
 }
 
 // New starts a proxy for the server at upstream, a host:port or the path of a unix
 // socket. (The port of a server that has died may go to another one, its socket does
 // not.) Close ends it.
-func New(upstream string) (*Proxy, error) {
+func New(upstream string) (*Proxy, error) { return start(upstream, false) }
+
+func start(upstream string, plain bool) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("faultproxy: %w", err)
 	}
-	p := &Proxy{network: "tcp", upstream: upstream, listener: l, conns: make(map[*conn]struct{})}
+	p := &Proxy{network: "tcp", upstream: upstream, plain: plain, listener: l, conns: make(map[*conn]struct{})}
 	if strings.ContainsRune(upstream, '/') {
 		p.network = "unix"
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/conformance/faultproxy"
+	"github.com/distlock/locker/driver"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -24,6 +25,10 @@ type New = func(redis.UniversalClient, ...locker.Option) (locker.Locker, error)
 type Strategy struct {
 	Name string
 	New  New
+
+	// NewDriver makes its driver without a Locker, for the cases that ask the driver itself.
+	// Without it they are left out, as they are on other topologies than Single.
+	NewDriver func(redis.UniversalClient) (driver.Driver, error)
 
 	// Its claims; see [conformance.Capabilities].
 	StoredHolds bool
@@ -64,6 +69,7 @@ func (s Strategy) harness(tb testing.TB) *harness {
 	}
 	return &harness{
 		Strategy:   s,
+		tb:         tb,
 		deployment: s.deploy(tb),
 		sent:       make(map[conformance.Op][]*atomic.Int64),
 		planted:    make(map[string]string),
@@ -73,6 +79,7 @@ func (s Strategy) harness(tb testing.TB) *harness {
 type harness struct {
 	Strategy
 	*deployment
+	tb testing.TB // ends with the harness
 
 	lost    atomic.Int64 // replies
 	mu      sync.Mutex
@@ -91,6 +98,7 @@ var _ interface {
 	conformance.Faults
 	conformance.ServerFaults
 	conformance.ChildMaker
+	conformance.Wired
 	conformance.Background
 } = (*harness)(nil)
 
@@ -103,6 +111,20 @@ func (h *harness) NewLocker(tb testing.TB, opts ...locker.Option) locker.Locker 
 
 func (h *harness) New(opts ...locker.Option) (locker.Locker, error) {
 	return h.Strategy.New(h.direct, opts...)
+}
+
+// NewDriver implements [conformance.DriverMaker].
+func (h *harness) NewDriver() (driver.Driver, error) { return h.Strategy.NewDriver(h.direct) }
+
+// StoreAddr implements [conformance.Wired]: the port of a server that is killed may go to
+// another, its socket does not.
+func (h *harness) StoreAddr() string { return h.nodes[0].Socket() }
+
+// NewDriverAt implements [conformance.Wired].
+func (h *harness) NewDriverAt(addr string) (driver.Driver, error) {
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	h.tb.Cleanup(func() { _ = rdb.Close() })
+	return h.Strategy.NewDriver(rdb)
 }
 
 func (h *harness) Capabilities() conformance.Capabilities {
@@ -125,6 +147,8 @@ func (h *harness) Capabilities() conformance.Capabilities {
 		Scripts:     h.Server == nil,
 		Servers:     h.topology == Single && h.Server == nil,
 		Processes:   h.Server == nil,
+		Drivers:     h.Strategy.NewDriver != nil && h.topology == Single,
+		Wired:       h.Strategy.NewDriver != nil && h.topology == Single && h.Server == nil,
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/conformance/faultproxy"
+	"github.com/distlock/locker/driver"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/require"
@@ -22,9 +23,11 @@ type NewQuorum = func([]redis.UniversalClient, ...locker.Option) (locker.Locker,
 // Quorum is a strategy on several independent Redis servers, a majority of which
 // decides. Fencing and wake-ups are taken to be claimed.
 type Quorum struct {
-	Name  string
-	New   NewQuorum
-	Nodes int // servers; default 5
+	Name string
+	New  NewQuorum
+	// NewDriver makes its driver without a Locker; see [Strategy].
+	NewDriver func([]redis.UniversalClient) (driver.Driver, error)
+	Nodes     int // servers; default 5
 
 	// Servers, if there are any, are there already; see [Strategy].Server.
 	Servers []*redis.Options
@@ -60,7 +63,7 @@ func (q Quorum) Harness(tb testing.TB) conformance.Harness {
 		q.Nodes = 5
 	}
 	q.Mark = ownMark(q.Mark)
-	h := &quorumHarness{Quorum: q}
+	h := &quorumHarness{Quorum: q, tb: tb}
 	for i := range q.Nodes {
 		of := Strategy{Name: q.Name, Op: q.Op}
 		if len(q.Servers) > 0 {
@@ -84,6 +87,7 @@ func (q Quorum) Harness(tb testing.TB) conformance.Harness {
 
 type quorumHarness struct {
 	Quorum
+	tb    testing.TB // ends with the harness
 	all   []*harness // one for each server
 	holes []*harness
 	up    []*harness
@@ -98,12 +102,20 @@ var _ interface {
 	conformance.Faults
 	conformance.ServerFaults
 	conformance.ChildMaker
+	conformance.DriverMaker
 	conformance.Background
 } = (*quorumHarness)(nil)
 
 func (h *quorumHarness) NewLocker(tb testing.TB, opts ...locker.Option) locker.Locker {
 	tb.Helper()
-	var rdbs []redis.UniversalClient
+	l, err := h.Quorum.New(h.clients(tb), opts...)
+	require.NoError(tb, err)
+	return l
+}
+
+// clients are those of one process.
+func (h *quorumHarness) clients(tb testing.TB) (rdbs []redis.UniversalClient) {
+	tb.Helper()
 	for _, n := range h.all {
 		o := n.options()
 		if h.Direct {
@@ -118,9 +130,12 @@ func (h *quorumHarness) NewLocker(tb testing.TB, opts ...locker.Option) locker.L
 		tb.Cleanup(func() { _ = rdb.Close() })
 		rdbs = append(rdbs, rdb)
 	}
-	l, err := h.Quorum.New(rdbs, opts...)
-	require.NoError(tb, err)
-	return l
+	return rdbs
+}
+
+// NewDriver implements [conformance.DriverMaker].
+func (h *quorumHarness) NewDriver() (driver.Driver, error) {
+	return h.Quorum.NewDriver(h.clients(h.tb))
 }
 
 // addr is where a server is reached without a proxy, unless that is what makes it a
@@ -158,6 +173,7 @@ func (h *quorumHarness) Capabilities() conformance.Capabilities {
 		Scripts:   !h.Direct && len(h.Servers) == 0,
 		Servers:   !h.Direct && len(h.Servers) == 0 && len(h.up) == len(h.all),
 		Processes: len(h.Servers) == 0,
+		Drivers:   h.Quorum.NewDriver != nil,
 	}
 }
 

@@ -11,6 +11,7 @@ func on(topology redisconformance.Topology) redisconformance.Strategy {
 	return redisconformance.Strategy{
 		Name:        "blpop",
 		New:         blpop.New,
+		NewDriver:   blpop.NewDriver,
 		StoredHolds: true,
 		Notified:    true,
 		Fair:        true,

@@ -11,6 +11,7 @@ func on(topology redisconformance.Topology) redisconformance.Strategy {
 	return redisconformance.Strategy{
 		Name:        "hashreentrant",
 		New:         hashreentrant.New,
+		NewDriver:   hashreentrant.NewDriver,
 		StoredHolds: true,
 		Notified:    true,
 		Topology:    topology,

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -103,6 +105,24 @@ func (i *servers) take() (*server, error) {
 
 func (h *harness) NewDriver() (driver.Driver, error) {
 	return postgres.NewDriver(h.s.pool(h.tb, "&pool_max_conns=4&pool_max_conn_idle_time=1s&pool_health_check_period=500ms")), nil
+}
+
+// StoreAddr implements [conformance.Wired].
+func (h *harness) StoreAddr() string { return filepath.Join(h.s.dir, ".s.PGSQL.5432") }
+
+// NewDriverAt implements [conformance.Wired].
+func (h *harness) NewDriverAt(addr string) (driver.Driver, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	url := fmt.Sprintf("postgres:///app?user=app&host=%s&port=%s&sslmode=disable&pool_max_conns=4", host, port)
+	pool, err := pgxpool.New(context.Background(), url)
+	if err != nil {
+		return nil, err
+	}
+	h.tb.Cleanup(pool.Close)
+	return postgres.NewDriver(pool), nil
 }
 
 func (h *harness) Capabilities() conformance.Capabilities {

@@ -29,11 +29,11 @@ func patient(rdbs []redis.UniversalClient, opts ...locker.Option) (locker.Locker
 	return redlock.New(rdbs, append([]locker.Option{redlock.WithNodeTimeout(10 * time.Second)}, opts...)...)
 }
 
-const basics = `^(exclusion|ownership|reentry|lease|fencing)/`
+const basics = `^(exclusion|ownership|reentry|lease|fencing|commands)/`
 
 func run(t *testing.T, q redisconformance.Quorum, opts ...conformance.Option) {
 	t.Helper()
-	q.New, q.Timing = redlock.New, timing
+	q.New, q.NewDriver, q.Timing = redlock.New, redlock.NewDriver, timing
 	if q.Direct && q.Dead+q.BlackHoled == 0 { // no node is to be absent, however slow the machine is
 		q.New = patient
 	}

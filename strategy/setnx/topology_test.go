@@ -9,9 +9,10 @@ import (
 
 func on(topology redisconformance.Topology) redisconformance.Strategy {
 	return redisconformance.Strategy{
-		Name:     "setnx",
-		New:      setnx.New,
-		Topology: topology,
+		Name:      "setnx",
+		New:       setnx.New,
+		NewDriver: setnx.NewDriver,
+		Topology:  topology,
 	}
 }
 

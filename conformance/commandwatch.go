@@ -1,0 +1,148 @@
+package conformance
+
+import (
+	"context"
+	"time"
+
+	"github.com/distlock/locker/driver"
+)
+
+// watchCases ask a [driver.Notifier] itself, whose missing signals a Locker makes up for by
+// a look once a second.
+var watchCases = []Case{
+	{Name: "WatchSignals", Group: commandsGroup, Rules: []string{"R15"}, Needs: []Need{NeedDrivers, NeedNotified}, Test: testWatchSignals,
+		Contract: "a Watch signals each release that comes after it has returned, and keeps the signal until it is received"},
+	{Name: "WatchOutlivesItsCall", Group: commandsGroup, Rules: []string{"R15"}, Needs: []Need{NeedDrivers, NeedNotified}, Test: testWatchOutlivesItsCall,
+		Contract: "a Watch lasts until it is closed, whatever becomes of the context that it was opened under"},
+	{Name: "WatchesAreApart", Group: commandsGroup, Rules: []string{"R15", "R16"}, Needs: []Need{NeedDrivers, NeedNotified}, Test: testWatchesAreApart,
+		Contract: "the Close of a Watch ends no other Watch, of another key or of another driver"},
+}
+
+// watcher is a driver that waits for a key as a Locker does.
+type watcher struct {
+	*commander
+	w driver.Watch
+	c driver.Claim
+}
+
+// watch waits for a key that is held.
+func (d *commander) watch(ctx context.Context, key string) *watcher {
+	d.t.Helper()
+	notifier, ok := d.Driver.(driver.Notifier)
+	if !ok {
+		d.t.Fatalf("Notified is claimed, and the driver is no driver.Notifier")
+	}
+	w, err := notifier.Watch(ctx, key)
+	d.t.NoError(err, "Watch")
+	waiting := &watcher{commander: d, w: w, c: d.claim(key, time.Minute)}
+	if a := waiting.attempt(); a.Granted {
+		d.t.Fatalf("Acquire is granted beside a holder")
+	}
+	return waiting
+}
+
+func (w *watcher) attempt() driver.Answer {
+	w.t.Helper()
+	a, err := w.Acquire(w.t.ctx, driver.Request{Claim: w.c, Fencing: w.t.Capabilities().Fencing, Wait: true})
+	w.t.NoError(err, "Acquire of a waiter")
+	if a.Granted {
+		w.c.Token = a.Token
+		if a.Claim != "" {
+			w.c.ID = a.Claim
+		}
+	}
+	return a
+}
+
+// signalled reports whether there is a signal within d, and how long it took.
+func (w *watcher) signalled(d time.Duration) (took time.Duration, ok bool) {
+	w.t.Helper()
+	start, late := Now(), make(chan struct{})
+	defer pace.after(d, func() { close(late) })()
+	select {
+	case _, open := <-w.w.C():
+		if !open {
+			w.t.Fatalf("a Watch has closed its channel, and nothing was amiss")
+		}
+		return start.Took(), true
+	case <-late:
+		return 0, false
+	}
+}
+
+// ends takes the key, which is free, gives it back and closes the Watch.
+func (w *watcher) ends() {
+	w.t.Helper()
+	w.t.Eventually(w.t.Timing().PollWithin, "a waiter's Acquire of a key that was released", func() bool { return w.attempt().Granted })
+	w.t.NoError(w.Release(w.t.ctx, w.c), "Release")
+	w.w.Close()
+}
+
+// drain takes signals that were made up.
+func (w *watcher) drain() {
+	select {
+	case <-w.w.C():
+	default:
+	}
+}
+
+func testWatchSignals(t *T) {
+	a, b, key := t.driver(), t.driver(), t.Key("k")
+	var times []time.Duration
+	for round := range 9 {
+		c := a.grant(key, time.Minute)
+		w := b.watch(t.Context(), key)
+		w.drain()
+		t.NoError(a.Release(t.Context(), c), "Release")
+		if round%3 == 0 { // nobody receives when the signal comes
+			t.Sleep(t.Timing().RenewEvery / 2)
+		}
+		took, ok := w.signalled(t.Timing().PollWithin)
+		if !ok {
+			t.Fatalf("in round %d a release is not signalled within %v", round+1, t.Timing().PollWithin)
+		}
+		times = append(times, took)
+		w.ends()
+	}
+	t.median("the time from Release to the signal", times, t.Timing().WakeWithin)
+}
+
+func testWatchOutlivesItsCall(t *T) {
+	a, b, key := t.driver(), t.driver(), t.Key("k")
+	for range 2 {
+		c := a.grant(key, time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		w := b.watch(ctx, key)
+		cancel()
+		t.Sleep(t.Timing().RenewEvery) // for the end of ctx to do harm
+		w.drain()
+		t.NoError(a.Release(t.Context(), c), "Release")
+		if _, ok := w.signalled(t.Timing().PollWithin); !ok {
+			t.Fatalf("a Watch does not signal once the context of its call has ended: ctx is for that call only")
+		}
+		w.ends()
+	}
+}
+
+func testWatchesAreApart(t *T) {
+	a, b := t.drivers()
+	one, other := t.Key("one"), t.Key("other")
+	held, heldToo := a.grant(one, time.Minute), a.grant(other, time.Minute)
+	stays, first, second := b.watch(t.Context(), one), b.watch(t.Context(), other), t.driver().watch(t.Context(), one)
+	first.w.Close()
+	second.w.Close()
+	stays.drain()
+	t.NoError(a.Release(t.Context(), held), "Release")
+	if _, ok := stays.signalled(t.Timing().PollWithin); !ok {
+		t.Fatalf("a Watch does not signal once another one was closed")
+	}
+	stays.ends()
+	// One that is opened again signals as the first one did.
+	again := b.watch(t.Context(), other)
+	again.drain()
+	t.NoError(a.Release(t.Context(), heldToo), "Release")
+	if _, ok := again.signalled(t.Timing().PollWithin); !ok {
+		t.Fatalf("a Watch of a key that was watched before does not signal")
+	}
+	again.ends()
+}
