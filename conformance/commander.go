@@ -65,7 +65,12 @@ func (d *commander) try(c driver.Claim) (driver.Claim, driver.Answer) {
 	ctx, cancel := d.t.Bounded(d.t.ctx, d.t.timing.Patience)
 	defer cancel()
 	a, err := d.Acquire(ctx, driver.Request{Claim: c, Fencing: d.t.Capabilities().Fencing})
-	if err != nil {
+	switch {
+	case err != nil && d.t.Capabilities().Quorum: // too few of its servers have answered in time
+		d.t.transient("Acquire", err)
+		_ = d.Release(ctx, c)
+		return c, driver.Answer{}
+	case err != nil:
 		d.t.Fatalf("Acquire of %.60q: %v", c.Key, err)
 	}
 	if a.Granted {
@@ -125,6 +130,19 @@ func (d *commander) keeps(c driver.Claim, after string) {
 	}
 }
 
+// freeSoon checks that d is granted key within Timing.PollWithin, and gives it back: a
+// waiter that could not say that it left may be offered the key first.
+func (d *commander) freeSoon(key string) {
+	d.t.Helper()
+	d.t.Eventually(d.t.timing.PollWithin, "Acquire of a key that was released", func() bool {
+		c, a := d.try(d.claim(key, time.Minute))
+		if a.Granted {
+			d.t.NoError(d.Release(d.t.ctx, c), "Release")
+		}
+		return a.Granted
+	})
+}
+
 // free has c released, and checks that other is granted the key then.
 func (d *commander) free(c driver.Claim, other *commander) {
 	d.t.Helper()
@@ -157,7 +175,7 @@ func (d *commander) heldUntil(key string, until time.Time, ttl time.Duration) {
 	early := until.Add(-margin(ttl))
 	limit := time.Until(until) + d.t.timing.Granularity + d.t.timing.PollWithin
 	for start := Now(); ; time.Sleep(time.Millisecond) {
-		c, a := d.try(d.claim(key, ttl))
+		c, a := d.try(d.claim(key, time.Minute))
 		at := time.Now()
 		switch {
 		case a.Granted && at.Before(early):

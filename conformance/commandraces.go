@@ -25,7 +25,7 @@ var raceCases = []Case{
 		Contract: "a Renew beside the Release of its claim neither takes the key from the next owner nor brings the claim back"},
 }
 
-const raceTries = 150
+const raceTries = 60
 
 // race is one try: it makes a claim, runs the commands beside one another, each at a random
 // moment, while b tries to get the key, and returns b's claim.

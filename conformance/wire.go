@@ -185,7 +185,8 @@ func testFrozenWatchEnds(t *T) {
 		t.Prompt("the Close of a Watch of a store that does not answer", open.w.Close)
 		heal(p)
 		t.closesFrozen(key)
-		other.free(c, other)
+		t.NoError(other.Release(t.Context(), c), "Release")
+		other.freeSoon(key)
 	}
 }
 
