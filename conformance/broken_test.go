@@ -25,6 +25,8 @@ var broken = func() map[string]brokenStrategy {
 	all := maps.Clone(brokenLocks)
 	maps.Copy(all, brokenStores)
 	maps.Copy(all, brokenAdmins)
+	maps.Copy(all, brokenCommands)
+	maps.Copy(all, brokenWires)
 	return all
 }()
 
@@ -190,7 +192,7 @@ var brokenLocks = map[string]brokenStrategy{
 				return nil
 			})
 		}
-	}), []string{"ReentryTwice", "ReentryReplyLost"}},
+	}), []string{"ReentryTwice", "ReentryReplyLost", "HoldsAreAbsolute"}},
 	"frees the key with the first of two claims": {releasing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		err := d.Release(ctx, c)
 		if err == nil {

@@ -45,7 +45,7 @@ var brokenAdmins = map[string]brokenStrategy{
 			d.locked(func() { delete(d.s.Locks, h.Key) })
 			return nil
 		}
-	}), []string{"ForceUnlockSparesSuccessor"}},
+	}), []string{"ForceUnlockSparesSuccessor", "BreakNeedsTheID"}},
 	"breaks what the owner has": {administering(func(d *administered) {
 		d.breaks = func(d *counting, ctx context.Context, h driver.Holder) (err error) {
 			d.locked(func() {

@@ -178,7 +178,7 @@ var brokenStores = map[string]brokenStrategy{
 		[]string{"CloseRefusesLocks", "CloseEndsLeases"}},
 	"closes the store": {with(func(d *counted) {
 		d.close = func(d *counting) error { d.locked(func() { clear(d.s.Locks) }); return nil }
-	}), []string{"CloseSparesOthers", "CloseEndsLeases", "CloseLeavesKeysToTheTTL"}},
+	}), []string{"CloseSparesOthers", "CloseEndsLeases", "CloseLeavesKeysToTheTTL", "ClosedDriverReleases"}},
 	"cannot release after Close": {with(func(d *counted) {
 		var closed atomic.Bool
 		d.close = func(*counting) error { closed.Store(true); return nil }
@@ -188,7 +188,7 @@ var brokenStores = map[string]brokenStrategy{
 			}
 			return d.Release(ctx, c)
 		}
-	}), []string{"CloseEndsLeases"}},
+	}), []string{"CloseEndsLeases", "ClosedDriverReleases"}},
 	"fails to close twice": {wrapping(wrapped{close: func(l locker.Locker) error {
 		_, err := l.TryLock(context.Background(), "probe", locker.WithTTL(time.Hour), locker.WithoutRenewal())
 		if errors.Is(err, locker.ErrClosed) {

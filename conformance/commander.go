@@ -192,10 +192,10 @@ func (d *commander) heldUntil(key string, until time.Time, ttl time.Duration) {
 // margin is what clocks may differ by within d: what Deadline leaves for that.
 func margin(d time.Duration) time.Duration { return d/100 + 2*time.Millisecond }
 
-// uneven is a TTL that is a multiple of nothing in which stores count: neither of seconds
-// nor of hundredths, and nearer to the multiple below.
+// uneven is a TTL that is a multiple of nothing in which stores count, seconds or tenths,
+// and nearer to the multiple of Granularity below.
 func (tm Timing) uneven() time.Duration {
-	return (tm.ShortTTL + tm.Granularity*2/5 + 38*time.Millisecond).Round(time.Millisecond)
+	return (tm.ShortTTL + tm.Granularity*2/5 + 88*time.Millisecond).Round(time.Millisecond)
 }
 
 // beside runs f and g beside one another, and returns when both have ended.

@@ -160,11 +160,11 @@ func testRenewAnswersOnce(t *T) {
 	for i := range full {
 		key := t.Key(fmt.Sprint(i))
 		c := a.claim(key, time.Minute)
-		switch i % 3 {
-		case 0:
+		switch i % 5 { // no order that looks the same from its end
+		case 0, 1:
 			c = a.grant(key, time.Minute)
 			held[key] = true
-		case 1:
+		case 2:
 			b.grant(key, time.Minute)
 		}
 		shard := ""

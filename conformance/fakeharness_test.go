@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/driver"
+	"github.com/redis/go-redis/v9"
 )
 
 // fake is a strategy on a fakeStore.
@@ -65,19 +67,22 @@ func runFake(t *testing.T, f fake, opts ...conformance.Option) {
 	conformance.Run(t, f.harness, append(opts, conformance.WithLockerCases())...)
 }
 
-func (f fake) harness(testing.TB) conformance.Harness {
-	return newFakeHarness(f)
+func (f fake) harness(tb testing.TB) conformance.Harness {
+	h := newFakeHarness(f)
+	h.served = sync.OnceValue(func() string { return serveRESP(tb, h) })
+	return h
 }
 
 type fakeHarness struct {
 	fake
 	*conformance.Injector // the store's
 	s                     *fakeStore
+	served                func() string // where the store is reached by TCP
 }
 
 func newFakeHarness(f fake) *fakeHarness {
 	s := newFakeStore()
-	return &fakeHarness{f, &s.Injector, s}
+	return &fakeHarness{fake: f, Injector: &s.Injector, s: s}
 }
 
 var _ interface {
@@ -89,7 +94,7 @@ var _ interface {
 	conformance.Faults
 	conformance.ServerFaults
 	conformance.ChildMaker
-	conformance.DriverMaker
+	conformance.Wired
 } = (*fakeHarness)(nil)
 
 func (h *fakeHarness) Timing() conformance.Timing { return h.timing }
@@ -97,7 +102,7 @@ func (h *fakeHarness) Timing() conformance.Timing { return h.timing }
 func (h *fakeHarness) Capabilities() conformance.Capabilities {
 	c := conformance.Capabilities{
 		Name: h.name, Fencing: true, Admin: true,
-		Construct: true, Inspect: true, Break: true, Plant: true, Faults: true, Scripts: true, Servers: true, Processes: true, Drivers: true,
+		Construct: true, Inspect: true, Break: true, Plant: true, Faults: true, Scripts: true, Servers: true, Processes: true, Drivers: true, Wired: true,
 	}
 	if h.caps != nil {
 		h.caps(&c)
@@ -120,6 +125,22 @@ func (h *fakeHarness) New(opts ...locker.Option) (locker.Locker, error) {
 
 // NewDriver implements [conformance.DriverMaker].
 func (h *fakeHarness) NewDriver() (driver.Driver, error) { return h.nearby(h.fakeDriver(h.s)), nil }
+
+// StoreAddr implements [conformance.Wired].
+func (h *fakeHarness) StoreAddr() string { return h.served() }
+
+// NewDriverAt implements [conformance.Wired].
+func (h *fakeHarness) NewDriverAt(addr string) (driver.Driver, error) {
+	rdb := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true})
+	d := respRemote{respCommands(rdb), addr}
+	d.close = rdb.Close
+	return h.nearby(wired{d}), nil
+}
+
+// wired is a driver that is reached by TCP, and closes its connections.
+type wired struct{ respRemote }
+
+func (w wired) Close() error { return w.close() }
 
 // nearby is d with what is around it in the process that locks.
 func (f fake) nearby(d driver.Driver) driver.Driver {

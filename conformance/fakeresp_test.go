@@ -97,8 +97,12 @@ func newRESPRemote(client redis.UniversalClient) respRemote {
 	if !ok {
 		shared, _ = unretried.LoadOrStore(o.Addr, redis.NewClient(&o))
 	}
-	rdb := shared.(*redis.Client)
-	return respRemote{remote{func(ctx context.Context, c Command) (reply Reply, err error) {
+	return respRemote{respCommands(shared.(*redis.Client)), o.Addr}
+}
+
+// respCommands sends commands by rdb.
+func respCommands(rdb *redis.Client) remote {
+	return remote{func(ctx context.Context, c Command) (reply Reply, err error) {
 		text, err := json.Marshal(c)
 		if err != nil {
 			return Reply{}, err
@@ -117,7 +121,7 @@ func newRESPRemote(client redis.UniversalClient) respRemote {
 		case <-ctx.Done():
 			return Reply{}, ctx.Err()
 		}
-	}, func() error { return nil }}, o.Addr}
+	}, func() error { return nil }}
 }
 
 var _ fullDriver = respRemote{}

@@ -68,6 +68,20 @@ type Command struct {
 // opClose is a driver's Close.
 const opClose conformance.Op = "close"
 
+// Steps of drivers that do in two what has to be one.
+const (
+	opLook conformance.Op = "look" // who holds the key
+	opPut  conformance.Op = "put"  // whoever holds it
+	opDrop conformance.Op = "drop" // likewise
+)
+
+// inSteps is a driver that can be taken apart.
+type inSteps interface {
+	look(ctx context.Context, key string) (id string, err error)
+	put(ctx context.Context, c driver.Claim) error
+	drop(ctx context.Context, key string) error
+}
+
 // Reply is what became of it.
 type Reply struct {
 	Answer     driver.Answer
@@ -89,6 +103,12 @@ func (r *Remote) Do(c Command, reply *Reply) (_ error) {
 		r.d.Renew(ctx, []driver.Claim{c.Request.Claim}, func(_ int, e error) { err = e })
 	case conformance.OpRelease:
 		err = r.d.Release(ctx, c.Request.Claim)
+	case opLook:
+		reply.Answer.Owner, err = r.d.(inSteps).look(ctx, c.Request.Key)
+	case opPut:
+		err = r.d.(inSteps).put(ctx, c.Request.Claim)
+	case opDrop:
+		err = r.d.(inSteps).drop(ctx, c.Request.Key)
 	case opClose:
 		err = r.d.Close()
 	case conformance.OpSetHolds:
@@ -168,6 +188,21 @@ func (r remote) Renew(ctx context.Context, claims []driver.Claim, answer func(in
 
 func (r remote) Release(ctx context.Context, c driver.Claim) error {
 	_, err := r.do(ctx, Command{Op: conformance.OpRelease, Request: driver.Request{Claim: c}})
+	return err
+}
+
+func (r remote) look(ctx context.Context, key string) (string, error) {
+	a, err := r.do(ctx, Command{Op: opLook, Request: driver.Request{Claim: driver.Claim{Key: key}}})
+	return a.Owner, err
+}
+
+func (r remote) put(ctx context.Context, c driver.Claim) error {
+	_, err := r.do(ctx, Command{Op: opPut, Request: driver.Request{Claim: c}})
+	return err
+}
+
+func (r remote) drop(ctx context.Context, key string) error {
+	_, err := r.do(ctx, Command{Op: opDrop, Request: driver.Request{Claim: driver.Claim{Key: key}}})
 	return err
 }
 

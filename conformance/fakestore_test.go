@@ -182,6 +182,23 @@ func (d *fakeDriver) Release(ctx context.Context, c driver.Claim) error {
 	return d.s.obey(ctx, conformance.OpRelease, func() error { return d.s.Table.Release(c) })
 }
 
+func (d *fakeDriver) look(ctx context.Context, key string) (id string, err error) {
+	err = d.s.command(ctx, opLook, func() {
+		if l := d.s.Live(key); l != nil {
+			id = l.Claims[0].ID
+		}
+	})
+	return id, err
+}
+
+func (d *fakeDriver) put(ctx context.Context, c driver.Claim) error {
+	return d.s.command(ctx, opPut, func() { d.s.Put(c.Key, c.Owner, c.ID, c.Token, c.TTL) })
+}
+
+func (d *fakeDriver) drop(ctx context.Context, key string) error {
+	return d.s.command(ctx, opDrop, func() { d.s.Drop(key) })
+}
+
 // notifying is a driver whose store wakes waiters.
 type notifying struct{ fakeDriver }
 

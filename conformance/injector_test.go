@@ -172,3 +172,35 @@ func TestInjectorRefusesOptions(t *testing.T) {
 	require.ErrorIs(t, err, locker.ErrInvalid)
 	require.ErrorContains(t, err, "scripted")
 }
+
+// A driver that does not answer exactly once, and in time, fails the case that has it, with a
+// message that says so.
+func TestInjectorWantsOneAnswer(t *testing.T) {
+	t.Parallel()
+	var late func(int, error)
+	for name, c := range map[string]struct {
+		renew func(answer func(int, error))
+		says  string
+	}{
+		"twice":    {func(answer func(int, error)) { answer(0, nil); answer(0, driver.ErrLost) }, "answer(0, ...) twice"},
+		"late":     {func(answer func(int, error)) { late = answer }, "answer(0, ...) after it had returned"},
+		"never":    {func(func(int, error)) {}, "without an answer for claim 0 of 1"},
+		"no claim": {func(answer func(int, error)) { answer(0, nil); answer(1, nil) }, "given 1 claims, called answer for the index 1"},
+	} {
+		r := &recorder{TB: t}
+		answers := 0
+		conformance.Case{Name: "Renews", Group: "test", Rules: []string{"R11"}, Contract: "one answer", Test: func(ct *conformance.T) {
+			h := ct.Harness().(interface {
+				Wrap(driver.Driver) driver.Driver
+			})
+			d := h.Wrap(&scripted{renew: c.renew})
+			d.Renew(ct.Context(), make([]driver.Claim, 1), func(int, error) { answers++ })
+			if name == "late" {
+				late(0, nil)
+			}
+		}}.Run(r, conformance.OfDriver(newMemoryHarness)(t))
+		require.True(t, r.failed, name)
+		require.Contains(t, r.log.String(), c.says, name)
+		require.LessOrEqual(t, answers, 1, "%s: what comes late or again is not passed on", name)
+	}
+}

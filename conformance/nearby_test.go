@@ -18,6 +18,8 @@ type fullDriver interface {
 // but in the process that locks.
 type nearby struct {
 	fullDriver
+	renew     func(d fullDriver, ctx context.Context, claims []driver.Claim, answer func(int, error))
+	release   func(d fullDriver, ctx context.Context, c driver.Claim) error
 	acquire   func(d fullDriver, ctx context.Context, req driver.Request) (driver.Answer, error)
 	watch     func(d fullDriver, ctx context.Context, key string) (driver.Watch, error)
 	configure func(d fullDriver, c driver.Config) (driver.Settings, error)
@@ -29,6 +31,21 @@ func (d nearby) Acquire(ctx context.Context, req driver.Request) (driver.Answer,
 		return d.acquire(d.fullDriver, ctx, req)
 	}
 	return d.fullDriver.Acquire(ctx, req)
+}
+
+func (d nearby) Renew(ctx context.Context, claims []driver.Claim, answer func(int, error)) {
+	if d.renew != nil {
+		d.renew(d.fullDriver, ctx, claims, answer)
+		return
+	}
+	d.fullDriver.Renew(ctx, claims, answer)
+}
+
+func (d nearby) Release(ctx context.Context, c driver.Claim) error {
+	if d.release != nil {
+		return d.release(d.fullDriver, ctx, c)
+	}
+	return d.fullDriver.Release(ctx, c)
 }
 
 func (d nearby) Watch(ctx context.Context, key string) (driver.Watch, error) {

@@ -243,7 +243,7 @@ func TestMissingUpgrade(t *testing.T) {
 		r := &recorder{TB: t}
 		c.Run(r, bareHarness{})
 		needsUpgrade := slices.ContainsFunc(c.Needs, func(n conformance.Need) bool {
-			return strings.Contains("Construct Inspect Break Plant Faults Scripts Servers Processes", string(n))
+			return strings.Contains("Construct Inspect Break Plant Faults Scripts Servers Processes Drivers Wired", string(n))
 		})
 		if needsUpgrade && (!r.failed || !strings.Contains(r.log.String(), "is no conformance.")) {
 			t.Errorf("%s on a harness without upgrades: failed %t\n%s", c.Name, r.failed, &r.log)

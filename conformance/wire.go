@@ -302,7 +302,18 @@ func testCutReconnects(t *T) {
 	p, d := t.wire()
 	c := d.grant(t.Key("k"), time.Minute)
 	for range 3 {
+		p.Cut() // while nothing is under way
+		t.recovers(d, c)
+		p.Mute(true) // and while a command waits for its answer
+		under := t.Go(func() {
+			if err := d.renew(c); err != nil {
+				t.transient("Renew whose connection broke", err)
+			}
+		})
+		t.Sleep(t.Timing().RenewEvery)
 		p.Cut()
+		p.Mute(false)
+		t.Ends(under, t.Timing().Patience, "the end of a command whose connection broke")
 		t.recovers(d, c)
 	}
 	p.Cut()
