@@ -21,7 +21,7 @@
 // are lost, late or repeated, and a store that cannot be reached, by an [Injector] around the
 // drivers. A harness that can also look into its store, break locks, kill servers or start
 // processes implements [Inspector], [Breaker], [ServerFaults] and so on, and gets the cases that
-// need it. docs/driver.md goes through it step by step. A strategy that has its Lockers in
+// need it; one that is [Wired] has a proxy put between its drivers and its store. docs/driver.md goes through it step by step. A strategy that has its Lockers in
 // another way than from a driver implements [Harness], and claims each of these in its
 // [Capabilities]. Troubles that only this store's servers know go to [TroubleCases]. The
 // table that Run prints names every case that was left out, and why (go test shows it with
@@ -34,8 +34,8 @@
 //     commands, outages, servers in trouble, killed and frozen processes.
 //   - Histories of concurrent operations are checked for an order that explains
 //     them, by [porcupine].
-//   - The suite itself is tested: strategies broken on purpose, more than seventy of
-//     them, have to fail the cases meant for them.
+//   - The suite itself is tested: strategies broken on purpose, more than a hundred
+//     of them, have to fail the cases meant for them.
 //
 // # What it does not say
 //

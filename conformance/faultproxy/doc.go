@@ -34,6 +34,12 @@
 //	p.Only(faultproxy.Subscribed).Blackhole(true) // messages get lost, commands pass
 //	p.Only(faultproxy.ByID(3)).Reset()
 //
+// # Other protocols
+//
+// [NewPlain] makes a proxy for a server of any protocol. It knows no commands: the link and
+// [Proxy.Refuse] work, and [Proxy.Mute] and [Proxy.HoldAfter] stop what the server sends, and
+// what clients send after a number of requests.
+//
 // # Guarantees
 //
 // A firing of a rule is counted before the client can see an effect of it. The server
