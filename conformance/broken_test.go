@@ -84,7 +84,9 @@ var brokenLocks = map[string]brokenStrategy{
 	"releases whatever is there": {releasing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		d.locked(func() { d.s.Drop(c.Key) })
 		return nil
-	}), []string{"ExpiredUnlockSparesSuccessor", "BrokenUnlockSparesSuccessor", "StolenUnlockSparesThief"}},
+		// Not ExpiredUnlockSparesSuccessor: the Locker's own release of what it lost comes before
+		// the next owner's Lock or after it.
+	}), []string{"OnlyTheHolder", "ExpiredIsLost", "BrokenUnlockSparesSuccessor", "StolenUnlockSparesThief"}},
 	"renews whatever is there": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		d.locked(func() {
 			if l := d.s.Live(c.Key); l != nil {

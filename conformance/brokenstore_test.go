@@ -75,7 +75,7 @@ var brokenStores = map[string]brokenStrategy{
 		d.watch = func(d fullDriver, _ context.Context, key string) (driver.Watch, error) {
 			return d.Watch(context.Background(), key)
 		}
-	}), []string{"CancelledWhileSubscribing"}},
+	}), []string{"CancelledWhileSubscribing", "FrozenWatchEnds"}},
 	"rides out what needs a person": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		var refined *driver.StoreError
