@@ -179,16 +179,16 @@ func (e *engine) ForceUnlock(ctx context.Context, h Holder) error {
 	defer c.s.exit()
 	switch {
 	case !h.Held:
-		return c.fail(ErrNotHeld, errors.New("it is free, says the Holder given"), "")
+		return c.fail(ErrNotHeld, errors.New("the Holder given is of a free key"), "")
 	case h.ID == "":
-		return c.fail(ErrConflict, errors.New("the lock is no library's that is known, and cannot be told from one that is taken later"), "inspect it, and delete it in the store if need be")
+		return c.fail(ErrConflict, errors.New("the key has a lock of an unknown library, which cannot be distinguished from a later one"), "inspect it, and delete the key yourself if necessary")
 	}
 	h.Key = c.key
 	own := c.ownShare(h)
 	err = c.command(commandTimeout, func(ctx context.Context) error { return d.Break(ctx, h) })
 	switch {
 	case isLost(err):
-		return c.fail(ErrNotHeld, errors.New("the holder that was told of has given it back or lost it"), "inspect it again")
+		return c.fail(ErrNotHeld, errors.New("the holder given has released or lost it since"), "inspect it again")
 	case err != nil:
 		return c.inspection(err)
 	}

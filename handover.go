@@ -15,13 +15,13 @@ import (
 // leaves the queue, and the next one finds the offer; with the last one the claim is
 // released.
 
-// WithHandOver bounds the hand-overs inside the process: the last Unlock of a lock that
-// another goroutine of the process waits for, with the same TTL and renewal and neither
-// with a named owner, leaves the lock to that goroutine without asking the store. It
+// WithHandOver limits the hand-overs inside the process. When another goroutine of the
+// process waits for the lock with the same TTL and renewal, and neither has a named owner,
+// the last Unlock leaves the lock to that goroutine without asking the store. It
 // does so at most n times in a row, 1 to [MaxHandOvers], and for d after the store
 // granted the lock, above 0 and at most 1 s; then other processes get their turn, and
-// wait that much longer for it. Each lease has its own owner, token and limits. A store
-// that cannot reserve the tokens has none of it unless under [WithoutFencing]. Default
+// wait that much longer for it. Each lease has its own owner, token and limits. With a
+// store that cannot reserve tokens there are hand-overs only under [WithoutFencing]. Default
 // 16 times and 20 ms.
 func WithHandOver(n int, d time.Duration) Option {
 	return option(func(o *settings) {
@@ -33,7 +33,7 @@ func WithHandOver(n int, d time.Duration) Option {
 	})
 }
 
-// WithoutHandOver has each Unlock that frees a lock ask the store.
+// WithoutHandOver lets each Unlock that frees a lock ask the store.
 func WithoutHandOver() Option {
 	return option(func(o *settings) { o.handOvers = 0 })
 }

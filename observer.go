@@ -72,7 +72,7 @@ const (
 	EventRenewed                            // a held lease was extended, by itself or by Renew
 	EventRenewFailed                        // a renewal failed; automatic ones are tried again while the lease lasts
 	EventLost                               // a lease ended before it was unlocked
-	EventNode                               // one of several servers is down, slow or of no use, as Err says, or well again; of no key
+	EventNode                               // one of several servers is in trouble, which Err describes, or works again; without a key
 	EventLetExpire                          // the holder has left the key to its TTL by [Lease.LetExpire]
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/distlock/locker/internal/bound"
 )
 
-// Semaphore lets at most so many callers in at the same time, of all processes that use it
-// with the same number of permits. They are let in first come, first served, as the
+// Semaphore lets in at most a number of callers at the same time, of all processes that use
+// it with the same number of permits. They are let in first come, first served, as the
 // strategy's Locks are.
 //
 // A permit is the lock on the key with ":0", ":1" and so on behind it, with its own lease and

@@ -22,15 +22,14 @@ const (
 // takes up to 5 s. Where ctx is the lease's own context or derives from it, its
 // parent counts instead.
 //
-// It returns nil when the hold was given back, [ErrLost] when the lease was lost
-// before (another owner may have been inside; where a limit ended the lease none was,
-// and the key is freed early all the same), [ErrNotHeld] when the lease was unlocked
-// before, and [ErrUnavailable] when no answer came: then it may be called again, and
-// the TTL frees the key in any case. After Close of the Locker it works as if that had
-// not been, unless the lease was lost already.
+// It returns nil when the hold was given back, and [ErrNotHeld] when the lease was
+// unlocked before. It returns [ErrLost] when the lease had ended before: another owner may
+// have been inside, unless [WithMaxHold] or [WithMaxRenewals] ended it, whose key is
+// freed early. It returns [ErrUnavailable] when no answer came: then it may be called
+// again, and the TTL frees the key in any case. It works after Close of the Locker, too.
 //
 // Where another goroutine waits for the lock, Unlock may hand it over inside the
-// process, see [WithHandOver], and does not ask the store: then nil says that no loss
+// process, see [WithHandOver], and does not ask the store: then nil means that no loss
 // was known.
 func (l *Lease) Unlock(ctx context.Context) error {
 	switch {

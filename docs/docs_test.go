@@ -146,3 +146,20 @@ func addPeers(t *testing.T, m *docblocks.Module) bool {
 	require.NoError(t, err)
 	return true
 }
+
+// TestFiguresAreGenerated: what the pages say of other libraries' speed is in docs/performance.md,
+// of the same run. make bench-peers writes the README's figures; docs/choosing.md has none.
+func TestFiguresAreGenerated(t *testing.T) {
+	all := pages(t)
+	_, compared, found := strings.Cut(all["docs/choosing.md"], "\n### Where another library is better\n")
+	require.True(t, found)
+	require.NotRegexp(t, `[ (]\d+\.\d\d[ ,;:)|]`, compared, "a figure copied by hand is wrong after the next run")
+	_, marked, _ := strings.Cut(all["README.md"], "<!-- by make bench-peers -->")
+	marked, _, found = strings.Cut(marked, "<!-- end -->")
+	require.True(t, found)
+	figures := regexp.MustCompile(`\d+\.\d+k?|\d+ (?:B|ms)\b`).FindAllString(marked, -1)
+	require.NotEmpty(t, figures)
+	for _, figure := range figures {
+		require.Contains(t, all["docs/performance.md"], figure, "README.md has a figure of another run")
+	}
+}

@@ -5,7 +5,7 @@
 //	...
 //	certmagic.Default.Storage = storage
 //
-// Certificates stay where they are, only locking is another: certmagic's own file locks
+// Certificates stay where they are, only the locking changes: certmagic's own file locks
 // rely on the clocks of the hosts and on a file system that creates files exclusively,
 // which object stores and some network file systems do not.
 //
@@ -15,8 +15,8 @@
 // certmagic.LockLeaseRenewer are implemented.
 //
 // It does not tell the work that runs under a lock of the lock's loss: certmagic has no way
-// to, and hands no fencing token on. Its work may then be done twice, which costs a
-// certificate too many; [locker.WithLogger] tells. Before each further attempt certmagic
+// to, and hands no fencing token on. Its work may then be done twice, which costs one
+// certificate more than needed; the log of [locker.WithLogger] has the loss. Before each further attempt certmagic
 // renews the lock, see [Storage.RenewLockLease], and looks whether there is a certificate
 // by now.
 package certmagiclocker

@@ -83,7 +83,7 @@ func WithLogger(log cron.Logger) Option {
 	}
 }
 
-// WithContext has the contexts of jobs derive from ctx, so that they end when it does:
+// WithContext sets the parent of the jobs' contexts, so that they end when ctx does:
 // cron's Stop ends none. No run begins after that.
 func WithContext(ctx context.Context) Option {
 	return func(w *wrapper) error {

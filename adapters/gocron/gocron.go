@@ -19,10 +19,10 @@
 //     schedulers that count from their own start, as gocron.DurationJob does: give such jobs
 //     gocron.WithStartAt, or use a crontab.
 //   - The lock's name is the job's, which gocron takes from its function if it has no
-//     gocron.WithName; that is another one after the function was moved, and the same for
-//     two jobs of one function.
-//   - gocron has no way to tell a job that its lock is lost: [Locker.Lease] has. It drops
-//     the error of Unlock, too: [locker.WithLogger] tells.
+//     gocron.WithName. The name changes when the function is moved, and two jobs of one
+//     function have the same.
+//   - gocron cannot notify a job of the loss of its lock: use [Locker.Lease]. It drops
+//     the error of Unlock, too: the log of [locker.WithLogger] has it.
 //   - A run is skipped, not delayed. Where an instance crashes in a run, others skip the
 //     job until the TTL of the lock ends.
 //   - With gocron.WithDistributedElector no job is locked; see [NewElector].

@@ -5,16 +5,16 @@
 //	})
 //
 // A term begins when a candidate gets the lock, and ends when its function has
-// returned. How it goes on is up to why the function returned:
+// returned. What happens next depends on why the function returned:
 //
 //   - ctx has ended: Run waits for the function, gives the lock back and returns ctx's
 //     cause.
 //   - The leadership is lost: the function's context ends, and Run waits for the
-//     function, whatever it returns then. The candidate stands again after a pause.
-//   - The function returns an error: the candidate gives the lock back and stands
+//     function, whatever it returns then. The candidate runs again after a pause.
+//   - The function returns an error: the candidate gives the lock back and runs
 //     again after a pause, so that another one has its turn.
 //   - The function returns nil while it leads: the candidate gives the lock back and Run
-//     returns nil. It does not stand again.
+//     returns nil. It does not run again.
 //   - The function panics: the lock is given back and the panic goes on.
 //
 // The guarantees are those of the lock: at most one candidate holds the

@@ -85,9 +85,9 @@ func WithTTL(d time.Duration) Option {
 	}
 }
 
-// WithKept has f say by the status of an answer whether the key stays taken. The default
-// is below 400: a request that was refused has done nothing, as a rule. Where one that
-// failed may have done its work all the same, return true for 5xx as well.
+// WithKept sets the function that decides by the status of an answer whether the key stays
+// taken. By default it does below 400: a request that was refused has done nothing, as a
+// rule. Return true for 5xx as well if a request that failed may have taken effect.
 func WithKept(f func(status int) bool) Option {
 	return func(s *settings) error {
 		if f == nil {
@@ -98,7 +98,7 @@ func WithKept(f func(status int) bool) Option {
 	}
 }
 
-// PassWhenUnavailable has requests handled, without a lock, while the store cannot be
+// PassWhenUnavailable lets requests be handled, without a lock, while the store cannot be
 // used. By default they are refused with 503 Service Unavailable.
 func PassWhenUnavailable() Option {
 	return func(s *settings) error {

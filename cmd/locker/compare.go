@@ -102,7 +102,7 @@ func (f *compareFlags) check(c *cobra.Command) error {
 		return nil
 	}
 	if !isTerminal(c.InOrStdin()) {
-		return errors.New("a server of yours would be used, and there is no terminal to ask on; --yes does without")
+		return errors.New("a server of yours would be used, and there is no terminal to ask on; use --yes to go on without a question")
 	}
 	fmt.Fprintf(c.ErrOrStderr(), "%s\n\nGo on? [y/N] ", compareLong[strings.Index(compareLong, "On a server of yours"):strings.Index(compareLong, " --yes")])
 	if said := readLine(c); said != "y" && said != "yes" {

@@ -65,7 +65,7 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 	case !f.force:
 		return errors.New("only its holder gives a lock back; --force takes it from the holder; see locker unlock --help")
 	case !f.yes && !isTerminal(c.InOrStdin()):
-		return errors.New("there is no terminal to ask on; --yes does without")
+		return errors.New("not a terminal: use --yes to unlock without a question")
 	}
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
 	defer stop()

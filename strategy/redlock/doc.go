@@ -44,7 +44,7 @@
 // with the nodes that lack the lock anyway.)
 //
 // A clock that jumps ahead by a TTL expires keys early on its node, and is like such a
-// restart; in the middle of an attempt it may have that be granted a token which is not
+// restart. In the middle of an attempt it can let the attempt get a token that is not
 // greater. One that is set back, or runs slow, keeps keys for longer, which is
 // harmless. Clock rates may differ by 1 %.
 //
