@@ -81,10 +81,23 @@ func newPlot(title, x, y string) *plot.Plot {
 	return p
 }
 
+// ticks are labelled as bars are.
+type ticks struct{ plot.DefaultTicks }
+
+func (t ticks) Ticks(least, most float64) []plot.Tick {
+	all := t.DefaultTicks.Ticks(least, most)
+	for i := range all {
+		if !all[i].IsMinor() {
+			all[i].Label = figure(all[i].Value)
+		}
+	}
+	return all
+}
+
 // bars has a bar for each strategy; nil without figures.
 func (r *Result) bars(title, y string, of func(b *Bench) *float64) (*plot.Plot, error) {
 	p := newPlot(title, "", y)
-	p.Y.Min = 0
+	p.Y.Min, p.Y.Tick.Marker = 0, ticks{}
 	var names []string
 	for i, s := range r.Strategies {
 		if s.Bench == nil || of(s.Bench) == nil {
