@@ -134,8 +134,8 @@ func (f *inspectFlags) look(ctx context.Context, c *cobra.Command, a locker.Admi
 		if ctx.Err() != nil {
 			return &exit{code: exitInterrupted}
 		}
-		if v.err != nil && last.err == nil && !isTerminal(c.OutOrStdout()) { // where it stays on the screen
-			fmt.Fprintf(c.ErrOrStderr(), "locker: %s\n", f.explained(v.err))
+		if why := f.trouble(v); why != "" && f.trouble(last) == "" && !isTerminal(c.OutOrStdout()) { // where it stays on the screen
+			fmt.Fprintf(c.ErrOrStderr(), "locker: %s\n", why)
 		}
 		if v.err != nil {
 			v.rows, v.seen = last.rows, last.seen
@@ -159,6 +159,19 @@ type view struct {
 	err  error     // it could not be asked
 	rows []row     // as they were at the time seen
 	seen time.Time // zero: never
+}
+
+// trouble is why something is unknown; "" if nothing is.
+func (f *inspectFlags) trouble(v view) string {
+	if v.err != nil {
+		return f.explained(v.err)
+	}
+	for _, r := range v.rows {
+		if r.state == stateUnknown {
+			return r.why
+		}
+	}
+	return ""
 }
 
 // What is known of a key.

@@ -103,13 +103,15 @@ func TestWatchInAnOutage(t *testing.T) {
 		w.until(t, says("held", "setnx"), nil)
 	}
 	s.Pause()
-	for _, w := range tables {
+	for i, w := range tables {
 		honest := func(line string) {
 			require.NotContains(t, line, "free")
 			require.NotContains(t, line, "no lock")
 		}
 		w.until(t, says("unknown"), honest)
-		w.until(t, says("held", "unknown", "was setnx"), honest)
+		if i == 0 { // for a pattern the keys may have been listed, and only then the server hangs
+			w.until(t, says("held", "unknown", "was setnx"), honest)
+		}
 	}
 	for _, w := range []watching{byKey, byPattern} {
 		honest := func(line string) { require.Equal(t, true, inJSONLine(t, line)["held"], line) }
