@@ -35,6 +35,12 @@ func (d *Driver) flight(s *Script, req driver.Request, args ...any) *flight {
 			f.retention = retentionOf(req)
 			in = append(in, &f.retention)
 			needed = len(in)
+		case "counter":
+			if req.Fencing {
+				f.fence = FenceKey(req.Key)
+			}
+			in = append(in, &f.fence)
+			needed = len(in)
 		case "tokens":
 			if in = append(in, max(req.Tokens, 1)); req.Tokens > 1 {
 				needed = len(in)
@@ -68,9 +74,10 @@ func (f *flight) named() *string {
 	return &f.req.Owner
 }
 
+// retentionOf is the TTL and what is to be left of the counter when the lock is free.
 func retentionOf(req driver.Request) int64 {
 	if !req.Fencing {
 		return 0
 	}
-	return max(2*req.TTL, minRetention).Milliseconds()
+	return (req.TTL + max(2*req.TTL, minRetention)).Milliseconds()
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// minRetention is how long a new fencing counter is kept at least; see [FenceKey].
+// minRetention is how long a fencing counter is kept after its lock at least; see [FenceKey].
 const minRetention = 10 * time.Minute
 
 // Protocol is a strategy: its name and its scripts. A script gets the keys that its
@@ -28,6 +28,7 @@ const minRetention = 10 * time.Minute
 //	claim      the claim id
 //	ttl        in ms
 //	retention  how long to keep the fencing counter, in ms; 0: no fencing
+//	counter    the key of the fencing counter, where it is no key of the script; "" without fencing
 //	tokens     how many to reserve; as usual 1
 //	owner      the owner if the caller named one; as usual ""
 //	channel    where to tell of a release, and behind it

@@ -33,6 +33,7 @@ local function join(lock, fence, claim, owner, ttl, retention, tokens)
   c.expiry, c.token = math.max(c.expiry, now + ttl), string.format('%.0f', token)
   holds.claims[claim] = c
   save(lock, self, holds, now)
+  keep(fence, retention) -- it may last for longer than those before
   return retention == '0' and 0 or token, 1
 end
 

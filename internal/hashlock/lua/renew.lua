@@ -1,5 +1,5 @@
 local lock = unpack(KEYS)
-local claim, ttl, owner = unpack(ARGV)
+local claim, ttl, retention, counter, owner = unpack(ARGV)
 owner = owner or '' -- unless named
 -- Reply: 1 renewed, 0 the claim does not hold the key
 --
@@ -8,9 +8,11 @@ owner = owner or '' -- unless named
 
 -- claim.lua
 -- shared.lua
+-- keep.lua
 
 if owner == '' and is_alone(lock, claim) then
   extend(lock, ttl)
+  keep(counter, retention)
   return 1
 end
 
@@ -18,4 +20,8 @@ end
 -- take.lua
 -- holds.lua
 
-return change(lock, claim, owner, {ttl = tonumber(ttl)}) and 1 or 0
+if not change(lock, claim, owner, {ttl = tonumber(ttl)}) then
+  return 0
+end
+keep(counter, retention)
+return 1

@@ -8,6 +8,15 @@
 -- leaves it without one; one that is ahead of the clock is kept until the clock has
 -- caught up. A retention of '0' means no fencing.
 --
+-- The counter outlives the lock, or a clock that is set back would lead to a smaller
+-- token. retention is the TTL of the lock and, beyond that, what a release is to leave:
+-- the longer of two TTLs and 10 minutes. The first grant in a period of the clock
+-- writes the counter with an expiry of retention and a period, and the others in that
+-- period leave the expiry alone, which costs no command. So retention is left at each
+-- grant; where the grant before was for a shorter TTL, 10 minutes are, which is enough for
+-- a TTL of up to 5: a longer one writes the expiry each time. Renewals see to what comes after
+-- (keep.lua).
+--
 -- Tokens are issued before the lock is written: if that fails (wrong type, out of
 -- memory, no permission), nothing has happened yet.
 
@@ -17,6 +26,9 @@ local function clock()
   return now[1] * 1000000 + now[2]
 end
 
+local PERIOD = 60000 -- ms
+local BRIEF = 900000 -- ms, the retention for a TTL of 5 minutes
+
 -- Reserves `tokens` consecutive tokens; returns the first. now is the clock, if known.
 local function issue(fence, retention, tokens, now)
   if retention == '0' then
@@ -24,11 +36,12 @@ local function issue(fence, retention, tokens, now)
   end
   local last = tonumber(redis.call('GET', fence)) or 0
   now = now or clock()
-  if last > 0 and last < now then
+  local ends = last - last % (PERIOD * 1000) + PERIOD * 1000 -- of the period that last is in
+  if last < now and now + tokens < ends and tonumber(retention) <= BRIEF then
     redis.call('INCRBY', fence, now + tokens - 1 - last)
     return now
   end
   local first = math.max(now, last + 1)
-  redis.call('SET', fence, first + tokens - 1, 'PX', retention + math.floor((first - now) / 1000))
+  redis.call('SET', fence, first + tokens - 1, 'PX', retention + PERIOD + math.ceil((first - now) / 1000))
   return first
 end

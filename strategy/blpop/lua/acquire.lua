@@ -41,6 +41,7 @@ end
 
 -- issued.lua
 -- shared.lua
+-- keep.lua
 -- claim.lua
 -- holds.lua
 -- join.lua

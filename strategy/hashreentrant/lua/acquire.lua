@@ -20,6 +20,7 @@ end
 
 -- issued.lua
 -- shared.lua
+-- keep.lua
 -- claim.lua
 -- holds.lua
 -- join.lua
