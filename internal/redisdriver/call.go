@@ -35,11 +35,12 @@ func (d *Driver) flight(s *Script, req driver.Request, args ...any) *flight {
 			f.retention = retentionOf(req)
 			in = append(in, &f.retention)
 			needed = len(in)
-		case "counter":
-			if req.Fencing {
-				f.fence = FenceKey(req.Key)
-			}
+		case "fence":
+			f.fence = FenceKey(req.Key)
 			in = append(in, &f.fence)
+			needed = len(in)
+		case "queue":
+			in = append(in, AuxKey("locker:queue:", req.Key))
 			needed = len(in)
 		case "tokens":
 			if in = append(in, max(req.Tokens, 1)); req.Tokens > 1 {

@@ -28,7 +28,8 @@ const minRetention = 10 * time.Minute
 //	claim      the claim id
 //	ttl        in ms
 //	retention  how long to keep the fencing counter, in ms; 0: no fencing
-//	counter    the key of the fencing counter, where it is no key of the script; "" without fencing
+//	fence      the key of its fencing counter, and queue, AuxKey("locker:queue:", key), where
+//	queue      they are no keys of the script, so that it runs while their slot moves
 //	tokens     how many to reserve; as usual 1
 //	owner      the owner if the caller named one; as usual ""
 //	channel    where to tell of a release, and behind it

@@ -1,5 +1,5 @@
 local lock = unpack(KEYS)
-local claim, ttl, retention, counter, owner = unpack(ARGV)
+local claim, ttl, retention, fence, owner = unpack(ARGV)
 owner = owner or '' -- unless named
 -- Reply: 1 renewed, 0 the claim does not hold the key
 --
@@ -12,7 +12,7 @@ owner = owner or '' -- unless named
 
 if owner == '' and is_alone(lock, claim) then
   extend(lock, ttl)
-  keep(counter, retention)
+  keep(fence, retention)
   return 1
 end
 
@@ -23,5 +23,5 @@ end
 if not change(lock, claim, owner, {ttl = tonumber(ttl)}) then
   return 0
 end
-keep(counter, retention)
+keep(fence, retention)
 return 1

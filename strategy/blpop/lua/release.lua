@@ -1,5 +1,5 @@
-local lock, fence, queue = unpack(KEYS)
-local claim, owner, channel, publish, inbox = unpack(ARGV)
+local lock = unpack(KEYS)
+local claim, fence, queue, owner, channel, publish, inbox = unpack(ARGV)
 owner = owner or '' -- unless named
 channel, publish = channel or 'redisson_lock__channel:{' .. lock .. '}', publish or 'PUBLISH'
 -- inbox: of a process that gives an attempt up, else nil
@@ -10,12 +10,21 @@ channel, publish = channel or 'redisson_lock__channel:{' .. lock .. '}', publish
 -- that frees the key hands it on, in the same step. A claim that is given up while a
 -- release grants it holds the lock then, or does so before: either way one of the two
 -- runs sees it. Reply lost: it is sent again; and what it granted is the next process's.
+--
+-- Counter and queue are arguments and no keys of the script. While a slot moves, its nodes
+-- refuse a script with a key that is there and one that is not, and mostly there is no queue;
+-- so the lock alone says which node frees it. That node hands the lock on only if counter and
+-- queue are there, too: EXISTS of both fails otherwise, as the script's next commands would, or
+-- as what they make would be in the way of what is to come. Without that
+-- those who wait look by themselves. A process that gives up is to leave the queue: its
+-- clean-up fails until that can be seen, and is repeated.
 
 -- claim.lua
 
 local alone, more = is_alone(lock, claim)
 alone = alone and owner == ''
-if alone and redis.call('EXISTS', queue) == 0 then
+local waiting = redis.pcall('EXISTS', queue) -- an error is a table
+if alone and waiting ~= 1 then
   redis.call('DEL', lock)
   redis.pcall(publish, channel, '0') -- a user who may not must be able to unlock
   return 1
@@ -28,7 +37,7 @@ end
 
 if not alone then
   local total = change(lock, claim, owner, {count = 0})
-  local place = not total and inbox and said(queue, inbox)
+  local place = not total and inbox and waiting ~= 0 and said(queue, inbox)
   if place and place.claim == claim then
     leave_queue(queue, inbox)
   end
@@ -37,15 +46,26 @@ if not alone then
   end
 end
 
-redis.call('DEL', lock)
-local now_us = clock()
-local now = math.floor(now_us / 1000)
-local w = first_of(queue, now)
-if not w then
-  redis.call('DEL', queue)
-elseif not begin_opening(fence, queue, channel, publish, more and string.find(more, ' 1$'), now)
-    and pcall(grant, lock, fence, queue, w, now_us) then
-  return 1
+-- Grants the lock to the first that waits, unless it stays free for others, and reports
+-- whether it has.
+local function hand_on()
+  redis.call('EXISTS', fence, queue)
+  local now_us = clock()
+  local now = math.floor(now_us / 1000)
+  local w = first_of(queue, now)
+  if not w then
+    redis.call('DEL', queue)
+    return false
+  elseif begin_opening(fence, queue, channel, publish, more and string.find(more, ' 1$'), now) then
+    return false
+  end
+  grant(lock, fence, queue, w, now_us)
+  return true
 end
-redis.pcall(publish, channel, '0')
+
+redis.call('DEL', lock)
+local done, handed = pcall(hand_on)
+if not (done and handed) then
+  redis.pcall(publish, channel, '0')
+end
 return 1

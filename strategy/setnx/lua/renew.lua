@@ -1,5 +1,5 @@
 local lock = unpack(KEYS)
-local claim, ttl, retention, counter = unpack(ARGV)
+local claim, ttl, retention, fence = unpack(ARGV)
 -- Reply: 1 renewed, 0 the claim does not hold the key
 --
 -- Sent twice or late: the claim id was never and will never be another grant's,
@@ -12,5 +12,5 @@ if redis.pcall('GET', lock) ~= claim then
   return 0
 end
 extend(lock, ttl)
-keep(counter, retention)
+keep(fence, retention)
 return 1
