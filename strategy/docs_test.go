@@ -15,14 +15,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDocumentedPermissions: what docs/strategies.md grants a user is enough.
-func TestDocumentedPermissions(t *testing.T) {
+// documentedRules are what docs/strategies.md grants the users of each strategy, and the
+// operator.
+func documentedRules(t *testing.T) map[string][]string {
+	t.Helper()
 	doc, err := os.ReadFile("../docs/strategies.md")
 	require.NoError(t, err)
 	rules := make(map[string][]string)
 	for _, m := range regexp.MustCompile(`(?m)^# (\w+).*\nACL SETUSER \w+ on >secret (.*)$`).FindAllStringSubmatch(string(doc), -1) {
 		rules[m[1]] = strings.Fields(m[2])
 	}
+	return rules
+}
+
+// TestDocumentedPermissions: what docs/strategies.md grants a user is enough.
+func TestDocumentedPermissions(t *testing.T) {
+	rules := documentedRules(t)
 	for name, newLocker := range onOneRedis {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -42,17 +42,23 @@ local function holds_of(lock, owner, now)
 end
 
 -- Writes holds back; returns the owner's total. At 0 the key is gone.
+--
+-- PEXPIRE comes first: it may be sent to a server that is out of memory, and the commands
+-- behind the first write of a script may, too. So renewals and releases go through there.
 local function save(lock, owner, holds, now)
   local total, last = 0, 0
-  for claim, c in pairs(holds.claims) do
+  for _, c in pairs(holds.claims) do
     total, last = total + c.count, math.max(last, c.expiry)
-    if claim ~= owner then
-      redis.call('HSET', lock, claim, string.format('%d %.0f %s', c.count, c.expiry, c.token))
-    end
   end
   if total == 0 then
     redis.call('DEL', lock)
     return 0
+  end
+  redis.call('PEXPIRE', lock, last - now) -- more than 0: ended claims are not among them
+  for claim, c in pairs(holds.claims) do
+    if claim ~= owner then
+      redis.call('HSET', lock, claim, string.format('%d %.0f %s', c.count, c.expiry, c.token))
+    end
   end
   for _, claim in ipairs(holds.gone) do
     redis.call('HDEL', lock, claim)
@@ -65,7 +71,6 @@ local function save(lock, owner, holds, now)
     redis.call('HSET', lock, '', table.concat({kind, holds.token, expiry, holds.asked}, ' '))
   end
   redis.call('HSET', lock, owner, total)
-  redis.call('PEXPIRE', lock, last - now)
   return total
 end
 

@@ -29,9 +29,13 @@ local function join(lock, fence, claim, owner, ttl, retention, tokens)
   if holds.single then
     holds.token = string.format('%.0f', token)
   end
-  local c = holds.claims[claim] or {count = 1, expiry = 0}
+  local known = holds.claims[claim]
+  local c = known or {count = 1, expiry = 0}
   c.expiry, c.token = math.max(c.expiry, now + ttl), string.format('%.0f', token)
   holds.claims[claim] = c
+  if not known then -- refused by a server that is out of memory, which save is not
+    redis.call('HSET', lock, claim, string.format('%d %.0f %s', c.count, c.expiry, c.token))
+  end
   save(lock, self, holds, now)
   keep(fence, retention) -- it may last for longer than those before
   return retention == '0' and 0 or token, 1

@@ -4,9 +4,25 @@ local claim = unpack(ARGV) -- or what the string is, whoever has set it
 --
 -- Sent twice or late: a claim's id is never used again, so a second run finds nothing. A
 -- value of another library may be there again by then; its users are told of that by
--- Admin.ForceUnlock. (An error is a table.)
+-- Admin.ForceUnlock. A server that refuses a command says so, and is not taken for one that
+-- has no such claim.
 
-if redis.pcall('GET', lock) == claim or redis.pcall('HEXISTS', lock, claim) == 1 then
+-- fence.lua
+
+-- Reports whether claim has a hold in the hash that has not ended. One beside others has an
+-- expiry of its own, which stands in its field or, where the claim is the owner, in the
+-- field ''.
+local function is_held(lock, claim)
+  local value = redis.call('HGET', lock, claim)
+  local expiry = value and string.match(value, '^%d+ (%d+) %d+$')
+  if value and not expiry then
+    expiry = string.match(redis.call('HGET', lock, '') or '', '^%a+ %S+ (%d+) %d$')
+  end
+  return value and (not expiry or tonumber(expiry) > clock() / 1000)
+end
+
+local kind = redis.call('TYPE', lock).ok
+if kind == 'string' and redis.call('GET', lock) == claim or kind == 'hash' and is_held(lock, claim) then
   redis.call('DEL', lock)
   return 1
 end
