@@ -24,8 +24,8 @@
 //  4. A fencing token is greater than every earlier token of its key, also when
 //     the store has lost its data: start a counter at the clock, in microseconds.
 //     It is positive, and stays below 2^53, which other languages can count to. A
-//     counter expires, so that keys which are used once leave nothing behind: after
-//     max(2 × TTL, 10 min), say.
+//     counter expires, so that keys which are used once leave nothing behind, but not
+//     before its lock: max(2 × TTL, 10 min) after the lock's end, say.
 //  5. A key is 1 byte to 16 KiB of UTF-8 plus the Locker's prefix, and may contain
 //     any character, NUL and braces included. What the driver did not write at a
 //     key is another program's lock (a refusal) or no lock at all ([ErrConflict]);

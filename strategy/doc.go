@@ -100,6 +100,6 @@
 // No error and no printed, logged or marshalled [Config] shows a credential, be it a
 // user name or a password. Of a URL only the scheme, the host and the path are
 // shown, and the parameters up to the first that is not known to be no credential;
-// of a URL that cannot be parsed only the scheme. A value of a document is shown as
+// of a URL that cannot be parsed only the scheme. A variable in what is shown is its name. A value of a document is shown as
 // it is written there, before variables are replaced.
 package strategy

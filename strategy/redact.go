@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -22,8 +23,36 @@ func isCredential(name string) bool {
 }
 
 // redactURL shows the scheme, the host, the path and the parameters known to be
-// no credentials. It never fails: the URLs that matter most here are wrong ones.
+// no credentials, with the names of variables but not their defaults. It never fails: the
+// URLs that matter most here are wrong ones.
 func redactURL(raw string) string {
+	// A reference is parsed as a number, which may stand in each part of a URL, port
+	// included. The number is one that the URL does not have.
+	var refs []string
+	stand := "90000"
+	for strings.Contains(raw, stand) {
+		stand += "0"
+	}
+	number := func(i int) string { return stand + strconv.Itoa(10000+i) + "1" }
+	s := redactPlain(reference.ReplaceAllStringFunc(raw, func(ref string) string {
+		name, _, hasDefault := strings.Cut(ref, ":-")
+		switch {
+		case ref == "${":
+			return ref
+		case hasDefault:
+			ref = name + ":-" + hidden + "}"
+		}
+		refs = append(refs, ref)
+		return number(len(refs) - 1)
+	}))
+	for i, ref := range refs {
+		s = strings.ReplaceAll(s, number(i), ref)
+	}
+	return s
+}
+
+// redactPlain is redactURL for one without references.
+func redactPlain(raw string) string {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if raw == "" {
 		return ""

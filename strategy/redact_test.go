@@ -68,6 +68,18 @@ func TestRedactURL(t *testing.T) {
 		"redis:hunter2":                   "xxxxx",
 		"hunter2":                         "xxxxx",
 		"hunter2 ://h":                    "xxxxx",
+
+		// With references to variables.
+		"rediss://locks:${REDIS_PASSWORD}@redis.example:6380/0":       "rediss://xxxxx@redis.example:6380/0",
+		"setnx+redis://${USER}:a$$b@${HOST}:${PORT}/${DB}?ttl=${TTL}": "setnx+redis://xxxxx@${HOST}:${PORT}/${DB}?ttl=${TTL}",
+		"redis://h?ttl=${TTL}&password=${PASSWORD}&wait=${WAIT}":      "redis://h?ttl=${TTL}&password=xxxxx",
+		"redis://${HOST:-hunter2}/$$":                                 "redis://${HOST:-xxxxx}/$$",
+		"redis://u:1/${REST}@h":                                       "redis://xxxxx",
+		"redis://u:hun${/ter2@h":                                      "redis://xxxxx",
+		"redis://900000900000@${HOST}":                                "redis://xxxxx@${HOST}",
+		"redis://90000090000000/${DB}":                                "redis://90000090000000/${DB}",
+		"${REDIS_URL}":                                                "xxxxx",
+		"setnx+${REDIS_URL}?password=hunter2":                         "xxxxx",
 	} {
 		require.Equal(t, want, redactURL(raw), raw)
 	}

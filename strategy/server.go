@@ -176,7 +176,7 @@ func hostPort(field, addr, port string) (string, error) {
 	host := addr
 	if h, p, err := net.SplitHostPort(addr); err == nil {
 		host, port = h, p
-	} else if h, ok := strings.CutSuffix(addr, "]"); ok && h[0] == '[' {
+	} else if h, ok := strings.CutSuffix(addr, "]"); ok && strings.HasPrefix(h, "[") {
 		host = h[1:]
 	}
 	n, err := strconv.Atoi(port)

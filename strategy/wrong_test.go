@@ -66,6 +66,10 @@ func TestWrongConfigs(t *testing.T) {
 
 		// Where Redis is.
 		{"nowhere", Config{Strategy: "setnx", Password: password}, "addrs", ``, "url, addrs, unix_socket and Client"},
+		{"half a bracket", Config{Strategy: "setnx", Addrs: []string{"]"}, Password: password}, "addrs", `"]"`, "host or host:port"},
+		{"half a bracket in addr", "setnx+redis-cluster://u:hunter2@h?addr=%5D", "addr", `"]"`, "host or host:port"},
+		{"half a bracket in node", "redlock+redis://u:hunter2@h?node=%5D&node=b", "node", `"]"`, "host or host:port"},
+		{"half a bracket in nodes", Config{Strategy: "redlock", Nodes: []Node{{Addr: "]", Password: password}, {Addr: "b"}, {Addr: "c"}}}, "nodes[0].addr", `"]"`, "host or host:port"},
 		{"unknown scheme", "setnx+reddis://u:hunter2@h", `scheme "reddis"`, `setnx+reddis://xxxxx@h`, schemes},
 		{"no scheme", "setnx://u:hunter2@h", "url", `setnx://xxxxx@h`, schemes},
 		{"no url", "hunter2", "url", `"xxxxx"`, "<strategy>+<scheme>://user:password@host:port"},

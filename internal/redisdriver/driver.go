@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -241,16 +242,43 @@ func (d *Driver) Renew(ctx context.Context, claims []driver.Claim, answer func(i
 		}
 		fs[i], ls[i] = f, l
 	}
-	for i, f := range fs {
-		if f == nil {
-			continue
+	await := func(of []int) {
+		for _, i := range of {
+			reply, err := d.await(ctx, ls[i], fs[i])
+			if err == nil {
+				err = verdict(reply)
+			}
+			answer(i, err)
 		}
-		reply, err := d.await(ctx, ls[i], f)
-		if err == nil {
-			err = verdict(reply)
-		}
-		answer(i, err)
 	}
+	groups := d.byServer(ls)
+	if len(groups) == 1 {
+		await(groups[0])
+		return
+	}
+	var all sync.WaitGroup // a server that hangs holds up no other's answers
+	for _, of := range groups {
+		all.Go(func() { await(of) })
+	}
+	all.Wait()
+}
+
+// byServer are the indices of the commands to each server; a command that goes by itself may
+// be to any. One that was not sent has no lane.
+func (d *Driver) byServer(ls []*lane) (groups [][]int) {
+	at := make(map[*lane]int)
+	for i, l := range ls {
+		n, known := at[l]
+		switch {
+		case l == nil:
+		case known && l != &d.c.aside:
+			groups[n] = append(groups[n], i)
+		default:
+			at[l] = len(groups)
+			groups = append(groups, []int{i})
+		}
+	}
+	return groups
 }
 
 // Shard implements [driver.Sharder]: the slots of a cluster that live on one

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/distlock/locker"
@@ -70,21 +71,34 @@ func (d *Driver) Keys(ctx context.Context, pattern string) iter.Seq2[string, err
 
 // masters are the servers that have the keys.
 func (d *Driver) masters(ctx context.Context) ([]redis.Cmdable, error) {
-	cluster, ok := d.control().(*redis.ClusterClient)
-	if !ok {
-		return []redis.Cmdable{d.control()}, nil
-	}
-	found := make(chan redis.Cmdable, slots)
-	err := cluster.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
-		found <- c
-		return nil
-	})
-	close(found)
 	var all []redis.Cmdable
-	for c := range found {
+	var mu sync.Mutex
+	add := func(_ context.Context, c *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
 		all = append(all, c)
+		return nil
 	}
-	return all, classify(err)
+	switch c := d.control().(type) {
+	case interface { // one server
+		redis.Cmdable
+		Options() *redis.Options
+	}:
+		return []redis.Cmdable{c}, nil
+	case interface { // a cluster
+		ForEachMaster(ctx context.Context, fn func(context.Context, *redis.Client) error) error
+	}:
+		err := c.ForEachMaster(ctx, add)
+		return all, classify(err)
+	case interface { // a Ring
+		ForEachShard(ctx context.Context, fn func(context.Context, *redis.Client) error) error
+	}:
+		err := c.ForEachShard(ctx, add)
+		return all, classify(err)
+	default:
+		return nil, fmt.Errorf("%w: keys are looked for on each server, and a client of type %T does not say which it has: use a *redis.Client, *redis.ClusterClient or *redis.Ring",
+			locker.ErrInvalid, c)
+	}
 }
 
 // holderIn reads the reply of inspect.lua.
