@@ -50,7 +50,9 @@ func newClients(rdb redis.UniversalClient) (*clients, error) {
 	case *redis.Client:
 		return newClientsOf(c, dialerOf(c)), nil
 	case *redis.ClusterClient:
-		return &clients{given: rdb, control: redis.NewClusterClient(privateClusterOptions(c.Options())), copied: true}, nil
+		o := privateClusterOptions(c.Options())
+		o.OnConnect, o.ClientName = greetingOf(o.ClientName, o.OnConnect).by(o.Protocol), ""
+		return &clients{given: rdb, control: redis.NewClusterClient(o), copied: true}, nil
 	}
 	return &clients{given: rdb, control: rdb}, nil
 }
@@ -66,12 +68,14 @@ func newClientsOf(c *redis.Client, dial func(ctx context.Context, network, addr 
 	life, end := context.WithCancel(context.Background())
 	o := privateOptions(c.Options())
 	o.Dialer = dial
+	hello := greetingOf(o.ClientName, o.OnConnect)
+	o.OnConnect, o.ClientName = hello.by(o.Protocol), ""
 	follow(life, o)
 	to := redis.NewClient(o)
 	made.control, made.copied, made.end = to, true, end
 	made.commands.one, made.renewals.one = &lane{to: to}, &lane{to: to}
 	if o.StreamingCredentialsProvider == nil { // which go-redis's pool is told by
-		made.commands.one.direct = newDirect(life, to.Options())
+		made.commands.one.direct = newDirect(life, to.Options(), hello)
 	}
 	return made
 }

@@ -23,15 +23,16 @@ const lineIdle = time.Second
 // no caller waits for a dial here. One that was idle for a while may have died, and is tried
 // out first, likewise.
 type direct struct {
-	like *redis.Options
-	free chan *line      // holds the line, or nil if one is to be made; nothing while it is in use
-	used time.Time       // when the line was last asked for
-	made time.Time       // when one was last made
-	life context.Context // of the connections
+	like  *redis.Options
+	hello greeting
+	free  chan *line      // holds the line, or nil if one is to be made; nothing while it is in use
+	used  time.Time       // when the line was last asked for
+	made  time.Time       // when one was last made
+	life  context.Context // of the connections
 }
 
-func newDirect(life context.Context, like *redis.Options) *direct {
-	d := &direct{like: like, free: make(chan *line, 1), life: life}
+func newDirect(life context.Context, like *redis.Options, hello greeting) *direct {
+	d := &direct{like: like, hello: hello, free: make(chan *line, 1), life: life}
 	d.free <- nil
 	return d
 }
@@ -106,7 +107,8 @@ func (d *direct) connect() *line {
 	w := &wire{}
 	o := privateOptions(d.like)
 	o.PoolSize = 1
-	o.Protocol = 2                         // no notices, for which go-redis would look before and after each command
+	o.Protocol = 2 // no notices, for which go-redis would look before and after each command
+	o.OnConnect = d.hello.by(o.Protocol)
 	o.ReadTimeout, o.WriteTimeout = -2, -2 // the wire has the deadlines
 	dial := o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {

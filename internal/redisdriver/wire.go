@@ -106,15 +106,24 @@ func (*wire) SetWriteDeadline(time.Time) error { return nil }
 func (w *wire) Close() (err error) {
 	w.closed.Do(func() {
 		w.mu.Lock()
-		defer w.mu.Unlock()
 		w.gone = true
-		if w.over == nil {
+		over := w.over
+		w.mu.Unlock()
+		switch {
+		case over != nil:
+		case w.wrote.Load():
 			w.forget()
 			err = w.Conn.Close()
 			return
+		default: // the peer may take no more: TLS would wait 5 s for it to take the goodbye
+			go func() {
+				w.forget()
+				_ = w.Conn.Close()
+			}()
+			return
 		}
 		go func() {
-			defer close(w.over)
+			defer close(over)
 			_ = w.Conn.SetReadDeadline(time.Now().Add(controlTimeout))
 			_, _ = w.Conn.Read(make([]byte, 1))
 			w.forget()

@@ -2,7 +2,9 @@ package redisdriver
 
 import (
 	"net"
+	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -45,4 +47,40 @@ func TestLeavingTwiceCutsNothingShort(t *testing.T) {
 	_, err = there.Write([]byte("+"))
 	require.NoError(t, err)
 	<-w.ended()
+}
+
+// jammed is a connection whose peer takes nothing any more, as TLS's is closed then.
+type jammed struct {
+	net.Conn
+	closes chan struct{}
+}
+
+func (jammed) SetDeadline(time.Time) error { return nil }
+func (c jammed) Write([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
+func (c jammed) Close() error              { <-c.closes; return nil }
+
+// Whoever gives a connection up whose peer takes nothing does not wait for the goodbye.
+func TestStuckConnectionIsClosedBesideTheCaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		closes := make(chan struct{})
+		w := &wire{Conn: jammed{closes: closes}, forget: func() bool { return true }}
+		w.begin(time.Now().Add(time.Second), false)
+		_, err := w.Write([]byte("command"))
+		require.Error(t, err)
+		returned := make(chan struct{})
+		go func() {
+			defer close(returned)
+			_ = w.Close()
+		}()
+		synctest.Wait()
+		select {
+		case <-returned:
+		default:
+			close(closes)
+			t.Fatal("the caller waits")
+		}
+		require.True(t, w.lost())
+		close(closes)
+	})
 }
