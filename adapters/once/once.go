@@ -23,7 +23,7 @@
 //
 // Limits:
 //
-//   - The second request is not given the answer of the first.
+//   - The second request is given the answer of the first only under [WithReplay].
 //   - A key is forgotten after its TTL, and earlier if the store loses its data. Where a
 //     thing must never happen twice, keep the key with the data, under a unique index.
 //   - A handler that does not heed its context may run beside the next one. The token
@@ -94,8 +94,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		g.handle(w, r, lease)
 	case errors.Is(err, locker.ErrNotAcquired):
-		// No Retry-After: by then the key might be free, and the request be handled twice.
-		g.answer(w, r, http.StatusConflict, 0, err)
+		g.repeated(w, r, g.prefix+key, err)
 	case errors.Is(err, locker.ErrInvalid):
 		g.answer(w, r, http.StatusBadRequest, 0, err)
 	case g.pass && errors.Is(err, locker.ErrUnavailable):
@@ -116,8 +115,14 @@ func (g *guard) handle(w http.ResponseWriter, r *http.Request, lease *locker.Lea
 			_ = lease.Unlock(r.Context())
 		}
 	}()
+	if g.replay != nil {
+		answer.copy = &copied{sum: g.replay.sum(r), before: w.Header().Clone(), most: g.replay.most}
+	}
 	g.next.ServeHTTP(answer, r.WithContext(lease.Context(r.Context())))
-	kept = g.kept(answer.final())
+	status := answer.final()
+	if kept = g.kept(status); kept && answer.copy != nil {
+		g.keep(r, lease.Key(), answer.copy, status, lease) // before the lease is given up: its Deadline counts
+	}
 }
 
 func (g *guard) answer(w http.ResponseWriter, r *http.Request, status int, retry time.Duration, err error) {
@@ -133,6 +138,8 @@ func refuse(w http.ResponseWriter, _ *http.Request, status int, _ error) {
 	switch status {
 	case http.StatusConflict:
 		text = "This request was submitted before: it was handled, or is being handled."
+	case http.StatusUnprocessableEntity:
+		text = "The idempotency key was used for another request."
 	case http.StatusBadRequest:
 		text = "The idempotency key is too long or not UTF-8."
 	}
@@ -142,21 +149,29 @@ func refuse(w http.ResponseWriter, _ *http.Request, status int, _ error) {
 // recorder notes the status of an answer.
 type recorder struct {
 	http.ResponseWriter
-	status int // 0: none yet
+	status int     // 0: none yet
+	copy   *copied // nil: not wanted
+}
+
+// begin notes the status that counts.
+func (r *recorder) begin(status int) {
+	if r.status == 0 {
+		r.status = status
+		r.copy.begin(r.Header())
+	}
 }
 
 func (r *recorder) WriteHeader(status int) {
 	// Those below 200 come before the status that counts, but for 101.
-	if r.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
-		r.status = status
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		r.begin(status)
 	}
 	r.ResponseWriter.WriteHeader(status)
 }
 
 func (r *recorder) Write(b []byte) (int, error) {
-	if r.status == 0 {
-		r.status = http.StatusOK
-	}
+	r.begin(http.StatusOK)
+	r.copy.write(b)
 	return r.ResponseWriter.Write(b)
 }
 
@@ -165,17 +180,16 @@ func (r *recorder) Flush() { _ = r.FlushError() }
 
 // FlushError is for [http.ResponseController].
 func (r *recorder) FlushError() error {
-	if r.status == 0 {
-		r.status = http.StatusOK
-	}
+	r.begin(http.StatusOK)
 	return http.NewResponseController(r.ResponseWriter).Flush()
 }
 
 // Hijack implements [http.Hijacker]: the connection counts as answered by 101.
 func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(r.ResponseWriter).Hijack()
-	if err == nil && r.status == 0 {
-		r.status = http.StatusSwitchingProtocols
+	if err == nil {
+		r.begin(http.StatusSwitchingProtocols)
+		r.copy.spoil()
 	}
 	return conn, rw, err
 }
@@ -185,8 +199,6 @@ func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // final is the status that the client gets, once the handler has returned.
 func (r *recorder) final() int {
-	if r.status == 0 {
-		return http.StatusOK
-	}
+	r.begin(http.StatusOK)
 	return r.status
 }

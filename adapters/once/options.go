@@ -17,6 +17,7 @@ type settings struct {
 	ttl     time.Duration
 	kept    func(status int) bool
 	pass    bool
+	replay  *replay // nil: none
 	refusal func(http.ResponseWriter, *http.Request, int, error)
 }
 
@@ -109,7 +110,8 @@ func PassWhenUnavailable() Option {
 
 // WithRefusal has f write the answer of a refused request, in place of a line of plain
 // text. status is what to answer: 409 for a repetition, 503 for a store that cannot be
-// used, 400 for a key that is too long or not UTF-8; err is what the Locker said, which is
+// used, 400 for a key that is too long or not UTF-8, 422 for a key that was used for another
+// request ([WithReplay]); err is what the Locker said, which is
 // not for the client's eyes. Of a 503 Retry-After is set, f may change it.
 func WithRefusal(f func(w http.ResponseWriter, r *http.Request, status int, err error)) Option {
 	return func(s *settings) error {
