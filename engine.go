@@ -63,6 +63,8 @@ type engine struct {
 	close   context.CancelFunc
 	closed  <-chan struct{} // life's
 	ended   chan struct{}   // closed when the first Close is through
+
+	unobserved func() // called when the Locker is closed
 }
 
 var _ Locker = (*engine)(nil)
@@ -91,7 +93,7 @@ func New(d driver.Driver, opts ...Option) (Locker, error) {
 	e.life, e.close = context.WithCancel(context.Background())
 	e.closed = e.life.Done()
 	e.background.shards = make(map[string]*chores)
-	e.notices.observer = set.observer
+	e.observe()
 	if set.logger != nil {
 		e.notices.handler = set.logger.Handler()
 	}
@@ -108,6 +110,7 @@ func New(d driver.Driver, opts ...Option) (Locker, error) {
 		e.stripes[i].keys = make(map[string]*keyState)
 	}
 	if err := e.configure(); err != nil {
+		e.unobserved()
 		return nil, err
 	}
 	return e, nil
@@ -174,6 +177,7 @@ func (e *engine) Close() error {
 	// The process may have been stopped until long after end.
 	err := e.closeDriver(max(driverGrace, time.Until(end.Add(closeGrace+driverGrace))))
 	e.notices.close(end.Add(closeGrace + driverGrace + noticesGrace))
+	e.unobserved()
 	if err != nil {
 		return &opError{strategy: e.name, op: "close", kind: ErrUnavailable, why: err}
 	}

@@ -22,6 +22,8 @@ import (
 // ctx has the values of the context given to the Lock, TryLock, Renew or Unlock
 // that brought the event about, so that it can be traced; for what the Locker did
 // by itself (Renewed, RenewFailed, most of Lost) and for LetExpire it is empty. It never ends.
+//
+// See also [LockerObserver].
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }

@@ -78,6 +78,8 @@ func everyLoss(t *testing.T, ctx context.Context, b *bench, key string) {
 	b.store.Break(key)
 	time.Sleep(1500 * time.Millisecond) // on the bubble's clock: a renewal finds it
 	require.ErrorIs(t, lease.Unlock(ctx), locker.ErrLost)
+	require.NoError(t, b.lock(ctx, key).LetExpire())
+	time.Sleep(4 * time.Second) // on the bubble's clock: past the TTL
 	lease = b.lock(ctx, key)
 	b.driver.set(func() { b.driver.release = &driver.StoreError{Err: errRefused, Permanent: true} })
 	require.ErrorIs(t, lease.Unlock(ctx), locker.ErrUnavailable)

@@ -56,4 +56,5 @@ func Example() {
 	// locker.acquire.duration locker.outcome=acquired,locker.strategy=memory of 1
 	// locker.acquire.duration locker.outcome=not_acquired,locker.strategy=memory of 1
 	// locker.hold.duration locker.outcome=released,locker.strategy=memory of 1
+	// locker.releases locker.outcome=released,locker.strategy=memory 1
 }

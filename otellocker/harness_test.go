@@ -45,8 +45,19 @@ func newBench(t *testing.T, opts ...otellocker.Option) *bench {
 	return newBenchOn(t, func(o locker.Observer) locker.Observer { return o }, opts...)
 }
 
-// newBenchOn has around between the Locker and the observer.
-func newBenchOn(t *testing.T, around func(locker.Observer) locker.Observer, opts ...otellocker.Option) *bench {
+// around is an observer with something around that of each Locker.
+type around struct {
+	locker.LockerObserver
+	wrap func(locker.Observer) locker.Observer
+}
+
+func (a around) ObserveLocker(strategy string, stats func() locker.Stats) (locker.Observer, func()) {
+	each, closed := a.LockerObserver.ObserveLocker(strategy, stats)
+	return a.wrap(each), closed
+}
+
+// newBenchOn has wrap between the Locker and the observer.
+func newBenchOn(t *testing.T, wrap func(locker.Observer) locker.Observer, opts ...otellocker.Option) *bench {
 	t.Helper()
 	b := &bench{t: t, store: memory.NewStore()}
 	b.metrics, b.spans, b.tracers = telemetry()
@@ -55,7 +66,7 @@ func newBenchOn(t *testing.T, around func(locker.Observer) locker.Observer, opts
 		otellocker.WithMeterProvider(meters), otellocker.WithTracerProvider(b.tracers),
 	}, opts...)...)
 	require.NoError(t, err)
-	b.observe(around(obs))
+	b.observe(around{obs.(locker.LockerObserver), wrap})
 	return b
 }
 

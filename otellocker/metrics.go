@@ -8,6 +8,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/distlock/locker"
 )
@@ -34,7 +35,9 @@ var boundaries = []float64{
 type observer struct {
 	keys func(string) string // or nil
 	instruments
-	spans spans
+	levels levels
+	tracer trace.Tracer
+	spans  *spans // of events that come by an Observer of the user's own
 
 	mu  sync.RWMutex
 	all map[seriesID]*series
@@ -44,11 +47,10 @@ var _ locker.Observer = (*observer)(nil)
 
 // instruments are what the metrics are told to.
 type instruments struct {
-	acquisitions, waits, handOvers, renewals, losses, nodeFailures, dropped metric.Int64Counter
+	acquisitions, waits, handOvers, releases, renewals, losses, nodeFailures metric.Int64Counter
 
 	acquireTime, holdTime, renewTime metric.Float64Histogram
 
-	held   metric.Int64UpDownCounter
 	nodeUp metric.Int64Gauge
 }
 
@@ -71,13 +73,9 @@ func newInstruments(m metric.Meter) (instruments, error) {
 	histogram(&in.holdTime, "locker.hold.duration", "Time from a grant to its release or loss.")
 	counter(&in.renewals, "locker.renewals", "{renewal}", "Renewals that have ended.")
 	histogram(&in.renewTime, "locker.renew.duration", "Time from the command of a renewal to its answer.")
-	counter(&in.losses, "locker.leases.lost", "{lease}", "Leases that ended before they were unlocked.")
+	counter(&in.losses, "locker.lease.lost", "{lease}", "Leases that ended before they were unlocked.")
 	counter(&in.nodeFailures, "locker.node.failures", "{failure}", "Times that one of several servers went down, slow or of no use.")
-	counter(&in.dropped, "locker.events.dropped", "{event}", "Events that no metric counts, since too many were waiting.")
-
-	held, err := m.Int64UpDownCounter("locker.leases.held", metric.WithUnit("{lease}"),
-		metric.WithDescription("Locks held by this process; one that was re-entered counts once."))
-	in.held, errs = held, append(errs, err)
+	counter(&in.releases, "locker.releases", "{release}", "Locks that were given back, or could not be.")
 	up, err := m.Int64Gauge("locker.node.up", metric.WithUnit("{node}"),
 		metric.WithDescription("1 if a server that was in trouble is well again, 0 while it is down, slow or of no use."))
 	in.nodeUp, errs = up, append(errs, err)
@@ -86,13 +84,14 @@ func newInstruments(m metric.Meter) (instruments, error) {
 
 // attributes are a set in the forms that instruments take, so that no event makes them anew.
 type attributes struct {
-	add    []metric.AddOption
-	record []metric.RecordOption
+	add     []metric.AddOption
+	record  []metric.RecordOption
+	observe []metric.ObserveOption
 }
 
 func attributesOf(kvs ...attribute.KeyValue) attributes {
 	o := metric.WithAttributeSet(attribute.NewSet(kvs...))
-	return attributes{[]metric.AddOption{o}, []metric.RecordOption{o}}
+	return attributes{[]metric.AddOption{o}, []metric.RecordOption{o}, []metric.ObserveOption{o}}
 }
 
 // seriesID is what series differ by: a strategy, and the name given to keys by WithKeys.
@@ -101,7 +100,6 @@ type seriesID struct{ strategy, name string }
 // series are the attributes that events of one strategy and key name come with.
 type series struct {
 	name                          string
-	strategy                      attributes // without the key
 	key                           attributes
 	acquisitions                  [outcomes]attributes
 	released, releaseFailed, lost attributes
@@ -133,7 +131,7 @@ func (o *observer) seriesOf(ctx context.Context, id seriesID) *series {
 // announce counts no failure of each kind: a store such as Prometheus sees the first failure
 // as an increase only if it has seen a 0 before.
 func (o *observer) announce(ctx context.Context, s *series) {
-	o.dropped.Add(ctx, 0, s.strategy.add...)
+	o.releases.Add(ctx, 0, s.releaseFailed.add...)
 	o.renewals.Add(ctx, 0, s.renewFailed.add...)
 	for out := range otherOutcome {
 		if out.failed() {
@@ -147,7 +145,7 @@ func (o *observer) announce(ctx context.Context, s *series) {
 
 func newSeries(id seriesID) *series {
 	common := []attribute.KeyValue{strategyKey.String(id.strategy)}
-	s := &series{name: id.name, strategy: attributesOf(common...)}
+	s := &series{name: id.name}
 	if id.name != "" {
 		common = append(common, keyKey.String(id.name))
 	}

@@ -122,7 +122,7 @@ func TestHolds(t *testing.T) {
 		b := newBench(t)
 		held := func(n int64) {
 			t.Helper()
-			b.want("locker.leases.held", "{lease}", level(point(n, attrs())))
+			b.want("locker.lease.held", "{lease}", level(point(n, attrs())))
 		}
 		released, lost, left := b.lock(t.Context(), "released"), b.lock(t.Context(), "lost", locker.WithMaxHold(4*time.Second)), b.lock(t.Context(), "left")
 		again := b.lock(released.Context(t.Context()), "released")
@@ -138,6 +138,8 @@ func TestHolds(t *testing.T) {
 		b.driver.set(func() { b.driver.release = &driver.StoreError{Err: errRefused, Permanent: true} })
 		require.ErrorIs(t, left.Unlock(t.Context()), locker.ErrUnavailable)
 		held(0)
+		b.want("locker.releases", "{release}", counts(point(1, attrs("locker.outcome", "released")),
+			point(1, attrs("locker.outcome", "release_failed", "error.type", "unavailable"))))
 		require.NoError(t, b.lock(t.Context(), "expiring").LetExpire())
 		held(0)
 		b.want("locker.hold.duration", "s", histogram(
@@ -182,8 +184,8 @@ func TestLosses(t *testing.T) {
 				if cause == "expired in an outage" {
 					cause = "expired"
 				}
-				b.want("locker.leases.lost", "{lease}", losses(point(1, attrs("locker.loss.cause", cause))))
-				b.want("locker.leases.held", "{lease}", level(point(0, attrs())))
+				b.want("locker.lease.lost", "{lease}", losses(point(1, attrs("locker.loss.cause", cause))))
+				b.want("locker.lease.held", "{lease}", level(point(0, attrs())))
 			})
 		})
 	}
@@ -224,7 +226,7 @@ func TestWaitsAndHandOvers(t *testing.T) {
 		require.NoError(t, first.Unlock(t.Context()))
 		require.NotNil(t, <-done)
 		b.want("locker.hand_overs", "{hand_over}", counts(point(1, attrs())))
-		b.want("locker.leases.held", "{lease}", level(point(1, attrs())))
+		b.want("locker.lease.held", "{lease}", level(point(1, attrs())))
 	})
 }
 
@@ -245,7 +247,7 @@ func TestDroppedEvents(t *testing.T) {
 		close(proceed)
 		synctest.Wait()
 		require.NoError(t, b.lock(t.Context(), "k").Unlock(t.Context())) // its first event tells
-		dropped := b.collected("locker.events.dropped")
+		dropped := b.collected("locker.event.dropped")
 		require.Equal(t, "{event}", dropped.Unit)
 		told := func(name string) int64 {
 			n := int64(0)
@@ -255,8 +257,9 @@ func TestDroppedEvents(t *testing.T) {
 			return n
 		}
 		holds := b.collected("locker.hold.duration").Data.(metricdata.Histogram[float64]).DataPoints[0].Count
-		require.Positive(t, told("locker.events.dropped"))
-		require.EqualValues(t, 2*(pairs+1), told("locker.events.dropped")+told("locker.acquisitions")+int64(holds))
+		require.Positive(t, told("locker.event.dropped"))
+		b.want("locker.lease.held", "{lease}", level(point(0, attrs())))
+		require.EqualValues(t, 2*(pairs+1), told("locker.event.dropped")+told("locker.acquisitions")+int64(holds))
 	})
 }
 
@@ -266,9 +269,10 @@ func TestFailuresAreAnnounced(t *testing.T) {
 		b := newBench(t)
 		b.lock(t.Context(), "k")
 		b.want("locker.acquisitions", "{acquisition}", acquisitions(point(1, attrs("locker.outcome", "acquired"))))
-		b.want("locker.leases.lost", "{lease}", losses())
+		b.want("locker.lease.lost", "{lease}", losses())
 		b.want("locker.renewals", "{renewal}", counts(point(0, attrs("locker.outcome", "renew_failed", "error.type", "unavailable"))))
-		b.want("locker.events.dropped", "{event}", counts(point(0, attrs())))
+		b.want("locker.releases", "{release}", counts(point(0, attrs("locker.outcome", "release_failed", "error.type", "unavailable"))))
+		b.want("locker.event.dropped", "{event}", counts(point(0, attrs())))
 	})
 }
 
@@ -303,7 +307,16 @@ func TestSharedObserver(t *testing.T) {
 	var wg sync.WaitGroup
 	for range lockers {
 		wg.Go(func() {
-			l, err := memory.New(locker.WithObserver(obs))
+			var told sync.WaitGroup
+			told.Add(pairs)
+			l, err := memory.New(locker.WithObserver(around{obs.(locker.LockerObserver), func(o locker.Observer) locker.Observer {
+				return locker.ObserverFunc(func(ctx context.Context, e locker.Event) {
+					o.Observe(ctx, e)
+					if e.Kind == locker.EventReleased {
+						told.Done()
+					}
+				})
+			}}))
 			if err != nil {
 				t.Error(err)
 				return
@@ -314,7 +327,8 @@ func TestSharedObserver(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			_ = l.Close() // which waits for the events
+			told.Wait() // for longer than Close, if need be
+			_ = l.Close()
 		})
 	}
 	wg.Wait()
@@ -343,8 +357,7 @@ func TestKeys(t *testing.T) {
 			point(2, attrs("locker.outcome", "acquired", "locker.key", "orders")),
 			point(1, attrs("locker.outcome", "acquired", "locker.key", "stocks")),
 			point(1, attrs("locker.outcome", "acquired"))))
-		b.want("locker.leases.held", "{lease}", level(
-			point(2, attrs("locker.key", "orders")), point(1, attrs("locker.key", "stocks")), point(1, attrs())))
-		b.want("locker.node.failures", "{failure}", counts(point(1, attrs("locker.node", "h1:6379"))))
+		b.want("locker.lease.held", "{lease}", level(point(4, attrs())))
+		b.want("locker.node.failures", "{failure}", counts(point(1, node("memory", "h1", 6379))))
 	})
 }

@@ -2,6 +2,8 @@ package otellocker_test
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -16,6 +18,12 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 )
+
+// node is a set about a server.
+func node(strategy, host string, port int) attribute.Set {
+	return attribute.NewSet(attribute.String("locker.strategy", strategy), attribute.String("locker.node", fmt.Sprintf("%s:%d", host, port)),
+		attribute.String("server.address", host), attribute.Int("server.port", port))
+}
 
 // A node of redlock that goes down is told, and that it is back.
 func TestNodes(t *testing.T) {
@@ -57,7 +65,10 @@ func TestNodes(t *testing.T) {
 		}
 	}
 	addr := servers[1].Addr()
-	set := attribute.NewSet(attribute.String("locker.strategy", "redlock"), attribute.String("locker.node", addr))
+	port, err := strconv.Atoi(servers[1].Port())
+	require.NoError(t, err)
+	require.Equal(t, servers[1].Host()+":"+servers[1].Port(), addr)
+	set := node("redlock", servers[1].Host(), port)
 	want := func(up int64) {
 		t.Helper()
 		all := collect(t, reader)

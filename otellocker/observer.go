@@ -14,10 +14,16 @@ package otellocker
 import (
 	"context"
 	"fmt"
+	"net"
+	"runtime/debug"
+	"strconv"
+	"sync"
 
 	"github.com/distlock/locker"
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -86,7 +92,9 @@ func WithKeys(f func(key string) string) Option {
 	})
 }
 
-// NewObserver makes an Observer for [locker.WithObserver]. It may be given to several Lockers.
+// NewObserver makes an Observer for [locker.WithObserver]. It may be given to several Lockers. Give
+// it as it is: it is a [locker.LockerObserver], and one of your own around it that is not hides
+// how many locks are held and how many events were dropped.
 // A wrong option is an error that matches [locker.ErrInvalid].
 func NewObserver(opts ...Option) (locker.Observer, error) {
 	var c config
@@ -105,71 +113,102 @@ func NewObserver(opts ...Option) (locker.Observer, error) {
 	if c.tracers == nil {
 		c.tracers = otel.GetTracerProvider()
 	}
-	in, err := newInstruments(c.meters.Meter(scope))
+	meter := c.meters.Meter(scope, metric.WithInstrumentationVersion(version()), metric.WithSchemaURL(semconv.SchemaURL))
+	in, err := newInstruments(meter)
 	if err != nil {
 		return nil, fmt.Errorf("otellocker: %w", err)
 	}
-	return &observer{
+	o := &observer{
 		keys:        c.keys,
 		instruments: in,
-		spans:       spans{tracer: c.tracers.Tracer(scope), holders: make(map[grant]trace.Span)},
+		tracer:      c.tracers.Tracer(scope, trace.WithInstrumentationVersion(version()), trace.WithSchemaURL(semconv.SchemaURL)),
 		all:         make(map[seriesID]*series),
-	}, nil
+	}
+	o.spans = newSpans(o.tracer)
+	if err := o.levels.register(meter); err != nil {
+		return nil, fmt.Errorf("otellocker: %w", err)
+	}
+	return o, nil
+}
+
+// version is that of this module in the program; "(devel)" where it is not known.
+var version = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	if ok {
+		for _, m := range append(info.Deps, &info.Main) {
+			if m.Path == scope && m.Replace == nil && m.Version != "" {
+				return m.Version
+			}
+		}
+	}
+	return "(devel)"
+})
+
+// ofLocker observes one Locker: what it knows of grants is that Locker's.
+type ofLocker struct {
+	*observer
+	spans *spans
+}
+
+// ObserveLocker implements [locker.LockerObserver].
+func (o *observer) ObserveLocker(strategy string, stats func() locker.Stats) (each locker.Observer, closed func()) {
+	return &ofLocker{o, newSpans(o.tracer)}, o.levels.add(strategy, stats)
 }
 
 // Observe implements [locker.Observer].
-func (o *observer) Observe(ctx context.Context, e locker.Event) {
+func (o *ofLocker) Observe(ctx context.Context, e locker.Event) { o.observe(ctx, e, o.spans) }
+
+// Observe implements [locker.Observer].
+func (o *observer) Observe(ctx context.Context, e locker.Event) { o.observe(ctx, e, o.spans) }
+
+func (o *observer) observe(ctx context.Context, e locker.Event, spans *spans) {
 	name := ""
 	if o.keys != nil && e.Kind != locker.EventNode {
 		name = o.keys(e.Key)
 	}
 	s := o.seriesOf(ctx, seriesID{e.Strategy, name})
 	if e.Dropped > 0 {
-		o.dropped.Add(ctx, int64(e.Dropped), s.strategy.add...)
-		o.spans.forget()
+		spans.forget()
 	}
 	switch e.Kind {
 	case locker.EventAcquired:
-		o.acquisition(ctx, e, s, acquired)
-		o.held.Add(ctx, 1, s.key.add...)
+		o.acquisition(ctx, e, s, acquired, spans)
 		if e.HandOver {
 			o.handOvers.Add(ctx, 1, s.key.add...)
 		}
 	case locker.EventNotAcquired:
-		o.acquisition(ctx, e, s, outcomeOf(e.Err))
+		o.acquisition(ctx, e, s, outcomeOf(e.Err), spans)
 	case locker.EventWaiting:
 		o.waits.Add(ctx, 1, s.key.add...)
 	case locker.EventReleased:
-		o.held.Add(ctx, -1, s.key.add...)
+		o.releases.Add(ctx, 1, s.released.add...)
 		o.holdTime.Record(ctx, e.Duration.Seconds(), s.released.record...)
-		o.spans.ended(e)
+		spans.ended(e)
 	case locker.EventReleaseFailed:
-		o.held.Add(ctx, -1, s.key.add...)
+		o.releases.Add(ctx, 1, s.releaseFailed.add...)
 		o.holdTime.Record(ctx, e.Duration.Seconds(), s.releaseFailed.record...)
-		o.spans.ended(e)
+		spans.ended(e)
 	case locker.EventLetExpire:
-		o.held.Add(ctx, -1, s.key.add...)
 		o.holdTime.Record(ctx, e.Duration.Seconds(), s.letExpire.record...)
-		o.spans.ended(e)
+		spans.ended(e)
 	case locker.EventRenewed:
 		o.renewal(ctx, e, &s.renewed)
 	case locker.EventRenewFailed:
 		o.renewal(ctx, e, &s.renewFailed)
 	case locker.EventLost:
 		cause := causeOf(e.Err)
-		o.held.Add(ctx, -1, s.key.add...)
 		o.holdTime.Record(ctx, e.Duration.Seconds(), s.lost.record...)
 		o.losses.Add(ctx, 1, s.losses[cause].add...)
-		o.spans.lost(e, name, cause)
+		spans.lost(e, name, cause)
 	case locker.EventNode:
 		o.node(ctx, e)
 	}
 }
 
-func (o *observer) acquisition(ctx context.Context, e locker.Event, s *series, out outcome) {
+func (o *observer) acquisition(ctx context.Context, e locker.Event, s *series, out outcome, spans *spans) {
 	o.acquisitions.Add(ctx, 1, s.acquisitions[out].add...)
 	o.acquireTime.Record(ctx, e.Duration.Seconds(), s.acquisitions[out].record...)
-	o.spans.acquisition(ctx, e, s.name, out)
+	spans.acquisition(ctx, e, s.name, out)
 }
 
 func (o *observer) renewal(ctx context.Context, e locker.Event, a *attributes) {
@@ -179,7 +218,13 @@ func (o *observer) renewal(ctx context.Context, e locker.Event, a *attributes) {
 
 // node is rare, so its attributes are made each time.
 func (o *observer) node(ctx context.Context, e locker.Event) {
-	a := attributesOf(strategyKey.String(e.Strategy), nodeKey.String(e.Node))
+	kvs := []attribute.KeyValue{strategyKey.String(e.Strategy), nodeKey.String(e.Node)}
+	if host, port, err := net.SplitHostPort(e.Node); err == nil {
+		if n, err := strconv.Atoi(port); err == nil {
+			kvs = append(kvs, semconv.ServerAddress(host), semconv.ServerPort(n))
+		}
+	}
+	a := attributesOf(kvs...)
 	if e.Err == nil {
 		o.nodeUp.Record(ctx, 1, a.record...)
 		return

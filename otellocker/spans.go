@@ -27,10 +27,14 @@ type spans struct {
 	holders map[grant]trace.Span // the callers' spans, sampled ones only
 }
 
-// grant tells one hold of a lock from another.
+// grant tells one hold of a lock from another of the same Locker.
 type grant struct {
 	strategy, key string
 	token         int64
+}
+
+func newSpans(tracer trace.Tracer) *spans {
+	return &spans{tracer: tracer, holders: make(map[grant]trace.Span)}
 }
 
 func grantOf(e locker.Event) grant { return grant{e.Strategy, e.Key, e.Token} }
