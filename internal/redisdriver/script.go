@@ -22,25 +22,39 @@ var shared embed.FS
 //	local lock, fence = unpack(KEYS)
 //	local claim, ttl = unpack(ARGV)
 //	-- fence.lua
+//
+// The server is sent the code alone: half of the text is comments.
 type Script struct {
 	source     any // strings, as commands have them
 	sha        any
 	keys, argv []string
 }
 
-// registry has the names of all scripts by their hash, for [ScriptName].
+// registry has all scripts by their hash, for [ScriptName] and [Sources].
 var registry sync.Map
+
+type named struct{ name, source string }
 
 // ScriptName tells tests which script an EVALSHA or EVAL runs, given its first
 // argument; "" for none of ours.
 func ScriptName(shaOrSource string) string {
-	name, ok := registry.Load(shaOrSource)
+	script, ok := registry.Load(shaOrSource)
 	if !ok {
 		sum := sha1.Sum([]byte(shaOrSource))
-		name, _ = registry.Load(hex.EncodeToString(sum[:]))
+		script, _ = registry.Load(hex.EncodeToString(sum[:]))
 	}
-	s, _ := name.(string)
-	return s
+	s, _ := script.(named)
+	return s.name
+}
+
+// Sources gives tests what the server is sent of each script, by its hash.
+func Sources() map[string]string {
+	all := make(map[string]string)
+	registry.Range(func(sha, script any) bool {
+		all[sha.(string)] = script.(named).source
+		return true
+	})
+	return all
 }
 
 // NewScript makes a Script of the Lua file that has its name, in the directory lua of
@@ -61,13 +75,27 @@ func newScript(name, source string, libraries ...fs.ReadFileFS) *Script {
 			panic("no such file: " + line)
 		})
 	}
+	source = codeOf(source)
 	sum := sha1.Sum([]byte(source))
 	sha := hex.EncodeToString(sum[:])
-	registry.Store(sha, name)
+	registry.Store(sha, named{name, source})
 	return &Script{source: source, sha: sha, keys: namesIn(source, "KEYS"), argv: namesIn(source, "ARGV")}
 }
 
 var include = regexp.MustCompile(`(?m)^-- \w+\.lua$`)
+
+// codeOf is source without indentation, blank lines and lines that are comments. A comment
+// behind code stays, as strings may have dashes, too. No script has a string or comment of
+// several lines.
+func codeOf(source string) string {
+	var code strings.Builder
+	for line := range strings.Lines(source) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "--") {
+			code.WriteString(line + "\n")
+		}
+	}
+	return code.String()
+}
 
 // namesIn are the names that the script gives to the elements of an array.
 func namesIn(source, array string) []string {
