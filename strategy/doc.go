@@ -63,9 +63,29 @@
 //	tls_server_name=                               default the host of the URL
 //	skip_verify=true                               any certificate will do
 //
-// Everything else is go-redis's: pool_size, read_timeout and the others of
-// redis.ParseURL, redis.ParseClusterURL and redis.ParseFailoverURL. Those by which it
-// would read from replicas are refused, for locks are taken on masters.
+// With every scheme of Redis, go-redis's parameters for connections:
+//
+//	client_name=app                                the name in CLIENT LIST is app:locker
+//	dial_timeout=1s                                2s at most, which is the default
+//	conn_max_idle_time=  conn_max_lifetime=  conn_max_lifetime_jitter=
+//	pool_fifo=  protocol=                          2 or 3
+//
+// Those of a scheme:
+//
+//	db=  idle_timeout=  max_conn_age=              redis, rediss and unix; the last two are conn_max_idle_time and conn_max_lifetime
+//	max_redirects=                                 of a cluster
+//	db=  disableIdentity=  identitySuffix=         with Sentinels
+//
+// With Sentinels, these are about the questions to them, and not about commands on locks:
+// context_timeout_enabled, dialer_retries, dialer_retry_timeout, max_retries,
+// max_retry_backoff, min_retry_backoff, read_timeout and write_timeout.
+//
+// A parameter of go-redis that changes nothing about locks is refused, and the error
+// says why. A Locker has connections of its own, 20 to a server at most, and opens
+// them as it needs them: there is no pool_size and no min_idle_conns. A command gets 2 s
+// at most: read_timeout and write_timeout change nothing. Each command is sent once by
+// go-redis: max_retries does nothing. Parameters by which go-redis would read from replicas are
+// refused, too, for locks are taken on masters.
 //
 // # Documents
 //

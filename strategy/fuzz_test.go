@@ -28,7 +28,7 @@ func FuzzOpenURLParse(f *testing.F) {
 		{"setnx+unix", "@", "/run/redis.sock?db=1"},
 		{"redlock+redis", "%", "h1?node=h2&node=h3"},
 		{"memory", ":", "name?fencing=off&max_hold=1s"},
-		{"acks+redis", "1", "h?replica_acks=1&pool_size=-1"},
+		{"acks+redis", "1", "h?replica_acks=1&pool_fifo=-1"},
 		{"", "", ""},
 	} {
 		f.Add(s[0], s[1], s[2])

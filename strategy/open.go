@@ -135,10 +135,7 @@ func (p *plan) open(ctx context.Context) (locker.Locker, func(), error) {
 
 	rdbs := p.given
 	for _, s := range p.servers {
-		rdb, err := s.connect()
-		if err != nil {
-			return nil, nil, err
-		}
+		rdb := s.connect()
 		undo = append(undo, func() { _ = rdb.Close() })
 		rdbs = append(rdbs, rdb)
 	}

@@ -67,13 +67,13 @@ func TestCredentialsBesideURL(t *testing.T) {
 }
 
 func TestNodes(t *testing.T) {
-	byURL := servers(t, Config{URL: "redlock+rediss://user:pass@h1:1/2?node=h2&node=[::1]:3&pool_size=7"})
+	byURL := servers(t, Config{URL: "redlock+rediss://user:pass@h1:1/2?node=h2&node=[::1]:3&protocol=2"})
 	require.Len(t, byURL, 3)
 	for i, addr := range []string{"h1:1", "h2:6379", "[::1]:3"} {
 		o := byURL[i].single
 		require.Equal(t, addr, o.Addr)
 		require.Equal(t, strings.Trim(addr[:strings.LastIndex(addr, ":")], "[]"), o.TLSConfig.ServerName, "each has a certificate of its own")
-		require.Equal(t, []any{"user", "pass", 2, 7}, []any{o.Username, o.Password, o.DB, o.PoolSize})
+		require.Equal(t, []any{"user", "pass", 2, 2}, []any{o.Username, o.Password, o.DB, o.Protocol})
 	}
 	bySockets := servers(t, Config{URL: "redlock+unix:///1?node=/2&node=/3"})
 	byNodes := servers(t, Config{Strategy: "redlock", Nodes: []Node{{UnixSocket: "/1"}, {URL: "unix:///2"}, {UnixSocket: "/3"}}})
@@ -113,6 +113,6 @@ func TestGoRedisParameters(t *testing.T) {
 			}
 		}
 	}
-	s := servers(t, Config{URL: "setnx+redis://h?read_timeout=3&ttl=5s&client_name=a%40b"})
-	require.Equal(t, &redis.Options{Network: "tcp", Addr: "h:6379", ReadTimeout: 3e9, ClientName: "a@b"}, s[0].single)
+	s := servers(t, Config{URL: "setnx+redis://h?dial_timeout=3&ttl=5s&client_name=a%40b"})
+	require.Equal(t, &redis.Options{Network: "tcp", Addr: "h:6379", DialTimeout: 3e9, ClientName: "a@b"}, s[0].single)
 }

@@ -107,7 +107,7 @@ func TestRedlockURLByTLS(t *testing.T) {
 		addrs = append(addrs, s.TLSAddr(t))
 	}
 	l, release, err := OpenURL(t.Context(), "redlock+rediss://locks:"+password+"@"+addrs[0]+
-		"?node="+addrs[1]+"&node="+addrs[2]+"&skip_verify=true&ttl=20s&pool_size=3")
+		"?node="+addrs[1]+"&node="+addrs[2]+"&skip_verify=true&ttl=20s&protocol=3")
 	require.NoError(t, err)
 	t.Cleanup(release)
 	require.NoError(t, locker.Do(t.Context(), l, "k", func(ctx context.Context) error { return ctx.Err() }))

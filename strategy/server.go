@@ -154,21 +154,15 @@ func readPassword(at, username, given, file string) (string, error) {
 	return given, nil
 }
 
-// connect makes the client. It opens no connection yet. go-redis panics on
-// sizes it cannot use.
-func (s server) connect() (rdb redis.UniversalClient, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			rdb, err = nil, &fieldError{field: "url", allowed: fmt.Sprintf("pool sizes go-redis can use: %v", p)}
-		}
-	}()
+// connect makes the client. It opens no connection: a Locker takes locks on its own.
+func (s server) connect() redis.UniversalClient {
 	switch {
 	case s.cluster != nil:
-		return redis.NewClusterClient(s.cluster), nil
+		return redis.NewClusterClient(s.cluster)
 	case s.sentinel != nil:
-		return redis.NewFailoverClient(s.sentinel), nil
+		return redis.NewFailoverClient(s.sentinel)
 	}
-	return redis.NewClient(s.single), nil
+	return redis.NewClient(s.single)
 }
 
 // hostPort checks an address and adds the default port.

@@ -59,7 +59,7 @@ func TestSingle(t *testing.T) {
 	s := redistest.Shared(t)
 	rdb := s.Client(t)
 	locks(t, Config{URL: s.URL()})
-	locks(t, Config{URL: s.URL() + "?ttl=5s&prefix=app:&pool_size=2"})
+	locks(t, Config{URL: s.URL() + "?ttl=5s&prefix=app:&client_name=app"})
 	locks(t, Config{Addrs: []string{s.Addr()}, DB: 1, Prefix: "app:"})
 	locks(t, Config{Client: rdb})
 	require.NoError(t, rdb.Ping(t.Context()).Err(), "it stays the caller's")

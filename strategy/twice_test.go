@@ -40,9 +40,9 @@ func TestDatabaseGivenTwiceInURLIsRefused(t *testing.T) {
 
 func TestParameterGivenTwiceIsRefused(t *testing.T) {
 	for _, u := range []string{
-		"setnx+redis://h?pool_size=1&pool_size=2", "setnx+redis://h?db=1&db=2", "setnx+redis://h?ttl=5s&ttl=5s",
+		"setnx+redis://h?pool_fifo=1&pool_fifo=0", "setnx+redis://h?db=1&db=2", "setnx+redis://h?ttl=5s&ttl=5s",
 		"setnx+rediss://h?skip_verify=true&skip_verify=false", "setnx+redis-sentinel://h?master_name=a&master_name=b",
-		"setnx+redis-cluster://h?read_timeout=1s&%72ead_timeout=2s", "memory://?prefix=a&prefix=b",
+		"setnx+redis-cluster://h?dial_timeout=1s&%64ial_timeout=2s", "memory://?prefix=a&prefix=b",
 	} {
 		invalid(t, Config{URL: u}, "given once")
 	}

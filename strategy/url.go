@@ -21,20 +21,34 @@ const (
 // others with the name of a field of Config are that field, and all others are
 // go-redis's.
 const (
-	lockParams   = "fencing hand_over max_hold max_renewals prefix renew_interval renewal replica_acks replica_acks_timeout ttl wait"
-	tuningParams = "client_name conn_max_idle_time conn_max_lifetime conn_max_lifetime_jitter dial_timeout max_active_conns " +
-		"max_concurrent_dials max_idle_conns max_retries max_retry_backoff min_idle_conns min_retry_backoff pipeline_pool_size " +
-		"pipeline_read_buffer_size pipeline_write_buffer_size pool_fifo pool_size pool_timeout protocol read_timeout write_timeout"
+	lockParams    = "fencing hand_over max_hold max_renewals prefix renew_interval renewal replica_acks replica_acks_timeout ttl wait"
+	tuningParams  = "client_name conn_max_idle_time conn_max_lifetime conn_max_lifetime_jitter dial_timeout pool_fifo protocol"
 	replicaParams = "read_only replica_only route_by_latency route_by_latency_tolerance route_randomly use_disconnected_replicas"
 )
+
+// vainParams are those of go-redis that change nothing about locks, for redisdriver has
+// its own values for its connections, and why.
+var vainParams = map[string]string{
+	"max_active_conns max_concurrent_dials max_idle_conns min_idle_conns pool_size pool_timeout": "a Locker has connections of its own, 20 to a server at most, and opens them as it needs them",
+	"pipeline_pool_size pipeline_read_buffer_size pipeline_write_buffer_size":                    "a Locker has connections and buffers of its own",
+	"max_retries max_retry_backoff min_retry_backoff":                                            "each command is sent once, and a Locker repeats what may be repeated until its context or its wait ends",
+	"dialer_retries dialer_retry_timeout":                                                        "a connection is dialled once, and a Locker tries again until its context or its wait ends",
+	"read_timeout write_timeout":                                                                 "a command gets 2s at most, and less where its context, its wait or the lock's ttl ends before",
+	"failing_timeout_seconds":                                                                    "it is about the choice among replicas, and locks are taken on masters",
+	"unstable_resp3":                                                                             "go-redis ignores it",
+}
 
 // kindParams are those of a kind of deployment, which is the end of a scheme.
 var kindParams = map[string]string{
 	"":        "db idle_timeout max_conn_age password_file",
-	"cluster": "addr dialer_retries dialer_retry_timeout failing_timeout_seconds max_redirects password_file",
-	"sentinel": "addr context_timeout_enabled db dialer_retries dialer_retry_timeout disableIdentity identitySuffix master_name " +
-		"password password_file sentinel_password_file unstable_resp3 username",
+	"cluster": "addr max_redirects password_file",
+	"sentinel": "addr db disableIdentity identitySuffix master_name password password_file sentinel_password_file username " +
+		sentinelParams,
 }
+
+// sentinelParams are about questions to the Sentinels, and change nothing about commands.
+const sentinelParams = "context_timeout_enabled dialer_retries dialer_retry_timeout max_retries max_retry_backoff " +
+	"min_retry_backoff read_timeout write_timeout"
 
 var tlsParams = map[string]string{
 	"skip_verify":     "insecure_skip_verify",
@@ -49,6 +63,7 @@ var schemes = []string{"redis", "redis-cluster", "redis-sentinel", "rediss", "re
 // isShown says whether a URL is shown with the value of a parameter.
 func isShown(param string) bool {
 	known := []string{lockParams, tuningParams, replicaParams, kindParams[""], kindParams["cluster"], kindParams["sentinel"], "node"}
+	known = slices.AppendSeq(known, maps.Keys(vainParams))
 	return !isCredential(param) && (tlsParams[param] != "" || slices.Contains(strings.Fields(strings.Join(known, " ")), param))
 }
 
@@ -212,6 +227,8 @@ func (l *location) checkNames(known []string) error {
 			return l.refuse("%s goes with a scheme that begins with rediss, not with %s", name, l.scheme)
 		case slices.Contains(strings.Fields(replicaParams), name):
 			return l.refuse("%s is about reading from replicas, and locks are taken on masters", name)
+		case slices.Contains(schemes, l.scheme) && inVain(name) != "":
+			return l.refuse("%s has no effect on locks, so leave it out: %s", name, inVain(name))
 		case secret:
 			return l.refuse("an unknown parameter behind the password, in which & is %%26")
 		default:
@@ -220,6 +237,16 @@ func (l *location) checkNames(known []string) error {
 		}
 	}
 	return nil
+}
+
+// inVain says why a parameter has no effect; "" if it is none of vainParams.
+func inVain(name string) string {
+	for params, why := range vainParams {
+		if slices.Contains(strings.Fields(params), name) {
+			return why
+		}
+	}
+	return ""
 }
 
 // take moves parameters into c, whose fields' names begin with at. Blank is the
