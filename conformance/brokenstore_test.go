@@ -201,7 +201,7 @@ var brokenStores = map[string]brokenStrategy{
 	"tells no observer": {options(locker.WithObserver(locker.ObserverFunc(func(_ context.Context, _ locker.Event) {}))),
 		[]string{"EventsAddUp", "EventsTell", "ReentryIsNoEvent", "MaxRenewals", "PanickingObserver", "SlowObserver"}},
 	"is slow to renew": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
-		time.Sleep(2 * time.Second) // the bug
+		time.Sleep(slowOnEveryMachine) // the bug
 		return (&counted{counting: d}).renewOne(ctx, c)
 	}), []string{"RenewalStopsAtUnlock", "AutoRenewHolds"}},
 }
