@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http/httptrace"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -24,63 +26,80 @@ const askAgain = 500 * time.Millisecond
 // which it would go on renewing locks that the new one grants to other processes.
 //
 // It learns of the change from new connections, and makes one now and then while others
-// are written to. Servers are told apart by the remote addresses of connections.
+// are written to. Servers are told apart by the remote addresses of connections. A master's
+// name may have several: all that were found with the address of the newest connection are the
+// master's. (Two servers cannot be compared without INFO, which users may not be allowed. The
+// name alone would not do: its addresses may change with the master.)
 type follower struct {
-	life  context.Context // of the driver
-	dial  func(ctx context.Context, network, addr string) (net.Conn, error)
-	asked atomic.Int64 // when, in ns
+	life    context.Context // of the driver
+	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
+	timeout time.Duration // of dial
+	asked   atomic.Int64  // when, in ns
 
-	mu     sync.Mutex
-	master string
-	conns  map[*followed]struct{}
+	mu    sync.Mutex
+	conns map[*followed]struct{}
 }
 
 // follow has connections made with o follow the master, if o asks Sentinels.
 func follow(life context.Context, o *redis.Options) {
 	if o.Addr == failoverAddr {
-		f := &follower{life: life, dial: o.Dialer, conns: make(map[*followed]struct{})}
+		f := &follower{life: life, dial: o.Dialer, timeout: o.DialTimeout, conns: make(map[*followed]struct{})}
 		o.Dialer = f.connect
 	}
 }
 
 func (f *follower) connect(ctx context.Context, network, addr string) (net.Conn, error) {
 	f.asked.Store(time.Now().UnixNano())
-	conn, err := f.dial(ctx, network, addr)
+	conn, master, err := f.reach(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
 	c := &followed{Conn: conn, f: f, network: network}
 	f.mu.Lock()
 	f.conns[c] = struct{}{}
-	old := f.found(conn)
 	f.mu.Unlock()
-	closeAll(old)
+	f.closeOthers(master)
 	return probed(c, conn), nil
 }
 
-// found notes to which server conn is, and returns the connections to others; f.mu is held.
-func (f *follower) found(conn net.Conn) (old []*followed) {
-	master := serverOf(conn)
-	if master == f.master {
-		return nil
+// reach connects, and returns the addresses of the server that it has reached.
+func (f *follower) reach(ctx context.Context, network, addr string) (net.Conn, []string, error) {
+	var found atomic.Pointer[[]net.IPAddr] // package net reports to the trace what a name has
+	trace := &httptrace.ClientTrace{DNSDone: func(i httptrace.DNSDoneInfo) { found.Store(&i.Addrs) }}
+	conn, err := f.dial(httptrace.WithClientTrace(ctx, trace), network, addr)
+	if err != nil {
+		return nil, nil, err
 	}
-	f.master = master
+	master := []string{serverOf(conn)}
+	host, port, err := net.SplitHostPort(master[0])
+	if named := found.Load(); err == nil && named != nil {
+		is := func(ip net.IPAddr) bool { return ip.String() == host }
+		if slices.ContainsFunc(*named, is) { // and not of another name, such as a tunnel's
+			for _, ip := range *named {
+				master = append(master, net.JoinHostPort(ip.String(), port))
+			}
+		}
+	}
+	return conn, master, nil
+}
+
+// closeOthers closes the connections to other servers than the master, which has the addresses.
+func (f *follower) closeOthers(master []string) {
+	var old []*followed
+	f.mu.Lock()
 	for c := range f.conns {
-		if serverOf(c) != master {
+		if !slices.Contains(master, serverOf(c)) {
 			old = append(old, c)
 		}
 	}
-	return old
+	f.mu.Unlock()
+	for _, c := range old {
+		_ = c.Close()
+	}
 }
 
 // serverOf tells servers apart. A connection of the user's own making may have no address.
 func serverOf(conn net.Conn) string { return fmt.Sprint(conn.RemoteAddr()) }
-
-func closeAll(cs []*followed) {
-	for _, c := range cs {
-		_ = c.Close()
-	}
-}
 
 // used asks for the master in the background if it is time to.
 func (f *follower) used(network string) {
@@ -89,17 +108,14 @@ func (f *follower) used(network string) {
 		return
 	}
 	go func() {
-		ctx, cancel := context.WithTimeout(f.life, controlTimeout)
+		ctx, cancel := context.WithTimeout(f.life, f.timeout)
 		defer cancel()
-		conn, err := f.dial(ctx, network, failoverAddr)
+		conn, master, err := f.reach(ctx, network, failoverAddr)
 		if err != nil {
 			return
 		}
-		f.mu.Lock()
-		old := f.found(conn)
-		f.mu.Unlock()
 		_ = conn.Close()
-		closeAll(old)
+		f.closeOthers(master)
 	}()
 }
 
