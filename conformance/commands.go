@@ -56,7 +56,8 @@ func testAcquireAgain(t *T) {
 		if !second.Granted {
 			t.Fatalf("Acquire by the claim that holds the key is refused: an attempt that is sent twice would lock itself out")
 		}
-		if second.Token != first.Token {
+		// A node of a quorum that was late with the first answer may propose a greater one.
+		if second.Token != first.Token && (!t.Capabilities().Quorum || second.Token < first.Token) {
 			t.Errorf("repeated by the claim that holds the key, Acquire answers token %d, and answered %d", second.Token, first.Token)
 		}
 		b.heldUntil(key, again.Add(ttl), ttl)

@@ -48,7 +48,7 @@ func (m *masters) afterSplit(ctx context.Context, t *testing.T, l locker.Locker,
 		}
 		freed <- err
 	}()
-	lease, err := l.TryLock(ctx, key)
+	lease, err := l.Lock(ctx, key) // an attempt of two seconds may be over before the keys are free
 	require.NoError(t, err)
 	require.NoError(t, <-freed)
 	return lease
