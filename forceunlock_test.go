@@ -50,8 +50,9 @@ func TestForceUnlockSparesTheNextGrant(t *testing.T) {
 				}
 				defer l.Close()
 				b := &bench{t: t, engine: l.(*engine), store: f, start: time.Now()}
-				holds, other := l, l
-				if other, err = New(d); err != nil {
+				holds := l
+				other, err := New(d)
+				if err != nil {
 					t.Fatal(err)
 				}
 				defer other.Close()

@@ -23,7 +23,7 @@ import (
 // that brought the event about, so that it can be traced; for what the Locker did
 // by itself (Renewed, RenewFailed, most of Lost) and for LetExpire it is empty. It never ends.
 //
-// See also [LockerObserver].
+// See also [StatsObserver].
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }

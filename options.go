@@ -23,8 +23,9 @@ const (
 	// MaxKeyLen is the longest key accepted, in bytes, without the prefix.
 	MaxKeyLen = 16 << 10
 
-	// DefaultHandOvers and DefaultHandOverTime are the bounds of [WithHandOver].
-	DefaultHandOvers    = 16
+	// DefaultHandOvers is how many hand-overs in a row there are without [WithHandOver].
+	DefaultHandOvers = 16
+	// DefaultHandOverTime is for how long there are hand-overs without [WithHandOver].
 	DefaultHandOverTime = 20 * time.Millisecond
 	// MaxHandOvers is how many hand-overs in a row WithHandOver accepts.
 	MaxHandOvers = 31

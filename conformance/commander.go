@@ -197,10 +197,3 @@ func margin(d time.Duration) time.Duration { return d/100 + 2*time.Millisecond }
 func (tm Timing) uneven() time.Duration {
 	return (tm.ShortTTL + tm.Granularity*2/5 + 88*time.Millisecond).Round(time.Millisecond)
 }
-
-// beside runs f and g beside one another, and returns when both have ended.
-func (t *T) beside(f, g func()) {
-	other := t.Go(g)
-	f()
-	<-other
-}

@@ -69,6 +69,7 @@ func runFake(t *testing.T, f fake, opts ...conformance.Option) {
 }
 
 func (f fake) harness(tb testing.TB) conformance.Harness {
+	tb.Helper()
 	h := newFakeHarness(f)
 	h.served = sync.OnceValue(func() string { return serveRESP(tb, h) })
 	return h

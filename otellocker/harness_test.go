@@ -47,12 +47,12 @@ func newBench(t *testing.T, opts ...otellocker.Option) *bench {
 
 // around is an observer with something around that of each Locker.
 type around struct {
-	locker.LockerObserver
+	locker.StatsObserver
 	wrap func(locker.Observer) locker.Observer
 }
 
 func (a around) ObserveLocker(strategy string, stats func() locker.Stats) (locker.Observer, func()) {
-	each, closed := a.LockerObserver.ObserveLocker(strategy, stats)
+	each, closed := a.StatsObserver.ObserveLocker(strategy, stats)
 	return a.wrap(each), closed
 }
 
@@ -66,7 +66,7 @@ func newBenchOn(t *testing.T, wrap func(locker.Observer) locker.Observer, opts .
 		otellocker.WithMeterProvider(meters), otellocker.WithTracerProvider(b.tracers),
 	}, opts...)...)
 	require.NoError(t, err)
-	b.observe(around{obs.(locker.LockerObserver), wrap})
+	b.observe(around{obs.(locker.StatsObserver), wrap})
 	return b
 }
 

@@ -309,7 +309,7 @@ func TestSharedObserver(t *testing.T) {
 		wg.Go(func() {
 			var told sync.WaitGroup
 			told.Add(pairs)
-			l, err := memory.New(locker.WithObserver(around{obs.(locker.LockerObserver), func(o locker.Observer) locker.Observer {
+			l, err := memory.New(locker.WithObserver(around{obs.(locker.StatsObserver), func(o locker.Observer) locker.Observer {
 				return locker.ObserverFunc(func(ctx context.Context, e locker.Event) {
 					o.Observe(ctx, e)
 					if e.Kind == locker.EventReleased {

@@ -93,7 +93,7 @@ func WithKeys(f func(key string) string) Option {
 }
 
 // NewObserver makes an Observer for [locker.WithObserver]. It may be given to several Lockers. Give
-// it as it is: it is a [locker.LockerObserver], and one of your own around it that is not hides
+// it as it is: it is a [locker.StatsObserver], and one of your own around it that is not hides
 // how many locks are held and how many events were dropped.
 // A wrong option is an error that matches [locker.ErrInvalid].
 func NewObserver(opts ...Option) (locker.Observer, error) {
@@ -150,7 +150,7 @@ type ofLocker struct {
 	spans *spans
 }
 
-// ObserveLocker implements [locker.LockerObserver].
+// ObserveLocker implements [locker.StatsObserver].
 func (o *observer) ObserveLocker(strategy string, stats func() locker.Stats) (each locker.Observer, closed func()) {
 	return &ofLocker{o, newSpans(o.tracer)}, o.levels.add(strategy, stats)
 }

@@ -28,7 +28,7 @@ func TestForceUnlockOfAnEndedShare(t *testing.T) {
 			require.NoError(t, err)
 			lease, err := live.Lock(locker.ContextWithOwner(t.Context(), ended.Owner()), "k", locker.WithTTL(time.Minute))
 			require.NoError(t, err)
-			require.EqualValues(t, 2, lease.Holds()+ended.Holds())
+			require.Equal(t, 2, lease.Holds()+ended.Holds())
 			<-ended.Lost()
 			time.Sleep(time.Until(over.Add(10 * time.Millisecond))) // the end of a TTL in the store is no event
 			require.ErrorIs(t, live.(locker.Admin).ForceUnlock(t.Context(), h), locker.ErrNotHeld)

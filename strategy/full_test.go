@@ -45,6 +45,7 @@ func TestFullServer(t *testing.T) {
 }
 
 func fullServer(t *testing.T, rdb *redis.Client, full func(bool), l locker.Locker, owner string) {
+	t.Helper()
 	full(false)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
@@ -75,6 +76,7 @@ func fullServer(t *testing.T, rdb *redis.Client, full func(bool), l locker.Locke
 
 // One of two processes that hold by the same owner's name unlocks, and then the other.
 func fullCoOwners(t *testing.T, rdb *redis.Client, full func(bool), l, other locker.Locker) {
+	t.Helper()
 	full(false)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()

@@ -202,7 +202,7 @@ func TestKeysAndRefusals(t *testing.T) {
 	require.Equal(t, []string{"shop:7"}, store.Keys())
 	w := serve(h, post("/?order=7", ""))
 	require.Equal(t, http.StatusConflict, w.Code)
-	require.Equal(t, `{"title":"twice"}`, w.Body.String())
+	require.JSONEq(t, `{"title":"twice"}`, w.Body.String())
 	require.Empty(t, w.Header().Get("Retry-After"))
 	require.Equal(t, http.StatusBadRequest, serve(h, post("/?order=%ff", "")).Code)
 	require.Equal(t, http.StatusOK, serve(h, post("/", "")).Code)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// ErrLeaseNotFound: the lease was revoked or has expired.
+// ErrLeaseNotFound says that the lease was revoked or has expired.
 var ErrLeaseNotFound = errors.New("lease not found")
 
 // LeaseID names a lease; 0 is none.

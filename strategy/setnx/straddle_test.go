@@ -52,6 +52,7 @@ func TestRenewalsBesideAHungServer(t *testing.T) {
 }
 
 func renewBesideAHung(t *testing.T, rdb redis.UniversalClient, keys [2]string, hung *redistest.Server) {
+	t.Helper()
 	d, err := redisdriver.NewDriver(rdb, protocol)
 	require.NoError(t, err)
 	defer d.Close()

@@ -1,11 +1,11 @@
 package locker
 
-// LockerObserver is an [Observer] that wants to know which Locker an event is of, and to ask
+// StatsObserver is an [Observer] that wants to know which Locker an event is of, and to ask
 // it for its [Stats]. [New] calls ObserveLocker once for each Locker that is made with the
 // observer, before its first event: the events go to each. closed is called by the Locker's
 // Close when it is through, or by New when it fails; stats may be called from ObserveLocker's
 // return on, also after that. Neither ObserveLocker nor closed blocks. closed may be nil.
-type LockerObserver interface {
+type StatsObserver interface {
 	Observer
 	ObserveLocker(strategy string, stats func() Stats) (each Observer, closed func())
 }
@@ -13,7 +13,7 @@ type LockerObserver interface {
 // observe sets the observer of the events, and what is called when the Locker is closed.
 func (e *engine) observe() {
 	e.notices.observer, e.unobserved = e.set.observer, func() {}
-	if o, ok := e.set.observer.(LockerObserver); ok {
+	if o, ok := e.set.observer.(StatsObserver); ok {
 		each, closed := o.ObserveLocker(e.name, e.Stats)
 		if e.notices.observer = each; closed != nil {
 			e.unobserved = closed

@@ -8,7 +8,7 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// lockers is a LockerObserver.
+// lockers is a StatsObserver.
 type lockers struct {
 	ObserverFunc
 	made   []*observed
@@ -30,7 +30,7 @@ func (o *lockers) ObserveLocker(strategy string, stats func() Stats) (each Obser
 }
 
 // Each Locker has an observer of its own, until it is closed.
-func TestLockerObserver(t *testing.T) {
+func TestStatsObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		obs := new(lockers)
 		a, b := newBench(t, plain, WithObserver(obs)), newBench(t, plain, WithObserver(obs))
