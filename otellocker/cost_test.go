@@ -20,6 +20,7 @@ var acquiredAndReleased = [...]locker.Event{
 }
 
 func observer(tb testing.TB, mp metric.MeterProvider, opts ...otellocker.Option) locker.Observer {
+	tb.Helper()
 	obs, err := otellocker.NewObserver(append(opts, otellocker.WithMeterProvider(mp))...)
 	require.NoError(tb, err)
 	return obs

@@ -25,6 +25,7 @@ type exported map[string]map[string][]string
 
 // scraped has everything happen, and exports it.
 func scraped(t *testing.T) exported {
+	t.Helper()
 	all := make(exported)
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()

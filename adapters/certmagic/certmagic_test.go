@@ -60,7 +60,7 @@ func TestLock(t *testing.T) {
 		go func() { locked <- b.Lock(t.Context(), name) }()
 		time.Sleep(time.Hour) // longer than the TTL
 		select {
-		case <-locked:
+		case <-locked: //nolint:errcheck // it is not to be sent
 			t.Error("two hold the lock")
 		default:
 		}

@@ -2,7 +2,6 @@ package gocronlocker_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -212,5 +211,5 @@ func TestMisuse(t *testing.T) {
 	jobs, err := gocronlocker.New(l)
 	require.NoError(t, err)
 	_, err = jobs.Lock(t.Context(), "")
-	require.True(t, errors.Is(err, locker.ErrInvalid))
+	require.ErrorIs(t, err, locker.ErrInvalid)
 }

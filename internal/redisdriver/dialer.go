@@ -25,7 +25,7 @@ func dialerOf(c *redis.Client) func(ctx context.Context, network, addr string) (
 // is read from the client's fields, which another version may have under other names.
 func hookedDial(c *redis.Client) (dial redis.DialHook) {
 	defer func() {
-		if recover() != nil { // there is no such field
+		if recover() != nil { // another version's fields
 			dial = nil
 		}
 	}()
@@ -34,7 +34,9 @@ func hookedDial(c *redis.Client) (dial redis.DialHook) {
 	return readable(hooks.FieldByName("current").FieldByName("dial")).Interface().(redis.DialHook)
 }
 
-// readable is an unexported field without reflect's guard.
+// readable is an unexported field without reflect's guard. It keeps the field's own type, so
+// nothing is read as what it is not: a field that is missing, nil or of another type is a panic,
+// from which hookedDial recovers.
 func readable(field reflect.Value) reflect.Value {
 	return reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem()
 }

@@ -56,6 +56,7 @@ type harness struct {
 }
 
 func newHarness(tb testing.TB) conformance.DriverHarness {
+	tb.Helper()
 	s, err := idle.take()
 	require.NoError(tb, err)
 	h := &harness{tb: tb, s: s, plants: make(map[string]pgx.Tx)}
@@ -130,6 +131,7 @@ func (h *harness) Capabilities() conformance.Capabilities {
 }
 
 func (h *harness) NewChild(tb testing.TB) *conformance.Child {
+	tb.Helper()
 	return conformance.StartChild(tb, h.s.url("app", "app"))
 }
 

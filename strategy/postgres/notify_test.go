@@ -47,7 +47,7 @@ func slowCommit(t *testing.T, s *server) (end func()) {
 	return func() {
 		t.Helper()
 		require.NoError(t, s.admin(ctx, `SELECT pg_terminate_backend($1)`, int32(commit.PgConn().PID())))
-		<-ended
+		<-ended //nolint:errcheck // it was terminated
 		_ = commit.Close(context.Background())
 	}
 }

@@ -20,6 +20,7 @@ import (
 )
 
 func newLocker(tb testing.TB, pool *pgxpool.Pool, opts ...locker.Option) locker.Locker {
+	tb.Helper()
 	l, err := postgres.New(pool, opts...)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, l.Close()) })

@@ -114,6 +114,7 @@ var launched atomic.Int64
 
 // startServer starts one with a database and role app, which may create tables.
 func startServer(tb testing.TB, settings ...string) *server {
+	tb.Helper()
 	s, err := launch(settings...)
 	require.NoError(tb, err)
 	tb.Cleanup(s.stop)
@@ -225,10 +226,12 @@ func (s *server) ask(ctx context.Context, value any, sql string) error {
 
 // pool is one as role app.
 func (s *server) pool(tb testing.TB, params string) *pgxpool.Pool {
+	tb.Helper()
 	return newPool(tb, s.url("app", "app")+params)
 }
 
 func newPool(tb testing.TB, url string) *pgxpool.Pool {
+	tb.Helper()
 	pool, err := pgxpool.New(context.Background(), url)
 	require.NoError(tb, err)
 	tb.Cleanup(pool.Close)
