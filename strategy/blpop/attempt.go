@@ -66,8 +66,9 @@ func (at *attempt) answer(req driver.Request) (driver.Answer, bool) {
 	if !ok {
 		return driver.Answer{}, false
 	}
+	tokens := min(int(at.pushed.tokens), max(req.Tokens, 1)) // the earlier attempt may have asked for more
 	return driver.Answer{
-		Granted: true, Claim: at.req.ID, Token: at.pushed.token, Tokens: int(at.pushed.tokens), Since: at.sent, TTL: lasts,
+		Granted: true, Claim: at.req.ID, Token: at.pushed.token, Tokens: tokens, Since: at.sent, TTL: lasts,
 	}, true
 }
 

@@ -24,7 +24,7 @@ func request(claim int, owner string) driver.Request {
 	}
 	return driver.Request{
 		Claim:   driver.Claim{Key: "k", ID: id, Owner: owner, TTL: time.Minute},
-		Fencing: true, Wait: true, Short: true,
+		Fencing: true, Wait: true, Short: true, Tokens: 16,
 	}
 }
 
@@ -65,6 +65,22 @@ func TestPushIsTheGrant(t *testing.T) {
 	at, _ = b.ask(request(3, ""))
 	require.NotNil(t, at)
 	require.Empty(t, at.before)
+}
+
+// The attempt that a push answers gets no more tokens than it asked for, whatever the one
+// that the lock was granted to has asked for.
+func TestPushHasNoMoreTokensThanAskedFor(t *testing.T) {
+	t.Parallel()
+	b := watching(t)
+	for claim, asked := range map[int]int{10: 0, 20: 1, 30: 5, 40: 16, 50: 64} {
+		refuse(t, b, request(claim, ""))
+		b.push(request(claim, ""))
+		req := request(claim+1, "")
+		req.Tokens = asked
+		_, a := b.ask(req)
+		require.True(t, a.Granted)
+		require.Equal(t, min(max(asked, 1), 16), a.Tokens, "asked for %d", asked)
+	}
 }
 
 // A push may overtake the refusal that it proves.

@@ -3,6 +3,18 @@ local function is_ours(owner)
   return string.find(owner, '^%x+%-%x+%-8')
 end
 
+-- Sets when a key ends that was just written. A user who may not do that leaves no key
+-- behind for ever.
+local function expire(key, ttl)
+  local expires = redis.pcall('PEXPIRE', key, ttl)
+  if expires ~= 1 then
+    if redis.call('PTTL', key) < 0 then
+      redis.call('DEL', key)
+    end
+    error(expires.err)
+  end
+end
+
 -- Makes a hold where nothing is. kind is nil if the hash can do without.
 local function take(lock, kind, claim, owner, ttl, token)
   if owner ~= '' then
@@ -19,9 +31,5 @@ local function take(lock, kind, claim, owner, ttl, token)
   else
     redis.call('HSET', lock, claim, '1')
   end
-  local expires = redis.pcall('PEXPIRE', lock, ttl)
-  if expires ~= 1 then -- a user who may not: no lock stays for ever
-    redis.call('DEL', lock)
-    error(expires.err)
-  end
+  expire(lock, ttl)
 end

@@ -60,7 +60,7 @@ local function wait()
     if not place then
       join_queue(queue, inbox)
     end
-    redis.call('PEXPIRE', queue, KEEP)
+    expire(queue, KEEP)
   end
 end
 
