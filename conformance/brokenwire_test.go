@@ -46,15 +46,6 @@ var brokenWires = map[string]brokenStrategy{
 			}
 		}
 	}), []string{"RenewIsAtomic", "RenewInSteps"}},
-	"breaks in two steps": {breaking(func(d wired, ctx context.Context, h driver.Holder) error {
-		switch id, err := d.look(ctx, h.Key); {
-		case err != nil:
-			return err
-		case id != h.ID:
-			return locker.ErrLost
-		}
-		return d.drop(ctx, h.Key)
-	}), []string{"BreakInSteps"}},
 	"does not mind a command's context": {near(func(d *nearby) {
 		d.acquire = func(d fullDriver, ctx context.Context, req driver.Request) (driver.Answer, error) {
 			return d.Acquire(context.WithoutCancel(ctx), req)
@@ -122,27 +113,6 @@ var brokenWires = map[string]brokenStrategy{
 			return passOn(w, make(chan struct{}, 1)), nil // the bug: its channel stays open
 		}
 	}), []string{"SignalsAfterCut"}},
-}
-
-// breaker is a driver whose Break is another one.
-type breaker struct {
-	wired
-	breaks func(d wired, ctx context.Context, h driver.Holder) error
-}
-
-// Break implements [driver.Inspector].
-func (b breaker) Break(ctx context.Context, h driver.Holder) error { return b.breaks(b.wired, ctx, h) }
-
-// breaking changes the Break of drivers that a proxy is before.
-func breaking(breaks func(d wired, ctx context.Context, h driver.Holder) error) fake {
-	v := fakeCounting
-	v.near = func(d fullDriver) driver.Driver {
-		if w, ok := d.(wired); ok {
-			return breaker{w, breaks}
-		}
-		return d
-	}
-	return v
 }
 
 // erring is a strategy that changes the errors of Acquire and Release.

@@ -3,7 +3,6 @@ package conformance_test
 import (
 	"context"
 	"errors"
-	"iter"
 	"os"
 	"sync"
 	"testing"
@@ -143,23 +142,6 @@ func (h *fakeHarness) NewDriverAt(addr string) (driver.Driver, error) {
 type wired struct{ respRemote }
 
 func (w wired) Close() error { return w.close() }
-
-// Inspect implements [driver.Inspector]: it tells what a Break needs.
-func (w wired) Inspect(ctx context.Context, key string) (driver.Holder, error) {
-	id, err := w.look(ctx, key)
-	return driver.Holder{Key: key, ID: id, Held: id != ""}, err
-}
-
-// Keys implements [driver.Inspector].
-func (w wired) Keys(context.Context, string) iter.Seq2[string, error] {
-	return func(func(string, error) bool) {}
-}
-
-// Break implements [driver.Inspector].
-func (w wired) Break(ctx context.Context, h driver.Holder) error {
-	_, err := w.do(ctx, Command{Op: opBreak, Request: driver.Request{Claim: driver.Claim{Key: h.Key, ID: h.ID}}})
-	return err
-}
 
 // nearby is d with what is around it in the process that locks.
 func (f fake) nearby(d driver.Driver) driver.Driver {

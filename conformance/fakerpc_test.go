@@ -65,11 +65,8 @@ type Command struct {
 	Holds   int
 }
 
-// opClose is a driver's Close, and opBreak its Break.
-const (
-	opClose conformance.Op = "close"
-	opBreak conformance.Op = "break"
-)
+// opClose is a driver's Close.
+const opClose conformance.Op = "close"
 
 // Steps of drivers that do in two what has to be one.
 const (
@@ -112,8 +109,6 @@ func (r *Remote) Do(c Command, reply *Reply) (_ error) {
 		err = r.d.(inSteps).put(ctx, c.Request.Claim)
 	case opDrop:
 		err = r.d.(inSteps).drop(ctx, c.Request.Key)
-	case opBreak:
-		err = r.d.(driver.Inspector).Break(ctx, driver.Holder{Key: c.Request.Key, ID: c.Request.ID})
 	case opClose:
 		err = r.d.Close()
 	case conformance.OpSetHolds:
