@@ -62,10 +62,11 @@ race_test = test -race -vet=all -toolexec 'nice -n 3'
 
 .PHONY: test
 test: redis postgres ## vet, and all tests with the race detector; the packages that take longest come first
-	$(GO) $(race_test) -p 3 -timeout 8m ./strategy/... ./...
+	$(GO) build -race ./... # first, so that the compiler takes little from the tests
+	$(GO) $(race_test) -p 2 -timeout 8m ./strategy/... ./...
 	@modules="$(filter-out benchmarks/peers,$(MODULES))"; \
 	if [ "$${LOCKER_POSTGRES:-}" = off ]; then echo "left out: strategy/postgres (LOCKER_POSTGRES=off)"; modules=$${modules/strategy\/postgres/}; fi; \
-	printf '%s\n' $$modules | xargs -P 3 -I {} $(GO) -C {} $(race_test) -parallel 16 -timeout 4m ./...
+	printf '%s\n' $$modules | xargs -P 2 -I {} $(GO) -C {} $(race_test) -parallel 16 -timeout 4m ./...
 
 .PHONY: short
 short: redis ## the tests that take little time, without the race detector
