@@ -57,6 +57,9 @@ postgres: ## install PostgreSQL and PgBouncer when they are missing (LOCKER_POST
 	if command -v apt-get >/dev/null; then apt LOCKER_POSTGRES=off postgresql pgbouncer; \
 	else echo "make postgres: install PostgreSQL and PgBouncer, or leave strategy/postgres out by LOCKER_POSTGRES=off" >&2; exit 1; fi
 
+# The compiler finds in its cache what another checkout has compiled.
+test: export GOFLAGS += -trimpath
+
 # The compiler runs at a lower priority than the tests beside it.
 race_test = test -race -vet=all -toolexec 'nice -n 3'
 
@@ -81,7 +84,7 @@ without_beginnings = grep -vE '^=== (RUN|PAUSE|CONT|NAME)'
 
 .PHONY: conformance
 conformance: redis postgres ## the whole conformance suite on every strategy and topology, case by case, with a table for each
-	LOCKER_CONFORMANCE=all $(GO) test -race -v -p 2 -timeout 40m -run '^Test(Conformance|Fake)' ./conformance ./strategy/... | $(without_beginnings)
+	LOCKER_CONFORMANCE=all $(GO) test -race -v -p 2 -timeout 40m -run '^Test(Conformance|Fake|Suite)' ./conformance ./strategy/... | $(without_beginnings)
 	if [ "$${LOCKER_POSTGRES:-}" != off ]; then LOCKER_CONFORMANCE=all $(GO) -C strategy/postgres test -race -v -parallel 16 -timeout 10m -run '^TestConformance' . | $(without_beginnings); fi
 
 # The groups that are all about faults, and the cases of others that are; redlock's

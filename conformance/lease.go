@@ -104,7 +104,7 @@ func (t *T) takenUntilDeadline(a, b locker.Locker, key string, renewals int) boo
 }
 
 func testRenewalsDoNotAddUp(t *T) {
-	ttl := t.Timing().ShortTTL
+	ttl := t.Timing().TTL // as many renewals as these have to be in time
 	within := ttl + t.Timing().Granularity + t.Timing().PollWithin
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key, locker.WithTTL(ttl), locker.WithoutRenewal())

@@ -132,6 +132,6 @@ func Go(dir, verb string, args ...string) *exec.Cmd {
 		}
 	}
 	cmd := exec.Command("go", append(all, args...)...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=-mod=mod -trimpath", "GOWORK=off")
 	return cmd
 }

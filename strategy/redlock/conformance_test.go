@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { redisconformance.MainQuorum(m, redlock.New) }
 
 // Each lease is five, and each command five: the cases of package load, which are
 // part of everything, have hundreds of leases at a time.
-var timing = conformance.Timing{TTL: 4 * time.Second, ShortTTL: 800 * time.Millisecond, RenewEvery: 250 * time.Millisecond}
+var timing = conformance.Timing{TTL: 4 * time.Second, ShortTTL: 2 * time.Second, RenewEvery: 250 * time.Millisecond}
 
 // Everything, everywhere: `make conformance`. Otherwise the rules that a minority of
 // nodes could break, on five masters.

@@ -119,7 +119,7 @@ func TestSlowNodeGathersNoGoroutines(t *testing.T) {
 	l := m.locker(t)
 	unlock(t, lock(t, l, "warm-up"))
 	m.proxies[0].DelayReply(isAnyOp, 0, 600*time.Millisecond)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	var all sync.WaitGroup
 	for i := range workers {
