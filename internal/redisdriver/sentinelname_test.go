@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nameServer is a resolver that answers each question for an address by all addresses given,
-// the next one first each time.
+// nameServer is a resolver that answers each question for IPv4 by all addresses given,
+// the next one first each time. (Each lookup asks for IPv6, too, before or after it.)
 func nameServer(t *testing.T, addrs ...net.IP) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -22,12 +22,17 @@ func nameServer(t *testing.T, addrs ...net.IP) *net.Resolver {
 	t.Cleanup(func() { _ = conn.Close() })
 	go func() {
 		buf := make([]byte, 1024)
-		for turn := 0; ; turn++ {
+		turn := 0
+		for {
 			n, from, err := conn.ReadFrom(buf)
 			if err != nil {
 				return
 			}
-			_, _ = conn.WriteTo(dnsAnswer(buf[:n], addrs, turn), from)
+			answer, forIPv4 := dnsAnswer(buf[:n], addrs, turn)
+			if forIPv4 {
+				turn++
+			}
+			_, _ = conn.WriteTo(answer, from)
 		}
 	}()
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -36,22 +41,23 @@ func nameServer(t *testing.T, addrs ...net.IP) *net.Resolver {
 	}}
 }
 
-func dnsAnswer(question []byte, addrs []net.IP, turn int) []byte {
+// dnsAnswer answers a question, and reports whether it was one for an address of IPv4.
+func dnsAnswer(question []byte, addrs []net.IP, turn int) (a []byte, forIPv4 bool) {
 	const header = 12
 	end := header
 	for question[end] != 0 {
 		end += 1 + int(question[end])
 	}
 	end += 5 // the root, the type and the class
-	if question[end-3] != 1 {
-		addrs = nil // there are no others than of IPv4
+	if forIPv4 = question[end-3] == 1; !forIPv4 {
+		addrs = nil
 	}
-	a := append([]byte{question[0], question[1], 0x81, 0x80, 0, 1, 0, byte(len(addrs)), 0, 0, 0, 0}, question[header:end]...)
+	a = append([]byte{question[0], question[1], 0x81, 0x80, 0, 1, 0, byte(len(addrs)), 0, 0, 0, 0}, question[header:end]...)
 	for i := range addrs {
 		a = append(a, 0xc0, header, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
 		a = append(a, addrs[(turn+i)%len(addrs)].To4()...)
 	}
-	return a
+	return a, forIPv4
 }
 
 // A master whose name has two addresses, of which sometimes the one comes first and sometimes the
