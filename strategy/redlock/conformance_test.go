@@ -29,7 +29,7 @@ func patient(rdbs []redis.UniversalClient, opts ...locker.Option) (locker.Locker
 	return redlock.New(rdbs, append([]locker.Option{redlock.WithNodeTimeout(10 * time.Second)}, opts...)...)
 }
 
-const basics = `^(exclusion|ownership|reentry|lease|fencing|commands)/`
+const basics = `^(exclusion|lease|fencing|commands)/`
 
 func run(t *testing.T, q redisconformance.Quorum, opts ...conformance.Option) {
 	t.Helper()
