@@ -60,7 +60,7 @@ postgres: ## install PostgreSQL and PgBouncer when they are missing (LOCKER_POST
 	else echo "make postgres: install PostgreSQL and PgBouncer, or leave strategy/postgres out by LOCKER_POSTGRES=off" >&2; exit 1; fi
 
 # The compiler finds in its cache what another checkout has compiled.
-test: export GOFLAGS += -trimpath
+test lint: export GOFLAGS += -trimpath
 
 # The compiler runs at a lower priority than the tests beside it.
 race_test = test -race -vet=all -toolexec 'nice -n 3'
