@@ -40,8 +40,20 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	flag.Parse()
+	heedSignals()
 	_ = flag.Set("test.parallel", "8") // most of them wait most of the time
 	os.Exit(m.Run())
+}
+
+// heedSignals lets the commands that the tests start heed the signals that nohup, or a shell
+// which runs the tests in its background, has this process ignore: a signal that is caught
+// here has its default effect there.
+func heedSignals() {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 // clock is a COMMAND: it says that it is ready, reads a line if there is a file to read it
