@@ -12,8 +12,9 @@ import (
 // Blocking is a client for commands that block, apart from all others, so that
 // who waits never takes a connection that a release needs.
 type Blocking struct {
-	rdb   redis.UniversalClient
-	slice time.Duration
+	rdb     redis.UniversalClient
+	slice   time.Duration // for which a command blocks
+	longest time.Duration // for which its answer is waited
 }
 
 // blockingPool is the most connections it opens to a node.
@@ -22,11 +23,11 @@ const blockingPool = 32
 // NewBlocking makes the client; nil if the caller's cannot be copied. slice is
 // how long one command blocks.
 func (d *Driver) NewBlocking(slice time.Duration) *Blocking {
-	rdb := d.c.apart(blockingPool, slice+controlTimeout)
+	rdb := d.c.apart(blockingPool, slice)
 	if rdb == nil {
 		return nil
 	}
-	return &Blocking{rdb, slice}
+	return &Blocking{rdb: rdb, slice: slice, longest: slice + d.c.answers()}
 }
 
 // most is how many elements Pop takes at once.
@@ -36,7 +37,7 @@ const most = 256
 // there. It fails with redis.Nil after a slice. It does not end with ctx: ending a BLPOP
 // from here would lose what is pushed in that moment.
 func (b *Blocking) Pop(ctx context.Context, list string, many bool) ([]string, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.slice+controlTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.longest)
 	defer cancel()
 	seconds := strconv.FormatFloat(b.slice.Seconds(), 'f', -1, 64)
 	first, more := noRetry{redis.NewCmd(ctx, "blpop", list, seconds)}, redis.NewCmd(ctx, "lpop", list, most)

@@ -15,8 +15,11 @@ import (
 
 const (
 	// controlPool is the most connections renewal, release and clean-up open.
-	controlPool    = 2*mostBatches + 4
+	controlPool = 2*mostBatches + 4
+	// controlTimeout is how long a command may take, and the making of a connection.
 	controlTimeout = 2 * time.Second
+	// usualTimeout is the longest default of go-redis. A caller has chosen what is longer.
+	usualTimeout = 5 * time.Second
 	// The buffers of a connection: a batch is a few KiB, its answers are less.
 	readBuffer, writeBuffer = 8 << 10, 16 << 10
 )
@@ -82,7 +85,7 @@ func newClientsOf(c *redis.Client, dial func(ctx context.Context, network, addr 
 
 // view is a client on the caller's pool with options of its own.
 func view(c *redis.Client) *redis.Client {
-	v := c.WithTimeout(controlTimeout)
+	v := c.WithTimeout(readTimeout(c.Options().ReadTimeout))
 	o := v.Options()
 	o.MaxRetries = 0
 	o.ContextTimeoutEnabled = true
@@ -153,23 +156,34 @@ func nodeOf(ctx context.Context, rdb redis.UniversalClient, key string) (*redis.
 	return nil, nil
 }
 
-// apart is another client like our own, for commands that keep their connections; nil if
-// the caller's cannot be copied.
-func (c *clients) apart(pool int, read time.Duration) redis.UniversalClient {
+// apart returns another client like our own, for commands that keep their connections and
+// may block for so long; nil if the caller's cannot be copied.
+func (c *clients) apart(pool int, block time.Duration) redis.UniversalClient {
 	if !c.copied {
 		return nil
 	}
 	switch own := c.control.(type) {
 	case *redis.Client:
 		o := privateOptions(own.Options())
-		o.ReadTimeout, o.PoolSize = read, pool
+		o.ReadTimeout, o.PoolSize = o.ReadTimeout+block, pool
 		return redis.NewClient(o)
 	case *redis.ClusterClient:
 		o := privateClusterOptions(own.Options())
-		o.ReadTimeout, o.PoolSize = read, pool
+		o.ReadTimeout, o.PoolSize = o.ReadTimeout+block, pool
 		return redis.NewClusterClient(o)
 	}
 	return nil
+}
+
+// answers returns how long an answer is waited for.
+func (c *clients) answers() time.Duration {
+	switch own := c.control.(type) {
+	case *redis.Client:
+		return readTimeout(own.Options().ReadTimeout)
+	case *redis.ClusterClient:
+		return readTimeout(own.Options().ReadTimeout)
+	}
+	return controlTimeout
 }
 
 // privateOptions are like those of another client, for a small one of ours.
@@ -177,9 +191,8 @@ func privateOptions(from *redis.Options) *redis.Options {
 	o := *from
 	o.MaxRetries = -1
 	o.ContextTimeoutEnabled = true
-	o.DialTimeout = atMost(o.DialTimeout, controlTimeout)
-	o.ReadTimeout, o.WriteTimeout = controlTimeout, controlTimeout // for a batch
-	o.PoolTimeout = controlTimeout
+	o.DialTimeout, o.ReadTimeout = dialTimeout(o.DialTimeout), readTimeout(o.ReadTimeout)
+	o.WriteTimeout, o.PoolTimeout = o.ReadTimeout, o.ReadTimeout
 	o.ReadBufferSize, o.WriteBufferSize = readBuffer, writeBuffer
 	o.DialerRetries = 1
 	o.PoolSize = controlPool
@@ -198,9 +211,8 @@ func privateClusterOptions(from *redis.ClusterOptions) *redis.ClusterOptions {
 	o.MaxRetries = -1
 	o.ContextTimeoutEnabled = true
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
-	o.DialTimeout = atMost(o.DialTimeout, controlTimeout)
-	o.ReadTimeout, o.WriteTimeout = controlTimeout, controlTimeout // for a batch
-	o.PoolTimeout = controlTimeout
+	o.DialTimeout, o.ReadTimeout = dialTimeout(o.DialTimeout), readTimeout(o.ReadTimeout)
+	o.WriteTimeout, o.PoolTimeout = o.ReadTimeout, o.ReadTimeout
 	o.ReadBufferSize, o.WriteBufferSize = readBuffer, writeBuffer
 	o.DialerRetries = 1
 	o.PoolSize = controlPool
@@ -225,6 +237,24 @@ func relearn(rdb any, err error) {
 		return
 	}
 	c.ReloadState(context.Background())
+}
+
+// readTimeout returns how long an answer is waited for: the caller's timeout if it is longer
+// than any default of go-redis, and ours otherwise.
+func readTimeout(callers time.Duration) time.Duration {
+	if callers > usualTimeout {
+		return callers
+	}
+	return controlTimeout
+}
+
+// dialTimeout returns the caller's timeout for a new connection, or ours where the caller's
+// is longer and may be a default of go-redis.
+func dialTimeout(callers time.Duration) time.Duration {
+	if callers > usualTimeout {
+		return callers
+	}
+	return atMost(callers, controlTimeout)
 }
 
 // atMost bounds a timeout; go-redis takes those below 1 for none.

@@ -95,17 +95,20 @@ func (d *direct) close() {
 
 // line is one connection, which is not made again.
 type line struct {
-	rdb    *redis.Client // which has it
-	conn   *redis.Conn
-	wire   *wire
-	until  time.Time   // its lifetime is over; zero: never
-	forget func() bool // the end of the Locker; nil before the first command that ends with it
+	rdb  *redis.Client // which has it
+	conn *redis.Conn
+	wire *wire
+	// How long an answer is waited for, and the first one of a new connection.
+	answers, connects time.Duration
+	until             time.Time   // its lifetime is over; zero: never
+	forget            func() bool // the end of the Locker; nil before the first command that ends with it
 }
 
 // connect makes a line, which dials when it is used first.
 func (d *direct) connect() *line {
 	w := &wire{}
 	o := privateOptions(d.like)
+	n := &line{wire: w, answers: o.ReadTimeout, connects: max(o.DialTimeout, o.ReadTimeout)}
 	o.PoolSize = 1
 	o.Protocol = 2 // no notices, for which go-redis would look before and after each command
 	o.OnConnect = d.hello.by(o.Protocol)
@@ -117,12 +120,12 @@ func (d *direct) connect() *line {
 			return nil, err
 		}
 		w.Conn = conn
-		w.begin(time.Now().Add(controlTimeout), false)
+		w.begin(time.Now().Add(n.answers), false)
 		w.forget = context.AfterFunc(d.life, func() { _ = conn.Close() })
 		return w, nil
 	}
-	rdb := redis.NewClient(o)
-	n := &line{rdb: rdb, conn: rdb.Conn(), wire: w}
+	n.rdb = redis.NewClient(o)
+	n.conn = n.rdb.Conn()
 	if o.ConnMaxLifetime > 0 { // go-redis's pool would see to it
 		n.until = time.Now().Add(o.ConnMaxLifetime)
 	}
@@ -134,9 +137,9 @@ func (n *line) isOld(now time.Time) bool { return !n.until.IsZero() && now.After
 // isAlive asks the server for a sign of life; the first call connects.
 func (n *line) isAlive(life context.Context) bool {
 	if n.wire.Conn != nil {
-		n.wire.begin(time.Now().Add(controlTimeout), false)
+		n.wire.begin(time.Now().Add(n.answers), false)
 	}
-	ctx, cancel := context.WithTimeout(life, controlTimeout)
+	ctx, cancel := context.WithTimeout(life, n.connects)
 	defer cancel()
 	// HELLO needs no permission; any answer is a sign of life.
 	err := n.conn.Do(ctx, "hello").Err()
@@ -156,7 +159,7 @@ func (n *line) close() {
 // that is closed.
 func (n *line) send(ctx context.Context, now time.Time, f *flight) bool {
 	caller, locker := bound.Ends(ctx)
-	until := now.Add(controlTimeout)
+	until := now.Add(n.answers)
 	if end := bound.Own(ctx); !end.IsZero() && end.Before(until) {
 		until = end
 	}
@@ -205,7 +208,7 @@ func (l *lane) lone(ctx context.Context, f *flight) (done, left bool, err error)
 		f.reply, f.err = f.cmd.Val(), l.classify(f.cmd.Err())
 		return true, false, f.err
 	}
-	f.until = time.Now().Add(hungAfter)
+	f.until = time.Now().Add(l.hungAfter())
 	end := ctx.Err()
 	if end == nil { // the connection was first to notice
 		end = context.DeadlineExceeded

@@ -90,7 +90,7 @@ func (d *Driver) Configure(cfg driver.Config) (driver.Settings, error) {
 			if err := o.check(); err != nil {
 				return driver.Settings{}, err
 			}
-			o.grants, o.renewals = d.c.apart(ackPool, controlTimeout), d.c.apart(ackPool, controlTimeout)
+			o.grants, o.renewals = d.c.apart(ackPool, 0), d.c.apart(ackPool, 0)
 			o.slots = make(chan struct{}, ackPool)
 			d.acks = o
 		default:

@@ -10,14 +10,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// batchTimeout is what a batch gets to be connected, sent, and answered. Nothing of it is
-// written later, so what was left behind is on the wire by then or never will be.
-const batchTimeout = controlTimeout + time.Second
+// batchTimeout returns how long a batch may take to be connected, sent and answered. No part
+// of it is written later, so a command whose caller has returned is on the wire by then, or
+// never will be.
+func (l *lane) batchTimeout() time.Duration {
+	if l.to == nil { // it sends no batches
+		return controlTimeout + time.Second
+	}
+	o := l.to.Options()
+	return max(dialTimeout(o.DialTimeout), readTimeout(o.ReadTimeout)) + time.Second
+}
 
 // send sends a batch and tells its callers. Where the server does not know a script, the
 // first command that runs it teaches it and the others follow behind.
 func (l *lane) send(batch []*flight) {
-	end := time.Now().Add(batchTimeout)
+	end := time.Now().Add(l.batchTimeout())
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
 	exchange(ctx, l.to, batch, false)

@@ -10,9 +10,9 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// hungAfter is how long a command that was left behind is waited for: longer than a batch
-// may be on its way. A client that is not go-redis's own need not keep any timeout.
-const hungAfter = batchTimeout + time.Second
+// hungAfter returns how long a command whose caller has returned is waited for: longer than
+// a batch may take. A client that is not go-redis's own need not keep any timeout.
+func (l *lane) hungAfter() time.Duration { return l.batchTimeout() + time.Second }
 
 // leftBehind are the commands that their callers left on their way.
 type leftBehind struct {

@@ -97,7 +97,7 @@ func (l *lane) leave(f *flight, end error) {
 	case flightSent:
 		f.left = fmt.Errorf("the store has not answered: %w", end)
 		f.over = make(chan struct{})
-		f.until = time.Now().Add(hungAfter)
+		f.until = time.Now().Add(l.hungAfter())
 	default:
 		return
 	}
