@@ -66,7 +66,7 @@
 // With every scheme of Redis, go-redis's parameters for connections:
 //
 //	client_name=app                                the name in CLIENT LIST is app:locker
-//	dial_timeout=1s                                2s at most, which is the default
+//	dial_timeout=1s                                default 2s, which 2s to 5s are, too: 5s is go-redis's default
 //	conn_max_idle_time=  conn_max_lifetime=  conn_max_lifetime_jitter=
 //	pool_fifo=  protocol=                          2 or 3
 //
@@ -82,8 +82,8 @@
 //
 // A parameter of go-redis that changes nothing about locks is refused, and the error
 // says why. A Locker has connections of its own, 20 to a server at most, and opens
-// them as it needs them: there is no pool_size and no min_idle_conns. A command gets 2 s
-// at most: read_timeout and write_timeout change nothing. Each command is sent once by
+// them as it needs them: there is no pool_size and no min_idle_conns. A command gets 2 s,
+// or the ReadTimeout of a client that is above 5 s: read_timeout and write_timeout change nothing. Each command is sent once by
 // go-redis: max_retries does nothing. Parameters by which go-redis would read from replicas are
 // refused, too, for locks are taken on masters.
 //

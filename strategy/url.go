@@ -33,7 +33,7 @@ var vainParams = map[string]string{
 	"pipeline_pool_size pipeline_read_buffer_size pipeline_write_buffer_size":                    "a Locker has connections and buffers of its own",
 	"max_retries max_retry_backoff min_retry_backoff":                                            "each command is sent once, and a Locker repeats what may be repeated until its context or its wait ends",
 	"dialer_retries dialer_retry_timeout":                                                        "a connection is dialled once, and a Locker tries again until its context or its wait ends",
-	"read_timeout write_timeout":                                                                 "a command gets 2s at most, and less where its context, its wait or the lock's ttl ends before",
+	"read_timeout write_timeout":                                                                 "a command gets 2s, and less where its context, its wait or the lock's ttl ends before; in Go, a client whose ReadTimeout is above 5s gives it more",
 	"failing_timeout_seconds":                                                                    "it is about the choice among replicas, and locks are taken on masters",
 	"unstable_resp3":                                                                             "go-redis ignores it",
 }

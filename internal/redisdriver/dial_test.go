@@ -300,3 +300,40 @@ func TestLoneCommandsDoNotDialEachTime(t *testing.T) {
 	}
 	require.LessOrEqual(t, g.dials.Load()-before, int32(time.Since(began)/lineEvery)+2)
 }
+
+// A caller that allows more than go-redis does by default gets it: for an answer, and for a
+// connection.
+func TestLongTimeoutsOfTheCaller(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for name, c := range map[string]struct {
+		timeout time.Duration
+		granted bool
+	}{
+		"chosen":  {usualTimeout + time.Second, true},
+		"default": {0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := faultproxy.Start(t, server.Addr())
+			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: c.timeout, DialTimeout: c.timeout})
+			t.Cleanup(func() { _ = rdb.Close() })
+			d, err := NewDriver(rdb, toy)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = d.Close() })
+			claim := driver.Claim{Key: name, ID: "id", Owner: "id", TTL: time.Minute}
+			proxy.DelayReply(faultproxy.MatchCommand("evalsha", "eval"), 1, controlTimeout+time.Second/2)
+			_, err = d.Acquire(t.Context(), driver.Request{Claim: claim})
+			require.Equal(t, c.granted, err == nil, "%v", err)
+		})
+	}
+	for timeout, want := range map[time.Duration]time.Duration{
+		time.Second:                time.Second,
+		usualTimeout:               controlTimeout,
+		usualTimeout + time.Second: usualTimeout + time.Second,
+	} {
+		o := privateOptions(&redis.Options{DialTimeout: timeout})
+		require.Equal(t, want, o.DialTimeout)
+		require.Equal(t, want, privateClusterOptions(&redis.ClusterOptions{DialTimeout: timeout}).DialTimeout)
+	}
+}
