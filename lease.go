@@ -151,12 +151,7 @@ func (l *Lease) Err() error {
 	if l.zero() {
 		return errZeroLease("Err")
 	}
-	l.claim.alive()
-	switch cause := l.over(); {
-	case cause == nil || isLost(cause):
-		return cause
-	}
-	return l.notHeld("lease on")
+	return l.held("lease on")
 }
 
 // Context returns a child of parent that ends with the lease: on loss its
@@ -189,7 +184,7 @@ func (l *Lease) Renew(ctx context.Context) error {
 		return invalid("Renew needs a context")
 	}
 	c := l.claim
-	if err := l.renewable(); err != nil {
+	if err := l.held("renew"); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -204,7 +199,7 @@ func (l *Lease) Renew(ctx context.Context) error {
 	err := errNoAnswer
 	c.e.driver.Renew(cctx, []driver.Claim{c.Claim}, func(_ int, e error) { err = e })
 	c.settleRenewal(ctx, sent, err, false)
-	switch gone := l.renewable(); {
+	switch gone := l.held("renew"); {
 	case err == nil || gone != nil:
 		return gone
 	case c.e.isClosed(): // which is about to end the lease
@@ -217,17 +212,16 @@ func (l *Lease) Renew(ctx context.Context) error {
 	return l.fail("renew", ErrUnavailable, withoutContextErrorsBut(ctx, err), "the lease stays as it was unless the answer was lost")
 }
 
-// renewable tells why the lease cannot be renewed; nil while it is held.
-func (l *Lease) renewable() error {
+// held returns nil while the lease is held, and otherwise why op is not possible.
+func (l *Lease) held(op string) error {
 	l.claim.alive()
-	switch cause := l.over(); {
-	case cause == nil || isLost(cause):
+	if cause := l.over(); cause == nil || isLost(cause) {
 		return cause
 	}
-	return l.notHeld("renew")
+	return l.notHeld(op)
 }
 
-// over tells why the lease has ended, if it has: the loss, also after an Unlock that
+// over returns why the lease has ended, or nil: the loss, also after an Unlock that
 // followed it, or Canceled.
 func (l *Lease) over() error {
 	l.claim.mu.Lock()
