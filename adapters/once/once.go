@@ -171,17 +171,26 @@ func (r *recorder) WriteHeader(status int) {
 
 func (r *recorder) Write(b []byte) (int, error) {
 	r.begin(http.StatusOK)
-	r.copy.write(b)
-	return r.ResponseWriter.Write(b)
+	n, err := r.ResponseWriter.Write(b)
+	if !errors.Is(err, http.ErrContentLength) { // such a body is refused in a replay, too
+		r.copy.write(b)
+	}
+	return n, err
 }
 
-// Flush implements [http.Flusher]: what is flushed has a status.
+// Flush implements [http.Flusher]: an answer that is flushed has a status.
 func (r *recorder) Flush() { _ = r.FlushError() }
 
 // FlushError is for [http.ResponseController].
 func (r *recorder) FlushError() error {
+	had := r.status
 	r.begin(http.StatusOK)
-	return http.NewResponseController(r.ResponseWriter).Flush()
+	err := http.NewResponseController(r.ResponseWriter).Flush()
+	if had == 0 && errors.Is(err, http.ErrNotSupported) { // nothing was sent
+		r.status = 0
+		r.copy.undo()
+	}
+	return err
 }
 
 // Hijack implements [http.Hijacker]: the connection counts as answered by 101.

@@ -34,7 +34,7 @@ type Answer struct {
 // Store keeps answers for [WithReplay]. Its methods are called by many goroutines.
 type Store interface {
 	// Put keeps the answer for ttl under the key: [WithPrefix]'s prefix and the key of the
-	// request. The request does not end before Put returns, and ctx ends after 5 s. If Put
+	// request. The request does not end before Put returns, and ctx ends after 5 s or less. If Put
 	// fails, repetitions are refused with 409; nothing else reports it.
 	Put(ctx context.Context, key string, a Answer, ttl time.Duration) error
 	// Get returns the answer that is kept under the key. ok is false if there is none.
@@ -47,7 +47,8 @@ type Store interface {
 // request runs, and where s does not have the answer: one whose body is longer than most
 // bytes (1 or more; each request that runs takes so much memory) is not stored, nor
 // one whose handler ran for longer than the TTL, took over the connection, or of which
-// [WithKept] did not keep the key.
+// [WithKept] did not keep the key. A replay has no trailers, it has the headers of an outer
+// middleware even if the handler deleted them, and it ends up to 5 s before the key.
 //
 // An answer may be private. fingerprint returns what has to be the same in both requests for
 // the answer to be handed out: the name of the user above all, and a hash of the body, if
@@ -84,7 +85,7 @@ var errOther = fmt.Errorf("%w: the key was used for another request", locker.Err
 
 // repeated answers a request whose key is taken. Whether the request that has the key still runs
 // does not matter: its answer is there only once it has ended. An answer is gone before its
-// lock's TTL is over, so it is never that of a request before the one that has the key.
+// lock's TTL is over (see keep), so it is never that of a request before the one that has the key.
 func (g *guard) repeated(w http.ResponseWriter, r *http.Request, key string, taken error) {
 	if g.replay != nil {
 		a, ok, err := g.replay.store.Get(r.Context(), key)
@@ -111,18 +112,19 @@ func (a *Answer) write(w http.ResponseWriter) {
 	}
 }
 
-// keep stores the answer for as long as the lease lasts: a little shorter than the store of the
-// locks has the key.
+// keep stores the answer until the lease ends, or up to 5 s less: the Store may begin to count
+// when Put begins or when it ends, and the answer must not outlive the key.
 func (g *guard) keep(r *http.Request, key string, c *copied, status int, lease *locker.Lease) {
 	ttl := time.Until(lease.Deadline())
 	if c.spoilt || ttl <= 0 {
 		return
 	}
+	put := min(putTimeout, ttl/2)
 	// The client may have left, and ask again.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), min(putTimeout, ttl))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), put)
 	defer cancel()
 	a := Answer{Status: status, Header: c.header, Body: bytes.Clone(c.body.Bytes()), Fingerprint: c.sum}
-	_ = g.replay.store.Put(ctx, key, a, ttl) // without an answer, repetitions are refused
+	_ = g.replay.store.Put(ctx, key, a, ttl-put) // without an answer, repetitions are refused
 }
 
 // copied is the answer so far, copied for a Store.
@@ -144,6 +146,13 @@ func (c *copied) begin(h http.Header) {
 	maps.DeleteFunc(c.header, func(k string, vs []string) bool { return slices.Equal(vs, c.before[k]) })
 	if c.header == nil {
 		c.header = http.Header{}
+	}
+}
+
+// undo forgets the header: the answer has no status yet.
+func (c *copied) undo() {
+	if c != nil {
+		c.header = nil
 	}
 }
 

@@ -225,3 +225,83 @@ func TestReplayMisuse(t *testing.T) {
 	_, err := once.NewMemory(0)
 	require.ErrorIs(t, err, locker.ErrInvalid)
 }
+
+// A flush that the server does not support sends nothing: the status that follows counts.
+func TestUnsupportedFlushIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	l, err := memory.New()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	guard, err := once.New(l)
+	require.NoError(t, err)
+	ran := 0
+	h := http.TimeoutHandler(guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		ran++
+		w.(http.Flusher).Flush()
+		http.Error(w, "failed", http.StatusInternalServerError)
+	})), time.Minute, "late")
+	for range 2 {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set("Idempotency-Key", "k")
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	require.Equal(t, 2, ran, "the failed request keeps its key")
+}
+
+// ends is a Store that notes how long answers are kept from the end of Put.
+type ends struct{ until chan time.Time }
+
+func (s ends) Put(ctx context.Context, _ string, _ once.Answer, ttl time.Duration) error {
+	<-ctx.Done() // the slowest Put there is
+	s.until <- time.Now().Add(ttl)
+	return nil
+}
+
+func (ends) Get(context.Context, string) (a once.Answer, ok bool, err error) { return a, false, nil }
+
+// An answer ends before its key, however long the Store takes.
+func TestAnswerEndsBeforeItsKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, err := memory.New()
+		require.NoError(t, err)
+		defer func() { _ = l.Close() }()
+		s := ends{make(chan time.Time, 1)}
+		guard, err := once.New(l, once.WithTTL(20*time.Second), once.WithReplay(s, 100, func(*http.Request) string { return "" }))
+		require.NoError(t, err)
+		began := time.Now()
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set("Idempotency-Key", "k")
+		guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(httptest.NewRecorder(), r)
+		require.False(t, (<-s.until).After(began.Add(20*time.Second)))
+	})
+}
+
+// What is written beyond the Content-Length reaches nobody, and is not replayed.
+func TestReplayKeepsContentLength(t *testing.T) {
+	t.Parallel()
+	l, err := memory.New()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	store, err := once.NewMemory(1 << 20)
+	require.NoError(t, err)
+	guard, err := once.New(l, once.WithReplay(store, 100, func(*http.Request) string { return "" }))
+	require.NoError(t, err)
+	server := httptest.NewServer(guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "5")
+		_, _ = io.WriteString(w, "hello")
+		_, _ = io.WriteString(w, "extra")
+	})))
+	t.Cleanup(server.Close)
+	for range 2 {
+		r, err := http.NewRequest(http.MethodPost, server.URL, nil)
+		require.NoError(t, err)
+		r.Header.Set("Idempotency-Key", "k")
+		answer, err := server.Client().Do(r)
+		require.NoError(t, err)
+		body, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		require.NoError(t, err)
+		require.Equal(t, "hello", string(body))
+	}
+}

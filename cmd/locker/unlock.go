@@ -82,6 +82,8 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 		return f.storeError(err)
 	case !h.Held:
 		return &exit{exitNone, fmt.Errorf("%q is free (it is one KEY, not a pattern)", key)}
+	case h.Strategy == "" && h.ID == "":
+		return &exit{exitNone, fmt.Errorf("%q is not a lock of a library that is known, and cannot be distinguished from what may be there a moment later: delete it with the store's own tools", key)}
 	case h.Strategy == "" && f.yes && !f.unknown:
 		return &exit{exitNone, fmt.Errorf("%q is held by no library that is known: it may be another program's data; --unknown takes it all the same", key)}
 	}

@@ -84,6 +84,9 @@ func (d *Driver) Configure(cfg driver.Config) (driver.Settings, error) {
 	if _, single := d.c.given.(*redis.Client); single && !d.c.copied {
 		d.log.Warn("the caller's connections serve the locks, as the hooks of this version of go-redis cannot be read", "strategy", d.p.Name)
 	}
+	if _, ring := d.c.given.(*redis.Ring); ring {
+		d.log.Warn("a redis.Ring sends the keys of a server that does not answer to another one, which grants their locks a second time; use one server, a cluster, or redlock", "strategy", d.p.Name)
+	}
 	for _, o := range cfg.Options {
 		switch o := o.(type) {
 		case replicaAcks:
