@@ -59,6 +59,8 @@ postgres: ## install PostgreSQL and PgBouncer when they are missing (LOCKER_POST
 	if command -v apt-get >/dev/null; then apt LOCKER_POSTGRES=off postgresql pgbouncer; \
 	else echo "make postgres: install PostgreSQL and PgBouncer, or leave strategy/postgres out by LOCKER_POSTGRES=off" >&2; exit 1; fi
 
+strategies := ./strategy/... ./internal/test/strategies
+
 # The compiler finds in its cache what another checkout has compiled.
 test lint: export GOFLAGS += -trimpath
 
@@ -68,7 +70,7 @@ race_test = test -race -vet=all -toolexec 'nice -n 3'
 .PHONY: test
 test: redis postgres ## vet, and all tests with the race detector; the packages that take longest come first
 	$(GO) build -race ./... # first, so that the compiler takes little from the tests
-	$(GO) $(race_test) -p 2 -timeout 8m ./strategy/... ./...
+	$(GO) $(race_test) -p 2 -timeout 8m $(strategies) ./...
 	@modules="$(filter-out benchmarks/peers,$(MODULES))"; \
 	if [ "$${LOCKER_POSTGRES:-}" = off ]; then echo "left out: strategy/postgres (LOCKER_POSTGRES=off)"; modules=$${modules/strategy\/postgres/}; fi; \
 	printf '%s\n' $$modules | xargs -P 2 -I {} $(GO) -C {} $(race_test) -parallel 16 -timeout 4m ./...
@@ -79,14 +81,14 @@ short: redis ## the tests that take little time, without the race detector
 
 .PHONY: stress
 stress: redis ## engine and strategies, COUNT times on 1, 2 and 8 processors
-	$(GO) test -race -timeout 60m -count=$(COUNT) -cpu 1,2,8 . ./renewal ./strategy/...
+	$(GO) test -race -timeout 60m -count=$(COUNT) -cpu 1,2,8 . ./renewal $(strategies)
 
 # go test -v, but for the lines that say when tests begin and go on.
 without_beginnings = grep -vE '^=== (RUN|PAUSE|CONT|NAME)'
 
 .PHONY: conformance
 conformance: redis postgres ## the whole conformance suite on every strategy and topology, case by case, with a table for each
-	LOCKER_CONFORMANCE=all $(GO) test -race -v -p 2 -timeout 40m -run '^Test(Conformance|Fake|Suite)' ./conformance ./strategy/... | $(without_beginnings)
+	LOCKER_CONFORMANCE=all $(GO) test -race -v -p 2 -timeout 40m -run '^Test(Conformance|Fake|Suite)' ./conformance $(strategies) | $(without_beginnings)
 	if [ "$${LOCKER_POSTGRES:-}" != off ]; then LOCKER_CONFORMANCE=all $(GO) -C strategy/postgres test -race -v -parallel 16 -timeout 10m -run '^TestConformance' . | $(without_beginnings); fi
 
 # The groups that are all about faults, and the cases of others that are; redlock's
@@ -96,12 +98,12 @@ fault_cases := $(call in_suite,(failure|outage|faults|minority|failover|slots))|
 
 .PHONY: faults
 faults: redis ## what goes wrong, on every strategy and topology, case by case, with a table for each
-	LOCKER_CONFORMANCE=all $(GO) test -race -v -p 1 -timeout 20m -run '$(fault_cases)' ./strategy/... | $(without_beginnings)
+	LOCKER_CONFORMANCE=all $(GO) test -race -v -p 1 -timeout 20m -run '$(fault_cases)' $(strategies) | $(without_beginnings)
 
 .PHONY: soak
 soak: redis ## all strategies and topologies under random faults for DURATION, checked; SOAK_FLAGS="-help" lists more
 	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && \
-	$(GO) build -o "$$bin/soak" ./internal/soak/cmd/soak && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
+	$(GO) build -o "$$bin/soak" ./internal/test/soak/cmd/soak && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
 
 .PHONY: browser
 browser: redis ## the report of locker compare in headless Chromium, which is installed when it is missing; screenshots in docs/images
@@ -117,7 +119,7 @@ browser: redis ## the report of locker compare in headless Chromium, which is in
 
 .PHONY: nemesis
 nemesis: redis ## the soak on lockers broken on purpose: it has to find what is wrong with each
-	LOCKER_CONFORMANCE=all $(GO) test -v -p 1 -parallel 3 -timeout 40m -run '^(TestNemesis|TestFindsPlantedBugs)$$' ./conformance ./internal/soak | grep -E '^ok|FAIL|---|found'
+	LOCKER_CONFORMANCE=all $(GO) test -v -p 1 -parallel 3 -timeout 40m -run '^(TestNemesis|TestFindsPlantedBugs)$$' ./conformance ./internal/test/soak | grep -E '^ok|FAIL|---|found'
 
 .PHONY: bench
 bench: redis ## benchmarks

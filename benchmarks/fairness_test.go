@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/test/redistest"
 )
 
 // BenchmarkFairness: four processes of four goroutines contend for one key with

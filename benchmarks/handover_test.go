@@ -8,7 +8,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance/faultproxy"
-	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy/redlock"
 	"github.com/go-redsync/redsync/v4"
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"

@@ -15,7 +15,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/driver"
-	"github.com/distlock/locker/internal/soak"
+	"github.com/distlock/locker/internal/test/soak"
 )
 
 func TestMain(m *testing.M) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
-	"github.com/distlock/locker/internal/soak"
+	"github.com/distlock/locker/internal/test/soak"
 )
 
 // Sound strategies: one that has to do with all the faults there are for a store of

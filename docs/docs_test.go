@@ -17,8 +17,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/distlock/locker/internal/docblocks"
-	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/test/docblocks"
+	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -28,7 +28,7 @@ var notRun = map[string]string{
 	"README.md, Two commands, sh 1":                                           "make test runs this test; examples/flashsale tests the sale",
 	"README.md, Comparing the strategies, sh 1":                               "takes minutes; cmd/locker/compare tests it",
 	"docs/faq.md, Does it work through a proxy, or on a managed Redis?, sh 1": "takes minutes; cmd/locker/compare tests it",
-	"docs/faults.md, Soak, sh 1":                                              "takes minutes; internal/soak tests it",
+	"docs/faults.md, Soak, sh 1":                                              "takes minutes; internal/test/soak tests it",
 	"docs/faults.md, What goes wrong, and what you see, sh 1":                 "takes minutes; runs the tests of the strategies",
 	"docs/faults.md, What goes wrong, and what you see, sh 2":                 "runs a test of strategy/blpop",
 	"docs/fencing.md, Fencing, sh 1":                                          "examples/fencing tests it, and is a module of its own",

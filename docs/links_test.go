@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/distlock/locker/internal/docblocks"
+	"github.com/distlock/locker/internal/test/docblocks"
 	"github.com/stretchr/testify/require"
 )
 

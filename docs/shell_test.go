@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/internal/docblocks"
-	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/test/docblocks"
+	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy"
 	"github.com/distlock/locker/strategy/blpop"
 	"github.com/distlock/locker/strategy/setnx"

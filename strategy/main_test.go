@@ -3,7 +3,7 @@ package strategy
 import (
 	"testing"
 
-	"github.com/distlock/locker/internal/redistest/leaktest"
+	"github.com/distlock/locker/internal/test/redistest/leaktest"
 )
 
 // After the releases nothing that was opened runs.

@@ -9,7 +9,7 @@ import (
 
 	resp "github.com/alicebob/miniredis/v2/server"
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )

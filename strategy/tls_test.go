@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/adapters/leader"
-	"github.com/distlock/locker/internal/redistest"
-	"github.com/distlock/locker/internal/redistest/leaktest"
+	"github.com/distlock/locker/internal/test/redistest"
+	"github.com/distlock/locker/internal/test/redistest/leaktest"
 	"github.com/distlock/locker/strategy/hashreentrant"
 )
 

@@ -20,7 +20,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/cmd/locker/compare"
 	"github.com/distlock/locker/conformance"
-	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy/setnx"
 	"github.com/stretchr/testify/require"
 )

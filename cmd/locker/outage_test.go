@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/conformance"
-	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
 

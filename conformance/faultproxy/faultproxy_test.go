@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/distlock/locker/conformance/faultproxy"
-	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/test/redistest"
 )
 
 // A fixture is a proxy before the shared server, a client through it, a client

@@ -162,7 +162,7 @@ func (h *harness) NewChild(tb testing.TB) *conformance.Child {
 // Background implements [conformance.Background].
 func (h *harness) Background(stack string) bool {
 	for _, its := range []string{
-		"/conformance/faultproxy.", "/internal/redistest.", "/alicebob/miniredis/",
+		"/conformance/faultproxy.", "/internal/test/redistest.", "/alicebob/miniredis/",
 		// Of the client given to the Locker, which finds the master with them.
 		"redis/go-redis/v9.(*sentinelFailover)", "redis/go-redis/v9.(*channel)",
 		// Of that client as well, until its first connection tells what the server can do.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/distlock/locker/internal/redistest"
-	"github.com/distlock/locker/internal/redistest/leaktest"
+	"github.com/distlock/locker/internal/test/redistest"
+	"github.com/distlock/locker/internal/test/redistest/leaktest"
 )
 
 func TestMain(m *testing.M) {

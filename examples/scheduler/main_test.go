@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/internal/redistest"
-	"github.com/distlock/locker/internal/redistest/leaktest"
+	"github.com/distlock/locker/internal/test/redistest"
+	"github.com/distlock/locker/internal/test/redistest/leaktest"
 	"github.com/distlock/locker/strategy/memory"
 )
 

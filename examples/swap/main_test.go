@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/test/redistest"
 )
 
 // The test binary is the program, so that its workers run under the race detector.

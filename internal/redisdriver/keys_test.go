@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
 

@@ -3,8 +3,8 @@ package blpop
 import (
 	"testing"
 
-	"github.com/distlock/locker/internal/redisdriver/tokentest"
-	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/test/redistest"
+	"github.com/distlock/locker/internal/test/tokentest"
 	"github.com/stretchr/testify/require"
 )
 

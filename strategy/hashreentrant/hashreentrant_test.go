@@ -9,7 +9,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/internal/redisdriver"
-	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy/hashreentrant"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"

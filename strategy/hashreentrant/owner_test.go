@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
-	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/distlock/locker/internal/docblocks"
-	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/test/docblocks"
+	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
 

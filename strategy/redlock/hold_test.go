@@ -334,5 +334,5 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 		goleak.IgnoreAnyFunction("github.com/distlock/locker/conformance/faultproxy.(*conn).serve"),
 		goleak.IgnoreAnyFunction("github.com/distlock/locker/conformance/faultproxy.(*conn).forwardReplies"),
 		goleak.IgnoreAnyFunction("github.com/distlock/locker/conformance/faultproxy.(*conn).readReplies"),
-		goleak.IgnoreAnyFunction("github.com/distlock/locker/internal/redistest.(*process).reap"))
+		goleak.IgnoreAnyFunction("github.com/distlock/locker/internal/test/redistest.(*process).reap"))
 }

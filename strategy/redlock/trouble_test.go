@@ -153,7 +153,7 @@ func goroutines() (n int) {
 	buf := make([]byte, 64<<20)
 	buf = buf[:runtime.Stack(buf, true)]
 	for _, g := range bytes.Split(buf, []byte("\n\n")) {
-		if !bytes.Contains(g, []byte("conformance/faultproxy")) && !bytes.Contains(g, []byte("internal/redistest")) {
+		if !bytes.Contains(g, []byte("conformance/faultproxy")) && !bytes.Contains(g, []byte("internal/test/redistest")) {
 			n++
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/conformance/redisconformance"
-	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy/redlock"
 )
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/internal/docblocks"
-	"github.com/distlock/locker/internal/redistest"
+	"github.com/distlock/locker/internal/test/docblocks"
+	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy/hashreentrant"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/internal/docblocks"
+	"github.com/distlock/locker/internal/test/docblocks"
 	"github.com/distlock/locker/strategy/hashreentrant"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"

@@ -1,5 +1,0 @@
-//go:build !race
-
-package strategy_test
-
-const costSlack = 1.0

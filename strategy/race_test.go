@@ -1,6 +1,0 @@
-//go:build race
-
-package strategy_test
-
-// Under the race detector sync.Pool drops things, to show what depends on them.
-const costSlack = 1.3
