@@ -90,7 +90,7 @@ func (e *engine) Inspect(ctx context.Context, key string) (h Holder, err error) 
 	if err != nil {
 		return Holder{}, err
 	}
-	defer c.s.exit()
+	defer c.leave()
 	err = c.command(commandTimeout, func(ctx context.Context) (err error) {
 		h, err = d.Inspect(ctx, c.key)
 		return err
@@ -115,7 +115,7 @@ func (e *engine) administer(ctx context.Context, op, key string) (*call, driver.
 	if !ok {
 		return nil, nil, c.inspection(errors.ErrUnsupported)
 	}
-	if !c.s.enter(false) {
+	if !c.mayEnter() {
 		return nil, nil, c.fail(ErrClosed, nil, "")
 	}
 	return c, d, nil
@@ -137,7 +137,7 @@ func (e *engine) Holders(ctx context.Context, pattern string) iter.Seq2[Holder, 
 			yield(Holder{}, err)
 			return
 		}
-		c.s.exit() // the body of the loop is the caller's: Close is not to wait for it
+		c.leave() // the body of the loop is the caller's: Close is not to wait for it
 		for full, err := range d.Keys(ctx, plainGlob.Replace(e.set.prefix)+pattern) {
 			if err != nil {
 				yield(Holder{}, c.inspection(err))
@@ -176,7 +176,7 @@ func (e *engine) ForceUnlock(ctx context.Context, h Holder) error {
 	if err != nil {
 		return err
 	}
-	defer c.s.exit()
+	defer c.leave()
 	switch {
 	case !h.Held:
 		return c.fail(ErrNotHeld, errors.New("the Holder given is of a free key"), "")
@@ -193,7 +193,7 @@ func (e *engine) ForceUnlock(ctx context.Context, h Holder) error {
 		return c.inspection(err)
 	}
 	if own != nil {
-		own.denied() // its lease is lost now, and not at its next renewal
+		_ = own.denied() // its lease is lost now, and not at its next renewal
 	}
 	c.wakeWaiters()
 	return nil

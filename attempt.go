@@ -6,41 +6,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
-	"github.com/distlock/locker/renewal"
 )
-
-const never = renewal.Never
-
-// join puts the call into the queue of its key.
-func (c *call) join() *keyState {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	ks := c.s.at(c.key)
-	ks.push(c)
-	return ks
-}
-
-// leave takes the call off the queue, unless it was granted the lock, and passes
-// the turn on. A watch, and the place that the driver keeps for it, ends with the
-// last waiter that gives up.
-func (c *call) leave(ks *keyState) {
-	c.s.mu.Lock()
-	var unwatch driver.Watch
-	if c.asking { // the driver panicked
-		c.s.asked(ks, c)
-	}
-	if c.queued {
-		ks.remove(c)
-		unwatch = c.s.prune(ks, false)
-	}
-	var untaken *claim
-	if ks.empty() {
-		untaken = ks.reclaim()
-	}
-	c.s.mu.Unlock()
-	closeWatch(unwatch)
-	untaken.freeUntaken()
-}
 
 // acquire asks the store once. What a command without an answer may have got is
 // released in the background.
@@ -63,14 +29,14 @@ func (c *call) renewsFreely() bool {
 }
 
 // attempt asks the store in turn. It returns neither a lease nor an error when the
-// call is to go on waiting; c.look says for how long.
-func (c *call) attempt(ks *keyState, m move) (*Lease, error) {
+// call is to go on waiting; c.pollAt says for how long.
+func (c *call) attempt(m move) (*Lease, error) {
 	watch := m.watch
 	if watch != nil {
 		select {
 		case _, ok := <-watch.C(): // a signal from before the attempt
 			if !ok {
-				c.unwatch(ks, watch)
+				c.unwatch(watch)
 				watch = nil
 			}
 		default:
@@ -81,59 +47,58 @@ func (c *call) attempt(ks *keyState, m move) (*Lease, error) {
 	if err == nil && a.Granted {
 		l, gerr := c.grant(cl, a, sent)
 		switch {
-		case errors.Is(gerr, ErrClosed):
-			c.answered(ks, nil)
-			return nil, c.fail(ErrClosed, nil, "")
-		case !errors.Is(gerr, errLate): // granted, or to be re-entered
-			c.answered(ks, nil)
+		case gerr == nil:
 			return l, nil
+		case errors.Is(gerr, ErrClosed):
+			c.answered(nil)
+			return nil, c.fail(ErrClosed, nil, "")
+		case errors.Is(gerr, errMerge): // to be re-entered
+			c.answered(nil)
+			return nil, nil
 		}
-		err = errLate // the store is too slow to be of use
+		err = errLate // the store is too slow to be useful
 	}
-	c.answered(ks, err)
+	c.answered(err)
 	switch {
 	case errors.Is(err, ErrClosed):
 		return nil, c.unavailable(err, "")
 	case err != nil && c.ended():
-		return nil, c.gaveUp(ks, true)
+		return nil, c.gaveUp(true)
 	case err != nil && driver.IsPermanent(err):
 		return nil, c.unavailable(err, "")
 	case err != nil:
-		c.look = c.e.sched.Now() + c.retryPause.next(outagePauseMin, outagePauseMax)
+		c.pollAt = c.e.sched.Now() + c.retryPause.next(outagePauseMin, outagePauseMax)
 		return nil, nil
 	}
 	c.retryPause = backoff{}
-	c.refused(ks, a, watch)
+	c.refused(a, watch)
 	return nil, nil
 }
 
-// answered notes how the call's attempt ended.
-func (c *call) answered(ks *keyState, err error) {
-	ended := err != nil && c.ended()
+// answered notes how the call's attempt ended, if not by a grant.
+func (c *call) answered(err error) {
+	// The caller's or the Locker's own doing; gaveUp judges it.
+	stopped := err != nil && (c.ended() || errors.Is(err, ErrClosed))
 	c.s.mu.Lock()
-	c.s.asked(ks, c)
+	defer c.s.mu.Unlock()
+	now := c.e.sched.Now()
 	switch {
 	case err == nil:
-		ks.outage, ks.answered = outage{}, true
-		if ks.attempts > 0 {
-			ks.unanswered = c.e.sched.Now()
-		}
-	case ended || errors.Is(err, ErrClosed):
-		// The caller's or the Locker's own doing; gaveUp judges it.
+		c.s.heard(c, now)
+	case stopped:
+		c.s.asked(c)
 	default:
-		now := c.e.sched.Now()
-		ks.outage.failed(now, err)
-		ks.failQueue(now)
+		c.s.asked(c)
+		c.ks.outage.failed(now, err)
+		c.ks.fail(now)
 	}
-	unwatch := c.s.prune(ks, true) // a call that was granted the lock may have been the last
-	c.s.mu.Unlock()
-	closeWatch(unwatch)
 }
 
-// refused says when to look again, and has the store tell of releases.
-func (c *call) refused(ks *keyState, a driver.Answer, watch driver.Watch) {
+// refused sets when to poll, and opens a watch for releases.
+func (c *call) refused(a driver.Answer, watch driver.Watch) {
 	c.s.mu.Lock()
-	now, first := c.e.sched.Now(), ks.next() == c
+	ks, now := c.ks, c.e.sched.Now()
+	first := ks.next() == c
 	if c.e.counter != nil && a.Owner != ks.holder {
 		ks.holder = a.Owner
 		ks.wakeOwner(a.Owner)
@@ -145,25 +110,25 @@ func (c *call) refused(ks *keyState, a driver.Answer, watch driver.Watch) {
 	}
 	c.s.mu.Unlock()
 	switch {
-	case late || open && c.subscribe(ks):
-		c.look = now
+	case late || open && c.subscribe():
+		c.pollAt = now
 	case first:
-		c.look = now + pauseFor(a, watch != nil, &c.pollPause)
+		c.pollAt = now + pauseFor(a, watch != nil, &c.pollPause)
 	default:
-		c.look = now + lookAgain
+		c.pollAt = now + pollAgain
 	}
 }
 
 // subscribe opens the key's watch; it reports false when the waiter has to poll.
-func (c *call) subscribe(ks *keyState) bool {
+func (c *call) subscribe() bool {
 	var w driver.Watch
 	err, kept := errNoAnswer, false
 	opened := func() {
 		c.s.mu.Lock()
 		defer c.s.mu.Unlock()
-		ks.opening, ks.reopen = false, c.e.sched.Now()+lookAgain
+		c.ks.opening, c.ks.reopen = false, c.e.sched.Now()+pollAgain
 		if kept = err == nil && !c.s.closed; kept {
-			ks.watch = w
+			c.ks.watch = w
 		}
 	}
 	func() {
@@ -183,11 +148,11 @@ func (c *call) subscribe(ks *keyState) bool {
 }
 
 // unwatch drops a watch that has ended by itself.
-func (c *call) unwatch(ks *keyState, w driver.Watch) {
+func (c *call) unwatch(w driver.Watch) {
 	c.s.mu.Lock()
-	mine := ks.watch == w // else another waiter has seen it end
+	mine := c.ks.watch == w // else another waiter has seen it end
 	if mine {
-		ks.watch = nil
+		c.ks.watch = nil
 	}
 	c.s.mu.Unlock()
 	if mine {
@@ -210,15 +175,15 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 			lasts = min(a.TTL, c.ttl)
 		}
 	}
-	claim := &claim{Claim: cl, e: e, named: c.named,
-		firstHold: hold{owner: cl.Owner, token: cl.Token, granted: now},
-		deadline:  sent + validityOf(lasts), lasts: lasts, limit: never, next: never,
+	claim := &claim{Claim: cl, e: e, s: c.s, named: c.named,
+		firstTenure: tenure{owner: cl.Owner, token: cl.Token, granted: now},
+		deadline:    sent + validityOf(lasts), lasts: lasts, limit: never, next: never,
 		renewals: c.renewals, renewable: c.renewals}
-	claim.hold, claim.entry.Item = &claim.firstHold, claim
+	claim.tenure, claim.entry.Item = &claim.firstTenure, claim
 	if e.counter != nil {
 		claim.turn = make(chan struct{}, 1)
 	}
-	claim.setTurn(a.Tokens)
+	claim.setHandOvers(a.Tokens)
 	if i := e.set.interval(&c.callSettings); i > 0 {
 		claim.entry.Interval = i
 		claim.next = max(now, sent+i)
@@ -231,11 +196,56 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 	}
 	l, err := claim.newLease(), errLate
 	if end, _, _ := claim.ending(); now < end {
-		err = c.s.install(claim, c)
+		err = c.install(claim)
 	}
 	if err != nil {
 		e.cleanUp(cl, sent, true)
 		return nil, err
 	}
 	return l, nil
+}
+
+// errMerge says why a claim that was granted is not installed.
+var errMerge = errors.New("another goroutine of the same owner was granted the key")
+
+// install makes cl the key's claim, and ends the call's attempt and wait. It refuses with
+// errLate when the Locker knows a later grant (cl's answer was late, cl is not the
+// holder any more), with errMerge when cl's owner has a claim here already, and with
+// ErrClosed.
+func (c *call) install(cl *claim) error {
+	s := c.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var old *claim
+	if ks := s.keys[cl.Key]; ks != nil {
+		old = ks.current
+	}
+	switch {
+	case s.closed:
+		return ErrClosed
+	case old == nil:
+	// Without fencing nothing tells which grant came later, as both can be valid only after
+	// a break. The one that is answered later is kept: it ends by its own deadline or
+	// denial, and the key stays taken until the TTL of the other, so no third is inside.
+	case old.token > cl.token:
+		return errLate
+	case cl.named && c.e.counter != nil && old.Owner == cl.Owner && old.token == cl.token && old.state == claimHeld:
+		return errMerge
+	default:
+		// The store granted the key anew, so it has lost the old claim.
+		old.lose(lossDenied, ErrDenied).run()
+	}
+	cl.grantKept = c.e.notices.event(c.ctx, c.event(EventAcquired, cl.token, nil)) // before its loss can be
+	cl.schedule()
+	ks := s.at(cl.Key)
+	ks.current = cl
+	ks.outage, ks.holder = outage{}, ""
+	if c.asking {
+		s.heard(c, c.e.sched.Now())
+	}
+	if cl.named {
+		ks.wakeOwner(cl.Owner)
+	}
+	c.served(ks)
+	return nil
 }

@@ -17,14 +17,11 @@ type call struct {
 	e *engine
 	s *stripe
 	callSettings
-	place
+	waiter
 	ctx        context.Context // ends with the caller's, or when WithWait is over
 	caller     context.Context
 	op         string
 	key        string // as in the store
-	owner      string // "" unless named
-	named      bool
-	waiting    bool // EventWaiting was told
 	began      time.Duration
 	pollPause  backoff
 	retryPause backoff
@@ -48,15 +45,14 @@ func (e *engine) start(ctx context.Context, key string, try bool, opts []LockOpt
 		return nil, err
 	}
 	c := &call{e: e, callSettings: set, ctx: ctx, caller: ctx, op: "lock", key: full,
-		owner: owner, named: named, began: e.sched.Now()}
+		waiter: waiter{owner: owner, named: named}, s: e.stripeOf(full), began: e.sched.Now()}
 	if try {
 		c.op = "try to lock"
 	}
-	c.s = e.stripeOf(c.key)
-	if !c.s.enter(false) {
+	if e.isClosed() {
 		return nil, c.report(c.fail(ErrClosed, nil, ""))
 	}
-	defer c.s.exit()
+	defer c.leave()
 	if !try && c.wait > 0 {
 		var cancel context.CancelFunc
 		wait := cmp.Or(c.partOf, &waiting{c.wait, time.Now()})
@@ -73,12 +69,15 @@ func (c *call) run(try bool) (*Lease, error) {
 		return nil, err
 	}
 	if outer != nil && !outer.claim.alive() {
-		return nil, c.lost(outer.claim)
+		return nil, c.lost(outer.claim.outcome)
 	}
 	if c.ctx.Err() != nil {
 		return nil, c.fail(ErrNotAcquired, c.ctxError(), "")
 	}
 	if outer != nil {
+		if !c.mayEnter() {
+			return nil, c.fail(ErrClosed, nil, "")
+		}
 		if l, err := c.reenter(outer, try); !errors.Is(err, errGone) {
 			return l, err
 		}
@@ -159,13 +158,12 @@ func (c *call) unavailable(why error, hint string) error {
 	return c.fail(ErrUnavailable, why, hint)
 }
 
-// lost is the error of a call that would re-enter what its owner has lost.
-func (c *call) lost(cl *claim) error {
-	why := cl.lossOf()
-	if loss, ok := why.(*lossError); ok { //nolint:errorlint // as it is: the outer error has the rest
-		why = loss.cause
+// lost returns the error of a call that would re-enter what its owner has lost.
+func (c *call) lost(loss error) error {
+	if l, ok := loss.(*lossError); ok { //nolint:errorlint // as it is: the outer error has the rest
+		loss = l.cause
 	}
-	return c.fail(ErrLost, why, "unlock the lost leases of this owner before locking anew")
+	return c.fail(ErrLost, loss, "unlock the lost leases of this owner before locking anew")
 }
 
 // command has f send one command to the store. It has d, and ends early with the

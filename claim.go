@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,29 +11,27 @@ import (
 	"github.com/distlock/locker/renewal"
 )
 
-// claim is this process's hold of a key in the store. Leases are its callers'
+// claim is this process's grant of a key, as it stands in the store. Leases are its callers'
 // views of it: re-entry adds one, the last Unlock gives the claim back.
 //
-// Whether it is alive the claim alone decides, by its state and its clock. Its
-// times are on the Scheduler's clock; the Scheduler fires them and knows no more.
-//
-// Lock order: stripe.mu, claim.mu, the Scheduler's. None is held while the store,
-// or anything of the user's, is called.
+// The claim alone decides whether it is alive, by its state and its clock. A claim that is
+// held is the current one of its key, and no other is. Its times are on the Scheduler's
+// clock; the Scheduler fires them and knows no more.
 type claim struct {
 	driver.Claim
 	e *engine
+	s *stripe // its mutex guards what follows
 
-	// end is when the claim is lost if nothing happens; Never once it is given
-	// back, 0 once it is lost. Written under mu, read without.
+	// end is when the claim is lost if nothing happens; never once it is given back, 0 once
+	// it is lost. It is read without the mutex.
 	end atomic.Int64
 
-	mu        sync.Mutex
 	state     claimState
 	lossKind  lossKind      // when lost
 	named     bool          // the owner was named by ContextWithOwner
 	inRenewal bool          // an automatic renewal is under way
-	told      bool          // how the present hold ended
-	grantKept bool          // the observer is told of the present hold's grant
+	reported  bool          // the end of the present tenure was reported
+	grantKept bool          // the observer gets the event of the present tenure's grant
 	turn      chan struct{} // has an element while a SetHolds or Release is under way; nil without a HoldCounter
 	outcome   error         // of the last renewal, if it failed; once lost or freed, of that
 	leases    *Lease        // not unlocked, the newest first
@@ -40,21 +39,21 @@ type claim struct {
 	entry     renewal.Entry[*claim]
 
 	deadline time.Duration // the store keeps the claim until then at least
-	lasts    time.Duration // for how long it was granted or renewed last
+	lasts    time.Duration // the TTL of the last grant or renewal
 	limit    time.Duration // by WithMaxHold
 	next     time.Duration // when the next automatic renewal is due
 	renewals int32         // how many are left; noLimit
 	releases int32         // releases that were sent in time and may have been applied
 
-	*hold     // the present one; set under the stripe's mutex, too
-	firstHold hold
-	handOvers int32 // how many are left
-	renewable int32 // how many renewals each hold may have; noLimit
+	*tenure     // the present one
+	firstTenure tenure
+	handOvers   int32 // how many are left
+	renewable   int32 // how many renewals each tenure may have; noLimit
 }
 
-// hold is one owner's time with the claim: a claim that is handed over inside the
+// tenure is one owner's time with the claim: a claim that is handed over inside the
 // process has several, one after the other.
-type hold struct {
+type tenure struct {
 	owner   string
 	token   int64
 	granted time.Duration
@@ -75,21 +74,40 @@ const (
 	lossDenied  lossKind = iota // the store says so: nothing of ours is there
 	lossExpired                 // the deadline passed; the key may linger
 	lossLimit                   // a limit of the caller's own: the key is ours till the deadline
-	lossClosed                  // the Locker was closed; likewise
+	lossClosed                  // the Locker was closed: the key is ours till the deadline
 )
 
-// newLease adds a lease to a claim that is held; it needs mu.
+// newLease adds a lease to a claim that is held. It needs the mutex.
 func (c *claim) newLease() *Lease {
 	l := &c.first
 	if l.claim != nil {
 		l = new(Lease)
 	}
-	l.claim, l.hold, l.next = c, c.hold, c.leases
+	l.claim, l.tenure, l.next = c, c.tenure, c.leases
 	c.leases = l
 	return l
 }
 
-// ending is when the claim ends if nothing happens, and by what; it needs mu.
+// drop takes l off the claim. It reports whether l was on it, and needs the mutex.
+func (c *claim) drop(l *Lease) bool {
+	for at := &c.leases; *at != nil; at = &(*at).next {
+		if *at == l {
+			*at, l.next = l.next, nil
+			return true
+		}
+	}
+	return false
+}
+
+// holds returns how many leases the claim has. It needs the mutex.
+func (c *claim) holds() (n int) {
+	for l := c.leases; l != nil; l = l.next {
+		n++
+	}
+	return n
+}
+
+// ending returns when the claim ends if nothing happens, and by what. It needs the mutex.
 func (c *claim) ending() (end time.Duration, kind lossKind, cause error) {
 	end, kind, cause = c.deadline, lossExpired, ErrExpired
 	if c.outcome != nil {
@@ -105,7 +123,7 @@ func (c *claim) ending() (end time.Duration, kind lossKind, cause error) {
 	return end, kind, cause
 }
 
-// schedule has the Scheduler fire what comes next; it needs mu.
+// schedule sets what the Scheduler fires next. It needs the mutex.
 func (c *claim) schedule() {
 	end, _, _ := c.ending()
 	next := c.next
@@ -116,107 +134,190 @@ func (c *claim) schedule() {
 	c.e.sched.Set(&c.entry, end, next)
 }
 
-// alive looks at the clock, and reports whether the claim is not lost: one whose
-// end has come is lost before the caller is told anything else.
+// inTime reports whether the end of the claim has not come. It does not need the mutex.
+func (c *claim) inTime() bool { return int64(c.e.sched.Now()) < c.end.Load() }
+
+// alive reports whether the claim is not lost. A claim whose end has come is lost before the
+// caller learns anything else. It locks the mutex, if only then.
 func (c *claim) alive() bool {
-	if int64(c.e.sched.Now()) < c.end.Load() {
+	if c.inTime() {
 		return true
 	}
-	c.mu.Lock()
-	after := c.expire()
-	alive := c.state != claimLost
-	c.mu.Unlock()
-	after.run()
-	return alive
+	defer c.lock().Unlock()
+	return c.state != claimLost
 }
 
-// expire loses the claim if its end has come; it needs mu, and what it returns is
-// run without.
+// lock locks the mutex, and loses the claim if its end has come. It returns the mutex.
+func (c *claim) lock() *sync.Mutex {
+	c.s.mu.Lock()
+	c.expire().run()
+	return &c.s.mu
+}
+
+// expire loses the claim if its end has come. It needs the mutex.
 func (c *claim) expire() aftermath {
-	end, kind, cause := c.ending()
-	if c.state != claimHeld || c.e.sched.Now() < end {
-		return aftermath{}
+	if c.state != claimHeld || c.inTime() {
+		return nil
 	}
+	_, kind, cause := c.ending()
 	return c.lose(kind, cause)
 }
 
-// lose ends the claim and its leases for cause, once, and tells them. It needs mu;
-// what it returns is run without.
-func (c *claim) lose(kind lossKind, cause error) aftermath {
+// lose ends the claim and its leases for cause, if it is held, and detaches it from its key.
+// It needs the mutex.
+func (c *claim) lose(kind lossKind, cause error) (after aftermath) {
 	if c.state != claimHeld {
-		return aftermath{}
+		return nil
 	}
 	c.state, c.lossKind = claimLost, kind
 	c.outcome = &lossError{c.e.name, c.userKey(), cause}
 	c.end.Store(0)
 	c.e.sched.Remove(&c.entry)
-	if !c.told {
-		c.told = true
-		c.e.notices.end(context.Background(), c.event(EventLost, c.outcome), c.grantKept)
-	}
-	a := aftermath{c: c}
+	c.reportEnd(context.Background(), EventLost, c.outcome)
 	for l := c.leases; l != nil; l = l.next {
-		l.ended = true
+		l.lostBefore = true
 		if l.lost != nil {
 			close(l.lost)
 		}
 		if l.ctxs != nil {
-			a.ctxs = append(a.ctxs, l.ctxs)
+			after = append(after, lostContexts{l.ctxs, c.outcome})
 			l.ctxs = nil
 		}
 	}
-	return a
+	c.s.detach(c)
+	return after
 }
 
-// aftermath is what follows a loss once all leases are told. The zero aftermath is
-// nothing.
-type aftermath struct {
-	c    *claim
-	ctxs []leaseContexts
+// aftermath is what follows a loss once all leases are told of it: the contexts of these
+// leases end. Whoever loses claims of several stripes runs it after the last.
+type aftermath []lostContexts
+
+type lostContexts struct {
+	ctxs  leaseContexts
+	cause error
 }
 
+// run starts a goroutine for each context, whose parent may be the user's own type, and block.
+// It may be called under the mutex.
 func (a aftermath) run() {
-	c := a.c
-	if c == nil {
+	for _, lost := range a {
+		for ctx := range lost.ctxs {
+			go ctx.end(lost.cause)
+		}
+	}
+}
+
+// denied notes that the store says that c does not hold the key. It returns the loss; nil if c
+// was given back before.
+func (c *claim) denied() error {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.lose(lossDenied, ErrDenied).run()
+	if c.state != claimLost {
+		return nil
+	}
+	return c.outcome
+}
+
+// beginRenewal reports what is left of the lease, and whether it is to be renewed.
+func (c *claim) beginRenewal(now time.Duration) (left time.Duration, ok bool) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.state != claimHeld || c.inRenewal || now >= time.Duration(c.end.Load()) {
+		return 0, false
+	}
+	c.inRenewal = true
+	return c.deadline - now, true
+}
+
+// renewed draws the conclusions from the first answer to a renewal sent at sent. A claim that
+// is not held any more stays so, whatever the answer.
+func (c *claim) renewed(ctx context.Context, sent time.Duration, err error, automatic bool) {
+	denied, failed := isLost(err), withoutContextErrors(err)
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.state != claimHeld || automatic && !c.inRenewal {
 		return
 	}
-	for _, cs := range a.ctxs {
-		for ctx := range cs {
-			// Its parent may be the user's own type, and block.
-			go ctx.end(c.outcome)
+	c.inRenewal = c.inRenewal && !automatic
+	kind, now, again := EventRenewed, c.e.sched.Now(), c.outcome != nil
+	c.expire().run() // a late answer revives nothing
+	switch {
+	case c.state == claimLost:
+	case denied:
+		c.lose(lossDenied, ErrDenied).run()
+	case failed != nil:
+		kind, c.outcome = EventRenewFailed, failed
+		if automatic {
+			c.next = max(c.next, now+retryAfter(c.entry.Interval, c.deadline-now))
+			c.schedule()
 		}
-	}
-	c.e.stripeOf(c.Key).detach(c)
-}
-
-// denied notes that the store says that c does not hold the key.
-func (c *claim) denied() {
-	c.mu.Lock()
-	after := c.lose(lossDenied, ErrDenied)
-	c.mu.Unlock()
-	after.run()
-}
-
-// drop takes l off the claim, and reports whether it was on it; it needs mu.
-func (c *claim) drop(l *Lease) bool {
-	for at := &c.leases; *at != nil; at = &(*at).next {
-		if *at == l {
-			*at, l.next = l.next, nil
-			return true
+	default:
+		c.deadline, c.lasts, c.outcome = max(c.deadline, sent+validityOf(c.TTL)), c.TTL, nil
+		if automatic {
+			c.next = max(c.next, sent+c.entry.Interval)
+			if c.renewals > 0 {
+				c.renewals--
+			}
 		}
+		c.schedule()
 	}
-	return false
+	if c.state != claimLost && !c.reported && c.e.notices.wanted() {
+		ev := c.event(kind, c.unavailable("renew", failed))
+		ev.Duration, ev.again = now-sent, again && kind == EventRenewFailed
+		c.e.notices.event(ctx, ev)
+	}
 }
 
-// holds is how many leases the claim has; it needs mu.
-func (c *claim) holds() (n int) {
-	for l := c.leases; l != nil; l = l.next {
-		n++
-	}
-	return n
+// retryAfter returns how long to wait after a failed renewal: about three tenths of the
+// interval, or half of what is left if that is less, so that another try fits in. Jitter
+// keeps processes that failed together from coming back together.
+func retryAfter(interval, left time.Duration) time.Duration {
+	mean := min(interval/10*3, left/2)
+	return max(mean/2+rand.N(max(mean, 1)), minRenewPause)
 }
 
-// event is one about the present hold as a whole; it needs mu.
+// release ends the hold of a claim: from here on it is neither renewed nor re-entered. A
+// renewal under way is harmless: the store checks the claim's id. It needs the mutex.
+func (c *claim) release(state claimState) {
+	c.state = state
+	c.end.Store(int64(never))
+	c.e.sched.Remove(&c.entry)
+}
+
+// released notes, and reports, what came of a release in the end: what releaseEnd returned.
+// It needs the mutex.
+func (c *claim) released(ctx context.Context, kind EventKind, err error) {
+	if c.state != claimReleasing {
+		return // lost, which was reported, or released before
+	}
+	if kind != EventReleaseFailed {
+		c.state, c.outcome = claimFreed, err
+	}
+	c.reportEnd(ctx, kind, err)
+}
+
+// releaseEnd returns the event by which a release ends, and its error. It asks err, so it must
+// not be called under the mutex.
+func (c *claim) releaseEnd(err error) (EventKind, error) {
+	switch {
+	case err == nil:
+		return EventReleased, nil
+	case isLost(err):
+		return EventLost, err
+	}
+	return EventReleaseFailed, c.unavailable("unlock", withoutContextErrors(err))
+}
+
+// reportEnd reports how the present tenure has ended, once. It needs the mutex.
+func (c *claim) reportEnd(ctx context.Context, kind EventKind, err error) {
+	if !c.reported {
+		c.reported = true
+		c.e.notices.end(ctx, c.event(kind, err), c.grantKept)
+	}
+}
+
+// event returns an event about the present tenure as a whole. It needs the mutex.
 func (c *claim) event(kind EventKind, err error) Event {
 	if !c.e.notices.wanted() {
 		return Event{}
@@ -225,12 +326,13 @@ func (c *claim) event(kind EventKind, err error) Event {
 		Duration: c.e.sched.Now() - c.granted, Err: err}
 }
 
-// unavailable is err, which the store or the way to it has caused, as users are told it.
+// unavailable returns the error that users see for err, which the store or the way to it has
+// caused; nil for nil.
 func (c *claim) unavailable(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &opError{strategy: c.e.name, op: op, key: c.userKey(), kind: ErrUnavailable, why: withoutContextErrors(err)}
+	return &opError{strategy: c.e.name, op: op, key: c.userKey(), kind: ErrUnavailable, why: err}
 }
 
 func (c *claim) userKey() string { return c.e.userKey(c.Key) }
@@ -240,45 +342,4 @@ func (c *claim) ownerName() string {
 		return c.Owner
 	}
 	return ""
-}
-
-// leaseOf returns a lease of owner's, held or lost; nil if there is none. A lost one of the
-// readers' is nil: the loss of one reader's lease is no other reader's.
-func (c *claim) leaseOf(owner string) *Lease {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.owner != owner:
-	case c.state == claimHeld, c.state == claimLost && owner != readers:
-		return c.leases
-	}
-	return nil
-}
-
-// releasing reports whether the last lease of the claim was unlocked.
-func (c *claim) releasing() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state == claimReleasing || c.state == claimFreed
-}
-
-func (c *claim) lastsUntil() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.deadline
-}
-
-func (c *claim) hasLostLeases() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state == claimLost && c.leases != nil
-}
-
-func (c *claim) lossOf() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.state != claimLost {
-		return nil
-	}
-	return c.outcome
 }

@@ -54,7 +54,7 @@ func (cs *chores) add(ch *chore) {
 type background struct {
 	mu     sync.Mutex
 	shards map[string]*chores
-	work   stripe // counts the goroutines
+	work   workCount // the goroutines
 }
 
 // later has ch done in the background.
@@ -63,22 +63,41 @@ func (e *engine) later(key string, ch *chore) {
 	if e.sharder != nil {
 		shard = e.sharder.Shard(key)
 	}
-	b := &e.background
+	if !e.background.add(e, shard, ch) {
+		ch.fails(ErrClosed) // Close has not waited for it
+	}
+}
+
+// add reports false once Close does not wait any more.
+func (b *background) add(e *engine, shard string, ch *chore) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e.base.Err() != nil {
-		ch.fails(ErrClosed) // Close has not waited for it
-		return
+		return false
 	}
 	cs := b.shards[shard]
 	if cs == nil {
 		cs = &chores{waiting: make(map[string]*chore), width: 1, wake: make(chan struct{}, 1)}
 		b.shards[shard] = cs
-		b.work.enter(true)
+		b.work.add(1)
 		go e.doChores(shard, cs)
 	}
 	cs.add(ch)
 	cs.wakeUp()
+	return true
+}
+
+func (b *background) exit() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.work.add(-1)
+}
+
+// done returns a channel that is closed when no goroutine is left.
+func (b *background) done() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.work.done()
 }
 
 func (cs *chores) wakeUp() {
@@ -110,7 +129,7 @@ func (e *engine) take(shard string, cs *chores) (batch []*chore, wait time.Durat
 }
 
 func (e *engine) doChores(shard string, cs *chores) {
-	defer e.background.work.exit()
+	defer e.background.exit()
 	var pause backoff
 	for {
 		batch, wait, over := e.take(shard, cs)
@@ -240,18 +259,24 @@ func (e *engine) cleanUp(cl driver.Claim, sent time.Duration, definite bool) {
 
 // freeLater goes on with a release that its Unlock left behind.
 func (e *engine) freeLater(ctx context.Context, c *claim) {
+	end := func(err error) {
+		kind, outcome := c.releaseEnd(err)
+		c.s.mu.Lock()
+		defer c.s.mu.Unlock()
+		c.released(ctx, kind, outcome)
+	}
 	e.later(c.Key, &chore{
 		id:    "free " + c.ID,
-		until: max(c.lastsUntil(), e.sched.Now()) + time.Second,
+		until: max(c.deadline, e.sched.Now()) + time.Second,
 		run: func(rctx context.Context) error {
 			err := c.free(rctx)
-			if isSettled(err) {
-				c.settleRelease(ctx, err)
-				return nil
+			if !isSettled(err) {
+				return err
 			}
-			return err
+			end(err)
+			return nil
 		},
-		fails: func(err error) { c.settleRelease(ctx, err) },
+		fails: end,
 	})
 }
 

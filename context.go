@@ -32,10 +32,11 @@ func (s *shield) Done() <-chan struct{} { return s.done }
 // check ends the context if its lease is over. The goroutine that finds the loss
 // may not have come to cancel it yet, so the caller who asks does.
 func (c *leaseCtx) check() {
-	if !c.l.claim.alive() {
-		if cause := c.l.over(); cause != nil {
-			c.cancel(cause)
-		}
+	if c.l.claim.inTime() {
+		return
+	}
+	if cause := c.l.over(); cause != nil {
+		c.cancel(cause)
 	}
 }
 
@@ -148,32 +149,25 @@ func (c *ownerCtx) Value(key any) any {
 
 // newContext derives the lease's context from parent.
 func (l *Lease) newContext(parent context.Context) context.Context {
-	l.claim.alive()
 	c := &leaseCtx{parent: shield{parent, parent.Done()}, l: l}
-	inner, cancel := context.WithCancelCause(&c.parent)
-	c.Context, c.cancel = inner, cancel
-	if cause := l.over(); cause != nil {
-		cancel(cause)
-		return c
-	}
+	c.Context, c.cancel = context.WithCancelCause(&c.parent)
 	if c.parent.done != nil {
-		// Forgotten when parent ends: a long lease may see many requests. (A hook
-		// on inner needs no goroutine, whatever type parent is.)
-		c.unhook = context.AfterFunc(inner, func() { l.forget(c) })
+		// Forgotten when parent ends: a long lease may see many requests. (A hook on the
+		// child needs no goroutine, whatever type parent is.)
+		c.unhook = context.AfterFunc(c.Context, func() { l.forget(c) })
 	}
 	if cause := l.remember(c); cause != nil {
-		leaseContexts{c: {}}.end(cause)
-	} else if inner.Err() != nil {
+		c.end(cause)
+	} else if c.Context.Err() != nil {
 		l.forget(c) // it ended before it was remembered
 	}
 	return c
 }
 
-// remember has c end with the lease, or tells why the lease is over already.
+// remember notes that c ends with the lease, or returns why the lease is over already.
 func (l *Lease) remember(c *leaseCtx) error {
-	l.claim.mu.Lock()
-	defer l.claim.mu.Unlock()
-	if cause := l.overLocked(); cause != nil {
+	defer l.claim.lock().Unlock()
+	if cause := l.ended(); cause != nil {
 		return cause
 	}
 	if l.ctxs == nil {
@@ -184,15 +178,16 @@ func (l *Lease) remember(c *leaseCtx) error {
 }
 
 func (l *Lease) forget(c *leaseCtx) {
-	l.claim.mu.Lock()
-	defer l.claim.mu.Unlock()
+	l.claim.s.mu.Lock()
+	defer l.claim.s.mu.Unlock()
 	delete(l.ctxs, c)
 }
 
 type leaseContexts map[*leaseCtx]struct{}
 
 // end ends all contexts. It asks their parents for values, which may be the user's own
-// types or contexts of the same claim: not under claim.mu, and not on the way of a loss.
+// types or contexts of the same claim: so it must not be called under the mutex, nor where it
+// delays a loss.
 func (cs leaseContexts) end(cause error) {
 	for c := range cs {
 		c.end(cause)

@@ -10,8 +10,8 @@ import (
 
 // contexts is how many contexts l has to end.
 func contexts(l *Lease) int {
-	l.claim.mu.Lock()
-	defer l.claim.mu.Unlock()
+	l.claim.s.mu.Lock()
+	defer l.claim.s.mu.Unlock()
 	return len(l.ctxs)
 }
 

@@ -24,9 +24,9 @@ const (
 	closeGrace     = 300 * time.Millisecond // once it is cut short
 	driverGrace    = time.Second            // for the driver to close, and what is left of the above
 
-	// A wait that is signalled still looks about once a second; one that is
+	// A wait that is signalled still polls about once a second; one that is
 	// not polls.
-	lookAgain      = time.Second
+	pollAgain      = time.Second
 	pollMin        = 10 * time.Millisecond
 	pollMax        = 100 * time.Millisecond
 	outagePauseMin = 20 * time.Millisecond
@@ -158,17 +158,15 @@ func (e *engine) Close() error {
 	defer close(e.ended)
 	end := time.Now().Add(closeBudget)
 	e.close()
-	var after []aftermath
-	var untaken []*claim
+	var after aftermath
+	var unclaimed []*claim
 	for i := range e.stripes {
 		a, u := e.stripes[i].close()
-		after, untaken = append(after, a...), append(untaken, u...)
+		after, unclaimed = append(after, a...), append(unclaimed, u...)
 	}
-	for _, a := range after {
-		a.run()
-	}
-	for _, c := range untaken {
-		c.freeUntaken()
+	after.run()
+	for _, c := range unclaimed {
+		c.freeUnclaimed()
 	}
 	e.sched.Close()
 	e.awaitWork(end)
@@ -198,7 +196,7 @@ func (e *engine) awaitWork(end time.Time) {
 	for i := range e.stripes {
 		await(e.stripes[i].done())
 	}
-	await(e.background.work.done())
+	await(e.background.done())
 	await(e.sched.Done())
 }
 

@@ -16,8 +16,9 @@ type fake struct {
 	start  time.Time
 	t      *locktable.Table // its Mu is for all of this
 	token  int64
-	mute   bool // releases are not signalled
-	blocks bool // tokens are reserved
+	mute   bool   // releases are not signalled
+	blocks bool   // tokens are reserved
+	called func() // when a method of the driver, or of its watches, begins; nil: nothing
 
 	script  map[op][]step // for the next commands, one each
 	rest    map[op]step   // for those after them
@@ -73,6 +74,12 @@ func (f *fake) free(key string) { f.locked(func() { f.t.Drop(key) }) }
 // Name implements [Driver].
 func (f *fake) Name() string { return "fake" }
 
+func (f *fake) look() {
+	if f.called != nil {
+		f.called()
+	}
+}
+
 // Acquire implements [Driver].
 func (f *fake) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	c := &command{op: opAcquire, Request: req}
@@ -110,6 +117,7 @@ func (f *fake) Release(ctx context.Context, cl driver.Claim) error {
 
 // Close implements [Driver].
 func (f *fake) Close() error {
+	f.look()
 	bound.Sleep(context.Background(), nil, f.closing)
 	f.t.Mu.Lock()
 	defer f.t.Mu.Unlock()
@@ -121,7 +129,7 @@ func (f *fake) Close() error {
 type (
 	fakeCounter  struct{ f *fake }
 	fakeNotifier struct{ f *fake }
-	fakeSharder  struct{}
+	fakeSharder  struct{ f *fake }
 )
 
 // SetHolds implements [HoldCounter].
@@ -131,7 +139,8 @@ func (h fakeCounter) SetHolds(ctx context.Context, cl driver.Claim, n int) error
 }
 
 // Shard implements [Sharder]: what stands before the slash.
-func (fakeSharder) Shard(key string) string {
+func (s fakeSharder) Shard(key string) string {
+	s.f.look()
 	shard, _, _ := strings.Cut(key, "/")
 	return shard
 }
@@ -144,12 +153,27 @@ func (n fakeNotifier) Watch(ctx context.Context, key string) (driver.Watch, erro
 		return nil
 	})
 	if err == nil {
-		return w, nil
+		return fakeWatch{w, n.f}, nil
 	}
 	if w != nil { // its reply was lost
 		w.Close()
 	}
 	return nil, err
+}
+
+type fakeWatch struct {
+	*locktable.Watch
+	f *fake
+}
+
+func (w fakeWatch) C() <-chan struct{} {
+	w.f.look()
+	return w.Watch.C()
+}
+
+func (w fakeWatch) Close() {
+	w.f.look()
+	w.Watch.Close()
 }
 
 // signal makes the watches of key signal.
@@ -196,7 +220,7 @@ func (f *fake) as(k kind) driver.Driver {
 		return struct {
 			*fake
 			fakeSharder
-		}{f, fakeSharder{}}
+		}{f, fakeSharder{f}}
 	}
 	return f
 }

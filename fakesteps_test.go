@@ -135,6 +135,7 @@ func (f *fake) from(o op, s step) {
 
 // do notes c and has its step decide.
 func (f *fake) do(ctx context.Context, c *command, apply func() error) error {
+	f.look()
 	c.f, c.ctx, c.at, c.end = f, ctx, time.Since(f.start), -1
 	if d, ok := ctx.Deadline(); ok {
 		c.timeout = time.Until(d)

@@ -99,7 +99,7 @@ func TestNoHandOver(t *testing.T) {
 		"renewal, and none":       {waiter: []LockOption{WithoutRenewal()}, before: none},
 		"a named owner":           {owner: "named", before: none},
 		"less than half of a TTL": {opts: []Option{WithHandOver(5, time.Second)}, call: []LockOption{WithTTL(time.Second), WithoutRenewal()}, before: func(*bench, *Lease) { time.Sleep(600 * time.Millisecond) }},
-		"a store without a block": {before: func(b *bench, l *Lease) { l.claim.setTurn(0) }},
+		"a store without a block": {before: func(b *bench, l *Lease) { l.claim.setHandOvers(0) }},
 		"a re-entry under way":    {before: func(_ *bench, l *Lease) { l.claim.turn = make(chan struct{}, 1); l.claim.turn <- struct{}{} }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestGivingUpAtTheHandOver(t *testing.T) {
 			head := s.keys["k"].head
 			cancel()
 			s.mu.Unlock()
-			if !s.offer(t.Context(), holder) && head.ctx.Err() == nil {
+			if !offer(t.Context(), holder) && head.ctx.Err() == nil {
 				t.Fatal("want an offer or an end")
 			}
 			synctest.Wait()
@@ -220,11 +220,21 @@ func TestGivingUpAtTheHandOver(t *testing.T) {
 	}
 }
 
+// offer is the part of l's Unlock that offers its claim to the next waiter.
+func offer(ctx context.Context, l *Lease) bool {
+	defer l.claim.lock().Unlock()
+	if !l.claim.offer(ctx, l) {
+		return false
+	}
+	l.state = leaseDone
+	return true
+}
+
 // Close frees a lock that is offered, as its last Unlock would have.
 func TestCloseAtTheHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, lease, waiting := handingOver(t, plain, 1, nil)
-		if !b.stripeOf("k").offer(t.Context(), lease) {
+		if !offer(t.Context(), lease) {
 			t.Fatal("want an offer")
 		}
 		if err := b.Close(); err != nil {
@@ -273,7 +283,7 @@ func TestHandOverUnderLoad(t *testing.T) {
 		if grants++; lease.Token() <= last {
 			t.Errorf("token %d after %d", lease.Token(), last)
 		}
-		if last = lease.Token(); lease.hold != &lease.claim.firstHold {
+		if last = lease.Token(); lease.tenure != &lease.claim.firstTenure {
 			handed++
 		}
 		mu.Unlock()

@@ -162,16 +162,15 @@ func (b *bench) wantSent(o op, n int, why string) []command {
 
 // running is how many calls and pieces of background work there are.
 func (b *bench) running() (n int) {
-	count := func(s *stripe) {
+	for i := range b.stripes {
+		s := &b.stripes[i]
 		s.mu.Lock()
-		n += s.running
+		n += s.calls.n
 		s.mu.Unlock()
 	}
-	for i := range b.stripes {
-		count(&b.stripes[i])
-	}
-	count(&b.background.work)
-	return n
+	b.background.mu.Lock()
+	defer b.background.mu.Unlock()
+	return n + b.background.work.n
 }
 
 // keys is how many keys the Locker knows.

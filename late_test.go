@@ -20,7 +20,7 @@ func TestLateCommandsHoldUpTheQueueBriefly(t *testing.T) {
 			l := b.lock(b.t.Context(), "k", WithTTL(30*time.Second))
 			b.until(time.Second)
 			b.unlocking(context.Background(), l)
-		}, lateAfter, 0},
+		}, overdueAfter, 0},
 		"a release that hangs beyond the TTL": {func(b *bench) {
 			b.store.from(opRelease, hang)
 			l := b.lock(b.t.Context(), "k", WithTTL(2*time.Second), WithoutRenewal())
@@ -37,15 +37,15 @@ func TestLateCommandsHoldUpTheQueueBriefly(t *testing.T) {
 			b.until(time.Second)
 			b.store.next(opAcquire, hang)
 			b.locking(b.t.Context(), "k")
-		}, lateAfter, 0},
+		}, overdueAfter, 0},
 		"two attempts that hang": {func(b *bench) {
 			b.until(time.Second)
 			b.store.next(opAcquire, hang, hang)
 			b.locking(b.t.Context(), "k")
 			b.locking(b.t.Context(), "k")
-		}, 2 * lateAfter, 0},
+		}, 2 * overdueAfter, 0},
 	} {
-		for when, late := range map[string]time.Duration{"that waits already": 0, "that comes later": lateAfter / 3} {
+		for when, late := range map[string]time.Duration{"that waits already": 0, "that comes later": overdueAfter / 3} {
 			t.Run(name+", for a waiter "+when, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := newBench(t, plain)

@@ -19,16 +19,16 @@ import (
 // it asks. A nil or zero Lease is held by nothing: its methods fail with
 // [ErrInvalid] or return zero values; its Lost is closed and its Context has ended.
 type Lease struct {
-	claim *claim
-	hold  *hold
+	claim  *claim
+	tenure *tenure
 
-	// Guarded by claim.mu.
-	state leaseState
-	last  bool          // its Unlock took the last lease off the claim
-	ended bool          // lost, before any Unlock
-	next  *Lease        // of the claim
-	lost  chan struct{} // made by the first call of Lost
-	ctxs  leaseContexts
+	// Guarded by the claim's mutex.
+	state      leaseState
+	last       bool          // its Unlock took the last lease off the claim
+	lostBefore bool          // lost, before any Unlock
+	next       *Lease        // of the claim
+	lost       chan struct{} // made by the first call of Lost
+	ctxs       leaseContexts
 }
 
 type leaseState uint8
@@ -66,7 +66,7 @@ func (l *Lease) Owner() string {
 	if l.zero() {
 		return ""
 	}
-	return l.hold.owner
+	return l.tenure.owner
 }
 
 // Token is the fencing token: strictly greater than that of every earlier
@@ -78,18 +78,17 @@ func (l *Lease) Token() int64 {
 	if l.zero() {
 		return 0
 	}
-	return l.hold.token
+	return l.tenure.token
 }
 
 // Holds is the re-entrant hold count: how many leases on this acquisition are
 // not unlocked yet. It is 0 once the lock was released or lost.
 func (l *Lease) Holds() int {
-	if l.zero() || !l.claim.alive() {
+	if l.zero() {
 		return 0
 	}
-	l.claim.mu.Lock()
-	defer l.claim.mu.Unlock()
-	if l.hold != l.claim.hold {
+	defer l.claim.lock().Unlock()
+	if l.claim.state == claimLost || l.tenure != l.claim.tenure {
 		return 0
 	}
 	return l.claim.holds()
@@ -121,8 +120,8 @@ func (l *Lease) Deadline() time.Time {
 	if l.zero() {
 		return time.Time{}
 	}
-	l.claim.mu.Lock()
-	defer l.claim.mu.Unlock()
+	l.claim.s.mu.Lock()
+	defer l.claim.s.mu.Unlock()
 	return l.claim.e.sched.Time(l.claim.deadline)
 }
 
@@ -132,12 +131,10 @@ func (l *Lease) Lost() <-chan struct{} {
 	if l.zero() {
 		return closedChan
 	}
-	l.claim.alive()
-	l.claim.mu.Lock()
-	defer l.claim.mu.Unlock()
+	defer l.claim.lock().Unlock()
 	if l.lost == nil {
 		l.lost = make(chan struct{})
-		if l.ended {
+		if l.lostBefore {
 			close(l.lost)
 		}
 	}
@@ -190,15 +187,14 @@ func (l *Lease) Renew(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return l.fail("renew", ErrUnavailable, err, "")
 	}
-	s := c.e.stripeOf(c.Key)
-	s.enter(true)
-	defer s.exit()
+	c.s.enter()
+	defer c.s.exit()
 	cctx := bound.New(ctx, commandTimeout, c.e.life)
 	defer cctx.Stop()
 	sent := c.e.sched.Now()
 	err := errNoAnswer
 	c.e.driver.Renew(cctx, []driver.Claim{c.Claim}, func(_ int, e error) { err = e })
-	c.settleRenewal(ctx, sent, err, false)
+	c.renewed(ctx, sent, err, false)
 	switch gone := l.held("renew"); {
 	case err == nil || gone != nil:
 		return gone
@@ -214,24 +210,23 @@ func (l *Lease) Renew(ctx context.Context) error {
 
 // held returns nil while the lease is held, and otherwise why op is not possible.
 func (l *Lease) held(op string) error {
-	l.claim.alive()
 	if cause := l.over(); cause == nil || isLost(cause) {
 		return cause
 	}
 	return l.notHeld(op)
 }
 
-// over returns why the lease has ended, or nil: the loss, also after an Unlock that
-// followed it, or Canceled.
+// over returns why the lease has ended, or nil. It looks at the clock first.
 func (l *Lease) over() error {
-	l.claim.mu.Lock()
-	defer l.claim.mu.Unlock()
-	return l.overLocked()
+	defer l.claim.lock().Unlock()
+	return l.ended()
 }
 
-func (l *Lease) overLocked() error {
+// ended returns why the lease has ended, or nil: the loss, also after an Unlock that followed
+// it, or Canceled. It needs the mutex.
+func (l *Lease) ended() error {
 	switch {
-	case l.ended:
+	case l.lostBefore:
 		return l.claim.outcome
 	case l.state != leaseHeld:
 		return context.Canceled
@@ -241,13 +236,13 @@ func (l *Lease) overLocked() error {
 
 // answers reports whether a Lock that asks with q re-enters l. A lost lease
 // does: it makes that Lock fail instead of quietly taking the lock anew under a
-// section that is no longer protected.
+// critical section that is no longer protected.
 func (l *Lease) answers(q carried) bool {
-	if q.e != l.claim.e || q.key != l.claim.Key || q.named && q.owner != l.hold.owner {
+	if q.e != l.claim.e || q.key != l.claim.Key || q.named && q.owner != l.tenure.owner {
 		return false
 	}
-	l.claim.mu.Lock()
-	defer l.claim.mu.Unlock()
+	l.claim.s.mu.Lock()
+	defer l.claim.s.mu.Unlock()
 	return l.state == leaseHeld
 }
 

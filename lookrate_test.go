@@ -41,7 +41,7 @@ func TestTheEndOfALingeringWatchWakesNoWaiter(t *testing.T) {
 		before := len(b.store.sent(opAcquire))
 		b.until(from + 5*time.Second)
 		for _, p := range gaps(b.store.sent(opAcquire)[before-1:]) {
-			wantBetween(t, "a pause of", p, lookAgain*4/5, lookAgain, "about once a second")
+			wantBetween(t, "a pause of", p, pollAgain*4/5, pollAgain, "about once a second")
 		}
 	})
 }

@@ -37,7 +37,7 @@ func TestOwnerOfAHoldThatIsOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, lease, waiting := handingOver(t, k, 1, nil)
-				owner := lease.hold.owner
+				owner := lease.tenure.owner
 				b.unlock(lease)
 				next := waiting[0].wantLease(t)
 				b.wantSent(opAcquire, 2, "handed over")

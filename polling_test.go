@@ -71,7 +71,7 @@ func TestWatching(t *testing.T) {
 
 		b.until(10 * time.Second)
 		for _, p := range gaps(b.store.sent(opAcquire)[1:]) {
-			wantBetween(t, "a pause of", p, lookAgain*4/5, lookAgain, "a waiter looks about once a second, with jitter")
+			wantBetween(t, "a pause of", p, pollAgain*4/5, pollAgain, "a waiter looks about once a second, with jitter")
 		}
 
 		before := len(b.store.sent(opAcquire))
@@ -136,7 +136,7 @@ func TestRefusedWatch(t *testing.T) {
 					took := w.end - w.at
 					wantBetween(t, "Watch took", took, 0, watchTimeout, "the waiter does not look meanwhile")
 					if i > 0 {
-						wantBetween(t, "asked again after", w.at-watches[i-1].end, lookAgain, lookAgain+2*pollMax, "not all the time, but soon")
+						wantBetween(t, "asked again after", w.at-watches[i-1].end, pollAgain, pollAgain+2*pollMax, "not all the time, but soon")
 					}
 				}
 				last := watches[3].end
@@ -146,7 +146,7 @@ func TestRefusedWatch(t *testing.T) {
 					}
 				}
 				for _, p := range gaps(b.store.sent(opAcquire)) {
-					wantBetween(t, "a pause of", p, 0, lookAgain+pollMax, "a free lock is taken within about a second")
+					wantBetween(t, "a pause of", p, 0, pollAgain+pollMax, "a free lock is taken within about a second")
 				}
 				b.store.free("k")
 				waiting.wantLease(t)

@@ -82,7 +82,7 @@ func TestWatchIsClosedWhenCloseMeetsAGrant(t *testing.T) {
 		s.mu.Lock()
 		ks := s.keys["k"]
 		c := ks.head
-		s.ask(ks, c, b.sched.Now())
+		s.ask(c, b.sched.Now())
 		s.mu.Unlock()
 		b.store.seize("k", "nobody", 0)
 		cl := c.newClaim()
@@ -94,7 +94,6 @@ func TestWatchIsClosedWhenCloseMeetsAGrant(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.close() // Close has come as far as this stripe
-		c.answered(ks, nil)
 		s.closeWatches()
 		if n := b.store.watching(); n != 0 {
 			t.Errorf("%d watches are open, want none", n)

@@ -123,13 +123,13 @@ func (e *engine) holdsAsNamed(ctx context.Context, full string) bool {
 	owner, named, _ := explicitOwner(ctx)
 	s := e.stripeOf(full)
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	ks := s.keys[full]
-	var current *claim
-	if ks != nil {
-		current = ks.current
+	if ks == nil || !named {
+		return false
 	}
-	s.mu.Unlock()
-	return named && current != nil && current.leaseOf(owner) != nil
+	held, lost := ks.ofOwner(owner)
+	return held != nil || lost != nil
 }
 
 // enterGate locks the gate before key.

@@ -22,8 +22,7 @@ func TestLostReaderIsLeftBehind(t *testing.T) {
 	})
 }
 
-// A reader that comes between the loss and its end in the Locker's table waits for the
-// latter, which takes no command.
+// A reader that comes between the loss and the end of the lost lease's contexts locks anew.
 func TestReaderBetweenLossAndItsEnd(t *testing.T) {
 	for name, opts := range map[string][]LockOption{"Lock": nil, "TryLock": {WithWait(0)}} {
 		t.Run(name, func(t *testing.T) {
@@ -32,9 +31,9 @@ func TestReaderBetweenLossAndItsEnd(t *testing.T) {
 				rw := newRW(t, b)
 				lost := must(rw.RLock(t.Context()))(t)
 				b.store.free("k")
-				lost.claim.mu.Lock()
+				lost.claim.s.mu.Lock()
 				after := lost.claim.lose(lossDenied, ErrDenied)
-				lost.claim.mu.Unlock()
+				lost.claim.s.mu.Unlock()
 				<-lost.Lost()
 				next := b.begin(func() (*Lease, error) { return rw.RLock(t.Context(), opts...) })
 				after.run()

@@ -61,11 +61,10 @@ func (s *stripe) count(st *Stats) {
 	}
 }
 
-// leasesHeld is how many leases hold the claim; 0 once its end has come.
+// leasesHeld is how many leases hold the claim; 0 once its end has come. It needs
+// the mutex.
 func (c *claim) leasesHeld() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.state != claimHeld || int64(c.e.sched.Now()) >= c.end.Load() {
+	if c.state != claimHeld || !c.inTime() {
 		return 0
 	}
 	return c.holds()

@@ -124,7 +124,7 @@ func TestWaiterBehindAnUnlockThatBlocks(t *testing.T) {
 		parent.values.Store(true)
 		next := b.locking(t.Context(), "k")
 		unlocking := b.unlocking(t.Context(), l)
-		next.wantEnd(t, 0, time.Second+lookAgain, "the TTL has freed the key")
+		next.wantEnd(t, 0, time.Second+pollAgain, "the TTL has freed the key")
 		close(parent.proceed)
 		<-unlocking.done
 		b.unlock(next.wantLease(t))

@@ -13,7 +13,7 @@ const (
 	dutyNone    duty = iota
 	dutyCount        // the new hold count
 	dutyRelease      // freeing the key
-	dutyTidy         // the same, in the background: Unlock's answer is known
+	dutyTidy         // release in the background; the caller is not kept waiting
 )
 
 // Unlock gives the lease back; the last lease of an acquisition frees the key.
@@ -38,29 +38,20 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	case ctx == nil:
 		return invalid("Unlock needs a context; it need not be alive")
 	}
-	c := l.claim
-	s := c.e.stripeOf(c.Key)
-	s.enter(true)
-	defer s.exit()
 	ctxs, err := l.beginUnlock()
 	if err != nil {
 		return err
 	}
-	defer l.mayUnlockAgain()   // if the driver panics
-	ctxs.end(context.Canceled) // the section is over before the next one begins
-	if s.offer(ctx, l) {
-		return nil
-	}
-	d, answer := l.decide()
+	u := unlocking{Lease: l, caller: ctx}
+	defer u.end()
+	ctxs.end(context.Canceled) // this critical section is over before the next one begins
+	d, answer := u.decide()
 	switch d {
 	case dutyNone:
 		return answer
 	case dutyTidy:
-		c.e.cleanUp(c.Claim, c.e.sched.Now(), true)
+		l.claim.e.cleanUp(l.claim.Claim, l.claim.e.sched.Now(), true)
 		return answer
-	case dutyRelease:
-		ks := s.beginRelease(c)
-		defer s.endRelease(ks, c)
 	}
 	wait, cancel := l.untied(ctx)
 	defer cancel()
@@ -68,35 +59,54 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		wait = context.WithoutCancel(wait)
 	}
 	if d == dutyCount {
-		err = c.sendCount(wait)
+		err = u.sendCount(wait)
 	} else {
-		err = c.sendRelease(wait, ctx)
+		err = u.sendRelease(wait)
 	}
-	return l.conclude(wait.Err(), err, answer)
+	return u.conclude(wait.Err(), err, answer)
 }
 
 // beginUnlock takes the lease's contexts. It fails if an Unlock is under way or was
 // answered. From here on the lease is not re-entered.
 func (l *Lease) beginUnlock() (leaseContexts, error) {
-	l.claim.alive()
-	l.claim.mu.Lock()
+	defer l.claim.lock().Unlock()
 	if l.state == leaseUnlocking || l.state == leaseDone {
-		l.claim.mu.Unlock()
 		return nil, l.notHeld("unlock")
 	}
 	ctxs := l.ctxs
 	l.ctxs, l.state = nil, leaseUnlocking
-	l.claim.mu.Unlock()
+	l.claim.s.calls.add(1)
 	return ctxs, nil
 }
 
-// mayUnlockAgain ends an Unlock that has come to no end.
-func (l *Lease) mayUnlockAgain() {
-	l.claim.mu.Lock()
-	defer l.claim.mu.Unlock()
-	if l.state == leaseUnlocking {
-		l.state = leaseLeft
+// unlocking is an Unlock that goes on.
+type unlocking struct {
+	*Lease
+	caller context.Context // events come with it
+	done   bool            // it is not to be called again: the lease was given back, or lost
+	queue  *keyState       // of the key whose queue waits for the release; nil: none does
+
+	// What came of the release in the end; settled once that is known.
+	settled bool
+	kind    EventKind
+	outcome error
+}
+
+// end notes the end of the Unlock, which may be a panic of the driver's.
+func (u *unlocking) end() {
+	c := u.claim
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if u.settled {
+		c.released(u.caller, u.kind, u.outcome)
 	}
+	if u.queue != nil {
+		c.s.endRelease(u.queue, c)
+	}
+	if u.state = leaseLeft; u.done {
+		u.state = leaseDone
+	}
+	c.s.calls.add(-1)
 }
 
 // decide takes the lease off its claim and says what the store is owed, and what
@@ -104,31 +114,32 @@ func (l *Lease) mayUnlockAgain() {
 //
 //	claim           last lease  owed               answer
 //	held            no          its count (1)      nil
-//	held            yes         release            nil, or the loss that the release finds
-//	being released  yes (2)     release            likewise
-//	freed           yes (2)     nothing            what the release in the background found
+//	held            yes         release (2)        nil, or the loss that the release finds
+//	being released  yes (3)     release            nil, or the loss that the release finds
+//	freed           yes (3)     nothing            what the release in the background found
 //	lost: denied    any         nothing            the loss
 //	lost: expired   yes         release, tidily    the loss
 //	lost: a limit   yes         release            the loss
 //	lost: Close     yes         release            nil
 //	lost, not so    no          nothing            the loss; nil after Close
 //
-// (1) only to a HoldCounter. (2) Unlock is called again after ErrUnavailable.
+// (1) only to a HoldCounter. (2) nothing where the claim is offered to the next waiter.
+// (3) Unlock is called again after ErrUnavailable.
 //
-// From here on no other lease re-enters a claim whose last lease this was, and it is
-// not renewed. A renewal under way is harmless: the store checks the claim's id.
-func (l *Lease) decide() (d duty, answer error) {
-	c := l.claim
-	c.mu.Lock()
+// From here on no other lease re-enters a claim whose last lease this was.
+func (u *unlocking) decide() (d duty, answer error) {
+	l, c := u.Lease, u.claim
+	defer c.lock().Unlock()
+	if c.offer(u.caller, l) {
+		u.done = true
+		return dutyNone, nil
+	}
 	if c.drop(l) {
 		l.last = c.leases == nil
 	}
-	forget := c.state == claimLost && l.last
 	switch {
 	case c.state == claimHeld && l.last:
-		c.state = claimReleasing
-		c.end.Store(int64(never))
-		c.e.sched.Remove(&c.entry)
+		c.release(claimReleasing)
 		d = dutyRelease
 	case c.state == claimHeld && c.e.counter != nil:
 		d = dutyCount
@@ -139,17 +150,20 @@ func (l *Lease) decide() (d duty, answer error) {
 	case c.state == claimLost:
 		d, answer = c.owedWhenLost(l.last)
 	}
-	if d == dutyNone || d == dutyTidy {
-		l.state = leaseDone
-	}
-	c.mu.Unlock()
-	if forget {
-		c.e.stripeOf(c.Key).forgetLost(c)
+	switch d {
+	case dutyNone, dutyTidy:
+		u.done = true
+	case dutyRelease:
+		u.queue = c.s.beginRelease(c)
 	}
 	return d, answer
 }
 
+// owedWhenLost is decide for a lost claim. It needs the mutex.
 func (c *claim) owedWhenLost(last bool) (d duty, answer error) {
+	if last {
+		c.s.forgetLost(c)
+	}
 	if answer = c.outcome; c.lossKind == lossClosed {
 		answer = nil
 	}
@@ -162,98 +176,37 @@ func (c *claim) owedWhenLost(last bool) (d duty, answer error) {
 	return dutyRelease, answer
 }
 
-// sendCount and sendRelease give the store what it is owed, trying again until ctx ends
-// or the budget of an Unlock is spent. What has not been settled by then goes on in the
-// background.
-// So it does after a panic of the driver's.
-func (c *claim) sendCount(ctx context.Context) (err error) {
+// sendCount and sendRelease give the store what it is owed, and try again until ctx ends or
+// the budget of an Unlock is spent. What has not been settled by then, or by a panic of the
+// driver's, goes on in the background.
+func (u *unlocking) sendCount(ctx context.Context) (err error) {
 	err = errNoAnswer
 	defer func() {
 		if !isSettled(err) {
-			c.e.correctHolds(c)
+			u.claim.e.correctHolds(u.claim)
 		}
 	}()
-	err = c.e.retry(ctx, c.syncHolds)
+	err = u.claim.e.retry(ctx, u.claim.syncHolds)
 	return err
 }
 
-// The caller's own context is what events are told with.
-func (c *claim) sendRelease(ctx, caller context.Context) (err error) {
+func (u *unlocking) sendRelease(ctx context.Context) (err error) {
 	err = errNoAnswer
 	defer func() {
-		if isSettled(err) {
-			c.settleRelease(caller, err)
+		if u.settled = isSettled(err); u.settled {
+			u.kind, u.outcome = u.claim.releaseEnd(err)
 		} else {
-			c.e.freeLater(caller, c)
+			u.claim.e.freeLater(u.caller, u.claim)
 		}
 	}()
-	err = c.e.retry(ctx, c.free)
+	err = u.claim.e.retry(ctx, u.claim.free)
 	return err
 }
 
-// free sends one release of the claim.
-func (c *claim) free(ctx context.Context) error {
-	if err := c.takeTurn(ctx, releaseTimeout); err != nil {
-		return err
-	}
-	defer c.passTurn()
-	c.mu.Lock()
-	if c.state == claimFreed {
-		defer c.mu.Unlock()
-		return c.outcome // by the release in the background, or by another Unlock
-	}
-	inTime := c.e.sched.Now() < c.deadline
-	if inTime {
-		c.releases++
-	}
-	c.mu.Unlock()
-	err := c.e.driver.Release(ctx, c.Claim)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err != nil && inTime && !driver.MaybeApplied(err) {
-		c.releases--
-	}
-	if isLost(err) {
-		if c.releases > 0 {
-			return nil // one that was sent in time, and whose answer did not come, was applied
-		}
-		return &lossError{c.e.name, c.userKey(), ErrDenied}
-	}
-	return err
-}
-
-// settleRelease notes what came of a release in the end, and tells the first such end.
-func (c *claim) settleRelease(ctx context.Context, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.state != claimReleasing {
-		return // lost, which was told, or settled before
-	}
-	kind := EventReleaseFailed
-	switch {
-	case err == nil:
-		kind = EventReleased
-	case isLost(err):
-		kind = EventLost
-	}
-	if kind != EventReleaseFailed {
-		c.state, c.outcome = claimFreed, err
-	}
-	if !c.told {
-		c.told = true
-		if kind == EventReleaseFailed {
-			err = c.unavailable("unlock", err)
-		}
-		c.e.notices.end(ctx, c.event(kind, err), c.grantKept)
-	}
-}
-
-// conclude makes the answer of Unlock of what sending came to; end is why its wait
+// conclude turns what came of sending into Unlock's result. end is why the wait for an answer
 // ended, if it did.
-func (l *Lease) conclude(end, err, answer error) error {
-	l.claim.mu.Lock()
-	defer l.claim.mu.Unlock()
-	l.state = leaseDone
+func (u *unlocking) conclude(end, err, answer error) error {
+	u.done = true
 	switch {
 	case err == nil:
 		return answer
@@ -263,7 +216,7 @@ func (l *Lease) conclude(end, err, answer error) error {
 		}
 		return err
 	}
-	l.state = leaseLeft
+	u.done = false
 	hint := "the release goes on in the background; Unlock may be called again; the TTL frees the key in any case"
 	if driver.IsPermanent(err) {
 		hint = "Unlock may be called again; the TTL frees the key in any case"
@@ -273,35 +226,56 @@ func (l *Lease) conclude(end, err, answer error) error {
 	} else {
 		err = withoutContextErrors(err)
 	}
-	return l.fail("unlock", ErrUnavailable, err, hint)
+	return u.fail("unlock", ErrUnavailable, err, hint)
 }
 
-// beginRelease notes that a release of c is sent, and endRelease that it was
-// answered or left behind: whatever came of it, the queue of the key goes on.
-func (s *stripe) beginRelease(c *claim) *keyState {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ks := s.keys[c.Key]
-	if ks == nil || ks.current != c {
-		return nil
+// LetExpire ends the lease and leaves the key locked in the store until its TTL is over,
+// counted from the grant or the last renewal: for what must not be done again for a while.
+// It sends the store no command. The Locker forgets the lock at once: the lock is not
+// renewed any more (a renewal that is under way may still count), its end is no loss, and
+// callers in this process wait for the key as for another process's.
+//
+// Contexts of the lease end as after [Lease.Unlock], and a later Unlock returns
+// [ErrNotHeld]. Of several leases on one acquisition, the last to end decides: Unlock
+// frees the key, LetExpire leaves it.
+//
+// It returns [ErrLost] when the lease was lost before, and [ErrNotHeld] when the lease has
+// ended by Unlock or LetExpire, or an Unlock of it was tried. After Close of the Locker it returns nil
+// unless the lease was lost already.
+func (l *Lease) LetExpire() error {
+	if l.zero() {
+		return errZeroLease("LetExpire")
 	}
-	s.at(c.Key)
-	now := c.e.sched.Now()
-	ks.releases++
-	ks.begun = now
-	if s.guardTurn(ks, now); !ks.blocked(now) {
-		ks.wakeNext() // the TTL has freed the key
+	ctxs, recount, answer := l.letExpire()
+	if recount {
+		l.claim.e.correctHolds(l.claim)
 	}
-	return ks
+	ctxs.end(context.Canceled) // last: their parents may be the user's own types, and block
+	return answer
 }
 
-func (s *stripe) endRelease(ks *keyState, c *claim) {
-	if ks == nil {
-		return
+// letExpire reports whether the store's hold count is to follow.
+func (l *Lease) letExpire() (ctxs leaseContexts, recount bool, answer error) {
+	c := l.claim
+	defer c.lock().Unlock()
+	if l.state != leaseHeld {
+		return nil, false, l.notHeld("let expire")
 	}
-	s.mu.Lock()
-	ks.releases--
-	ks.wakeNext()
-	s.mu.Unlock()
-	s.detach(c)
+	ctxs = l.ctxs
+	l.ctxs, l.state = nil, leaseDone
+	c.drop(l)
+	l.last = c.leases == nil
+	switch {
+	case c.state == claimLost:
+		_, answer = c.owedWhenLost(l.last)
+	case l.last:
+		// As far as this process is concerned, the claim is freed.
+		c.release(claimFreed)
+		c.outcome = nil
+		c.reportEnd(context.Background(), EventLetExpire, nil)
+		c.s.detach(c)
+	default:
+		recount = c.e.counter != nil
+	}
+	return ctxs, recount, answer
 }

@@ -1,0 +1,316 @@
+package locker
+
+import (
+	"slices"
+	"time"
+
+	"github.com/distlock/locker/driver"
+)
+
+const (
+	// overdueAfter is for how long a command under way holds up the queue of its key:
+	// then the next waiter asks the store, which decides anyway.
+	overdueAfter = 300 * time.Millisecond
+	// watchLinger is how long a watch outlives a queue that ended with a grant.
+	watchLinger = time.Second
+)
+
+// keyState is what a Locker knows of a key it holds, waits for or has just used. It leaves
+// the table with the last of these. Its methods, and those of its queue, need the mutex.
+type keyState struct {
+	key     string
+	current *claim // held, or being released
+	*queue         // nil for a key that is held and no more
+}
+
+// queue is what a key has while calls wait for it, a command about it is under way, its watch
+// lingers or leases on it that were lost are not unlocked.
+type queue struct {
+	lost []*claim // of named owners, until their leases are unlocked
+
+	head, tail *call
+	outage     outage // counted for the key, so that its whole queue fails together
+	holder     string // the owner whom the last refusal named
+	answered   bool   // the store has answered the present queue
+	opening    bool   // a waiter opens the watch
+
+	attempts   int32         // under way
+	releases   int32         // under way
+	begun      time.Duration // when the latest of both was sent
+	unanswered time.Duration // since when the store has answered no attempt
+
+	watch  driver.Watch
+	reopen time.Duration // a watch is opened not before
+	timer  *time.Timer   // wakes the next waiter when a command is overdue, or ends the watch
+}
+
+// outage is since when a place in the store has failed without an answer between.
+type outage struct {
+	since time.Duration // 0: there is none
+	err   error
+}
+
+func (o *outage) failed(now time.Duration, err error) {
+	if o.since == 0 {
+		o.since = max(now, 1)
+	}
+	o.err = err
+}
+
+// over reports whether the patience of a call with this TTL is over.
+func (o *outage) over(now, ttl time.Duration) bool {
+	return o.since != 0 && now-o.since >= max(ttl, minOutage)
+}
+
+// waiter is a call's place in the queue. Only the call itself changes entered, queued and
+// asking, and reads them without the mutex.
+type waiter struct {
+	ks         *keyState // once it has joined
+	prev, next *call
+	owner      string // "" unless named
+	named      bool
+	entered    bool          // Close waits for it
+	queued     bool          // it is in the queue
+	asking     bool          // an attempt is under way
+	reported   bool          // so was the wait, by EventWaiting
+	woken      bool          // it polls at once
+	pollAt     time.Duration // else not before
+	wake       chan struct{} // holds one; made before the call parks
+	failed     error         // the queue failed
+}
+
+func (w *waiter) signal() {
+	w.woken = true
+	if w.wake != nil {
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (q *queue) push(c *call) {
+	c.queued = true
+	c.prev = q.tail
+	if q.tail == nil {
+		q.head = c
+	} else {
+		q.tail.next = c
+	}
+	q.tail = c
+}
+
+// remove takes c out of the queue, if it is there, and wakes the next.
+func (q *queue) remove(c *call) {
+	if !c.queued {
+		return
+	}
+	c.queued = false
+	if c.prev == nil {
+		q.head = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	if c.next == nil {
+		q.tail = c.prev
+	} else {
+		c.next.prev = c.prev
+	}
+	c.prev, c.next = nil, nil
+	q.wakeNext()
+}
+
+// empty reports whether no call is queued, waiting or asking.
+func (q *queue) empty() bool { return q == nil || q.head == nil }
+
+// next returns the waiter whose turn it is: the first that has no attempt under way and
+// has not failed.
+func (q *queue) next() *call {
+	if q == nil {
+		return nil
+	}
+	w := q.head
+	for w != nil && (w.asking || w.failed != nil) {
+		w = w.next
+	}
+	return w
+}
+
+func (q *queue) wakeNext() {
+	if w := q.next(); w != nil {
+		w.signal()
+	}
+}
+
+// wakeOwner wakes the waiters of an owner.
+func (q *queue) wakeOwner(owner string) {
+	for w := q.head; w != nil; w = w.next {
+		if w.named && w.owner == owner {
+			w.signal()
+		}
+	}
+}
+
+// fail fails the waiters whose patience with the store is over. They leave by themselves.
+func (q *queue) fail(now time.Duration) {
+	all := true
+	for w := q.head; w != nil; w = w.next {
+		if !w.asking && w.failed == nil && q.outage.over(now, w.ttl) {
+			w.failed = q.outage.err
+			w.signal()
+		}
+		all = all && w.failed != nil
+	}
+	if all {
+		q.outage = outage{} // calls that join from now on have their full patience
+	}
+}
+
+// endWatch returns the watch of a key for which nobody waits, to be closed without the mutex.
+func (q *queue) endWatch() (w driver.Watch) {
+	if q != nil && q.head == nil {
+		w, q.watch = q.watch, nil
+	}
+	return w
+}
+
+// present returns the claim that is held or being released: one whose end has come is
+// lost first.
+func (ks *keyState) present() *claim {
+	if ks.current != nil {
+		ks.current.expire().run()
+	}
+	return ks.current
+}
+
+// ofOwner returns a lease of the owner's that is held, or else a claim of the owner's that was
+// lost and still has leases. For readers there is no such claim: the loss of one reader's
+// lease is no other reader's.
+func (ks *keyState) ofOwner(owner string) (held *Lease, lost *claim) {
+	if cur := ks.present(); cur != nil && cur.state == claimHeld && cur.owner == owner {
+		held = cur.leases
+	}
+	if ks.queue == nil {
+		return held, nil
+	}
+	if i := slices.IndexFunc(ks.lost, func(c *claim) bool { return c.Owner == owner }); i >= 0 {
+		return nil, ks.lost[i]
+	}
+	return held, nil
+}
+
+// detach ends c's hold of the key in this process. The queue goes on.
+func (s *stripe) detach(c *claim) {
+	ks := s.keys[c.Key]
+	if ks == nil || ks.current != c {
+		return
+	}
+	ks.current = nil
+	if c.state == claimLost && c.named && c.Owner != readers && c.leases != nil {
+		s.at(c.Key)
+		ks.lost = append(ks.lost, c)
+		ks.wakeOwner(c.Owner)
+	}
+	ks.wakeNext()
+	s.prune(ks)
+}
+
+// forgetLost lets the owner of a lost claim lock anew: all its leases are unlocked.
+func (s *stripe) forgetLost(c *claim) {
+	if ks := s.keys[c.Key]; ks != nil && ks.queue != nil {
+		ks.lost = slices.DeleteFunc(ks.lost, func(o *claim) bool { return o == c })
+		s.prune(ks)
+	}
+}
+
+// blocked reports whether the next waiter has to wait for what this process itself
+// holds, or for a command of its own that is not overdue yet.
+func (ks *keyState) blocked(now time.Duration) bool {
+	if ks.current != nil && ks.current.state == claimHeld {
+		return true
+	}
+	return ks.busy() && now < ks.overdueAt()
+}
+
+// late reports whether a command is under way that is overdue.
+func (ks *keyState) late(now time.Duration) bool { return ks.busy() && now >= ks.overdueAt() }
+
+// busy reports whether a command about the key is under way.
+func (ks *keyState) busy() bool { return ks.queue != nil && ks.attempts+ks.releases > 0 }
+
+// overdueAt is when the command under way is overdue: a release no later than the
+// deadline of its claim, when the store has dropped it anyway.
+func (ks *keyState) overdueAt() time.Duration {
+	at := ks.begun + overdueAfter
+	if ks.current != nil {
+		at = min(at, ks.current.deadline)
+	}
+	return at
+}
+
+// guardTurn sets the timer that wakes the next waiter when the command under way is overdue.
+func (s *stripe) guardTurn(ks *keyState, now time.Duration) {
+	if at := ks.overdueAt(); ks.busy() && at > now && ks.next() != nil {
+		s.setTimer(ks, at-now)
+	}
+}
+
+// ask notes that c's attempt is sent.
+func (s *stripe) ask(c *call, now time.Duration) {
+	ks := c.ks
+	c.asking = true
+	if ks.attempts == 0 {
+		ks.unanswered = now
+	}
+	ks.attempts++
+	ks.begun = now
+	s.guardTurn(ks, now)
+}
+
+// asked notes that c's attempt has ended: it was answered, or given up.
+func (s *stripe) asked(c *call) {
+	c.asking = false
+	c.ks.attempts--
+	if w := c.ks.next(); w != nil && w != c {
+		w.signal() // it may have waited for this attempt's end
+	}
+}
+
+// heard notes that the store has answered c's attempt.
+func (s *stripe) heard(c *call, now time.Duration) {
+	s.asked(c)
+	c.ks.outage, c.ks.answered = outage{}, true
+	if c.ks.attempts > 0 {
+		c.ks.unanswered = now
+	}
+}
+
+// beginRelease notes that a release of c is sent. It returns nil if c is not the key's
+// claim any more: then the queue does not wait for that release.
+func (s *stripe) beginRelease(c *claim) *keyState {
+	ks := s.keys[c.Key]
+	if ks == nil || ks.current != c {
+		return nil
+	}
+	s.at(c.Key)
+	now := c.e.sched.Now()
+	ks.releases++
+	ks.begun = now
+	if s.guardTurn(ks, now); !ks.blocked(now) {
+		ks.wakeNext() // the TTL has freed the key
+	}
+	return ks
+}
+
+// endRelease notes that the release was answered or given up: the queue of the key goes on.
+func (s *stripe) endRelease(ks *keyState, c *claim) {
+	if ks == nil {
+		return
+	}
+	ks.releases--
+	if ks.current == c {
+		ks.current = nil
+	}
+	ks.wakeNext()
+	s.prune(ks)
+}

@@ -1,0 +1,348 @@
+package locker
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/renewal"
+)
+
+const never = renewal.Never
+
+// tryLock is TryLock: one attempt, none if this process can answer by itself.
+func (c *call) tryLock() (*Lease, error) {
+	if l, err := c.local(); l != nil || err != nil {
+		return l, err
+	}
+	cl := c.newClaim()
+	a, sent, err := c.acquire(cl, false, 0)
+	switch {
+	case err != nil:
+		return nil, c.unavailable(err, "")
+	case a.Granted:
+		switch l, err := c.grant(cl, a, sent); {
+		case err == nil:
+			return l, nil
+		case !errors.Is(err, errMerge):
+			return nil, c.unavailable(err, "")
+		}
+	}
+	// The holder may be a goroutine with the same owner.
+	if l, err := c.local(); l != nil || err != nil {
+		return l, err
+	}
+	return nil, c.fail(ErrNotAcquired, errTaken, "")
+}
+
+// local answers TryLock without the store, if it can.
+func (c *call) local() (*Lease, error) {
+	mine, taken, err := c.lookUp()
+	switch {
+	case err != nil:
+		return nil, err
+	case mine != nil:
+		l, err := c.share(mine, true)
+		switch {
+		case errors.Is(err, errLeftBehind):
+			return nil, nil
+		case errors.Is(err, errGone):
+			return nil, c.fail(ErrNotAcquired, errLocal, "")
+		}
+		return l, err
+	case taken:
+		return nil, c.fail(ErrNotAcquired, errLocal, "")
+	}
+	return nil, nil
+}
+
+// lookUp returns the lease that the call re-enters, or else whether this process holds the key
+// or queues for it. It fails if the call's owner has lost the key.
+func (c *call) lookUp() (mine *Lease, taken bool, err error) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if !c.enter() {
+		return nil, false, c.fail(ErrClosed, nil, "")
+	}
+	ks := c.s.keys[c.key]
+	if ks == nil {
+		return nil, false, nil
+	}
+	current := ks.present()
+	if c.named {
+		var lost *claim
+		if mine, lost = ks.ofOwner(c.owner); lost != nil {
+			return nil, false, c.lost(lost.outcome)
+		}
+	}
+	// A named owner may hold from another process, and re-enter here.
+	queued := !ks.empty() && !(c.named && c.e.counter != nil)
+	return mine, queued || current != nil && ks.blocked(c.e.sched.Now()), nil
+}
+
+// lock is Lock: first come, first served. The call joins the queue of its key and
+// does what its turn there says, until it has a lease or an end.
+func (c *call) lock() (*Lease, error) {
+	signalled := false
+	for {
+		m := c.turn(signalled)
+		signalled = false
+		switch {
+		case m.err != nil:
+			return nil, m.err
+		case m.failed != nil:
+			return nil, c.unavailable(m.failed, "")
+		case m.mine != nil:
+			if l, err := c.share(m.mine, false); !errors.Is(err, errGone) {
+				return l, err
+			}
+		case m.offered:
+			if c.ended() {
+				return nil, c.gaveUp(false)
+			}
+			if l := c.accept(); l != nil {
+				return l, nil
+			}
+		case m.attempt:
+			if l, err := c.attempt(m); l != nil || err != nil {
+				return l, err
+			}
+		default:
+			var err error
+			if signalled, err = c.park(m); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// move is what a waiting call is to do next.
+type move struct {
+	err     error         // fail
+	failed  error         // fail with the queue, whose trouble this is
+	mine    *Lease        // re-enter it
+	offered bool          // accept the claim that is offered
+	attempt bool          // ask the store
+	tokens  int           // for how many tenures
+	watch   driver.Watch  // the key's, if any
+	pollAt  time.Duration // else wait until then
+}
+
+// turn says what the call's place in the queue allows. The call joins the queue by its first
+// turn.
+func (c *call) turn(signalled bool) move {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if !c.enter() {
+		return move{err: c.fail(ErrClosed, nil, "")}
+	}
+	if c.ks == nil {
+		c.ks = c.s.at(c.key)
+		c.ks.push(c)
+	}
+	ks, cur, now := c.ks, c.ks.present(), c.e.sched.Now()
+	switch {
+	case c.e.isClosed():
+		return move{err: c.fail(ErrClosed, nil, "")}
+	case c.failed != nil:
+		return move{failed: c.failed} // the caller's context is asked without the mutex
+	}
+	if c.named {
+		switch mine, lost := ks.ofOwner(c.owner); {
+		case lost != nil:
+			return move{err: c.lost(lost.outcome)}
+		case mine != nil:
+			return move{mine: mine}
+		}
+	}
+	if cur != nil && ks.next() == c && cur.offered() {
+		return move{offered: true}
+	}
+	// A waiter whose owner holds the key from another process joins that hold; in
+	// turn it would wait for itself.
+	joins := cur == nil && c.named && c.e.counter != nil && c.owner == ks.holder
+	asks := joins || ks.next() == c && !ks.blocked(now)
+	signalled, c.woken = signalled || c.woken, false
+	switch {
+	case asks && (signalled || now >= c.pollAt):
+		c.s.ask(c, now)
+		return move{attempt: true, watch: ks.watch, tokens: c.tokensFor(ks)}
+	case asks:
+		return c.waits(move{watch: ks.watch, pollAt: c.pollAt})
+	}
+	c.s.guardTurn(ks, now)
+	return c.waits(move{pollAt: never})
+}
+
+// waits readies the call for park. It needs the mutex.
+func (c *call) waits(m move) move {
+	if c.wake == nil {
+		c.wake = make(chan struct{}, 1)
+	}
+	select {
+	case <-c.wake: // from before
+	default:
+	}
+	if !c.reported {
+		c.reported = true
+		c.e.notices.event(c.ctx, c.event(EventWaiting, 0, nil))
+	}
+	return m
+}
+
+// park waits for a signal, a change in the queue or the time to poll. It fails when
+// the caller does not want to wait any more.
+func (c *call) park(m move) (signalled bool, err error) {
+	var signal <-chan struct{}
+	if m.watch != nil {
+		signal = m.watch.C()
+	}
+	var poll <-chan time.Time
+	if m.pollAt != never {
+		timer := time.NewTimer(m.pollAt - c.e.sched.Now())
+		defer timer.Stop()
+		poll = timer.C
+	}
+	select {
+	case <-c.wake:
+	case _, ok := <-signal:
+		if !ok {
+			c.unwatch(m.watch)
+		}
+		return true, nil
+	case <-poll:
+	case <-c.e.closed:
+		return false, c.fail(ErrClosed, nil, "")
+	case <-c.ctx.Done():
+		return false, c.gaveUp(false)
+	}
+	return false, nil
+}
+
+// gaveUp returns the error for a caller that stopped waiting; asking says that it had an
+// attempt under way.
+func (c *call) gaveUp(asking bool) error {
+	trouble, heldHere := c.givingUp(asking)
+	if trouble != nil {
+		return c.unavailable(trouble, "")
+	}
+	hint := ""
+	if heldHere && !c.named {
+		hint = "this Locker holds it; a Lock re-enters under the context of the lease, as Do gives it, and else waits for its Unlock"
+	}
+	why := c.ctxError()
+	if why == nil {
+		why = fmt.Errorf("not within %v", c.wait)
+	}
+	return c.fail(ErrNotAcquired, why, hint)
+}
+
+// givingUp returns the trouble with the store that the wait has come to, if any, and whether
+// this Locker holds the key.
+func (c *call) givingUp(asking bool) (trouble error, heldHere bool) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	ks, now := c.ks, c.e.sched.Now()
+	found := ks.outage
+	if found.since == 0 && (asking || ks.attempts > 0) {
+		// An attempt is unanswered: trouble, unless it is just that the wait
+		// was over a moment after it was sent. A store that has answered
+		// before gets the benefit of the doubt for longer.
+		patience := answerSoon
+		if ks.answered {
+			patience = answerLate
+		}
+		if now-ks.unanswered > patience {
+			found.failed(ks.unanswered, errNoAnswer)
+			ks.outage = found // the others in the queue need not find out for themselves
+		}
+	}
+	return found.err, ks.current != nil
+}
+
+// served ends the wait of a call that was granted the lock of ks. It needs the mutex.
+func (c *call) served(ks *keyState) {
+	ks.remove(c)
+	c.s.prune(ks)
+	c.exit()
+}
+
+// leave ends the call. Unless it was served, it removes the call from the queue and wakes the
+// next. The last to give up also closes the watch, and with it the place that the driver
+// keeps for it.
+func (c *call) leave() {
+	if !c.entered {
+		return
+	}
+	if c.queued {
+		watch, unclaimed := c.dequeue()
+		closeWatch(watch)
+		unclaimed.freeUnclaimed()
+	}
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.exit()
+}
+
+// dequeue removes the call from the queue. It returns what is to be closed, and what to be
+// released.
+func (c *call) dequeue() (watch driver.Watch, unclaimed *claim) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.asking { // the driver panicked
+		c.s.asked(c)
+	}
+	ks := c.ks
+	ks.remove(c)
+	if ks.empty() {
+		watch, unclaimed = ks.endWatch(), ks.withdraw()
+	}
+	c.s.prune(ks)
+	return watch, unclaimed
+}
+
+// enter counts the call among those that Close waits for. It reports false once the Locker is
+// closed. It needs the mutex.
+func (c *call) enter() bool {
+	if c.s.closed && !c.entered {
+		return false
+	}
+	if !c.entered {
+		c.entered = true
+		c.s.calls.add(1)
+	}
+	return true
+}
+
+// mayEnter is enter for callers without the mutex.
+func (c *call) mayEnter() bool {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	return c.enter()
+}
+
+// exit ends what enter began. It needs the mutex.
+func (c *call) exit() {
+	if c.entered {
+		c.entered = false
+		c.s.calls.add(-1)
+	}
+}
+
+// pauseFor returns how long to wait after a refusal for what no signal tells.
+func pauseFor(a driver.Answer, watched bool, poll *backoff) time.Duration {
+	var d time.Duration
+	if watched && !a.NoWakeUp {
+		d = pollAgain - rand.N(pollAgain/5)
+	} else {
+		d = poll.next(pollMin, pollMax)
+	}
+	if a.Remaining > 0 && a.Remaining < d {
+		// The holder may be dead: ask when its lease is over, not all
+		// waiters in the same instant.
+		d = min(d, a.Remaining+time.Millisecond+rand.N(4*time.Millisecond))
+	}
+	return d
+}
