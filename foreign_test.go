@@ -127,9 +127,9 @@ func TestNothingForeignUnderTheMutex(t *testing.T) {
 				parent, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				ctx := foreignContext{parent, f}
-				f.contention(b, ctx)
-				f.trouble(b, ctx)
-				f.losses(b, ctx)
+				f.contention(ctx, b)
+				f.trouble(ctx, b)
+				f.losses(ctx, b)
 				_ = b.Close()
 				if n := f.looks.Load(); n < 100 {
 					t.Errorf("%d looks, want 100: the foreign code was not called", n)
@@ -140,7 +140,7 @@ func TestNothingForeignUnderTheMutex(t *testing.T) {
 }
 
 // contention queues, hands over, re-enters and gives up.
-func (f *outsider) contention(b *bench, ctx context.Context) {
+func (f *outsider) contention(ctx context.Context, b *bench) {
 	first := b.lock(ctx, "k")
 	inner := b.lock(first.Context(ctx), "k")
 	soon, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
@@ -172,7 +172,7 @@ func (l *locking) wantFailure() error {
 }
 
 // trouble gets every command to fail with foreign errors, and to succeed after that.
-func (f *outsider) trouble(b *bench, ctx context.Context) {
+func (f *outsider) trouble(ctx context.Context, b *bench) {
 	refused := foreignError{errRefused, f}
 	reset := foreignError{errReset, f}
 	denied := foreignError{driver.ErrLost, f}
@@ -206,7 +206,7 @@ func (f *outsider) trouble(b *bench, ctx context.Context) {
 }
 
 // losses ends leases in each way there is, with contexts of their own.
-func (f *outsider) losses(b *bench, ctx context.Context) {
+func (f *outsider) losses(ctx context.Context, b *bench) {
 	denied := foreignError{driver.ErrLost, f}
 	ann := ContextWithOwner(ctx, "ann")
 	lose := func(key string, end func(*Lease), opts ...LockOption) {

@@ -224,7 +224,7 @@ func (c *call) park(m move) (signalled bool, err error) {
 // gaveUp returns the error for a caller that stopped waiting; asking says that it had an
 // attempt under way.
 func (c *call) gaveUp(asking bool) error {
-	trouble, heldHere := c.givingUp(asking)
+	heldHere, trouble := c.givingUp(asking)
 	if trouble != nil {
 		return c.unavailable(trouble, "")
 	}
@@ -239,9 +239,9 @@ func (c *call) gaveUp(asking bool) error {
 	return c.fail(ErrNotAcquired, why, hint)
 }
 
-// givingUp returns the trouble with the store that the wait has come to, if any, and whether
-// this Locker holds the key.
-func (c *call) givingUp(asking bool) (trouble error, heldHere bool) {
+// givingUp returns whether this Locker holds the key, and the trouble with the store that the
+// wait has come to, if any.
+func (c *call) givingUp(asking bool) (heldHere bool, trouble error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	ks, now := c.ks, c.e.sched.Now()
@@ -259,7 +259,7 @@ func (c *call) givingUp(asking bool) (trouble error, heldHere bool) {
 			ks.outage = found // the others in the queue need not find out for themselves
 		}
 	}
-	return found.err, ks.current != nil
+	return ks.current != nil, found.err
 }
 
 // served ends the wait of a call that was granted the lock of ks. It needs the mutex.
