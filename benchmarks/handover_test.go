@@ -32,8 +32,8 @@ func far(b *testing.B, addr string) redis.UniversalClient {
 }
 
 // BenchmarkHandOver: round trips from the call of Unlock to the return of the Lock that
-// waits for it, in another process. The release takes one until the waiter is told, and
-// what the waiter then sends another: 2 is the least. redsync polls.
+// waits for it, in another process. The release takes one until it reaches the waiter, and
+// the waiter's command another: 2 is the least. redsync polls.
 func BenchmarkHandOver(b *testing.B) {
 	for _, s := range strategies {
 		b.Run(s.name, func(b *testing.B) {

@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/exported.json")
 
-// exported is what Prometheus is told: the labels of a metric, and their values.
+// exported has the labels of each exported metric, and their values.
 type exported map[string]map[string][]string
 
 // scraped has everything happen, and exports it.
@@ -64,8 +64,8 @@ func (x exported) add(name string, ms []*dto.Metric) {
 	}
 }
 
-// TestExported: testdata/exported.json is what Prometheus is told, which the dashboard and the
-// alerts are checked against: in a module of their own, as Prometheus's parsers are large.
+// TestExported: testdata/exported.json has the exported metrics. The dashboard and the
+// alerts are checked against it, in a module of their own, as Prometheus's parsers are large.
 func TestExported(t *testing.T) {
 	const file = "testdata/exported.json"
 	x := scraped(t)

@@ -34,7 +34,7 @@ type bench struct {
 	tracers *sdktrace.TracerProvider
 }
 
-// telemetry is what a bench's observer reports to, unless a test has its own.
+// telemetry returns the targets of a bench's observer, unless a test has its own.
 func telemetry() (*sdkmetric.ManualReader, *tracetest.SpanRecorder, *sdktrace.TracerProvider) {
 	spans := tracetest.NewSpanRecorder()
 	return sdkmetric.NewManualReader(), spans, sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))

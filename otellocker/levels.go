@@ -10,14 +10,14 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// levels are what is read from the Lockers when metrics are collected: what is counted from
+// levels are read from the Lockers when metrics are collected: a count of
 // events is wrong for ever once an event was dropped.
 type levels struct {
 	mu sync.Mutex
 	of map[string]*level // by strategy
 }
 
-// level is what the Lockers of one strategy have.
+// level has the state of the Lockers of one strategy.
 type level struct {
 	attributes
 	open    []*func() locker.Stats

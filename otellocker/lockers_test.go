@@ -59,7 +59,7 @@ func TestHeldIsRightWhateverIsDropped(t *testing.T) {
 }
 
 // A loss is on the span of the caller that holds, also where another Locker with the same observer
-// holds a lock of that name, and no token tells the two apart.
+// holds a lock of that name, and no token distinguishes the two.
 func TestLossOfOneOfTwoLockers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader, spans, tracers := telemetry()

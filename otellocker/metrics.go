@@ -45,7 +45,7 @@ type observer struct {
 
 var _ locker.Observer = (*observer)(nil)
 
-// instruments are what the metrics are told to.
+// instruments record the metrics.
 type instruments struct {
 	acquisitions, waits, handOvers, releases, renewals, losses, nodeFailures metric.Int64Counter
 
@@ -94,7 +94,7 @@ func attributesOf(kvs ...attribute.KeyValue) attributes {
 	return attributes{[]metric.AddOption{o}, []metric.RecordOption{o}, []metric.ObserveOption{o}}
 }
 
-// seriesID is what series differ by: a strategy, and the name given to keys by WithKeys.
+// seriesID identifies a series: a strategy, and the name given to keys by WithKeys.
 type seriesID struct{ strategy, name string }
 
 // series are the attributes that events of one strategy and key name come with.

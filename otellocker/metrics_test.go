@@ -116,7 +116,7 @@ func TestAcquisitionUnderALostLease(t *testing.T) {
 }
 
 // The gauge of held leases goes up with each grant, and down with each end, of whatever kind; re-entry
-// counts for nothing. How long it was held is told with the end.
+// counts for nothing. How long it was held is recorded with the end.
 func TestHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -150,7 +150,7 @@ func TestHolds(t *testing.T) {
 	})
 }
 
-// A loss has its cause. The causes are told by the words of package locker: where these have
+// A loss has its cause. The causes are recognised by the words of package locker: where these have
 // changed, this fails.
 func TestLosses(t *testing.T) {
 	for cause, lose := range map[string]func(b *bench){
@@ -191,7 +191,7 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// A renewal is told with what came of it, and the time that the store took.
+// A renewal is recorded with its outcome, and the time that the store took.
 func TestRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -276,7 +276,7 @@ func TestFailuresAreAnnounced(t *testing.T) {
 	})
 }
 
-// Names that are many after all are counted all the same.
+// Names are counted, however many they are.
 func TestManyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, otellocker.WithKeys(func(key string) string { return key }))
@@ -339,7 +339,7 @@ func TestSharedObserver(t *testing.T) {
 	require.EqualValues(t, lockers*pairs, holds)
 }
 
-// A key is told only by the name that the user gives it.
+// A key is shown only by the name that the user gives it.
 func TestKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, otellocker.WithKeys(func(key string) string {

@@ -25,7 +25,7 @@ func node(strategy, host string, port int) attribute.Set {
 		attribute.String("server.address", host), attribute.Int("server.port", port))
 }
 
-// A node of redlock that goes down is told, and that it is back.
+// A node of redlock that goes down is recorded, and that it is back.
 func TestNodes(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	obs, err := otellocker.NewObserver(otellocker.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
@@ -47,7 +47,7 @@ func TestNodes(t *testing.T) {
 	})))
 	require.NoError(t, err)
 	defer l.Close()
-	// use locks and unlocks until a node is told of.
+	// use locks and unlocks until a node is recorded.
 	use := func() bool {
 		end := time.After(20 * time.Second)
 		for {

@@ -37,11 +37,11 @@ var outcomeNames = [outcomes]string{
 	otherOutcome:     "other",
 }
 
-// failed reports whether something went wrong. That another owner holds the key, or that the
-// caller ended its wait, is what locks are for.
+// failed reports whether something went wrong. It is no failure that another owner holds the key, or that the
+// caller ended its wait.
 func (o outcome) failed() bool { return o >= unavailable }
 
-// outcomeOf is the outcome that err, of a NotAcquired, tells. The order matters: what ended the
+// outcomeOf returns the outcome for err, of a NotAcquired. The order matters: what ended the
 // caller's context is part of err, and may match any error.
 func outcomeOf(err error) outcome {
 	switch {

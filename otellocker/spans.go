@@ -64,7 +64,7 @@ func (s *spans) acquisition(ctx context.Context, e locker.Event, name string, ou
 	}
 }
 
-// lost tells the span of the caller who acquired; if that has ended, a span beside it.
+// lost records a loss on the span of the caller who acquired; if that has ended, on a span beside it.
 func (s *spans) lost(e locker.Event, name string, c cause) {
 	caller := s.ended(e)
 	if caller == nil {

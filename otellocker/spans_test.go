@@ -63,7 +63,7 @@ func TestSpanOfALock(t *testing.T) {
 	})
 }
 
-// A span tells the key by the name given, the token, and a hand-over.
+// A span has the name given to the key, the token, and a hand-over.
 func TestAttributesOfASpan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, otellocker.WithKeys(strings.ToUpper))
@@ -123,7 +123,7 @@ func TestUnsampledCaller(t *testing.T) {
 	})
 }
 
-// A caller's span that has ended before the event is delivered has its span all the same.
+// A caller's span that has ended before the event is delivered gets a span beside it.
 func TestSpanOfACallerThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proceed := make(chan struct{})
@@ -144,7 +144,7 @@ func TestSpanOfACallerThatIsGone(t *testing.T) {
 	})
 }
 
-// A loss is told to the span of the caller that holds.
+// A loss is recorded on the span of the caller that holds.
 func TestLossOnTheCallersSpan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, otellocker.WithKeys(strings.ToUpper))
@@ -189,7 +189,7 @@ func TestLossAfterTheCallersSpan(t *testing.T) {
 	})
 }
 
-// No key is told unless the user names it: not by an attribute, and not in an error's words.
+// No key is shown unless the user names it: not by an attribute, and not in an error's words.
 func TestKeysAreNotTold(t *testing.T) {
 	const key = "private"
 	synctest.Test(t, func(t *testing.T) {

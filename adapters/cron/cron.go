@@ -17,8 +17,8 @@
 //
 //   - Two clocks that differ by more than the minimum hold let a job run twice. So does
 //     cron.Every, which counts from the start of each process: use a crontab.
-//   - A job that knows no context cannot be told that its lock is lost, and goes on. A
-//     [ContextJob] is told.
+//   - A job without a context goes on when its lock is lost. The context of a
+//     [ContextJob] ends.
 //   - A run is skipped, not delayed. Where an instance crashes in a run, others skip the
 //     job until the TTL of the lock ends.
 package cronlocker

@@ -5,8 +5,8 @@
 //	...
 //	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(jobs))
 //
-// An instance that finds the lock of a job taken skips that run; gocron tells the job's
-// AfterLockError listener, with an error that matches [locker.ErrNotAcquired].
+// An instance that finds the lock of a job taken skips that run; gocron calls the job's
+// AfterLockError listener with an error that matches [locker.ErrNotAcquired].
 //
 // It guarantees that a job does not run twice at a time, and not again within the
 // minimum hold of 500 ms ([WithMinHold]). The latter is for clocks that differ: where the

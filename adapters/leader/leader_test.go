@@ -155,7 +155,7 @@ func TestResigns(t *testing.T) {
 	require.Empty(t, store.Keys())
 }
 
-// A caller that asks the Elector is told of a loss before the function has heeded it.
+// The Elector reports a loss to its callers before the function has returned.
 func TestLossWhileTheFunctionIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()

@@ -67,7 +67,7 @@ func WithObserver(f func(Event)) Option {
 	}
 }
 
-// Kind is what an [Event] is about.
+// Kind distinguishes an [Event] from others.
 type Kind string
 
 // The kinds of events.
@@ -81,8 +81,8 @@ const (
 type Event struct {
 	Kind  Kind
 	Token int64 // of the term; 0 of Failed
-	// Err is, of Failed, why. Of Ended it is what the function returned and, if the
-	// leadership was lost before or the lock could not be given back, an error that
-	// matches ErrLost or ErrUnavailable.
+	// Err is the reason of Failed. For Ended it is the error that the function returned,
+	// joined with one that matches ErrLost or ErrUnavailable if the leadership was lost
+	// before or the lock could not be given back.
 	Err error
 }

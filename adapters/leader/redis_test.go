@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// An operator deletes the lock of a leader: it is told, and the next one has a greater
+// An operator deletes the lock of a leader: its term ends, and the next one has a greater
 // token.
 func TestOnRedis(t *testing.T) {
 	server := redistest.Shared(t)

@@ -6,12 +6,12 @@
 // tell it to, and the rest follows from one rule: Lock returns with the lock, or
 // does not return.
 //
-//   - The store cannot be used, or the key holds something that is no lock: Lock tells
+//   - The store cannot be used, or the key holds something that is no lock: Lock calls
 //     the function and goes on trying, about once a second.
-//   - The Locker is closed, so that Lock never will have the lock: Lock tells the
+//   - The Locker is closed, so that Lock will never get the lock: Lock calls the
 //     function and panics. End what uses a Mutex before you close its Locker.
-//   - The lock is lost while it is held: the function is told at once, from a goroutine
-//     of its own. The section that runs cannot be told; let the function end what the
+//   - The lock is lost while it is held: the function is called at once, by a goroutine
+//     of its own. The critical section gets no signal; let the function end what the
 //     lock protects, by cancelling a context or by ending the process, or hand
 //     the token of [Mutex.Lease] to the resource.
 //   - Unlock could not give the lock back, or there was nothing to unlock: Unlock tells
@@ -60,8 +60,8 @@ type hold struct {
 	stop  func() bool // ends the watch for a loss; false if the loss was told
 }
 
-// New makes a Mutex on key. onError is told of every failure and of every loss, possibly
-// by several goroutines at once; what it is told matches the errors of package locker.
+// New makes a Mutex on key. onError is called for every failure and every loss, possibly
+// by several goroutines at once; its errors match those of package locker.
 // A wrong argument is an error that matches [locker.ErrInvalid].
 func New(l locker.Locker, key string, onError func(error), opts ...locker.LockOption) (*Mutex, error) {
 	if onError == nil {

@@ -121,7 +121,7 @@ func TestLongWait(t *testing.T) {
 	})
 }
 
-// A loss is told once, at the moment of the loss; the goroutines of the Mutex go on
+// A loss is reported once, at the moment of the loss; the goroutines of the Mutex go on
 // excluding each other.
 func TestLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -51,7 +51,7 @@ import (
 // HeaderKey is where a key is looked for by default.
 const HeaderKey = "Idempotency-Key"
 
-// retryAfter is what a client is asked to wait for a store that does not answer.
+// retryAfter is the Retry-After of a 503: the store does not answer.
 const retryAfter = 5 * time.Second
 
 // New makes the middleware. A wrong argument is an error that matches
@@ -162,7 +162,7 @@ func (r *recorder) begin(status int) {
 }
 
 func (r *recorder) WriteHeader(status int) {
-	// Those below 200 come before the status that counts, but for 101.
+	// A status below 200, except 101, comes before the one that counts.
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		r.begin(status)
 	}

@@ -142,7 +142,7 @@ func TestKept(t *testing.T) {
 	require.Equal(t, http.StatusConflict, serve(h, post("/", "1")).Code)
 }
 
-// A handler that takes longer than the TTL is told before the next one begins.
+// The context of a handler that takes longer than the TTL ends before the next one begins.
 func TestSlowHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLocker(t, memory.NewStore(), locker.WithMaxHold(time.Second)) // which counts for nothing

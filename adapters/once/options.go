@@ -108,11 +108,11 @@ func PassWhenUnavailable() Option {
 	}
 }
 
-// WithRefusal has f write the answer of a refused request, in place of a line of plain
-// text. status is what to answer: 409 for a repetition, 503 for a store that cannot be
+// WithRefusal lets f write the answer of a refused request, in place of a line of plain
+// text. status is the one to answer with: 409 for a repetition, 503 for a store that cannot be
 // used, 400 for a key that is too long or not UTF-8, 422 for a key that was used for another
-// request ([WithReplay]); err is what the Locker said, which is
-// not for the client's eyes. Of a 503 Retry-After is set, f may change it.
+// request ([WithReplay]); err is the Locker's error, which is
+// not for the client's eyes. Retry-After is set for a 503; f may change it.
 func WithRefusal(f func(w http.ResponseWriter, r *http.Request, status int, err error)) Option {
 	return func(s *settings) error {
 		if f == nil {

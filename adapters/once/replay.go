@@ -23,7 +23,7 @@ const HeaderReplayed = "Idempotency-Replayed"
 // putTimeout bounds how long a request waits until its answer is stored.
 const putTimeout = 5 * time.Second
 
-// Answer is what a handler answered, as a [Store] keeps it. It can be written as JSON.
+// Answer is a handler's answer, as a [Store] keeps it. It can be written as JSON.
 type Answer struct {
 	Status      int
 	Header      http.Header // what the handler has set
@@ -80,7 +80,7 @@ func (p *replay) sum(r *http.Request) [sha256.Size]byte {
 	return sha256.Sum256([]byte(p.fingerprint(r)))
 }
 
-// errOther is what a refusal with 422 is given.
+// errOther is the error of a refusal with 422.
 var errOther = fmt.Errorf("%w: the key was used for another request", locker.ErrNotAcquired)
 
 // repeated answers a request whose key is taken. Whether the request that has the key still runs

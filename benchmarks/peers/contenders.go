@@ -67,7 +67,7 @@ func refused(is bool, err error) error {
 	return err
 }
 
-// floor is what a lock costs at least: the two commands, without a library.
+// floor is the least that a lock can cost: the two commands, without a library.
 func floor(rdb redis.Cmdable) lockFunc {
 	return func(ctx context.Context, key string, _ time.Duration) (hold, error) {
 		value := rand.Text()

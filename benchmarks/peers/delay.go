@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Delay is what Child.Delay is asked for: a way to Addr that makes round trips
+// Delay is the argument of Child.Delay: a proxy to Addr that makes round trips
 // longer by RTT.
 type Delay struct {
 	Addr string

@@ -23,7 +23,7 @@ var (
 	readmeTemplate string
 )
 
-// A page is what the template of docs/performance.md is filled from.
+// A page fills the template of docs/performance.md.
 type page struct {
 	config
 	results

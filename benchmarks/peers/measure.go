@@ -13,7 +13,7 @@ import (
 
 // A setup is one thing to measure, of one contender after another.
 type setup struct {
-	label     string // tells the setups of a scenario apart
+	label     string // distinguishes the setups of a scenario
 	job       Job
 	processes int           // 0 is one
 	rtt       time.Duration // added to the round trip to the server
@@ -24,7 +24,7 @@ type setup struct {
 	least     time.Duration // the measurement takes, whatever the duration asked for
 }
 
-// A sample is what one measurement of a contender has found.
+// A sample is the result of one measurement of a contender.
 type sample struct {
 	setup                setup
 	results              []Result

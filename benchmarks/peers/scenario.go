@@ -16,7 +16,7 @@ type scenario struct {
 	rounds  int // at most, 0 for no such limit
 }
 
-// A target is what a metric of our strategies is to come to: no worse than factor
+// A target bounds a metric of our strategies: no worse than factor
 // times that of another contender, or than factor itself.
 type target struct {
 	metric metric

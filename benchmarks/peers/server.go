@@ -43,7 +43,7 @@ func (b *bench) start(n int) {
 	}
 }
 
-// An info is what the first server's INFO says, as far as it is numbers.
+// An info has the numbers of the first server's INFO.
 type info map[string]float64
 
 func (b *bench) info(ctx context.Context) (info, error) {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A Job is what one process of a measurement does: Workers goroutines that lock, hold
-// and unlock for as long as they are let.
+// A Job is the work of one process of a measurement: Workers goroutines lock, hold
+// and unlock until they are stopped.
 type Job struct {
 	Contender string
 	Addrs     []string
@@ -33,7 +33,7 @@ type Section struct {
 	Asked, Granted, Released int64
 }
 
-// A Result is what came of a Job between the end of Run and the call of Stop.
+// A Result is the outcome of a Job between the end of Run and the call of Stop.
 type Result struct {
 	Elapsed, CPU  time.Duration
 	Counts        []float64 // sections, by worker
@@ -44,7 +44,7 @@ type Result struct {
 	Error         string        // the first
 	Lost          int           // of the locks held
 	Goroutines    float64       // for each lock held
-	Bytes         float64       // likewise
+	Bytes         float64       // for each lock held
 }
 
 type worker struct {
@@ -70,7 +70,7 @@ type Child struct {
 	result  Result
 }
 
-// A mark is what was counted until a moment.
+// A mark has the counts at a moment.
 type mark struct {
 	at     time.Time
 	cpu    time.Duration

@@ -47,7 +47,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Answer
 	_ = d.store.Revoke(ctx, lease)
 	held := res.KVs[0]
 	if held.Value != req.ID {
-		return driver.Answer{}, nil // Remaining is not asked for: a Watch tells of expiry
+		return driver.Answer{}, nil // Remaining is not needed: a Watch reports expiry
 	}
 	// The attempt is repeated, and the Locker counts the TTL from now: so must the store.
 	if err := d.store.KeepAlive(ctx, held.Lease); err != nil {

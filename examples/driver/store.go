@@ -22,7 +22,7 @@ type KV struct {
 	Lease          LeaseID
 }
 
-// Event is a change of a key: KV is what was put, or what was deleted.
+// Event is a change of a key: KV was put, or was deleted.
 type Event struct {
 	Deleted bool
 	KV      KV
@@ -61,7 +61,7 @@ func Put(key, value string, lease LeaseID) Op {
 	return Op{put: true, kv: KV{Key: key, Value: value, Lease: lease}}
 }
 
-// Result is what a transaction did.
+// Result is the outcome of a transaction.
 type Result struct {
 	Succeeded bool  // the conditions held
 	Revision  int64 // the store's, after the transaction

@@ -9,7 +9,7 @@
 // longer than its lease. Meanwhile the second one has the lock and sells, and then the first
 // one wakes up and writes what it has computed from the old stock.
 //
-// The story is told twice: with a table that takes every write, and with one that compares
+// The story runs twice: with a table that takes every write, and with one that compares
 // tokens. See stock.go for the two statements.
 //
 // The program exits with 0 if the first table has lost a sale and the second one has not.
@@ -84,7 +84,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// outcome is what a story came to.
+// outcome has the figures of a story.
 type outcome struct{ writes, refused, sold, stock int }
 
 func (o outcome) right() bool { return o.stock == units-o.sold }
@@ -180,7 +180,7 @@ func (s *story) run(ctx context.Context, slow, quick locker.Locker) error {
 	return err
 }
 
-// sell is what a worker does when nothing goes wrong.
+// sell is the work of a worker when nothing goes wrong.
 func (s *story) sell(ctx context.Context, who string, locks locker.Locker, sells int) error {
 	return locker.Do(ctx, locks, product, func(ctx context.Context) error {
 		lease, _ := locker.LeaseFromContext(ctx)

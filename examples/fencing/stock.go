@@ -100,7 +100,7 @@ func (s stock) refusal(ctx context.Context, product string) error {
 	return fmt.Errorf("%w, %d", errStale, token)
 }
 
-// row is what is in the table.
+// row returns the table's row of product.
 func (s stock) row(ctx context.Context, product string) (units int, token int64, err error) {
 	err = s.db.QueryRowContext(ctx, `SELECT units, token FROM stock WHERE product = ?`, product).Scan(&units, &token)
 	return units, token, err

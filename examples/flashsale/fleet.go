@@ -72,7 +72,7 @@ func startShop(cfg shopConfig, stderr *os.File) (*shopProcess, error) {
 	return p, cmd.Start()
 }
 
-// hangUp tells the shops to close.
+// hangUp makes the shops close.
 func (f fleet) hangUp() {
 	for _, p := range f {
 		p.stdin.Close()

@@ -19,7 +19,7 @@
 //
 // Start reading at shop.go: a sale under a lock, whatever the strategy.
 //
-// With -config the shops' Locker is what the file says (a strategy.Config, in YAML
+// With -config the shops' Locker is configured by the file (a strategy.Config, in YAML
 // or JSON), wherever it says its Redis is; the stock stays where it is otherwise.
 //
 // Without -redis it starts servers of its own (miniredis; redlock needs five), so that

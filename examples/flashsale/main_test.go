@@ -86,7 +86,7 @@ func TestEveryStrategyIsThere(t *testing.T) {
 	}
 }
 
-// TestConfig: the Locker is what the file says, in the sale's Redis or its own.
+// TestConfig: the file configures the Locker, in the sale's Redis or its own.
 func TestConfig(t *testing.T) {
 	few := []string{"-buyers", "20", "-stock", "9", "-concurrency", "3"}
 	write := func(name, text string) string {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// result is what one sale came to.
+// result has the figures of one sale.
 type result struct {
 	Strategy string        `json:"strategy"`
 	Shops    int           `json:"shops"`

@@ -23,7 +23,7 @@ type shopConfig struct {
 	Prefix string   // of every key of this sale
 }
 
-// waitHeader tells the buyer how long the shop waited for the lock.
+// waitHeader carries how long the shop waited for the lock.
 const waitHeader = "Lock-Wait"
 
 // shopMain is the main function of a shop process.

@@ -30,7 +30,7 @@ func (s shop) sell(ctx context.Context, o *order) error {
 	})
 }
 
-// slowPayment is what the bank takes for every tenth unit: for the same units whichever
+// slowPayment is how long the bank takes for every tenth unit: for the same units whichever
 // buyers are served, so that a lock which is too short for it is found out.
 const slowPayment = 100 * time.Millisecond
 

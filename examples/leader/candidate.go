@@ -17,7 +17,7 @@ const (
 	ttl = time.Second // for how long no candidate leads after a crash
 )
 
-// candidate is what would be a process.
+// candidate stands for a process.
 type candidate struct {
 	name   string
 	ledger *ledger
@@ -49,7 +49,7 @@ func (c *candidate) stand(ctx context.Context) error {
 		}))
 }
 
-// lead is what a leader does: work, and write with the token.
+// lead is the work of a leader: it writes with the token.
 func (c *candidate) lead(ctx context.Context, token int64) error {
 	for ctx.Err() == nil {
 		time.Sleep(c.every)  // the work
@@ -73,7 +73,7 @@ func (c *candidate) pausePoint() bool {
 	}
 }
 
-// ledger is what the leaders write to. It cannot know who leads, but it can compare.
+// ledger is the resource that leaders write to. It cannot know who leads, but it can compare.
 type ledger struct {
 	writes chan write      // of which it tells
 	over   <-chan struct{} // closed when the program ends

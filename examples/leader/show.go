@@ -11,7 +11,7 @@ import (
 	"github.com/distlock/locker"
 )
 
-// show is what happens to the candidates, and what is to come of it.
+// show has the events that happen to the candidates, and their expected outcome.
 type show struct {
 	began      time.Time
 	mu         sync.Mutex // of out

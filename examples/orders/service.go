@@ -9,14 +9,14 @@ import (
 	"github.com/distlock/locker"
 )
 
-// order is what a customer wants to spend.
+// order is the sum that a customer wants to spend.
 type order struct {
 	id       int
 	customer string
 	cents    int64
 }
 
-// result is what has become of an order.
+// result is the outcome of an order.
 type result struct {
 	order
 	waited time.Duration // for the customer's lock
@@ -31,7 +31,7 @@ var errBusy = errors.New("too many orders are waiting")
 // whichever process; those of different customers do not wait for one another.
 //
 // A goroutine that waits for a lock is cheap: of all that wait for one key in one process,
-// only the first one talks to Redis. There is a bound all the same, since an intake without
+// only the first one talks to Redis. There is a bound nevertheless, since an intake without
 // one grows until the memory is used up. (For one lock in the background there is
 // locker.LockAsync.)
 type service struct {

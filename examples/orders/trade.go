@@ -13,7 +13,7 @@ import (
 	"github.com/distlock/locker"
 )
 
-// tally is what has become of the orders.
+// tally counts the outcomes of the orders.
 type tally struct {
 	taken, busy, booked, gaveUp, failed int
 
@@ -94,7 +94,7 @@ func trade(ctx context.Context, cfg config, open func(context.Context, int) (loc
 	return t, nil
 }
 
-// intakeResult is what the one who places an order sees.
+// intakeResult is the answer to the customer who places an order.
 type intakeResult struct {
 	took time.Duration
 	err  error

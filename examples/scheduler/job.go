@@ -76,7 +76,7 @@ func schedule(ctx context.Context, cfg config, w way) ([]int, error) {
 	return b.done, errors.Join(errs...)
 }
 
-// instance is what would be a process.
+// instance stands for a process.
 func instance(ctx context.Context, cfg config, w way, b *board, first time.Time, late time.Duration) error {
 	l, release, err := strategy.OpenURL(ctx, cfg.url)
 	if err != nil {

@@ -26,7 +26,7 @@ type workerConfig struct {
 	Strategy, Redis, Run string
 }
 
-// workerReport is what a worker prints when it ends.
+// workerReport is the line that a worker prints when it ends.
 type workerReport struct {
 	Strategy               string
 	Sections               int
@@ -88,7 +88,7 @@ func work(ctx context.Context, config string, stdin io.Reader, stdout io.Writer)
 	return json.NewEncoder(stdout).Encode(r)
 }
 
-// section is what the lock protects. It goes by nothing but what is in Redis, so
+// section is the critical section. It uses only the data in Redis, so
 // it notices a holder in any process.
 type section struct {
 	rdb *redis.Client

@@ -24,7 +24,7 @@ func Start() (*Server, error) {
 	return &Server{m}, nil
 }
 
-// URL is what [github.com/redis/go-redis/v9.ParseURL] takes.
+// URL is a URL for [github.com/redis/go-redis/v9.ParseURL].
 func (s *Server) URL() string { return "redis://" + s.m.Addr() + "/0" }
 
 // Close stops the server and forgets what it held.

@@ -7,7 +7,7 @@ import (
 	"encoding/hex"
 )
 
-// New returns a UUID that is random but for its version digit and variant.
+// New returns a UUID that is random except its version digit and variant.
 func New(version int) string {
 	var u [16]byte
 	_, _ = rand.Read(u[:]) // never fails since Go 1.24

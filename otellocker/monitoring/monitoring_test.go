@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// exported is what Prometheus is told: the labels of a metric, and their values.
+// exported has the labels of each exported metric, and their values.
 type exported map[string]map[string][]string
 
 func readExported(t *testing.T) (x exported) {
@@ -30,7 +30,7 @@ func readExported(t *testing.T) (x exported) {
 
 var promQL = parser.NewParser(parser.Options{})
 
-// check tells what an expression refers to that is not exported: a metric, a label of it, or a
+// check fails for each name in an expression that is not exported: a metric, a label of it, or a
 // value that the label never has.
 func (x exported) check(t *testing.T, expr string) (metrics []string) {
 	t.Helper()

@@ -35,8 +35,8 @@
 //
 // Each is one statement and one round trip: one to take a free lock, one to give it
 // back, one for all renewals that are due; and one to prepare it, the first time on a
-// connection. They run on the pool, in its query exec mode: prepared by name unless the pool
-// is told otherwise, as planning takes longer than the rest. Nobody waits long for a row that another
+// connection. They run on the pool, in its query exec mode: prepared by name unless the pool's
+// configuration differs, as planning takes longer than the rest. Nobody waits long for a row that another
 // transaction has locked: an attempt is refused, a batch of renewals goes past it and is tried
 // again, and what is about that row only gives up after 50 ms.
 //

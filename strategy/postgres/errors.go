@@ -41,7 +41,7 @@ func isPermanent(err error) bool {
 	return errors.Is(err, puddle.ErrClosedPool)
 }
 
-// storeError tells what is known of a command that failed. An ERROR of the server has
+// storeError classifies the error of a command. An ERROR of the server has
 // rolled the statement back; anything worse may have ended the session after the commit.
 func storeError(err error, notSent bool) error {
 	if err == nil {

@@ -82,7 +82,7 @@ func TestReleaseWaitsForNotify(t *testing.T) {
 	}
 }
 
-// The session's own lock_timeout is what bounds the COMMIT.
+// The session's own lock_timeout bounds the COMMIT.
 func TestReleaseKeepsLockTimeout(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "wal_level=replica", "max_wal_senders=1", "synchronous_standby_names=nobody", "synchronous_commit=local")

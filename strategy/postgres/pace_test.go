@@ -26,7 +26,7 @@ func (l *logged) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-// Attempts that have become much slower are told of, once; one that is slow by itself is not.
+// Attempts that have become much slower are logged, once; one that is slow by itself is not.
 func TestSlowAttemptsAreToldOf(t *testing.T) {
 	t.Parallel()
 	s, ctx := startServer(t), t.Context()

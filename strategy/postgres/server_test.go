@@ -59,7 +59,7 @@ var base = sync.OnceValues(func() (b struct{ dir, bin string }, err error) {
 	return b, nil
 })
 
-// lifeline is what the shell reads from: it ends with this process.
+// lifeline is the shell's standard input: it ends with this process.
 var lifeline io.WriteCloser
 
 func findBinaries() (string, error) {

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// A Block is what stands between two fences.
+// A Block is the text between two fences.
 type Block struct {
 	Page    string // from the root of the repository, with slashes
 	Section string // the heading above it
@@ -112,7 +112,7 @@ func Of(page, text string) (all []Block) {
 	return all
 }
 
-// Script is what a shell runs of a block: of one with output the lines that begin with "$ ".
+// Script returns the commands of a block: of one with output the lines that begin with "$ ".
 func Script(b Block) string {
 	if b.Lang != "console" {
 		return b.Text

@@ -153,7 +153,7 @@ func TestSharedIsOneServer(t *testing.T) {
 
 const childEnv = "REDISTEST_CHILD"
 
-// TestChild is what the tests below run in a process of its own; otherwise it
+// TestChild is run by the tests below in a process of its own; otherwise it
 // does nothing.
 func TestChild(t *testing.T) {
 	switch os.Getenv(childEnv) {

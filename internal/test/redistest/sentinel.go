@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// masterName is what Sentinels call the master they watch.
+// masterName is the Sentinels' name of the master that they watch.
 const masterName = "redistest"
 
 // A Sentinel is a master with replicas, and Sentinels that watch them.

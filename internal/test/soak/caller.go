@@ -158,7 +158,7 @@ func (s *section) ask(ctx context.Context) bool {
 	return held
 }
 
-// work is what is done under the lock.
+// work is the critical section.
 func (s *section) work(hold time.Duration) {
 	c, held := s.c, s.lease.Context(context.Background())
 	end := time.Now().Add(hold)
@@ -184,7 +184,7 @@ func (s *section) work(hold time.Duration) {
 		}
 	}
 	if hold > s.ttl/4 {
-		s.write(held) // without another look at the lease: that is what the resource is for
+		s.write(held) // without another look at the lease: the resource has to refuse a late write
 	}
 }
 

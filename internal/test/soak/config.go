@@ -28,7 +28,7 @@ const (
 // Topologies lists all of them.
 func Topologies() []Topology { return []Topology{Single, Sentinel, Cluster, Quorum} }
 
-// Strategy is what is tested.
+// Strategy is one strategy under test.
 type Strategy struct {
 	Name string
 	On   []Topology // those that it runs on
@@ -42,7 +42,7 @@ type Strategy struct {
 // key is the name of the strategy's n-th key.
 func (s Strategy) key(n int) string { return fmt.Sprintf("%s:k%d", s.Name, n) }
 
-// Process is what a Locker is made of in one of the processes.
+// Process has what a Locker is made from in one of the processes.
 type Process struct {
 	Index   int                     // so that processes may differ
 	Clients []redis.UniversalClient // one, or on Quorum one for each server
@@ -74,7 +74,7 @@ type Config struct {
 	// Dir is where logs go; those of a round without violations are removed.
 	// Default: a new directory below os.TempDir.
 	Dir string
-	// Progress, if set, is told twice a second how the run gets on.
+	// Progress, if set, is called twice a second with the state of the run.
 	Progress func(line string)
 }
 

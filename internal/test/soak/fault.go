@@ -16,13 +16,13 @@ type Fault struct {
 	process func(*trouble, *process)
 	link    func(*trouble, *shard)
 	server  func(*trouble, *shard)
-	// harmless: commands are answered all the same, so that a free lock must be
+	// harmless: commands are still answered, so that a free lock must be
 	// granted in time.
 	harmless bool
 	redis    bool // it needs a Redis of the run's own
 }
 
-// loss is what a fault loses by design.
+// loss is the data that a fault loses by design.
 type loss uint8
 
 const (

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A history is what happened with one strategy in one arena in a round.
+// A history has the events of one strategy in one arena in a round.
 type history struct {
 	slack      time.Duration
 	keys       map[uint16]*keyHistory
@@ -19,7 +19,7 @@ type history struct {
 	violations []Violation // a few of each kind
 }
 
-// keyHistory is what happened on one key.
+// keyHistory has the events of one key.
 type keyHistory struct {
 	key   uint16
 	holds []*hold

@@ -59,14 +59,14 @@ const (
 
 var columns = []string{Operations, Granted, Unknown, Lost, Regranted, Stale, LongestMS, Violations}
 
-// Row is what was counted of one strategy on one topology.
+// Row has the counts of one strategy on one topology.
 type Row struct {
 	Topology Topology
 	Strategy string
 	Count    map[string]int
 }
 
-// Report is what a run has found.
+// Report has the findings of a run.
 type Report struct {
 	Seed       uint64
 	Dir        string // where the logs of a round with violations are

@@ -14,7 +14,7 @@ type line struct {
 	text string
 }
 
-// timeline is what happened around a violation, in words: on its key, and which faults.
+// timeline returns the events around a violation, in words: on its key, and which faults.
 func (a *arena) timeline(strategy uint8, v Violation, began instant) string {
 	const before, after, most = 1500 * time.Millisecond, 300 * time.Millisecond, 120
 	around := span{v.around.from.add(-before), v.around.to.add(after)}
@@ -26,7 +26,7 @@ func (a *arena) timeline(strategy uint8, v Violation, began instant) string {
 				return
 			}
 			l := line{r.At, fmt.Sprintf("%-4s caller %-2d op %-6d %s", p.name, r.Caller, r.Op, r.words(began))}
-			// Records of the violation's own operations are told however old they are.
+			// Records of the violation's own operations are shown however old they are.
 			if strings.Contains(v.Text, fmt.Sprintf("%s, op %d", p.name, r.Op)) {
 				lines = append(lines, l)
 			} else if r.At >= around.from {

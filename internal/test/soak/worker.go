@@ -19,7 +19,7 @@ import (
 // workerEnv, when set, makes the program a worker; its value is the workerSpec.
 const workerEnv = "LOCKER_SOAK_WORKER"
 
-// workerSpec is what a worker is told when it starts.
+// workerSpec is the configuration that a worker gets when it starts.
 type workerSpec struct {
 	Arena      string
 	Route      route

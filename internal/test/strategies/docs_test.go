@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// documentedRules are what docs/strategies.md grants the users of each strategy, and the
+// documentedRules are the permissions that docs/strategies.md grants the users of each strategy, and the
 // operator.
 func documentedRules(t *testing.T) map[string][]string {
 	t.Helper()

@@ -41,7 +41,7 @@ func TestForceUnlockOfAnEndedShare(t *testing.T) {
 	})
 }
 
-// The users of the documented applications may take a lock away; one who may not is told
+// The users of the documented applications may take a lock away; one who may not learns
 // so by the server's words.
 func TestForceUnlockPermissions(t *testing.T) {
 	for name, newLocker := range onOneRedis {

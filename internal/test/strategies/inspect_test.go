@@ -106,7 +106,7 @@ func TestInspectRecognizes(t *testing.T) {
 			require.NoError(t, operator.(locker.Admin).ForceUnlock(t.Context(), h), key)
 		}
 	}
-	keys, err := rdb.Keys(t.Context(), "[^l]*").Result() // but for locker:fence:*, and "long"
+	keys, err := rdb.Keys(t.Context(), "[^l]*").Result() // except locker:fence:*, and "long"
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"data", "counts", "not UTF-8\xff"}, keys)
 }

@@ -75,7 +75,7 @@ func open(ctx context.Context, u *url.URL, opts ...locker.Option) (locker.Locker
 	return l, pool.Close, nil
 }
 
-// wordsOf is what pgx says is wrong, without the URL, which may have a password.
+// wordsOf returns the words of pgx's error without the URL, which may have a password.
 func wordsOf(err error) string {
 	wrong, address := (*pgconn.ParseConfigError)(nil), (*url.Error)(nil)
 	switch {

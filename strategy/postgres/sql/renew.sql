@@ -3,7 +3,7 @@
 -- key holds up the others, and no two batches each other.
 --
 -- FOR UPDATE judges the newest version, so that a claim that was replaced meanwhile is not
--- renewed; the last SELECT sees it as the snapshot has it, and the next try tells of the loss.
+-- renewed; the last SELECT sees it as the snapshot has it, and the next try reports the loss.
 WITH claims AS MATERIALIZED (
 	SELECT n, sha256(key) AS hash, id, ttl, forget
 	FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[]) WITH ORDINALITY AS c (key, id, ttl, forget, n)

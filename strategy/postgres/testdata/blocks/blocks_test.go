@@ -57,7 +57,7 @@ func open(t *testing.T, tracer pgx.QueryTracer) *sql.DB {
 	return db
 }
 
-// rows is what the tables have.
+// rows returns the rows of the tables.
 func rows(t *testing.T, db *sql.DB) (all string) {
 	for _, table := range []string{"stock", "orders", "shipped"} {
 		var text sql.NullString
