@@ -104,7 +104,7 @@ type TLS struct {
 	CAFile   string `json:"ca_file,omitempty" yaml:"ca_file,omitempty"` // default the system's roots
 	CertFile string `json:"cert_file,omitempty" yaml:"cert_file,omitempty"`
 	KeyFile  string `json:"key_file,omitempty" yaml:"key_file,omitempty"`
-	// ServerName is what the certificates of all servers must be for: by
+	// ServerName is the name in the certificates of all servers: by
 	// default the host of the first address.
 	ServerName         string `json:"server_name,omitempty" yaml:"server_name,omitempty"`
 	InsecureSkipVerify bool   `json:"insecure_skip_verify,omitempty" yaml:"insecure_skip_verify,omitempty"`

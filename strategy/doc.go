@@ -109,7 +109,7 @@
 // escapes in a variable, in a URL neither. Only a variable with which a URL
 // begins may hold more of it: ${REDIS_URL} or setnx+${REDIS_URL}?ttl=10s, with the
 // escapes of a URL in it. Values are not searched for further variables. The fields
-// of a Config made in Go, but for the URLs, are taken as they are.
+// of a Config made in Go, except the URLs, are taken as they are.
 //
 // # Errors
 //

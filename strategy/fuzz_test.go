@@ -169,7 +169,7 @@ func FuzzSecretsAreNeverShown(f *testing.F) {
 	})
 }
 
-// withoutPasswords is what cfg holds elsewhere.
+// withoutPasswords returns the text of cfg without its passwords.
 func withoutPasswords(cfg Config) string {
 	cfg.Password, cfg.SentinelPassword, cfg.URL = "", "", ""
 	for i := range cfg.Nodes {

@@ -52,7 +52,7 @@ func ParseJSON(data []byte) (Config, error) {
 	if !utf8.Valid(data) {
 		return Config{}, notA("JSON", errors.New("it is not UTF-8"))
 	}
-	// JSON is YAML but for some escapes in strings: package yaml does not know \/
+	// JSON is YAML except some escapes in strings: package yaml does not know \/
 	// and surrogate pairs.
 	return ParseYAML(jsonString.ReplaceAllFunc(data, func(quoted []byte) []byte {
 		var s string
@@ -242,8 +242,8 @@ func wrong(n *yaml.Node, name, allowed string) error {
 	return &fieldError{field: cmp.Or(name, "document"), value: value, line: n.Line, allowed: allowed}
 }
 
-// quoted is what a parser repeats of a document, longer than one character: an
-// alias that is not one may be a password.
+// quoted matches a part of the document, longer than one character, in a parser's error: a
+// mistaken alias may be a password.
 var quoted = regexp.MustCompile(`'[^']{2,}'`)
 
 func notA(format string, err error) error {

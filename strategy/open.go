@@ -55,7 +55,7 @@ func (r *Registry) Open(ctx context.Context, cfg Config) (locker.Locker, func(),
 	return p.open(ctx)
 }
 
-// plan is what Open will do, once a Config has been found right.
+// plan has the steps of Open for a Config that was found right.
 type plan struct {
 	opener  Opener
 	opts    []fieldOption
@@ -108,8 +108,8 @@ func (r *Registry) plan(c Config) (*plan, error) {
 	return p, err
 }
 
-// add plans to connect to what c describes. at is what the names of c's fields
-// begin with, place what the one with the address is called.
+// add plans a connection to c's deployment. at is the prefix of the names of c's fields,
+// place the name of the field with the address.
 func (p *plan) add(c *Config, at, place string) error {
 	s, err := c.server(at, place)
 	if err == nil && p.opener.Nodes != nil && s.single == nil {

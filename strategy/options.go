@@ -21,7 +21,7 @@ func exclude(v any, at, why string, names ...string) error {
 	return nil
 }
 
-// fieldOption is what a field of a Config is for package locker.
+// fieldOption is the option of package locker that a field of a Config stands for.
 type fieldOption struct {
 	field  string // "" for Config.Options
 	value  any

@@ -23,8 +23,8 @@ type server struct {
 	place string // what the field with its address is called
 }
 
-// server is the deployment that c describes. at is what the names of c's fields
-// begin with, place what the one with the address is called.
+// server returns the deployment that c describes. at is the prefix of the names of c's fields,
+// place the name of the field with the address.
 func (c Config) server(at, place string) (s server, err error) {
 	s.place = place
 	if c.MasterName == "" {
@@ -132,8 +132,8 @@ func (c *Config) checkPlace(r *Registry, o Opener) error {
 		r.names(func(o Opener) bool { return o.Nodes != nil }), "nodes")
 }
 
-// readPassword returns the password given, or the one in the file. at is what
-// the names of the fields begin with.
+// readPassword returns the password given, or the one in the file. at is the
+// prefix of the fields' names.
 func readPassword(at, username, given, file string) (string, error) {
 	if file != "" {
 		if given != "" {
@@ -181,8 +181,8 @@ func hostPort(field, addr, port string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// config reads the files. at is what the names of the fields begin with, host
-// the name that certificates are for unless t says another.
+// config reads the files. at is the prefix of the fields' names, host
+// the name in the certificates unless t has another.
 func (t *TLS) config(at, host string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, InsecureSkipVerify: t.InsecureSkipVerify}
 	if t.ServerName != "" {

@@ -143,7 +143,7 @@ func (l *location) other(strategy string) *url.URL {
 }
 
 // fill puts what the URL says about Redis into c, where credentials and TLS may
-// stand already. at is what the names of c's fields begin with; more are the
+// stand already. at is the prefix of the names of c's fields; more are the
 // parameters allowed besides.
 func (l *location) fill(c *Config, at, more string) error {
 	base, kind, _ := strings.Cut(l.scheme, "-")

@@ -13,7 +13,7 @@ import (
 	"github.com/distlock/locker/strategy/memory"
 )
 
-// Of two candidates that share the leadership by a named owner, the one whose function returns
+// Two candidates share the leadership by a named owner. The one whose function returns
 // first after a loss waits for the other to give the lost leadership back, and leads again.
 func TestLossOfASharedLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

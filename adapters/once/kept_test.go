@@ -45,7 +45,7 @@ func TestKeptKeyIsNoLoss(t *testing.T) {
 	})
 }
 
-// What the Locker takes for keys that are kept does not grow with them.
+// The Locker's memory does not grow with the number of kept keys.
 func TestKeptKeysTakeNoMemory(t *testing.T) {
 	const n, most = 4000, 200 // bytes a key; 877 when each was remembered
 	store := memory.NewStore()

@@ -129,7 +129,7 @@ func (s lossy) Get(ctx context.Context, key string) (once.Answer, bool, error) {
 	return s.Store.Get(ctx, key)
 }
 
-// What is not stored is refused as without WithReplay, and what failed may be tried again.
+// A request whose answer is not stored is refused as without WithReplay, and one that failed may be tried again.
 func TestNoReplay(t *testing.T) {
 	body := func(status, n int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -277,7 +277,7 @@ func TestAnswerEndsBeforeItsKey(t *testing.T) {
 	})
 }
 
-// What is written beyond the Content-Length reaches nobody, and is not replayed.
+// Bytes beyond the Content-Length reach nobody, and are not replayed.
 func TestReplayKeepsContentLength(t *testing.T) {
 	t.Parallel()
 	l, err := memory.New()

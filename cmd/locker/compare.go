@@ -247,7 +247,7 @@ func (p *progress) begin(what string) {
 	fmt.Fprintln(p.w, "locker:", what)
 }
 
-// suite tells that so many cases of a strategy are done.
+// suite shows how many cases of a strategy are done.
 func (p *progress) suite(strategy string, done, of int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

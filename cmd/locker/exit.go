@@ -39,7 +39,7 @@ type signalled struct {
 
 func (s *signalled) Error() string { return s.name }
 
-// notLocked is what an error of Lock is for the command line.
+// notLocked returns the command's error for an error of Lock.
 func notLocked(err error, key string, conflictCode int, store *storeFlags) error {
 	var s *signalled
 	switch {

@@ -27,7 +27,7 @@ var answers = []struct{ part, hint string }{
 
 const wrongUser = "the server refuses the URL's user name and password, or wants some: setnx+redis://user:password@host:6379"
 
-// hint is what may help where the store cannot be used; "" if its own words say enough.
+// hint returns advice for a store that cannot be used; "" if its own words suffice.
 func (f *storeFlags) hint(err error) string {
 	var answer redis.Error
 	var certificate *tls.CertificateVerificationError

@@ -152,7 +152,7 @@ func (f *inspectFlags) look(ctx context.Context, c *cobra.Command, a locker.Admi
 	}
 }
 
-// view is what one look has found.
+// view is the result of one look.
 type view struct {
 	at   time.Time // when the store was asked
 	key  string    // that was asked for, if it was one
@@ -174,7 +174,7 @@ func (f *inspectFlags) trouble(v view) string {
 	return ""
 }
 
-// What is known of a key.
+// The states of a key.
 const (
 	stateHeld    = "held"    // a lock of a library that is known
 	stateForeign = "foreign" // a string that has a TTL: another library's lock, or a cache

@@ -26,7 +26,7 @@ func main() {
 	if compare.Serve(os.Args) {
 		return
 	}
-	redis.SetLogger(noLog{}) // each error that matters is told by the command itself
+	redis.SetLogger(noLog{}) // the command itself prints each error that matters
 	code := execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	endBy(code)
 	os.Exit(code)

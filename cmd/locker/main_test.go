@@ -93,7 +93,7 @@ type locked struct {
 	stderr *said
 }
 
-// said is what a process has said so far.
+// said collects the output of a process.
 type said struct {
 	mu  sync.Mutex
 	all strings.Builder

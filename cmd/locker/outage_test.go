@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNotGivenBack: why the lock could not be given back is told, and the end of it is not
+// TestNotGivenBack: the reason why the lock could not be given back is printed, and the end of it is not
 // waited for longer than it lasts.
 func TestNotGivenBack(t *testing.T) {
 	t.Parallel()

@@ -79,7 +79,7 @@ func endBy(code int) {
 	}
 }
 
-// helper is what a locker does that another one has started to be of help.
+// helper is the program of a locker that another one has started as its guard.
 func helper(args []string) (code int, ok bool) {
 	switch {
 	case len(args) == 3 && args[1] == guardArg:
@@ -136,8 +136,8 @@ func (p *process) wait() {
 	}
 }
 
-// stop asks the group to stop, and kills what is left of it after the grace. It polls: the
-// system tells of no event when a group is empty.
+// stop asks the group to stop, and kills the rest after the grace. It polls: the
+// system has no event for an empty group.
 func stop(group int, grace time.Duration) {
 	_ = syscall.Kill(-group, syscall.SIGTERM)
 	_ = syscall.Kill(-group, syscall.SIGCONT) // one that is stopped would not see the other

@@ -188,7 +188,7 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 	return f.attend(c, p, lease, signals)
 }
 
-// tellAfter is how long a wait is, and how long one command, before a person is told of it.
+// tellAfter is the length of a wait, and of one command, after which a person is informed.
 const tellAfter = 2 * time.Second
 
 // named is err with the name of the holder, if that can be had.
@@ -205,7 +205,7 @@ func (f *runFlags) named(c *cobra.Command, locks locker.Locker, err error) error
 	return err
 }
 
-// tellWait tells of trouble with the store, and a person who waits for whom that is.
+// tellWait reports trouble with the store, and shows a waiting person the holder.
 func (f *runFlags) tellWait(c *cobra.Command, locks locker.Locker) {
 	a, ok := locks.(locker.Admin)
 	if !ok {

@@ -14,7 +14,7 @@ import (
 	"github.com/distlock/locker"
 )
 
-// frame is what --watch shows below the time.
+// frame returns the text that --watch shows below the time.
 func (f *inspectFlags) frame(v view) string {
 	if v.err == nil {
 		return f.table(v.rows, v.seen)
@@ -164,7 +164,7 @@ func escaped(json string) string {
 	return b.String()
 }
 
-// lookJSON is what --json prints.
+// lookJSON is the output of --json.
 type lookJSON struct {
 	Time        time.Time       `json:"time"`
 	Key         string          `json:"key,omitempty"` // left out: no lock was found, or the store could not be asked

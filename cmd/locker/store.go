@@ -135,7 +135,7 @@ func (f *storeFlags) as(c *cobra.Command, name string) (locker.Admin, func(), er
 	return of.admin(c)
 }
 
-// storeError is what an error of the library is for the command line.
+// storeError returns the command's error for an error of the library.
 func (f *storeFlags) storeError(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):

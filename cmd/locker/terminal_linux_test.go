@@ -155,7 +155,7 @@ func TestTerminalGoesAway(t *testing.T) {
 	})
 }
 
-// TestUnlockAsks shows the holder, and leaves the lock alone unless it is told to take it.
+// TestUnlockAsks shows the holder, and leaves the lock alone unless the answer is yes.
 func TestUnlockAsks(t *testing.T) {
 	t.Parallel()
 	_, l, url := server(t)
@@ -220,7 +220,7 @@ func TestInterruptEndsLoops(t *testing.T) {
 	}
 }
 
-// TestTellsOfTheHolder: a person who waits is told for whom.
+// TestTellsOfTheHolder: a person who waits sees the holder.
 func TestTellsOfTheHolder(t *testing.T) {
 	t.Parallel()
 	_, l, url := server(t)

@@ -85,7 +85,7 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 	case h.Strategy == "" && h.ID == "":
 		return &exit{exitNone, fmt.Errorf("%q is not a lock of a library that is known, and cannot be distinguished from what may be there a moment later: delete it with the store's own tools", key)}
 	case h.Strategy == "" && f.yes && !f.unknown:
-		return &exit{exitNone, fmt.Errorf("%q is held by no library that is known: it may be another program's data; --unknown takes it all the same", key)}
+		return &exit{exitNone, fmt.Errorf("%q is held by no library that is known: it may be another program's data; --unknown takes it nevertheless", key)}
 	}
 	out := c.OutOrStdout()
 	fmt.Fprint(out, new(inspectFlags).table([]row{{h, stateOf(h), "", false}}, time.Now()))

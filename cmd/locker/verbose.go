@@ -9,16 +9,16 @@ import (
 	"github.com/distlock/locker"
 )
 
-// tellAgain is how often an outage is told of that goes on.
+// tellAgain is how often an outage that goes on is printed.
 const tellAgain = 5 * time.Second
 
-// verbose is what --verbose has told. Events come one after the other.
+// verbose prints events for --verbose. Events come one after the other.
 type verbose struct {
 	failing bool      // to renew
-	told    time.Time // when that was told last
+	told    time.Time // when that was printed last
 }
 
-// inWords is what --verbose tells of an event. The command tells of the others anyway.
+// inWords returns the line of an event; "" if the command prints it anyway.
 func (v *verbose) inWords(e locker.Event) string {
 	took := e.Duration.Round(time.Millisecond)
 	switch e.Kind {

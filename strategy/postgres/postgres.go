@@ -99,7 +99,7 @@ func (d *pgDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answ
 	case <-ctx.Done():
 		return driver.Answer{}, storeError(ctx.Err(), true)
 	}
-	// What was rolled back was not applied, and says nothing about the key.
+	// A statement that was rolled back was not applied, and shows nothing about the key.
 	for try := 1; ; try++ {
 		a, err := d.attempt(ctx, req)
 		if !isRolledBack(err) || try == mostTries || ctx.Err() != nil {

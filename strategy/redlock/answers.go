@@ -62,8 +62,8 @@ func (o *op) tally() (t tally) {
 	return t
 }
 
-// trouble is the error of an operation that has no majority: what each node said,
-// by name. denied is what a plain no means.
+// trouble returns the error of an operation that has no majority, with the answer of each node
+// by name. denied is the meaning of a plain no.
 func (o *op) trouble(doing, denied string) *driver.StoreError {
 	said := &nodesError{}
 	agreed, permanent, conflicts, all := 0, 0, 0, len(o.parts)

@@ -83,7 +83,7 @@ func isOp(names ...string) faultproxy.Match {
 
 var isAnyOp = isOp("acquire", "confirm", "renew", "join", "release")
 
-// holder is what node i has at key; "" for nothing.
+// holder returns the value of key on node i; "" for none.
 func (m *masters) holder(t *testing.T, i int, key string) string {
 	t.Helper()
 	v, err := m.direct[i].Get(context.WithoutCancel(t.Context()), key).Result()

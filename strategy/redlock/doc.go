@@ -13,11 +13,11 @@
 // majority of the nodes answers and keeps its keys: a minority may be dead,
 // unreachable or slow. A node that does not answer in its time costs that time once
 // (see [WithNodeTimeout]), and some ms of it if the others are a majority; then it is
-// skipped and looked after in the background. The user is told of it once, and once when
-// it is of use again, by a line in the log and a locker.EventNode; likewise of a node that
-// takes more than half of its time for a command, or refuses what only a person can put
-// right (a password, a permission, its memory). A node is looked
-// after while the Locker is in use: if all it does is hold leases, that is when they are
+// skipped and probed in the background. A line in the log and a locker.EventNode report it once, and
+// once more when the node is well again. They also report a node that
+// takes more than half of its time for a command, or refuses commands for a reason that only a
+// person can remove (a password, a permission, its memory). Nodes are probed
+// while the Locker is in use: if it only holds leases, when these are
 // renewed.
 //
 // A lock is granted by a majority. Some 10 ms later it is on every node that can be reached;

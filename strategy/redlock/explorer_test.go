@@ -64,7 +64,7 @@ func (s *setting) key(w world) uint64 {
 
 var seed = maphash.MakeSeed()
 
-// found is what an exploration came to.
+// found is the result of an exploration.
 type found struct {
 	violation     string // "": none
 	history       []step

@@ -53,7 +53,7 @@ func (s *setting) take(w *world, st step) (violation string) {
 	return violation
 }
 
-// proceed is what the driver's Acquire and confirm, or its renew, do with a majority. A
+// proceed does the steps of the driver's Acquire and confirm, or of its renew, with a majority. A
 // second round reaches some nodes at once.
 func (s *setting) proceed(w *world, c int8, second nodeSet) (violation string) {
 	cl := &w.claims[c]

@@ -21,7 +21,7 @@ const (
 	free      = int8(-1)
 )
 
-// world is a state. It has no clock: lifetimes are what is left of them, in ticks, and
+// world is a state. It has no clock: lifetimes are the ticks that remain, and
 // tokens and clocks count from the true time, in µs, so that histories which differ
 // only in when they happened come to the same state.
 type world struct {
@@ -41,7 +41,7 @@ type node struct {
 	links  [3]link
 }
 
-// claim is what a caller knows of its claim, except for the rounds' answers.
+// claim is a caller's knowledge of its claim, without the rounds' answers.
 type claim struct {
 	phase   phase
 	granted bool
@@ -97,7 +97,7 @@ const (
 // tokensOf is how many tokens in a row each claim asks for.
 var tokensOf = [3]int32{2, 1, 2}
 
-// mistakes are what can be planted.
+// mistakes are the bugs that can be planted.
 type mistakes struct {
 	noSecondRound bool // the greatest proposal is the token at once
 	bareRetention bool // raise_token does not look how far ahead the token is

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// setting is what may happen.
+// setting limits the steps of an exploration.
 type setting struct {
 	name     string
 	claims   int

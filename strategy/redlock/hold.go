@@ -9,10 +9,10 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// hold is what this process knows of a claim on each node. Commands of one claim to one
+// hold is this process's knowledge of a claim on each node. Commands of one claim to one
 // node go one after another, so that a release never overtakes the attempt it cleans up
-// after, and none but the release goes out once that began. See tend.go for what is done
-// about nodes that are not as they should be.
+// after, and only the release goes out once that began. tend.go repairs
+// nodes that lack the claim.
 type hold struct {
 	d     *quorumDriver
 	req   driver.Request
@@ -38,7 +38,7 @@ const (
 	closing              // on none: nothing is set any more
 )
 
-// holdNode is what is known of a claim's key on one node.
+// holdNode is the knowledge of a claim's key on one node.
 type holdNode struct {
 	touched bool // it may be there, or get there
 	was     bool // touched, before the command that is under way
@@ -64,7 +64,7 @@ var errDoubt = &driver.StoreError{Err: errors.New("whether the claim has a major
 
 var errClosing = &driver.StoreError{Err: errors.New("the claim is being released"), NotApplied: true}
 
-// do sends a command when it is node i's turn, unless it is known to be of no use.
+// do sends a command when it is node i's turn, unless it can have no effect.
 func (h *hold) do(ctx context.Context, i int, kind opKind) answer {
 	n := h.d.nodes[i]
 	n.underWay.Add(1)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A lock that may be on a majority, with the node that is silent, is told of as held.
+// A lock that may be on a majority, with the node that is silent, is shown as held.
 func TestInspectWithASilentNode(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 3)

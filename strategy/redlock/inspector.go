@@ -72,8 +72,8 @@ func (d *quorumDriver) briefly(ctx context.Context) (context.Context, context.Ca
 	return context.WithTimeout(ctx, d.nodeTimeout(locker.DefaultTTL))
 }
 
-// Inspect implements [driver.Inspector]. The holder is the one that a majority tells of, or
-// may with the nodes that are silent. What a minority tells of is what is left of a lock, or
+// Inspect implements [driver.Inspector]. The holder is the one that a majority names, or
+// may name together with the silent nodes. One that a minority names is the rest of a lock, or
 // an attempt that is under way.
 func (d *quorumDriver) Inspect(ctx context.Context, key string) (driver.Holder, error) {
 	said, err := poll(ctx, d, func(said []driver.Holder) bool { return d.agreed(said) != nil }, func(ctx context.Context, n *node) (driver.Holder, error) {

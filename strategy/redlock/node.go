@@ -20,8 +20,8 @@ const (
 	// probeEvery is how often a node that is skipped is looked at, while the Locker is
 	// in use.
 	probeEvery = 300 * time.Millisecond
-	quiet      = time.Second     // after so much silence it is looked at, too
-	calm       = time.Second     // after so much time without trouble it is told to be well
+	quiet      = time.Second     // after so much silence it is probed, too
+	calm       = time.Second     // after so much time without trouble it is reported as well
 	connecting = 5 * time.Second // for the first connection, whatever a command may take
 )
 
@@ -120,7 +120,7 @@ func (n *node) skip(why error) {
 	n.tell(why)
 }
 
-// tell tells that n is in trouble, and why, or of use again: when it changes, not for each
+// tell reports that n is in trouble, and why, or well again: when it changes, not for each
 // command. Called under n.mu.
 func (n *node) tell(trouble error) {
 	if n.troubled.Load() == (trouble != nil) {
@@ -165,7 +165,7 @@ func (n *node) answered(sent time.Time, kind opKind, a answer) {
 	}
 }
 
-// calmed tells that n is well if there was no trouble since a command took a lock there.
+// calmed reports that n is well if there was no trouble since a command took a lock there.
 func (n *node) calmed() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -175,7 +175,7 @@ func (n *node) calmed() {
 }
 
 // missedRelease notes that a key stays on n though it was released. The first one since n
-// has changed is told of, and then how many there were.
+// has changed is logged, and then their number.
 func (n *node) missedRelease(key string) {
 	if n.missed.Add(1) == 1 {
 		n.d.log.Warn("the key of a released lock stays on a node until its TTL ends", "strategy", n.d.Name(), "node", n.name, "key", key)

@@ -35,7 +35,7 @@ type op struct {
 
 	wide  chan struct{} // closed when an attempt asks the spare nodes, too; or is over
 	widen func()        // closes it
-	hedge *time.Timer   // likewise
+	hedge *time.Timer   // widens when it fires
 	start time.Time
 	until time.Time   // when the last try is to begin
 	tired *time.Timer // leaves nodes that are too slow for a vote
@@ -116,9 +116,9 @@ func firstNode(key string, nodes int) int {
 	return int(sum.Sum32() % uint32(nodes))
 }
 
-// next is what follows from an answer to an attempt: that the spare nodes are asked, or,
-// if the vote is split without those that have not answered, that these have not much
-// longer: one of them may hang.
+// next acts on an answer to an attempt: it asks the spare nodes, or,
+// if the vote is split without those that have not answered, limits their time:
+// one of them may hang.
 func (o *op) next(a answer, all bool) {
 	said := o.tally()
 	agree := o.d.majority(said.yes) || o.d.majority(said.most)

@@ -55,7 +55,7 @@ func (d *quorumDriver) renew(ctx context.Context, c driver.Claim) error {
 }
 
 // Release implements [driver.Driver]: a round to all nodes. It returns when a majority is
-// without the claim; the others are told again and again.
+// without the claim; the release is sent to the others again and again.
 func (d *quorumDriver) Release(ctx context.Context, c driver.Claim) error {
 	if d.enter() {
 		defer d.leave()

@@ -105,7 +105,7 @@ func (h *hold) tend() {
 	}
 }
 
-// remaining is what is left of the lease.
+// remaining returns how long the lease still lasts.
 func (h *hold) remaining() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

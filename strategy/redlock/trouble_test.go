@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// told collects what a Locker tells of its nodes.
+// told collects a Locker's log lines and events about its nodes.
 type told struct {
 	mu     sync.Mutex
 	lines  bytes.Buffer
@@ -63,7 +63,7 @@ func (w *told) of(t *testing.T, node string, errs ...bool) {
 	require.Equal(t, len(errs), strings.Count(lines, `msg="a node `), lines)
 }
 
-// A node that is down, and back, is told of once, however many leases there are.
+// A node that is down, and back, is reported once, however many leases there are.
 func TestNodeThatIsDownIsToldOfOnce(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 5)
@@ -85,7 +85,7 @@ func TestNodeThatIsDownIsToldOfOnce(t *testing.T) {
 	unlock(t, held)
 }
 
-// A node that is slow, and not any more, likewise.
+// A node that is slow, and not any more, is reported once.
 func TestNodeThatIsSlowIsToldOfOnce(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 5)
@@ -148,7 +148,7 @@ func TestSlowNodeGathersNoGoroutines(t *testing.T) {
 	require.Less(t, peak, most)
 }
 
-// goroutines is how many there are, but for those of the proxies and their servers.
+// goroutines counts the goroutines, except those of the proxies and their servers.
 func goroutines() (n int) {
 	buf := make([]byte, 64<<20)
 	buf = buf[:runtime.Stack(buf, true)]
@@ -197,7 +197,7 @@ func TestHungNodeThatIsNotNeededIsTold(t *testing.T) {
 	}
 }
 
-// A node that answers with errors only is of no use, though it is not down.
+// A node that answers with errors only is in trouble, though it is not down.
 func TestNodeThatRefusesIsToldOfOnce(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 3)

@@ -157,7 +157,7 @@ func TestWatchIsOverWithoutAMajority(t *testing.T) {
 			return false
 		}
 	}
-	// Nobody else's, so that each notice below is ours.
+	// No other Locker subscribes, so that each notice below is ours.
 	eventually(t, "all have subscribed", func() bool {
 		ww.mu.Lock()
 		defer ww.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Need is what somebody wants of a lock first of all.
+// Need is the property of a lock that matters most to somebody.
 type Need string
 
 // Needs are all there are.
@@ -64,7 +64,7 @@ var needs = map[Need]struct {
 	},
 }
 
-// Advice is what the figures speak for.
+// Advice is the strategy that the figures favour.
 type Advice struct {
 	Need     Need   `json:"need"`
 	What     string `json:"what"`

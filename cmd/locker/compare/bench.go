@@ -118,7 +118,7 @@ func pairs(ctx context.Context, l locker.Locker, goroutines int, d time.Duration
 	return Pairs{PerS: float64(len(all)) / d.Seconds(), P50US: quantile(us, 0.5), P99US: quantile(us, 0.99)}, failed
 }
 
-// contention is what several Lockers that fight for one key meet.
+// contention has the measurements of several Lockers that contend for one key.
 type contention struct {
 	mu        sync.Mutex
 	waits     []time.Duration
@@ -244,7 +244,7 @@ func (s *stores) wait(ctx context.Context, name string, l locker.Locker, on []*r
 	return &perS, nil
 }
 
-// load is what servers have done, all together.
+// load is the work of all servers together.
 type load struct{ commands, cpu float64 }
 
 // readLoad reads it: the commands that locks are made of as clients send them, not those

@@ -24,7 +24,7 @@ var (
 	opened = flag.String("report", "", "the report to open, by default one of made-up figures")
 )
 
-// look is what a page says of itself.
+// look has the measurements of a page.
 type look struct {
 	Plots    []plotLook
 	Overflow float64 // pixels that the page is too wide

@@ -65,7 +65,7 @@ func TestCleanUpFarAway(t *testing.T) {
 	require.Equal(t, []string{"others"}, rdb.Keys(t.Context(), "*").Val())
 }
 
-// TestLeftIsOneLine: whatever goes wrong with however many servers is told in one line.
+// TestLeftIsOneLine: the errors of any number of servers make one line.
 func TestLeftIsOneLine(t *testing.T) {
 	t.Parallel()
 	s := &stores{mark: "locker-compare:test:", urls: []string{"redis://127.0.0.1:1", "redis://127.0.0.1:2"}}

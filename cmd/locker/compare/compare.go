@@ -18,7 +18,7 @@ type Options struct {
 	Need       Need   // to be advised on; "" for all
 	Rounds     int    // of the benchmarks; default 3
 	Only       string // of the suite's cases, a regular expression; "" for all
-	// Begin is told what begins, and Suite how far the suite of a strategy is.
+	// Begin is called when a part begins, and Suite with the progress of a strategy's suite.
 	Begin func(what string)
 	Suite func(strategy string, done, of int)
 }
@@ -97,7 +97,7 @@ func (r *Result) suites(ctx context.Context, s *stores, o Options) {
 				mu.Lock()
 				defer mu.Unlock()
 				n++
-				o.Suite(st.Name, n, max(of, n+1)) // not all of them: its end is told of below
+				o.Suite(st.Name, n, max(of, n+1)) // not all of them: its end is reported below
 			})
 			mu.Lock()
 			defer mu.Unlock()

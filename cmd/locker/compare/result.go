@@ -23,7 +23,7 @@ type Result struct {
 	need       Need        // asked for; "" is all
 }
 
-// Strategy is what is found about one.
+// Strategy has the results of one strategy.
 type Strategy struct {
 	Name  string `json:"name"`
 	Suite *Suite `json:"suite,omitempty"`
@@ -60,7 +60,7 @@ type Bench struct {
 	Solo      Pairs     `json:"solo"`      // one goroutine
 	Wide      Pairs     `json:"wide"`      // many, a key each
 	Contended Contended `json:"contended"` // many for one key
-	// WaitingCommandsPerS is what a process that waits for a held key sends to Redis.
+	// WaitingCommandsPerS counts the commands that a process sends while it waits for a held key.
 	WaitingCommandsPerS *float64 `json:"waiting_commands_per_s,omitempty"`
 }
 

@@ -29,7 +29,7 @@ const suiteArg = "conformance suite of a strategy"
 // childOf names the strategy for the processes that the suite starts.
 const childOf = "LOCKER_COMPARE_STRATEGY"
 
-// job is what such a process is asked to do.
+// job is the work of such a process.
 type job struct {
 	Name  string
 	Own   bool
@@ -40,7 +40,7 @@ type job struct {
 	Only  string
 }
 
-// message is what it says: the number of cases first, then each result, and the seed at last.
+// message is a line of its output: the number of cases first, then each result, and the seed at last.
 type message struct {
 	Cases  int                 `json:",omitempty"`
 	Result *conformance.Result `json:",omitempty"`
@@ -99,7 +99,7 @@ func Serve(args []string) (served bool) {
 	return true
 }
 
-// stopWord is what the parent says before it ends stdin, if it lives.
+// stopWord is the last line of a parent that ends in order, before it closes stdin.
 const stopWord = "stop"
 
 // grace is how long cases have to end when all is interrupted; their servers die with

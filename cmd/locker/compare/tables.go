@@ -21,7 +21,7 @@ type cell struct {
 	Mark string // "good", "bad", or ""
 }
 
-// titles are what the groups of the suite are about; the first ones are about faults.
+// titles name the subjects of the suite's groups.
 var titles = []struct{ group, title string }{
 	{"exclusion", "mutual exclusion"},
 	{"ownership", "only the holder releases"},

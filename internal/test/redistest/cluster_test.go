@@ -113,7 +113,7 @@ func TestSentinel(t *testing.T) {
 	rdb = s.Client(t)
 	has(t, rdb, "a", true)
 
-	// Of the two one is still a master by its own lights.
+	// One of the two still believes that it is a master.
 	s.StopReplication(t)
 	set(t, rdb, "lost")
 	if dead := s.KillMaster(t); !errors.Is(syscall.Kill(dead.PID(), 0), syscall.ESRCH) {

@@ -43,7 +43,7 @@ func TestHoldersOnARing(t *testing.T) {
 // anyClient may be one of several servers.
 type anyClient struct{ redis.UniversalClient }
 
-// Of a client that may be one of several servers Holders says that it cannot tell.
+// Holders of a client that may be several servers returns an error.
 func TestHoldersOfAnUnknownClient(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	l, err := setnx.New(anyClient{rdb})
