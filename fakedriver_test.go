@@ -138,9 +138,14 @@ func (h fakeCounter) SetHolds(ctx context.Context, cl driver.Claim, n int) error
 	return h.f.do(ctx, c, func() error { return h.f.t.SetHolds(cl, n) })
 }
 
-// Shard implements [Sharder]: what stands before the slash.
+// Shard implements [Sharder].
 func (s fakeSharder) Shard(key string) string {
 	s.f.look()
+	return shardOf(key)
+}
+
+// shardOf returns what stands before the slash.
+func shardOf(key string) string {
 	shard, _, _ := strings.Cut(key, "/")
 	return shard
 }

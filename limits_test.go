@@ -145,7 +145,7 @@ func TestShardsAreRenewedApart(t *testing.T) {
 			bad = append(bad, b.lock(t.Context(), "bad/"+name))
 		}
 		b.store.from(opRenew, func(c *command) error {
-			if (fakeSharder{}).Shard(c.Key) == "bad" {
+			if shardOf(c.Key) == "bad" {
 				return hang(c)
 			}
 			return obey(c)
@@ -153,7 +153,7 @@ func TestShardsAreRenewedApart(t *testing.T) {
 		b.until(45 * time.Second)
 		shards := make(map[int]string) // of each call
 		for _, r := range b.store.sent(opRenew) {
-			shard := fakeSharder{}.Shard(r.Key)
+			shard := shardOf(r.Key)
 			if s, ok := shards[r.call]; ok && s != shard {
 				t.Errorf("a batch has keys of %q and %q, want one shard", s, shard)
 			}
