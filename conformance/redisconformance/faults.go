@@ -9,7 +9,7 @@ import (
 
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/conformance/faultproxy"
-	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/internal/redisconn"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -19,7 +19,7 @@ func opOf(cmd []string) conformance.Op {
 	case isWatch(cmd):
 		return conformance.OpWatch
 	case isScript(cmd) && len(cmd) > 1:
-		return conformance.Op(redisdriver.ScriptName(cmd[1]))
+		return conformance.Op(redisconn.ScriptName(cmd[1]))
 	}
 	return ""
 }

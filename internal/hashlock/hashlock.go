@@ -8,6 +8,7 @@ import (
 	"io/fs"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/redisconn"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/redis/go-redis/v9"
 )
@@ -21,7 +22,7 @@ var renew, setHolds = NewScript("renew"), NewScript("set holds")
 const ChannelPrefix = "redisson_lock__channel:"
 
 // NewScript makes a script that may use the Lua files of this package.
-func NewScript(name string, libraries ...fs.ReadFileFS) *redisdriver.Script {
+func NewScript(name string, libraries ...fs.ReadFileFS) *redisconn.Script {
 	return redisdriver.NewScript(name, append(libraries, files)...)
 }
 

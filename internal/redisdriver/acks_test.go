@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/redisconn"
 	"github.com/stretchr/testify/require"
 )
 
@@ -15,14 +16,14 @@ import (
 // itself, however many.
 func TestWaitingForReplicasHoldsUpNothing(t *testing.T) {
 	t.Parallel()
-	l := newLeaver(t, false)
+	l := newProxied(t, false)
 	_, err := l.Configure(driver.Config{Logger: slog.New(slog.DiscardHandler), Options: []any{replicaAcks{n: 1, timeout: maxAckTimeout}}})
 	require.NoError(t, err)
 	held := driver.Claim{Key: "held", ID: "held", Owner: "held", TTL: time.Minute}
 	require.NoError(t, l.direct.Set(t.Context(), held.Key, held.ID, time.Minute).Err())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	for n := range 3 * controlPool {
+	for n := range 60 {
 		go func() {
 			c := driver.Claim{Key: fmt.Sprint(n), ID: "id", Owner: "id", TTL: time.Minute}
 			_, _ = l.Acquire(ctx, driver.Request{Claim: c})
@@ -30,7 +31,7 @@ func TestWaitingForReplicasHoldsUpNothing(t *testing.T) {
 	}
 	require.Eventually(t, func() bool {
 		n, err := l.direct.DBSize(t.Context()).Result()
-		return err == nil && n > ackPool
+		return err == nil && n > redisconn.ReplicaPool
 	}, soon, time.Millisecond, "they wait for replicas")
 	began := time.Now()
 	l.Renew(t.Context(), []driver.Claim{held}, func(_ int, e error) { err = e })

@@ -5,17 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
-	"sync/atomic"
+	"reflect"
 	"time"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/redisconn"
+	"github.com/distlock/locker/internal/redispubsub"
 	"github.com/redis/go-redis/v9"
 )
-
-// minRetention is how long a fencing counter is kept after its lock at least; see [FenceKey].
-const minRetention = 10 * time.Minute
 
 // Protocol is a strategy: its name and its scripts. A script gets the keys that its
 // head names, in that order,
@@ -31,13 +29,13 @@ const minRetention = 10 * time.Minute
 //	retention  how long to keep the fencing counter, in ms; 0: no fencing
 //	fence      the key of its fencing counter, and queue, AuxKey("locker:queue:", key), where
 //	queue      they are no keys of the script, so that it runs while their slot moves
-//	tokens     how many to reserve; as usual 1
-//	owner      the owner if the caller named one; as usual ""
-//	channel    where to tell of a release, and behind it
-//	publish    the command for it; as usual PUBLISH to the strategy's prefix and "{lock}"
+//	tokens     how many to reserve; 1 by default
+//	owner      the owner if the caller named one; "" by default
+//	channel    where to publish a release, and behind it
+//	publish    the command for it; PUBLISH by default, to the strategy's prefix and "{lock}"
 //
-// before those that [Driver.Run] adds. Those at the end that are as usual are left out: most
-// commands need no more. Acquire replies
+// before those that [Driver.Run] adds. Trailing arguments that have their defaults are left
+// out: most commands need no more. Acquire replies
 //
 //	{1, token, how many are reserved from it on if that is not all}  granted
 //	{0, what remains of the holder's lease in ms or -1, 1 if the holder's release
@@ -47,32 +45,43 @@ const minRetention = 10 * time.Minute
 // The others reply 1, or 0 when the claim does not hold the key.
 type Protocol struct {
 	Name    string
-	Acquire *Script
-	Renew   *Script
-	Release *Script
+	Acquire *redisconn.Script
+	Renew   *redisconn.Script
+	Release *redisconn.Script
 }
 
 // Driver is a [driver.Driver] made of a Protocol. Strategies embed it.
 type Driver struct {
-	p       Protocol
-	c       *clients
-	log     *slog.Logger
-	acks    replicaAcks // n 0: none
-	signals *Signals    // nil: the strategy has none
-	left    leftBehind
-	closed  atomic.Bool
+	p        Protocol
+	user     redis.UniversalClient
+	conn     *redisconn.Conn
+	log      *slog.Logger
+	acks     replicaAcks
+	channels *redispubsub.Channels // nil: the strategy has none
 }
-
-// closeBudget is how long Close waits for commands that were left behind.
-const closeBudget = 700 * time.Millisecond
 
 // NewDriver makes a Driver that uses rdb, and private clients like it.
 func NewDriver(rdb redis.UniversalClient, p Protocol) (*Driver, error) {
-	c, err := newClients(rdb)
+	if v := reflect.ValueOf(rdb); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, fmt.Errorf("locker: %w: the Redis client is nil", locker.ErrInvalid)
+	}
+	return &Driver{p: p, user: rdb, conn: redisconn.Open(rdb), log: slog.New(slog.DiscardHandler)}, nil
+}
+
+// NewChannels makes the channels of releases, which begin with prefix.
+func (d *Driver) NewChannels(prefix string) *redispubsub.Channels {
+	d.channels = redispubsub.New(d.conn, prefix)
+	return d.channels
+}
+
+// Open makes a Locker of strategy, which embeds d, and closes d if that fails.
+func Open(strategy driver.Driver, d *Driver, opts []locker.Option) (locker.Locker, error) {
+	l, err := locker.New(strategy, opts...)
 	if err != nil {
+		_ = d.Close()
 		return nil, err
 	}
-	return &Driver{p: p, c: c, log: slog.New(slog.DiscardHandler)}, nil
+	return l, nil
 }
 
 // Name implements [driver.Driver].
@@ -81,24 +90,23 @@ func (d *Driver) Name() string { return d.p.Name }
 // Configure implements [driver.Configurer].
 func (d *Driver) Configure(cfg driver.Config) (driver.Settings, error) {
 	d.log = cfg.Logger
-	if _, single := d.c.given.(*redis.Client); single && !d.c.copied {
-		d.log.Warn("the caller's connections serve the locks, as the hooks of this version of go-redis cannot be read", "strategy", d.p.Name)
-	}
-	if _, ring := d.c.given.(*redis.Ring); ring {
+	switch d.user.(type) {
+	case *redis.Client:
+		if !d.conn.Owned() {
+			d.log.Warn("the caller's connections serve the locks, as the hooks of this version of go-redis cannot be read", "strategy", d.p.Name)
+		}
+	case *redis.Ring:
 		d.log.Warn("a redis.Ring sends the keys of a server that does not answer to another one, which grants their locks a second time; use one server, a cluster, or redlock", "strategy", d.p.Name)
 	}
 	for _, o := range cfg.Options {
-		switch o := o.(type) {
-		case replicaAcks:
-			if err := o.check(); err != nil {
-				return driver.Settings{}, err
-			}
-			o.grants, o.renewals = d.c.apart(ackPool, 0), d.c.apart(ackPool, 0)
-			o.slots = make(chan struct{}, ackPool)
-			d.acks = o
-		default:
+		acks, ok := o.(replicaAcks)
+		if !ok {
 			return driver.Settings{}, fmt.Errorf("locker: %w: %s knows no option %T", locker.ErrInvalid, d.p.Name, o)
 		}
+		if err := acks.check(); err != nil {
+			return driver.Settings{}, err
+		}
+		d.acks = acks.on(d.conn)
 	}
 	return driver.Settings{}, nil
 }
@@ -110,15 +118,12 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Answer
 
 // AcquireWith is Acquire with further arguments.
 func (d *Driver) AcquireWith(ctx context.Context, req driver.Request, args ...any) (driver.Answer, error) {
-	f := d.flight(d.p.Acquire, req, args...)
-	if err := d.follow(ctx, f); err != nil {
-		return driver.Answer{}, err
-	}
+	c := d.command(d.p.Acquire, req, args...)
+	do := d.conn.Do
 	if d.acks.n > 0 {
-		in := f.in.plain()
-		f.run = func() (any, error) { return d.runAcked(ctx, d.p.Acquire, req.Key, in) }
+		do = d.acks.grants.Do
 	}
-	reply, err := d.send(ctx, &d.c.commands, f)
+	reply, err := d.do(ctx, c, do)
 	if err != nil {
 		return driver.Answer{}, err
 	}
@@ -135,181 +140,129 @@ func (d *Driver) Release(ctx context.Context, c driver.Claim) error {
 
 // Run runs a script that replies 1, or 0 when c does not hold its key. args are
 // appended to its arguments.
-func (d *Driver) Run(ctx context.Context, s *Script, c driver.Claim, args ...any) error {
-	f := d.flight(s, driver.Request{Claim: c, Fencing: c.Token != 0}, args...)
-	if err := d.follow(ctx, f); err != nil {
-		return err
-	}
-	reply, err := d.send(ctx, &d.c.commands, f)
+func (d *Driver) Run(ctx context.Context, s *redisconn.Script, c driver.Claim, args ...any) error {
+	cmd := d.command(s, driver.Request{Claim: c, Fencing: c.Token != 0}, args...)
+	reply, err := d.do(ctx, cmd, d.conn.Do)
 	if err != nil {
 		return err
 	}
 	return verdict(reply)
 }
 
-// send sends a command, and returns when it is answered or ctx ends. The flight is over
-// then.
-func (d *Driver) send(ctx context.Context, all *lanes, f *flight) (reply any, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, notSent(err)
-	}
-	if l := all.one; l != nil && f.run == nil && !d.closed.Load() {
-		if done, left, err := l.lone(ctx, f); done {
-			return d.settle(ctx, f, left, err)
-		}
-	}
-	l, err := d.start(ctx, all, f)
-	if err != nil {
+// do sends a command behind abandoned commands of its claim that it must not overtake.
+func (d *Driver) do(ctx context.Context, c *command, send func(context.Context, *redisconn.Command) (any, error)) (any, error) {
+	if err := d.awaitEarlier(ctx, c); err != nil {
 		return nil, err
 	}
-	return d.await(ctx, l, f)
+	reply, err := send(ctx, &c.Command)
+	c.free()
+	return reply, storeError(err)
 }
 
-// start puts a command on its way. After Close, and on a client that cannot be copied,
-// it goes by itself on the caller's.
-func (d *Driver) start(ctx context.Context, all *lanes, f *flight) (l *lane, err error) {
-	if !d.closed.Load() {
-		if l, err = d.c.lane(ctx, all, f.req.Key); err != nil {
-			return nil, classify(err)
-		}
-	}
-	if l == nil && f.run == nil {
-		in := f.in.plain()
-		f.run = func() (any, error) { return f.script.run(ctx, d.c.given, in) }
-	}
-	if f.run != nil {
-		l = &d.c.aside
-	}
-	l.start(ctx, f)
-	return l, nil
-}
-
-func (d *Driver) await(ctx context.Context, l *lane, f *flight) (reply any, err error) {
-	left, err := l.await(ctx, f)
-	return d.settle(ctx, f, left, err)
-}
-
-// settle ends a flight.
-func (d *Driver) settle(ctx context.Context, f *flight, left bool, err error) (reply any, _ error) {
-	switch {
-	case left:
-		d.left.add(f)
-		return nil, err
-	case errors.Is(err, redis.ErrClosed) && d.closed.Load() && f.run == nil: // Close came in between
-		l, err := d.start(ctx, nil, f)
-		if err != nil {
-			return nil, err
-		}
-		return d.await(ctx, l, f)
-	}
-	reply = f.reply
-	f.free()
-	return reply, err
-}
-
-// follow waits for commands of a claim that were left behind and that f must not
-// overtake: an Acquire, since a release would find nothing yet; and another run
-// of s, since counts arrive in order. A release need not wait for other commands, nor
-// is a renewal waited for: none sets anything once the claim's holds are gone.
-func (d *Driver) follow(ctx context.Context, f *flight) error {
-	id, s := f.req.ID, f.script
-	return d.left.wait(ctx, func(f *flight) bool {
-		return f.req.ID == id && (f.script == d.p.Acquire || f.script == s && s != d.p.Release)
+// awaitEarlier waits for the abandoned commands of c's claim that c must not overtake:
+//
+//	Acquire   waits for Acquire
+//	Release   waits for Acquire: it would find nothing yet
+//	SetHolds  waits for Acquire and SetHolds: counts arrive in order
+//
+// Nothing waits for a Release or a Renew: neither sets anything once the claim's holds are
+// gone. Renew waits for nothing.
+func (d *Driver) awaitEarlier(ctx context.Context, c *command) error {
+	err := d.conn.AwaitAbandoned(ctx, func(earlier *redisconn.Command) bool {
+		return earlier.Group == c.Group &&
+			(earlier.Script == d.p.Acquire || earlier.Script == c.Script && c.Script != d.p.Release)
 	})
-}
-
-func (d *Driver) control() redis.UniversalClient {
-	if d.closed.Load() {
-		return d.c.given
+	if err != nil {
+		return &driver.StoreError{Err: fmt.Errorf("it was not sent: an earlier command of the claim is unanswered: %w", err), NotApplied: true}
 	}
-	return d.c.control
+	return nil
 }
 
 // Renew implements [driver.Driver]: one round trip for all, two with [WithReplicaAcks].
 func (d *Driver) Renew(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
-	if d.acks.n > 0 {
-		d.renewAcked(ctx, claims, answer)
-		return
-	}
-	fs, ls := make([]*flight, len(claims)), make([]*lane, len(claims))
+	own, cmds := make([]*command, len(claims)), make([]*redisconn.Command, len(claims))
 	for i, c := range claims {
-		if err := ctx.Err(); err != nil {
-			answer(i, notSent(err))
-			continue
+		own[i] = d.command(d.p.Renew, driver.Request{Claim: c, Fencing: c.Token != 0})
+		own[i].Urgent = true
+		cmds[i] = &own[i].Command
+	}
+	send := d.conn.DoAll
+	if d.acks.n > 0 {
+		send = d.acks.renewals.DoAll
+	}
+	send(ctx, cmds, func(i int, reply any, err error) {
+		own[i].free()
+		if err == nil {
+			err = verdict(reply)
 		}
-		f := d.flight(d.p.Renew, driver.Request{Claim: c, Fencing: c.Token != 0})
-		l, err := d.start(ctx, &d.c.renewals, f)
-		if err != nil {
-			answer(i, err)
-			continue
-		}
-		fs[i], ls[i] = f, l
-	}
-	await := func(of []int) {
-		for _, i := range of {
-			reply, err := d.await(ctx, ls[i], fs[i])
-			if err == nil {
-				err = verdict(reply)
-			}
-			answer(i, err)
-		}
-	}
-	groups := d.byServer(ls)
-	if len(groups) == 1 {
-		await(groups[0])
-		return
-	}
-	var all sync.WaitGroup // a server that hangs holds up no other's answers
-	for _, of := range groups {
-		all.Go(func() { await(of) })
-	}
-	all.Wait()
-}
-
-// byServer are the indices of the commands to each server; a command that goes by itself may
-// be to any. One that was not sent has no lane.
-func (d *Driver) byServer(ls []*lane) (groups [][]int) {
-	at := make(map[*lane]int)
-	for i, l := range ls {
-		n, known := at[l]
-		switch {
-		case l == nil:
-		case known && l != &d.c.aside:
-			groups[n] = append(groups[n], i)
-		default:
-			at[l] = len(groups)
-			groups = append(groups, []int{i})
-		}
-	}
-	return groups
+		answer(i, storeError(err))
+	})
 }
 
 // Shard implements [driver.Sharder]: the slots of a cluster that live on one
 // node change, so it is a range of slots that shares a batch.
 func (d *Driver) Shard(key string) string {
-	if _, ok := d.c.given.(*redis.ClusterClient); !ok {
+	if !d.IsCluster() {
 		return ""
 	}
-	return fmt.Sprint(Slot(key) / (slots / 16))
+	return fmt.Sprint(redisconn.Slot(key) / (redisconn.Slots / 16))
+}
+
+// IsCluster reports whether the keys are spread over a cluster.
+func (d *Driver) IsCluster() bool { return d.conn.Cluster() != nil }
+
+// Node returns the address of the cluster node that has key; "" where there is but one.
+func (d *Driver) Node(ctx context.Context, key string) (string, error) {
+	if !d.IsCluster() {
+		return "", nil
+	}
+	node, err := d.conn.Node(ctx, key)
+	if err != nil {
+		return "", storeError(err)
+	}
+	return node.Options().Addr, nil
 }
 
 // Info asks the server about itself.
 func (d *Driver) Info(ctx context.Context, section string) (string, error) {
-	info, err := d.control().Info(ctx, section).Result()
-	return info, classify(err)
+	info, err := d.conn.Info(ctx, section)
+	return info, storeError(err)
 }
 
-// Close implements [driver.Driver]. Releases go to the caller's client from now
-// on. Commands that were left behind get a moment to be answered.
-func (d *Driver) Close() error {
-	d.closed.Store(true)
-	ctx, cancel := context.WithTimeout(context.Background(), closeBudget)
-	defer cancel()
-	_ = d.left.wait(ctx, func(*flight) bool { return true })
-	for _, c := range []redis.UniversalClient{d.acks.grants, d.acks.renewals} {
-		if c != nil {
-			_ = c.Close()
-		}
+// Blocking is a [redisconn.Blocking] whose errors are a driver's.
+type Blocking struct{ *redisconn.Blocking }
+
+// NewBlocking makes a client for commands that block for a slice of time each; it returns nil
+// if the user's client cannot be copied.
+func (d *Driver) NewBlocking(slice time.Duration) *Blocking {
+	if b := d.conn.NewBlocking(slice); b != nil {
+		return &Blocking{b}
 	}
-	return d.c.close()
+	return nil
 }
+
+// Pop is [redisconn.Blocking.Pop].
+func (b *Blocking) Pop(ctx context.Context, list string, many bool) ([]string, error) {
+	elements, err := b.Blocking.Pop(ctx, list, many)
+	return elements, storeError(err)
+}
+
+// Close implements [driver.Driver]. Releases go to the user's client from now on.
+func (d *Driver) Close() error {
+	err := d.conn.Close()
+	d.acks.close()
+	return err
+}
+
+// storeError makes a driver's error of one of redisconn.
+func storeError(err error) error {
+	var e *redisconn.Error
+	if err == nil || !errors.As(err, &e) {
+		return err
+	}
+	return &driver.StoreError{Err: e.Err, Permanent: e.Permanent, NotApplied: e.NotApplied}
+}
+
+// FenceKey returns the name of the fencing counter of a lock key. No lock key begins with
+// "locker:", as all auxiliary keys and channels do.
+func FenceKey(key string) string { return redisconn.AuxKey("locker:fence:", key) }

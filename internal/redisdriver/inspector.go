@@ -2,18 +2,17 @@ package redisdriver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
-	"github.com/redis/go-redis/v9"
 )
 
 var (
@@ -24,14 +23,14 @@ var (
 // Inspect implements [driver.Inspector]: one round trip. It knows the layouts of all
 // strategies of this module, since they lock at the same key.
 func (d *Driver) Inspect(ctx context.Context, key string) (driver.Holder, error) {
-	f := d.flight(inspectScript, driver.Request{Claim: driver.Claim{Key: key}, Fencing: true})
-	if d.signals != nil {
-		f.channel, f.publish = d.signals.Channel(key)
-		f.in = append(f.in, &f.channel, &f.publish)
+	c := d.command(inspectScript, driver.Request{Claim: driver.Claim{Key: key}, Fencing: true})
+	if d.channels != nil {
+		c.appendChannel(d)
 	}
-	reply, err := d.send(ctx, &d.c.commands, f)
+	reply, err := d.conn.Do(ctx, &c.Command)
+	c.free()
 	if err != nil {
-		return driver.Holder{}, err
+		return driver.Holder{}, storeError(err)
 	}
 	return holderIn(key, reply)
 }
@@ -44,60 +43,22 @@ func (d *Driver) Break(ctx context.Context, h driver.Holder) error {
 	return d.Run(ctx, breakScript, driver.Claim{Key: h.Key, ID: h.ID})
 }
 
-const page = 1000 // keys
-
 // Keys implements [driver.Inspector].
 func (d *Driver) Keys(ctx context.Context, pattern string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		nodes, err := d.masters(ctx)
-		if err != nil {
-			yield("", err)
-			return
-		}
-		for _, node := range nodes {
-			scan := node.Scan(ctx, 0, pattern, page).Iterator()
-			for scan.Next(ctx) {
-				if key := scan.Val(); !strings.HasPrefix(key, "locker:") && !yield(key, nil) {
-					return
-				}
+		for key, err := range d.conn.Scan(ctx, pattern) {
+			switch {
+			case errors.Is(err, errors.ErrUnsupported):
+				err = fmt.Errorf("%w: %w", locker.ErrInvalid, err)
+			case err != nil:
+				err = storeError(err)
+			case strings.HasPrefix(key, "locker:"):
+				continue
 			}
-			if err := scan.Err(); err != nil {
-				yield("", classify(err))
+			if !yield(key, err) {
 				return
 			}
 		}
-	}
-}
-
-// masters are the servers that have the keys.
-func (d *Driver) masters(ctx context.Context) ([]redis.Cmdable, error) {
-	var all []redis.Cmdable
-	var mu sync.Mutex
-	add := func(_ context.Context, c *redis.Client) error {
-		mu.Lock()
-		defer mu.Unlock()
-		all = append(all, c)
-		return nil
-	}
-	switch c := d.control().(type) {
-	case interface { // one server
-		redis.Cmdable
-		Options() *redis.Options
-	}:
-		return []redis.Cmdable{c}, nil
-	case interface { // a cluster
-		ForEachMaster(ctx context.Context, fn func(context.Context, *redis.Client) error) error
-	}:
-		err := c.ForEachMaster(ctx, add)
-		return all, classify(err)
-	case interface { // a Ring
-		ForEachShard(ctx context.Context, fn func(context.Context, *redis.Client) error) error
-	}:
-		err := c.ForEachShard(ctx, add)
-		return all, classify(err)
-	default:
-		return nil, fmt.Errorf("%w: keys are looked for on each server, and a client of type %T does not say which it has: use a *redis.Client, *redis.ClusterClient or *redis.Ring",
-			locker.ErrInvalid, c)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/redisconn"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -32,10 +33,6 @@ func renewed(ctx context.Context, d *Driver, claims ...driver.Claim) []error {
 		errs[i] = err
 	})
 	return errs
-}
-
-func claimOf(key string) driver.Claim {
-	return driver.Claim{Key: key, ID: "id", Owner: "id", TTL: time.Minute}
 }
 
 // The store fails over while connections to the old master are open: what is said to be
@@ -69,7 +66,7 @@ func TestRenewalsAreConfirmedWhereTheyWereSent(t *testing.T) {
 			require.NoError(t, s.Client(t).Set(t.Context(), c.Key, c.ID, 5*time.Second).Err())
 		}
 	}
-	_, err = d.send(t.Context(), &d.c.renewals, d.flight(d.p.Renew, driver.Request{Claim: claimOf("none")}))
+	_, err = d.conn.Do(t.Context(), &d.command(d.p.Renew, driver.Request{Claim: claimOf("none")}).Command)
 	require.NoError(t, err, "a connection to the old master is open")
 	master.Store(after)
 	for i, err := range renewed(t.Context(), d, claims...) {
@@ -83,10 +80,10 @@ func TestRenewalsAreConfirmedWhereTheyWereSent(t *testing.T) {
 // Renewals that wait for replicas end with their context, and hold no others up.
 func TestRenewalsWaitSideBySide(t *testing.T) {
 	t.Parallel()
-	l := newLeaver(t, false)
+	l := newProxied(t, false)
 	acked(t, l.Driver, time.Second)
 	var all sync.WaitGroup
-	for i := range ackPool {
+	for i := range redisconn.ReplicaPool {
 		c := claimOf(fmt.Sprint("k", i))
 		require.NoError(t, l.direct.Set(t.Context(), c.Key, c.ID, time.Minute).Err())
 		all.Go(func() {
@@ -97,7 +94,7 @@ func TestRenewalsWaitSideBySide(t *testing.T) {
 	}
 	all.Wait()
 
-	hung := l.proxy.HangReply(func(cmd []string) bool { return len(cmd) > 1 && ScriptName(cmd[1]) == "renew" }, 1)
+	hung := l.proxy.HangReply(func(cmd []string) bool { return len(cmd) > 1 && redisconn.ScriptName(cmd[1]) == "renew" }, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- renewed(ctx, l.Driver, claimOf("k0"))[0] }()
@@ -106,7 +103,7 @@ func TestRenewalsWaitSideBySide(t *testing.T) {
 	select {
 	case err := <-ended:
 		require.ErrorIs(t, err, context.Canceled)
-	case <-time.After(controlTimeout / 2):
+	case <-time.After(commandTimeout / 2):
 		t.Error("Renew goes on though its context has ended")
 	}
 }
@@ -114,18 +111,18 @@ func TestRenewalsWaitSideBySide(t *testing.T) {
 // An attempt whose caller leaves before there is a connection for it is not sent.
 func TestAbandonedAttemptsAreNotSent(t *testing.T) {
 	t.Parallel()
-	l := newLeaver(t, false)
-	acked(t, l.Driver, 3*controlTimeout/4) // attempts could wait longer than that for a connection
+	l := newProxied(t, false)
+	acked(t, l.Driver, 3*commandTimeout/4) // attempts could wait longer than that for a connection
 	attempt := func(ctx context.Context, key string) {
 		_, _ = l.Acquire(ctx, driver.Request{Claim: claimOf(key)})
 	}
 	keys := func(pattern string) int { return len(l.direct.Keys(t.Context(), pattern).Val()) }
 	var busy, left sync.WaitGroup
-	for i := range ackPool {
+	for i := range redisconn.ReplicaPool {
 		busy.Go(func() { attempt(t.Context(), fmt.Sprint("busy", i)) })
 	}
-	require.Eventually(t, func() bool { return keys("busy*") == ackPool }, soon, time.Millisecond, "all connections wait for a replica")
-	for i := range ackPool {
+	require.Eventually(t, func() bool { return keys("busy*") == redisconn.ReplicaPool }, soon, time.Millisecond, "all connections wait for a replica")
+	for i := range redisconn.ReplicaPool {
 		left.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
@@ -155,7 +152,7 @@ func TestAckedRenewalsOnACluster(t *testing.T) {
 			k := claimOf(fmt.Sprint("k", i))
 			taken := false
 			for _, o := range others {
-				taken = taken || Slot(o.Key) == Slot(k.Key)
+				taken = taken || redisconn.Slot(o.Key) == redisconn.Slot(k.Key)
 			}
 			if !taken && c.ShardOf(t, k.Key) == shard {
 				require.NoError(t, c.Client(t).Set(t.Context(), k.Key, k.ID, time.Minute).Err())
@@ -165,7 +162,7 @@ func TestAckedRenewalsOnACluster(t *testing.T) {
 	}
 	moves := on(0)
 	stays := on(0, moves)
-	m := c.StartMove(t, Slot(moves.Key), 1)
+	m := c.StartMove(t, redisconn.Slot(moves.Key), 1)
 	m.MoveKeys(t)
 	for range 3 {
 		require.Equal(t, []error{nil, nil}, renewed(t.Context(), d, moves, stays), "while a slot moves")

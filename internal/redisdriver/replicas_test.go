@@ -2,17 +2,17 @@ package redisdriver_test
 
 import (
 	"fmt"
-	"github.com/distlock/locker/conformance/faultproxy"
-	"github.com/distlock/locker/internal/redisdriver"
-	"github.com/redis/go-redis/v9"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/faultproxy"
+	"github.com/distlock/locker/internal/redisconn"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy/setnx"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -139,7 +139,7 @@ func TestReleaseFollowsAnAckedAttempt(t *testing.T) {
 	require.NoError(t, lease.Unlock(ctx))
 
 	is := func(op string) faultproxy.Match {
-		return func(cmd []string) bool { return len(cmd) > 1 && redisdriver.ScriptName(cmd[1]) == op }
+		return func(cmd []string) bool { return len(cmd) > 1 && redisconn.ScriptName(cmd[1]) == op }
 	}
 	p.ResetCounts()
 	require.NoError(t, rdb.ConfigResetStat(ctx).Err())

@@ -8,6 +8,7 @@ import (
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/hashlock"
 	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/internal/redispubsub"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -22,8 +23,8 @@ var (
 // queueDriver adds the queue of processes to the hash lock.
 type queueDriver struct {
 	hashlock.Driver
-	signals *redisdriver.Signals // names the channels
-	inboxes *inboxes
+	channels *redispubsub.Channels // names the channels
+	inboxes  *inboxes
 }
 
 var _ interface {
@@ -55,7 +56,7 @@ func newDriver(rdb redis.UniversalClient) (*queueDriver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.signals = d.NewSignals(hashlock.ChannelPrefix)
+	d.channels = d.NewChannels(hashlock.ChannelPrefix)
 	d.inboxes = newInboxes(d)
 	return d, nil
 }
@@ -111,6 +112,6 @@ func (d *queueDriver) Watch(ctx context.Context, key string) (driver.Watch, erro
 // Close implements [driver.Driver].
 func (d *queueDriver) Close() error {
 	d.inboxes.close()
-	d.signals.Close()
+	d.channels.Close()
 	return d.Driver.Close()
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
+	"github.com/distlock/locker/internal/redisconn"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/internal/uuid"
 	"github.com/redis/go-redis/v9"
@@ -61,7 +63,7 @@ func newInboxes(d *queueDriver) *inboxes {
 // push only to keys of its own slot, so on a cluster it is one for each slot.
 func (b *inboxes) name(key string) string {
 	if b.cluster {
-		return "locker:inbox:{" + redisdriver.SlotTag(key) + "}:" + b.id
+		return "locker:inbox:{" + redisconn.SlotTag(key) + "}:" + b.id
 	}
 	return "locker:inbox:" + b.id
 }
@@ -154,7 +156,7 @@ func (w *watch) Close() {
 	})
 	b.mu.Unlock()
 	// A round trip, so that the place is gone when the waiter's Lock returns.
-	redisdriver.WaitFor(done, giveUpSoon)
+	bound.Sleep(context.Background(), done, giveUpSoon)
 }
 
 // background runs f unless the Locker is closed; it needs b.mu.
@@ -281,7 +283,7 @@ func (b *inboxes) close() {
 		b.work.Wait()
 		close(done)
 	}()
-	redisdriver.WaitFor(done, closeBudget)
+	bound.Sleep(context.Background(), done, closeBudget)
 	if b.blocking != nil {
 		b.blocking.Close()
 	}

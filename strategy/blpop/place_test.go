@@ -9,13 +9,13 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
-	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/internal/redisconn"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
-var queueOfK = redisdriver.AuxKey("locker:queue:", "k")
+var queueOfK = redisconn.AuxKey("locker:queue:", "k")
 
 // place is one process's in the queue of "k", as the scripts see it: nothing makes it
 // look again, and nothing pops what is pushed to it.

@@ -9,6 +9,7 @@ import (
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/hashlock"
 	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/internal/redispubsub"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -23,7 +24,7 @@ var (
 // pubsubDriver adds wake-ups by pub/sub to the hash lock.
 type pubsubDriver struct {
 	hashlock.Driver
-	signals *redisdriver.Signals
+	channels *redispubsub.Channels
 }
 
 var _ interface {
@@ -54,7 +55,7 @@ func newDriver(rdb redis.UniversalClient) (*pubsubDriver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.signals = d.NewSignals(hashlock.ChannelPrefix)
+	d.channels = d.NewChannels(hashlock.ChannelPrefix)
 	return d, nil
 }
 
@@ -62,9 +63,9 @@ func newDriver(rdb redis.UniversalClient) (*pubsubDriver, error) {
 // by their version.
 func (d *pubsubDriver) Configure(cfg driver.Config) (driver.Settings, error) {
 	cfg.Options = slices.DeleteFunc(slices.Clone(cfg.Options), func(o any) bool {
-		sharded, ok := o.(redisdriver.ShardedPubSub)
+		sharded, ok := o.(shardedPubSub)
 		if ok {
-			d.signals.Set(sharded)
+			d.channels.SetSharded(bool(sharded))
 		}
 		return ok
 	})
@@ -74,11 +75,15 @@ func (d *pubsubDriver) Configure(cfg driver.Config) (driver.Settings, error) {
 
 // Watch implements [driver.Notifier].
 func (d *pubsubDriver) Watch(ctx context.Context, key string) (driver.Watch, error) {
-	return d.signals.Watch(ctx, key)
+	w, err := d.channels.Watch(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // Close implements [driver.Driver].
 func (d *pubsubDriver) Close() error {
-	d.signals.Close()
+	d.channels.Close()
 	return d.Driver.Close()
 }

@@ -20,6 +20,8 @@ func WithReplicaAcks(n int, timeout time.Duration) locker.Option {
 	return redisdriver.WithReplicaAcks(n, timeout)
 }
 
+type shardedPubSub bool
+
 // WithShardedPubSub says how releases are told and heard on a cluster: by SPUBLISH and
 // SSUBSCRIBE, or by PUBLISH and SUBSCRIBE. All that share locks must agree: who has a plain
 // subscription hears nothing of SPUBLISH, nor the other way round, and waits for about a
@@ -27,5 +29,5 @@ func WithReplicaAcks(n int, timeout time.Duration) locker.Option {
 // from Redis 7 on, as Redisson has it since 3.22; false is for an older Redisson, or one
 // that is told not to; strategy blpop has no such option.
 func WithShardedPubSub(sharded bool) locker.Option {
-	return locker.WithDriverOption(redisdriver.ShardedPubSub(sharded))
+	return locker.WithDriverOption(shardedPubSub(sharded))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/redisconn"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
@@ -77,7 +78,7 @@ func (m *masters) open(t *testing.T, opts ...locker.Option) (locker.Locker, *quo
 // isOp matches the commands that run a script.
 func isOp(names ...string) faultproxy.Match {
 	return func(cmd []string) bool {
-		return len(cmd) > 1 && strings.HasPrefix(strings.ToLower(cmd[0]), "eval") && slices.Contains(names, redisdriver.ScriptName(cmd[1]))
+		return len(cmd) > 1 && strings.HasPrefix(strings.ToLower(cmd[0]), "eval") && slices.Contains(names, redisconn.ScriptName(cmd[1]))
 	}
 }
 

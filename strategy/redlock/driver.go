@@ -11,7 +11,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
-	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/internal/bound"
 )
 
 const (
@@ -176,7 +176,7 @@ func (d *quorumDriver) await(most time.Duration) {
 		d.idle = idle
 	}
 	d.life.Unlock()
-	redisdriver.WaitFor(idle, most)
+	bound.Sleep(context.Background(), idle, most)
 	d.life.Lock()
 	defer d.life.Unlock()
 	d.closed, d.idle = true, nil
@@ -196,7 +196,7 @@ func (d *quorumDriver) closeNodes() error {
 	var all sync.WaitGroup
 	for i, n := range d.nodes {
 		all.Go(func() {
-			n.signals.Close()
+			n.channels.Close()
 			errs[i] = n.Driver.Close()
 		})
 	}

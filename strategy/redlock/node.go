@@ -13,6 +13,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/internal/redispubsub"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -30,10 +31,10 @@ const (
 // it answers.
 type node struct {
 	*redisdriver.Driver
-	d       *quorumDriver
-	name    string
-	signals *redisdriver.Signals
-	known   atomic.Bool // the server has said who it is
+	d        *quorumDriver
+	name     string
+	channels *redispubsub.Channels
+	known    atomic.Bool // the server has said who it is
 
 	underWay atomic.Int32 // commands, and those that wait for their claim's turn
 	troubled atomic.Bool  // it was told to be

@@ -83,7 +83,7 @@ func newDriver(rdbs []redis.UniversalClient) (*quorumDriver, error) {
 		if c, ok := rdb.(*redis.Client); ok && strings.Contains(c.Options().Addr, ":") {
 			n.name = c.Options().Addr // not that of clients who ask Sentinels: they all have the same
 		}
-		n.signals = n.NewSignals(channelPrefix)
+		n.channels = n.NewChannels(channelPrefix)
 		d.nodes = append(d.nodes, n)
 	}
 	return d, nil

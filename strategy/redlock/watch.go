@@ -88,7 +88,7 @@ func (w *watch) listen(ctx context.Context, key string, i int) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, subscribeBudget)
 	defer cancel()
-	sub, err := n.signals.Listen(ctx, key, func() { w.notice(i) }, func() { w.end(i) })
+	sub, err := n.channels.Listen(ctx, key, func() { w.notice(i) }, func() { w.end(i) })
 	if err == nil {
 		w.add(i, sub)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/redisconn"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
@@ -22,7 +23,7 @@ func TestRenewalsBesideAHungServer(t *testing.T) {
 		var keys [2]string // of one Shard, on two nodes
 		for i := 0; keys[0] == "" || keys[1] == ""; i++ {
 			k := fmt.Sprint("k", i)
-			switch s := redisdriver.Slot(k); {
+			switch s := redisconn.Slot(k); {
 			case s/1024 != 5:
 			case c.ShardOf(t, k) == 0:
 				keys[0] = k

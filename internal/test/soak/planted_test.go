@@ -12,6 +12,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/redisconn"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/internal/test/soak"
 	"github.com/distlock/locker/strategy/redlock"
@@ -134,7 +135,7 @@ func (b planted) locker(p soak.Process) (locker.Locker, error) {
 }
 
 // script is one of setnx's, with what was put into it.
-func (b planted) script(name string) *redisdriver.Script {
+func (b planted) script(name string) *redisconn.Script {
 	source, err := os.ReadFile(filepath.Join("..", "..", "strategy", "setnx", "lua", name+".lua"))
 	if err != nil {
 		panic(err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/distlock/locker/internal/redisconn"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/stretchr/testify/require"
@@ -27,7 +28,7 @@ func TestHolderWhileItsSlotMoves(t *testing.T) {
 			for _, waiting := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s has moved, waiting %v", name, what, waiting), func(t *testing.T) {
 					key := fmt.Sprintf("%s %d %v", name, i, waiting)
-					fence, queue := redisdriver.FenceKey(key), redisdriver.AuxKey("locker:queue:", key)
+					fence, queue := redisdriver.FenceKey(key), redisconn.AuxKey("locker:queue:", key)
 					moved := [][]string{{key}, {fence}, {queue}, {key, fence}, {key, queue}, {"none"}}[i]
 					lease, err := l.Lock(t.Context(), key)
 					require.NoError(t, err)

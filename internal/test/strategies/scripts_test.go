@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/internal/redisconn"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -16,11 +16,11 @@ import (
 func TestScriptsAreSentWithoutComments(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client(t)
-	sources := redisdriver.Sources()
+	sources := redisconn.Sources()
 	names := make(map[string]bool)
 	for sha, source := range sources {
-		names[redisdriver.ScriptName(sha)] = true
-		require.Equal(t, redisdriver.ScriptName(sha), redisdriver.ScriptName(source))
+		names[redisconn.ScriptName(sha)] = true
+		require.Equal(t, redisconn.ScriptName(sha), redisconn.ScriptName(source))
 		for line := range strings.Lines(source) {
 			require.NotRegexp(t, `^(\s|--)`, line, "a blank line, indentation or a comment")
 		}

@@ -1,0 +1,63 @@
+package redisconn
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// resolveTimeout returns how long to wait for the result of an abandoned command: longer than
+// a batch may take. A client that is not go-redis's own need not keep any timeout.
+func (p *pipeline) resolveTimeout() time.Duration { return p.batchTimeout() + time.Second }
+
+// abandonedCommands holds commands whose callers returned before the reply.
+type abandonedCommands struct {
+	mu       sync.Mutex
+	commands []*Command
+}
+
+func (a *abandonedCommands) add(c *Command) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.commands = append(a.commands, c)
+	a.prune()
+}
+
+// prune forgets the commands that are resolved; a.mu is held.
+func (a *abandonedCommands) prune() {
+	now := time.Now()
+	a.commands = slices.DeleteFunc(a.commands, func(c *Command) bool {
+		select {
+		case <-c.resolved:
+			return true
+		default:
+			return now.After(c.expiry)
+		}
+	})
+}
+
+// await returns when each command that matches is resolved, or with an error when ctx ends.
+func (a *abandonedCommands) await(ctx context.Context, matches func(*Command) bool) error {
+	a.mu.Lock()
+	a.prune()
+	var all []*Command
+	for _, c := range a.commands {
+		if matches(c) {
+			all = append(all, c)
+		}
+	}
+	a.mu.Unlock()
+	for _, c := range all {
+		expired := time.NewTimer(time.Until(c.expiry))
+		select {
+		case <-c.resolved:
+		case <-expired.C:
+		case <-ctx.Done():
+			expired.Stop()
+			return ctx.Err()
+		}
+		expired.Stop()
+	}
+	return nil
+}

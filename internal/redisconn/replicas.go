@@ -1,0 +1,231 @@
+package redisconn
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Replicas sends commands and waits until replicas have confirmed what they wrote (WAIT). It
+// has a dedicated client: other commands need not wait with its own.
+type Replicas struct {
+	conn    *Conn
+	client  redis.UniversalClient // nil: the user's cannot be copied
+	n       int
+	timeout time.Duration
+	wrote   func(reply any) bool // reports by the reply whether a command wrote something
+	slots   chan struct{}        // for the commands of Do: no more are in flight at a time
+}
+
+// ReplicaPool is the most connections that a Replicas opens to a server.
+const ReplicaPool = 16
+
+// NewReplicas makes a Replicas that waits for n of them, for timeout at most.
+func (c *Conn) NewReplicas(n int, timeout time.Duration, wrote func(reply any) bool) *Replicas {
+	return &Replicas{
+		conn: c, client: c.dedicated(ReplicaPool, 0),
+		n: n, timeout: timeout, wrote: wrote, slots: make(chan struct{}, ReplicaPool),
+	}
+}
+
+// Do is [Conn.Do] with the confirmation.
+func (r *Replicas) Do(ctx context.Context, cmd *Command) (any, error) {
+	words := plain(cmd.Words)
+	s, key := cmd.Script, cmd.Key
+	cmd.run = func() (any, error) { return r.run(ctx, s, key, words) }
+	return r.conn.Do(ctx, cmd)
+}
+
+func (r *Replicas) run(ctx context.Context, s *Script, key string, words []any) (any, error) {
+	client, err := nodeOf(ctx, r.client, key)
+	switch {
+	case err != nil:
+		return nil, classify(err)
+	case client == nil:
+		return nil, r.unsupported()
+	}
+	// The slot is taken with the caller: a command whose caller has returned is not sent.
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-ctx.Done():
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, notSent(err)
+	}
+	// WAIT counts the writes of its own connection. A caller that returns does not end the
+	// script, so that a later command can be ordered after it.
+	conn := client.Conn()
+	defer func() { _ = conn.Close() }()
+	reply, err := s.run(context.WithoutCancel(ctx), conn, words)
+	reloadTopology(r.client, err)
+	if err != nil || !r.wrote(reply) {
+		return reply, err
+	}
+	if err := r.confirm(ctx, conn); err != nil {
+		return nil, err
+	}
+	return reply, nil
+}
+
+// result is the result of one command of many.
+type result struct {
+	reply any
+	err   error
+}
+
+// DoAll is [Conn.DoAll] with the confirmation, for commands of one script. It sends those to
+// one node on one connection, and confirms them there: WAIT counts what its own connection
+// has written, to the server that it has written to.
+func (r *Replicas) DoAll(ctx context.Context, cmds []*Command, answer func(i int, reply any, err error)) {
+	nodes := make(map[*redis.Client][]int)
+	for i, cmd := range cmds {
+		switch node, err := nodeOf(ctx, r.client, cmd.Key); {
+		case err != nil:
+			answer(i, nil, classify(err))
+		case node == nil:
+			answer(i, nil, r.unsupported())
+		default:
+			nodes[node] = append(nodes[node], i)
+		}
+	}
+	var all sync.WaitGroup
+	for node, indices := range nodes {
+		all.Go(func() {
+			batch := make([][]any, len(indices))
+			for n, i := range indices {
+				batch[n] = plain(cmds[i].Words)
+			}
+			s := cmds[indices[0]].Script
+			reply, err := r.conn.Do(ctx, newCommand(func() (any, error) {
+				return r.runOn(ctx, node, false, s, batch), nil
+			}))
+			results, _ := reply.([]result)
+			for n, i := range indices {
+				if err == nil {
+					answer(i, results[n].reply, results[n].err)
+				} else {
+					answer(i, nil, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// runOn runs the script once for each command of a batch on a node, and waits for the node's
+// replicas. Commands that the node redirects (ASK) go to the node that it names, with ASKING.
+func (r *Replicas) runOn(ctx context.Context, node *redis.Client, asking bool, s *Script, batch [][]any) []result {
+	conn := node.Conn()
+	defer func() { _ = conn.Close() }()
+	results, wrote, redirects := make([]result, len(batch)), false, make(map[string][]int)
+	for n, cmd := range roundTripOn(ctx, conn, asking, s, batch) {
+		switch err := cmd.Err(); {
+		case err == nil:
+			results[n].reply = cmd.Val()
+			wrote = wrote || r.wrote(cmd.Val())
+		case strings.HasPrefix(err.Error(), "ASK ") && !asking:
+			addr := err.Error()[strings.LastIndexByte(err.Error(), ' ')+1:]
+			redirects[addr] = append(redirects[addr], n)
+			results[n].err = classify(err)
+		default:
+			reloadTopology(r.client, err)
+			results[n].err = classify(err)
+		}
+	}
+	if wrote {
+		err := r.confirm(ctx, conn)
+		for n := range results {
+			if results[n].err == nil && r.wrote(results[n].reply) {
+				results[n].err = err
+			}
+		}
+	}
+	for addr, indices := range redirects {
+		if other := masterAt(ctx, r.client, addr); other != nil {
+			part := make([][]any, len(indices))
+			for i, n := range indices {
+				part[i] = batch[n]
+			}
+			for i, result := range r.runOn(ctx, other, true, s, part) {
+				results[indices[i]] = result
+			}
+		}
+	}
+	return results
+}
+
+// roundTripOn sends a batch on conn. Commands whose script the server does not know are sent
+// again, with its source.
+func roundTripOn(ctx context.Context, conn *redis.Conn, asking bool, s *Script, batch [][]any) []noRetry {
+	cmds, unsent := make([]noRetry, len(batch)), make([]int, len(batch))
+	for n := range unsent {
+		unsent[n] = n
+	}
+	for _, command := range []func(context.Context, *redis.Cmd, []any) noRetry{s.bySHA, s.bySource} {
+		pipe := conn.Pipeline()
+		for _, n := range unsent {
+			if asking {
+				pipe.Do(ctx, "asking")
+			}
+			cmds[n] = command(ctx, new(redis.Cmd), batch[n])
+			_ = pipe.Process(ctx, cmds[n])
+		}
+		_, _ = pipe.Exec(ctx) // each command has its own error
+		unsent = slices.DeleteFunc(unsent, func(n int) bool { return !isNoScript(cmds[n].Err()) })
+		if len(unsent) == 0 {
+			break
+		}
+	}
+	return cmds
+}
+
+// masterAt returns the client of the cluster's master at addr, or nil.
+func masterAt(ctx context.Context, client redis.UniversalClient, addr string) (found *redis.Client) {
+	cluster, ok := client.(*redis.ClusterClient)
+	if !ok {
+		return nil
+	}
+	var mu sync.Mutex
+	_ = cluster.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if c.Options().Addr == addr {
+			found = c
+		}
+		return nil
+	})
+	return found
+}
+
+// confirm returns an error if too few replicas confirm what conn has written.
+func (r *Replicas) confirm(ctx context.Context, conn *redis.Conn) error {
+	n, err := conn.Wait(ctx, r.n, r.timeout).Result()
+	switch {
+	case err != nil:
+		return classify(err)
+	case int(n) < r.n:
+		// It is not NotApplied: the master has the write.
+		return fmt.Errorf("%d of the %d replicas asked for confirmed the lock within %v", n, r.n, r.timeout)
+	}
+	return nil
+}
+
+func (r *Replicas) unsupported() error {
+	return &Error{
+		Err:       fmt.Errorf("replicas cannot be waited for on a %T", r.conn.user),
+		Permanent: true, NotApplied: true,
+	}
+}
+
+// Close closes the connections.
+func (r *Replicas) Close() {
+	if r.client != nil {
+		_ = r.client.Close()
+	}
+}

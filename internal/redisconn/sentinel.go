@@ -1,0 +1,161 @@
+package redisconn
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http/httptrace"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// failoverAddr is the address of go-redis's clients that ask Sentinels for the master,
+// which they do at each new connection.
+const failoverAddr = "FailoverClient"
+
+// askEvery is the least time between two questions for the topology, while it is in use.
+const askEvery = 500 * time.Millisecond
+
+// masterFollower closes connections to a server that is not the master any more. After an
+// orderly failover the Sentinels leave the old one a master for some ten seconds, in which
+// it would go on taking writes that the new one does not have.
+//
+// It learns of the change from new connections, and makes one now and then while others
+// are written to. It tells servers apart by the remote addresses of connections. A master's
+// name may have several: all that were found with the address of the newest connection are
+// the master's. (To compare two servers takes INFO, which users may not be allowed. The name
+// alone would not do: its addresses may change with the master.)
+type masterFollower struct {
+	life    context.Context // of the Conn
+	dial    dialer
+	timeout time.Duration // of dial
+	asked   atomic.Int64  // when the Sentinels were last asked, in ns
+
+	mu    sync.Mutex
+	conns map[*followerConn]struct{}
+}
+
+// followMaster lets connections made with o follow the master, if o asks Sentinels.
+func followMaster(life context.Context, o *redis.Options) {
+	if o.Addr == failoverAddr {
+		f := &masterFollower{life: life, dial: o.Dialer, timeout: o.DialTimeout, conns: make(map[*followerConn]struct{})}
+		o.Dialer = f.connect
+	}
+}
+
+func (f *masterFollower) connect(ctx context.Context, network, addr string) (net.Conn, error) {
+	f.asked.Store(time.Now().UnixNano())
+	conn, master, err := f.reach(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &followerConn{Conn: conn, f: f, network: network}
+	f.mu.Lock()
+	f.conns[c] = struct{}{}
+	f.mu.Unlock()
+	f.closeOthers(master)
+	return withSyscallConn(c, conn), nil
+}
+
+// reach connects, and returns the addresses of the server that it has reached.
+func (f *masterFollower) reach(ctx context.Context, network, addr string) (net.Conn, []string, error) {
+	var found atomic.Pointer[[]net.IPAddr] // package net reports the addresses of a name to the trace
+	trace := &httptrace.ClientTrace{DNSDone: func(i httptrace.DNSDoneInfo) { found.Store(&i.Addrs) }}
+	conn, err := f.dial(httptrace.WithClientTrace(ctx, trace), network, addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	master := []string{serverOf(conn)}
+	host, port, err := net.SplitHostPort(master[0])
+	if named := found.Load(); err == nil && named != nil {
+		is := func(ip net.IPAddr) bool { return ip.String() == host }
+		if slices.ContainsFunc(*named, is) { // or they are of another name, such as a tunnel's
+			for _, ip := range *named {
+				master = append(master, net.JoinHostPort(ip.String(), port))
+			}
+		}
+	}
+	return conn, master, nil
+}
+
+// closeOthers closes the connections to servers that have none of the master's addresses.
+func (f *masterFollower) closeOthers(master []string) {
+	var old []*followerConn
+	f.mu.Lock()
+	for c := range f.conns {
+		if !slices.Contains(master, serverOf(c)) {
+			old = append(old, c)
+		}
+	}
+	f.mu.Unlock()
+	for _, c := range old {
+		_ = c.Close()
+	}
+}
+
+// serverOf returns a name that tells servers apart. A connection of the user's own making may
+// have no address.
+func serverOf(conn net.Conn) string { return fmt.Sprint(conn.RemoteAddr()) }
+
+// used asks for the master in the background if it is time to.
+func (f *masterFollower) used(network string) {
+	asked, now := f.asked.Load(), time.Now().UnixNano()
+	if now-asked < int64(askEvery) || !f.asked.CompareAndSwap(asked, now) {
+		return
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(f.life, f.timeout)
+		defer cancel()
+		conn, master, err := f.reach(ctx, network, failoverAddr)
+		if err != nil {
+			return
+		}
+		_ = conn.Close()
+		f.closeOthers(master)
+	}()
+}
+
+// followerConn is a connection to the server that was the master when it was made.
+type followerConn struct {
+	net.Conn
+	f       *masterFollower
+	network string
+}
+
+// Write implements [net.Conn].
+func (c *followerConn) Write(b []byte) (int, error) {
+	c.f.used(c.network)
+	return c.Conn.Write(b)
+}
+
+// Close implements [net.Conn].
+func (c *followerConn) Close() error {
+	c.f.mu.Lock()
+	delete(c.f.conns, c)
+	c.f.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// withSyscallConn returns conn with the SyscallConn of inner, which it wraps: go-redis needs
+// it to look whether a connection is alive.
+func withSyscallConn(conn, inner net.Conn) net.Conn {
+	if sys, ok := inner.(syscall.Conn); ok {
+		if raw, err := sys.SyscallConn(); err == nil {
+			return &syscallConn{conn, raw}
+		}
+	}
+	return conn
+}
+
+type syscallConn struct {
+	net.Conn
+	raw syscall.RawConn
+}
+
+// SyscallConn implements [syscall.Conn].
+func (c *syscallConn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }

@@ -1,0 +1,95 @@
+package redisconn
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/distlock/locker/internal/test/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// nameServer is a resolver that answers each question for IPv4 by all addresses given,
+// the next one first each time. (Each lookup asks for IPv6, too, before or after it.)
+func nameServer(t *testing.T, addrs ...net.IP) *net.Resolver {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	go func() {
+		buf := make([]byte, 1024)
+		turn := 0
+		for {
+			n, from, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			answer, forIPv4 := dnsAnswer(buf[:n], addrs, turn)
+			if forIPv4 {
+				turn++
+			}
+			_, _ = conn.WriteTo(answer, from)
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "udp", conn.LocalAddr().String())
+	}}
+}
+
+// dnsAnswer answers a question, and reports whether it was one for an address of IPv4.
+func dnsAnswer(question []byte, addrs []net.IP, turn int) (a []byte, forIPv4 bool) {
+	const header = 12
+	end := header
+	for question[end] != 0 {
+		end += 1 + int(question[end])
+	}
+	end += 5 // the root, the type and the class
+	if forIPv4 = question[end-3] == 1; !forIPv4 {
+		addrs = nil
+	}
+	a = append([]byte{question[0], question[1], 0x81, 0x80, 0, 1, 0, byte(len(addrs)), 0, 0, 0, 0}, question[header:end]...)
+	for i := range addrs {
+		a = append(a, 0xc0, header, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
+		a = append(a, addrs[(turn+i)%len(addrs)].To4()...)
+	}
+	return a, forIPv4
+}
+
+// A master whose name has two addresses, of which sometimes the one comes first and sometimes the
+// other, is one server: its connections stay.
+func TestMasterWithTwoAddresses(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	require.NoError(t, server.Client(t).ConfigSet(t.Context(), "bind", "127.0.0.1 127.0.0.2").Err())
+	_, port, err := net.SplitHostPort(server.Addr())
+	require.NoError(t, err)
+	dialer := net.Dialer{Resolver: nameServer(t, net.IPv4(127, 0, 0, 1), net.IPv4(127, 0, 0, 2))}
+	var dials, second atomic.Int32
+	rdb := redis.NewClient(&redis.Options{
+		Addr: failoverAddr,
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			dials.Add(1)
+			conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("master.test.", port))
+			if err == nil && conn.RemoteAddr().String() != server.Addr() {
+				second.Add(1)
+			}
+			return conn, err
+		},
+	})
+	t.Cleanup(func() { _ = rdb.Close() })
+	d := openToy(rdb)
+	t.Cleanup(func() { _ = d.Close() })
+	began := time.Now()
+	for time.Since(began) < 5*askEvery {
+		err := d.Acquire(t.Context(), claim{"k", "id"})
+		require.NoError(t, err)
+	}
+	require.Positive(t, second.Load(), "both addresses were used")
+	require.Less(t, second.Load(), dials.Load())
+	const ways = 2 // the pipeline, and the line
+	require.LessOrEqual(t, dials.Load(), ways+int32(time.Since(began)/askEvery)+1)
+}

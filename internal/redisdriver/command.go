@@ -1,0 +1,122 @@
+package redisdriver
+
+import (
+	"sync"
+	"time"
+
+	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/redisconn"
+)
+
+// command is a command about a claim. Its words point to the fields.
+type command struct {
+	redisconn.Command
+	req                     driver.Request
+	fence, channel, publish string
+	ttl, retention          int64
+}
+
+var commands = sync.Pool{New: func() any { return new(command) }}
+
+// free gives c back when its result is known, unless it is abandoned.
+func (c *command) free() {
+	if !c.Abandoned() {
+		commands.Put(c)
+	}
+}
+
+// command makes the command that runs s; args follow the script's named arguments. Trailing
+// arguments that have their defaults are left out.
+func (d *Driver) command(s *redisconn.Script, req driver.Request, args ...any) *command {
+	c := commands.Get().(*command)
+	c.Prepare(s, req.Key)
+	c.Group, c.req = req.ID, req
+	c.appendKeys(s)
+	needed := len(c.Words) // the words behind have their defaults
+	for _, name := range s.Args() {
+		if c.appendArg(d, name, len(args) > 0) {
+			needed = len(c.Words)
+		}
+	}
+	if len(args) == 0 {
+		c.Words = c.Words[:needed]
+	}
+	c.Words = append(c.Words, args...)
+	return c
+}
+
+func (c *command) appendKeys(s *redisconn.Script) {
+	keys := s.Keys()
+	for i, name := range keys {
+		switch {
+		case name == "lock":
+			c.Words = append(c.Words, &c.req.Key)
+		case name != "fence":
+			c.Words = append(c.Words, redisconn.AuxKey("locker:"+name+":", c.req.Key))
+		case c.req.Fencing || i < len(keys)-1:
+			// (While a slot moves, its nodes refuse a command with a key that is there
+			// and one that is not: none is named in vain.)
+			c.fence = FenceKey(c.req.Key)
+			c.Words = append(c.Words, &c.fence)
+		}
+	}
+	c.SetKeys()
+}
+
+// appendArg appends an argument, and reports whether it differs from its default. more says
+// that others follow those that the script names.
+func (c *command) appendArg(d *Driver, name string, more bool) (needed bool) {
+	switch name {
+	case "claim":
+		c.Words = append(c.Words, &c.req.ID)
+	case "ttl":
+		c.ttl = c.req.TTL.Milliseconds()
+		c.Words = append(c.Words, &c.ttl)
+	case "retention":
+		c.retention = retentionOf(c.req)
+		c.Words = append(c.Words, &c.retention)
+	case "fence":
+		c.fence = FenceKey(c.req.Key)
+		c.Words = append(c.Words, &c.fence)
+	case "queue":
+		c.Words = append(c.Words, redisconn.AuxKey("locker:queue:", c.req.Key))
+	case "tokens":
+		c.Words = append(c.Words, max(c.req.Tokens, 1))
+		return c.req.Tokens > 1
+	case "owner":
+		named := c.req.Owner != c.req.ID
+		if named {
+			c.Words = append(c.Words, &c.req.Owner)
+		} else {
+			c.Words = append(c.Words, &unnamed)
+		}
+		return named
+	case "channel":
+		if d.channels == nil || !more && d.channels.IsDefault(c.req.Key) {
+			return false
+		}
+		c.appendChannel(d)
+	default:
+		return false
+	}
+	return true
+}
+
+// appendChannel appends the channel of releases and the command that publishes to it.
+func (c *command) appendChannel(d *Driver) {
+	c.channel, c.publish = d.channels.Of(c.req.Key)
+	c.Words = append(c.Words, &c.channel, &c.publish)
+}
+
+var unnamed = ""
+
+// minRetention is how long a fencing counter is kept after its lock at least; see [FenceKey].
+const minRetention = 10 * time.Minute
+
+// retentionOf returns the TTL and, beyond it, how long the counter is to outlive the lock, in ms.
+func retentionOf(req driver.Request) int64 {
+	if !req.Fencing {
+		return 0
+	}
+	return (req.TTL + max(2*req.TTL, minRetention)).Milliseconds()
+}
