@@ -256,8 +256,11 @@ func (d *Driver) Close() error {
 
 // storeError makes a driver's error of one of redisconn.
 func storeError(err error) error {
-	var e *redisconn.Error
-	if err == nil || !errors.As(err, &e) {
+	if err == nil {
+		return nil
+	}
+	var e *redisconn.Error // on the heap
+	if !errors.As(err, &e) {
 		return err
 	}
 	return &driver.StoreError{Err: e.Err, Permanent: e.Permanent, NotApplied: e.NotApplied}
