@@ -121,6 +121,10 @@ browser: redis ## the report of locker compare in headless Chromium, which is in
 nemesis: redis ## the soak on lockers broken on purpose: it has to find what is wrong with each
 	LOCKER_CONFORMANCE=all $(GO) test -v -p 1 -parallel 3 -timeout 40m -run '^(TestNemesis|TestFindsPlantedBugs)$$' ./conformance ./internal/test/soak | grep -E '^ok|FAIL|---|found'
 
+.PHONY: structure
+structure: ## the functions, files and mutex operations that a free lock needs
+	@$(GO) run ./internal/test/structure
+
 .PHONY: bench
 bench: redis ## benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./benchmarks/...
