@@ -14,37 +14,6 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// Admin is what operators need: it looks at locks, and takes them away, whoever holds them.
-// Every Locker that [New] makes is an Admin:
-//
-//	holder, err := l.(locker.Admin).Inspect(ctx, "deploy")
-//
-// A method fails with [ErrInvalid], and [errors.ErrUnsupported], if the driver is no
-// [driver.Inspector]; those of this module are.
-type Admin interface {
-	// Inspect tells who holds key; Held is false if it is free. One command, one for each
-	// node with redlock. It fails with [ErrConflict] when the key holds something that is no
-	// lock, and with [ErrUnavailable].
-	Inspect(ctx context.Context, key string) (Holder, error)
-
-	// Holders goes through the locks under the Locker's prefix whose keys match a glob
-	// pattern (* is any characters, ? is one, [abc] is one of these, \ makes the next one
-	// plain), in no order. A lock that comes or goes meanwhile may be left out, and one that
-	// moves to another node of a cluster may be told of twice. An error with a Holder that has
-	// a Key is about that key only. On Redis it looks at every key of the database, a thousand
-	// at a time.
-	Holders(ctx context.Context, pattern string) iter.Seq2[Holder, error]
-
-	// ForceUnlock frees the key of h, whoever has a share in the lock, and wakes the waiters
-	// of this strategy; those of others look about once a second. It fails with [ErrNotHeld]
-	// if the key was free or the grant that Inspect told of has ended since, and with
-	// [ErrConflict] if h.ID is "" or the lock is on other servers, too: then it frees nothing.
-	// A lock of another library is known by its value only, which a later one may have as
-	// well: Redisson's by the thread. The holder learns of it at its next renewal; until then
-	// two may be inside, whom fencing tokens tell apart.
-	ForceUnlock(ctx context.Context, h Holder) error
-}
-
 // Holder is who holds a key, as far as the store tells; see [driver.Holder] for its fields. Key
 // is without the Locker's prefix.
 type Holder = driver.Holder
@@ -54,7 +23,7 @@ const (
 	wakeTTL        = time.Second // of the lock that is taken to wake waiters
 )
 
-// WithMetadata keeps in the store, for [Admin], who holds a lock: the name of the host, the
+// WithMetadata keeps in the store, for [Client.Inspect], who holds a lock: the name of the host, the
 // id of the process, and pairs of a name and a value, of any characters, at most 512 bytes in
 // all with what is escaped. A pair named host or pid replaces ours. They become
 // part of the claim's id, and so of [Lease.Owner] unless the caller named one: each command
@@ -79,10 +48,11 @@ func WithMetadata(pairs ...string) Option {
 	})
 }
 
-var _ Admin = (*engine)(nil)
-
-// Inspect implements [Admin].
-func (e *engine) Inspect(ctx context.Context, key string) (h Holder, err error) {
+// Inspect returns who holds key; Held is false if it is free. It sends one command, one for
+// each node with redlock. It fails with [ErrConflict] when the key holds something that is no
+// lock, with [ErrUnavailable], and with [ErrInvalid] and [errors.ErrUnsupported] if the driver
+// is no [driver.Inspector]; those of this module are.
+func (e *Client) Inspect(ctx context.Context, key string) (h Holder, err error) {
 	if err := checkKey(key, e.set.prefix+key); err != nil {
 		return Holder{}, err
 	}
@@ -102,9 +72,9 @@ func (e *engine) Inspect(ctx context.Context, key string) (h Holder, err error) 
 	return h, nil
 }
 
-// administer readies a command of an Admin, which is under way until the call's stripe is
+// administer readies a command of an operator, which is under way until the call's stripe is
 // left.
-func (e *engine) administer(ctx context.Context, op, key string) (*call, driver.Inspector, error) {
+func (e *Client) administer(ctx context.Context, op, key string) (*call, driver.Inspector, error) {
 	if ctx == nil {
 		return nil, nil, invalid("to %s a lock needs a context", op)
 	}
@@ -129,8 +99,13 @@ func (c *call) inspection(err error) error {
 	return c.unavailable(err, "")
 }
 
-// Holders implements [Admin].
-func (e *engine) Holders(ctx context.Context, pattern string) iter.Seq2[Holder, error] {
+// Holders goes through the locks under the Locker's prefix whose keys match a glob pattern (*
+// is any characters, ? is one, [abc] is one of these, \ makes the next one plain), in no order.
+// A lock that comes or goes meanwhile may be left out, and one that moves to another node of
+// a cluster may come twice. An error with a Holder that has a Key is about that key only. On
+// Redis it looks at every key of the database, a thousand at a time. It needs a driver that is
+// a [driver.Inspector].
+func (e *Client) Holders(ctx context.Context, pattern string) iter.Seq2[Holder, error] {
 	return func(yield func(Holder, error) bool) {
 		c, d, err := e.administer(ctx, "look for", pattern)
 		if err != nil {
@@ -167,8 +142,15 @@ func (e *engine) Holders(ctx context.Context, pattern string) iter.Seq2[Holder, 
 
 var plainGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// ForceUnlock implements [Admin].
-func (e *engine) ForceUnlock(ctx context.Context, h Holder) error {
+// ForceUnlock frees the key of h, whoever has a share in the lock, and wakes the waiters
+// of this strategy; those of others poll about once a second. It fails with [ErrNotHeld]
+// if the key was free or the grant that Inspect returned has ended since, and with
+// [ErrConflict] if h.ID is "" or the lock is on other servers, too: then it frees nothing.
+// A lock of another library is known by its value only, which a later one may have as
+// well: Redisson's by the thread. The holder learns of it at its next renewal; until then
+// two may be inside, whom fencing tokens tell apart. It needs a driver that is a
+// [driver.Inspector].
+func (e *Client) ForceUnlock(ctx context.Context, h Holder) error {
 	if err := checkKey(h.Key, e.set.prefix+h.Key); err != nil {
 		return err
 	}

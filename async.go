@@ -92,12 +92,12 @@ func (p *Pending) Cancel() {
 	untaken.giveBack(context.Background())
 }
 
-// abandon is the lease that is to be given back, if there is one; it needs mu.
-func (p *Pending) abandon() *Leases {
+// abandon returns the lease that is to be given back, if there is one. It needs mu.
+func (p *Pending) abandon() *Lease {
 	l := p.lease
 	if l == nil || !p.canceled || p.taken {
 		return nil
 	}
 	p.lease, p.err = nil, l.fail("lock", ErrNotAcquired, context.Canceled, "the caller has canceled it")
-	return &Leases{all: []*Lease{l}}
+	return l
 }

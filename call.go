@@ -14,7 +14,7 @@ import (
 
 // call is one Lock or TryLock.
 type call struct {
-	e *engine
+	e *Client
 	s *stripe
 	callSettings
 	waiter
@@ -28,7 +28,7 @@ type call struct {
 }
 
 // start checks the arguments, and re-enters or acquires.
-func (e *engine) start(ctx context.Context, key string, try bool, opts []LockOption) (*Lease, error) {
+func (e *Client) start(ctx context.Context, key string, try bool, opts []LockOption) (*Lease, error) {
 	if ctx == nil {
 		return nil, invalid("Lock needs a context")
 	}
@@ -182,7 +182,7 @@ func (c *call) command(d time.Duration, f func(ctx context.Context) error) error
 }
 
 // newID was never used and never will be.
-func (e *engine) newID() string {
+func (e *Client) newID() string {
 	var id [64]byte
 	return string(append(strconv.AppendUint(append(id[:0], e.idPrefix...), e.claims.Add(1), 10), e.set.metadata...))
 }

@@ -19,7 +19,7 @@ import (
 // clock; the Scheduler fires them and knows no more.
 type claim struct {
 	driver.Claim
-	e *engine
+	e *Client
 	s *stripe // its mutex guards what follows
 
 	// end is when the claim is lost if nothing happens; never once it is given back, 0 once

@@ -58,7 +58,7 @@ type background struct {
 }
 
 // later has ch done in the background.
-func (e *engine) later(key string, ch *chore) {
+func (e *Client) later(key string, ch *chore) {
 	shard := ""
 	if e.sharder != nil {
 		shard = e.sharder.Shard(key)
@@ -69,7 +69,7 @@ func (e *engine) later(key string, ch *chore) {
 }
 
 // add reports false once Close does not wait any more.
-func (b *background) add(e *engine, shard string, ch *chore) bool {
+func (b *background) add(e *Client, shard string, ch *chore) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e.base.Err() != nil {
@@ -109,7 +109,7 @@ func (cs *chores) wakeUp() {
 
 // take takes some chores that are due, and all that are over. Without one it tells
 // how long it is until the first; without any, the shard is forgotten.
-func (e *engine) take(shard string, cs *chores) (batch []*chore, wait time.Duration, over bool) {
+func (e *Client) take(shard string, cs *chores) (batch []*chore, wait time.Duration, over bool) {
 	e.background.mu.Lock()
 	defer e.background.mu.Unlock()
 	now, wait, n := e.sched.Now(), never, max(min(cs.width, choresAtOnce-cs.underWay), 1)
@@ -128,7 +128,7 @@ func (e *engine) take(shard string, cs *chores) (batch []*chore, wait time.Durat
 	return batch, wait, over
 }
 
-func (e *engine) doChores(shard string, cs *chores) {
+func (e *Client) doChores(shard string, cs *chores) {
 	defer e.background.exit()
 	var pause backoff
 	for {
@@ -159,7 +159,7 @@ func (e *engine) doChores(shard string, cs *chores) {
 
 // doBatch does not wait for chores that are late. It reports whether none has failed, of
 // this batch or of those that were late before.
-func (e *engine) doBatch(cs *chores, batch []*chore) (well bool) {
+func (e *Client) doBatch(cs *chores, batch []*chore) (well bool) {
 	ended := make(chan struct{}, len(batch))
 	for _, ch := range batch {
 		go func() {
@@ -184,7 +184,7 @@ func (e *engine) doBatch(cs *chores, batch []*chore) (well bool) {
 }
 
 // do does a chore once, unless it is over. It reports false if the store is in trouble.
-func (e *engine) do(cs *chores, ch *chore) bool {
+func (e *Client) do(cs *chores, ch *chore) bool {
 	if e.sched.Now() < ch.until {
 		ctx, cancel := context.WithTimeout(e.base, releaseTimeout)
 		defer cancel()
@@ -211,7 +211,7 @@ func (e *engine) do(cs *chores, ch *chore) bool {
 
 // runChore makes an error of a panic of the driver's, as for a renewal: nobody is there who
 // could recover it.
-func (e *engine) runChore(ctx context.Context, ch *chore) (err error) {
+func (e *Client) runChore(ctx context.Context, ch *chore) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = e.panicked("releasing in the background", v)
@@ -221,7 +221,7 @@ func (e *engine) runChore(ctx context.Context, ch *chore) (err error) {
 }
 
 // done notes that a chore is no longer under way. If it is to be done again, it waits by now.
-func (e *engine) done(cs *chores, well bool) {
+func (e *Client) done(cs *chores, well bool) {
 	e.background.mu.Lock()
 	defer e.background.mu.Unlock()
 	cs.underWay--
@@ -236,7 +236,7 @@ func (e *engine) done(cs *chores, well bool) {
 // cleanUp frees what an attempt sent at sent may have got, definite if it did. A
 // command that hung in a broken connection may reach the store after its clean-up
 // on another, so a release that found nothing is repeated once.
-func (e *engine) cleanUp(cl driver.Claim, sent time.Duration, definite bool) {
+func (e *Client) cleanUp(cl driver.Claim, sent time.Duration, definite bool) {
 	e.later(cl.Key, &chore{
 		id:    "clean up " + cl.ID,
 		until: sent + cl.TTL + commandTimeout,
@@ -258,7 +258,7 @@ func (e *engine) cleanUp(cl driver.Claim, sent time.Duration, definite bool) {
 }
 
 // freeLater goes on with a release that its Unlock left behind.
-func (e *engine) freeLater(ctx context.Context, c *claim) {
+func (e *Client) freeLater(ctx context.Context, c *claim) {
 	end := func(err error) {
 		kind, outcome := c.releaseEnd(err)
 		c.s.mu.Lock()
@@ -282,7 +282,7 @@ func (e *engine) freeLater(ctx context.Context, c *claim) {
 
 // correctHolds puts right the hold count of a claim, which a command without an
 // answer may have changed.
-func (e *engine) correctHolds(c *claim) {
+func (e *Client) correctHolds(c *claim) {
 	e.later(c.Key, &chore{
 		id:    "count " + c.ID,
 		until: e.sched.Now() + max(c.TTL, minOutage),

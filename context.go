@@ -91,7 +91,7 @@ type (
 	contextOf struct{ l *Lease }
 	// carried: the innermost lease that lets a Lock of key re-enter.
 	carried struct {
-		e     *engine
+		e     *Client
 		key   string
 		named bool // only leases of owner
 		owner string

@@ -21,16 +21,16 @@ func TestCallsUnderADetachedContext(t *testing.T) {
 			return second(b.Lock(ctx, "k", WithWait(wait)))
 		}, "", wait, ErrNotAcquired},
 		"LockAll": {func(b *bench, ctx context.Context, _ *Lease) error {
-			return second(LockAll(ctx, b.engine, []string{"a", "k", "z"}, WithWait(wait)))
+			return second(LockAll(ctx, b.Client, []string{"a", "k", "z"}, WithWait(wait)))
 		}, "", wait, ErrNotAcquired},
 		"LockAsync": {func(b *bench, ctx context.Context, _ *Lease) error {
-			return second(LockAsync(ctx, b.engine, "k", WithWait(wait)).Lease())
+			return second(LockAsync(ctx, b.Client, "k", WithWait(wait)).Lease())
 		}, "", wait, ErrNotAcquired},
 		"RWLock": {func(b *bench, ctx context.Context, _ *Lease) error {
 			return second(newRW(b.t, b).RLock(ctx, WithWait(wait)))
 		}, "", wait, ErrNotAcquired},
 		"Semaphore": {func(b *bench, ctx context.Context, _ *Lease) error {
-			s, _ := NewSemaphore(b.engine, "sem", 1)
+			s, _ := NewSemaphore(b.Client, "sem", 1)
 			return second(s.Acquire(ctx, WithWait(wait)))
 		}, "", wait, ErrNotAcquired},
 		"TryLock": {func(b *bench, ctx context.Context, _ *Lease) error {

@@ -124,7 +124,7 @@ func TestCloseWaitsNoLongerThanItsBudget(t *testing.T) {
 		start := b.at()
 		_ = b.Close()
 		wantBetween(t, "Close took", b.at()-start, 4*time.Second, 5*time.Second, "its budget")
-		st, _ := StatsOf(b.engine)
+		st := b.Stats()
 		time.Sleep(time.Second) // the event under way
 		if n := uint64(y.of(EventLost)) + st.DroppedEvents; n != 100 {
 			t.Errorf("%d ends delivered or counted as dropped, want 100", n)

@@ -95,18 +95,17 @@ func ExampleObserver() {
 }
 
 // An operator asks who holds a lock, and takes it from a holder that is gone.
-func ExampleAdmin() {
+func ExampleClient_ForceUnlock() {
 	ctx := context.Background()
 	store := memory.NewStore()
 	worker, _ := store.New(locker.WithMetadata("job", "nightly"))
 	operator, _ := store.New()
 	lease, _ := worker.Lock(ctx, "deploy")
 
-	admin := operator.(locker.Admin)
-	holder, err := admin.Inspect(ctx, "deploy")
+	holder, err := operator.Inspect(ctx, "deploy")
 	fmt.Println(holder.Held, holder.Strategy, holder.Metadata["job"], err)
 
-	fmt.Println(admin.ForceUnlock(ctx, holder))
+	fmt.Println(operator.ForceUnlock(ctx, holder))
 	fmt.Println(errors.Is(lease.Unlock(ctx), locker.ErrLost))
 	// Output:
 	// true memory nightly <nil>
@@ -285,7 +284,7 @@ func ExampleWithMetadata() {
 	lease, _ := l.Lock(ctx, "deploy")
 	defer lease.Unlock(ctx)
 
-	holder, _ := l.(locker.Admin).Inspect(ctx, "deploy")
+	holder, _ := l.Inspect(ctx, "deploy")
 	fmt.Println(holder.Metadata["release"], locker.MetadataOf(holder.ID)["pid"] != "")
 	// Output: v1.2.3 true
 }

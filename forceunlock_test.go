@@ -49,7 +49,7 @@ func TestForceUnlockSparesTheNextGrant(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer l.Close()
-				b := &bench{t: t, engine: l.(*engine), store: f, start: time.Now()}
+				b := &bench{t: t, Client: l, store: f, start: time.Now()}
 				holds := l
 				other, err := New(d)
 				if err != nil {
@@ -66,11 +66,11 @@ func TestForceUnlockSparesTheNextGrant(t *testing.T) {
 					waiter = other
 				}
 				next := b.begin(func() (*Lease, error) { return waiter.Lock(ctx, "k") })
-				h, err := l.(Admin).Inspect(t.Context(), "k")
+				h, err := l.Inspect(t.Context(), "k")
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := l.(Admin).ForceUnlock(t.Context(), h); err != nil {
+				if err := l.ForceUnlock(t.Context(), h); err != nil {
 					t.Fatal(err)
 				}
 				if lost := lostIsClosed(held); lost != mine {

@@ -13,7 +13,7 @@ import (
 // bench is a Locker on a fake driver. It lives in a synctest bubble, so that
 // times are exact.
 type bench struct {
-	*engine
+	*Client
 	t     *testing.T
 	store *fake
 	start time.Time
@@ -36,7 +36,7 @@ func newBench(t *testing.T, k kind, opts ...Option) *bench {
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
-	b.engine = l.(*engine)
+	b.Client = l
 	t.Cleanup(func() { _ = b.Close() })
 	return b
 }

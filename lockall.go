@@ -32,8 +32,9 @@ type Leases struct {
 // Up to 128 keys are asked for at the same time, which on one server is one round trip. When one
 // is taken the caller keeps those that sort before it, gives back the others, waits for
 // that one in its queue, and asks for the rest again: so callers with many keys are not
-// passed over for ever by those with one. [WithWait] bounds the whole, for a Locker that
-// [New] or a strategy has made; of one that wraps it, each wait that the options bound.
+// passed over for ever by those with one. [WithWait] bounds the whole. l is a [Client], a
+// [Wrapper] of one, through which each Lock goes, or any other Locker; of the last, LockAll does
+// not know the defaults, and only a wait that the options bound is bounded as a whole.
 //
 // The options are those of [Locker].Lock, and apply to each key; TTLs and limits count from
 // when a key was granted. LockAll fails as Lock does, with an error that names the key, and
@@ -124,10 +125,7 @@ func tryEach(ctx context.Context, l Locker, keys []string, opts []LockOption) ([
 	return got[:refused], errs[refused]
 }
 
-// giveBackWithin is for how long a call waits for leases that it gives back; what is not
-// answered by then goes on in the background.
-const giveBackWithin = 200 * time.Millisecond
-
+// giveBack unlocks all leases; see [Lease.giveBack].
 func (s *Leases) giveBack(ctx context.Context) {
 	if s.zero() {
 		return

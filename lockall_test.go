@@ -15,7 +15,7 @@ import (
 func (b *bench) lockingAll(ctx context.Context, keys []string, opts ...LockOption) (*locking, func() *Leases) {
 	var all *Leases
 	l := b.begin(func() (_ *Lease, err error) {
-		all, err = LockAll(ctx, b.engine, keys, opts...)
+		all, err = LockAll(ctx, b.Client, keys, opts...)
 		return nil, err
 	})
 	return l, func() *Leases {
@@ -27,7 +27,7 @@ func (b *bench) lockingAll(ctx context.Context, keys []string, opts ...LockOptio
 
 func (b *bench) lockAll(ctx context.Context, keys ...string) *Leases {
 	b.t.Helper()
-	all, err := LockAll(ctx, b.engine, keys)
+	all, err := LockAll(ctx, b.Client, keys)
 	if err != nil {
 		b.t.Fatalf("LockAll(%q): %v", keys, err)
 	}
@@ -110,25 +110,25 @@ func TestLockAllIsAllOrNothing(t *testing.T) {
 		keys := []string{"a", "m", "z"}
 
 		start := b.at()
-		_, err := LockAll(t.Context(), b.engine, keys, WithWait(0))
+		_, err := LockAll(t.Context(), b.Client, keys, WithWait(0))
 		wantErr(t, err, ErrNotAcquired, "m is taken")
 		wantBetween(t, "one attempt took", b.at()-start, 0, 0, "no wait")
 		b.wantHeld("m")
 
 		start = b.at()
-		_, err = LockAll(t.Context(), b.engine, keys)
+		_, err = LockAll(t.Context(), b.Client, keys)
 		wantErr(t, err, ErrNotAcquired, "m is taken")
 		wantBetween(t, "the call took", b.at()-start, 5*time.Second, 5*time.Second, "the Locker's wait")
 		b.wantHeld("m")
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = LockAll(ctx, b.engine, keys, WithUnboundedWait())
+		_, err = LockAll(ctx, b.Client, keys, WithUnboundedWait())
 		wantErr(t, err, ErrNotAcquired, "m is taken")
 		wantErr(t, err, context.DeadlineExceeded, "ctx ended it")
 		b.wantHeld("m")
 
-		_, err = LockAll(t.Context(), b.engine, []string{"a", "", "z"})
+		_, err = LockAll(t.Context(), b.Client, []string{"a", "", "z"})
 		wantErr(t, err, ErrInvalid, "a key is empty")
 		b.wantHeld("m")
 		b.unlock(taken)
@@ -187,7 +187,7 @@ func TestLockAllEndsInTime(t *testing.T) {
 		for i := range 300 {
 			keys = append(keys, fmt.Sprint(i))
 		}
-		_, err := LockAll(t.Context(), b.engine, keys, WithWait(100*time.Millisecond))
+		_, err := LockAll(t.Context(), b.Client, keys, WithWait(100*time.Millisecond))
 		wantErr(t, err, ErrUnavailable, "no answer came")
 		wantBetween(t, "the call took", b.at()-start, 100*time.Millisecond, 400*time.Millisecond, "its wait")
 	})
@@ -201,7 +201,7 @@ func TestLeasesAreLostTogether(t *testing.T) {
 		if d := all.Deadline(); !d.Equal(all.Lease("a").Deadline()) || d.After(time.Now().Add(3*time.Second)) {
 			t.Errorf("the deadline is in %v", time.Until(d))
 		}
-		inner, err := LockAll(ctx, b.engine, []string{"c", "a"})
+		inner, err := LockAll(ctx, b.Client, []string{"c", "a"})
 		if err != nil {
 			t.Fatalf("re-entry: %v", err)
 		}
@@ -276,7 +276,7 @@ func TestLockAllPassesThrough(t *testing.T) {
 					some := slices.Clone(keys)
 					r.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
 					some = some[:1+i%4]
-					all, err := LockAll(t.Context(), b.engine, some)
+					all, err := LockAll(t.Context(), b.Client, some)
 					if err != nil {
 						t.Error(err)
 						return
@@ -300,10 +300,10 @@ func TestLockAllRefuses(t *testing.T) {
 		b := newBench(t, plain)
 		var none *Leases
 		for what, err := range map[string]error{
-			"no key":     second(LockAll(t.Context(), b.engine, nil)),
+			"no key":     second(LockAll(t.Context(), b.Client, nil)),
 			"no locker":  second(LockAll(t.Context(), nil, []string{"a"})),
 			"no ctx":     second(LockAll(noContext, b, []string{"a"})),
-			"bad option": second(LockAll(t.Context(), b.engine, []string{"a", "b"}, WithWait(-1))),
+			"bad option": second(LockAll(t.Context(), b.Client, []string{"a", "b"}, WithWait(-1))),
 			"nil Unlock": none.Unlock(t.Context()), "nil Renew": none.Renew(t.Context()), "nil Err": none.Err(),
 			"zero": new(Leases).Unlock(t.Context()), "Unlock of nil": b.lockAll(t.Context(), "a").Unlock(noContext),
 		} {

@@ -14,7 +14,7 @@ func TestLockAllChecksAllKeysFirst(t *testing.T) {
 		for i := range 2 * atOnce {
 			keys = append(keys, fmt.Sprintf("k%03d", i))
 		}
-		_, err := LockAll(t.Context(), b.engine, keys)
+		_, err := LockAll(t.Context(), b.Client, keys)
 		wantErr(t, err, ErrInvalid, "a key is no UTF-8")
 		b.wantSent(opAcquire, 0, "nothing was taken")
 	})

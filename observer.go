@@ -13,7 +13,7 @@ import (
 // happened. A panic is recovered and logged.
 //
 // While 1,000 events wait, further ones are dropped, and of renewals those that come
-// while 500 wait. The next event delivered says in Dropped how many were; [StatsOf] has the
+// while 500 wait. The next event delivered says in Dropped how many were; [Client.Stats] has the
 // sum. The end of a lock (Released, ReleaseFailed, LetExpire, Lost) is dropped if the Acquired of it was,
 // and never else: so what waits is bounded by 1,000 events and one for each lock held. Close
 // waits half a second for what is being delivered, and up to 5 s in all while the observer

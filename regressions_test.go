@@ -270,7 +270,7 @@ func TestReleaseGoesOnAfterPermanentTrouble(t *testing.T) {
 func TestSemaphoreTellsOutages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, plain)
-		s, err := NewSemaphore(b.engine, "k", 1)
+		s, err := NewSemaphore(b.Client, "k", 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,9 +279,9 @@ func TestSemaphoreTellsOutages(t *testing.T) {
 		wantErr(t, err, ErrUnavailable, "the store did not answer")
 		wantBetween(t, "Acquire took", b.at(), 300*time.Millisecond, 600*time.Millisecond, "the wait")
 		for what, err := range map[string]error{
-			"no permits":  func() error { _, err := NewSemaphore(b.engine, "k", 0); return err }(),
-			"no key":      func() error { _, err := NewSemaphore(b.engine, "", 1); return err }(),
-			"no RW key":   func() error { _, err := NewRWLock(b.engine, ""); return err }(),
+			"no permits":  func() error { _, err := NewSemaphore(b.Client, "k", 0); return err }(),
+			"no key":      func() error { _, err := NewSemaphore(b.Client, "", 1); return err }(),
+			"no RW key":   func() error { _, err := NewRWLock(b.Client, ""); return err }(),
 			"zero permit": func() error { _, err := new(Semaphore).Acquire(t.Context()); return err }(),
 			"zero reader": func() error { _, err := new(RWLock).RLock(t.Context()); return err }(),
 			"zero writer": func() error { _, err := (*RWLock)(nil).Lock(t.Context()); return err }(),
@@ -303,7 +303,7 @@ func TestLockAllUnderAContextThatEnds(t *testing.T) {
 			return &driver.StoreError{Err: c.ctx.Err(), NotApplied: true}
 		}
 		b.store.next(opAcquire, unsent, unsent)
-		_, err := LockAll(ctx, b.engine, []string{"a", "b"})
+		_, err := LockAll(ctx, b.Client, []string{"a", "b"})
 		wantErr(t, err, ErrNotAcquired, "as Lock")
 		wantErr(t, err, context.Canceled, "as Lock")
 		if errors.Is(err, ErrUnavailable) {

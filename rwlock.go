@@ -23,35 +23,22 @@ import (
 // back once it is inside. So both cost three round trips, and one for their Unlock. A reader's
 // fencing token is greater than that of each writer before it, and the other way round.
 type RWLock struct {
-	e   *engine
+	l   Locker // which locks: e, or what wraps it
+	e   *Client
 	key string
 }
 
-const (
-	gateSuffix = ":gate"
-	readers    = "locker readers" // the owner
-)
+const readers = "locker readers" // the owner
 
-// NewRWLock returns the lock of readers and writers on key. l is a Locker that [New] or a
-// strategy has made.
+// NewRWLock returns the lock of readers and writers on key. l is a [Client], or a [Wrapper] of
+// one: then each Lock, of the gate, too, goes through the wrapper, which has to pass contexts
+// and options on.
 func NewRWLock(l Locker, key string) (*RWLock, error) {
-	e, err := engineOf("NewRWLock", l, key)
+	e, err := clientOf("NewRWLock", l, key)
 	if err != nil {
 		return nil, err
 	}
-	return &RWLock{e, key}, nil
-}
-
-// engineOf is l, if [New] has made it, and key and its gate may be locked.
-func engineOf(who string, l Locker, key string) (*engine, error) {
-	e, ok := l.(*engine)
-	if !ok {
-		return nil, invalid("%s needs a Locker as New returns it, not a %T", who, l)
-	}
-	if err := checkKey(key, e.set.prefix+key); err != nil {
-		return nil, err
-	}
-	return e, checkKey(key, e.set.prefix+key+gateSuffix)
+	return &RWLock{l, e, key}, nil
 }
 
 // Lock waits as the writer, with [Locker].Lock's options and errors; WithWait bounds the
@@ -89,37 +76,37 @@ func (rw *RWLock) lock(ctx, as context.Context, opts []LockOption) (*Lease, erro
 	}
 	full := rw.e.set.prefix + rw.key
 	if rw.e.readerIn(ctx, full) != nil {
-		return rw.e.Lock(as, rw.key, opts...) // re-enters, or is refused as a writer
+		return rw.l.Lock(as, rw.key, opts...) // re-enters, or is refused as a writer
 	}
 	if outer, _ := ctx.Value(carried{e: rw.e, key: full}).(*Lease); outer != nil {
-		return rw.e.Lock(ctx, rw.key, opts...)
+		return rw.l.Lock(ctx, rw.key, opts...)
 	}
 	wait, err := waitOf(rw.e, opts)
 	switch {
 	case err != nil:
 		return nil, err
 	case rw.e.holdsAsNamed(ctx, full):
-		return rw.e.Lock(ctx, rw.key, opts...)
+		return rw.l.Lock(ctx, rw.key, opts...)
 	case wait.isTry():
-		return rw.e.Lock(as, rw.key, opts...)
+		return rw.l.Lock(as, rw.key, opts...)
 	}
-	gate, err := rw.e.enterGate(ctx, rw.key, wait)
+	gate, err := enterGate(ctx, rw.l, rw.key, wait)
 	if err != nil {
 		return nil, err
 	}
 	defer gate.giveBack(ctx)
-	return rw.e.Lock(as, rw.key, wait.rest(opts)...)
+	return rw.l.Lock(as, rw.key, wait.rest(opts)...)
 }
 
 // readerIn is the reader's lease on a key that ctx carries, whatever owner it names.
-func (e *engine) readerIn(ctx context.Context, full string) *Lease {
+func (e *Client) readerIn(ctx context.Context, full string) *Lease {
 	l, _ := ctx.Value(carried{e: e, key: full, named: true, owner: readers}).(*Lease)
 	return l
 }
 
 // holdsAsNamed reports whether an owner that ctx names holds the key in this Locker: its
 // callers re-enter without a lease's context.
-func (e *engine) holdsAsNamed(ctx context.Context, full string) bool {
+func (e *Client) holdsAsNamed(ctx context.Context, full string) bool {
 	owner, named, _ := explicitOwner(ctx)
 	s := e.stripeOf(full)
 	s.mu.Lock()
@@ -130,24 +117,4 @@ func (e *engine) holdsAsNamed(ctx context.Context, full string) bool {
 	}
 	held, lost := ks.ofOwner(owner)
 	return held != nil || lost != nil
-}
-
-// enterGate locks the gate before key.
-func (e *engine) enterGate(ctx context.Context, key string, wait waiting) (*Leases, error) {
-	gate, err := e.Lock(bareCtx{ctx}, key+gateSuffix, append(wait.rest(nil), WithRenewal(), WithUnlimitedHold())...)
-	if err != nil {
-		return nil, err
-	}
-	return &Leases{all: []*Lease{gate}}, nil
-}
-
-// bareCtx has no leases to be re-entered, and names no owner.
-type bareCtx struct{ context.Context }
-
-func (c bareCtx) Value(key any) any {
-	switch key.(type) {
-	case innermost, contextOf, carried, ownerKey, readsKey:
-		return nil
-	}
-	return c.Context.Value(key)
 }

@@ -12,7 +12,7 @@ import (
 
 func newRW(t *testing.T, b *bench) *RWLock {
 	t.Helper()
-	rw, err := NewRWLock(b.engine, "k")
+	rw, err := NewRWLock(b.Client, "k")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestTriesPassTheGate(t *testing.T) {
 		rw := newRW(t, b)
 		b.unlock(must(rw.RLock(t.Context(), WithWait(0)))(t))
 		b.unlock(must(rw.Lock(t.Context(), WithWait(0)))(t))
-		s, _ := NewSemaphore(b.engine, "k", 5)
+		s, _ := NewSemaphore(b.Client, "k", 5)
 		for range 5 {
 			defer b.unlock(must(s.Acquire(t.Context(), WithWait(0)))(t))
 		}
@@ -203,7 +203,7 @@ func TestTriesPassTheGate(t *testing.T) {
 func TestSemaphore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, plain)
-		s, err := NewSemaphore(b.engine, "k", 3)
+		s, err := NewSemaphore(b.Client, "k", 3)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +242,7 @@ func TestSemaphore(t *testing.T) {
 func TestSemaphoreKeepsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, notifying)
-		s, _ := NewSemaphore(b.engine, "k", 5)
+		s, _ := NewSemaphore(b.Client, "k", 5)
 		var inside, most atomic.Int32
 		var wg sync.WaitGroup
 		for range 20 {
@@ -274,13 +274,13 @@ func TestRWLockAndSemaphoreRefuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, plain)
 		rw := newRW(t, b)
-		s, _ := NewSemaphore(b.engine, "k", 1)
+		s, _ := NewSemaphore(b.Client, "k", 1)
 		for what, err := range map[string]error{
 			"no locker":     second(NewRWLock(nil, "k")),
 			"a wrapper":     second(NewRWLock(b, "k")),
-			"no key":        second(NewRWLock(b.engine, "locker:x")),
-			"no permits":    second(NewSemaphore(b.engine, "k", 0)),
-			"many permits":  second(NewSemaphore(b.engine, "k", maxPermits+1)),
+			"no key":        second(NewRWLock(b.Client, "locker:x")),
+			"no permits":    second(NewSemaphore(b.Client, "k", 0)),
+			"many permits":  second(NewSemaphore(b.Client, "k", maxPermits+1)),
 			"no ctx, read":  second(rw.RLock(noContext)),
 			"no ctx, write": second(rw.Lock(noContext)),
 			"no ctx":        second(s.Acquire(noContext)),

@@ -20,55 +20,56 @@ import (
 // are free. Only the first caller in the queue waits for all of them, with as many
 // commands a second as there are permits.
 type Semaphore struct {
-	e       *engine
+	l       Locker // which locks: a Client, or what wraps it
 	key     string
 	permits int
 }
 
 const maxPermits = 1000
 
-// NewSemaphore returns the semaphore on key. l is a Locker that [New] or a strategy has
-// made; there are 1 to 1,000 permits.
+// NewSemaphore returns the semaphore on key, of 1 to 1,000 permits. l is a [Client], or a
+// [Wrapper] of one: then each Lock, of the gate, too, goes through the wrapper, which has to
+// pass contexts and options on.
 func NewSemaphore(l Locker, key string, permits int) (*Semaphore, error) {
-	e, err := engineOf("NewSemaphore", l, key)
+	_, err := clientOf("NewSemaphore", l, key)
 	switch {
 	case err != nil:
 		return nil, err
 	case permits < 1 || permits > maxPermits:
 		return nil, invalid("NewSemaphore(%q, %d): there are 1 to %d permits", key, permits, maxPermits)
 	}
-	return &Semaphore{e, key, permits}, nil
+	return &Semaphore{l, key, permits}, nil
 }
 
 // Acquire waits for a permit, with [Locker].Lock's options and errors; WithWait bounds the
 // wait as a whole, and WithWait(0) is one attempt at each permit, past those that wait. Unlock of the lease gives the permit
 // back. There is no re-entry: each call gets a permit of its own, under any context.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	if ctx == nil || s == nil || s.e == nil {
+	if ctx == nil || s == nil || s.l == nil {
 		return nil, invalid("Acquire needs a context, and a semaphore that NewSemaphore has made")
 	}
-	wait, err := waitOf(s.e, opts)
+	wait, err := waitOf(s.l, opts)
 	if err != nil {
 		return nil, err
 	}
 	if wait.isTry() {
 		return s.tryEach(ctx, opts)
 	}
-	gate, err := s.e.enterGate(ctx, s.key, wait)
+	gate, err := enterGate(ctx, s.l, s.key, wait)
 	if err != nil {
 		return nil, err
 	}
 	defer gate.giveBack(ctx)
 	trying, cancel := wait.bound(ctx)
 	defer cancel()
-	l, err := s.e.TryLock(bareCtx{trying}, s.slot(rand.IntN(s.permits)), opts...)
+	l, err := s.l.TryLock(bareCtx{trying}, s.slot(rand.IntN(s.permits)), opts...)
 	switch {
 	case err == nil:
 		return l, nil
 	case errors.Is(err, ErrUnavailable) && ctx.Err() != nil:
 		return nil, err
 	case errors.Is(err, ErrUnavailable) && wait.isOver():
-		return nil, wait.fail(s.e, s.key, err)
+		return nil, wait.fail(s.l, s.key, err)
 	}
 	return s.anyOf(ctx, wait.rest(opts))
 }
@@ -76,7 +77,7 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...LockOption) (*Lease, er
 // tryEach asks for one permit after the other.
 func (s *Semaphore) tryEach(ctx context.Context, opts []LockOption) (l *Lease, err error) {
 	for _, i := range rand.Perm(s.permits) {
-		l, err = s.e.TryLock(bareCtx{ctx}, s.slot(i), opts...)
+		l, err = s.l.TryLock(bareCtx{ctx}, s.slot(i), opts...)
 		if !errors.Is(err, ErrNotAcquired) || ctx.Err() != nil {
 			break
 		}
@@ -94,17 +95,15 @@ func (s *Semaphore) anyOf(ctx context.Context, opts []LockOption) (*Lease, error
 	var got *Lease
 	errs := make([]error, s.permits)
 	inParallel(s.permits, func(i int) {
-		l, err := s.e.Lock(bareCtx{waiting}, s.slot(i), opts...)
+		l, err := s.l.Lock(bareCtx{waiting}, s.slot(i), opts...)
 		errs[i] = err
 		if err != nil {
 			return
 		}
 		mu.Lock()
-		extra := &Leases{}
+		extra := l
 		if got == nil {
-			got = l
-		} else {
-			extra.all = []*Lease{l}
+			got, extra = l, nil
 		}
 		mu.Unlock()
 		cancel()

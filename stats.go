@@ -1,6 +1,6 @@
 package locker
 
-// Stats is what a Locker has at one moment; see [StatsOf]. The keys that an [RWLock] or a
+// Stats is what a Locker has at one moment; see [Client.Stats]. The keys that an [RWLock] or a
 // [Semaphore] locks count as any others.
 type Stats struct {
 	Locks   int // keys that this Locker holds
@@ -16,20 +16,9 @@ type Stats struct {
 	DroppedRecords uint64
 }
 
-// StatsOf counts what l has, and reports false if l does not say: every Locker that [New]
-// makes does, and one that wraps it if it has the method Stats. It asks no store. It looks at
-// each key, which takes up to 1 µs, and holds up the calls for a 64th of the keys at a time.
-// After Close there are no locks.
-func StatsOf(l Locker) (Stats, bool) {
-	s, ok := l.(interface{ Stats() Stats })
-	if !ok {
-		return Stats{}, false
-	}
-	return s.Stats(), true
-}
-
-// Stats is for [StatsOf].
-func (e *engine) Stats() (st Stats) {
+// Stats counts what the Locker has. It asks no store. It looks at each key, which takes up to
+// 1 µs, and holds up the calls for a 64th of the keys at a time. After Close there are no locks.
+func (e *Client) Stats() (st Stats) {
 	for i := range e.stripes {
 		e.stripes[i].count(&st)
 	}

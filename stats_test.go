@@ -10,8 +10,8 @@ import (
 func (b *bench) wantStats(want Stats, why string) {
 	b.t.Helper()
 	synctest.Wait()
-	if got, ok := StatsOf(b.engine); !ok || got != want {
-		b.t.Errorf("at %v: %+v, %v, want %+v: %s", b.at(), got, ok, want, why)
+	if got := b.Stats(); got != want {
+		b.t.Errorf("at %v: %+v, want %+v: %s", b.at(), got, want, why)
 	}
 }
 
@@ -78,19 +78,5 @@ func TestStatsOfWhatIsDropped(t *testing.T) {
 		b.wantStats(Stats{DroppedEvents: 7}, "one is being delivered, a thousand wait")
 		_ = b.Close()
 		b.wantStats(Stats{DroppedEvents: 1007}, "Close has not waited for them")
-	})
-}
-
-type wrapped struct{ Locker }
-
-func TestStatsOfAWrapper(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, plain)
-		if st, ok := StatsOf(wrapped{b.engine}); ok {
-			t.Errorf("%+v of a Locker that does not say", st)
-		}
-		if _, ok := StatsOf(nil); ok {
-			t.Error("nil has no Stats")
-		}
 	})
 }

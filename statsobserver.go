@@ -11,7 +11,7 @@ type StatsObserver interface {
 }
 
 // observe sets the observer of the events, and what is called when the Locker is closed.
-func (e *engine) observe() {
+func (e *Client) observe() {
 	e.notices.observer, e.unobserved = e.set.observer, func() {}
 	if o, ok := e.set.observer.(StatsObserver); ok {
 		each, closed := o.ObserveLocker(e.name, e.Stats)

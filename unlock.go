@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"time"
 
 	"github.com/distlock/locker/driver"
 )
@@ -278,4 +279,18 @@ func (l *Lease) letExpire() (ctxs leaseContexts, recount bool, answer error) {
 		recount = c.e.counter != nil
 	}
 	return ctxs, recount, answer
+}
+
+// giveBackWithin is for how long a call waits for a lease that it gives back; what is not
+// answered by then goes on in the background.
+const giveBackWithin = 200 * time.Millisecond
+
+// giveBack unlocks a lease that its caller does not get; nil is none.
+func (l *Lease) giveBack(ctx context.Context) {
+	if l == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackWithin)
+	defer cancel()
+	_ = l.Unlock(ctx)
 }

@@ -21,18 +21,18 @@ func testValidate(t *testing.T) {
 		opts []LockOption
 		bad  bool
 	}{
-		"good":                         {b.engine, "k", []LockOption{WithTTL(2 * time.Second)}, false},
-		"held":                         {b.engine, "held", nil, false},
-		"of the library's own name":    {b.engine, "locker:k", nil, false}, // with its prefix it is not
+		"good":                         {b.Client, "k", []LockOption{WithTTL(2 * time.Second)}, false},
+		"held":                         {b.Client, "held", nil, false},
+		"of the library's own name":    {b.Client, "locker:k", nil, false}, // with its prefix it is not
 		"no Locker":                    {nil, "k", nil, true},
-		"no key":                       {b.engine, "", nil, true},
-		"a long key":                   {b.engine, strings.Repeat("k", MaxKeyLen+1), nil, true},
-		"a nil option":                 {b.engine, "k", []LockOption{nil}, true},
-		"a long TTL":                   {b.engine, "k", []LockOption{WithTTL(48 * time.Hour)}, true},
-		"a TTL below the interval":     {b.engine, "k", []LockOption{WithTTL(time.Second)}, true},
-		"wrapped, good":                {wrapped{b.engine}, "locker:k", []LockOption{WithTTL(time.Second)}, false},
-		"wrapped, no key":              {wrapped{b.engine}, "", nil, true},
-		"wrapped, a TTL out of bounds": {wrapped{b.engine}, "k", []LockOption{WithTTL(1)}, true},
+		"no key":                       {b.Client, "", nil, true},
+		"a long key":                   {b.Client, strings.Repeat("k", MaxKeyLen+1), nil, true},
+		"a nil option":                 {b.Client, "k", []LockOption{nil}, true},
+		"a long TTL":                   {b.Client, "k", []LockOption{WithTTL(48 * time.Hour)}, true},
+		"a TTL below the interval":     {b.Client, "k", []LockOption{WithTTL(time.Second)}, true},
+		"wrapped, good":                {wrapped{b.Client}, "locker:k", []LockOption{WithTTL(time.Second)}, false},
+		"wrapped, no key":              {wrapped{b.Client}, "", nil, true},
+		"wrapped, a TTL out of bounds": {wrapped{b.Client}, "k", []LockOption{WithTTL(1)}, true},
 	} {
 		if err := Validate(c.l, c.key, c.opts...); c.bad {
 			wantErr(t, err, ErrInvalid, name)
@@ -48,7 +48,7 @@ func testValidate(t *testing.T) {
 	if n := len(b.events()[EventNotAcquired]); n != 1 || sent != 1 {
 		t.Errorf("%d events of calls that failed and %d attempts, want 1 and 1: Validate is neither", n, sent)
 	}
-	if err := Validate(b.engine, "k"); err != nil {
+	if err := Validate(b.Client, "k"); err != nil {
 		t.Errorf("after Close: %v, want nil: that is no fault of the arguments", err)
 	}
 }

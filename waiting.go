@@ -18,7 +18,7 @@ type waiting struct {
 
 func waitOf(l Locker, opts []LockOption) (waiting, error) {
 	set := defaultSettings()
-	if e, ok := l.(*engine); ok {
+	if e, ok := ClientOf(l); ok {
 		set = e.set
 	}
 	call, err := set.forCall(opts)
@@ -32,8 +32,8 @@ func (w waiting) isOver() bool { return w.d != noWaitBound && !time.Now().Before
 // fail is the error of a call whose wait is over, whose last attempt has failed with err.
 func (w waiting) fail(l Locker, key string, err error) error {
 	e := &opError{op: "lock", key: key, kind: ErrNotAcquired, why: fmt.Errorf("not within %v", w.d)}
-	if l, ok := l.(*engine); ok {
-		e.strategy = l.name
+	if c, ok := ClientOf(l); ok {
+		e.strategy = c.name
 	}
 	if errors.Is(err, ErrUnavailable) {
 		e.kind, e.why = ErrUnavailable, errNoAnswer

@@ -22,7 +22,7 @@ const (
 
 // expired loses claims whose end has come, as the Scheduler says. All are lost, and their
 // leases told, before anything else happens.
-func (e *engine) expired(cs []*claim) {
+func (e *Client) expired(cs []*claim) {
 	var after aftermath
 	for _, c := range cs {
 		c.s.mu.Lock()
@@ -35,7 +35,7 @@ func (e *engine) expired(cs []*claim) {
 }
 
 // renewBatch renews claims of one shard that are due.
-func (e *engine) renewBatch(ctx context.Context, due []*claim) {
+func (e *Client) renewBatch(ctx context.Context, due []*claim) {
 	sent, left := e.sched.Now(), time.Duration(maxRenewTimeout)*3
 	var batch []*claim
 	var claims []driver.Claim
@@ -67,7 +67,7 @@ func (e *engine) renewBatch(ctx context.Context, due []*claim) {
 }
 
 // panicked reports a panic of the driver's, with its stack, and makes an error of it.
-func (e *engine) panicked(doing string, v any) error {
+func (e *Client) panicked(doing string, v any) error {
 	e.log.Error("the driver panicked while "+doing, "strategy", e.name, "panic", v, "stack", string(debug.Stack()))
 	return fmt.Errorf("the driver panicked: %v", v)
 }

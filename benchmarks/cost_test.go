@@ -19,7 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-type newLocker = func(redis.UniversalClient, ...locker.Option) (locker.Locker, error)
+type newLocker = func(redis.UniversalClient, ...locker.Option) (*locker.Client, error)
 
 var strategies = []struct {
 	name string
@@ -165,7 +165,7 @@ const held = 10_000
 // BenchmarkCostHeldLock: goroutines and bytes of memory for each lock held, with
 // 10,000 held. Want 0 and less than 1024.
 func BenchmarkCostHeldLock(b *testing.B) {
-	memoryOnly := func(_ redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
+	memoryOnly := func(_ redis.UniversalClient, opts ...locker.Option) (*locker.Client, error) {
 		return memory.New(opts...)
 	}
 	for _, s := range append(strategies[:len(strategies):len(strategies)], struct {

@@ -58,7 +58,7 @@ func BenchmarkHandOver(b *testing.B) {
 	b.Run("redlock", func(b *testing.B) {
 		var ls [2]locker.Locker
 		for i := range ls {
-			ls[i] = open(b, nil, func(_ redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
+			ls[i] = open(b, nil, func(_ redis.UniversalClient, opts ...locker.Option) (*locker.Client, error) {
 				return redlock.New(nodes(b), opts...)
 			})
 		}

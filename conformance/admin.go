@@ -35,12 +35,12 @@ var adminCases = []Case{
 		Contract: "Inspect tells of another program's locks as held; of what is no lock it says ErrConflict, and ForceUnlock of what cannot be told from a later lock frees nothing"},
 }
 
-// admin is l as one.
-func (t *T) admin(l locker.Locker) locker.Admin {
+// admin returns the Client that l is or wraps.
+func (t *T) admin(l locker.Locker) *locker.Client {
 	t.Helper()
-	a, ok := l.(locker.Admin)
+	a, ok := locker.ClientOf(l)
 	if !ok {
-		t.Fatalf("%T is no locker.Admin", l)
+		t.Fatalf("%T is no *locker.Client, and wraps none", l)
 	}
 	return a
 }

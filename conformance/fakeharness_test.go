@@ -155,7 +155,7 @@ func (f fake) nearby(d driver.Driver) driver.Driver {
 func (f fake) lockerOn(d driver.Driver, opts []locker.Option) (locker.Locker, error) {
 	l, err := locker.New(f.nearby(d), append(opts, f.opts...)...)
 	if err == nil && f.wrap != nil {
-		l = f.wrap(l)
+		return f.wrap(l), nil
 	}
 	return l, err
 }

@@ -71,12 +71,12 @@ func commandsIn(t *testing.T) string {
 	return bin
 }
 
-type opener func(redis.UniversalClient) (locker.Locker, error)
+type opener func(redis.UniversalClient) (*locker.Client, error)
 
-func openBlpop(rdb redis.UniversalClient) (locker.Locker, error) {
+func openBlpop(rdb redis.UniversalClient) (*locker.Client, error) {
 	return blpop.New(rdb, locker.WithMetadata())
 }
-func openSetnx(rdb redis.UniversalClient) (locker.Locker, error) {
+func openSetnx(rdb redis.UniversalClient) (*locker.Client, error) {
 	return setnx.New(rdb, locker.WithMetadata())
 }
 

@@ -76,7 +76,7 @@ max_hold: 5m
 func ExampleRegister() {
 	store := memory.NewStore()
 	err := strategy.Register("acme", strategy.Opener{
-		Other: func(_ context.Context, u *url.URL, opts ...locker.Option) (locker.Locker, func(), error) {
+		Other: func(_ context.Context, u *url.URL, opts ...locker.Option) (*locker.Client, func(), error) {
 			fmt.Println("connecting to", u.Host)
 			l, err := locker.New(store.Driver(), opts...)
 			return l, func() { fmt.Println("hanging up") }, err

@@ -22,7 +22,7 @@ type sharedStore struct {
 	users int // Lockers that are not released
 }
 
-func openMemory(_ context.Context, u *url.URL, opts ...locker.Option) (locker.Locker, func(), error) {
+func openMemory(_ context.Context, u *url.URL, opts ...locker.Option) (*locker.Client, func(), error) {
 	l := &location{field: "url", raw: u.JoinPath("/").String(), url: u} // without a path it would have no //
 	if u.Scheme != "memory" || u.User != nil || u.Port() != "" || strings.Trim(u.Path, "/") != "" {
 		return nil, nil, l.refuse("memory://name; it has no server, and the name is any")

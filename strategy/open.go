@@ -23,18 +23,18 @@ import (
 // looking up the names of several servers, which takes up to a second, and for
 // strategies that have to ask their store something at the start; those of this
 // module do not.
-func Open(ctx context.Context, cfg Config) (locker.Locker, func(), error) {
+func Open(ctx context.Context, cfg Config) (*locker.Client, func(), error) {
 	return shared.Open(ctx, cfg)
 }
 
 // OpenURL is [Open] with a URL and nothing else. The package comment says what
 // there is to write in it.
-func OpenURL(ctx context.Context, url string) (locker.Locker, func(), error) {
+func OpenURL(ctx context.Context, url string) (*locker.Client, func(), error) {
 	return shared.OpenURL(ctx, url)
 }
 
 // OpenURL is as the function [OpenURL].
-func (r *Registry) OpenURL(ctx context.Context, url string) (locker.Locker, func(), error) {
+func (r *Registry) OpenURL(ctx context.Context, url string) (*locker.Client, func(), error) {
 	if url == "" {
 		return nil, nil, refuse("url", url, "a URL of the form %s", urlForm)
 	}
@@ -42,7 +42,7 @@ func (r *Registry) OpenURL(ctx context.Context, url string) (locker.Locker, func
 }
 
 // Open is as the function [Open].
-func (r *Registry) Open(ctx context.Context, cfg Config) (locker.Locker, func(), error) {
+func (r *Registry) Open(ctx context.Context, cfg Config) (*locker.Client, func(), error) {
 	p, err := r.plan(cfg)
 	if err != nil {
 		return nil, nil, err
@@ -119,7 +119,7 @@ func (p *plan) add(c *Config, at, place string) error {
 	return err
 }
 
-func (p *plan) open(ctx context.Context) (locker.Locker, func(), error) {
+func (p *plan) open(ctx context.Context) (*locker.Client, func(), error) {
 	var undo []func()
 	release := sync.OnceFunc(func() {
 		for _, f := range slices.Backward(undo) {
@@ -151,7 +151,7 @@ func (p *plan) open(ctx context.Context) (locker.Locker, func(), error) {
 	return l, release, nil
 }
 
-func (p *plan) locker(ctx context.Context, rdbs []redis.UniversalClient) (l locker.Locker, after func(), err error) {
+func (p *plan) locker(ctx context.Context, rdbs []redis.UniversalClient) (l *locker.Client, after func(), err error) {
 	opts := make([]locker.Option, len(p.opts))
 	for i, o := range p.opts {
 		opts[i] = o.option

@@ -23,14 +23,14 @@ type spy struct {
 func (s *spy) registry(t *testing.T) *Registry {
 	t.Helper()
 	r := new(Registry)
-	require.NoError(t, r.Register("one", Opener{Redis: func(rdb redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
+	require.NoError(t, r.Register("one", Opener{Redis: func(rdb redis.UniversalClient, opts ...locker.Option) (*locker.Client, error) {
 		s.clients = []redis.UniversalClient{rdb}
 		if s.err != nil {
 			return nil, s.err
 		}
 		return memory.New(opts...)
 	}}))
-	require.NoError(t, r.Register("many", Opener{Nodes: func(rdbs []redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
+	require.NoError(t, r.Register("many", Opener{Nodes: func(rdbs []redis.UniversalClient, opts ...locker.Option) (*locker.Client, error) {
 		s.clients = rdbs
 		if s.err != nil {
 			return nil, s.err
@@ -112,7 +112,7 @@ func TestFieldsReachTheLocker(t *testing.T) {
 	ctx := t.Context()
 	store := memory.NewStore()
 	var r Registry
-	require.NoError(t, r.Register("mem", Opener{Other: func(_ context.Context, _ *url.URL, opts ...locker.Option) (locker.Locker, func(), error) {
+	require.NoError(t, r.Register("mem", Opener{Other: func(_ context.Context, _ *url.URL, opts ...locker.Option) (*locker.Client, func(), error) {
 		l, err := store.New(opts...)
 		return l, nil, err
 	}}))
@@ -160,7 +160,7 @@ func TestReplicaAcks(t *testing.T) {
 	var acks []any
 	var r Registry
 	require.NoError(t, r.Register("acks", Opener{
-		Redis: func(_ redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) { return memory.New() },
+		Redis: func(_ redis.UniversalClient, opts ...locker.Option) (*locker.Client, error) { return memory.New() },
 		ReplicaAcks: func(n int, timeout time.Duration) locker.Option {
 			acks = append(acks, n, timeout)
 			return locker.WithoutFencing()

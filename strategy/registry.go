@@ -21,15 +21,15 @@ import (
 // functions Redis, Nodes and Other.
 type Opener struct {
 	// Redis makes a Locker on one Redis deployment, such as setnx.New.
-	Redis func(redis.UniversalClient, ...locker.Option) (locker.Locker, error)
+	Redis func(redis.UniversalClient, ...locker.Option) (*locker.Client, error)
 	// Nodes makes a Locker on several independent servers, such as redlock.New.
-	Nodes func([]redis.UniversalClient, ...locker.Option) (locker.Locker, error)
+	Nodes func([]redis.UniversalClient, ...locker.Option) (*locker.Client, error)
 	// Other makes a Locker on a store that is not Redis. u is the URL without
 	// the strategy's name and a + before its scheme and without the
 	// parameters about locks, or the name as its scheme and nothing else if
 	// there is no URL. What u has too much is for Other to refuse. The func(),
 	// which may be nil, is called after the Locker was closed.
-	Other func(ctx context.Context, u *url.URL, opts ...locker.Option) (locker.Locker, func(), error)
+	Other func(ctx context.Context, u *url.URL, opts ...locker.Option) (*locker.Client, func(), error)
 
 	// ReplicaAcks makes the option for Config.ReplicaAcks; nil if the strategy
 	// cannot wait for replicas.

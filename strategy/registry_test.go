@@ -12,7 +12,7 @@ import (
 )
 
 func openerOf(urls *[]string, released *int) Opener {
-	return Opener{Other: func(_ context.Context, u *url.URL, opts ...locker.Option) (locker.Locker, func(), error) {
+	return Opener{Other: func(_ context.Context, u *url.URL, opts ...locker.Option) (*locker.Client, func(), error) {
 		*urls = append(*urls, u.String())
 		l, err := memory.New(opts...)
 		return l, func() { *released++ }, err
@@ -48,7 +48,7 @@ func TestRegisteredStrategy(t *testing.T) {
 }
 
 func TestRegisterRefuses(t *testing.T) {
-	one := Opener{Redis: func(redis.UniversalClient, ...locker.Option) (locker.Locker, error) { return nil, nil }}
+	one := Opener{Redis: func(redis.UniversalClient, ...locker.Option) (*locker.Client, error) { return nil, nil }}
 	two := openerOf(nil, nil)
 	two.Redis = one.Redis
 	r := NewRegistry()

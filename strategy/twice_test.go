@@ -106,11 +106,11 @@ func TestKeysOfOurOwnAreRefused(t *testing.T) {
 	rdb := s.Client(t)
 	nodes := []redis.UniversalClient{rdb, redis.NewClient(&redis.Options{Addr: "127.0.0.2:1"}), redis.NewClient(&redis.Options{Addr: "127.0.0.3:1"})}
 	defer func() { _, _ = nodes[1].Close(), nodes[2].Close() }()
-	for name, constructor := range map[string]func(...locker.Option) (locker.Locker, error){
-		"setnx":         func(o ...locker.Option) (locker.Locker, error) { return setnx.New(rdb, o...) },
-		"hashreentrant": func(o ...locker.Option) (locker.Locker, error) { return hashreentrant.New(rdb, o...) },
-		"blpop":         func(o ...locker.Option) (locker.Locker, error) { return blpop.New(rdb, o...) },
-		"redlock":       func(o ...locker.Option) (locker.Locker, error) { return redlock.New(nodes, o...) },
+	for name, constructor := range map[string]func(...locker.Option) (*locker.Client, error){
+		"setnx":         func(o ...locker.Option) (*locker.Client, error) { return setnx.New(rdb, o...) },
+		"hashreentrant": func(o ...locker.Option) (*locker.Client, error) { return hashreentrant.New(rdb, o...) },
+		"blpop":         func(o ...locker.Option) (*locker.Client, error) { return blpop.New(rdb, o...) },
+		"redlock":       func(o ...locker.Option) (*locker.Client, error) { return redlock.New(nodes, o...) },
 	} {
 		_, err := constructor(locker.WithPrefix("locker:"))
 		require.ErrorIs(t, err, locker.ErrInvalid, name)

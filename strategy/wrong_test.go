@@ -21,7 +21,7 @@ func testRegistry(t *testing.T) *Registry {
 	t.Helper()
 	r := NewRegistry()
 	require.NoError(t, r.Register("acks", Opener{
-		Redis: func(_ redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
+		Redis: func(_ redis.UniversalClient, opts ...locker.Option) (*locker.Client, error) {
 			return memory.New(opts...)
 		},
 		ReplicaAcks: func(n int, timeout time.Duration) locker.Option {

@@ -130,7 +130,7 @@ func openRueidislock(addrs []string, ttl time.Duration) (lockFunc, error) {
 	}, err
 }
 
-func openOurs(open func(redis.UniversalClient, ...locker.Option) (locker.Locker, error)) func([]string, time.Duration) (lockFunc, error) {
+func openOurs(open func(redis.UniversalClient, ...locker.Option) (*locker.Client, error)) func([]string, time.Duration) (lockFunc, error) {
 	return func(addrs []string, _ time.Duration) (lockFunc, error) {
 		l, err := open(dial(addrs[0]))
 		return locking(l), err

@@ -29,7 +29,7 @@ func TestPairsExclude(t *testing.T) {
 	})
 	require.NoError(t, err)
 	defer rueidis.Close()
-	for name, newLocker := range map[string]func(redis.UniversalClient, ...locker.Option) (locker.Locker, error){
+	for name, newLocker := range map[string]func(redis.UniversalClient, ...locker.Option) (*locker.Client, error){
 		"setnx": setnx.New, "hashreentrant": hashreentrant.New, "blpop": blpop.New,
 	} {
 		t.Run(name, func(t *testing.T) {

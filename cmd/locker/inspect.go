@@ -127,7 +127,7 @@ func (f *inspectFlags) inspect(c *cobra.Command, args []string) error {
 }
 
 // look looks again and again.
-func (f *inspectFlags) look(ctx context.Context, c *cobra.Command, a locker.Admin, args []string) error {
+func (f *inspectFlags) look(ctx context.Context, c *cobra.Command, a *locker.Client, args []string) error {
 	var last view
 	for {
 		v := f.view(ctx, a, args)
@@ -204,7 +204,7 @@ func stateOf(h locker.Holder) string {
 }
 
 // view asks the store: for a row about a key, held or not; for a pattern those of the locks.
-func (f *inspectFlags) view(ctx context.Context, a locker.Admin, args []string) view {
+func (f *inspectFlags) view(ctx context.Context, a *locker.Client, args []string) view {
 	v := view{at: time.Now()}
 	v.seen = v.at
 	if len(args) > 0 && !f.isPattern(args) {

@@ -192,28 +192,20 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 const tellAfter = 2 * time.Second
 
 // named is err with the name of the holder, if that can be had.
-func (f *runFlags) named(c *cobra.Command, locks locker.Locker, err error) error {
-	a, ok := locks.(locker.Admin)
-	if !ok {
-		return err
-	}
+func (f *runFlags) named(c *cobra.Command, locks *locker.Client, err error) error {
 	ctx, cancel := context.WithTimeout(c.Context(), tellAfter)
 	defer cancel()
-	if h, inspected := a.Inspect(ctx, f.key); inspected == nil && h.Held {
+	if h, inspected := locks.Inspect(ctx, f.key); inspected == nil && h.Held {
 		return fmt.Errorf("%w, by %s", err, whom(h))
 	}
 	return err
 }
 
 // tellWait reports trouble with the store, and shows a waiting person the holder.
-func (f *runFlags) tellWait(c *cobra.Command, locks locker.Locker) {
-	a, ok := locks.(locker.Admin)
-	if !ok {
-		return
-	}
+func (f *runFlags) tellWait(c *cobra.Command, locks *locker.Client) {
 	ctx, cancel := context.WithTimeout(c.Context(), tellAfter)
 	defer cancel()
-	switch h, err := a.Inspect(ctx, f.key); {
+	switch h, err := locks.Inspect(ctx, f.key); {
 	case errors.Is(err, locker.ErrClosed): // the wait is over
 	case err != nil:
 		fmt.Fprintf(c.ErrOrStderr(), "locker: trying on: %s\n", f.explained(err))

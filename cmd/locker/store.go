@@ -87,7 +87,7 @@ func (f *storeFlags) check(cfg strategy.Config) error {
 }
 
 // open opens the store.
-func (f *storeFlags) open(c *cobra.Command, cfg strategy.Config) (locker.Locker, func(), error) {
+func (f *storeFlags) open(c *cobra.Command, cfg strategy.Config) (*locker.Client, func(), error) {
 	l, release, err := strategy.Open(c.Context(), cfg)
 	if err != nil {
 		return nil, nil, &exit{exitUsage, fmt.Errorf("%s: %s", f.from, plain(err))}
@@ -101,7 +101,7 @@ func speaksTLS(url string) bool {
 }
 
 // admin opens the store to look at locks.
-func (f *storeFlags) admin(c *cobra.Command) (locker.Admin, func(), error) {
+func (f *storeFlags) admin(c *cobra.Command) (*locker.Client, func(), error) {
 	cfg, err := f.configuration(c)
 	if err != nil {
 		return nil, nil, &exit{exitUsage, err}
@@ -113,20 +113,11 @@ func (f *storeFlags) admin(c *cobra.Command) (locker.Admin, func(), error) {
 			cfg.Strategy = f.strategy
 		}
 	}
-	l, release, err := f.open(c, cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	a, ok := l.(locker.Admin)
-	if !ok {
-		release()
-		return nil, nil, &exit{exitUsage, fmt.Errorf("%s: this store does not tell who holds a lock", f.from)}
-	}
-	return a, release, nil
+	return f.open(c, cfg)
 }
 
 // as opens the store for locks of a strategy on one server, whichever is configured.
-func (f *storeFlags) as(c *cobra.Command, name string) (locker.Admin, func(), error) {
+func (f *storeFlags) as(c *cobra.Command, name string) (*locker.Client, func(), error) {
 	of := *f
 	if name == "redisson" {
 		name = "hashreentrant"

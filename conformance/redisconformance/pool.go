@@ -13,11 +13,11 @@ var poolCases = []conformance.Case{
 
 func testPoolExhausted(t *conformance.T) {
 	var addrs []string
-	var open func([]redis.UniversalClient, ...locker.Option) (locker.Locker, error)
+	var open func([]redis.UniversalClient, ...locker.Option) (*locker.Client, error)
 	switch h := t.Harness().(type) {
 	case *harness:
 		addrs = []string{h.nodes[0].Addr()}
-		open = func(rdbs []redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
+		open = func(rdbs []redis.UniversalClient, opts ...locker.Option) (*locker.Client, error) {
 			return h.Strategy.New(rdbs[0], opts...)
 		}
 	case *quorumHarness:

@@ -18,7 +18,7 @@ import (
 )
 
 // NewQuorum is the constructor of a strategy on several independent Redis servers.
-type NewQuorum = func([]redis.UniversalClient, ...locker.Option) (locker.Locker, error)
+type NewQuorum = func([]redis.UniversalClient, ...locker.Option) (*locker.Client, error)
 
 // Quorum is a strategy on several independent Redis servers, a majority of which
 // decides. Fencing and wake-ups are taken to be claimed.

@@ -175,7 +175,7 @@ func (s *show) forceUnlock(ctx context.Context, leader string) error {
 		if name == leader {
 			continue
 		}
-		admin, ok := c.locks.(locker.Admin)
+		admin, ok := locker.ClientOf(c.locks)
 		if !ok {
 			break
 		}

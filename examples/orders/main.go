@@ -111,11 +111,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 // store says how an instance gets its Locker.
-func store(cfg config, stderr io.Writer) (open func(ctx context.Context, instance int) (locker.Locker, func(), error), end func(), err error) {
+func store(cfg config, stderr io.Writer) (open func(ctx context.Context, instance int) (*locker.Client, func(), error), end func(), err error) {
 	url, end := cfg.url, func() {}
 	switch {
 	case cfg.careless: // as a sync.Mutex: each instance excludes only itself
-		return func(ctx context.Context, instance int) (locker.Locker, func(), error) {
+		return func(ctx context.Context, instance int) (*locker.Client, func(), error) {
 			return strategy.OpenURL(ctx, fmt.Sprintf("memory://instance-%d?fencing=off", instance))
 		}, end, nil
 	case url == "":
@@ -126,5 +126,5 @@ func store(cfg config, stderr io.Writer) (open func(ctx context.Context, instanc
 		url, end = "hashreentrant+"+srv.URL(), srv.Close
 		fmt.Fprintf(stderr, "No -url given: using an embedded server (miniredis) at %s\n", srv.URL())
 	}
-	return func(ctx context.Context, _ int) (locker.Locker, func(), error) { return strategy.OpenURL(ctx, url) }, end, nil
+	return func(ctx context.Context, _ int) (*locker.Client, func(), error) { return strategy.OpenURL(ctx, url) }, end, nil
 }

@@ -44,7 +44,7 @@ func (t *tally) add(r result) {
 }
 
 // trade has instances of the service take in orders, and waits until all are done.
-func trade(ctx context.Context, cfg config, open func(context.Context, int) (locker.Locker, func(), error), stderr io.Writer) (*tally, error) {
+func trade(ctx context.Context, cfg config, open func(context.Context, int) (*locker.Client, func(), error), stderr io.Writer) (*tally, error) {
 	accounts, results := newAccounts(cfg.booking), make(chan result)
 	var services []*service
 	for i := range cfg.instances {

@@ -35,7 +35,7 @@ type workerReport struct {
 	FirstToken, FinalToken int64
 }
 
-var strategies = map[string]func(redis.UniversalClient, ...locker.Option) (locker.Locker, error){
+var strategies = map[string]func(redis.UniversalClient, ...locker.Option) (*locker.Client, error){
 	"setnx":         setnx.New,
 	"hashreentrant": hashreentrant.New,
 	"blpop":         blpop.New,

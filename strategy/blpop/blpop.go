@@ -37,7 +37,7 @@ var _ interface {
 // stays the caller's; beside it the Locker opens up to 20 connections of its own
 // for renewals and releases, and one to block on while a caller waits (on a
 // cluster up to 16 a node).
-func New(rdb redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
+func New(rdb redis.UniversalClient, opts ...locker.Option) (*locker.Client, error) {
 	d, err := newDriver(rdb)
 	if err != nil {
 		return nil, err

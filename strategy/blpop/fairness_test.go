@@ -50,7 +50,7 @@ func TestFairShares(t *testing.T) {
 						if granted(i) {
 							done()
 						}
-						return othersQueue(ctx, l.(locker.Admin), lockers-1)
+						return othersQueue(ctx, l, lockers-1)
 					})
 					if err != nil && ctx.Err() == nil {
 						t.Error(err)
@@ -87,7 +87,7 @@ func passed(turns []int, lockers int) int {
 }
 
 // othersQueue returns once n processes wait for "k" in the store's queue, or ctx ends.
-func othersQueue(ctx context.Context, a locker.Admin, n int) error {
+func othersQueue(ctx context.Context, a *locker.Client, n int) error {
 	for ctx.Err() == nil {
 		h, err := a.Inspect(ctx, "k")
 		if err != nil {

@@ -21,7 +21,7 @@ type Store struct {
 }
 
 // New returns a Locker with a Store of its own.
-func New(opts ...locker.Option) (locker.Locker, error) {
+func New(opts ...locker.Option) (*locker.Client, error) {
 	return NewStore().New(opts...)
 }
 
@@ -37,7 +37,7 @@ func NewStore() *Store {
 }
 
 // New returns a Locker on s. Each stands for one process.
-func (s *Store) New(opts ...locker.Option) (locker.Locker, error) {
+func (s *Store) New(opts ...locker.Option) (*locker.Client, error) {
 	return locker.New(s.Driver(), opts...)
 }
 

@@ -34,7 +34,7 @@ func TestSessionSettings(t *testing.T) {
 		_, err = b.TryLock(ctx, "k"+set)
 		require.ErrorIs(t, err, locker.ErrNotAcquired, set)
 		require.NoError(t, lease.Renew(ctx), set)
-		h, err := b.(locker.Admin).Inspect(ctx, "k"+set)
+		h, err := b.(*locker.Client).Inspect(ctx, "k"+set)
 		require.NoError(t, err, set)
 		require.WithinDuration(t, time.Now(), h.Since, time.Minute, set)
 		require.NoError(t, lease.Unlock(ctx), set)

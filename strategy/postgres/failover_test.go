@@ -65,7 +65,7 @@ func TestFailOverThatKeepsConnections(t *testing.T) {
 	require.ErrorContains(t, lease.Renew(ctx), "the server takes no writes")
 	require.NoError(t, fresh.admin(ctx, `SELECT pg_promote(true, 60)`))
 	conformance.Eventually(t, 20*time.Second, "the lease is renewed on the new primary", func() bool { return lease.Renew(ctx) == nil })
-	admin := newLocker(t, fresh.pool(t, "")).(locker.Admin)
+	admin := newLocker(t, fresh.pool(t, "")).(*locker.Client)
 	holder, err := admin.Inspect(ctx, "k")
 	require.NoError(t, err)
 	require.Equal(t, lease.Owner(), holder.Owner)

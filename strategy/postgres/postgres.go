@@ -20,7 +20,7 @@ import (
 const keep = 10 * time.Minute
 
 // New makes a Locker on pool, which stays the caller's. It asks the server nothing yet.
-func New(pool *pgxpool.Pool, opts ...locker.Option) (locker.Locker, error) {
+func New(pool *pgxpool.Pool, opts ...locker.Option) (*locker.Client, error) {
 	if pool == nil {
 		return nil, fmt.Errorf("locker: %w: the pool is nil", driver.ErrInvalid)
 	}

@@ -95,7 +95,7 @@ func TestKeys(t *testing.T) {
 		require.ErrorIs(t, err, locker.ErrNotAcquired)
 	}
 	var told []string
-	for h, err := range b.(locker.Admin).Holders(ctx, "*") {
+	for h, err := range b.(*locker.Client).Holders(ctx, "*") {
 		require.NoError(t, err)
 		told = append(told, h.Key)
 	}

@@ -25,7 +25,7 @@ var timing = conformance.Timing{TTL: 4 * time.Second, ShortTTL: 2 * time.Second,
 // nodes could break, on five masters.
 var everything = os.Getenv("LOCKER_CONFORMANCE") == "all"
 
-func patient(rdbs []redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
+func patient(rdbs []redis.UniversalClient, opts ...locker.Option) (*locker.Client, error) {
 	return redlock.New(rdbs, append([]locker.Option{redlock.WithNodeTimeout(10 * time.Second)}, opts...)...)
 }
 

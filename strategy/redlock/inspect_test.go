@@ -21,7 +21,7 @@ func TestInspectWithASilentNode(t *testing.T) {
 	}
 	require.NoError(t, m.direct[1].Del(t.Context(), "k").Err()) // as if it had restarted empty
 	m.kill(2)
-	operator := m.locker(t).(locker.Admin)
+	operator := m.locker(t).(*locker.Client)
 	h, err := operator.Inspect(t.Context(), "k")
 	require.NoError(t, err)
 	require.True(t, h.Held)
@@ -43,7 +43,7 @@ func TestOneNodeDoesNotBreakAQuorum(t *testing.T) {
 	l, err := setnx.New(redis.UniversalClient(m.direct[0]))
 	require.NoError(t, err)
 	defer l.Close()
-	one := l.(locker.Admin)
+	one := l
 	h, err := one.Inspect(t.Context(), "k")
 	require.NoError(t, err)
 	require.Equal(t, "redlock", h.Strategy)
@@ -69,7 +69,7 @@ func TestNodesThatRefuseAnOperatorAreWell(t *testing.T) {
 	l, err := New(rdbs, slices.Concat(w.options(), []locker.Option{WithNodeTimeout(20 * time.Second)})...)
 	require.NoError(t, err)
 	unlock(t, lock(t, l, "k"))
-	admin := l.(locker.Admin)
+	admin := l
 	_, err = admin.Inspect(t.Context(), "k")
 	require.ErrorIs(t, err, locker.ErrUnavailable)
 	require.ErrorContains(t, err, "0 of 3 nodes carried out the command")

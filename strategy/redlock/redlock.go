@@ -39,7 +39,7 @@ func WithNodeTimeout(d time.Duration) locker.Option {
 // is refused once both have said who they are, which they do before their first command.
 // The clients stay the caller's; for each the Locker opens some three connections of its
 // own, and one for notices while a caller waits.
-func New(rdbs []redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
+func New(rdbs []redis.UniversalClient, opts ...locker.Option) (*locker.Client, error) {
 	d, err := newDriver(rdbs)
 	if err != nil {
 		return nil, err

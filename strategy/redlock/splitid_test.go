@@ -62,7 +62,7 @@ func TestClaimAfterASplitVote(t *testing.T) {
 	one, err := setnx.New(redis.UniversalClient(m.direct[0]))
 	require.NoError(t, err)
 	defer one.Close()
-	operator := m.locker(t).(locker.Admin)
+	operator := m.locker(t).(*locker.Client)
 	for _, opts := range [][]locker.Option{nil, {locker.WithMetadata("host", "web-7", "pid", "4711")}} {
 		l := m.locker(t, append(opts, locker.WithTTL(long))...)
 		unlock(t, lock(t, l, "warm-up"))
@@ -81,13 +81,13 @@ func TestClaimAfterASplitVote(t *testing.T) {
 		if opts != nil {
 			require.Equal(t, map[string]string{"host": "web-7", "pid": "4711"}, h.Metadata)
 		}
-		share, err := one.(locker.Admin).Inspect(t.Context(), key)
+		share, err := one.Inspect(t.Context(), key)
 		require.NoError(t, err)
-		require.ErrorIs(t, one.(locker.Admin).ForceUnlock(t.Context(), share), locker.ErrConflict)
+		require.ErrorIs(t, one.ForceUnlock(t.Context(), share), locker.ErrConflict)
 		m.holds(t, 0, lease)
 
 		require.NoError(t, lease.Renew(t.Context()))
-		require.NoError(t, l.(locker.Admin).ForceUnlock(t.Context(), h))
+		require.NoError(t, l.(*locker.Client).ForceUnlock(t.Context(), h))
 		select {
 		case <-lease.Lost(): // long before a renewal
 		case <-time.After(long / 6):

@@ -21,7 +21,7 @@ var protocol = redisdriver.Protocol{
 // New makes a Locker on rdb: a single Redis, a Sentinel set-up or a cluster. rdb
 // stays the caller's; beside it the Locker opens up to 20 connections of its own
 // for its commands, so that they go through whatever rdb is busy with.
-func New(rdb redis.UniversalClient, opts ...locker.Option) (locker.Locker, error) {
+func New(rdb redis.UniversalClient, opts ...locker.Option) (*locker.Client, error) {
 	d, err := redisdriver.NewDriver(rdb, protocol)
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ import (
 func TestAllocations(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	for name, open := range map[string]func(redis.UniversalClient, ...locker.Option) (locker.Locker, error){
+	for name, open := range map[string]func(redis.UniversalClient, ...locker.Option) (*locker.Client, error){
 		"setnx": setnx.New, "hashreentrant": hashreentrant.New, "blpop": blpop.New,
 	} {
 		l, err := open(redistest.Shared(t).Client(t))

@@ -63,10 +63,10 @@ func TestDocumentedPermissions(t *testing.T) {
 			}()
 			o := srv.Options()
 			o.Username, o.Password = "operator", "secret"
-			for h, err := range open(o).(locker.Admin).Holders(t.Context(), name) {
+			for h, err := range open(o).(*locker.Client).Holders(t.Context(), name) {
 				require.NoError(t, err)
 				require.Equal(t, lease.Owner(), h.Owner)
-				require.NoError(t, open(o).(locker.Admin).ForceUnlock(t.Context(), h))
+				require.NoError(t, open(o).(*locker.Client).ForceUnlock(t.Context(), h))
 			}
 			require.NoError(t, <-granted)
 		}

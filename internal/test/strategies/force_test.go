@@ -24,18 +24,18 @@ func TestForceUnlockOfAnEndedShare(t *testing.T) {
 			ended, err := dead.Lock(ctx, "k", locker.WithTTL(300*time.Millisecond), locker.WithoutRenewal())
 			require.NoError(t, err)
 			over := time.Now().Add(300 * time.Millisecond) // at the latest, also for the store
-			h, err := live.(locker.Admin).Inspect(t.Context(), "k")
+			h, err := live.(*locker.Client).Inspect(t.Context(), "k")
 			require.NoError(t, err)
 			lease, err := live.Lock(locker.ContextWithOwner(t.Context(), ended.Owner()), "k", locker.WithTTL(time.Minute))
 			require.NoError(t, err)
 			require.Equal(t, 2, lease.Holds()+ended.Holds())
 			<-ended.Lost()
 			time.Sleep(time.Until(over.Add(10 * time.Millisecond))) // the end of a TTL in the store is no event
-			require.ErrorIs(t, live.(locker.Admin).ForceUnlock(t.Context(), h), locker.ErrNotHeld)
+			require.ErrorIs(t, live.(*locker.Client).ForceUnlock(t.Context(), h), locker.ErrNotHeld)
 			require.NoError(t, lease.Renew(t.Context()))
-			h, err = live.(locker.Admin).Inspect(t.Context(), "k")
+			h, err = live.(*locker.Client).Inspect(t.Context(), "k")
 			require.NoError(t, err)
-			require.NoError(t, live.(locker.Admin).ForceUnlock(t.Context(), h))
+			require.NoError(t, live.(*locker.Client).ForceUnlock(t.Context(), h))
 			require.ErrorIs(t, lease.Renew(t.Context()), locker.ErrLost)
 		}
 	})
@@ -69,9 +69,9 @@ func TestForceUnlockPermissions(t *testing.T) {
 				return lease, h
 			}
 			lease, h := held()
-			require.NoError(t, l.(locker.Admin).ForceUnlock(t.Context(), h))
+			require.NoError(t, l.(*locker.Client).ForceUnlock(t.Context(), h))
 			require.ErrorIs(t, lease.Unlock(t.Context()), locker.ErrLost)
-			require.ErrorIs(t, l.(locker.Admin).ForceUnlock(t.Context(), h), locker.ErrNotHeld)
+			require.ErrorIs(t, l.(*locker.Client).ForceUnlock(t.Context(), h), locker.ErrNotHeld)
 
 			lease, h = held()
 			read := "-hget"
@@ -81,7 +81,7 @@ func TestForceUnlockPermissions(t *testing.T) {
 			for _, missing := range []string{read, "-type", "-del"} {
 				srv.AddUser(t, "less", "secret", append(rules, missing)...)
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-				err := open("less").(locker.Admin).ForceUnlock(ctx, h)
+				err := open("less").(*locker.Client).ForceUnlock(ctx, h)
 				cancel()
 				require.ErrorIs(t, err, locker.ErrUnavailable, missing)
 				require.NotErrorIs(t, err, locker.ErrNotHeld)
@@ -92,12 +92,12 @@ func TestForceUnlockPermissions(t *testing.T) {
 	}
 }
 
-func inspectAsAdmin(t *testing.T, srv *redistest.Server, newLocker func(redis.UniversalClient, ...locker.Option) (locker.Locker, error), key string) locker.Holder {
+func inspectAsAdmin(t *testing.T, srv *redistest.Server, newLocker func(redis.UniversalClient, ...locker.Option) (*locker.Client, error), key string) locker.Holder {
 	t.Helper()
 	l, err := newLocker(srv.Client(t), locker.WithPrefix("app:"))
 	require.NoError(t, err)
 	defer l.Close()
-	h, err := l.(locker.Admin).Inspect(t.Context(), key)
+	h, err := l.Inspect(t.Context(), key)
 	require.NoError(t, err)
 	return h
 }

@@ -100,7 +100,7 @@ func TestClientThatOnlyAHookConnects(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, lease.Renew(ctx))
 			var keys []string
-			for h, err := range all[1].(locker.Admin).Holders(ctx, "*") {
+			for h, err := range all[1].(*locker.Client).Holders(ctx, "*") {
 				require.NoError(t, err)
 				keys = append(keys, h.Key)
 			}

@@ -22,7 +22,7 @@ func TestInspectRecognizes(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	const javas = "0f0e0d0c-1111-4222-8333-444455556666:7"
 	named := locker.ContextWithOwner(t.Context(), "the owner")
-	lock := func(newLocker func(redis.UniversalClient, ...locker.Option) (locker.Locker, error), ctx context.Context, key string) string {
+	lock := func(newLocker func(redis.UniversalClient, ...locker.Option) (*locker.Client, error), ctx context.Context, key string) string {
 		l, err := newLocker(rdb)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = l.Close() })
@@ -54,11 +54,11 @@ func TestInspectRecognizes(t *testing.T) {
 	set("hset", "counts", "x", 1, "y", 2)
 	set("set", "long", string(make([]byte, 1<<20)))
 
-	for _, newLocker := range []func(redis.UniversalClient, ...locker.Option) (locker.Locker, error){setnx.New, hashreentrant.New, blpop.New} {
+	for _, newLocker := range []func(redis.UniversalClient, ...locker.Option) (*locker.Client, error){setnx.New, hashreentrant.New, blpop.New} {
 		l, err := newLocker(rdb)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = l.Close() })
-		a := l.(locker.Admin)
+		a := l
 		found := 0
 		for _, err := range a.Holders(t.Context(), "*") {
 			require.NoError(t, err)
@@ -94,16 +94,16 @@ func TestInspectRecognizes(t *testing.T) {
 	require.NoError(t, err)
 	defer operator.Close()
 	listed := 0
-	for _, err := range operator.(locker.Admin).Holders(t.Context(), "*") {
+	for _, err := range operator.Holders(t.Context(), "*") {
 		require.NoError(t, err)
 		listed++
 	}
 	require.Equal(t, len(want), listed, "others' things are no hindrance")
 	for key, w := range want {
 		if w.Owner != "" {
-			h, err := operator.(locker.Admin).Inspect(t.Context(), key)
+			h, err := operator.Inspect(t.Context(), key)
 			require.NoError(t, err)
-			require.NoError(t, operator.(locker.Admin).ForceUnlock(t.Context(), h), key)
+			require.NoError(t, operator.ForceUnlock(t.Context(), h), key)
 		}
 	}
 	keys, err := rdb.Keys(t.Context(), "[^l]*").Result() // except locker:fence:*, and "long"
@@ -134,12 +134,12 @@ func TestInspectTellsTheQueue(t *testing.T) {
 		}
 		go func() { _, _ = l.Lock(ctx, "k") }()
 		conformance.Eventually(t, 30*time.Second, "one more waits", func() bool {
-			h, err := holder.(locker.Admin).Inspect(t.Context(), "k")
+			h, err := holder.(*locker.Client).Inspect(t.Context(), "k")
 			require.NoError(t, err)
 			return h.Waiting == i+1
 		})
 	}
-	h, err := holder.(locker.Admin).Inspect(t.Context(), "k")
+	h, err := holder.(*locker.Client).Inspect(t.Context(), "k")
 	require.NoError(t, err)
 	require.Equal(t, "holder", h.Metadata["job"])
 	require.Equal(t, lease.Owner(), h.Owner)
@@ -169,7 +169,7 @@ func TestInspectCountsSubscribers(t *testing.T) {
 		l := open()
 		go func() { _, _ = l.Lock(ctx, "k") }()
 		conformance.Eventually(t, 30*time.Second, "one more waits", func() bool {
-			h, err := holder.(locker.Admin).Inspect(t.Context(), "k")
+			h, err := holder.(*locker.Client).Inspect(t.Context(), "k")
 			require.NoError(t, err)
 			return h.Waiting == n+1
 		})

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var onRedis3 = map[string]func(redis.UniversalClient, ...locker.Option) (locker.Locker, error){
+var onRedis3 = map[string]func(redis.UniversalClient, ...locker.Option) (*locker.Client, error){
 	"setnx": setnx.New, "hashreentrant": hashreentrant.New, "blpop": blpop.New,
 }
 

@@ -35,10 +35,10 @@ func FuzzOperations(f *testing.F) {
 	srv := redistest.Start(f)
 	rdb := srv.Client(f)
 	stores := map[string]*store{
-		"memory":        {open: func() (locker.Locker, error) { return inMemory.New() }},
-		"setnx":         {open: func() (locker.Locker, error) { return setnx.New(rdb) }, rdb: rdb},
-		"hashreentrant": {open: func() (locker.Locker, error) { return hashreentrant.New(rdb) }, rdb: rdb, shared: true},
-		"blpop":         {open: func() (locker.Locker, error) { return blpop.New(rdb) }, rdb: rdb, shared: true},
+		"memory":        {open: func() (*locker.Client, error) { return inMemory.New() }},
+		"setnx":         {open: func() (*locker.Client, error) { return setnx.New(rdb) }, rdb: rdb},
+		"hashreentrant": {open: func() (*locker.Client, error) { return hashreentrant.New(rdb) }, rdb: rdb, shared: true},
+		"blpop":         {open: func() (*locker.Client, error) { return blpop.New(rdb) }, rdb: rdb, shared: true},
 	}
 	for _, s := range stores {
 		for i := range s.lockers {
@@ -62,7 +62,7 @@ var inMemory = memory.NewStore()
 
 // store is a strategy with two Lockers on one store.
 type store struct {
-	open    func() (locker.Locker, error)
+	open    func() (*locker.Client, error)
 	rdb     redis.UniversalClient // nil: it cannot be broken
 	shared  bool                  // hold counts are in the store: the same owner enters from the other Locker
 	lockers [2]locker.Locker

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var onOneRedis = map[string]func(redis.UniversalClient, ...locker.Option) (locker.Locker, error){
+var onOneRedis = map[string]func(redis.UniversalClient, ...locker.Option) (*locker.Client, error){
 	"setnx": setnx.New, "hashreentrant": hashreentrant.New, "blpop": blpop.New,
 }
 

@@ -77,7 +77,7 @@ func TestReadersOfProcesses(t *testing.T) {
 	}
 }
 
-func openOn(t *testing.T, rdb redis.UniversalClient, name string, newLocker func(redis.UniversalClient, ...locker.Option) (locker.Locker, error)) locker.Locker {
+func openOn(t *testing.T, rdb redis.UniversalClient, name string, newLocker func(redis.UniversalClient, ...locker.Option) (*locker.Client, error)) locker.Locker {
 	t.Helper()
 	l, err := newLocker(rdb, locker.WithPrefix(name+":"))
 	require.NoError(t, err)

@@ -38,7 +38,7 @@ func init() {
 	}
 }
 
-func open(ctx context.Context, u *url.URL, opts ...locker.Option) (locker.Locker, func(), error) {
+func open(ctx context.Context, u *url.URL, opts ...locker.Option) (*locker.Client, func(), error) {
 	server, params := *u, u.Query()
 	if name := params.Get("table"); name != "" {
 		opts = append([]locker.Option{postgres.WithTable(name)}, opts...)

@@ -12,7 +12,7 @@ import (
 type given struct {
 	ctx   context.Context
 	db    *sql.DB
-	l     locker.Locker
+	l     *locker.Client
 	lease *locker.Lease
 	n     int
 	rdb   *redis.Client

@@ -25,7 +25,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-type constructor = func(redis.UniversalClient, ...locker.Option) (locker.Locker, error)
+type constructor = func(redis.UniversalClient, ...locker.Option) (*locker.Client, error)
 
 // on is a strategy on one client. Constructors take turns over the processes.
 func on(name string, news ...constructor) soak.Strategy {

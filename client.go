@@ -37,8 +37,14 @@ const (
 	watchTimeout   = time.Second
 )
 
-// engine makes a Locker of a driver.
-type engine struct {
+// Client is the [Locker] that [New] makes of a driver: with Lock, TryLock and Close, and with
+// what else it can do. Programs that only lock hold the interface; a Client is for those that
+// also look at locks, or take them away:
+//
+//	holder, err := client.Inspect(ctx, "deploy")
+//
+// A Client is safe for use by many goroutines. Its zero value is not usable.
+type Client struct {
 	driver   driver.Driver
 	counter  driver.HoldCounter // or nil
 	notifier driver.Notifier    // or nil
@@ -67,11 +73,11 @@ type engine struct {
 	unobserved func() // called when the Locker is closed
 }
 
-var _ Locker = (*engine)(nil)
+var _ Locker = (*Client)(nil)
 
 // New makes a Locker of a driver; the New of a strategy package calls it. It
 // fails with [ErrInvalid] on bad options. The Locker's Close closes the driver.
-func New(d driver.Driver, opts ...Option) (Locker, error) {
+func New(d driver.Driver, opts ...Option) (*Client, error) {
 	if d == nil {
 		return nil, invalid("New needs a driver")
 	}
@@ -82,7 +88,7 @@ func New(d driver.Driver, opts ...Option) (Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{
+	e := &Client{
 		driver: d,
 		name:   d.Name(),
 		set:    set,
@@ -117,7 +123,7 @@ func New(d driver.Driver, opts ...Option) (Locker, error) {
 }
 
 // configure tells the driver what it is to know, and asks what it wants.
-func (e *engine) configure() error {
+func (e *Client) configure() error {
 	version := 4
 	if c, ok := e.driver.(driver.Configurer); ok {
 		s, err := c.Configure(driver.Config{Logger: e.log, Options: e.set.driverOptions, NodeChanged: e.nodeChanged, NewID: e.newID})
@@ -134,23 +140,44 @@ func (e *engine) configure() error {
 	return nil
 }
 
+// Wrapper is implemented by a Locker that wraps another, which Unwrap returns.
+type Wrapper interface {
+	Unwrap() Locker
+}
+
+// ClientOf returns the Client that l is or wraps: l itself, or the first one that Unwrap of
+// the Lockers in l leads to; see [Wrapper]. It reports false if there is none.
+func ClientOf(l Locker) (*Client, bool) {
+	for l != nil {
+		if c, ok := l.(*Client); ok {
+			return c, c != nil
+		}
+		w, ok := l.(Wrapper)
+		if !ok {
+			break
+		}
+		l = w.Unwrap()
+	}
+	return nil, false
+}
+
 // nodeChanged is told by the driver of a store of several servers.
-func (e *engine) nodeChanged(name string, trouble error) {
+func (e *Client) nodeChanged(name string, trouble error) {
 	e.notices.event(context.Background(), Event{Kind: EventNode, Strategy: e.name, Node: name, Err: trouble})
 }
 
 // Lock implements [Locker].
-func (e *engine) Lock(ctx context.Context, key string, opts ...LockOption) (*Lease, error) {
+func (e *Client) Lock(ctx context.Context, key string, opts ...LockOption) (*Lease, error) {
 	return e.start(ctx, key, false, opts)
 }
 
 // TryLock implements [Locker].
-func (e *engine) TryLock(ctx context.Context, key string, opts ...LockOption) (*Lease, error) {
+func (e *Client) TryLock(ctx context.Context, key string, opts ...LockOption) (*Lease, error) {
 	return e.start(ctx, key, true, opts)
 }
 
 // Close implements [Locker]. All it does shares one budget.
-func (e *engine) Close() error {
+func (e *Client) Close() error {
 	if !e.closing.CompareAndSwap(false, true) {
 		<-e.ended
 		return nil
@@ -183,7 +210,7 @@ func (e *engine) Close() error {
 }
 
 // awaitWork waits until nothing runs, but not beyond end.
-func (e *engine) awaitWork(end time.Time) {
+func (e *Client) awaitWork(end time.Time) {
 	timer := time.NewTimer(time.Until(end))
 	defer timer.Stop()
 	await := func(done <-chan struct{}) {
@@ -202,7 +229,7 @@ func (e *engine) awaitWork(end time.Time) {
 
 // closeDriver closes the watches that linger, and the driver. A driver that takes
 // longer than d is left to it.
-func (e *engine) closeDriver(d time.Duration) error {
+func (e *Client) closeDriver(d time.Duration) error {
 	done := make(chan error, 1)
 	go func() {
 		for i := range e.stripes {
@@ -220,7 +247,7 @@ func (e *engine) closeDriver(d time.Duration) error {
 	}
 }
 
-func (e *engine) isClosed() bool {
+func (e *Client) isClosed() bool {
 	select {
 	case <-e.closed:
 		return true
@@ -230,15 +257,15 @@ func (e *engine) isClosed() bool {
 }
 
 // userKey is a key as the user gave it.
-func (e *engine) userKey(key string) string { return key[len(e.set.prefix):] }
+func (e *Client) userKey(key string) string { return key[len(e.set.prefix):] }
 
-func (e *engine) stripeOf(key string) *stripe {
+func (e *Client) stripeOf(key string) *stripe {
 	return &e.stripes[maphash.String(e.seed, key)%uint64(len(e.stripes))]
 }
 
 // retry repeats a command of a release until it is settled, ctx ends or the budget
 // of an Unlock is spent.
-func (e *engine) retry(ctx context.Context, f func(context.Context) error) error {
+func (e *Client) retry(ctx context.Context, f func(context.Context) error) error {
 	now := e.sched.Now()
 	end := now + releaseBudget
 	var pause backoff
