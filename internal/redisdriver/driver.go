@@ -75,7 +75,7 @@ func (d *Driver) NewChannels(prefix string) *redispubsub.Channels {
 }
 
 // Open makes a Locker of strategy, which embeds d, and closes d if that fails.
-func Open(strategy driver.Driver, d *Driver, opts []locker.Option) (locker.Locker, error) {
+func Open(strategy driver.Driver, d *Driver, opts []locker.Option) (*locker.Client, error) {
 	l, err := locker.New(strategy, opts...)
 	if err != nil {
 		_ = d.Close()

@@ -31,7 +31,7 @@ func TestHoldersOnARing(t *testing.T) {
 			want[lease.Key()] = true
 		}
 		seen := make(map[string]bool)
-		for h, err := range l.(*locker.Client).Holders(t.Context(), "*") {
+		for h, err := range l.Holders(t.Context(), "*") {
 			require.NoError(t, err)
 			require.False(t, seen[h.Key], h.Key)
 			seen[h.Key] = true
@@ -52,12 +52,12 @@ func TestHoldersOfAnUnknownClient(t *testing.T) {
 	_, err = l.Lock(t.Context(), "k")
 	require.NoError(t, err)
 	n := 0
-	for _, err := range l.(*locker.Client).Holders(context.Background(), "*") {
+	for _, err := range l.Holders(context.Background(), "*") {
 		require.ErrorIs(t, err, locker.ErrInvalid)
 		require.ErrorContains(t, err, "anyClient")
 		n++
 	}
 	require.Equal(t, 1, n)
-	_, err = l.(*locker.Client).Inspect(t.Context(), "k")
+	_, err = l.Inspect(t.Context(), "k")
 	require.NoError(t, err)
 }
