@@ -207,6 +207,9 @@ func (c *call) park(m move) (signalled bool, err error) {
 	}
 	select {
 	case <-c.wake:
+		if c.ended() { // those before it may have left for the same reason: it does not ask once more
+			return false, c.gaveUp(false)
+		}
 	case _, ok := <-signal:
 		if !ok {
 			c.unwatch(m.watch)
