@@ -74,9 +74,9 @@ func (d *Driver) NewChannels(prefix string) *redispubsub.Channels {
 	return d.channels
 }
 
-// Open makes a Locker of strategy, which embeds d, and closes d if that fails.
-func Open(strategy driver.Driver, d *Driver, opts []locker.Option) (*locker.Client, error) {
-	l, err := locker.New(strategy, opts...)
+// Open makes a Locker of a strategy's driver, and closes the driver if that fails.
+func Open(d driver.Driver, opts []locker.Option) (*locker.Client, error) {
+	l, err := locker.New(d, opts...)
 	if err != nil {
 		_ = d.Close()
 		return nil, err

@@ -277,7 +277,7 @@ func TestReplicasConfirm(t *testing.T) {
 	t.Parallel()
 	d, err := newDriver(redistest.Shared(t).Client(t))
 	require.NoError(t, err)
-	l, err := redisdriver.Open(d, d.Driver.Driver, []locker.Option{WithReplicaAcks(1, time.Second)})
+	l, err := redisdriver.Open(d, []locker.Option{WithReplicaAcks(1, time.Second)})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	_, err = d.inboxes.watch("k", "")

@@ -8,7 +8,6 @@ import (
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/hashlock"
 	"github.com/distlock/locker/internal/redisdriver"
-	"github.com/distlock/locker/internal/redispubsub"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -23,8 +22,7 @@ var (
 // queueDriver adds the queue of processes to the hash lock.
 type queueDriver struct {
 	hashlock.Driver
-	channels *redispubsub.Channels // names the channels
-	inboxes  *inboxes
+	inboxes *inboxes
 }
 
 var _ interface {
@@ -42,13 +40,11 @@ func New(rdb redis.UniversalClient, opts ...locker.Option) (*locker.Client, erro
 	if err != nil {
 		return nil, err
 	}
-	return redisdriver.Open(d, d.Driver.Driver, opts)
+	return redisdriver.Open(d, opts)
 }
 
 func newDriver(rdb redis.UniversalClient) (*queueDriver, error) {
-	d := &queueDriver{}
-	var err error
-	d.Driver, err = hashlock.NewDriver(rdb, redisdriver.Protocol{
+	lock, err := hashlock.NewDriver(rdb, redisdriver.Protocol{
 		Name:    "blpop",
 		Acquire: acquireScript,
 		Release: releaseScript,
@@ -56,17 +52,15 @@ func newDriver(rdb redis.UniversalClient) (*queueDriver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.channels = d.NewChannels(hashlock.ChannelPrefix)
+	d := &queueDriver{Driver: lock}
 	d.inboxes = newInboxes(d)
 	return d, nil
 }
 
-// Configure implements [driver.Configurer]. save in holds.lua tells our ids from Java's
-// by their version.
+// Configure implements [driver.Configurer].
 func (d *queueDriver) Configure(cfg driver.Config) (driver.Settings, error) {
 	d.inboxes.log = cfg.Logger
-	_, err := d.Driver.Configure(cfg)
-	return driver.Settings{IDVersion: 8}, err
+	return d.Driver.Configure(cfg)
 }
 
 // Acquire implements [driver.Driver]. An attempt of a process that waits may be answered
@@ -112,6 +106,5 @@ func (d *queueDriver) Watch(ctx context.Context, key string) (driver.Watch, erro
 // Close implements [driver.Driver].
 func (d *queueDriver) Close() error {
 	d.inboxes.close()
-	d.channels.Close()
 	return d.Driver.Close()
 }

@@ -24,7 +24,7 @@ func TestNextWaiterTakesTheGrant(t *testing.T) {
 	waits := make(chan struct{}, 2)
 	d, err := newDriver(rdb)
 	require.NoError(t, err)
-	l, err := redisdriver.Open(d, d.Driver.Driver, []locker.Option{locker.WithObserver(locker.ObserverFunc(func(_ context.Context, e locker.Event) {
+	l, err := redisdriver.Open(d, []locker.Option{locker.WithObserver(locker.ObserverFunc(func(_ context.Context, e locker.Event) {
 		if e.Kind == locker.EventWaiting {
 			waits <- struct{}{}
 		}

@@ -8,14 +8,9 @@ import (
 )
 
 // WithReplicaAcks counts a grant or a renewal only when n replicas have confirmed it within
-// timeout (Redis's WAIT). If they have not, the lock is undone and the attempt fails with
-// [locker.ErrUnavailable], which says how many did; Lock goes on trying. A renewal has
-// failed then, and is tried again while the lease lasts: while fewer than n replicas are in
-// step nothing is granted, and leases end. It costs a second round trip for each grant, and
-// for all renewals that are sent together. timeout is 1 ms to 3 s. Default: none are asked.
+// timeout. See [setnx.WithReplicaAcks] for what it costs and what it buys.
 //
-// A failover then loses a lock only if it promotes a replica that did not confirm it; with
-// n the number of all replicas there is none.
+// [setnx.WithReplicaAcks]: https://pkg.go.dev/github.com/distlock/locker/strategy/setnx#WithReplicaAcks
 func WithReplicaAcks(n int, timeout time.Duration) locker.Option {
 	return redisdriver.WithReplicaAcks(n, timeout)
 }

@@ -249,7 +249,7 @@ func TestGrantGivenUpIsAnnounced(t *testing.T) {
 	holder, waiting := hold(t, rdb), takePlace(t, rdb)
 	require.NoError(t, holder.gives())
 	require.True(t, waiting.wasGranted())
-	channel, _ := waiting.channels.Of("k")
+	channel, _ := waiting.Channels.Of("k")
 	sub := rdb.Subscribe(t.Context(), channel)
 	defer sub.Close()
 	_, err := sub.Receive(t.Context())

@@ -78,7 +78,7 @@ func TestOpening(t *testing.T) {
 			rdb := start(t)
 			holder := hold(t, rdb)
 			first, second, third := takePlace(t, rdb), takePlace(t, rdb), takePlace(t, rdb)
-			channel, _ := first.channels.Of("k")
+			channel, _ := first.Channels.Of("k")
 			c.wait(t, rdb, channel)
 			ran(t, rdb, 100*time.Millisecond)
 			require.NoError(t, holder.gives())

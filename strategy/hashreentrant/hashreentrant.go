@@ -9,7 +9,6 @@ import (
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/hashlock"
 	"github.com/distlock/locker/internal/redisdriver"
-	"github.com/distlock/locker/internal/redispubsub"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -22,10 +21,7 @@ var (
 )
 
 // pubsubDriver adds wake-ups by pub/sub to the hash lock.
-type pubsubDriver struct {
-	hashlock.Driver
-	channels *redispubsub.Channels
-}
+type pubsubDriver struct{ hashlock.Driver }
 
 var _ interface {
 	driver.Driver
@@ -41,13 +37,11 @@ func New(rdb redis.UniversalClient, opts ...locker.Option) (*locker.Client, erro
 	if err != nil {
 		return nil, err
 	}
-	return redisdriver.Open(d, d.Driver.Driver, opts)
+	return redisdriver.Open(d, opts)
 }
 
 func newDriver(rdb redis.UniversalClient) (*pubsubDriver, error) {
-	d := &pubsubDriver{}
-	var err error
-	d.Driver, err = hashlock.NewDriver(rdb, redisdriver.Protocol{
+	d, err := hashlock.NewDriver(rdb, redisdriver.Protocol{
 		Name:    "hashreentrant",
 		Acquire: acquireScript,
 		Release: releaseScript,
@@ -55,35 +49,26 @@ func newDriver(rdb redis.UniversalClient) (*pubsubDriver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.channels = d.NewChannels(hashlock.ChannelPrefix)
-	return d, nil
+	return &pubsubDriver{d}, nil
 }
 
-// Configure implements [driver.Configurer]. save in holds.lua tells our ids from Java's
-// by their version.
+// Configure implements [driver.Configurer].
 func (d *pubsubDriver) Configure(cfg driver.Config) (driver.Settings, error) {
 	cfg.Options = slices.DeleteFunc(slices.Clone(cfg.Options), func(o any) bool {
 		sharded, ok := o.(shardedPubSub)
 		if ok {
-			d.channels.SetSharded(bool(sharded))
+			d.Channels.SetSharded(bool(sharded))
 		}
 		return ok
 	})
-	_, err := d.Driver.Configure(cfg)
-	return driver.Settings{IDVersion: 8}, err
+	return d.Driver.Configure(cfg)
 }
 
 // Watch implements [driver.Notifier].
 func (d *pubsubDriver) Watch(ctx context.Context, key string) (driver.Watch, error) {
-	w, err := d.channels.Watch(ctx, key)
+	w, err := d.Channels.Watch(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	return w, nil
-}
-
-// Close implements [driver.Driver].
-func (d *pubsubDriver) Close() error {
-	d.channels.Close()
-	return d.Driver.Close()
 }

@@ -26,5 +26,5 @@ func New(rdb redis.UniversalClient, opts ...locker.Option) (*locker.Client, erro
 	if err != nil {
 		return nil, err
 	}
-	return redisdriver.Open(d, d, opts)
+	return redisdriver.Open(d, opts)
 }
