@@ -5,7 +5,6 @@ package hashlock
 import (
 	"context"
 	"embed"
-	"io/fs"
 
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redisconn"
@@ -23,7 +22,7 @@ var renew, setHolds = NewScript("renew"), NewScript("set holds")
 const channelPrefix = "redisson_lock__channel:"
 
 // NewScript makes a script that may use the Lua files of this package.
-func NewScript(name string, libraries ...fs.ReadFileFS) *redisconn.Script {
+func NewScript(name string, libraries ...redisconn.Files) *redisconn.Script {
 	return redisdriver.NewScript(name, append(libraries, files)...)
 }
 

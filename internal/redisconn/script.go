@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
-	"io/fs"
 	"regexp"
 	"strings"
 	"sync"
@@ -59,9 +58,14 @@ func Sources() map[string]string {
 	return all
 }
 
+// Files are Lua files by name; [embed.FS] are.
+type Files interface {
+	ReadFile(name string) ([]byte, error)
+}
+
 // NewScript makes a Script of source, which may name files in the directory lua of
 // libraries. The first library that has a file gives it. name says what the script does.
-func NewScript(name, source string, libraries ...fs.ReadFileFS) *Script {
+func NewScript(name, source string, libraries ...Files) *Script {
 	for include.MatchString(source) {
 		source = include.ReplaceAllStringFunc(source, func(line string) string {
 			for _, files := range libraries {

@@ -48,6 +48,7 @@ type Protocol struct {
 	Acquire *redisconn.Script
 	Renew   *redisconn.Script
 	Release *redisconn.Script
+	Layouts []Layout // of all locks that Inspect recognises
 }
 
 // Driver is a [driver.Driver] made of a Protocol. Strategies embed it.

@@ -2,7 +2,6 @@ package redisdriver
 
 import (
 	"embed"
-	"io/fs"
 	"strings"
 
 	"github.com/distlock/locker/internal/redisconn"
@@ -15,6 +14,6 @@ var shared embed.FS
 // libraries. It may use their other files, and those of this package; see [Protocol] for the
 // names of its keys and arguments. The name says what it does: "acquire", "renew",
 // "release", "set holds", "inspect" or "break".
-func NewScript(name string, libraries ...fs.ReadFileFS) *redisconn.Script {
+func NewScript(name string, libraries ...redisconn.Files) *redisconn.Script {
 	return redisconn.NewScript(name, "-- "+strings.ReplaceAll(name, " ", "")+".lua", append(libraries, shared)...)
 }

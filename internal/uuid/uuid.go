@@ -25,3 +25,9 @@ func New(version int) string {
 	hex.Encode(b[24:], u[10:])
 	return string(b[:])
 }
+
+// Pattern returns a regular expression for a UUID whose version digit is one of a character
+// class: "4", "48", "0-9a-f".
+func Pattern(versions string) string {
+	return "[0-9a-f]{8}-[0-9a-f]{4}-[" + versions + "][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
+}

@@ -10,13 +10,8 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-const (
-	// shortGrant is how long a lock lasts that a release has handed over, at most the TTL;
-	// queue.lua has it, too.
-	shortGrant = 2 * time.Second
-	// mostNamed attempts are named by a later one: in an outage many go unanswered.
-	mostNamed = 16
-)
+// mostNamed is how many attempts a later one names: in an outage many go unanswered.
+const mostNamed = 16
 
 // attempt is an Acquire of a process that waits. Once refused it has a place in the
 // queue, and may be granted the lock by a release until a later attempt takes the place

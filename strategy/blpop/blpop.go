@@ -8,6 +8,7 @@ import (
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/hashlock"
 	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/strategy/internal/layouts"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -15,8 +16,8 @@ import (
 var files embed.FS
 
 var (
-	acquireScript = hashlock.NewScript("acquire", files)
-	releaseScript = hashlock.NewScript("release", files)
+	acquireScript = hashlock.NewScript("acquire", files, limits{})
+	releaseScript = hashlock.NewScript("release", files, limits{})
 )
 
 // queueDriver adds the queue of processes to the hash lock.
@@ -46,6 +47,7 @@ func New(rdb redis.UniversalClient, opts ...locker.Option) (*locker.Client, erro
 func newDriver(rdb redis.UniversalClient) (*queueDriver, error) {
 	lock, err := hashlock.NewDriver(rdb, redisdriver.Protocol{
 		Name:    "blpop",
+		Layouts: layouts.All,
 		Acquire: acquireScript,
 		Release: releaseScript,
 	})

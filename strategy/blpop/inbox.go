@@ -11,7 +11,6 @@ import (
 
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/bound"
-	"github.com/distlock/locker/internal/redisconn"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/internal/uuid"
 	"github.com/redis/go-redis/v9"
@@ -25,7 +24,6 @@ const (
 	pauseMin    = 20 * time.Millisecond // after an error
 	pauseMax    = time.Second
 	refusalTime = 30 * time.Second // how long a server's refusal to block is believed
-	keepInbox   = 5 * time.Second
 	closeBudget = 300 * time.Millisecond
 )
 
@@ -57,15 +55,6 @@ func newInboxes(d *queueDriver) *inboxes {
 		d: d, id: uuid.New(4), cluster: d.IsCluster(), blocking: d.NewBlocking(slice), log: slog.New(slog.DiscardHandler),
 		open: make(map[string]*inbox), nodes: make(map[string]int), asked: make(map[string]*attempt),
 	}
-}
-
-// name is the inbox for a lock key. All of a Locker's keys share it; a script may
-// push only to keys of its own slot, so on a cluster it is one for each slot.
-func (b *inboxes) name(key string) string {
-	if b.cluster {
-		return "locker:inbox:{" + redisconn.SlotTag(key) + "}:" + b.id
-	}
-	return "locker:inbox:" + b.id
 }
 
 // inbox is one list with watches. It is guarded by inboxes.mu.
@@ -151,7 +140,7 @@ func (w *watch) Close() {
 		b.giveUp(ctx, claims)
 		if nudge {
 			// It ends the BLPOP under way, by an element that names no claim.
-			_ = b.blocking.Push(ctx, in.name, keepInbox)
+			_ = b.blocking.Push(ctx, in.name, keepFor)
 		}
 	})
 	b.mu.Unlock()

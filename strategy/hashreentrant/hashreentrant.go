@@ -9,6 +9,7 @@ import (
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/hashlock"
 	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/strategy/internal/layouts"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -43,6 +44,7 @@ func New(rdb redis.UniversalClient, opts ...locker.Option) (*locker.Client, erro
 func newDriver(rdb redis.UniversalClient) (*pubsubDriver, error) {
 	d, err := hashlock.NewDriver(rdb, redisdriver.Protocol{
 		Name:    "hashreentrant",
+		Layouts: layouts.All,
 		Acquire: acquireScript,
 		Release: releaseScript,
 	})

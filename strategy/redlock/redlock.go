@@ -8,6 +8,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/strategy/internal/layouts"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -72,6 +73,7 @@ func newDriver(rdbs []redis.UniversalClient) (*quorumDriver, error) {
 		var err error
 		n.Driver, err = redisdriver.NewDriver(rdb, redisdriver.Protocol{
 			Name:    "redlock",
+			Layouts: layouts.All,
 			Acquire: acquireScript,
 			Renew:   renewScript,
 			Release: releaseScript,

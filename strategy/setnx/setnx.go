@@ -5,6 +5,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/strategy/internal/layouts"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -13,6 +14,7 @@ var files embed.FS
 
 var protocol = redisdriver.Protocol{
 	Name:    "setnx",
+	Layouts: layouts.All,
 	Acquire: redisdriver.NewScript("acquire", files),
 	Renew:   redisdriver.NewScript("renew", files),
 	Release: redisdriver.NewScript("release", files),

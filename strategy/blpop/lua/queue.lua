@@ -24,12 +24,13 @@
 -- whoever asks gets it; and a process that is silent for as long is dead. So any number
 -- that die together cost one short grant.
 --
--- The queue expires five seconds after the last process was heard of, an inbox five
--- seconds after the last push; only what is popped is pushed to.
+-- The queue expires KEEP after the last process was heard of, an inbox KEEP after the last
+-- push; only what is popped is pushed to.
 
-local GRANT = 2000 -- ms; also how long a process that waits may be silent
+-- GRANT, in ms, is also how long a process that waits may be silent; KEEP, in ms, is how
+-- long the queue and an inbox are kept.
+-- limits.lua
 local LATE = 1500 -- ms after the end of a grant in which every process asks
-local KEEP = 5000 -- ms
 local RUN = 250 -- ms of hand-overs before an opening for others who wait
 local SELDOM = 2000 -- ms before one for those who cannot be known of
 local OPEN = 100 -- ms, for those who poll; a token that is issued ends it
