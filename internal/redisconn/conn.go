@@ -169,7 +169,7 @@ func (c *Conn) start(ctx context.Context, cmd *Command) (p *pipeline, err error)
 	return p, nil
 }
 
-// finish returns cmd's result; err is what awaiting it returned.
+// finish returns cmd's result; err is the error of awaiting it.
 func (c *Conn) finish(ctx context.Context, cmd *Command, err error) (reply any, _ error) {
 	switch {
 	case cmd.Abandoned():

@@ -29,7 +29,7 @@ func notSent(err error) error {
 	return &Error{Err: fmt.Errorf("it was not sent: %w", err), NotApplied: true}
 }
 
-// meaning is what a server's error means, by its first word.
+// meaning classifies a server's error by its first word.
 type meaning uint8
 
 const (

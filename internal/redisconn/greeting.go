@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// greeting is what our connections begin with: the user's OnConnect, and a name by which
+// greeting begins our connections: with the user's OnConnect, and a name by which
 // CLIENT LIST tells them from the user's connections.
 type greeting struct {
 	name string

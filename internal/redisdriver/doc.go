@@ -1,4 +1,4 @@
-// Package redisdriver is what the strategies on a single Redis deployment share about locks:
+// Package redisdriver has what the strategies on a single Redis deployment share about locks:
 // a [Driver] that needs only a strategy's scripts, what the scripts reply, fencing counters,
 // grants that replicas confirm, and inspection. Package redisconn sends the commands, and
 // package redispubsub subscribes to the channels of releases.

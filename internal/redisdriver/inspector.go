@@ -18,8 +18,8 @@ var (
 	breakScript   = NewScript("break")
 )
 
-// Layout is what a strategy, or another library, keeps at a lock key. Strategies hand theirs
-// to [NewDriver] in their [Protocol].
+// Layout recognises the locks of a strategy, or of another library. Strategies hand theirs to
+// [NewDriver] in their [Protocol].
 type Layout struct {
 	Strategy string
 	// Recognize reports whether the entry has the layout. If so, it sets ID, Owner, Holds and
@@ -32,7 +32,7 @@ type Layout struct {
 	OnSeveralServers bool
 }
 
-// Entry is what stands at a lock key.
+// Entry is the content of a lock key, and what belongs to it.
 type Entry struct {
 	Kind    string            // string, hash
 	Value   string            // of a string

@@ -9,8 +9,8 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// answerOf reads the reply of an Acquire script that asked for so many tokens; see
-// [Protocol].
+// answerOf reads the reply of an Acquire script that asked for that many tokens; [Protocol]
+// has the replies.
 func answerOf(reply any, tokens int) (driver.Answer, error) {
 	r, _ := reply.([]any)
 	if len(r) < 2 {
@@ -35,8 +35,8 @@ func answerOf(reply any, tokens int) (driver.Answer, error) {
 	return driver.Answer{}, unexpected(reply)
 }
 
-// granted is an Answer with a token, if it is not 0, and as many as were asked for from
-// there on unless few says otherwise.
+// granted returns a grant of the tokens asked for; few, if present, is the smaller number
+// that was reserved.
 func granted(token int64, few []any, tokens int) driver.Answer {
 	a := driver.Answer{Granted: true, Token: token}
 	if token == 0 {
@@ -50,8 +50,8 @@ func granted(token int64, few []any, tokens int) driver.Answer {
 	return a
 }
 
-// remaining is what PTTL says is left, which may be up to a millisecond more; 0 for a
-// key that never expires, or is gone, or lasts for longer than a Duration can say.
+// remaining returns the rest of a TTL by what PTTL replied, rounded up; 0 for a key that never
+// expires, or is gone, or lasts for longer than a Duration can hold.
 func remaining(pttl int64) time.Duration {
 	if pttl < 0 || pttl >= math.MaxInt64/int64(time.Millisecond) {
 		return 0

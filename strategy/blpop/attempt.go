@@ -27,17 +27,17 @@ type attempt struct {
 	refused bool
 	failed  bool // without an answer: the Locker releases it
 
-	// A later attempt has named it: if that one reaches the server late, the lock passes
-	// to it then. So a grant that was pushed does not count any more.
+	// A later attempt has named it. When the later one reaches the server, the lock passes to
+	// its claim. So a grant that was pushed to this one does not count any more.
 	spent bool
 
 	pushed *grant
 }
 
-// grant is what a release pushes to the process that it grants the lock to.
+// grant has the tokens of a lock that a release has handed over to this process.
 type grant struct{ token, tokens int64 }
 
-// parseGrant reads the words of a push behind the claim; nil if it is to look for itself.
+// parseGrant reads the words of a message after the claim; nil if they are no grant.
 func parseGrant(words []string) *grant {
 	if len(words) != 2 {
 		return nil
@@ -50,8 +50,8 @@ func parseGrant(words []string) *grant {
 	return &grant{token, tokens}
 }
 
-// answer is the grant that was pushed, as the answer to req; none if there is none that
-// counts. The refusal proves that the grant came after the attempt was sent, so the lock
+// answer returns the grant that was pushed, as the answer to req; false if there is
+// none that counts. The refusal proves that the grant came after the attempt was sent, so the lock
 // lasts from then at least. Where that leaves req too little, or a lease must have all of
 // its TTL, or replicas are to confirm the grant, the lock is asked for by a command.
 func (at *attempt) answer(req driver.Request) (driver.Answer, bool) {
@@ -67,7 +67,7 @@ func (at *attempt) answer(req driver.Request) (driver.Answer, bool) {
 	}, true
 }
 
-// args are what the script is sent of an attempt, beside the request.
+// args returns the arguments of an attempt that the script gets beside the request.
 func (at *attempt) args() []any {
 	blocks, before := 0, make([]string, len(at.before))
 	if at.blocks {
@@ -79,7 +79,7 @@ func (at *attempt) args() []any {
 	return []any{at.w.in.name, at.nth, blocks, strings.Join(before, " ")}
 }
 
-// nameOf is the owner's name, "" unless the caller gave one.
+// nameOf returns the owner's name, "" unless the caller gave one.
 func nameOf(c driver.Claim) string {
 	if c.Owner == c.ID {
 		return ""
@@ -158,9 +158,9 @@ func (b *inboxes) answered(at *attempt, a driver.Answer, err error) driver.Answe
 	return a
 }
 
-// granted is told that an attempt was granted the lock. A place that a later one has taken
-// beside it is given up: who else waits here waits for the new holder, which is the
-// process's own, and a release would grant the lock to one that does not look.
+// granted records that at holds the lock, and gives up queue places taken since: this
+// process's other waiters are woken by its own Unlock, so a grant to such a place would go
+// unused.
 func (b *inboxes) granted(at *attempt) {
 	var behind []driver.Claim
 	for _, o := range at.w.asked {
@@ -173,7 +173,7 @@ func (b *inboxes) granted(at *attempt) {
 	b.leave(behind...)
 }
 
-// forget is told that an attempt cannot be granted the lock any more.
+// forget drops an attempt that cannot be granted the lock any more.
 func (b *inboxes) forget(at *attempt) {
 	delete(b.asked, at.req.ID)
 	at.w.asked = slices.DeleteFunc(at.w.asked, func(o *attempt) bool { return o == at })

@@ -103,7 +103,7 @@ func (b *inboxes) watch(key, node string) (driver.Watch, error) {
 	return w, nil
 }
 
-// block has a dispatcher serve the inbox if there may be one; it needs b.mu.
+// block starts a dispatcher for the inbox if there may be one; b.mu is held.
 func (in *inbox) block() {
 	b := in.b
 	if in.blocks || b.blocking == nil || b.nodes[in.node] >= perNode || time.Now().Before(b.refused) {
@@ -148,7 +148,7 @@ func (w *watch) Close() {
 	bound.Sleep(context.Background(), done, giveUpSoon)
 }
 
-// background runs f unless the Locker is closed; it needs b.mu.
+// background runs f unless the Locker is closed; b.mu is held.
 func (b *inboxes) background(f func(context.Context)) <-chan struct{} {
 	done := make(chan struct{})
 	if b.closed {
@@ -171,7 +171,7 @@ func (b *inboxes) giveUp(ctx context.Context, claims []driver.Claim) {
 	}
 }
 
-// rouse has the dispatcher look again what there is to do.
+// rouse wakes the dispatcher, which looks again whether something may be pushed.
 func (in *inbox) rouse() {
 	select {
 	case in.wake <- struct{}{}:
@@ -215,7 +215,7 @@ func (in *inbox) dispatch() {
 	}
 }
 
-// expects reports whether something may be pushed to the inbox; it needs b.mu.
+// expects reports whether something may be pushed to the inbox; b.mu is held.
 func (in *inbox) expects() bool {
 	for _, w := range in.watches {
 		if slices.ContainsFunc(w.asked, func(at *attempt) bool { return at.pushed == nil }) {
@@ -225,7 +225,7 @@ func (in *inbox) expects() bool {
 	return false
 }
 
-// missed is told that a BLPOP failed: something may have been pushed and lost.
+// missed wakes the waiters after a BLPOP failed: something may have been pushed and lost.
 func (in *inbox) missed(err error) {
 	b := in.b
 	b.mu.Lock()
@@ -239,8 +239,8 @@ func (in *inbox) missed(err error) {
 	}
 }
 
-// pushed takes what releases have pushed: a claim and its tokens, or a claim alone, of
-// which the process is to look whether the lock is free.
+// pushed handles the messages of releases: a claim and its tokens, which is a grant, or a
+// claim alone, whose waiter then looks whether the lock is free.
 func (b *inboxes) pushed(messages []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,5 +1,5 @@
 local lock, queue, fence = unpack(KEYS)
-local listened, publish = unpack(ARGV) -- channel and command of releases; nil: the strategy tells of none
+local listened, publish = unpack(ARGV) -- channel and command of releases; nil: the strategy publishes none
 -- Reply: {type, ms remaining, the string or the fields of the hash, the fencing counter,
 --        the fields of blpop's queue, how many listen on the channel, the clock in µs}
 --

@@ -14,8 +14,7 @@ var (
 	kindPattern  = regexp.MustCompile(`^([a-z]+) (\S+) `)
 )
 
-// hashLock is what the fields of a hash lock say; claim.lua in internal/hashlock has the
-// fields.
+// hashLock has the content of a hash lock; claim.lua in internal/hashlock has the fields.
 type hashLock struct {
 	owner  string
 	holds  int
@@ -59,7 +58,7 @@ func readHash(e *redisdriver.Entry) (l hashLock, ok bool) {
 	return l, true
 }
 
-// describe sets what l says of its holder. counter is the key's fencing counter.
+// describe sets the holder. counter is the key's fencing counter.
 func (l hashLock) describe(h *driver.Holder, counter int64) {
 	h.ID, h.Owner, h.Holds = l.claim, l.owner, l.holds
 	switch {
