@@ -71,7 +71,7 @@ race_test = test -race -vet=all -toolexec 'nice -n 3'
 test: redis postgres ## vet, and all tests with the race detector; the packages that take longest come first
 	$(GO) build -race ./... # first, so that the compiler takes little from the tests
 	$(GO) $(race_test) -p 2 -timeout 8m $(strategies) ./...
-	@modules="$(filter-out benchmarks/peers,$(MODULES))"; \
+	@modules="$(filter-out benchmarks,$(MODULES))"; \
 	if [ "$${LOCKER_POSTGRES:-}" = off ]; then echo "left out: strategy/postgres (LOCKER_POSTGRES=off)"; modules=$${modules/strategy\/postgres/}; fi; \
 	printf '%s\n' $$modules | xargs -P 2 -I {} $(GO) -C {} $(race_test) -parallel 16 -timeout 4m ./...
 
@@ -113,8 +113,8 @@ browser: redis ## the report of locker compare in headless Chromium, which is in
 		apt "another Chromium or Chrome in PATH" chromium; \
 	fi
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
-	$(GO) run ./cmd/locker compare --report "$$dir/report.html" && mkdir -p docs/images && \
-	$(GO) test -tags browser -count=1 -run TestReportInABrowser ./cmd/locker/compare -report "$$dir/report.html" -screenshots "$$dir" && \
+	$(GO) -C cmd/locker run . compare --report "$$dir/report.html" && mkdir -p docs/images && \
+	$(GO) -C cmd/locker test -tags browser -count=1 -run TestReportInABrowser ./internal/compare -report "$$dir/report.html" -screenshots "$$dir" && \
 	cp "$$dir/top-light.png" docs/images/compare.png
 
 .PHONY: nemesis
@@ -127,7 +127,7 @@ structure: ## the functions, files and mutex operations that a free lock needs
 
 .PHONY: bench
 bench: redis ## benchmarks
-	$(GO) test -run '^$$' -bench . -benchmem ./benchmarks/...
+	$(GO) -C benchmarks test -run '^$$' -bench . -benchmem .
 
 .PHONY: bench-peers
 bench-peers: redis ## beside other lock libraries, 13 minutes, into docs/performance.md; PEERS_FLAGS="-help" lists more
@@ -171,7 +171,9 @@ release: ## make the modules ready for VERSION=v1.2.3, and say which tags to set
 			$(GO) -C $$m mod edit -require "$$of@$(VERSION)"; \
 		done; \
 	done
-	@echo "commit this, and then:"; echo "git tag $(VERSION)"; for m in $(filter-out benchmarks/% examples/%,$(MODULES)); do echo "git tag $$m/$(VERSION)"; done
+	@$(GO) -C cmd/locker mod edit -dropreplace github.com/distlock/locker # go install refuses a module that replaces others
+	@echo "commit this, and then:"; echo "git tag $(VERSION)"; for m in $(filter-out benchmarks examples/%,$(MODULES)); do echo "git tag $$m/$(VERSION)"; done; \
+	echo "go -C cmd/locker mod edit -replace github.com/distlock/locker=../.. # and commit that"
 
 .PHONY: fuzz
 fuzz: redis ## every fuzz target in turn, for FUZZTIME each

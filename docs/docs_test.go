@@ -5,7 +5,7 @@
 //
 // A new block is run without further ado. What cannot be run is listed in notRun. A Go block that stands
 // behind <!-- not compiled: why --> is left out, and so is one that imports a library which only
-// benchmarks/peers needs, unless it has been downloaded.
+// benchmarks needs, unless it has been downloaded.
 package docs_test
 
 import (
@@ -26,8 +26,8 @@ import (
 var notRun = map[string]string{
 	"README.md, Locking, go 1":                                                "lines to choose from, not a sequence: compiled only",
 	"README.md, Two commands, sh 1":                                           "make test runs this test; examples/flashsale tests the sale",
-	"README.md, Comparing the strategies, sh 1":                               "takes minutes; cmd/locker/compare tests it",
-	"docs/faq.md, Does it work through a proxy, or on a managed Redis?, sh 1": "takes minutes; cmd/locker/compare tests it",
+	"README.md, Comparing the strategies, sh 1":                               "takes minutes; cmd/locker/internal/compare tests it",
+	"docs/faq.md, Does it work through a proxy, or on a managed Redis?, sh 1": "takes minutes; cmd/locker/internal/compare tests it",
 	"docs/faults.md, Soak, sh 1":                                              "takes minutes; internal/test/soak tests it",
 	"docs/faults.md, What goes wrong, and what you see, sh 1":                 "takes minutes; runs the tests of the strategies",
 	"docs/faults.md, What goes wrong, and what you see, sh 2":                 "runs a test of strategy/blpop",
@@ -128,10 +128,10 @@ func TestGoBlocks(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// addPeers lets the module have what benchmarks/peers needs, and reports whether it is there.
+// addPeers lets the module have what benchmarks needs, and reports whether it is there.
 func addPeers(t *testing.T, m *docblocks.Module) bool {
 	t.Helper()
-	theirs, err := os.ReadFile(filepath.Join(m.Root, "benchmarks/peers/go.mod"))
+	theirs, err := os.ReadFile(filepath.Join(m.Root, "benchmarks/go.mod"))
 	require.NoError(t, err)
 	cache, err := exec.Command("go", "env", "GOMODCACHE").Output()
 	require.NoError(t, err)
@@ -142,7 +142,7 @@ func addPeers(t *testing.T, m *docblocks.Module) bool {
 		}
 		m.More += "require " + r[1] + " " + r[2] + "\n"
 	}
-	m.Sums, err = os.ReadFile(filepath.Join(m.Root, "benchmarks/peers/go.sum"))
+	m.Sums, err = os.ReadFile(filepath.Join(m.Root, "benchmarks/go.sum"))
 	require.NoError(t, err)
 	return true
 }

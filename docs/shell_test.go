@@ -59,7 +59,7 @@ func TestShellBlocks(t *testing.T) {
 func commandsIn(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
-	out, err := docblocks.Go(root(t), "build", "-o", filepath.Join(bin, "locker-itself"), "./cmd/locker").CombinedOutput()
+	out, err := docblocks.Go(filepath.Join(root(t), "cmd/locker"), "build", "-o", filepath.Join(bin, "locker-itself"), ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for name, text := range map[string]string{
 		// There is no terminal, on which unlock would ask.

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/distlock/locker/cmd/locker/compare"
+	"github.com/distlock/locker/cmd/locker/internal/compare"
 	"github.com/spf13/cobra"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"

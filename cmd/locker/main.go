@@ -14,7 +14,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/distlock/locker/cmd/locker/compare"
+	"github.com/distlock/locker/cmd/locker/internal/compare"
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 )

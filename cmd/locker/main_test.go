@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/cmd/locker/compare"
+	"github.com/distlock/locker/cmd/locker/internal/compare"
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy/setnx"

@@ -108,7 +108,7 @@ func TestDocsGo(t *testing.T) {
 func TestDocsShell(t *testing.T) {
 	t.Parallel()
 	s, srv, bin := pageServer(t), redistest.Start(t), t.TempDir()
-	out, err := docblocks.Go("../..", "build", "-o", filepath.Join(bin, "locker"), "./cmd/locker").CombinedOutput()
+	out, err := docblocks.Go("../../cmd/locker", "build", "-o", filepath.Join(bin, "locker"), ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, b := range pageBlocks(t, "sh") {
 		sh := exec.Command("sh", "-e", "-x", "-c", strings.ReplaceAll(docblocks.Script(b), "localhost:6379", srv.Addr()))

@@ -1,8 +1,8 @@
-module github.com/distlock/locker/benchmarks/peers
+module github.com/distlock/locker/benchmarks
 
 go 1.26.0
 
-replace github.com/distlock/locker => ../..
+replace github.com/distlock/locker => ..
 
 require (
 	github.com/bsm/redislock v0.9.4
