@@ -90,7 +90,7 @@
 //
 // Against plain redsync on the same five masters, by
 //
-//	go test -run '^$' -bench 'Redlock|^BenchmarkHandOver' ./benchmarks
+//	go -C benchmarks test -run '^$' -bench 'Redlock|^BenchmarkHandOver' .
 //
 // on two processors, which the masters share: 0.9 to 1.1 times as many pairs of Lock and
 // Unlock a second from one goroutine, run by run, and 1.4 to 1.8 times as many from 32, with
