@@ -3,7 +3,7 @@
 //
 //   - when the program is built: newFixed takes strategy.HashReentrantSet. Another
 //     set in wire.go, and `make wire`, and the program uses another strategy.
-//   - when it starts: newConfigured takes strategy.Set, and a Config from a file
+//   - when it starts: newConfigured takes wireset.Set, and a Config from a file
 //     or a URL names the strategy.
 //
 // Without arguments it does both on a server of its own (miniredis), the second
@@ -25,6 +25,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/internal/embedredis"
 	"github.com/distlock/locker/strategy"
+	"github.com/distlock/locker/strategy/wireset"
 )
 
 func main() {
@@ -69,7 +70,7 @@ func run(ctx context.Context, out io.Writer, config, url string) error {
 
 func fixed(ctx context.Context, out io.Writer, url redisURL) error {
 	fmt.Fprintln(out, "chosen when built: hashreentrant")
-	app, release, err := newFixed(url, strategy.Options{locker.WithPrefix("wire:")}, out)
+	app, release, err := newFixed(url, wireset.Options{locker.WithPrefix("wire:")}, out)
 	if err != nil {
 		return err
 	}

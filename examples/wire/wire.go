@@ -9,14 +9,15 @@ import (
 	"io"
 
 	"github.com/distlock/locker/strategy"
+	"github.com/distlock/locker/strategy/wireset"
 	"github.com/google/wire"
 	"github.com/redis/go-redis/v9"
 )
 
 // newFixed has its strategy chosen here.
-func newFixed(redisURL, strategy.Options, io.Writer) (*app, func(), error) {
+func newFixed(redisURL, wireset.Options, io.Writer) (*app, func(), error) {
 	panic(wire.Build(
-		strategy.HashReentrantSet,
+		wireset.HashReentrant,
 		dial, wire.Bind(new(redis.UniversalClient), new(*redis.Client)),
 		newApp,
 	))
@@ -24,5 +25,5 @@ func newFixed(redisURL, strategy.Options, io.Writer) (*app, func(), error) {
 
 // newConfigured has its strategy chosen by a Config.
 func newConfigured(context.Context, strategy.Config, io.Writer) (*app, func(), error) {
-	panic(wire.Build(strategy.Set, newApp))
+	panic(wire.Build(wireset.Set, newApp))
 }

@@ -9,23 +9,24 @@ package main
 import (
 	"context"
 	"github.com/distlock/locker/strategy"
+	"github.com/distlock/locker/strategy/wireset"
 	"io"
 )
 
 // Injectors from wire.go:
 
 // newFixed has its strategy chosen here.
-func newFixed(mainRedisURL redisURL, options strategy.Options, writer io.Writer) (*app, func(), error) {
+func newFixed(mainRedisURL redisURL, options wireset.Options, writer io.Writer) (*app, func(), error) {
 	client, cleanup, err := dial(mainRedisURL)
 	if err != nil {
 		return nil, nil, err
 	}
-	locker, cleanup2, err := strategy.ProvideHashReentrant(client, options)
+	lockerClient, cleanup2, err := wireset.ProvideHashReentrant(client, options)
 	if err != nil {
 		cleanup()
 		return nil, nil, err
 	}
-	mainApp := newApp(locker, writer)
+	mainApp := newApp(lockerClient, writer)
 	return mainApp, func() {
 		cleanup2()
 		cleanup()
@@ -34,11 +35,11 @@ func newFixed(mainRedisURL redisURL, options strategy.Options, writer io.Writer)
 
 // newConfigured has its strategy chosen by a Config.
 func newConfigured(contextContext context.Context, config strategy.Config, writer io.Writer) (*app, func(), error) {
-	locker, cleanup, err := strategy.Open(contextContext, config)
+	client, cleanup, err := strategy.Open(contextContext, config)
 	if err != nil {
 		return nil, nil, err
 	}
-	mainApp := newApp(locker, writer)
+	mainApp := newApp(client, writer)
 	return mainApp, func() {
 		cleanup()
 	}, nil

@@ -1,4 +1,4 @@
-package strategy
+package wireset
 
 import (
 	"testing"
@@ -13,12 +13,12 @@ import (
 func TestProviders(t *testing.T) {
 	ctx := t.Context()
 	rdb := redistest.Shared(t).Client(t)
-	on := func(provide func(redis.UniversalClient, Options) (locker.Locker, func(), error)) func(Options) (locker.Locker, func(), error) {
-		return func(opts Options) (locker.Locker, func(), error) { return provide(rdb, opts) }
+	on := func(provide func(redis.UniversalClient, Options) (*locker.Client, func(), error)) func(Options) (*locker.Client, func(), error) {
+		return func(opts Options) (*locker.Client, func(), error) { return provide(rdb, opts) }
 	}
-	for name, provide := range map[string]func(Options) (locker.Locker, func(), error){
+	for name, provide := range map[string]func(Options) (*locker.Client, func(), error){
 		"setnx": on(ProvideSetNX), "hashreentrant": on(ProvideHashReentrant), "blpop": on(ProvideBLPop), "memory": ProvideMemory,
-		"redlock": func(opts Options) (locker.Locker, func(), error) {
+		"redlock": func(opts Options) (*locker.Client, func(), error) {
 			return ProvideRedlock([]redis.UniversalClient{nowhere(t), nowhere(t), nowhere(t)}, opts)
 		},
 	} {
@@ -35,4 +35,11 @@ func TestProviders(t *testing.T) {
 		_, _, err = provide(Options{locker.WithPrefix("\xff")})
 		require.ErrorIs(t, err, locker.ErrInvalid, name)
 	}
+}
+
+// nowhere returns a client of a server that cannot be reached.
+func nowhere(t *testing.T) redis.UniversalClient {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
 }
