@@ -39,6 +39,7 @@ func TestProviders(t *testing.T) {
 
 // nowhere returns a client of a server that cannot be reached.
 func nowhere(t *testing.T) redis.UniversalClient {
+	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
