@@ -24,7 +24,7 @@ func underACL(page, user string) func(*testing.T, func(given) error) {
 			t.Logf("the page has no line for %q: its only user runs the block", user)
 			user = "locks"
 		}
-		open := func(user string) (*redis.Client, locker.Locker) {
+		open := func(user string) (*redis.Client, *locker.Client) {
 			rdb := client(t, &redis.Options{Addr: srv.Addr(), Username: user, Password: "secret"})
 			l, err := hashreentrant.New(rdb, locker.WithPrefix("app:"), locker.WithMetadata())
 			require.NoError(t, err)

@@ -35,7 +35,7 @@ var packages = func() map[string]string {
 var given = map[string]string{
 	"ctx":   "context.Context",
 	"db":    "*sql.DB",
-	"l":     "locker.Locker",
+	"l":     "*locker.Client",
 	"lease": "*locker.Lease",
 	"n":     "int",
 	"rdb":   "*redis.Client",

@@ -136,7 +136,7 @@ func (b planted) locker(p soak.Process) (locker.Locker, error) {
 
 // script is one of setnx's, with what was put into it.
 func (b planted) script(name string) *redisconn.Script {
-	source, err := os.ReadFile(filepath.Join("..", "..", "strategy", "setnx", "lua", name+".lua"))
+	source, err := os.ReadFile(filepath.Join("..", "..", "..", "strategy", "setnx", "lua", name+".lua"))
 	if err != nil {
 		panic(err)
 	}
