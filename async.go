@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/distlock/locker/internal/bound"
 )
@@ -100,4 +101,18 @@ func (p *Pending) abandon() *Lease {
 	}
 	p.lease, p.err = nil, l.fail("lock", ErrNotAcquired, context.Canceled, "the caller has canceled it")
 	return l
+}
+
+// giveBackWithin is for how long a call waits for a lease that it gives back; what is not
+// answered by then goes on in the background.
+const giveBackWithin = 200 * time.Millisecond
+
+// giveBack unlocks a lease that its caller does not get; nil is none.
+func (l *Lease) giveBack(ctx context.Context) {
+	if l == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackWithin)
+	defer cancel()
+	_ = l.Unlock(ctx)
 }

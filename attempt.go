@@ -8,24 +8,20 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// acquire asks the store once. What a command without an answer may have got is
-// released in the background.
+// acquire asks the store once. A claim that an unanswered command may have been granted is
+// released in the background. A lease that is renewed by itself, as often as it takes, may
+// have a grant for less than its TTL to begin with.
 func (c *call) acquire(cl driver.Claim, wait bool, tokens int) (a driver.Answer, sent time.Duration, err error) {
 	sent = c.e.sched.Now()
+	short := c.renewals == noLimit && c.maxHold == 0 && c.e.set.interval(&c.callSettings) > 0
 	err = c.command(min(commandTimeout, c.ttl), func(ctx context.Context) (err error) {
-		a, err = c.e.driver.Acquire(ctx, driver.Request{Claim: cl, Fencing: !c.e.set.noFencing, Tokens: tokens, Short: c.renewsFreely(), Wait: wait})
+		a, err = c.e.driver.Acquire(ctx, driver.Request{Claim: cl, Fencing: !c.e.set.noFencing, Tokens: tokens, Short: short, Wait: wait})
 		return err
 	})
 	if err != nil && driver.MaybeApplied(err) {
 		c.e.cleanUp(cl, sent, false)
 	}
 	return a, sent, err
-}
-
-// renewsFreely reports whether the lease will be renewed by itself, as often as it
-// takes: then a grant may last for less than the TTL to begin with.
-func (c *call) renewsFreely() bool {
-	return c.renewals == noLimit && c.maxHold == 0 && c.e.set.interval(&c.callSettings) > 0
 }
 
 // attempt asks the store in turn. It returns neither a lease nor an error when the
@@ -183,7 +179,9 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 	if e.counter != nil {
 		claim.turn = make(chan struct{}, 1)
 	}
-	claim.setHandOvers(a.Tokens)
+	if a.Tokens > 1 || e.set.noFencing {
+		claim.setHandOvers(a.Tokens)
+	}
 	if i := e.set.interval(&c.callSettings); i > 0 {
 		claim.entry.Interval = i
 		claim.next = max(now, sent+i)
@@ -235,7 +233,9 @@ func (c *call) install(cl *claim) error {
 		// The store granted the key anew, so it has lost the old claim.
 		old.lose(lossDenied, ErrDenied).run()
 	}
-	cl.grantKept = c.e.notices.event(c.ctx, c.event(EventAcquired, cl.token, nil)) // before its loss can be
+	if c.e.notices.wanted { // before its loss can be
+		cl.grantKept = c.e.notices.event(c.ctx, c.event(EventAcquired, cl.token, nil))
+	}
 	cl.schedule()
 	ks := s.at(cl.Key)
 	ks.current = cl
@@ -249,3 +249,18 @@ func (c *call) install(cl *claim) error {
 	c.served(ks)
 	return nil
 }
+
+// interval returns the time between renewals; 0 for none.
+func (s *settings) interval(c *callSettings) time.Duration {
+	switch {
+	case c.renewals == 0:
+		return 0
+	case s.renewInterval > 0:
+		return s.renewInterval
+	}
+	return c.ttl / 3
+}
+
+// validityOf returns how long a lease lasts for its holder: less than in the store, whose
+// clock may be faster.
+func validityOf(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }

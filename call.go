@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/bound"
@@ -25,6 +28,16 @@ type call struct {
 	began      time.Duration
 	pollPause  backoff
 	retryPause backoff
+}
+
+// Lock implements [Locker].
+func (e *Client) Lock(ctx context.Context, key string, opts ...LockOption) (*Lease, error) {
+	return e.start(ctx, key, false, opts)
+}
+
+// TryLock implements [Locker].
+func (e *Client) TryLock(ctx context.Context, key string, opts ...LockOption) (*Lease, error) {
+	return e.start(ctx, key, true, opts)
 }
 
 // start checks the arguments, and re-enters or acquires.
@@ -49,9 +62,6 @@ func (e *Client) start(ctx context.Context, key string, try bool, opts []LockOpt
 	if try {
 		c.op = "try to lock"
 	}
-	if e.isClosed() {
-		return nil, c.report(c.fail(ErrClosed, nil, ""))
-	}
 	defer c.leave()
 	if !try && c.wait > 0 {
 		var cancel context.CancelFunc
@@ -60,25 +70,35 @@ func (e *Client) start(ctx context.Context, key string, try bool, opts []LockOpt
 		defer cancel()
 	}
 	lease, err := c.run(try || c.wait == 0)
-	return lease, c.report(err)
+	if err != nil && e.notices.wanted {
+		e.notices.event(ctx, c.event(EventNotAcquired, 0, err))
+	}
+	return lease, err
 }
 
-func (c *call) run(try bool) (*Lease, error) {
-	outer, err := c.outer()
-	if err != nil {
-		return nil, err
+func (e *Client) stripeOf(key string) *stripe {
+	return &e.stripes[maphash.String(e.seed, key)%uint64(len(e.stripes))]
+}
+
+func (c *call) run(try bool) (l *Lease, err error) {
+	if c.e.closing.Load() {
+		return nil, c.fail(ErrClosed, nil, "")
 	}
-	if outer != nil && !outer.claim.alive() {
-		return nil, c.lost(outer.claim.outcome)
-	}
-	if c.ctx.Err() != nil {
-		return nil, c.fail(ErrNotAcquired, c.ctxError(), "")
-	}
-	if outer != nil {
-		if !c.mayEnter() {
-			return nil, c.fail(ErrClosed, nil, "")
+	var outer *Lease
+	if _, ok := LeaseFromContext(c.caller); ok {
+		if outer, err = c.outer(); err != nil {
+			return nil, err
 		}
-		if l, err := c.reenter(outer, try); !errors.Is(err, errGone) {
+	}
+	switch {
+	case outer != nil && !outer.claim.alive():
+		return nil, c.lost(outer.claim.outcome)
+	case c.ctx.Err() != nil:
+		return nil, c.fail(ErrNotAcquired, c.ctxError(), "")
+	case outer != nil && !c.mayEnter():
+		return nil, c.fail(ErrClosed, nil, "")
+	case outer != nil:
+		if l, err = c.reenter(outer, try); !errors.Is(err, errGone) {
 			return l, err
 		}
 	}
@@ -88,11 +108,9 @@ func (c *call) run(try bool) (*Lease, error) {
 	return c.lock()
 }
 
-// outer is the lease carried by the caller's context that this call re-enters.
+// outer returns the lease that this call re-enters: one that the caller's context carries, or
+// nil.
 func (c *call) outer() (*Lease, error) {
-	if _, ok := LeaseFromContext(c.caller); !ok {
-		return nil, nil
-	}
 	if c.owner != readers && c.e.readerIn(c.caller, c.key) != nil {
 		return nil, c.fail(ErrInvalid, nil, "a reader of this RWLock cannot become its writer: unlock it first")
 	}
@@ -100,18 +118,7 @@ func (c *call) outer() (*Lease, error) {
 	return l, nil
 }
 
-// report tells the observer how the call failed, if it did.
-func (c *call) report(err error) error {
-	if err != nil {
-		c.e.notices.event(c.caller, c.event(EventNotAcquired, 0, err))
-	}
-	return err
-}
-
 func (c *call) event(kind EventKind, token int64, err error) Event {
-	if !c.e.notices.wanted() {
-		return Event{}
-	}
 	return Event{Kind: kind, Strategy: c.e.name, Key: c.e.userKey(c.key), Owner: c.owner, Token: token,
 		Duration: c.e.sched.Now() - c.began, Err: err}
 }
@@ -125,14 +132,14 @@ func (c *call) fail(kind, why error, hint string) error {
 // context's timer has had its turn, by any length of time on a busy machine.
 func (c *call) ended() bool { return c.ctx.Err() != nil || deadlinePassed(c.ctx) }
 
-// deadlinePassed tells so of a context that ends; one that was detached from its end may
-// have kept the deadline.
+// deadlinePassed reports whether ctx ends by a deadline that has passed. A context that was
+// detached from its parent's end may have kept the deadline.
 func deadlinePassed(ctx context.Context) bool {
 	d, ok := ctx.Deadline()
 	return ok && ctx.Done() != nil && !time.Now().Before(d)
 }
 
-// ctxError is why the caller's context ended; nil if it has not.
+// ctxError returns why the caller's context ended; nil if it has not.
 func (c *call) ctxError() error {
 	err := c.caller.Err()
 	if err == nil && deadlinePassed(c.caller) {
@@ -144,7 +151,7 @@ func (c *call) ctxError() error {
 	return err
 }
 
-// unavailable makes the error of a call that failed for want of the store.
+// unavailable returns the error of a call that the store, or the way to it, has failed.
 func (c *call) unavailable(why error, hint string) error {
 	for _, kind := range []error{ErrConflict, ErrInvalid, ErrClosed} {
 		if errors.Is(why, kind) {
@@ -166,28 +173,28 @@ func (c *call) lost(loss error) error {
 	return c.fail(ErrLost, loss, "unlock the lost leases of this owner before locking anew")
 }
 
-// command has f send one command to the store. It has d, and ends early with the
-// caller's context or with Close.
+// command calls f, which sends the store one command. The context of f ends after d, and
+// earlier with the caller's context or with Close.
 func (c *call) command(d time.Duration, f func(ctx context.Context) error) error {
-	if c.e.isClosed() {
+	if c.e.closing.Load() {
 		return &driver.StoreError{Err: ErrClosed, NotApplied: true}
 	}
 	ctx := bound.New(c.ctx, d, c.e.life)
 	defer ctx.Stop()
 	err := f(ctx)
-	if closed := c.e.isClosed(); err != nil && closed && ctx.Err() != nil && c.ctx.Err() == nil {
+	if err != nil && c.e.closing.Load() && ctx.Err() != nil && c.ctx.Err() == nil {
 		return &driver.StoreError{Err: errors.Join(ErrClosed, err), NotApplied: !driver.MaybeApplied(err)}
 	}
 	return err
 }
 
-// newID was never used and never will be.
+// newID returns a claim id that is unique across processes and time.
 func (e *Client) newID() string {
 	var id [64]byte
 	return string(append(strconv.AppendUint(append(id[:0], e.idPrefix...), e.claims.Add(1), 10), e.set.metadata...))
 }
 
-// newClaim names a new grant-to-be.
+// newClaim returns the claim that the next attempt asks for.
 func (c *call) newClaim() driver.Claim {
 	id := c.e.newID()
 	cl := driver.Claim{Key: c.key, ID: id, Owner: c.owner, TTL: c.ttl}
@@ -195,4 +202,37 @@ func (c *call) newClaim() driver.Claim {
 		cl.Owner = id
 	}
 	return cl
+}
+
+// forCall returns the settings of a call with opts.
+func (s *settings) forCall(opts []LockOption) (callSettings, error) {
+	if len(opts) == 0 {
+		return s.call, nil
+	}
+	c := s.call
+	for _, o := range opts {
+		if o == nil {
+			return c, invalid("an option is nil")
+		}
+		o.applyCall(&c)
+	}
+	if c.err == nil {
+		c.err = s.check(&c)
+	}
+	return c, c.err
+}
+
+// checkKey refuses keys that no strategy takes; prefixed is the key as in the store.
+func checkKey(key, prefixed string) error {
+	switch {
+	case key == "":
+		return invalid("the key is empty")
+	case len(key) > MaxKeyLen:
+		return invalid("the key is %d bytes long, at most %d are allowed", len(key), MaxKeyLen)
+	case !utf8.ValidString(key):
+		return invalid("the key %.40q is not UTF-8", key)
+	case strings.HasPrefix(prefixed, reserved):
+		return invalid("the key %.40q, with its prefix, begins with %q, as the library's own keys do", prefixed, reserved)
+	}
+	return nil
 }

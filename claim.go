@@ -150,7 +150,9 @@ func (c *claim) alive() bool {
 // lock locks the mutex, and loses the claim if its end has come. It returns the mutex.
 func (c *claim) lock() *sync.Mutex {
 	c.s.mu.Lock()
-	c.expire().run()
+	if !c.inTime() {
+		c.expire().run()
+	}
 	return &c.s.mu
 }
 
@@ -262,7 +264,7 @@ func (c *claim) renewed(ctx context.Context, sent time.Duration, err error, auto
 		}
 		c.schedule()
 	}
-	if c.state != claimLost && !c.reported && c.e.notices.wanted() {
+	if c.state != claimLost && !c.reported && c.e.notices.wanted {
 		ev := c.event(kind, c.unavailable("renew", failed))
 		ev.Duration, ev.again = now-sent, again && kind == EventRenewFailed
 		c.e.notices.event(ctx, ev)
@@ -311,17 +313,14 @@ func (c *claim) releaseEnd(err error) (EventKind, error) {
 
 // reportEnd reports how the present tenure has ended, once. It needs the mutex.
 func (c *claim) reportEnd(ctx context.Context, kind EventKind, err error) {
-	if !c.reported {
-		c.reported = true
+	if !c.reported && c.e.notices.wanted {
 		c.e.notices.end(ctx, c.event(kind, err), c.grantKept)
 	}
+	c.reported = true
 }
 
 // event returns an event about the present tenure as a whole. It needs the mutex.
 func (c *claim) event(kind EventKind, err error) Event {
-	if !c.e.notices.wanted() {
-		return Event{}
-	}
 	return Event{Kind: kind, Strategy: c.e.name, Key: c.userKey(), Owner: c.ownerName(), Token: c.token,
 		Duration: c.e.sched.Now() - c.granted, Err: err}
 }

@@ -114,7 +114,7 @@ func (e *Client) take(shard string, cs *chores) (batch []*chore, wait time.Durat
 	defer e.background.mu.Unlock()
 	now, wait, n := e.sched.Now(), never, max(min(cs.width, choresAtOnce-cs.underWay), 1)
 	for id, ch := range cs.waiting {
-		if now >= ch.until || len(batch) < n && (ch.due <= now || e.isClosed()) {
+		if now >= ch.until || len(batch) < n && (ch.due <= now || e.closing.Load()) {
 			batch = append(batch, ch)
 			delete(cs.waiting, id)
 			continue

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
-	"github.com/distlock/locker/internal/bound"
 	"github.com/distlock/locker/internal/uuid"
 	"github.com/distlock/locker/renewal"
 )
@@ -103,6 +102,7 @@ func New(d driver.Driver, opts ...Option) (*Client, error) {
 	if set.logger != nil {
 		e.notices.handler = set.logger.Handler()
 	}
+	e.notices.wanted = e.notices.observer != nil || e.notices.handler != nil
 	e.log = e.notices.logger()
 	e.counter, _ = d.(driver.HoldCounter)
 	e.notifier, _ = d.(driver.Notifier)
@@ -164,16 +164,6 @@ func ClientOf(l Locker) (*Client, bool) {
 // nodeChanged is told by the driver of a store of several servers.
 func (e *Client) nodeChanged(name string, trouble error) {
 	e.notices.event(context.Background(), Event{Kind: EventNode, Strategy: e.name, Node: name, Err: trouble})
-}
-
-// Lock implements [Locker].
-func (e *Client) Lock(ctx context.Context, key string, opts ...LockOption) (*Lease, error) {
-	return e.start(ctx, key, false, opts)
-}
-
-// TryLock implements [Locker].
-func (e *Client) TryLock(ctx context.Context, key string, opts ...LockOption) (*Lease, error) {
-	return e.start(ctx, key, true, opts)
 }
 
 // Close implements [Locker]. All it does shares one budget.
@@ -247,41 +237,8 @@ func (e *Client) closeDriver(d time.Duration) error {
 	}
 }
 
-func (e *Client) isClosed() bool {
-	select {
-	case <-e.closed:
-		return true
-	default:
-		return false
-	}
-}
-
 // userKey is a key as the user gave it.
 func (e *Client) userKey(key string) string { return key[len(e.set.prefix):] }
-
-func (e *Client) stripeOf(key string) *stripe {
-	return &e.stripes[maphash.String(e.seed, key)%uint64(len(e.stripes))]
-}
-
-// retry repeats a command of a release until it is settled, ctx ends or the budget
-// of an Unlock is spent.
-func (e *Client) retry(ctx context.Context, f func(context.Context) error) error {
-	now := e.sched.Now()
-	end := now + releaseBudget
-	var pause backoff
-	for ; ; now = e.sched.Now() {
-		once := bound.New(ctx, min(releaseTimeout, end-now), nil)
-		err := f(once)
-		once.Stop()
-		if isSettled(err) || ctx.Err() != nil {
-			return err
-		}
-		d := pause.next(outagePauseMin, outagePauseMax)
-		if e.sched.Now()+d >= end || !bound.Sleep(ctx, nil, d) {
-			return err
-		}
-	}
-}
 
 // backoff doubles from least to most, with full jitter above least.
 type backoff struct{ cur time.Duration }

@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"unicode/utf8"
 )
 
 // leaseCtx is the context of a lease: a child of the parent that the lease
@@ -147,8 +148,17 @@ func (c *ownerCtx) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// newContext derives the lease's context from parent.
-func (l *Lease) newContext(parent context.Context) context.Context {
+// Context returns a child of parent that ends with the lease: on loss its
+// cause ([context.Cause]) and its Err match [ErrLost], after Unlock they are
+// [context.Canceled]. Lock on the lease's key under it re-enters. It takes no
+// goroutine, and it lives until the lease or parent ends.
+func (l *Lease) Context(parent context.Context) context.Context {
+	switch {
+	case parent == nil:
+		return endedContext(context.Background(), invalid("Lease.Context needs a parent context"))
+	case l.zero():
+		return endedContext(parent, errZeroLease("Context"))
+	}
 	c := &leaseCtx{parent: shield{parent, parent.Done()}, l: l}
 	c.Context, c.cancel = context.WithCancelCause(&c.parent)
 	if c.parent.done != nil {
@@ -162,6 +172,12 @@ func (l *Lease) newContext(parent context.Context) context.Context {
 		l.forget(c) // it ended before it was remembered
 	}
 	return c
+}
+
+func endedContext(parent context.Context, cause error) context.Context {
+	ctx, cancel := context.WithCancelCause(parent)
+	cancel(cause)
+	return ctx
 }
 
 // remember notes that c ends with the lease, or returns why the lease is over already.
@@ -201,9 +217,8 @@ func (c *leaseCtx) end(cause error) {
 	c.cancel(cause)
 }
 
-// untied is a context that ends when ctx does, except by the end of l: where ctx
-// is a context of l or derives from one, it is the parent of the outermost of
-// these that counts, and ctx's own deadline.
+// untied returns ctx without l's cancellation: the parent of l's outermost context in ctx,
+// with ctx's own deadline.
 func (l *Lease) untied(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Done() == nil {
 		return ctx, func() {}
@@ -220,4 +235,16 @@ func (l *Lease) untied(ctx context.Context) (context.Context, context.CancelFunc
 		return ctx, func() {}
 	}
 	return context.WithDeadline(ctx, deadline)
+}
+
+// explicitOwner returns the owner that ContextWithOwner has named, if it has.
+func explicitOwner(ctx context.Context) (owner string, named bool, err error) {
+	owner, named = ctx.Value(ownerKey{}).(string)
+	if reads, _ := ctx.Value(readsKey{}).(bool); owner == readers && !reads {
+		return "", true, invalid("ContextWithOwner: %q is the name of an RWLock's readers", owner)
+	}
+	if named && (owner == "" || len(owner) > maxOwnerLen || !utf8.ValidString(owner)) {
+		return "", true, invalid("ContextWithOwner takes a context and an owner of 1 to %d bytes of UTF-8, not %d bytes %.40q", maxOwnerLen, len(owner), owner)
+	}
+	return owner, named, nil
 }

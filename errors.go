@@ -153,7 +153,3 @@ func withoutContextErrors(err error) error {
 
 // isLost reports whether err says that a claim does not hold its key.
 func isLost(err error) bool { return errors.Is(err, ErrLost) }
-
-// isSettled reports whether the store has given its last word on a claim: there is
-// nothing to be sent again.
-func isSettled(err error) bool { return err == nil || isLost(err) || driver.IsPermanent(err) }

@@ -39,8 +39,8 @@ func WithoutHandOver() Option {
 
 // tokensFor returns how many tokens an attempt asks for: as many as there may be tenures, if
 // others wait behind it. It needs the mutex.
-func (c *call) tokensFor(ks *keyState) int {
-	if c.named || c.e.set.noFencing || c.e.set.handOvers == 0 || ks.head == ks.tail {
+func (c *call) tokensFor() int {
+	if c.named || c.e.set.noFencing || c.e.set.handOvers == 0 {
 		return 0
 	}
 	return 1 + c.e.set.handOvers
@@ -70,10 +70,10 @@ func (c *claim) suits(w *call) bool {
 }
 
 // offer leaves the claim of l, of which it is the last lease, to the next waiter, and
-// reports whether it did. It does not if a command of this Locker about the key is under
+// reports whether it did. It does not without hand-overs left, nor if a command of this Locker about the key is under
 // way, so that its answer finds what it expects; nor late in a lease. It needs the mutex.
 func (c *claim) offer(ctx context.Context, l *Lease) bool {
-	if c.handOvers == 0 || c.state != claimHeld || c.leases != l || l.next != nil || len(c.turn) > 0 || c.s.closed {
+	if c.state != claimHeld || c.leases != l || l.next != nil || len(c.turn) > 0 || c.s.closed {
 		return false
 	}
 	ks := c.s.keys[c.Key]
@@ -91,9 +91,11 @@ func (c *claim) offer(ctx context.Context, l *Lease) bool {
 	c.handOvers--
 	c.drop(l)
 	c.reported = true
-	ev := c.event(EventReleased, nil)
-	ev.HandOver = true
-	c.e.notices.end(ctx, ev, c.grantKept)
+	if c.e.notices.wanted {
+		ev := c.event(EventReleased, nil)
+		ev.HandOver = true
+		c.e.notices.end(ctx, ev, c.grantKept)
+	}
 	if c.limit != never || c.renewals != c.renewable {
 		c.limit, c.renewals = never, c.renewable
 		c.schedule()
@@ -131,9 +133,11 @@ func (c *call) acceptOffer() (l *Lease, unsuited *claim) {
 		cl.limit = now + c.maxHold
 		cl.schedule()
 	}
-	ev := c.event(EventAcquired, next.token, nil)
-	ev.HandOver = true
-	cl.grantKept = c.e.notices.event(c.ctx, ev)
+	if c.e.notices.wanted {
+		ev := c.event(EventAcquired, next.token, nil)
+		ev.HandOver = true
+		cl.grantKept = c.e.notices.event(c.ctx, ev)
+	}
 	c.served(c.ks)
 	return cl.newLease(), nil
 }

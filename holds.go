@@ -12,11 +12,8 @@ import (
 // sent one at a time, so that the absolute counts arrive in order.
 
 // takeTurn waits, at most for d, until no other SetHolds or Release of the claim is under way.
-// Without a HoldCounter there is nothing to wait for.
+// It needs a HoldCounter.
 func (c *claim) takeTurn(ctx context.Context, d time.Duration) error {
-	if c.e.counter == nil {
-		return nil
-	}
 	select {
 	case c.turn <- struct{}{}:
 		return nil
@@ -37,11 +34,8 @@ func (c *claim) takeTurn(ctx context.Context, d time.Duration) error {
 	return &driver.StoreError{Err: why, NotApplied: true}
 }
 
-func (c *claim) passTurn() {
-	if c.e.counter != nil {
-		<-c.turn
-	}
-}
+// passTurn ends what takeTurn began.
+func (c *claim) passTurn() { <-c.turn }
 
 // syncHolds sends the store the number of the claim's holds, unless the claim has ended.
 func (c *claim) syncHolds(ctx context.Context) error {
@@ -60,39 +54,4 @@ func (c *claim) syncHolds(ctx context.Context) error {
 		return cmp.Or(c.denied(), err)
 	}
 	return err
-}
-
-// free sends one release of the claim.
-func (c *claim) free(ctx context.Context) error {
-	if err := c.takeTurn(ctx, releaseTimeout); err != nil {
-		return err
-	}
-	defer c.passTurn()
-	c.s.mu.Lock()
-	if c.state == claimFreed {
-		defer c.s.mu.Unlock()
-		return c.outcome // by the release in the background, or by another Unlock
-	}
-	inTime := c.e.sched.Now() < c.deadline
-	if inTime {
-		c.releases++
-	}
-	c.s.mu.Unlock()
-	err := c.e.driver.Release(ctx, c.Claim)
-	if err == nil {
-		return nil
-	}
-	lost, refused := isLost(err), !driver.MaybeApplied(err)
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	if inTime && refused {
-		c.releases--
-	}
-	switch {
-	case !lost:
-		return err
-	case c.releases > 0:
-		return nil // one that was sent in time, and whose answer did not come, was applied
-	}
-	return &lossError{c.e.name, c.userKey(), ErrDenied}
 }

@@ -250,7 +250,10 @@ func (ks *keyState) overdueAt() time.Duration {
 
 // guardTurn sets the timer that wakes the next waiter when the command under way is overdue.
 func (s *stripe) guardTurn(ks *keyState, now time.Duration) {
-	if at := ks.overdueAt(); ks.busy() && at > now && ks.next() != nil {
+	if !ks.busy() {
+		return
+	}
+	if at := ks.overdueAt(); at > now {
 		s.setTimer(ks, at-now)
 	}
 }
@@ -264,7 +267,9 @@ func (s *stripe) ask(c *call, now time.Duration) {
 	}
 	ks.attempts++
 	ks.begun = now
-	s.guardTurn(ks, now)
+	if ks.next() != nil {
+		s.guardTurn(ks, now)
+	}
 }
 
 // asked notes that c's attempt has ended: it was answered, or given up.
@@ -296,8 +301,10 @@ func (s *stripe) beginRelease(c *claim) *keyState {
 	now := c.e.sched.Now()
 	ks.releases++
 	ks.begun = now
-	if s.guardTurn(ks, now); !ks.blocked(now) {
-		ks.wakeNext() // the TTL has freed the key
+	if ks.next() != nil {
+		if s.guardTurn(ks, now); !ks.blocked(now) {
+			ks.wakeNext() // the TTL has freed the key
+		}
 	}
 	return ks
 }

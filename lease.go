@@ -151,24 +151,6 @@ func (l *Lease) Err() error {
 	return l.held("lease on")
 }
 
-// Context returns a child of parent that ends with the lease: on loss its
-// cause ([context.Cause]) and its Err match [ErrLost], after Unlock they are
-// [context.Canceled]. Lock on the lease's key under it re-enters. It takes no
-// goroutine, and it lives until the lease or parent ends.
-func (l *Lease) Context(parent context.Context) context.Context {
-	switch {
-	case parent == nil:
-		ctx, cancel := context.WithCancelCause(context.Background())
-		cancel(invalid("Lease.Context needs a parent context"))
-		return ctx
-	case l.zero():
-		ctx, cancel := context.WithCancelCause(parent)
-		cancel(errZeroLease("Context"))
-		return ctx
-	}
-	return l.newContext(parent)
-}
-
 // Renew extends the lease to a full TTL from now, at the cost of one command.
 // It is for leases taken [WithoutRenewal]; others renew by themselves. It fails
 // with [ErrLost] when the lease is lost, with [ErrNotHeld] after Unlock, and
@@ -198,7 +180,7 @@ func (l *Lease) Renew(ctx context.Context) error {
 	switch gone := l.held("renew"); {
 	case err == nil || gone != nil:
 		return gone
-	case c.e.isClosed(): // which is about to end the lease
+	case c.e.closing.Load(): // which is about to end the lease
 		return &lossError{c.e.name, c.userKey(), ErrClosed}
 	case isLost(err):
 		return l.notHeld("renew") // unlocked meanwhile

@@ -25,40 +25,33 @@ const (
 type notices struct {
 	observer Observer     // or nil
 	handler  slog.Handler // or nil
+	wanted   bool         // one of them is set: it makes sense to put an event together
 	events   outbox
 	records  outbox
 }
 
-// wanted reports whether it makes sense to put an event together.
-func (n *notices) wanted() bool { return n.observer != nil || n.handler != nil }
-
-// event tells of an event, and reports whether the observer will be told. It is called
-// while locks are held. It costs nothing if there is none to tell.
+// event delivers an event that is wanted, and reports whether the observer gets it. It may be
+// called under the mutex.
 func (n *notices) event(ctx context.Context, e Event) (kept bool) {
-	if !n.wanted() {
-		return false
-	}
 	room := maxNotices
 	switch e.Kind {
 	case EventRenewed, EventRenewFailed:
 		room /= 2
 	}
-	return n.tell(ctx, e, room)
+	return n.deliver(ctx, e, room)
 }
 
-// end tells of the end of a lock: the observer is told if it was, or will be, told of the
-// grant, and only then, so that who adds them up comes to the right sum.
+// end delivers the end of a lock to the observer if the observer gets its grant, and only
+// then: who adds them up comes to the right sum.
 func (n *notices) end(ctx context.Context, e Event, grantKept bool) {
 	room := 0
 	if grantKept {
 		room = math.MaxInt
 	}
-	if n.wanted() {
-		n.tell(ctx, e, room)
-	}
+	n.deliver(ctx, e, room)
 }
 
-func (n *notices) tell(ctx context.Context, e Event, room int) (kept bool) {
+func (n *notices) deliver(ctx context.Context, e Event, room int) (kept bool) {
 	e.Time = time.Now()
 	ctx = context.WithoutCancel(ctx)
 	if _, _, _, logged := logging(e); logged && n.handler != nil {

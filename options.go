@@ -1,7 +1,6 @@
 package locker
 
 import (
-	"context"
 	"log/slog"
 	"math"
 	"strings"
@@ -283,67 +282,9 @@ func newSettings(opts []Option) (settings, error) {
 	return s, s.err
 }
 
-// forCall are the settings of a call made with opts.
-func (s *settings) forCall(opts []LockOption) (callSettings, error) {
-	if len(opts) == 0 {
-		return s.call, nil
-	}
-	c := s.call
-	for _, o := range opts {
-		if o == nil {
-			return c, invalid("an option is nil")
-		}
-		o.applyCall(&c)
-	}
-	if c.err == nil {
-		c.err = s.check(&c)
-	}
-	return c, c.err
-}
-
 func (s *settings) check(c *callSettings) error {
 	if i := s.renewInterval; i >= validityOf(c.ttl) && c.renewals != 0 {
 		return invalid("WithRenewInterval(%v) is too long for a TTL of %v: the lease would end before its first renewal", i, c.ttl)
-	}
-	return nil
-}
-
-// interval is the time between renewals; 0 for none.
-func (s *settings) interval(c *callSettings) time.Duration {
-	switch {
-	case c.renewals == 0:
-		return 0
-	case s.renewInterval > 0:
-		return s.renewInterval
-	}
-	return c.ttl / 3
-}
-
-// validityOf is how long a lease lasts for its holder: less than in the store, in
-// case its clock is faster.
-func validityOf(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
-
-func explicitOwner(ctx context.Context) (owner string, named bool, err error) {
-	owner, named = ctx.Value(ownerKey{}).(string)
-	if reads, _ := ctx.Value(readsKey{}).(bool); owner == readers && !reads {
-		return "", true, invalid("ContextWithOwner: %q is the name of an RWLock's readers", owner)
-	}
-	if named && (owner == "" || len(owner) > maxOwnerLen || !utf8.ValidString(owner)) {
-		return "", true, invalid("ContextWithOwner takes a context and an owner of 1 to %d bytes of UTF-8, not %d bytes %.40q", maxOwnerLen, len(owner), owner)
-	}
-	return owner, named, nil
-}
-
-func checkKey(key, prefixed string) error {
-	switch {
-	case key == "":
-		return invalid("the key is empty")
-	case len(key) > MaxKeyLen:
-		return invalid("the key is %d bytes long, at most %d are allowed", len(key), MaxKeyLen)
-	case !utf8.ValidString(key):
-		return invalid("the key %.40q is not UTF-8", key)
-	case strings.HasPrefix(prefixed, reserved):
-		return invalid("the key %.40q, with its prefix, begins with %q, as the library's own keys do", prefixed, reserved)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func (c *call) reenter(of *Lease, try bool) (*Lease, error) {
 		switch {
 		case err == nil, errors.Is(err, errGone):
 			return l, err
-		case isLost(err) && !c.e.isClosed():
+		case isLost(err) && !c.e.closing.Load():
 			return nil, c.lost(err)
 		case isLost(err), errors.Is(err, ErrClosed):
 			return nil, c.fail(ErrClosed, nil, "")
@@ -31,7 +31,7 @@ func (c *call) reenter(of *Lease, try bool) (*Lease, error) {
 		trouble.failed(now, err)
 		if try || driver.IsPermanent(err) || trouble.over(now, cl.TTL) ||
 			!bound.Sleep(c.ctx, c.e.closed, c.retryPause.next(outagePauseMin, outagePauseMax)) {
-			if c.e.isClosed() {
+			if c.e.closing.Load() {
 				err = ErrClosed
 			}
 			return nil, c.unavailable(err, "while re-entering")

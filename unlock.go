@@ -1,10 +1,11 @@
 package locker
 
 import (
+	"cmp"
 	"context"
-	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
 )
 
 // duty is what an Unlock owes the store.
@@ -64,7 +65,11 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	} else {
 		err = u.sendRelease(wait)
 	}
-	return u.conclude(wait.Err(), err, answer)
+	if err != nil {
+		return u.conclude(wait.Err(), err, answer)
+	}
+	u.done = true
+	return answer
 }
 
 // beginUnlock takes the lease's contexts. It fails if an Unlock is under way or was
@@ -131,7 +136,7 @@ func (u *unlocking) end() {
 func (u *unlocking) decide() (d duty, answer error) {
 	l, c := u.Lease, u.claim
 	defer c.lock().Unlock()
-	if c.offer(u.caller, l) {
+	if c.handOvers > 0 && c.offer(u.caller, l) {
 		u.done = true
 		return dutyNone, nil
 	}
@@ -194,9 +199,13 @@ func (u *unlocking) sendCount(ctx context.Context) (err error) {
 func (u *unlocking) sendRelease(ctx context.Context) (err error) {
 	err = errNoAnswer
 	defer func() {
-		if u.settled = isSettled(err); u.settled {
+		u.kind, u.settled = EventReleased, true
+		switch {
+		case err == nil:
+		case isSettled(err):
 			u.kind, u.outcome = u.claim.releaseEnd(err)
-		} else {
+		default:
+			u.settled = false
 			u.claim.e.freeLater(u.caller, u.claim)
 		}
 	}()
@@ -204,20 +213,12 @@ func (u *unlocking) sendRelease(ctx context.Context) (err error) {
 	return err
 }
 
-// conclude turns what came of sending into Unlock's result. end is why the wait for an answer
-// ended, if it did.
+// conclude returns Unlock's result if sending has failed with err. end is why the wait for an
+// answer ended, if it did.
 func (u *unlocking) conclude(end, err, answer error) error {
-	u.done = true
-	switch {
-	case err == nil:
-		return answer
-	case isLost(err):
-		if answer != nil {
-			return answer
-		}
-		return err
+	if u.done = isLost(err); u.done {
+		return cmp.Or(answer, err)
 	}
-	u.done = false
 	hint := "the release goes on in the background; Unlock may be called again; the TTL frees the key in any case"
 	if driver.IsPermanent(err) {
 		hint = "Unlock may be called again; the TTL frees the key in any case"
@@ -230,67 +231,63 @@ func (u *unlocking) conclude(end, err, answer error) error {
 	return u.fail("unlock", ErrUnavailable, err, hint)
 }
 
-// LetExpire ends the lease and leaves the key locked in the store until its TTL is over,
-// counted from the grant or the last renewal: for what must not be done again for a while.
-// It sends the store no command. The Locker forgets the lock at once: the lock is not
-// renewed any more (a renewal that is under way may still count), its end is no loss, and
-// callers in this process wait for the key as for another process's.
-//
-// Contexts of the lease end as after [Lease.Unlock], and a later Unlock returns
-// [ErrNotHeld]. Of several leases on one acquisition, the last to end decides: Unlock
-// frees the key, LetExpire leaves it.
-//
-// It returns [ErrLost] when the lease was lost before, and [ErrNotHeld] when the lease has
-// ended by Unlock or LetExpire, or an Unlock of it was tried. After Close of the Locker it returns nil
-// unless the lease was lost already.
-func (l *Lease) LetExpire() error {
-	if l.zero() {
-		return errZeroLease("LetExpire")
+// retry calls f, which sends a command of a release, until the store has settled it, ctx ends
+// or the budget of an Unlock is spent.
+func (e *Client) retry(ctx context.Context, f func(context.Context) error) error {
+	now := e.sched.Now()
+	end := now + releaseBudget
+	var pause backoff
+	for ; ; now = e.sched.Now() {
+		once := bound.New(ctx, min(releaseTimeout, end-now), nil)
+		err := f(once)
+		once.Stop()
+		if err == nil || isSettled(err) || ctx.Err() != nil {
+			return err
+		}
+		d := pause.next(outagePauseMin, outagePauseMax)
+		if e.sched.Now()+d >= end || !bound.Sleep(ctx, nil, d) {
+			return err
+		}
 	}
-	ctxs, recount, answer := l.letExpire()
-	if recount {
-		l.claim.e.correctHolds(l.claim)
-	}
-	ctxs.end(context.Canceled) // last: their parents may be the user's own types, and block
-	return answer
 }
 
-// letExpire reports whether the store's hold count is to follow.
-func (l *Lease) letExpire() (ctxs leaseContexts, recount bool, answer error) {
-	c := l.claim
-	defer c.lock().Unlock()
-	if l.state != leaseHeld {
-		return nil, false, l.notHeld("let expire")
+// free sends one release of the claim.
+func (c *claim) free(ctx context.Context) error {
+	if c.e.counter != nil {
+		if err := c.takeTurn(ctx, releaseTimeout); err != nil {
+			return err
+		}
+		defer c.passTurn()
 	}
-	ctxs = l.ctxs
-	l.ctxs, l.state = nil, leaseDone
-	c.drop(l)
-	l.last = c.leases == nil
+	c.s.mu.Lock()
+	if c.state == claimFreed {
+		defer c.s.mu.Unlock()
+		return c.outcome // by the release in the background, or by another Unlock
+	}
+	inTime := c.e.sched.Now() < c.deadline
+	if inTime {
+		c.releases++
+	}
+	c.s.mu.Unlock()
+	err := c.e.driver.Release(ctx, c.Claim)
+	if err == nil {
+		return nil
+	}
+	lost, refused := isLost(err), !driver.MaybeApplied(err)
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if inTime && refused {
+		c.releases--
+	}
 	switch {
-	case c.state == claimLost:
-		_, answer = c.owedWhenLost(l.last)
-	case l.last:
-		// As far as this process is concerned, the claim is freed.
-		c.release(claimFreed)
-		c.outcome = nil
-		c.reportEnd(context.Background(), EventLetExpire, nil)
-		c.s.detach(c)
-	default:
-		recount = c.e.counter != nil
+	case !lost:
+		return err
+	case c.releases > 0:
+		return nil // one that was sent in time, and whose answer did not come, was applied
 	}
-	return ctxs, recount, answer
+	return &lossError{c.e.name, c.userKey(), ErrDenied}
 }
 
-// giveBackWithin is for how long a call waits for a lease that it gives back; what is not
-// answered by then goes on in the background.
-const giveBackWithin = 200 * time.Millisecond
-
-// giveBack unlocks a lease that its caller does not get; nil is none.
-func (l *Lease) giveBack(ctx context.Context) {
-	if l == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackWithin)
-	defer cancel()
-	_ = l.Unlock(ctx)
-}
+// isSettled reports whether the store has given its last word on a claim: there is
+// nothing to be sent again.
+func isSettled(err error) bool { return err == nil || isLost(err) || driver.IsPermanent(err) }

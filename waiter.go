@@ -135,7 +135,7 @@ type move struct {
 func (c *call) turn(signalled bool) move {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	if !c.enter() {
+	if c.s.closed || !c.enter() {
 		return move{err: c.fail(ErrClosed, nil, "")}
 	}
 	if c.ks == nil {
@@ -143,10 +143,7 @@ func (c *call) turn(signalled bool) move {
 		c.ks.push(c)
 	}
 	ks, cur, now := c.ks, c.ks.present(), c.e.sched.Now()
-	switch {
-	case c.e.isClosed():
-		return move{err: c.fail(ErrClosed, nil, "")}
-	case c.failed != nil:
+	if c.failed != nil {
 		return move{failed: c.failed} // the caller's context is asked without the mutex
 	}
 	if c.named {
@@ -168,7 +165,11 @@ func (c *call) turn(signalled bool) move {
 	switch {
 	case asks && (signalled || now >= c.pollAt):
 		c.s.ask(c, now)
-		return move{attempt: true, watch: ks.watch, tokens: c.tokensFor(ks)}
+		m := move{attempt: true, watch: ks.watch}
+		if ks.head != ks.tail {
+			m.tokens = c.tokensFor()
+		}
+		return m
 	case asks:
 		return c.waits(move{watch: ks.watch, pollAt: c.pollAt})
 	}
@@ -185,7 +186,7 @@ func (c *call) waits(m move) move {
 	case <-c.wake: // from before
 	default:
 	}
-	if !c.reported {
+	if !c.reported && c.e.notices.wanted {
 		c.reported = true
 		c.e.notices.event(c.ctx, c.event(EventWaiting, 0, nil))
 	}

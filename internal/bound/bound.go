@@ -118,19 +118,11 @@ func Sleep(ctx context.Context, stop <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// Own is when ctx ends by itself, and not with its parent; zero: it does not.
-func Own(ctx context.Context) time.Time {
-	if c, ok := ctx.(*Context); ok {
-		return c.at
-	}
-	return time.Time{}
-}
-
 // Ends returns the contexts by whose ends ctx ends before its time: the caller's, and
-// the Locker's or nil.
-func Ends(ctx context.Context) (caller, locker context.Context) {
+// the Locker's or nil; and the time at which ctx ends by itself, zero for never.
+func Ends(ctx context.Context) (caller, locker context.Context, at time.Time) {
 	if c, ok := ctx.(*Context); ok {
-		return c.Context, c.closed
+		return c.Context, c.closed, c.at
 	}
-	return ctx, nil
+	return ctx, nil, time.Time{}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,6 +16,7 @@ func (p *pipeline) resolveTimeout() time.Duration { return p.batchTimeout() + ti
 type abandonedCommands struct {
 	mu       sync.Mutex
 	commands []*Command
+	n        atomic.Int32 // len(commands): where it is 0, nobody needs mu
 }
 
 func (a *abandonedCommands) add(c *Command) {
@@ -35,6 +37,7 @@ func (a *abandonedCommands) prune() {
 			return now.After(c.expiry)
 		}
 	})
+	a.n.Store(int32(len(a.commands)))
 }
 
 // await returns when each command that matches is resolved, or with an error when ctx ends.

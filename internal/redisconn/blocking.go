@@ -42,8 +42,10 @@ func (b *Blocking) Pop(ctx context.Context, list string, many bool) ([]string, e
 	defer cancel()
 	seconds := strconv.FormatFloat(b.slice.Seconds(), 'f', -1, 64)
 	first, more := noRetry{redis.NewCmd(ctx, "blpop", list, seconds)}, redis.NewCmd(ctx, "lpop", list, mostPopped)
-	setFirstKey(first.Cmd, 1)
-	setFirstKey(more, 1)
+	for _, cmd := range []*redis.Cmd{first.Cmd, more} { // as newCmd does
+		cmd.SetFirstKeyPos(1)
+		cmd.SetStepCount(1)
+	}
 	var err error
 	if many {
 		// One round trip for both. (A server before 6.2 refuses the second.)

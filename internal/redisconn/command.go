@@ -2,6 +2,7 @@ package redisconn
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -66,4 +67,92 @@ func (c *Command) Abandoned() bool { return c.resolved != nil }
 // newCommand returns a command that run sends.
 func newCommand(run func() (any, error)) *Command {
 	return &Command{run: run, done: make(chan struct{}, 1)}
+}
+
+// noRetry is a command that go-redis must not send twice by itself.
+type noRetry struct{ *redis.Cmd }
+
+func (noRetry) NoRetry() bool { return true }
+
+type processor interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
+// headWords is how many words of a command come before the keys: EVALSHA or EVAL, the hash
+// or source, and how many keys. The first two are set when the command is sent.
+const headWords = 3
+
+// bySHA makes the command that runs the script by its hash, in the place of one that is
+// over. The command owns words from now on.
+func (s *Script) bySHA(ctx context.Context, at *redis.Cmd, words []any) noRetry {
+	words[0], words[1] = "evalsha", s.sha
+	return newCmd(ctx, at, words)
+}
+
+// bySource makes the command that sends the script along; see bySHA.
+func (s *Script) bySource(ctx context.Context, at *redis.Cmd, words []any) noRetry {
+	words[0], words[1] = "eval", s.source
+	return newCmd(ctx, at, words)
+}
+
+// newCmd shows a cluster client where the first key is. With a step count the client does not
+// ask the server for its table of commands either, which is long and which a user may not be
+// allowed to see.
+func newCmd(ctx context.Context, at *redis.Cmd, words []any) noRetry {
+	*at = *redis.NewCmd(ctx, words...)
+	at.SetFirstKeyPos(headWords)
+	at.SetStepCount(1)
+	return noRetry{at}
+}
+
+// run sends the script once. A server that does not know it (first use, restart, SCRIPT
+// FLUSH) has not run it, and is sent it in full.
+func (s *Script) run(ctx context.Context, on processor, words []any) (any, error) {
+	cmd := s.bySHA(ctx, new(redis.Cmd), words)
+	err := on.Process(ctx, cmd)
+	if isNoScript(err) {
+		cmd = s.bySource(ctx, new(redis.Cmd), words) // the server is through with the first
+		err = on.Process(ctx, cmd)
+	}
+	if err != nil {
+		reloadTopology(on, err)
+		return nil, classify(err)
+	}
+	return cmd.Val(), nil
+}
+
+func isNoScript(err error) bool {
+	return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT")
+}
+
+// size returns about how many bytes a command of these words has.
+func size(words []any) int {
+	n := 64
+	for _, w := range words {
+		switch w := w.(type) {
+		case string:
+			n += len(w)
+		case *string:
+			n += len(*w)
+		}
+		n += 8
+	}
+	return n
+}
+
+// plain returns the words with values in the place of pointers, for a client of a type of
+// the user's, which may look at them.
+func plain(words []any) []any {
+	p := make([]any, len(words), len(words)+4)
+	for i, w := range words {
+		switch w := w.(type) {
+		case *string:
+			p[i] = *w
+		case *int64:
+			p[i] = *w
+		default:
+			p[i] = w
+		}
+	}
+	return p
 }

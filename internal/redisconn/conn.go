@@ -79,8 +79,11 @@ func (c *Conn) Do(ctx context.Context, cmd *Command) (reply any, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
 	}
-	if p := c.pipelines(cmd).single; p != nil && cmd.run == nil && !c.closed.Load() {
-		if done, err := p.sendFast(ctx, cmd); done {
+	// Urgent commands have a pipeline without a fast path.
+	if p := c.commands.single; p != nil && p.fast != nil && !cmd.Urgent && cmd.run == nil && !c.closed.Load() {
+		if done, err := p.sendFast(ctx, cmd); done && err == nil {
+			return cmd.reply, nil
+		} else if done {
 			return c.finish(ctx, cmd, err)
 		}
 	}
@@ -143,18 +146,15 @@ func (c *Conn) byServer(sentBy []*pipeline) (groups [][]int) {
 	return groups
 }
 
-func (c *Conn) pipelines(cmd *Command) *pipelines {
-	if cmd.Urgent {
-		return &c.urgent
-	}
-	return &c.commands
-}
-
 // start hands cmd to a pipeline. After Close, and where there is none, the user's client
 // sends it.
 func (c *Conn) start(ctx context.Context, cmd *Command) (p *pipeline, err error) {
 	if cmd.run == nil && !c.closed.Load() {
-		if p, err = c.pipelineTo(ctx, c.pipelines(cmd), cmd.Key); err != nil {
+		all := &c.commands
+		if cmd.Urgent {
+			all = &c.urgent
+		}
+		if p, err = c.pipelineTo(ctx, all, cmd.Key); err != nil {
 			return nil, classify(err)
 		}
 	}
@@ -188,6 +188,9 @@ func (c *Conn) finish(ctx context.Context, cmd *Command, err error) (reply any, 
 // AwaitAbandoned returns when each abandoned command that matches is resolved, or has no
 // reply in time and never will have one. It returns an error when ctx ends.
 func (c *Conn) AwaitAbandoned(ctx context.Context, matches func(*Command) bool) error {
+	if c.abandoned.n.Load() == 0 {
+		return nil
+	}
 	return c.abandoned.await(ctx, matches)
 }
 

@@ -47,7 +47,7 @@ func (f *fastPath) take(now time.Time) *fastConn {
 			return nil
 		}
 		idle := now.Sub(f.used) > probeAfter
-		if f.used = now; c == nil || idle || c.isOld(now) {
+		if f.used = now; c == nil || idle || !c.expires.IsZero() && c.isOld(now) {
 			go func() { f.free <- f.revive(c) }()
 			return nil
 		}
@@ -60,7 +60,7 @@ func (f *fastPath) take(now time.Time) *fastConn {
 // revive returns c if it is alive, or else a new connection; nil if it cannot be made.
 func (f *fastPath) revive(c *fastConn) *fastConn {
 	if c != nil {
-		if !c.isOld(time.Now()) && c.isAlive(f.life) {
+		if (c.expires.IsZero() || !c.isOld(time.Now())) && c.isAlive(f.life) {
 			return c
 		}
 		c.close()
@@ -133,7 +133,7 @@ func (f *fastPath) connect() *fastConn {
 	return c
 }
 
-func (c *fastConn) isOld(now time.Time) bool { return !c.expires.IsZero() && now.After(c.expires) }
+func (c *fastConn) isOld(now time.Time) bool { return now.After(c.expires) }
 
 // isAlive asks the server for a sign of life; the first call connects.
 func (c *fastConn) isAlive(life context.Context) bool {
@@ -159,9 +159,9 @@ func (c *fastConn) close() {
 // have been sent. If it is still unanswered on return, cmd.resolved is closed when it is
 // resolved.
 func (c *fastConn) send(ctx context.Context, now time.Time, cmd *Command) bool {
-	caller, closing := bound.Ends(ctx)
+	caller, closing, deadline := bound.Ends(ctx)
 	until := now.Add(c.answerTimeout)
-	if deadline := bound.Own(ctx); !deadline.IsZero() && deadline.Before(until) {
+	if !deadline.IsZero() && deadline.Before(until) {
 		until = deadline
 	}
 	c.wire.begin(until, closing != nil)
@@ -192,7 +192,7 @@ func (c *fastConn) send(ctx context.Context, now time.Time, cmd *Command) bool {
 // sendFast sends cmd by the fast path if no other command is in flight. It reports whether
 // that is done: cmd was answered, or is abandoned.
 func (p *pipeline) sendFast(ctx context.Context, cmd *Command) (done bool, err error) {
-	if p.fast == nil || !p.isIdle() {
+	if !p.isIdle() {
 		return false, nil
 	}
 	now := time.Now()
@@ -203,11 +203,15 @@ func (p *pipeline) sendFast(ctx context.Context, cmd *Command) (done bool, err e
 	sent := c.send(ctx, now, cmd)
 	p.fast.give(c)
 	switch {
-	case !sent || isNoScript(cmd.cmd.Err()):
+	case !sent:
+		return false, nil
+	case cmd.cmd.Err() == nil:
+		cmd.reply = cmd.cmd.Val()
+		return true, nil
+	case isNoScript(cmd.cmd.Err()):
 		return false, nil
 	case !cmd.Abandoned():
-		cmd.reply, cmd.err = cmd.cmd.Val(), p.classify(cmd.cmd.Err())
-		return true, cmd.err
+		return true, p.classify(cmd.cmd.Err())
 	}
 	cmd.expiry = time.Now().Add(p.resolveTimeout())
 	why := ctx.Err()
@@ -215,4 +219,11 @@ func (p *pipeline) sendFast(ctx context.Context, cmd *Command) (done bool, err e
 		why = context.DeadlineExceeded
 	}
 	return true, unanswered(why)
+}
+
+// isIdle reports whether no command is queued or in flight.
+func (p *pipeline) isIdle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.busy) == 0 && len(p.queue) == p.gaps
 }

@@ -17,9 +17,10 @@ type interruptibleConn struct {
 	unhook func() bool // from the context that closes Conn
 	wrote  atomic.Bool // the whole command was written, as far as we know
 
+	unusable atomic.Bool // interrupted, or closed; mu is held where it is set
+
 	mu        sync.Mutex
 	closing   bool          // the end of the closing context interrupts the command
-	unusable  bool          // interrupted, or closed
 	noReply   chan struct{} // closed when the reply to an interrupted command has arrived; nil: none is awaited
 	closeOnce sync.Once
 }
@@ -30,7 +31,7 @@ func (w *interruptibleConn) begin(deadline time.Time, closing bool) {
 	w.wrote.Store(false)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closing = closing; !w.unusable {
+	if w.closing = closing; !w.unusable.Load() {
 		_ = w.Conn.SetDeadline(deadline)
 	}
 }
@@ -45,8 +46,8 @@ func (w *interruptibleConn) interrupt() {
 // interruptLocked is interrupt; w.mu is held. Only the first interrupt sets the deadline:
 // after Close, the goroutine that awaits the reply owns it.
 func (w *interruptibleConn) interruptLocked() {
-	if !w.unusable {
-		w.unusable = true
+	if !w.unusable.Load() {
+		w.unusable.Store(true)
 		_ = w.Conn.SetDeadline(time.Unix(1, 0))
 	}
 }
@@ -61,11 +62,7 @@ func (w *interruptibleConn) interruptClosing() {
 }
 
 // interrupted reports whether no more commands can be sent.
-func (w *interruptibleConn) interrupted() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.unusable
-}
+func (w *interruptibleConn) interrupted() bool { return w.unusable.Load() }
 
 // unanswered returns a channel that is closed when the reply to an interrupted command has
 // arrived. It returns nil if none is awaited.
@@ -108,7 +105,7 @@ func (*interruptibleConn) SetWriteDeadline(time.Time) error { return nil }
 func (w *interruptibleConn) Close() (err error) {
 	w.closeOnce.Do(func() {
 		w.mu.Lock()
-		w.unusable = true
+		w.unusable.Store(true)
 		noReply := w.noReply
 		w.mu.Unlock()
 		switch {

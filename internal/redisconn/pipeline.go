@@ -80,13 +80,6 @@ func (p *pipeline) start(ctx context.Context, c *Command) {
 	}
 }
 
-// isIdle reports whether no command is queued or in flight.
-func (p *pipeline) isIdle() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.busy)+p.queued() == 0
-}
-
 // queued returns how many commands wait to be sent; p.mu is held.
 func (p *pipeline) queued() int { return len(p.queue) - p.gaps }
 

@@ -20,8 +20,7 @@ type waiters struct {
 
 // register adds c to the waiters; p.mu is held.
 func (p *pipeline) register(ctx context.Context, c *Command) {
-	_, c.closing = bound.Ends(ctx)
-	c.deadline = bound.Own(ctx)
+	_, c.closing, c.deadline = bound.Ends(ctx)
 	w := &p.waiters
 	c.waiter = len(w.commands)
 	w.commands = append(w.commands, c)
@@ -99,7 +98,7 @@ func unanswered(why error) error { return fmt.Errorf("the store has not answered
 
 // await returns c's error when c has a result, or is abandoned because ctx ends.
 func (p *pipeline) await(ctx context.Context, c *Command) error {
-	caller, _ := bound.Ends(ctx)
+	caller, _, _ := bound.Ends(ctx)
 	if ended := caller.Done(); ended == nil {
 		<-c.done
 	} else {

@@ -33,7 +33,7 @@ func (d *Driver) command(s *redisconn.Script, req driver.Request, args ...any) *
 	c.Group, c.req = req.ID, req
 	c.appendKeys(s)
 	needed := len(c.Words) // the words behind have their defaults
-	for _, name := range s.Args() {
+	for _, name := range s.Args {
 		if c.appendArg(d, name, len(args) > 0) {
 			needed = len(c.Words)
 		}
@@ -46,7 +46,7 @@ func (d *Driver) command(s *redisconn.Script, req driver.Request, args ...any) *
 }
 
 func (c *command) appendKeys(s *redisconn.Script) {
-	keys := s.Keys()
+	keys := s.Keys
 	for i, name := range keys {
 		switch {
 		case name == "lock":
@@ -73,7 +73,9 @@ func (c *command) appendArg(d *Driver, name string, more bool) (needed bool) {
 		c.ttl = c.req.TTL.Milliseconds()
 		c.Words = append(c.Words, &c.ttl)
 	case "retention":
-		c.retention = retentionOf(c.req)
+		if c.retention = 0; c.req.Fencing { // as long as the lock, and beyond it
+			c.retention = (c.req.TTL + max(2*c.req.TTL, minRetention)).Milliseconds()
+		}
 		c.Words = append(c.Words, &c.retention)
 	case "fence":
 		c.fence = FenceKey(c.req.Key)
@@ -112,11 +114,3 @@ var unnamed = ""
 
 // minRetention is how long a fencing counter is kept after its lock at least; see [FenceKey].
 const minRetention = 10 * time.Minute
-
-// retentionOf returns the TTL and, beyond it, how long the counter is to outlive the lock, in ms.
-func retentionOf(req driver.Request) int64 {
-	if !req.Fencing {
-		return 0
-	}
-	return (req.TTL + max(2*req.TTL, minRetention)).Milliseconds()
-}

@@ -157,7 +157,10 @@ func (d *Driver) do(ctx context.Context, c *command, send func(context.Context, 
 	}
 	reply, err := send(ctx, &c.Command)
 	c.free()
-	return reply, storeError(err)
+	if err != nil {
+		return nil, storeError(err)
+	}
+	return reply, nil
 }
 
 // awaitEarlier waits for the abandoned commands of c's claim that c must not overtake:
