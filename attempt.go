@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/retry"
 )
 
 // acquire asks the store once. A claim that an unanswered command may have been granted is
@@ -63,10 +64,10 @@ func (c *call) attempt(m move) (*Lease, error) {
 	case err != nil && driver.IsPermanent(err):
 		return nil, c.unavailable(err, "")
 	case err != nil:
-		c.pollAt = c.e.sched.Now() + c.retryPause.next(outagePauseMin, outagePauseMax)
+		c.pollAt = c.e.sched.Now() + c.retryPause.Next(outagePauseMin, outagePauseMax)
 		return nil, nil
 	}
-	c.retryPause = backoff{}
+	c.retryPause = retry.Backoff{}
 	c.refused(a, watch)
 	return nil, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/bound"
+	"github.com/distlock/locker/internal/retry"
 )
 
 // call is one Lock or TryLock.
@@ -26,8 +27,8 @@ type call struct {
 	op         string
 	key        string // as in the store
 	began      time.Duration
-	pollPause  backoff
-	retryPause backoff
+	pollPause  retry.Backoff
+	retryPause retry.Backoff
 }
 
 // Lock implements [Locker].

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/retry"
 )
 
 // Cancelling returns at once, wherever the waiter is; what its attempt may get is
 // given back, also if the command reaches the store after that.
 func TestCancelDuringAnAttempt(t *testing.T) {
-	const again = time.Second + repeatAfter
+	const again = time.Second + retry.RepeatAfter
 	for name, c := range map[string]struct {
 		s       step
 		cleanUp []time.Duration

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"hash/maphash"
 	"log/slog"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/retry"
 	"github.com/distlock/locker/internal/uuid"
 	"github.com/distlock/locker/renewal"
 )
@@ -59,10 +59,8 @@ type Client struct {
 	claims     atomic.Uint64
 	seed       maphash.Seed
 	stripes    [64]stripe
-	background background
+	background *retry.Queue // releases and clean-ups whose callers have returned
 
-	base    context.Context // of chores; ends when Close has waited long enough
-	stop    context.CancelFunc
 	closing atomic.Bool
 	life    context.Context // ends with Close
 	close   context.CancelFunc
@@ -94,10 +92,15 @@ func New(d driver.Driver, opts ...Option) (*Client, error) {
 		seed:   maphash.MakeSeed(),
 		ended:  make(chan struct{}),
 	}
-	e.base, e.stop = context.WithCancel(context.Background())
 	e.life, e.close = context.WithCancel(context.Background())
 	e.closed = e.life.Done()
-	e.background.shards = make(map[string]*chores)
+	e.background = retry.NewQueue(retry.Config{
+		Now:       func() time.Duration { return e.sched.Now() },
+		Closing:   e.closed,
+		Timeout:   releaseTimeout,
+		Permanent: driver.IsPermanent,
+		Panicked:  func(v any) error { return e.panicked("releasing in the background", v) },
+	})
 	e.observe()
 	if set.logger != nil {
 		e.notices.handler = set.logger.Handler()
@@ -187,7 +190,7 @@ func (e *Client) Close() error {
 	}
 	e.sched.Close()
 	e.awaitWork(end)
-	e.stop()
+	e.background.Stop()
 	e.awaitWork(end.Add(closeGrace))
 	// The process may have been stopped until long after end.
 	err := e.closeDriver(max(driverGrace, time.Until(end.Add(closeGrace+driverGrace))))
@@ -213,7 +216,7 @@ func (e *Client) awaitWork(end time.Time) {
 	for i := range e.stripes {
 		await(e.stripes[i].done())
 	}
-	await(e.background.done())
+	await(e.background.Done())
 	await(e.sched.Done())
 }
 
@@ -239,11 +242,3 @@ func (e *Client) closeDriver(d time.Duration) error {
 
 // userKey is a key as the user gave it.
 func (e *Client) userKey(key string) string { return key[len(e.set.prefix):] }
-
-// backoff doubles from least to most, with full jitter above least.
-type backoff struct{ cur time.Duration }
-
-func (b *backoff) next(least, most time.Duration) time.Duration {
-	b.cur = min(max(2*b.cur, 2*least), most)
-	return least + rand.N(b.cur-least+1)
-}

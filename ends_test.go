@@ -174,10 +174,7 @@ func TestBlockedObserverIsToldPairs(t *testing.T) {
 				all[i] = b.lock(t.Context(), fmt.Sprint(i))
 			}
 		}
-		b.notices.events.mu.Lock()
-		waiting := len(b.notices.events.pending)
-		b.notices.events.mu.Unlock()
-		if waiting > maxNotices+len(all) {
+		if waiting := b.notices.events.Len(); waiting > maxNotices+len(all) {
 			t.Errorf("%d events wait, want %d at most", waiting, maxNotices+len(all))
 		}
 		close(proceed)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/distlock/locker/driver"
 )
@@ -67,19 +66,5 @@ func TestErrorMessages(t *testing.T) {
 				t.Errorf("%v does not match %v, want it to", c.err, m)
 			}
 		}
-	}
-}
-
-// Pauses double from the least to the most, with jitter, and never leave those
-// bounds.
-func TestBackoff(t *testing.T) {
-	var b backoff
-	most := 2 * pollMin
-	for i := range 1000 {
-		wantBetween(t, fmt.Sprintf("pause %d is", i), b.next(pollMin, pollMax), pollMin, most, "it grows up to the most")
-		most = min(2*most, pollMax)
-	}
-	if p := (&backoff{}).next(time.Second, time.Second); p != time.Second {
-		t.Errorf("a pause of %v, want 1s: least and most are the same", p)
 	}
 }

@@ -168,9 +168,7 @@ func (b *bench) running() (n int) {
 		n += s.calls.n
 		s.mu.Unlock()
 	}
-	b.background.mu.Lock()
-	defer b.background.mu.Unlock()
-	return n + b.background.work.n
+	return n + b.background.Len()
 }
 
 // keys is how many keys the Locker knows.

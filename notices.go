@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/distlock/locker/internal/outbox"
 )
 
 const (
@@ -26,8 +28,8 @@ type notices struct {
 	observer Observer     // or nil
 	handler  slog.Handler // or nil
 	wanted   bool         // one of them is set: it makes sense to put an event together
-	events   outbox
-	records  outbox
+	events   outbox.Outbox
+	records  outbox.Outbox
 }
 
 // event delivers an event that is wanted, and reports whether the observer gets it. It may be
@@ -55,12 +57,12 @@ func (n *notices) deliver(ctx context.Context, e Event, room int) (kept bool) {
 	e.Time = time.Now()
 	ctx = context.WithoutCancel(ctx)
 	if _, _, _, logged := logging(e); logged && n.handler != nil {
-		n.records.push(maxNotices, func(int) { logEvent(ctx, n.handler, e) }, nil)
+		n.records.Push(maxNotices, func(int) { logEvent(ctx, n.handler, e) }, nil)
 	}
 	if n.observer == nil {
 		return false
 	}
-	return n.events.push(room, func(dropped int) {
+	return n.events.Push(room, func(dropped int) {
 		told := e // the logger's is another goroutine
 		told.Dropped = dropped
 		n.observer.Observe(ctx, told)
@@ -78,119 +80,8 @@ func (n *notices) panicked(v any) {
 // on with it. What then waits is dropped.
 func (n *notices) close(most time.Time) {
 	least := time.Now().Add(noticesGrace)
-	n.events.close(least, most)
-	n.records.close(least, least)
-}
-
-// outbox is a queue of calls of the user's code. A goroutine makes them, one at a time
-// and in order, while there are some.
-type outbox struct {
-	mu      sync.Mutex
-	pending []outboxed
-	made    uint64        // delivered, since ever
-	dropped int           // not told yet
-	total   uint64        // dropped, since ever
-	running chan struct{} // closed when the goroutine ends; nil: there is none
-}
-
-type outboxed struct {
-	call     func(dropped int)
-	dropped  int       // calls dropped before this one
-	panicked func(any) // may be nil
-}
-
-// push reports whether the call will be made: it is dropped if room are waiting.
-func (o *outbox) push(room int, call func(dropped int), panicked func(any)) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.pending) >= room {
-		o.dropped++
-		o.total++
-		return false
-	}
-	o.pending = append(o.pending, outboxed{call, o.dropped, panicked})
-	o.dropped = 0
-	if o.running == nil {
-		o.running = make(chan struct{})
-		go o.drain()
-	}
-	return true
-}
-
-// lost is how many calls were dropped.
-func (o *outbox) lost() uint64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.total
-}
-
-func (o *outbox) drain() {
-	through := false
-	defer func() {
-		if !through {
-			go o.drain() // the user's code has ended this goroutine
-		}
-	}()
-	for {
-		o.mu.Lock()
-		if len(o.pending) == 0 {
-			o.pending = nil
-			close(o.running)
-			o.running, through = nil, true
-			o.mu.Unlock()
-			return
-		}
-		next := o.pending[0]
-		o.pending[0] = outboxed{}
-		o.pending = o.pending[1:]
-		o.made++
-		o.mu.Unlock()
-		next.make()
-	}
-}
-
-func (c *outboxed) make() {
-	defer func() {
-		if v := recover(); v != nil && c.panicked != nil {
-			c.panicked(v)
-		}
-	}()
-	c.call(c.dropped)
-}
-
-func (o *outbox) close(least, most time.Time) {
-	for end := least; o.await(end) && time.Now().Before(most); {
-		end = time.Now().Add(noticesGrace)
-		if most.Before(end) {
-			end = most
-		}
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.dropped += len(o.pending)
-	o.total += uint64(len(o.pending))
-	o.pending = nil
-}
-
-// await waits until all calls are made, but not beyond end. It reports whether there are
-// more, and some were made meanwhile.
-func (o *outbox) await(end time.Time) bool {
-	o.mu.Lock()
-	running, before := o.running, o.made
-	o.mu.Unlock()
-	if running == nil {
-		return false
-	}
-	timer := time.NewTimer(time.Until(end))
-	defer timer.Stop()
-	select {
-	case <-running:
-		return false
-	case <-timer.C:
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.made > before
+	n.events.Close(noticesGrace, most)
+	n.records.Close(noticesGrace, least)
 }
 
 // logging is how an event is logged, if it is; span names its Duration.
@@ -253,7 +144,7 @@ func (n *notices) logger() *slog.Logger {
 // queued is a [slog.Handler] that leaves the work to the outbox, whose goroutine alone asks
 // for the user's handler.
 type queued struct {
-	o  *outbox
+	o  *outbox.Outbox
 	to func() slog.Handler
 }
 
@@ -262,7 +153,7 @@ func (h queued) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h queued) Handle(ctx context.Context, r slog.Record) error {
 	ctx, r = context.WithoutCancel(ctx), r.Clone()
-	h.o.push(maxNotices, func(int) {
+	h.o.Push(maxNotices, func(int) {
 		if to := h.to(); to.Enabled(ctx, r.Level) {
 			_ = to.Handle(ctx, r)
 		}

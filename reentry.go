@@ -30,7 +30,7 @@ func (c *call) reenter(of *Lease, try bool) (*Lease, error) {
 		}
 		trouble.failed(now, err)
 		if try || driver.IsPermanent(err) || trouble.over(now, cl.TTL) ||
-			!bound.Sleep(c.ctx, c.e.closed, c.retryPause.next(outagePauseMin, outagePauseMax)) {
+			!bound.Sleep(c.ctx, c.e.closed, c.retryPause.Next(outagePauseMin, outagePauseMax)) {
 			if c.e.closing.Load() {
 				err = ErrClosed
 			}

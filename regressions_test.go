@@ -35,10 +35,7 @@ func TestRepeatedUnlocksEndOnce(t *testing.T) {
 			wantErr(t, l.Unlock(ctx), ErrUnavailable, "the store refuses")
 			cancel()
 		}
-		b.background.mu.Lock()
-		n := len(b.background.shards[""].waiting)
-		b.background.mu.Unlock()
-		if n > 1 {
+		if n := b.background.Len(); n > 1 {
 			t.Errorf("%d releases wait in the background, want 1", n)
 		}
 		b.until(20 * time.Second)

@@ -22,12 +22,8 @@ func (e *Client) Stats() (st Stats) {
 	for i := range e.stripes {
 		e.stripes[i].count(&st)
 	}
-	e.background.mu.Lock()
-	for _, cs := range e.background.shards {
-		st.Background += cs.underWay + len(cs.waiting)
-	}
-	e.background.mu.Unlock()
-	st.DroppedEvents, st.DroppedRecords = e.notices.events.lost(), e.notices.records.lost()
+	st.Background = e.background.Len()
+	st.DroppedEvents, st.DroppedRecords = e.notices.events.Dropped(), e.notices.records.Dropped()
 	return st
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/retry"
 )
 
 // A watch that opens and ends at once is opened again about once a second, and the
@@ -61,7 +62,7 @@ func TestCleanUpsShareABackOff(t *testing.T) {
 		}
 		b.until(3 * time.Second)
 		b.store.from(opRelease, delay(20*time.Millisecond, obey))
-		b.until(3*time.Second + chorePauseMax + repeatAfter + 2*time.Second)
+		b.until(3*time.Second + retry.PauseMax + retry.RepeatAfter + 2*time.Second)
 		b.wantIdle("all was given back")
 	})
 }
@@ -97,7 +98,7 @@ func TestHungCleanUpsHoldNoOtherUp(t *testing.T) {
 
 // A store that answers slowly, but answers, is asked to clean up many keys at a time.
 func TestCleanUpsOfASlowStore(t *testing.T) {
-	for _, far := range []time.Duration{choreLate - 50*time.Millisecond, choreLate + 50*time.Millisecond} {
+	for _, far := range []time.Duration{retry.LateAfter - 50*time.Millisecond, retry.LateAfter + 50*time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, plain)
 			b.store.from(opAcquire, failAfter(errReset))
@@ -113,8 +114,8 @@ func TestCleanUpsOfASlowStore(t *testing.T) {
 					t.Fatalf("%q holds key %d at %v, want all %d given back by a store that takes %v", owner, i, b.at(), n, far)
 				}
 			}
-			if most := b.store.atOnce(opRelease); most > 2*choresAtOnce {
-				t.Errorf("%d releases at once, want some %d", most, choresAtOnce)
+			if most := b.store.atOnce(opRelease); most > 2*retry.AtOnce {
+				t.Errorf("%d releases at once, want some %d", most, retry.AtOnce)
 			}
 			b.wantIdle("all was given back")
 		})

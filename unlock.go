@@ -6,6 +6,7 @@ import (
 
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/bound"
+	"github.com/distlock/locker/internal/retry"
 )
 
 // duty is what an Unlock owes the store.
@@ -236,7 +237,7 @@ func (u *unlocking) conclude(end, err, answer error) error {
 func (e *Client) retry(ctx context.Context, f func(context.Context) error) error {
 	now := e.sched.Now()
 	end := now + releaseBudget
-	var pause backoff
+	var pause retry.Backoff
 	for ; ; now = e.sched.Now() {
 		once := bound.New(ctx, min(releaseTimeout, end-now), nil)
 		err := f(once)
@@ -244,7 +245,7 @@ func (e *Client) retry(ctx context.Context, f func(context.Context) error) error
 		if err == nil || isSettled(err) || ctx.Err() != nil {
 			return err
 		}
-		d := pause.next(outagePauseMin, outagePauseMax)
+		d := pause.Next(outagePauseMin, outagePauseMax)
 		if e.sched.Now()+d >= end || !bound.Sleep(ctx, nil, d) {
 			return err
 		}

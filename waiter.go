@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/retry"
 	"github.com/distlock/locker/renewal"
 )
 
@@ -336,12 +337,12 @@ func (c *call) exit() {
 }
 
 // pauseFor returns how long to wait after a refusal for what no signal tells.
-func pauseFor(a driver.Answer, watched bool, poll *backoff) time.Duration {
+func pauseFor(a driver.Answer, watched bool, poll *retry.Backoff) time.Duration {
 	var d time.Duration
 	if watched && !a.NoWakeUp {
 		d = pollAgain - rand.N(pollAgain/5)
 	} else {
-		d = poll.next(pollMin, pollMax)
+		d = poll.Next(pollMin, pollMax)
 	}
 	if a.Remaining > 0 && a.Remaining < d {
 		// The holder may be dead: ask when its lease is over, not all
