@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/distlock/locker/driver"
 )
@@ -67,4 +71,26 @@ func TestErrorMessages(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The error of a lease that was lost because renewals failed has the last failure, and the
+// log has the first failure only.
+func TestLossTellsTheLastFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var warnings atomic.Int32
+		b := newBench(t, plain, WithTTL(time.Second), WithLogger(slog.New(userLog{func(r slog.Record) {
+			if r.Level == slog.LevelWarn && r.Message != "lock lost" {
+				warnings.Add(1)
+			}
+		}})))
+		l := b.lock(t.Context(), "k")
+		b.store.from(opRenew, fail(errRefused))
+		<-l.Lost()
+		wantErr(t, l.Err(), errRefused, "that is why")
+		wantErr(t, l.Err(), ErrExpired, "and how")
+		synctest.Wait()
+		if n := warnings.Load(); n != 1 {
+			t.Errorf("%d warnings of renewals, want 1", n)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -246,4 +247,13 @@ func ended(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	return ctx
+}
+
+// sameStripe returns another key in the stripe of key.
+func (b *bench) sameStripe(key string) string {
+	for i := 0; ; i++ {
+		if k := fmt.Sprint("s", i); b.stripeOf(k) == b.stripeOf(key) {
+			return k
+		}
+	}
 }

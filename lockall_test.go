@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/distlock/locker/driver"
 )
 
 // lockingAll begins a LockAll, and returns when it waits or is over.
@@ -319,3 +322,38 @@ func TestLockAllRefuses(t *testing.T) {
 var noContext context.Context
 
 func second[T any](_ T, err error) error { return err }
+
+// LockAll fails as Lock does when its context ends before its first attempts are sent: that
+// is no trouble of the store.
+func TestLockAllUnderAContextThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		ctx, cancel := context.WithCancel(t.Context())
+		unsent := func(c *command) error {
+			cancel()
+			<-c.ctx.Done()
+			return &driver.StoreError{Err: c.ctx.Err(), NotApplied: true}
+		}
+		b.store.next(opAcquire, unsent, unsent)
+		_, err := LockAll(ctx, b.Client, []string{"a", "b"})
+		wantErr(t, err, ErrNotAcquired, "as Lock")
+		wantErr(t, err, context.Canceled, "as Lock")
+		if errors.Is(err, ErrUnavailable) {
+			t.Errorf("an outage: %v", err)
+		}
+	})
+}
+
+// A bad key is found before any of the others is taken, however many there are.
+func TestLockAllChecksAllKeysFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		keys := []string{"\xff"} // sorts last
+		for i := range 2 * atOnce {
+			keys = append(keys, fmt.Sprintf("k%03d", i))
+		}
+		_, err := LockAll(t.Context(), b.Client, keys)
+		wantErr(t, err, ErrInvalid, "a key is no UTF-8")
+		b.wantSent(opAcquire, 0, "nothing was taken")
+	})
+}

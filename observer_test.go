@@ -304,3 +304,30 @@ func TestEventKindString(t *testing.T) {
 		t.Errorf("kind 0 is called %q, want unknown", s)
 	}
 }
+
+// A loss is reported before the grant that follows it.
+func TestLossIsToldBeforeTheNextGrant(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, plain, WithTTL(time.Second))
+			l := b.lock(t.Context(), "k")
+			next := b.locking(t.Context(), "k")
+			b.store.free("k")
+			b.store.next(opRenew, fail(ErrLost))
+			b.unlock(next.wantLease(t))
+			wantErr(t, l.Unlock(t.Context()), ErrLost, "it was denied")
+			synctest.Wait()
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			var order []string
+			for _, e := range b.seen {
+				if e.Kind != EventWaiting {
+					order = append(order, fmt.Sprint(e.Kind, " ", e.Token))
+				}
+			}
+			if got := fmt.Sprint(order); got != "[acquired 1 lost 1 acquired 2 released 2]" {
+				t.Errorf("events %v, want them in the order in which they happened", got)
+			}
+		})
+	}
+}

@@ -224,3 +224,16 @@ func TestTryLockInAnOutage(t *testing.T) {
 		})
 	}
 }
+
+// A wait that ends in contention is no outage because another caller's release is slow.
+func TestSlowReleaseIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		b.store.from(opRelease, delay(290*time.Millisecond, obey))
+		l := b.lock(t.Context(), "k")
+		waiting := b.locking(t.Context(), "k", WithWait(250*time.Millisecond))
+		b.unlocking(t.Context(), l)
+		<-waiting.done
+		wantErr(t, waiting.err, ErrNotAcquired, "the key was not free in time", ErrUnavailable)
+	})
+}

@@ -260,3 +260,46 @@ func TestRenewBeyondTheDeadline(t *testing.T) {
 		wantErr(t, l.Renew(context.Background()), ErrLost, fmt.Sprint("it is ", b.at(), " and the lease ended at 988ms"), ErrUnavailable)
 	})
 }
+
+// However often Unlock is called while the store is away, the release goes on once, and
+// the grant ends with one event.
+func TestRepeatedUnlocksEndOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain, WithTTL(time.Second))
+		l := b.lock(t.Context(), "k")
+		b.store.from(opRelease, fail(errRefused))
+		for range 50 {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+			wantErr(t, l.Unlock(ctx), ErrUnavailable, "the store refuses")
+			cancel()
+		}
+		if n := b.background.Len(); n > 1 {
+			t.Errorf("%d releases wait in the background, want 1", n)
+		}
+		b.until(20 * time.Second)
+		b.wantEvents(map[EventKind]int{EventAcquired: 1, EventReleaseFailed: 1}, "one end")
+	})
+}
+
+// A release that the store has refused for good does not keep the release of a further
+// Unlock from going on in the background.
+func TestReleaseGoesOnAfterPermanentTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		l := b.lock(t.Context(), "k")
+		unlock := func(steps ...step) {
+			b.store.next(opRelease, steps...)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			wantErr(t, l.Unlock(ctx), ErrUnavailable, "the store cannot be used")
+			b.until(b.at() + 2*time.Second)
+		}
+		unlock(fail(errRefused), fail(errNoPerm)) // the second in the background
+		b.wantSent(opRelease, 2, "it was refused for good")
+		unlock(fail(errRefused))
+		if held := b.store.held("k"); held != "" {
+			t.Errorf("%s holds the key, want it free: the second release went on", held)
+		}
+		b.wantIdle("the release went on")
+	})
+}

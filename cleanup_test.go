@@ -219,3 +219,22 @@ func TestGivingUpSoonAfterASuccess(t *testing.T) {
 		}
 	})
 }
+
+// However often a count is not answered, one correction of it waits in the background.
+func TestCorrectionsDoNotPileUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, counting)
+		b.store.from(opSetHolds, fail(errReset))
+		l := b.lock(t.Context(), "k")
+		_, err := b.Lock(l.Context(t.Context()), "k", WithWait(14*time.Second))
+		wantErr(t, err, ErrUnavailable, "the count is not answered")
+		b.store.from(opSetHolds, obey)
+		sent := len(b.store.sent(opSetHolds))
+		b.until(b.at() + 10*time.Second)
+		if n := len(b.store.sent(opSetHolds)) - sent; n != 1 {
+			t.Errorf("%d corrections sent, want 1", n)
+		}
+		b.unlock(l)
+		b.wantIdle("the lease is unlocked")
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -219,6 +220,61 @@ func TestDerivingALoggerDoesNotBlock(t *testing.T) {
 		synctest.Wait()
 		if len(got) != 1 || got[0] != "from a driver" {
 			t.Errorf("logged %q", got)
+		}
+	})
+}
+
+// The next event carries the number of dropped events, whatever is logged before it.
+func TestDroppedIsToldWithAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate, total := make(chan struct{}), 0
+		var once sync.Once
+		q := notices{handler: slog.DiscardHandler, observer: ObserverFunc(func(_ context.Context, e Event) {
+			once.Do(func() { <-gate })
+			total += e.Dropped
+		})}
+		q.event(t.Context(), Event{})
+		synctest.Wait()
+		for range maxNotices + 100 {
+			q.event(t.Context(), Event{})
+		}
+		close(gate)
+		synctest.Wait()
+		q.logger().Info("of a driver's")
+		synctest.Wait()
+		q.event(t.Context(), Event{})
+		synctest.Wait()
+		if total != 100 {
+			t.Errorf("Dropped says %d, want 100", total)
+		}
+	})
+}
+
+// A blocked observer does not silence the logger, nor the other way round.
+func TestObserverAndLoggerAreApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		proceed := make(chan struct{})
+		defer close(proceed)
+		var logged, observed atomic.Int32
+		for _, blocked := range []string{"observer", "logger"} {
+			b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal(),
+				WithObserver(ObserverFunc(func(context.Context, Event) {
+					if blocked == "observer" {
+						<-proceed
+					}
+					observed.Add(1)
+				})),
+				WithLogger(slog.New(userLog{func(slog.Record) {
+					if blocked == "logger" {
+						<-proceed
+					}
+					logged.Add(1)
+				}})))
+			b.lock(t.Context(), "k")
+			b.until(time.Second)
+		}
+		if logged.Load() != 2 || observed.Load() != 2 {
+			t.Errorf("%d records and %d events delivered, want 2 of each: a grant and its loss", logged.Load(), observed.Load())
 		}
 	})
 }
