@@ -14,7 +14,7 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// Holder is who holds a key, as far as the store tells; see [driver.Holder] for its fields. Key
+// Holder describes who holds a key, as far as the store knows; see [driver.Holder] for its fields. Key
 // is without the Locker's prefix.
 type Holder = driver.Holder
 
@@ -23,9 +23,9 @@ const (
 	wakeTTL        = time.Second // of the lock that is taken to wake waiters
 )
 
-// WithMetadata keeps in the store, for [Client.Inspect], who holds a lock: the name of the host, the
-// id of the process, and pairs of a name and a value, of any characters, at most 512 bytes in
-// all with what is escaped. A pair named host or pid replaces ours. They become
+// WithMetadata keeps in the store who holds a lock, for [Client.Inspect]: the name of the host,
+// the id of the process, and pairs of a name and a value, of any characters, at most 512 bytes in
+// all when they are escaped. A pair named host or pid replaces ours. The pairs become
 // part of the claim's id, and so of [Lease.Owner] unless the caller named one: each command
 // is longer by as much, and there is no other cost. Default none: an id is a UUID and a number.
 func WithMetadata(pairs ...string) Option {
@@ -197,8 +197,8 @@ func (c *call) ownShare(h Holder) *claim {
 	return nil
 }
 
-// wakeWaiters takes the key and gives it back, as each strategy tells waiters of that. If
-// it goes wrong, they look about once a second by themselves.
+// wakeWaiters takes the key and gives it back, which wakes the waiters of every strategy. If
+// that fails, they poll about once a second.
 func (c *call) wakeWaiters() {
 	cl := c.newClaim()
 	a, sent, err := c.acquire(cl, false, 0)
@@ -211,7 +211,3 @@ func (c *call) wakeWaiters() {
 		c.e.cleanUp(cl, sent, true)
 	}
 }
-
-// MetadataOf is what [WithMetadata] has put into the id of a claim, such as an element of
-// [Holder].Queue; nil if that is none.
-func MetadataOf(id string) map[string]string { return driver.MetadataOf(id) }

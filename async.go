@@ -103,8 +103,8 @@ func (p *Pending) abandon() *Lease {
 	return l
 }
 
-// giveBackWithin is for how long a call waits for a lease that it gives back; what is not
-// answered by then goes on in the background.
+// giveBackWithin bounds the wait for a lease that is given back. A release that is not answered
+// by then goes on in the background.
 const giveBackWithin = 200 * time.Millisecond
 
 // giveBack unlocks a lease that its caller does not get; nil is none.

@@ -223,8 +223,8 @@ func (c *call) install(cl *claim) error {
 	case s.closed:
 		return ErrClosed
 	case old == nil:
-	// Without fencing nothing tells which grant came later, as both can be valid only after
-	// a break. The one that is answered later is kept: it ends by its own deadline or
+	// Without fencing the order of the grants is unknown, as both can be valid only after a
+	// break. The one that is answered later is kept: it ends by its own deadline or
 	// denial, and the key stays taken until the TTL of the other, so no third is inside.
 	case old.token > cl.token:
 		return errLate

@@ -190,8 +190,8 @@ func (c *claim) lose(kind lossKind, cause error) (after aftermath) {
 	return after
 }
 
-// aftermath is what follows a loss once all leases are told of it: the contexts of these
-// leases end. Whoever loses claims of several stripes runs it after the last.
+// aftermath holds the contexts that end with a loss, once all leases are lost. A caller that
+// loses claims of several stripes runs it after the last.
 type aftermath []lostContexts
 
 type lostContexts struct {
@@ -221,7 +221,7 @@ func (c *claim) denied() error {
 	return c.outcome
 }
 
-// beginRenewal reports what is left of the lease, and whether it is to be renewed.
+// beginRenewal returns how long the lease still lasts, and reports whether a renewal begins.
 func (c *claim) beginRenewal(now time.Duration) (left time.Duration, ok bool) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()

@@ -21,7 +21,7 @@ const (
 	releaseBudget  = 5 * time.Second        // all tries of an Unlock
 	closeBudget    = 3 * time.Second        // for what runs at Close to end by itself
 	closeGrace     = 300 * time.Millisecond // once it is cut short
-	driverGrace    = time.Second            // for the driver to close, and what is left of the above
+	driverGrace    = time.Second            // for the driver to close, beside the rest of the two above
 
 	// A wait that is signalled still polls about once a second; one that is
 	// not polls.
@@ -125,7 +125,7 @@ func New(d driver.Driver, opts ...Option) (*Client, error) {
 	return e, nil
 }
 
-// configure tells the driver what it is to know, and asks what it wants.
+// configure hands the driver its configuration, and takes its settings.
 func (e *Client) configure() error {
 	version := 4
 	if c, ok := e.driver.(driver.Configurer); ok {
@@ -164,7 +164,7 @@ func ClientOf(l Locker) (*Client, bool) {
 	return nil, false
 }
 
-// nodeChanged is told by the driver of a store of several servers.
+// nodeChanged reports the trouble, or the return, of one server of several.
 func (e *Client) nodeChanged(name string, trouble error) {
 	e.notices.event(context.Background(), Event{Kind: EventNode, Strategy: e.name, Node: name, Err: trouble})
 }

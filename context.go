@@ -7,10 +7,9 @@ import (
 )
 
 // leaseCtx is the context of a lease: a child of the parent that the lease
-// cancels, so it needs no goroutine. Each of its methods looks at the clock first,
-// so that no caller is told "go on" after the lease's end because a timer is late;
-// context.Cause and the derivation of children go through Value and Done, hence
-// those too.
+// cancels, so it needs no goroutine. Each of its methods looks at the clock first, so that the
+// context is never alive after the lease's end because a timer is late. context.Cause and the
+// derivation of children go through Value and Done, so these two look at the clock as well.
 type leaseCtx struct {
 	context.Context // the cancellable child of parent
 	parent          shield

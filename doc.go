@@ -12,39 +12,37 @@
 // for contention, [ErrUnavailable] for trouble with the store, [ErrLost], [ErrNotHeld],
 // [ErrConflict], [ErrInvalid] and [ErrClosed]. Without options a lease has a TTL of 30 s,
 // is renewed while it is held, and Lock waits until its context ends. Options set other
-// times and limits, an [Observer] is told what happens: [EventAcquired], [EventReleased],
-// [EventReleaseFailed], [EventRenewed], [EventRenewFailed], [EventLost],
-// [EventLetExpire], [EventNotAcquired], [EventWaiting] and [EventNode]. Strategies are in the
-// packages under strategy; package driver is the contract for writing one, and
-// package conformance tests it.
+// times and limits. An [Observer] receives an [Event] for each grant, release, renewal and
+// loss. Strategies are in the packages under strategy; package driver is the contract for
+// writing one, and package conformance tests it.
 //
 // # Words
 //
-//   - owner: who holds a lock: the name given by [ContextWithOwner], else one made
-//     up for the acquisition.
+//   - owner: who holds a lock: the name given by [ContextWithOwner], else a name that is
+//     made up for the grant.
 //   - claim: one grant of a key to a process, as it stands in the store. Its id is
 //     never used again.
 //   - lease: one caller's view of a claim. Re-entry adds a lease to a claim.
 //   - hold: a lease that is not unlocked; a claim is released with its last hold.
-//   - TTL, deadline: how long the store keeps a claim that is not renewed; until
-//     when its holder may rely on that.
+//   - TTL: how long the store keeps a claim that is not renewed.
+//   - deadline: the time until which the holder may rely on the claim.
 //   - token: the fencing token, greater for every later grant of a key.
-//   - watchdog, renewal: what extends held claims, and one such extension.
-//   - watch: a subscription to the releases of a key, for those who wait.
+//   - watchdog: the scheduler that extends held claims. One extension is a renewal.
+//   - watch: a subscription to the releases of a key, for waiters.
 //   - hand-over: the passing of a lock from one owner to the next: inside the process
-//     ([WithHandOver]), or by the release in blpop's case.
-//   - queue: the waiters for a key, of one process; blpop has one of processes, too.
-//   - loss: the end of a lease that Unlock did not bring about.
+//     ([WithHandOver]) or, with blpop, by the release.
+//   - queue: the waiters for a key in one process. blpop also has a queue of processes.
+//   - loss: the end of a lease by anything but its Unlock.
 //
 // # Guarantees
 //
 // At any time at most one owner holds a key, as long as the store keeps it and
 // neither clock runs more than 1 % off during a lease.
 //
-// A lease that ends says so in time: its Lost channel and contexts by its
-// Deadline, without asking the store; and its methods and its context's Err look
-// at the clock when they are called, so that a process that was stopped is told
-// by the first question it asks. Held leases are renewed every third of their
+// The end of a lease is known by its Deadline, without asking the store: its Lost channel
+// closes and its contexts end. Its methods, and Err of its contexts, look at the clock when
+// they are called, so that a process that was stopped learns of the end by its first call.
+// Held leases are renewed every third of their
 // TTL, by one scheduler without a goroutine or timer for each, and a renewal
 // that fails is tried again until the Deadline.
 //
@@ -54,9 +52,9 @@
 // no process frees another's lock, and a key whose holder vanished is free after
 // its TTL at the latest.
 //
-// Within a Locker waiters are served first come, first served, and only the
-// first talks to the store. A free lock is taken within about a second, whatever
-// notification was lost; normally at once.
+// Within a Locker waiters are served first come, first served, and only the first sends
+// commands. A free lock is taken at once, and within about a second if a notification was
+// lost.
 //
 // The rules in full are in docs/rules.md.
 //
@@ -74,7 +72,7 @@
 // too small by then; let the resource refuse it. The clock meant is Go's
 // monotonic one, which stands still while a whole machine is suspended.
 //
-// A store that loses data (a restart without persistence, a failover to a
-// replica that lagged) loses locks. The old holder learns it at the next renewal,
-// and tokens go on growing.
+// A store that loses data (a restart without persistence, a failover to a replica that
+// lagged) loses locks. The old holder learns of the loss at its next renewal. Tokens go on
+// growing.
 package locker

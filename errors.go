@@ -9,9 +9,8 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// Errors. Match them with [errors.Is]; what is returned wraps them with the
-// strategy, the key and the cause; of ErrInvalid, with what was given and what is
-// allowed.
+// Errors. Match them with [errors.Is]. The errors that methods return wrap these with the
+// strategy, the key and the cause; ErrInvalid with the value given and the values allowed.
 var (
 	// ErrNotAcquired: another owner holds the key, and the caller did not want
 	// to wait (longer); or the caller's context was over from the start.
@@ -34,10 +33,9 @@ var (
 	ErrClosed = errors.New("locker closed")
 )
 
-// DoError is what [Do] fails with when fn did not run, or when it ran and the
-// lock could not be given back after it. Do returns fn's own error as it is when
-// nothing else went wrong. Get it by [errors.As]; errors.Is matches the errors
-// in it.
+// DoError is the error of [Do] when fn did not run, or when fn ran and the lock could not be
+// given back after it. If nothing else went wrong, Do returns fn's own error. Get a DoError by
+// [errors.As]; errors.Is matches the errors in it.
 type DoError struct {
 	Key string
 	Ran bool // fn ran: do not simply call Do again if fn must not run twice
@@ -53,8 +51,7 @@ func (e *DoError) Error() string {
 
 func (e *DoError) Unwrap() error { return e.Err }
 
-// opError is what Lock, Unlock and Renew fail with: one of the sentinels, and
-// why.
+// opError is the error of Lock, Unlock and Renew: a sentinel and its cause.
 type opError struct {
 	strategy, op, key string
 	kind              error // a sentinel
@@ -89,7 +86,7 @@ func (e *opError) Unwrap() []error {
 	return []error{e.kind, e.why}
 }
 
-// quoteKey keeps a 16 KiB key from filling the log.
+// quoteKey shortens long keys, which may have 16 KiB.
 func quoteKey(key string) string {
 	const most = 80
 	if len(key) <= most {
@@ -107,7 +104,7 @@ func invalid(format string, args ...any) error {
 	return &invalidError{fmt.Sprintf(format, args...)}
 }
 
-// lossError is why a lease was lost; it matches ErrLost and the cause.
+// lossError is the loss of a lease. It matches ErrLost and the cause.
 type lossError struct {
 	strategy, key string
 	cause         error
@@ -119,7 +116,7 @@ func (e *lossError) Error() string {
 
 func (e *lossError) Unwrap() []error { return []error{ErrLost, e.cause} }
 
-// lastFailure is why something came to nothing, and what went wrong last.
+// lastFailure is the reason for giving up, with the last failure before it.
 type lastFailure struct{ why, last error }
 
 func (e *lastFailure) Error() string   { return e.why.Error() + "; last failure: " + e.last.Error() }
@@ -142,8 +139,8 @@ var (
 	errNoAnswer = errors.New("no answer came in time")
 )
 
-// withoutContextErrors hides that err is a timeout or cancellation of the Locker's
-// own: an error that matches one of context's is to be the caller's.
+// withoutContextErrors hides a timeout or cancellation of the Locker's own: only the end of
+// the caller's context is to match one of context's errors.
 func withoutContextErrors(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w (%v)", errNoAnswer, err) //nolint:errorlint // hides the context error, which is not the caller's

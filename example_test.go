@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/strategy/memory"
 )
 
@@ -285,6 +286,6 @@ func ExampleWithMetadata() {
 	defer lease.Unlock(ctx)
 
 	holder, _ := l.Inspect(ctx, "deploy")
-	fmt.Println(holder.Metadata["release"], locker.MetadataOf(holder.ID)["pid"] != "")
+	fmt.Println(holder.Metadata["release"], driver.MetadataOf(holder.ID)["pid"] != "")
 	// Output: v1.2.3 true
 }

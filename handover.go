@@ -14,6 +14,11 @@ import (
 // All of it happens under the mutex. A waiter that gives up leaves the queue, and the next
 // one finds the offer; with the last one the offer is withdrawn and the claim released.
 
+const (
+	defaultHandOvers    = 16
+	defaultHandOverTime = 20 * time.Millisecond
+)
+
 // WithHandOver limits the hand-overs inside the process. When another goroutine of the
 // process waits for the lock with the same TTL and renewal, and neither has a named owner,
 // the last Unlock leaves the lock to that goroutine without asking the store. It

@@ -36,7 +36,7 @@ func TestHandOver(t *testing.T) {
 			b.unlock(lease)
 			synctest.Wait()
 			lease = w.wantLease(t)
-			if i == DefaultHandOvers {
+			if i == defaultHandOvers {
 				asked++ // other processes had their turn
 			}
 			b.wantSent(opAcquire, asked, "a hand-over takes no command")

@@ -15,16 +15,16 @@ const (
 	watchLinger = time.Second
 )
 
-// keyState is what a Locker knows of a key it holds, waits for or has just used. It leaves
-// the table with the last of these. Its methods, and those of its queue, need the mutex.
+// keyState describes a key that a Locker holds, waits for or has just used. It leaves the
+// table with the last of these. Its methods, and those of its queue, need the mutex.
 type keyState struct {
 	key     string
 	current *claim // held, or being released
 	*queue         // nil for a key that is held and no more
 }
 
-// queue is what a key has while calls wait for it, a command about it is under way, its watch
-// lingers or leases on it that were lost are not unlocked.
+// queue is the part of a keyState that exists while calls wait for the key, a command about it
+// is under way, its watch lingers, or lost leases on it are not unlocked.
 type queue struct {
 	lost []*claim // of named owners, until their leases are unlocked
 

@@ -14,10 +14,9 @@ import (
 // store denies it, its Deadline passes before a renewal went through, a limit
 // ([WithMaxHold], [WithMaxRenewals]) is reached, or the Locker is closed.
 //
-// Every method may be called from many goroutines. Those that tell whether the
-// lease is still held (Holds, Err, Lost, Context, Renew, Unlock) look at the clock
-// first: a process that was frozen past its lease is told so by the first question
-// it asks. A nil or zero Lease is held by nothing: its methods fail with
+// Every method may be called from many goroutines. Holds, Err, Lost, Context, Renew and Unlock
+// look at the clock first: a process that was frozen past its lease learns of the loss by its
+// first call. A nil or zero Lease is held by nothing: its methods fail with
 // [ErrInvalid] or return zero values; its Lost is closed and its Context has ended.
 type Lease struct {
 	claim  *claim
@@ -49,7 +48,7 @@ func errZeroLease(method string) error {
 	return invalid("%s of a lease that no Lock returned; check the error of Lock first", method)
 }
 
-// Key is the name given to Lock, without the Locker's prefix.
+// Key returns the name given to Lock, without the Locker's prefix.
 func (l *Lease) Key() string {
 	if l.zero() {
 		return ""
@@ -57,7 +56,7 @@ func (l *Lease) Key() string {
 	return l.claim.userKey()
 }
 
-// Owner says who holds: the name given by [ContextWithOwner], or else one made up for this
+// Owner returns who holds: the name given by [ContextWithOwner], or else a name made up for this
 // lock; re-entry keeps it. In the same Locker a caller that names a made-up owner shares the
 // lock. In another process it does so where the store lets it (hashreentrant and blpop) and
 // the Locker cannot hand the lock over, see [WithHandOver]: the owner of a lock that may be
@@ -70,9 +69,9 @@ func (l *Lease) Owner() string {
 	return l.tenure.owner
 }
 
-// Token is the fencing token: strictly greater than that of every earlier
-// holder of the key. Hand it to the resource the lock protects, and let the
-// resource refuse whatever comes with a smaller one than it has seen; that stops
+// Token returns the fencing token: strictly greater than that of every earlier
+// holder of the key. Hand it to the resource that the lock protects, and let the
+// resource refuse a token that is smaller than one it has seen; that stops
 // a holder that was paused past its lease. Re-entry keeps the token. It is 0
 // under [WithoutFencing].
 func (l *Lease) Token() int64 {
@@ -82,7 +81,7 @@ func (l *Lease) Token() int64 {
 	return l.tenure.token
 }
 
-// Holds is the re-entrant hold count: how many leases on this acquisition are
+// Holds returns the re-entrant hold count: how many leases on this acquisition are
 // not unlocked yet. It is 0 once the lock was released or lost.
 func (l *Lease) Holds() int {
 	if l.zero() {
@@ -95,9 +94,9 @@ func (l *Lease) Holds() int {
 	return l.claim.holds()
 }
 
-// Nodes is how many servers have the lock, as far as this process knows without asking
-// them, and of how many, where a strategy keeps it on several (redlock): a majority from
-// the grant on, and all that can be reached a moment later. Elsewhere both are 0.
+// Nodes returns how many servers have the lock, and of how many, where a strategy keeps it on
+// several (redlock): a majority from the grant on, and a moment later all that can be reached.
+// It asks none of them. With other strategies both are 0.
 func (l *Lease) Nodes() (have, of int) {
 	if l.zero() {
 		return 0, 0
@@ -113,8 +112,8 @@ func (l *Lease) Nodes() (have, of int) {
 	return have, of
 }
 
-// Deadline is the time until which no other owner is granted the key, unless the
-// store loses it or is told to drop it. Renewal moves it. It is reckoned on the
+// Deadline returns the time until which no other owner is granted the key, unless the
+// store loses the key or somebody deletes it. Renewal moves the deadline. It is counted on the
 // local monotonic clock from before the command that got the grant was sent,
 // less 1 % of the TTL and 2 ms for clocks that run at different speeds.
 func (l *Lease) Deadline() time.Time {
@@ -142,8 +141,8 @@ func (l *Lease) Lost() <-chan struct{} {
 	return l.lost
 }
 
-// Err is nil while the lease is held. After a loss it matches [ErrLost] and says
-// why. Once Unlock or LetExpire was called on a lease that was held, it matches
+// Err returns nil while the lease is held. After a loss the error matches [ErrLost] and has the
+// cause. Once Unlock or LetExpire was called on a lease that was held, it matches
 // [ErrNotHeld].
 func (l *Lease) Err() error {
 	if l.zero() {

@@ -29,10 +29,10 @@ type Leases struct {
 // circle, as they take keys in the order of their bytes; a caller that holds another key
 // already, which sorts after one of these, can still bring that about.
 //
-// Up to 128 keys are asked for at the same time, which on one server is one round trip. When one
-// is taken the caller keeps those that sort before it, gives back the others, waits for
-// that one in its queue, and asks for the rest again: so callers with many keys are not
-// passed over for ever by those with one. [WithWait] bounds the whole. l is a [Client], a
+// Up to 128 keys are asked for at the same time, which on one server is one round trip. When a key
+// is taken, the caller keeps the keys that sort before it, gives back those behind it, waits for
+// the taken key in its queue, and asks for the rest again: so callers with many keys are not
+// passed over for ever by callers with one. [WithWait] bounds the whole. l is a [Client], a
 // [Wrapper] of one, through which each Lock goes, or any other Locker; of the last, LockAll does
 // not know the defaults, and only a wait that the options bound is bounded as a whole.
 //
@@ -74,7 +74,7 @@ func LockAll(ctx context.Context, l Locker, keys []string, opts ...LockOption) (
 // atOnce is for how many keys a call asks at the same time.
 const atOnce = 128
 
-// more gets the keys that are free, as far as the first that is not, and waits for that one.
+// more gets the keys before the first that is taken, and waits for the taken one.
 // A loss ends ctx by end.
 func (s *Leases) more(ctx context.Context, end func(), l Locker, keys []string, wait waiting, opts []LockOption) error {
 	if len(keys) > 1 {
@@ -224,8 +224,8 @@ func (s *Leases) look() {
 	}
 }
 
-// Context returns a child of parent that ends with the first of the leases that ends, as
-// [Lease.Context] tells. Lock, and LockAll, on the keys re-enter under it.
+// Context returns a child of parent that ends with the first of the leases that ends; see
+// [Lease.Context]. Lock, and LockAll, on the keys re-enter under it.
 func (s *Leases) Context(parent context.Context) context.Context {
 	if s.zero() {
 		return (*Lease)(nil).Context(parent)

@@ -21,9 +21,9 @@ const (
 	noticesGrace = 500 * time.Millisecond
 )
 
-// notices is what stands between the Locker and the user's code, so that nothing of
-// the user's runs on the way of a lock, a renewal, a loss or Close. The observer and
-// the logger have an outbox each: one that is slow holds up its own only.
+// notices delivers events and log records, so that none of the user's code runs on the way of a
+// lock, a renewal, a loss or Close. The observer and the logger have an outbox each: a slow one
+// does not delay the other.
 type notices struct {
 	observer Observer     // or nil
 	handler  slog.Handler // or nil
@@ -76,15 +76,15 @@ func (n *notices) panicked(v any) {
 	}
 }
 
-// close waits a little for what is being delivered, and until most while the observer gets
-// on with it. What then waits is dropped.
+// close waits a little for the delivery of what waits, and until most while the observer
+// accepts events. It drops the rest.
 func (n *notices) close(most time.Time) {
 	least := time.Now().Add(noticesGrace)
 	n.events.Close(noticesGrace, most)
 	n.records.Close(noticesGrace, least)
 }
 
-// logging is how an event is logged, if it is; span names its Duration.
+// logging returns how an event is logged, if it is; span names its Duration.
 func logging(e Event) (level slog.Level, msg, span string, logged bool) {
 	switch e.Kind {
 	case EventAcquired:
@@ -111,7 +111,7 @@ func logging(e Event) (level slog.Level, msg, span string, logged bool) {
 	return 0, "", "", false // a caller's own affair
 }
 
-// logEvent writes what a person wants to read of an event.
+// logEvent writes the record of an event.
 func logEvent(ctx context.Context, h slog.Handler, e Event) {
 	level, msg, span, _ := logging(e)
 	if !h.Enabled(ctx, level) {
@@ -133,7 +133,7 @@ func logEvent(ctx context.Context, h slog.Handler, e Event) {
 	_ = h.Handle(ctx, r)
 }
 
-// logger is what the driver and the engine log with: it never blocks.
+// logger returns the logger of the driver and the engine. It never blocks.
 func (n *notices) logger() *slog.Logger {
 	if n.handler == nil {
 		return slog.New(slog.DiscardHandler)

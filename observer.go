@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Observer is told what happens, for metrics and tracing.
+// Observer receives the events of a Locker, for metrics and tracing.
 //
 // Events are delivered one at a time, in the order in which they happened, by a
 // goroutine that does nothing else: an observer that is slow or blocks delays no
@@ -14,10 +14,10 @@ import (
 //
 // While 1,000 events wait, further ones are dropped, and of renewals those that come
 // while 500 wait. The next event delivered says in Dropped how many were; [Client.Stats] has the
-// sum. The end of a lock (Released, ReleaseFailed, LetExpire, Lost) is dropped if the Acquired of it was,
-// and never else: so what waits is bounded by 1,000 events and one for each lock held. Close
-// waits half a second for what is being delivered, and up to 5 s in all while the observer
-// gets on; only then does it drop the rest, ends included.
+// sum. The end of a lock (Released, ReleaseFailed, LetExpire, Lost) is dropped if and only if its
+// Acquired was: so at most 1,000 events and one for each lock held wait. Close waits half a
+// second for their delivery, and up to 5 s in all while the observer accepts events; then it
+// drops the rest, ends included.
 //
 // ctx has the values of the context given to the Lock, TryLock, Renew or Unlock
 // that brought the event about, so that it can be traced; for what the Locker did
@@ -41,7 +41,7 @@ type Event struct {
 	Strategy string
 	Key      string // without prefix
 	Owner    string // as named by ContextWithOwner, else ""
-	Token    int64  // tells the grants of a key apart; 0 before a grant, and without fencing
+	Token    int64  // of the grant; 0 before a grant, and without fencing
 	// Duration is the wait (Acquired, NotAcquired; so far: Waiting), how long the
 	// lock was held (Released, ReleaseFailed, LetExpire, Lost) or how long the command took
 	// (Renewed, RenewFailed).

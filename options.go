@@ -22,10 +22,6 @@ const (
 	// MaxKeyLen is the longest key accepted, in bytes, without the prefix.
 	MaxKeyLen = 16 << 10
 
-	// DefaultHandOvers is how many hand-overs in a row there are without [WithHandOver].
-	DefaultHandOvers = 16
-	// DefaultHandOverTime is for how long there are hand-overs without [WithHandOver].
-	DefaultHandOverTime = 20 * time.Millisecond
 	// MaxHandOvers is how many hand-overs in a row WithHandOver accepts.
 	MaxHandOvers = 31
 
@@ -56,7 +52,7 @@ const (
 	noLimit     = -1
 )
 
-// callSettings are what one call needs to know; a Locker holds the defaults.
+// callSettings are the settings of one call; a Locker has the defaults.
 type callSettings struct {
 	ttl      time.Duration
 	wait     time.Duration // noWaitBound: until ctx is done
@@ -84,8 +80,8 @@ type settings struct {
 func defaultSettings() settings {
 	return settings{
 		call:        callSettings{ttl: DefaultTTL, wait: noWaitBound, renewals: noLimit},
-		handOvers:   DefaultHandOvers,
-		handOverFor: DefaultHandOverTime,
+		handOvers:   defaultHandOvers,
+		handOverFor: defaultHandOverTime,
 	}
 }
 
@@ -228,7 +224,7 @@ func WithLogger(l *slog.Logger) Option {
 	})
 }
 
-// WithObserver tells obs of every event; see [Observer]. Default none.
+// WithObserver delivers every event to obs; see [Observer]. Default none.
 func WithObserver(obs Observer) Option {
 	return option(func(o *settings) {
 		if obs == nil {

@@ -15,7 +15,7 @@ import (
 // strategy's Locks are.
 //
 // A permit is the lock on the key with ":0", ":1" and so on behind it, with its own lease and
-// a fencing token that orders the holders of that one. A caller waits at a gate first, the
+// a fencing token that orders the holders of this permit. A caller waits at a gate first, the
 // lock on the key with ":gate" behind it. So a permit costs three round trips while some
 // are free. Only the first caller in the queue waits for all of them, with as many
 // commands a second as there are permits.

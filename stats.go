@@ -1,6 +1,6 @@
 package locker
 
-// Stats is what a Locker has at one moment; see [Client.Stats]. The keys that an [RWLock] or a
+// Stats counts what a Locker has at one moment; see [Client.Stats]. The keys that an [RWLock] or a
 // [Semaphore] locks count as any others.
 type Stats struct {
 	Locks   int // keys that this Locker holds

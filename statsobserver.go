@@ -10,7 +10,7 @@ type StatsObserver interface {
 	ObserveLocker(strategy string, stats func() Stats) (each Observer, closed func())
 }
 
-// observe sets the observer of the events, and what is called when the Locker is closed.
+// observe sets the observer of the events, and the function that Close calls.
 func (e *Client) observe() {
 	e.notices.observer, e.unobserved = e.set.observer, func() {}
 	if o, ok := e.set.observer.(StatsObserver); ok {

@@ -119,8 +119,7 @@ func closeWatch(w driver.Watch) {
 	}
 }
 
-// at returns the state of key with a queue, and makes them if need be. prune drops what is
-// not needed.
+// at returns the state of key, with a queue, and makes them if need be. prune drops them.
 func (s *stripe) at(key string) *keyState {
 	ks := s.keys[key]
 	if ks == nil {

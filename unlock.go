@@ -9,7 +9,7 @@ import (
 	"github.com/distlock/locker/internal/retry"
 )
 
-// duty is what an Unlock owes the store.
+// duty names the command that an Unlock owes the store.
 type duty uint8
 
 const (

@@ -119,7 +119,7 @@ func (c *call) lock() (*Lease, error) {
 	}
 }
 
-// move is what a waiting call is to do next.
+// move is the next step of a waiting call.
 type move struct {
 	err     error         // fail
 	failed  error         // fail with the queue, whose trouble this is
@@ -291,8 +291,8 @@ func (c *call) leave() {
 	c.exit()
 }
 
-// dequeue removes the call from the queue. It returns what is to be closed, and what to be
-// released.
+// dequeue removes the call from the queue. It returns the watch to be closed, and the claim to
+// be released.
 func (c *call) dequeue() (watch driver.Watch, unclaimed *claim) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -336,7 +336,7 @@ func (c *call) exit() {
 	}
 }
 
-// pauseFor returns how long to wait after a refusal for what no signal tells.
+// pauseFor returns how long to wait after a refusal, if no signal comes.
 func pauseFor(a driver.Answer, watched bool, poll *retry.Backoff) time.Duration {
 	var d time.Duration
 	if watched && !a.NoWakeUp {

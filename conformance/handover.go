@@ -95,7 +95,7 @@ func testHandOversShareTurns(t *T) {
 		next := t.Start(other, key)
 		t.Unlock(lease)
 		w = next
-		if n := sections.Load() - before; n > 3*(1+locker.DefaultHandOvers) {
+		if n := sections.Load() - before; n > 3*(1+16) {
 			t.Errorf("%d sections of one Locker while another waited for its turn", n)
 		}
 	}

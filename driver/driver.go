@@ -45,8 +45,7 @@ import (
 	"time"
 )
 
-// Driver is what a strategy implements. See the package comment for what holds
-// for all methods, and the optional interfaces [Configurer], [Notifier],
+// Driver is implemented by a strategy. See the package comment for the rules of all methods, and the optional interfaces [Configurer], [Notifier],
 // [HoldCounter], [Sharder] and [NodeCounter] for what it may implement besides.
 //
 // The Locker takes an error for transient trouble of unknown outcome unless it
@@ -122,7 +121,7 @@ type Answer struct {
 
 	// If not granted:
 
-	// Remaining is what is left of the holder's TTL, rounded up; 0 if it is
+	// Remaining is the rest of the holder's TTL, rounded up; 0 if it is
 	// unknown or endless. A waiter looks again when it is over.
 	Remaining time.Duration
 	// Owner is the holder's owner; "" if unknown. A [HoldCounter] gives it, so
@@ -134,7 +133,7 @@ type Answer struct {
 	NoWakeUp bool
 }
 
-// Config is what a Locker tells its driver.
+// Config is what a Locker hands to its driver.
 type Config struct {
 	// Logger takes what goes wrong in the background. It is never nil and never
 	// blocks, whatever the user's handler does.
@@ -142,18 +141,18 @@ type Config struct {
 	// Options are those given by locker.WithDriverOption, in order.
 	Options []any
 	// NodeChanged is for a driver whose store is several servers, some of which it can do
-	// without: it tells the Locker, which tells its users, that a node of that name is down,
-	// slow or of no use from now on, and why, or (nil) that it is well again. It never blocks.
+	// without. It reports to the users of the Locker that the node of this name is down, slow or
+	// unusable from now on, and why, or (nil) that the node is well again. It never blocks.
 	NodeChanged func(name string, trouble error)
 	// NewID makes an id for a claim of this Locker, which no other claim has. It is for a
 	// driver whose Acquire tries again after it has cleaned up: a try with the id of the one
-	// before could be undone by the late clean-up. Answer.Claim tells the Locker the id that
-	// was granted; the driver releases what its other tries have got. NewID is for use
+	// before could be undone by the late clean-up. Answer.Claim is then the id that was
+	// granted; the driver releases what its other tries were granted. NewID is for use
 	// after Configure has returned.
 	NewID func() string
 }
 
-// Settings are what a driver asks of its Locker. The zero Settings will do.
+// Settings are the wishes of a driver. The zero Settings will do.
 type Settings struct {
 	// IDVersion is the version digit of the UUID that claim ids begin with: 4
 	// by default, or 8 (RFC 9562, for private use), by which a driver recognises
@@ -169,7 +168,7 @@ type Configurer interface {
 	Configure(Config) (Settings, error)
 }
 
-// Notifier is implemented by a driver whose store tells of releases. Without it
+// Notifier is implemented by a driver whose store announces releases. Without it
 // waiters poll every 10 to 100 ms.
 type Notifier interface {
 	// Watch returns once releases of key are certain to be signalled; a release

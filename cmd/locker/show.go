@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 )
 
 // frame returns the text that --watch shows below the time.
@@ -56,7 +57,7 @@ func (f *inspectFlags) table(rows []row, now time.Time) string {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", shown(r.Key), r.as(), f.holder(r), since, ends, orDash(r.Holds), orDash(int(r.Token)), orDash(r.Waiting))
 		for i, id := range r.Queue {
-			fmt.Fprintf(w, "\t\t%d. %s\t\t\t\t\t\n", i+1, named(id, locker.MetadataOf(id)))
+			fmt.Fprintf(w, "\t\t%d. %s\t\t\t\t\t\n", i+1, named(id, driver.MetadataOf(id)))
 		}
 	}
 	_ = w.Flush()
@@ -116,7 +117,7 @@ func whom(h locker.Holder) string {
 // named is an owner for people: what is known of the process before its id.
 func named(owner string, metadata map[string]string) string {
 	id := owner
-	if locker.MetadataOf(owner) != nil {
+	if driver.MetadataOf(owner) != nil {
 		id, _, _ = strings.Cut(owner, "?")
 	}
 	if len(metadata) == 0 {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/bound"
 	"github.com/go-redsync/redsync/v4"
 )
@@ -59,7 +60,7 @@ type part struct {
 // newOp makes an operation. It ends when a majority has answered, or with the caller's
 // context; the other nodes have their time from then on, too.
 func (d *quorumDriver) newOp(ctx context.Context, kind opKind, h *hold) *op {
-	caller, closed, _ := bound.Ends(ctx)
+	caller, closed, _ := driver.Ends(ctx)
 	commands, leave := context.WithCancel(context.WithoutCancel(caller))
 	stay := func() bool { return true }
 	if caller.Done() != nil {
