@@ -10,7 +10,7 @@ type queue[T any] struct {
 	kind  kind
 }
 
-// kind tells apart the two queues that an entry may be in.
+// kind names one of the two queues that an entry may be in.
 type kind uint8
 
 const (

@@ -19,7 +19,7 @@ const (
 	defaultMaxBatch = 256
 )
 
-// Config is what a [Scheduler] is made of. Its functions are called outside all
+// Config configures a [Scheduler]. Its functions are called outside all
 // locks of the Scheduler and may call its methods.
 type Config[T any] struct {
 	// Ended is given the items whose end has come. It must not block: it delays
@@ -97,8 +97,8 @@ func (s *Scheduler[T]) Set(e *Entry[T], end, renewal time.Duration) {
 		return
 	}
 	if grain := e.Interval / early; grain > 0 && renewal != Never {
-		// Rounded down, so that entries of one interval are due together; not
-		// what is due that soon anyway, such as another try after a failure.
+		// Rounded down, so that entries of one interval are due together. A renewal that
+		// would be due at once by that, such as another try after a failure, stays.
 		if at := renewal - renewal%grain; at > s.Now() {
 			renewal = at
 		}
@@ -139,7 +139,7 @@ func (s *Scheduler[T]) arm() {
 	}
 }
 
-// tick is what the timer calls: it fires what is due.
+// tick fires the ends and renewals that are due. The timer calls it.
 func (s *Scheduler[T]) tick() {
 	s.mu.Lock()
 	if s.closed {
@@ -168,7 +168,7 @@ func (s *Scheduler[T]) tick() {
 	}
 }
 
-// renew has items renewed, in batches.
+// renew starts the renewals of items, in batches.
 func (s *Scheduler[T]) renew(items []T) {
 	shards := make(map[string][]T)
 	for _, item := range items {

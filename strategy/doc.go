@@ -114,8 +114,8 @@
 // # Errors
 //
 // A wrong configuration fails with locker.ErrInvalid. The error names the
-// field, its value and what is allowed; for unknown strategies, schemes,
-// parameters and keys, what there is; and the line of a document.
+// field, its value and the values allowed; for unknown strategies, schemes, parameters and
+// keys it lists the known ones; and it has the line of a document.
 //
 // No error and no printed, logged or marshalled [Config] shows a credential, be it a
 // user name or a password. Of a URL only the scheme, the host and the path are

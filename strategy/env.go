@@ -17,8 +17,8 @@ var reference = regexp.MustCompile(`\$\$|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-[^{
 var hostChars = regexp.MustCompile(`^[A-Za-z0-9._:\[\]-]*$`)
 
 // expand replaces the references to environment variables in s, as Docker
-// Compose does. place, if not nil, makes a value fit behind what is done and
-// before what is left of s. No error repeats s: it may be a password.
+// Compose does. place, if not nil, makes a value fit between the part of s that is done
+// and the rest. No error repeats s: it may be a password.
 func expand(s string, place func(done, name, value, left string) (string, error)) (string, error) {
 	var done strings.Builder
 	for {

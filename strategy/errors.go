@@ -11,8 +11,7 @@ import (
 	"github.com/distlock/locker"
 )
 
-// fieldError says which field of a Config is wrong, what it is, and what is
-// allowed. It matches locker.ErrInvalid and the cause.
+// fieldError names a field of a Config, its wrong value and the values allowed. It matches locker.ErrInvalid and the cause.
 type fieldError struct {
 	field, value, allowed string
 	line                  int   // in the document; 0: unknown

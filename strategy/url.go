@@ -204,7 +204,7 @@ func (l *location) takePlace(c *Config, base, kind, path string) {
 	if base != "unix" && kind != "cluster" && path != "" {
 		l.params.Set("db", path)
 	}
-	prefix := "" // of the fields for what is before the @
+	prefix := "" // of the fields for user and password
 	if kind == "sentinel" {
 		prefix = "sentinel_"
 	}

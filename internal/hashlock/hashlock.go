@@ -43,8 +43,8 @@ func NewDriver(rdb redis.UniversalClient, p redisdriver.Protocol) (Driver, error
 	return Driver{d, d.NewChannels(channelPrefix)}, nil
 }
 
-// Configure implements [driver.Configurer]. save in holds.lua tells our ids from Java's by
-// their version.
+// Configure implements [driver.Configurer]. save in holds.lua knows our ids from Java's by
+// the version of their UUID.
 func (d Driver) Configure(cfg driver.Config) (driver.Settings, error) {
 	_, err := d.Driver.Configure(cfg)
 	return driver.Settings{IDVersion: 8}, err

@@ -215,8 +215,8 @@ func (w *Watch) signal() {
 	}
 }
 
-// Inspect is that of a [driver.Inspector], but for the strategy's name. The id is that of
-// the last claim.
+// Inspect returns the Holder that a [driver.Inspector] returns, without the strategy's name. Its
+// ID is the last claim's.
 func (t *Table) Inspect(key string) driver.Holder {
 	h := driver.Holder{Key: key, Waiting: len(t.Watches[key])}
 	now := time.Now()

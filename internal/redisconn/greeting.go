@@ -7,8 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// greeting begins our connections: with the user's OnConnect, and a name by which
-// CLIENT LIST tells them from the user's connections.
+// greeting begins our connections: with the user's OnConnect, and a name that shows
+// them in CLIENT LIST.
 type greeting struct {
 	name string
 	then func(ctx context.Context, conn *redis.Conn) error // the user's OnConnect, or nil

@@ -26,7 +26,7 @@ const askEvery = 500 * time.Millisecond
 // it would go on taking writes that the new one does not have.
 //
 // It learns of the change from new connections, and makes one now and then while others
-// are written to. It tells servers apart by the remote addresses of connections. A master's
+// are written to. It knows servers by the remote addresses of connections. A master's
 // name may have several: all that were found with the address of the newest connection are
 // the master's. (To compare two servers takes INFO, which users may not be allowed. The name
 // alone would not do: its addresses may change with the master.)
@@ -98,7 +98,7 @@ func (f *masterFollower) closeOthers(master []string) {
 	}
 }
 
-// serverOf returns a name that tells servers apart. A connection of the user's own making may
+// serverOf returns a name of the server at the other end. A connection of the user's own making may
 // have no address.
 func serverOf(conn net.Conn) string { return fmt.Sprint(conn.RemoteAddr()) }
 

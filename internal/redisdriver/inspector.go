@@ -137,7 +137,7 @@ func fieldsOf(reply any) map[string]string {
 	return fields
 }
 
-// number returns 0 for what is no integer.
+// number returns the integer s, 0 if s is none.
 func number(reply any) int64 {
 	n, _ := reply.(int64)
 	return n

@@ -1,13 +1,13 @@
 // Package blpop locks as hashreentrant does, with the same hash, but hands over: a
-// release grants the lock to the process that has waited longest, which blocks on a
-// list to be told. No polling, first come, first served.
+// release grants the lock to the process that has waited longest, which learns of it by
+// BLPOP on a list. No polling, first come, first served.
 //
 // # Guarantees
 //
 // It keeps the promise of every strategy of this module (see package locker) on one Redis
 // deployment; and among processes that wait with this strategy, first come, first
-// served: a place in the queue is kept however long the wait, as long as the process is
-// heard of every 2 s (it asks every second) and no holder of setnx has the lock. The release itself writes the claim of the
+// served: a place in the queue is kept however long the wait, as long as the process asks
+// every 2 s (it asks every second) and no holder of setnx has the lock. The release itself writes the claim of the
 // next process into the lock, for 2 s or the TTL if that is less, so no other gets in
 // between; the process renews it to the full TTL within a second, unless the section is
 // over before. Within a process goroutines queue in turn; the process has one place.
@@ -28,8 +28,8 @@
 //
 // # Not guaranteed
 //
-// A failover of Redis that loses the key loses the lock; the fencing token is
-// what protects the resource then. While a holder of another strategy has the
+// A failover of Redis that loses the key loses the lock; then the fencing
+// token protects the resource. While a holder of another strategy has the
 // lock, waiters poll every 10 to 100 ms.
 //
 // # Cost
@@ -43,7 +43,8 @@
 // # Keys
 //
 // The lock key N, a hash; locker:queue:{N}, the queue, which expires five seconds after
-// the last waiter; locker:inbox:<id>, the list a process blocks on, likewise;
+// the last waiter; locker:inbox:<id>, the list a process blocks on, which expires as the queue
+// does;
 // locker:fence:{N}, the fencing counter; and the channel hashreentrant waits on,
 // redisson_lock__channel:{N} or on a cluster locker:channel:{N}. Redis 6.0 or newer.
 // Commands: EVALSHA, EVAL, BLPOP, LPOP, RPUSH, PEXPIRE (on a cluster of Redis 7 or newer

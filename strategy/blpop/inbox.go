@@ -30,9 +30,9 @@ const (
 // inboxes are the lists a Locker blocks on: one, or on a cluster one for each slot
 // it waits in.
 //
-// A BLPOP that is under way cannot be cancelled without the risk of losing what is
-// pushed in that moment, so callers do not wait for it: a dispatcher blocks, and passes
-// on what it gets to the watch of the key.
+// A BLPOP that is under way cannot be cancelled without the risk of losing an element that is
+// pushed in that moment, so callers do not wait for it: a dispatcher blocks, and passes each
+// element to the watch of its key.
 type inboxes struct {
 	d        *queueDriver
 	id       string

@@ -22,7 +22,7 @@
 //
 // First come, first served holds among the goroutines of one Locker; a release
 // wakes one waiter of each process, and the first of them wins. A failover of
-// Redis that loses the key loses the lock; the fencing token is what protects
+// Redis that loses the key loses the lock; the fencing token protects
 // the resource then. Java's RFencedLock counts its tokens in a key of its own.
 //
 // # Cost

@@ -17,12 +17,12 @@ func WithReplicaAcks(n int, timeout time.Duration) locker.Option {
 
 type shardedPubSub bool
 
-// WithShardedPubSub says how releases are told and heard on a cluster: by SPUBLISH and
-// SSUBSCRIBE, or by PUBLISH and SUBSCRIBE. All that share locks must agree: who has a plain
-// subscription hears nothing of SPUBLISH, nor the other way round, and waits for about a
-// second, or a Java client for the TTL. Default: sharded where the servers can, which is
-// from Redis 7 on, as Redisson has it since 3.22; false is for an older Redisson, or one
-// that is told not to; strategy blpop has no such option.
+// WithShardedPubSub sets how releases are announced on a cluster: true by SPUBLISH and
+// SSUBSCRIBE, false by PUBLISH and SUBSCRIBE. All processes that share locks must agree: a plain
+// subscription receives nothing of SPUBLISH, nor the other way round; the waiter then polls
+// about once a second, and a Java client waits for the TTL. Default: sharded where the servers
+// can, from Redis 7 on, as Redisson does since 3.22. false is for an older Redisson, or one
+// that is configured so. Strategy blpop has no such option.
 func WithShardedPubSub(sharded bool) locker.Option {
 	return locker.WithDriverOption(shardedPubSub(sharded))
 }

@@ -14,8 +14,8 @@
 //   - It excludes no other process, and no Locker on another Store.
 //   - Nothing survives the process. Tokens still grow across restarts as long as
 //     the wall clock does: they start at its microseconds.
-//   - Between Lockers there is no order among waiters, only within each. Of a lease that
-//     runs out no waiter is told; the first one looks at that time.
+//   - Between Lockers there is no order among waiters, only within each. A lease that
+//     runs out wakes no waiter; the first waiter asks at that time.
 //
 // A Store starts no goroutine and no timer; leases run out by the clock, read at
 // the next call. So it works inside a [testing/synctest] bubble, where a lease

@@ -53,7 +53,7 @@ func (s *Store) Keys() []string {
 	return keys
 }
 
-// Holder says who holds key and what is left of the lease.
+// Holder returns who holds key, and the rest of the lease.
 func (s *Store) Holder(key string) (owner string, left time.Duration, ok bool) {
 	s.t.Mu.Lock()
 	defer s.t.Mu.Unlock()

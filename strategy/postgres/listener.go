@@ -146,7 +146,7 @@ func (l *listener) listen(ctx context.Context) (*pgx.Conn, error) {
 	var pid uint32
 	err = conn.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid)
 	if err == nil && pid != conn.PgConn().PID() {
-		err = errPooler // a pooler makes up the id that it tells
+		err = errPooler // a pooler makes up the id that it returns
 	}
 	if err == nil {
 		_, err = conn.Exec(ctx, "LISTEN "+channel, pgx.QueryExecModeExec)

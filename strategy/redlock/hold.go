@@ -105,7 +105,7 @@ func (h *hold) lockTurn(ctx context.Context, i int) error {
 	return nil
 }
 
-// before says what is known without asking the node. It needs h.mu.
+// before returns the answer that is known without asking the node. It needs h.mu.
 func (h *hold) before(i int, kind opKind) (a answer, known bool) {
 	hn := &h.nodes[i]
 	switch {

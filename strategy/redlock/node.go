@@ -183,10 +183,9 @@ func (n *node) missedRelease(key string) {
 	}
 }
 
-// call runs f, which sends one command under ctx, and notes what the answer, or that
-// there was none, says about the node. A silence too short to tell is the caller's doing; a
-// probe makes certain. (It does so, too, if the node is wrongly taken to be down because
-// the caller uses up the connections.)
+// call runs f, which sends one command under ctx, and draws conclusions about the node from the
+// answer or the silence. A short silence may be the caller's doing; a probe decides. (A probe
+// also decides if the node seems to be down because the caller uses up the connections.)
 func (n *node) call(ctx context.Context, kind opKind, f func() answer) answer {
 	sent := time.Now()
 	a := f()
@@ -209,7 +208,7 @@ func (n *node) call(ctx context.Context, kind opKind, f func() answer) answer {
 	return a
 }
 
-// isAway tells trouble of the node or the way to it, and silence.
+// isAway reports whether err is trouble of the node or the way to it, or silence.
 func isAway(err error) bool {
 	var op *net.OpError
 	var timeout net.Error // a context's end is one, too

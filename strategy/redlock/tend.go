@@ -57,7 +57,7 @@ func (h *hold) hurry() {
 	}
 }
 
-// undone says what is to be done, and on which nodes. It needs h.mu.
+// undone returns the next operation, and the nodes that need it. It needs h.mu.
 func (h *hold) undone() (kind opKind, nodes []int) {
 	for i := range h.nodes {
 		hn := &h.nodes[i]
@@ -72,7 +72,7 @@ func (h *hold) undone() (kind opKind, nodes []int) {
 	return kind, nodes
 }
 
-// tend sends what is to be sent, and sets the timer for what does not come of that.
+// tend sends the operations that nodes need, and sets the timer for the next try.
 func (h *hold) tend() {
 	h.mu.Lock()
 	kind, nodes := h.undone()

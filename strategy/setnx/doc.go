@@ -13,7 +13,7 @@
 // First come, first served holds among the goroutines of one Locker; between
 // processes whoever polls first wins. Hold counts stay in the process: another
 // process with the same owner is excluded. A failover of Redis that loses the key
-// loses the lock; the fencing token is what protects the resource then.
+// loses the lock; then the fencing token protects the resource.
 //
 // # Cost
 //

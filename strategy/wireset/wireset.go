@@ -37,7 +37,7 @@ var (
 )
 
 // Options are the options of a Client. They have a type of their own because wire
-// tells values apart by type.
+// knows values by their type.
 type Options []locker.Option
 
 // ProvideSetNX calls [setnx.New].

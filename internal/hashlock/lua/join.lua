@@ -43,8 +43,7 @@ end
 
 local FEW = 64 -- fields; a larger hash is not looked through for the owner's name
 
--- The owner that holds the hash, '' if that cannot be told: the field with a mere
--- number.
+-- Returns the owner that holds the hash, the field with a mere number; '' if none is found.
 local function holder_of(lock)
   if redis.call('HLEN', lock) <= FEW then
     local fields = redis.call('HGETALL', lock)

@@ -4,7 +4,7 @@ owner = owner or '' -- unless named
 -- Reply: 1 renewed, 0 the claim does not hold the key
 --
 -- Sent twice or late: the claim id was never and will never be another grant's,
--- so at worst the present grant lasts longer; what is gone is not made again.
+-- so at worst the present grant lasts longer. A lock that is gone is not made again.
 
 -- claim.lua
 -- shared.lua

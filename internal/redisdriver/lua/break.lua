@@ -3,9 +3,8 @@ local claim = unpack(ARGV) -- or what the string is, whoever has set it
 -- Reply: 1 freed, 0 the lock is not that claim's
 --
 -- Sent twice or late: a claim's id is never used again, so a second run finds nothing. A
--- value of another library may be there again by then; its users are told of that by
--- Admin.ForceUnlock. A server that refuses a command says so, and is not taken for one that
--- has no such claim.
+-- value of another library may be there again by then; the doc of ForceUnlock warns of that.
+-- A server that refuses a command fails the script: a refusal does not look like a free key.
 
 -- fence.lua
 

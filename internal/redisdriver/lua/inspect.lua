@@ -7,7 +7,7 @@ local listened, publish = unpack(ARGV) -- channel and command of releases; nil: 
 
 -- fence.lua
 
-local MOST_BYTES, MOST_FIELDS = 1024, 4096 -- what is larger is no lock that is known
+local MOST_BYTES, MOST_FIELDS = 1024, 4096 -- a larger value is no lock of a known layout
 
 local kind, content = redis.call('TYPE', lock).ok, {}
 if kind == 'string' and redis.call('STRLEN', lock) <= MOST_BYTES then

@@ -34,7 +34,7 @@ local LATE = 1500 -- ms after the end of a grant in which every process asks
 local RUN = 250 -- ms of hand-overs before an opening for others who wait
 local SELDOM = 2000 -- ms before one for those who cannot be known of
 local OPEN = 100 -- ms, for those who poll; a token that is issued ends it
-local OPEN_BRIEFLY = 20 -- ms, for those who are told or not known of
+local OPEN_BRIEFLY = 20 -- ms, for waiters that are woken or not known of
 local LOOK = 10 -- ms after which the queue looks whether an opening has ended
 
 local function push(inbox, message)

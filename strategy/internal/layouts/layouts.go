@@ -26,7 +26,7 @@ var (
 	redissons = regexp.MustCompile(`^` + uuid.Pattern("0-9a-f") + `:\d+$`)
 )
 
-// number returns 0 for what is none.
+// number returns the number s, 0 if s is none.
 func number(s string) int64 {
 	n, _ := strconv.ParseInt(s, 10, 64)
 	return n

@@ -5,8 +5,8 @@ tokens = tokens or 1
 --        release gives no wake-up else 0, the holder if it is one of ours} held by another; {-1, type} not a lock
 --
 -- The tokens are this node's proposal; see token.lua. Sent twice: a claim that has the
--- key is granted again with the same proposal or, if another node's was written
--- back meanwhile, that one.
+-- key is granted again with the same proposal or, if another node's proposal was written
+-- back meanwhile, with the other node's.
 
 -- shared.lua
 -- keep.lua
