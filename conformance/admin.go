@@ -8,30 +8,31 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 const adminGroup = "admin"
 
 var adminCases = []Case{
-	{Name: "InspectTellsHolder", Group: adminGroup, Rules: []string{"R4", "R9"}, Needs: []Need{NeedAdmin}, Test: testInspectTellsHolder,
+	{Name: "InspectTellsHolder", Group: adminGroup, Rules: []string{"R4", "R9"}, Needs: Capabilities{Admin: true}, Test: testInspectTellsHolder,
 		Contract: "Inspect tells the owner, what is left of the lease, the token and since when, and that a key is free before and after"},
-	{Name: "InspectTellsNamedOwner", Group: adminGroup, Rules: []string{"R4"}, Needs: []Need{NeedAdmin, NeedStoredHolds}, Test: testInspectTellsNamedOwner,
+	{Name: "InspectTellsNamedOwner", Group: adminGroup, Rules: []string{"R4"}, Needs: Capabilities{Admin: true, StoredHolds: true}, Test: testInspectTellsNamedOwner,
 		Contract: "where the store keeps the owner, Inspect tells the name that the caller gave, and all its holds"},
-	{Name: "MetadataIsKept", Group: adminGroup, Rules: []string{"R1", "R4", "R6"}, Needs: []Need{NeedAdmin}, Test: testMetadataIsKept,
+	{Name: "MetadataIsKept", Group: adminGroup, Rules: []string{"R1", "R4", "R6"}, Needs: Capabilities{Admin: true}, Test: testMetadataIsKept,
 		Contract: "a lock of a Locker with metadata excludes, re-enters, is renewed and released like others, and Inspect tells the metadata"},
-	{Name: "HoldersLists", Group: adminGroup, Rules: []string{"R23"}, Needs: []Need{NeedAdmin}, Test: testHoldersLists,
+	{Name: "HoldersLists", Group: adminGroup, Rules: []string{"R23"}, Needs: Capabilities{Admin: true}, Test: testHoldersLists,
 		Contract: "Holders goes through the locks under the Locker's prefix that match the pattern, and no others, whatever characters a prefix has"},
-	{Name: "ForceUnlockFrees", Group: adminGroup, Rules: []string{"R10", "R15", "R21"}, Needs: []Need{NeedAdmin}, Test: testForceUnlockFrees,
+	{Name: "ForceUnlockFrees", Group: adminGroup, Rules: []string{"R10", "R15", "R21"}, Needs: Capabilities{Admin: true}, Test: testForceUnlockFrees,
 		Contract: "after ForceUnlock the next caller gets the key, with a greater token; the holder's Lost closes by its next renewal, and its Unlock returns ErrLost"},
-	{Name: "ForceUnlockWakes", Group: adminGroup, Rules: []string{"R15"}, Needs: []Need{NeedAdmin, NeedNotified}, Test: testForceUnlockWakes,
+	{Name: "ForceUnlockWakes", Group: adminGroup, Rules: []string{"R15"}, Needs: Capabilities{Admin: true, Notified: true}, Test: testForceUnlockWakes,
 		Contract: "a waiter is woken by ForceUnlock, as by an Unlock"},
-	{Name: "ForceUnlockSparesSuccessor", Group: adminGroup, Rules: []string{"R2"}, Needs: []Need{NeedAdmin}, Test: testForceUnlockSparesSuccessor,
+	{Name: "ForceUnlockSparesSuccessor", Group: adminGroup, Rules: []string{"R2"}, Needs: Capabilities{Admin: true}, Test: testForceUnlockSparesSuccessor,
 		Contract: "ForceUnlock of a holder that has given the key back since is ErrNotHeld, and leaves the next holder alone"},
-	{Name: "ForceUnlockEndsShares", Group: adminGroup, Rules: []string{"R8", "R10"}, Needs: []Need{NeedAdmin, NeedStoredHolds}, Test: testForceUnlockEndsShares,
+	{Name: "ForceUnlockEndsShares", Group: adminGroup, Rules: []string{"R8", "R10"}, Needs: Capabilities{Admin: true, StoredHolds: true}, Test: testForceUnlockEndsShares,
 		Contract: "ForceUnlock of a lock that several Lockers hold for one owner takes it from all of them"},
-	{Name: "ForceUnlockOfOwnLock", Group: adminGroup, Rules: []string{"R10", "R14"}, Needs: []Need{NeedAdmin}, Test: testForceUnlockOfOwnLock,
+	{Name: "ForceUnlockOfOwnLock", Group: adminGroup, Rules: []string{"R10", "R14"}, Needs: Capabilities{Admin: true}, Test: testForceUnlockOfOwnLock,
 		Contract: "a Locker that takes a lock from itself closes Lost at once, and its own waiters get the key"},
-	{Name: "ForceUnlockOfThingsIsConflict", Group: adminGroup, Rules: []string{"R23"}, Needs: []Need{NeedAdmin, NeedPlant}, Test: testForceUnlockOfThingsIsConflict,
+	{Name: "ForceUnlockOfThingsIsConflict", Group: adminGroup, Rules: []string{"R23"}, Needs: Capabilities{Admin: true, Plant: true}, Test: testForceUnlockOfThingsIsConflict,
 		Contract: "Inspect tells of another program's locks as held; of what is no lock it says ErrConflict, and ForceUnlock of what cannot be told from a later lock frees nothing"},
 }
 
@@ -182,14 +183,14 @@ func testForceUnlockWakes(t *T) {
 		if h.Waiting > 1 { // 0: the store does not tell
 			t.Errorf("one waits: %+v", h)
 		}
-		start := Now()
+		start := pace.Now()
 		t.NoError(t.admin(operator).ForceUnlock(t.Context(), h), "ForceUnlock")
 		lease := t.Granted(w, t.Timing().PollWithin)
 		times = append(times, start.Took())
 		t.Unlock(lease)
 		key += "."
 	}
-	t.median("the grant after ForceUnlock", times, t.Timing().WakeWithin)
+	t.Median("the grant after ForceUnlock", times, t.Timing().WakeWithin)
 }
 
 func testForceUnlockSparesSuccessor(t *T) {

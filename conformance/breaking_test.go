@@ -8,6 +8,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/conformance/internal/suite"
 	"github.com/distlock/locker/driver"
 )
 
@@ -211,7 +212,7 @@ func claiming(f fake, claim func(c *conformance.Capabilities)) fake {
 type noValues struct{ context.Context }
 
 func (c noValues) Value(key any) any {
-	if conformance.IsMark(key) {
+	if suite.IsMark(key) {
 		return c.Context.Value(key)
 	}
 	return nil
@@ -225,7 +226,7 @@ func looking(every time.Duration) fake {
 			if err == nil || !errors.Is(err, locker.ErrNotAcquired) {
 				return lease, err
 			}
-			conformance.SeenWaiting(ctx)
+			suite.SeenWaiting(ctx)
 			select {
 			case <-ctx.Done():
 				return nil, fmt.Errorf("%w: %w", locker.ErrNotAcquired, ctx.Err())

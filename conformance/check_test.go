@@ -5,8 +5,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/distlock/locker/conformance"
 	"github.com/stretchr/testify/require"
+
+	"github.com/distlock/locker/conformance"
 )
 
 func outcomes(r conformance.Report) map[conformance.Outcome]int {
@@ -38,7 +39,7 @@ func TestCheck(t *testing.T) {
 		require.NotEmpty(t, r.Contract, r.Name)
 		require.NotEmpty(t, r.Rules, r.Name)
 	}
-	require.Contains(t, report.String(), "needs no Fencing, which is not claimed: fencing/ZeroWithoutSupport")
+	require.Contains(t, report.String(), "for strategies without Fencing, which is claimed: fencing/ZeroWithoutSupport")
 }
 
 // A failure says why, in the words of the case.

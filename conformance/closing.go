@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 const closingGroup = "closing"
@@ -42,7 +44,7 @@ func testCloseRefusesLocks(t *T) {
 func testCloseEndsWaits(t *T) {
 	holder, l, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(holder, key)
-	var waiters []*Waiter
+	var waiters []*suite.Waiter
 	for range 5 {
 		waiters = append(waiters, t.Wait(l, key))
 	}
@@ -96,8 +98,8 @@ func testCloseTwice(t *T) {
 	const limit = 5 * time.Second
 	l, key := t.Locker(), t.Key("k")
 	t.Lock(l, key)
-	start := Now()
-	t.together(5, func(int) { t.NoError(l.Close(), "Close") })
+	start := pace.Now()
+	t.Together(5, func(int) { t.NoError(l.Close(), "Close") })
 	t.NoError(l.Close(), "Close")
 	if took := start.Took(); took > limit {
 		t.Errorf("Close took %v", took)
@@ -130,7 +132,7 @@ func testCloseDuringUse(t *T) {
 			t.Eventually(t.Timing().Patience, "locks are under way", func() bool { return started.Load() > 20 })
 			t.NoError(l.Close(), "Close")
 		})
-		t.together(6, func(i int) {
+		t.Together(6, func(i int) {
 			for {
 				started.Add(1)
 				lease, err := l.Lock(t.Context(), keys[(i+round)%2])

@@ -9,6 +9,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/internal/uuid"
 )
 
@@ -34,7 +35,7 @@ func (t *T) drivers() (a, b *commander) { return t.driver(), t.driver() }
 // command makes d ready for commands. It is closed when the case ends.
 func (t *T) command(d driver.Driver) *commander {
 	t.Helper()
-	t.atEnd(d.Close)
+	t.AtEnd(d.Close)
 	return t.configure(d)
 }
 
@@ -62,11 +63,11 @@ func (d *commander) claim(key string, ttl time.Duration) driver.Claim {
 // granted.
 func (d *commander) try(c driver.Claim) (driver.Claim, driver.Answer) {
 	d.t.Helper()
-	ctx, cancel := d.t.Bounded(d.t.ctx, d.t.timing.Patience)
+	ctx, cancel := d.t.Bounded(d.t.Context(), d.t.timing.Patience)
 	defer cancel()
-	a, err := d.Acquire(ctx, driver.Request{Claim: c, Fencing: d.t.Capabilities().Fencing})
+	a, err := d.Acquire(ctx, driver.Request{Claim: c, Fencing: d.t.caps().Fencing})
 	switch {
-	case err != nil && d.t.Capabilities().Quorum: // too few of its servers have answered in time
+	case err != nil && d.t.caps().Quorum: // too few of its servers have answered in time
 		d.t.transient("Acquire", err)
 		_ = d.Release(ctx, c)
 		return c, driver.Answer{}
@@ -93,7 +94,7 @@ func (d *commander) grantTo(c driver.Claim) (driver.Claim, driver.Answer) {
 	d.t.Helper()
 	held, a := d.try(c)
 	// What is left on a minority of a quorum may be in the way for a moment.
-	for start := Now(); d.t.Capabilities().Quorum && !a.Granted && start.Took() < d.t.timing.PollWithin; {
+	for start := pace.Now(); d.t.caps().Quorum && !a.Granted && start.Took() < d.t.timing.PollWithin; {
 		c.ID = d.id + strconv.FormatInt(d.ids.Add(1), 10)
 		time.Sleep(time.Millisecond) // a server tells of no event
 		held, a = d.try(c)
@@ -109,7 +110,7 @@ func (d *commander) refused(key, why string) driver.Answer {
 	d.t.Helper()
 	c, a := d.try(d.claim(key, d.t.timing.TTL))
 	if a.Granted {
-		_ = d.Release(d.t.ctx, c)
+		_ = d.Release(d.t.Context(), c)
 		d.t.Fatalf("Acquire of %.60q is granted %s", key, why)
 	}
 	return a
@@ -118,7 +119,7 @@ func (d *commander) refused(key, why string) driver.Answer {
 // renew renews one claim, and returns the answer.
 func (d *commander) renew(c driver.Claim) error {
 	err := errors.New("Renew called answer for no index")
-	d.Renew(d.t.ctx, []driver.Claim{c}, func(_ int, e error) { err = e })
+	d.Renew(d.t.Context(), []driver.Claim{c}, func(_ int, e error) { err = e })
 	return err
 }
 
@@ -137,7 +138,7 @@ func (d *commander) freeSoon(key string) {
 	d.t.Eventually(d.t.timing.PollWithin, "Acquire of a key that was released", func() bool {
 		c, a := d.try(d.claim(key, time.Minute))
 		if a.Granted {
-			d.t.NoError(d.Release(d.t.ctx, c), "Release")
+			d.t.NoError(d.Release(d.t.Context(), c), "Release")
 		}
 		return a.Granted
 	})
@@ -146,24 +147,24 @@ func (d *commander) freeSoon(key string) {
 // free has c released, and checks that other is granted the key then.
 func (d *commander) free(c driver.Claim, other *commander) {
 	d.t.Helper()
-	if err := d.Release(d.t.ctx, c); err != nil {
+	if err := d.Release(d.t.Context(), c); err != nil {
 		d.t.Fatalf("Release of the holder's claim: %v", err)
 	}
 	next := other.grant(c.Key, d.t.timing.TTL)
-	d.t.NoError(other.Release(d.t.ctx, next), "Release of the next holder's claim")
+	d.t.NoError(other.Release(d.t.Context(), next), "Release of the next holder's claim")
 }
 
 // lost checks that c does not hold its key for any command that only a holder may give.
 func (d *commander) lost(c driver.Claim, who string) {
 	d.t.Helper()
-	for name, err := range map[string]error{"Renew": d.renew(c), "Release": d.Release(d.t.ctx, c)} {
+	for name, err := range map[string]error{"Renew": d.renew(c), "Release": d.Release(d.t.Context(), c)} {
 		if !errors.Is(err, locker.ErrLost) {
-			d.t.Fatalf("%s by %s: want an error that matches ErrLost, got: %s", name, who, errOrNil(err))
+			d.t.Fatalf("%s by %s: want an error that matches ErrLost, got: %s", name, who, err)
 		}
 	}
 	if counter, ok := d.Driver.(driver.HoldCounter); ok {
-		if err := counter.SetHolds(d.t.ctx, c, 2); !errors.Is(err, locker.ErrLost) {
-			d.t.Fatalf("SetHolds by %s: want an error that matches ErrLost, got: %s", who, errOrNil(err))
+		if err := counter.SetHolds(d.t.Context(), c, 2); !errors.Is(err, locker.ErrLost) {
+			d.t.Fatalf("SetHolds by %s: want an error that matches ErrLost, got: %s", who, err)
 		}
 	}
 }
@@ -174,14 +175,14 @@ func (d *commander) heldUntil(key string, until time.Time, ttl time.Duration) {
 	d.t.Helper()
 	early := until.Add(-margin(ttl))
 	limit := time.Until(until) + d.t.timing.Granularity + d.t.timing.PollWithin
-	for start := Now(); ; time.Sleep(time.Millisecond) {
+	for start := pace.Now(); ; time.Sleep(time.Millisecond) {
 		c, a := d.try(d.claim(key, time.Minute))
 		at := time.Now()
 		switch {
 		case a.Granted && at.Before(early):
 			d.t.Fatalf("%.60q is granted to the next owner %v before the end of its TTL of %v: the store counts less than was asked for", key, until.Sub(at), ttl)
 		case a.Granted:
-			d.t.NoError(d.Release(d.t.ctx, c), "Release")
+			d.t.NoError(d.Release(d.t.Context(), c), "Release")
 			return
 		case start.Took() > limit:
 			d.t.Fatalf("%.60q is held %v after the end of its TTL of %v", key, at.Sub(until), ttl)

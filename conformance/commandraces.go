@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 // raceCases look for commands that are two steps in the store: a look, and then a change
@@ -17,11 +19,11 @@ import (
 // that raceTries miss it less than once in a million runs. Cases of the group wire stop
 // between the steps, and need one try.
 var raceCases = []Case{
-	{Name: "GrantIsAtomic", Group: commandsGroup, Rules: []string{"R1"}, Needs: []Need{NeedDrivers}, Test: testGrantIsAtomic,
+	{Name: "GrantIsAtomic", Group: commandsGroup, Rules: []string{"R1"}, Needs: Capabilities{Drivers: true}, Test: testGrantIsAtomic,
 		Contract: "of Acquires that reach the store together at most one is granted, and that one holds the key"},
-	{Name: "ReleaseIsAtomic", Group: commandsGroup, Rules: []string{"R2", "R19"}, Needs: []Need{NeedDrivers}, Test: testReleaseIsAtomic,
+	{Name: "ReleaseIsAtomic", Group: commandsGroup, Rules: []string{"R2", "R19"}, Needs: Capabilities{Drivers: true}, Test: testReleaseIsAtomic,
 		Contract: "a Release that arrives twice, with the next owner's Acquire between, does not free the next owner's key"},
-	{Name: "RenewIsAtomic", Group: commandsGroup, Rules: []string{"R2", "R13"}, Needs: []Need{NeedDrivers}, Test: testRenewIsAtomic,
+	{Name: "RenewIsAtomic", Group: commandsGroup, Rules: []string{"R2", "R13"}, Needs: Capabilities{Drivers: true}, Test: testRenewIsAtomic,
 		Contract: "a Renew beside the Release of its claim neither takes the key from the next owner nor brings the claim back"},
 }
 
@@ -45,13 +47,13 @@ func (t *T) race(a, b *commander, key string, trip time.Duration, commands ...fu
 		})
 	}
 	next := b.claim(key, time.Minute)
-	for start := Now(); ; {
+	for start := pace.Now(); ; {
 		held, answer := b.try(next)
 		if answer.Granted {
 			all.Wait()
 			return held
 		}
-		if t.Capabilities().Quorum {
+		if t.caps().Quorum {
 			next = b.claim(key, time.Minute)
 		}
 		if start.Took() > t.Timing().PollWithin {
@@ -72,7 +74,7 @@ func (t *T) trip(d *commander) time.Duration {
 		times = append(times, time.Since(start))
 	}
 	t.NoError(d.Release(t.Context(), c), "Release")
-	return median(times)
+	return suite.Median(times)
 }
 
 func testReleaseIsAtomic(t *T) {
@@ -116,13 +118,13 @@ func testGrantIsAtomic(t *T) {
 		key := t.Key(fmt.Sprint(try))
 		claims, granted := make([]driver.Claim, len(ds)), make([]bool, len(ds))
 		var winners atomic.Int32
-		t.together(len(ds), func(i int) {
+		t.Together(len(ds), func(i int) {
 			c, answer := ds[i].try(ds[i].claim(key, time.Minute))
 			if claims[i], granted[i] = c, answer.Granted; answer.Granted {
 				winners.Add(1)
 			}
 		})
-		if n := winners.Load(); n > 1 || n < 1 && !t.Capabilities().Quorum {
+		if n := winners.Load(); n > 1 || n < 1 && !t.caps().Quorum {
 			t.Fatalf("in try %d of %d, of %d Acquires of a free key %d were granted", try+1, raceTries/3, len(ds), n)
 		}
 		for i, d := range ds {

@@ -9,33 +9,34 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 const commandsGroup = "commands"
 
 // commandCases ask the driver itself: no Locker looks again or repeats.
 var commandCases = []Case{
-	{Name: "AcquireAgain", Group: commandsGroup, Rules: []string{"R9", "R19"}, Needs: []Need{NeedDrivers}, Test: testAcquireAgain,
+	{Name: "AcquireAgain", Group: commandsGroup, Rules: []string{"R9", "R19"}, Needs: Capabilities{Drivers: true}, Test: testAcquireAgain,
 		Contract: "an Acquire by the claim that holds the key is granted with the same token, and the key is held for a whole TTL from then on"},
-	{Name: "RemainingIsLeft", Group: commandsGroup, Rules: []string{"R15"}, Needs: []Need{NeedDrivers}, Test: testRemainingIsLeft,
+	{Name: "RemainingIsLeft", Group: commandsGroup, Rules: []string{"R15"}, Needs: Capabilities{Drivers: true}, Test: testRemainingIsLeft,
 		Contract: "Remaining in a refusal is what is left of the holder's TTL, rounded up, or 0"},
-	{Name: "OnlyTheHolder", Group: commandsGroup, Rules: []string{"R2", "R4"}, Needs: []Need{NeedDrivers}, Test: testOnlyTheHolder,
+	{Name: "OnlyTheHolder", Group: commandsGroup, Rules: []string{"R2", "R4"}, Needs: Capabilities{Drivers: true}, Test: testOnlyTheHolder,
 		Contract: "Renew and Release by any id but the holder's are ErrLost and touch nothing, whatever owner they name"},
-	{Name: "ExpiredIsLost", Group: commandsGroup, Rules: []string{"R2", "R11"}, Needs: []Need{NeedDrivers}, Test: testExpiredIsLost,
+	{Name: "ExpiredIsLost", Group: commandsGroup, Rules: []string{"R2", "R11"}, Needs: Capabilities{Drivers: true}, Test: testExpiredIsLost,
 		Contract: "Renew and Release of a claim whose TTL is over are ErrLost, whether the key was taken since or not, and create nothing"},
-	{Name: "RenewAnswersOnce", Group: commandsGroup, Rules: []string{"R11", "R13"}, Needs: []Need{NeedDrivers}, Test: testRenewAnswersOnce,
+	{Name: "RenewAnswersOnce", Group: commandsGroup, Rules: []string{"R11", "R13"}, Needs: Capabilities{Drivers: true}, Test: testRenewAnswersOnce,
 		Contract: "Renew of a full batch calls answer exactly once for each index before it returns: nil for claims that hold their keys, ErrLost for the others"},
-	{Name: "TokensAreReserved", Group: commandsGroup, Rules: []string{"R14", "R21"}, Needs: []Need{NeedDrivers, NeedFencing}, Test: testTokensAreReserved,
+	{Name: "TokensAreReserved", Group: commandsGroup, Rules: []string{"R14", "R21"}, Needs: Capabilities{Drivers: true, Fencing: true}, Test: testTokensAreReserved,
 		Contract: "a grant reserves no more tokens than were asked for, and the next grant's token is greater than all of them"},
-	{Name: "ShortAndLongTTLs", Group: commandsGroup, Rules: []string{"R9"}, Needs: []Need{NeedDrivers}, Test: testShortAndLongTTLs,
+	{Name: "ShortAndLongTTLs", Group: commandsGroup, Rules: []string{"R9"}, Needs: Capabilities{Drivers: true}, Test: testShortAndLongTTLs,
 		Contract: "a TTL of 100 ms lasts that long and ends, and one of 24 h is not cut short"},
-	{Name: "LongIDsAndOwners", Group: commandsGroup, Rules: []string{"R4"}, Needs: []Need{NeedDrivers}, Test: testLongIDsAndOwners,
+	{Name: "LongIDsAndOwners", Group: commandsGroup, Rules: []string{"R4"}, Needs: Capabilities{Drivers: true}, Test: testLongIDsAndOwners,
 		Contract: "ids that carry metadata, and owners of 1 KiB with any characters, are kept whole"},
-	{Name: "HoldsAreAbsolute", Group: commandsGroup, Rules: []string{"R8", "R19"}, Needs: []Need{NeedDrivers, NeedStoredHolds}, Test: testHoldsAreAbsolute,
+	{Name: "HoldsAreAbsolute", Group: commandsGroup, Rules: []string{"R8", "R19"}, Needs: Capabilities{Drivers: true, StoredHolds: true}, Test: testHoldsAreAbsolute,
 		Contract: "SetHolds sets the count, however often it arrives, and one Release takes all holds of its claim away"},
-	{Name: "BreakNeedsTheID", Group: commandsGroup, Rules: []string{"R2"}, Needs: []Need{NeedDrivers, NeedAdmin}, Test: testBreakNeedsTheID,
+	{Name: "BreakNeedsTheID", Group: commandsGroup, Rules: []string{"R2"}, Needs: Capabilities{Drivers: true, Admin: true}, Test: testBreakNeedsTheID,
 		Contract: "Break of a grant that is over is ErrLost and leaves the next holder alone"},
-	{Name: "ClosedDriverReleases", Group: commandsGroup, Rules: []string{"R24"}, Needs: []Need{NeedDrivers}, Test: testClosedDriverReleases,
+	{Name: "ClosedDriverReleases", Group: commandsGroup, Rules: []string{"R24"}, Needs: Capabilities{Drivers: true}, Test: testClosedDriverReleases,
 		Contract: "Close ends within a second and frees no key; Release works after it"},
 }
 
@@ -50,14 +51,14 @@ func testAcquireAgain(t *T) {
 		again := time.Now()
 		_, second := a.try(c)
 		late := time.Since(began) > ttl-margin(ttl) // it may have been a new grant
-		if round < 20 && (late || t.Capabilities().Quorum && !second.Granted) {
+		if round < 20 && (late || t.caps().Quorum && !second.Granted) {
 			continue
 		}
 		if !second.Granted {
 			t.Fatalf("Acquire by the claim that holds the key is refused: an attempt that is sent twice would lock itself out")
 		}
 		// A node of a quorum that was late with the first answer may propose a greater one.
-		if second.Token != first.Token && (!t.Capabilities().Quorum || second.Token < first.Token) {
+		if second.Token != first.Token && (!t.caps().Quorum || second.Token < first.Token) {
 			t.Errorf("repeated by the claim that holds the key, Acquire answers token %d, and answered %d", second.Token, first.Token)
 		}
 		b.heldUntil(key, again.Add(ttl), ttl)
@@ -197,7 +198,7 @@ func testRenewAnswersOnce(t *T) {
 			case held[c.Key] && got[0] != nil:
 				t.Errorf("Renew of %d claims: answer(%d, %v) for a claim that holds its key", len(claims), i, got[0])
 			case !held[c.Key] && !errors.Is(got[0], locker.ErrLost):
-				t.Errorf("Renew of %d claims: answer(%d, ...) for a claim that does not hold its key: want ErrLost, got: %s", len(claims), i, errOrNil(got[0]))
+				t.Errorf("Renew of %d claims: answer(%d, ...) for a claim that does not hold its key: want ErrLost, got: %s", len(claims), i, got[0])
 			}
 			delete(answers, i)
 		}
@@ -216,7 +217,7 @@ func testTokensAreReserved(t *T) {
 		c := d.claim(key, time.Minute)
 		req := driver.Request{Claim: c, Fencing: true, Tokens: want}
 		answer, err := d.Acquire(t.Context(), req)
-		for start := Now(); err == nil && !answer.Granted && t.Capabilities().Quorum && start.Took() < t.Timing().PollWithin; {
+		for start := pace.Now(); err == nil && !answer.Granted && t.caps().Quorum && start.Took() < t.Timing().PollWithin; {
 			req.Claim = d.claim(key, time.Minute)
 			answer, err = d.Acquire(t.Context(), req)
 		}
@@ -265,7 +266,7 @@ func testLongIDsAndOwners(t *T) {
 		c.Owner = owner
 		c, _ = a.grantTo(c)
 		b.refused(c.Key, "beside a holder of a long name")
-		if inspector, ok := a.Driver.(driver.Inspector); ok && t.Capabilities().Admin {
+		if inspector, ok := a.Driver.(driver.Inspector); ok && t.caps().Admin {
 			h, err := inspector.Inspect(t.Context(), c.Key)
 			t.NoError(err, "Inspect")
 			if !h.Held || h.Key != c.Key || h.Owner != owner && h.Owner != c.ID && h.Owner != "" {
@@ -335,7 +336,7 @@ func testClosedDriverReleases(t *T) {
 	t.NoError(err, "making a driver")
 	closed := t.configure(d)
 	c := closed.grant(key, time.Minute)
-	start := Now()
+	start := pace.Now()
 	t.NoError(d.Close(), "Close")
 	if took := start.Took(); took > time.Second+t.Timing().Slack {
 		t.Errorf("Close took %v, more than a second", took)

@@ -5,16 +5,17 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 // watchCases ask a [driver.Notifier] itself, whose missing signals a Locker makes up for by
 // a look once a second.
 var watchCases = []Case{
-	{Name: "WatchSignals", Group: commandsGroup, Rules: []string{"R15"}, Needs: []Need{NeedDrivers, NeedNotified}, Test: testWatchSignals,
+	{Name: "WatchSignals", Group: commandsGroup, Rules: []string{"R15"}, Needs: Capabilities{Drivers: true, Notified: true}, Test: testWatchSignals,
 		Contract: "a Watch signals each release that comes after it has returned, and keeps the signal until it is received"},
-	{Name: "WatchOutlivesItsCall", Group: commandsGroup, Rules: []string{"R15"}, Needs: []Need{NeedDrivers, NeedNotified}, Test: testWatchOutlivesItsCall,
+	{Name: "WatchOutlivesItsCall", Group: commandsGroup, Rules: []string{"R15"}, Needs: Capabilities{Drivers: true, Notified: true}, Test: testWatchOutlivesItsCall,
 		Contract: "a Watch lasts until it is closed, whatever becomes of the context that it was opened under"},
-	{Name: "WatchesAreApart", Group: commandsGroup, Rules: []string{"R15", "R16"}, Needs: []Need{NeedDrivers, NeedNotified}, Test: testWatchesAreApart,
+	{Name: "WatchesAreApart", Group: commandsGroup, Rules: []string{"R15", "R16"}, Needs: Capabilities{Drivers: true, Notified: true}, Test: testWatchesAreApart,
 		Contract: "the Close of a Watch ends no other Watch, of another key or of another driver"},
 }
 
@@ -43,7 +44,7 @@ func (d *commander) watch(ctx context.Context, key string) *watcher {
 
 func (w *watcher) attempt() driver.Answer {
 	w.t.Helper()
-	a, err := w.Acquire(w.t.ctx, driver.Request{Claim: w.c, Fencing: w.t.Capabilities().Fencing, Wait: true})
+	a, err := w.Acquire(w.t.Context(), driver.Request{Claim: w.c, Fencing: w.t.caps().Fencing, Wait: true})
 	w.t.NoError(err, "Acquire of a waiter")
 	if a.Granted {
 		w.c.Token = a.Token
@@ -57,8 +58,8 @@ func (w *watcher) attempt() driver.Answer {
 // signalled reports whether there is a signal within d, and how long it took.
 func (w *watcher) signalled(d time.Duration) (took time.Duration, ok bool) {
 	w.t.Helper()
-	start, late := Now(), make(chan struct{})
-	defer pace.after(d, func() { close(late) })()
+	start, late := pace.Now(), make(chan struct{})
+	defer pace.After(d, func() { close(late) })()
 	select {
 	case _, open := <-w.w.C():
 		if !open {
@@ -74,7 +75,7 @@ func (w *watcher) signalled(d time.Duration) (took time.Duration, ok bool) {
 func (w *watcher) ends() {
 	w.t.Helper()
 	w.t.Eventually(w.t.Timing().PollWithin, "a waiter's Acquire of a key that was released", func() bool { return w.attempt().Granted })
-	w.t.NoError(w.Release(w.t.ctx, w.c), "Release")
+	w.t.NoError(w.Release(w.t.Context(), w.c), "Release")
 	w.w.Close()
 }
 
@@ -104,7 +105,7 @@ func testWatchSignals(t *T) {
 		times = append(times, took)
 		w.ends()
 	}
-	t.median("the time from Release to the signal", times, t.Timing().WakeWithin)
+	t.Median("the time from Release to the signal", times, t.Timing().WakeWithin)
 }
 
 func testWatchOutlivesItsCall(t *T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
 )
 
 const exclusionGroup = "exclusion"
@@ -38,7 +39,7 @@ var exclusionCases = []Case{
 		Contract: "functions run by Do under one key run one at a time"},
 	{Name: "Linearizable", Group: exclusionGroup, Rules: []string{"R1", "R2", "R21"}, Test: testLinearizable,
 		Contract: "what TryLock, Renew and Unlock answered is what a mutex with an owner and a growing token would have answered in some order"},
-	{Name: "LateGrantIsRefused", Group: exclusionGroup, Rules: []string{"R1", "R9"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testLateGrantIsRefused,
+	{Name: "LateGrantIsRefused", Group: exclusionGroup, Rules: []string{"R1", "R9"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testLateGrantIsRefused,
 		Contract: "a grant whose reply arrives after the lease's end is not handed to the caller"},
 }
 
@@ -96,21 +97,13 @@ func testRapidCycles(t *T) {
 // goroutines of each Locker.
 func (t *T) contend(ls []locker.Locker, perLocker, rounds int, lock func(l locker.Locker) *locker.Lease, section func(lease *locker.Lease)) {
 	t.Helper()
-	var wg sync.WaitGroup
-	for _, l := range ls {
-		for range perLocker {
-			wg.Add(1)
-			t.Go(func() {
-				defer wg.Done()
-				for range rounds {
-					lease := lock(l)
-					section(lease)
-					t.Unlock(lease)
-				}
-			})
+	t.Together(len(ls)*perLocker, func(i int) {
+		for range rounds {
+			lease := lock(ls[i%len(ls)])
+			section(lease)
+			t.Unlock(lease)
 		}
-	}
-	wg.Wait()
+	})
 }
 
 func testCounterExact(t *T) {
@@ -118,20 +111,14 @@ func testCounterExact(t *T) {
 	ls := t.Lockers(lockers)
 	keys := []string{t.Key("a"), t.Key("b")}
 	counters := make([]atomic.Int64, len(keys))
-	var wg sync.WaitGroup
-	for i, key := range keys {
-		wg.Add(1)
-		t.Go(func() {
-			defer wg.Done()
-			t.contend(ls, perLocker, rounds, func(l locker.Locker) *locker.Lease { return t.Lock(l, key) }, func(*locker.Lease) {
-				// Not Add: an increment is lost if somebody else is inside.
-				n := counters[i].Load()
-				time.Sleep(time.Duration(t.IntN(500)) * time.Microsecond) // room for somebody else
-				counters[i].Store(n + 1)
-			})
+	t.Together(len(keys), func(i int) {
+		t.contend(ls, perLocker, rounds, func(l locker.Locker) *locker.Lease { return t.Lock(l, keys[i]) }, func(*locker.Lease) {
+			// Not Add: an increment is lost if somebody else is inside.
+			n := counters[i].Load()
+			time.Sleep(time.Duration(t.IntN(500)) * time.Microsecond) // room for somebody else
+			counters[i].Store(n + 1)
 		})
-	}
-	wg.Wait()
+	})
 	for i := range keys {
 		if got, want := counters[i].Load(), int64(lockers*perLocker*rounds); got != want {
 			t.Errorf("counter %d is %d after %d increments", i, got, want)
@@ -241,7 +228,7 @@ func testMixedLockAndTryLock(t *T) {
 
 func testEverybodyGetsATurn(t *T) {
 	ls, key := t.Lockers(4), t.Key("k")
-	var waiters []*Waiter
+	var waiters []*suite.Waiter
 	first := t.Lock(ls[0], key)
 	for i := range 12 {
 		waiters = append(waiters, t.Wait(ls[i%len(ls)], key))
@@ -249,9 +236,9 @@ func testEverybodyGetsATurn(t *T) {
 	t.Unlock(first)
 	// Each waiter unlocks for the next one; the order is not the subject.
 	for len(waiters) > 0 {
-		var w *Waiter
+		var w *suite.Waiter
 		t.Eventually(t.Timing().PollWithin, "one of the waiters is granted the key", func() bool {
-			i := slices.IndexFunc(waiters, func(w *Waiter) bool {
+			i := slices.IndexFunc(waiters, func(w *suite.Waiter) bool {
 				select {
 				case <-w.Done():
 					return true
@@ -298,7 +285,7 @@ func testDoExcludes(t *T) {
 func testLateGrantIsRefused(t *T) {
 	ttl := t.Timing().ShortTTL
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
-	t.NoError(t.Faults().DelayReply(OpAcquire, ttl+ttl/2), "delaying a reply")
+	t.NoError(t.faults().DelayReply(OpAcquire, ttl+ttl/2), "delaying a reply")
 	lease, err := a.TryLock(t.Context(), key, locker.WithTTL(ttl))
 	if err == nil {
 		t.Errorf("a grant that was over when its reply arrived was handed out, with the deadline %v ago", time.Since(lease.Deadline()))

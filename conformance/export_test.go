@@ -1,14 +1,14 @@
 package conformance
 
-import "context"
+// RunsOn reports whether h claims what the case needs.
+func (c Case) RunsOn(h Harness) bool { return c.unmet(h) == "" }
 
-// SeenWaiting does what the suite's observer does on [locker.EventWaiting], for
-// strategies of tests that wait in ways of their own.
-func SeenWaiting(ctx context.Context) {
-	if m, ok := ctx.Value(markKey{}).(*mark); ok {
-		m.seen()
+// NeedsUpgrade reports whether the harness has to be something for the case.
+func (c Case) NeedsUpgrade() bool {
+	for field := range claims(c.Needs) {
+		if upgrades[field] != nil {
+			return true
+		}
 	}
+	return false
 }
-
-// IsMark reports whether a context's value of this key is the suite's.
-func IsMark(key any) bool { _, ok := key.(markKey); return ok }

@@ -6,43 +6,44 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
 )
 
 const failureGroup = "failure"
 
 var failureCases = []Case{
-	{Name: "AcquireReplyLost", Group: failureGroup, Rules: []string{"R17", "R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testAcquireReplyLost,
+	{Name: "AcquireReplyLost", Group: failureGroup, Rules: []string{"R17", "R19"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testAcquireReplyLost,
 		Contract: "Lock whose reply was lost gets the key nevertheless, once, and long before the TTL"},
-	{Name: "TryLockReplyLost", Group: failureGroup, Rules: []string{"R17", "R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testTryLockReplyLost,
+	{Name: "TryLockReplyLost", Group: failureGroup, Rules: []string{"R17", "R19"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testTryLockReplyLost,
 		Contract: "TryLock whose reply was lost is ErrUnavailable, and what it may have got is cleaned up at once"},
-	{Name: "AcquireTwice", Group: failureGroup, Rules: []string{"R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testAcquireTwice,
+	{Name: "AcquireTwice", Group: failureGroup, Rules: []string{"R19"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testAcquireTwice,
 		Contract: "an acquisition that reached the store twice is one: one Unlock frees the key"},
-	{Name: "CancelledInFlight", Group: failureGroup, Rules: []string{"R16", "R20"}, Needs: []Need{NeedFaults, NeedInspect}, Mode: Isolated, Test: testCancelledInFlight,
+	{Name: "CancelledInFlight", Group: failureGroup, Rules: []string{"R16", "R20"}, Needs: Capabilities{Faults: true, Inspect: true}, Isolated: true, Test: testCancelledInFlight,
 		Contract: "a Lock cancelled while its command is on the way returns at once, and what it got is cleaned up, not renewed"},
-	{Name: "RenewReplyLost", Group: failureGroup, Rules: []string{"R11", "R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testRenewReplyLost,
+	{Name: "RenewReplyLost", Group: failureGroup, Rules: []string{"R11", "R19"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testRenewReplyLost,
 		Contract: "Renew whose reply was lost is ErrUnavailable and leaves the lease as it was; the watchdog just tries again"},
-	{Name: "RenewTwice", Group: failureGroup, Rules: []string{"R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testRenewTwice,
+	{Name: "RenewTwice", Group: failureGroup, Rules: []string{"R19"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testRenewTwice,
 		Contract: "a renewal that reached the store twice is like one"},
-	{Name: "ReleaseReplyLost", Group: failureGroup, Rules: []string{"R3", "R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testReleaseReplyLost,
+	{Name: "ReleaseReplyLost", Group: failureGroup, Rules: []string{"R3", "R19"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testReleaseReplyLost,
 		Contract: "Unlock whose reply was lost frees the key, is not taken for a loss, and spares the next holder when it is repeated"},
-	{Name: "ReleaseTwice", Group: failureGroup, Rules: []string{"R4", "R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testReleaseTwice,
+	{Name: "ReleaseTwice", Group: failureGroup, Rules: []string{"R4", "R19"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testReleaseTwice,
 		Contract: "a release that reached the store twice frees the key and spares the next holder"},
-	{Name: "ReentryReplyLost", Group: failureGroup, Rules: []string{"R8", "R19"}, Needs: []Need{NeedFaults, NeedStoredHolds}, Mode: Isolated, Test: testReentryReplyLost,
+	{Name: "ReentryReplyLost", Group: failureGroup, Rules: []string{"R8", "R19"}, Needs: Capabilities{Faults: true, StoredHolds: true}, Isolated: true, Test: testReentryReplyLost,
 		Contract: "the count in the store is right after replies to re-entries and inner Unlocks were lost"},
-	{Name: "ReentryTwice", Group: failureGroup, Rules: []string{"R8", "R19"}, Needs: []Need{NeedFaults, NeedStoredHolds}, Mode: Isolated, Test: testReentryTwice,
+	{Name: "ReentryTwice", Group: failureGroup, Rules: []string{"R8", "R19"}, Needs: Capabilities{Faults: true, StoredHolds: true}, Isolated: true, Test: testReentryTwice,
 		Contract: "the count in the store is right after re-entries and inner Unlocks reached it twice"},
-	{Name: "LinearizableUnderFaults", Group: failureGroup, Rules: []string{"R1", "R2", "R19", "R21"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testLinearizableUnderFaults,
+	{Name: "LinearizableUnderFaults", Group: failureGroup, Rules: []string{"R1", "R2", "R19", "R21"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testLinearizableUnderFaults,
 		Contract: "with replies lost and commands repeated the answers are still those of a mutex, where an answer that did not come may mean either"},
-	{Name: "StoreLosesEverything", Group: failureGroup, Rules: []string{"R10", "R11"}, Needs: []Need{NeedBreak}, Mode: Isolated, Test: testStoreLosesEverything,
+	{Name: "StoreLosesEverything", Group: failureGroup, Rules: []string{"R10", "R11"}, Needs: Capabilities{Break: true}, Isolated: true, Test: testStoreLosesEverything,
 		Contract: "when the store loses its data holders know it at the next renewal, and the keys can be locked again"},
-	{Name: "ScriptsForgotten", Group: failureGroup, Rules: []string{"R17"}, Needs: []Need{NeedFaults, NeedScripts}, Mode: Isolated, Test: testScriptsForgotten,
+	{Name: "ScriptsForgotten", Group: failureGroup, Rules: []string{"R17"}, Needs: Capabilities{Faults: true, Scripts: true}, Isolated: true, Test: testScriptsForgotten,
 		Contract: "every operation works when the store has forgotten the scripts it knew"},
 }
 
 func testAcquireReplyLost(t *T) {
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
 	for range 3 {
-		t.NoError(t.Faults().LoseReply(OpAcquire), "losing a reply")
+		t.NoError(t.faults().LoseReply(OpAcquire), "losing a reply")
 		// So long that waiting for the end of what the first attempt got fails.
 		lease := t.Lock(a, key, locker.WithTTL(time.Hour))
 		t.Taken(b, key)
@@ -60,7 +61,7 @@ func testAcquireReplyLost(t *T) {
 func testTryLockReplyLost(t *T) {
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
 	for range 3 {
-		t.NoError(t.Faults().LoseReply(OpAcquire), "losing a reply")
+		t.NoError(t.faults().LoseReply(OpAcquire), "losing a reply")
 		_, err := a.TryLock(t.Context(), key, locker.WithTTL(time.Hour))
 		t.Is(err, locker.ErrUnavailable)
 		t.Isnt(err, locker.ErrNotAcquired)
@@ -81,7 +82,7 @@ func testAcquireTwice(t *T) {
 		func() *locker.Lease { return t.Lock(a, key) },
 		func() *locker.Lease { return t.TryLock(a, key) },
 	} {
-		t.NoError(t.Faults().Repeat(OpAcquire), "repeating a command")
+		t.NoError(t.faults().Repeat(OpAcquire), "repeating a command")
 		lease := lock()
 		if lease.Holds() != 1 {
 			t.Errorf("Holds is %d", lease.Holds())
@@ -97,12 +98,12 @@ func testAcquireTwice(t *T) {
 
 func testCancelledInFlight(t *T) {
 	delay := t.Timing().Slack
-	var events EventLog
-	a, b, key := t.Locker(WithObserver(&events)), t.Locker(), t.Key("k")
-	t.NoError(t.Faults().DelayReply(OpAcquire, delay), "delaying a reply")
+	var events suite.EventLog
+	a, b, key := t.Locker(suite.WithObserver(&events)), t.Locker(), t.Key("k")
+	t.NoError(t.faults().DelayReply(OpAcquire, delay), "delaying a reply")
 	w := t.Start(a, key, locker.WithTTL(time.Hour))
 	t.Eventually(t.Timing().Slack, "the store has granted the key", func() bool {
-		holder, err := t.Inspector().Holder(t.Context(), key)
+		holder, err := t.inspector().Holder(t.Context(), key)
 		t.NoError(err, "looking for the holder")
 		return holder != ""
 	})
@@ -116,11 +117,11 @@ func testCancelledInFlight(t *T) {
 
 func testRenewReplyLost(t *T) {
 	every := t.Timing().RenewEvery
-	var events EventLog
-	a, b, key := t.Locker(WithObserver(&events), locker.WithRenewInterval(every)), t.Locker(), t.Key("k")
+	var events suite.EventLog
+	a, b, key := t.Locker(suite.WithObserver(&events), locker.WithRenewInterval(every)), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key, locker.WithoutRenewal())
 	before := lease.Deadline()
-	t.NoError(t.Faults().LoseReply(OpRenew), "losing a reply")
+	t.NoError(t.faults().LoseReply(OpRenew), "losing a reply")
 	err := lease.Renew(t.Context())
 	t.Is(err, locker.ErrUnavailable)
 	t.Isnt(err, locker.ErrLost)
@@ -132,7 +133,7 @@ func testRenewReplyLost(t *T) {
 	t.Unlock(lease)
 
 	lease = t.Lock(a, key)
-	t.NoError(t.Faults().LoseReply(OpRenew), "losing a reply")
+	t.NoError(t.faults().LoseReply(OpRenew), "losing a reply")
 	t.Eventually(2*every+t.Timing().Slack, "a renewal fails", func() bool { return events.Count(locker.EventRenewFailed) > 0 })
 	n := events.Count(locker.EventRenewed)
 	t.Eventually(2*every+t.Timing().Slack, "a renewal succeeds again", func() bool { return events.Count(locker.EventRenewed) > n })
@@ -143,7 +144,7 @@ func testRenewReplyLost(t *T) {
 func testRenewTwice(t *T) {
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key)
-	t.NoError(t.Faults().Repeat(OpRenew), "repeating a command")
+	t.NoError(t.faults().Repeat(OpRenew), "repeating a command")
 	t.NoError(lease.Renew(t.Context()), "Renew")
 	t.Taken(b, key)
 	t.Unlock(lease)
@@ -155,7 +156,7 @@ func testReleaseReplyLost(t *T) {
 	for range 3 {
 		lease := t.Lock(a, key)
 		w := t.Wait(b, key)
-		t.NoError(t.Faults().LoseReply(OpRelease), "losing a reply")
+		t.NoError(t.faults().LoseReply(OpRelease), "losing a reply")
 		err := lease.Unlock(t.Context())
 		if err != nil {
 			t.Is(err, locker.ErrUnavailable)
@@ -176,7 +177,7 @@ func testReleaseTwice(t *T) {
 	for range 3 {
 		lease := t.Lock(a, key)
 		w := t.Wait(b, key)
-		t.NoError(t.Faults().Repeat(OpRelease), "repeating a command")
+		t.NoError(t.faults().Repeat(OpRelease), "repeating a command")
 		// The reply that counts may be the one to the second, which found
 		// nothing.
 		if err := lease.Unlock(t.Context()); err != nil {
@@ -213,11 +214,11 @@ func (t *T) counted(a, other locker.Locker, key string, arm func(Op) error) {
 func testReentryReplyLost(t *T) {
 	a, other, key := t.Locker(), t.Locker(), t.Key("k")
 	for range 3 {
-		t.counted(a, other, key, t.Faults().LoseReply)
+		t.counted(a, other, key, t.faults().LoseReply)
 	}
 	// TryLock does not try twice: what its command may have done is undone.
 	outer := t.Lock(a, key)
-	t.NoError(t.Faults().LoseReply(OpSetHolds), "losing a reply")
+	t.NoError(t.faults().LoseReply(OpSetHolds), "losing a reply")
 	inner, err := a.TryLock(outer.Context(t.Context()), key)
 	if err == nil {
 		t.Unlock(inner)
@@ -232,7 +233,7 @@ func testReentryReplyLost(t *T) {
 func testReentryTwice(t *T) {
 	a, other, key := t.Locker(), t.Locker(), t.Key("k")
 	for range 3 {
-		t.counted(a, other, key, t.Faults().Repeat)
+		t.counted(a, other, key, t.faults().Repeat)
 	}
 }
 
@@ -240,9 +241,9 @@ func testLinearizableUnderFaults(t *T) {
 	faults := func(op Op) {
 		switch n := t.IntN(6); {
 		case n == 0:
-			t.NoError(t.Faults().LoseReply(op), "losing a reply")
+			t.NoError(t.faults().LoseReply(op), "losing a reply")
 		case n == 1 && op != OpRelease: // the second finds nothing, and says so
-			t.NoError(t.Faults().Repeat(op), "repeating a command")
+			t.NoError(t.faults().Repeat(op), "repeating a command")
 		}
 	}
 	ls := t.Lockers(4)
@@ -250,8 +251,8 @@ func testLinearizableUnderFaults(t *T) {
 	// any later time, and a long history has too many orders to decide.
 	for round := range 8 {
 		h, key := newHistory(), t.Key(strconv.Itoa(round))
-		t.together(len(ls), func(client int) {
-			t.historyClient(h, client, !t.Capabilities().Quorum, ls[client], key, 6, faults)
+		t.Together(len(ls), func(client int) {
+			t.historyClient(h, client, !t.caps().Quorum, ls[client], key, 6, faults)
 		})
 		h.check(t)
 	}
@@ -264,7 +265,7 @@ func testStoreLosesEverything(t *T) {
 	for _, name := range []string{"a", "b", "c"} {
 		leases = append(leases, t.Lock(a, t.Key(name), locker.WithTTL(time.Hour)))
 	}
-	t.NoError(t.Breaker().Flush(t.Context()), "losing everything")
+	t.NoError(t.breaker().Flush(t.Context()), "losing everything")
 	for _, lease := range leases {
 		t.Ends(lease.Lost(), every+t.Timing().Slack, "the loss of a lock the store has forgotten")
 	}
@@ -278,7 +279,7 @@ func testStoreLosesEverything(t *T) {
 
 func testScriptsForgotten(t *T) {
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
-	forget := func() { t.NoError(t.Faults().ForgetScripts(), "forgetting scripts") }
+	forget := func() { t.NoError(t.faults().ForgetScripts(), "forgetting scripts") }
 	for range 2 {
 		forget()
 		lease := t.TryLock(a, key)

@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/driver"
-	"github.com/redis/go-redis/v9"
 )
 
 // fake is a strategy on a fakeStore.
@@ -71,6 +72,7 @@ func (f fake) harness(tb testing.TB) conformance.Harness {
 	tb.Helper()
 	h := newFakeHarness(f)
 	h.served = sync.OnceValue(func() string { return serveRESP(tb, h) })
+	h.rpc = func() string { return serveStore(tb, h.fakeDriver(h.s)) }
 	return h
 }
 
@@ -78,7 +80,7 @@ type fakeHarness struct {
 	fake
 	*conformance.Injector // the store's
 	s                     *fakeStore
-	served                func() string // where the store is reached by TCP
+	served, rpc           func() string // where the store is reached by TCP, and by other processes
 }
 
 func newFakeHarness(f fake) *fakeHarness {
@@ -281,7 +283,4 @@ func (h *fakeHarness) CutNotifications() error {
 
 func (h *fakeHarness) ForgetScripts() error { return h.locked(func() { h.s.forgot = true }) }
 
-func (h *fakeHarness) NewChild(tb testing.TB) *conformance.Child {
-	tb.Helper()
-	return conformance.StartChild(tb, serveStore(tb, h.fakeDriver(h.s)))
-}
+func (h *fakeHarness) ChildSpec() string { return h.rpc() }

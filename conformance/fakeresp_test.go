@@ -12,9 +12,10 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
-	"github.com/redis/go-redis/v9"
 )
 
 // serveRESP serves h's driver and its store as the soak wants it.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
 )
 
 const faultsGroup = "faults"
@@ -11,79 +12,45 @@ const faultsGroup = "faults"
 // faultCases are what goes wrong with commands, callers, processes and servers
 // beyond the groups failure, outage and processes. See also [TroubleCases].
 var faultCases = []Case{
-	{Name: "CommandLost", Group: faultsGroup, Rules: []string{"R11", "R17", "R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testCommandLost,
+	{Name: "CommandLost", Group: faultsGroup, Rules: []string{"R11", "R17", "R19"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testCommandLost,
 		Contract: "a command that did not reach the store is ErrUnavailable or tried again, and changes nothing"},
-	{Name: "CancelledWhileSubscribing", Group: faultsGroup, Rules: []string{"R16", "R17"}, Needs: []Need{NeedFaults, NeedNotified}, Mode: Isolated, Test: testCancelledWhileSubscribing,
+	{Name: "CancelledWhileSubscribing", Group: faultsGroup, Rules: []string{"R16", "R17"}, Needs: Capabilities{Faults: true, Notified: true}, Isolated: true, Test: testCancelledWhileSubscribing,
 		Contract: "a Lock cancelled while it waits for the store to promise wake-ups returns at once, and does not keep others from waiting"},
-	{Name: "CancelledWhileRenewing", Group: faultsGroup, Rules: []string{"R11", "R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testCancelledWhileRenewing,
+	{Name: "CancelledWhileRenewing", Group: faultsGroup, Rules: []string{"R11", "R19"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testCancelledWhileRenewing,
 		Contract: "Renew cancelled while its command is on the way returns at once with ErrUnavailable, and the lease goes on"},
-	{Name: "CancelledWhileUnlocking", Group: faultsGroup, Rules: []string{"R3", "R20"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testCancelledWhileUnlocking,
+	{Name: "CancelledWhileUnlocking", Group: faultsGroup, Rules: []string{"R3", "R20"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testCancelledWhileUnlocking,
 		Contract: "Unlock cancelled while its command is on the way returns at once with ErrUnavailable, frees the key, may be repeated, and spares the next holder"},
-	{Name: "CancelledWhileReentering", Group: faultsGroup, Rules: []string{"R7", "R16", "R17"}, Needs: []Need{NeedFaults, NeedStoredHolds}, Mode: Isolated, Test: testCancelledWhileReentering,
+	{Name: "CancelledWhileReentering", Group: faultsGroup, Rules: []string{"R7", "R16", "R17"}, Needs: Capabilities{Faults: true, StoredHolds: true}, Isolated: true, Test: testCancelledWhileReentering,
 		Contract: "re-entry cancelled while its command is on the way returns at once with ErrUnavailable, and leaves no hold behind"},
-	{Name: "CancelledWhileUnlockingInner", Group: faultsGroup, Rules: []string{"R3", "R6", "R20"}, Needs: []Need{NeedFaults, NeedStoredHolds}, Mode: Isolated, Test: testCancelledWhileUnlockingInner,
+	{Name: "CancelledWhileUnlockingInner", Group: faultsGroup, Rules: []string{"R3", "R6", "R20"}, Needs: Capabilities{Faults: true, StoredHolds: true}, Isolated: true, Test: testCancelledWhileUnlockingInner,
 		Contract: "an inner Unlock cancelled while its command is on the way returns at once with ErrUnavailable, may be repeated, and leaves the outer hold as it is"},
-	{Name: "SilenceWithinTheLease", Group: faultsGroup, Rules: []string{"R11", "R15"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testSilenceWithinTheLease,
+	{Name: "SilenceWithinTheLease", Group: faultsGroup, Rules: []string{"R11", "R15"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testSilenceWithinTheLease,
 		Contract: "a lease survives a black hole that is shorter than what is left of it, and waiters wait on"},
-	{Name: "AnswersPastTheLease", Group: faultsGroup, Rules: []string{"R1", "R10", "R17"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testAnswersPastTheLease,
+	{Name: "AnswersPastTheLease", Group: faultsGroup, Rules: []string{"R1", "R10", "R17"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testAnswersPastTheLease,
 		Contract: "when answers take twice the TTL a holder knows of its loss at Deadline, and nobody is granted what has ended by the time he is told"},
-	{Name: "ConnectionsCut", Group: faultsGroup, Rules: []string{"R11", "R15", "R19"}, Needs: []Need{NeedServers}, Mode: Isolated, Test: testConnectionsCut,
+	{Name: "ConnectionsCut", Group: faultsGroup, Rules: []string{"R11", "R15", "R19"}, Needs: Capabilities{Servers: true}, Isolated: true, Test: testConnectionsCut,
 		Contract: "when the store ends all connections a holder keeps its lease, a release in that moment succeeds, and a waiter gets the key"},
-	{Name: "CrashLosesEverything", Group: faultsGroup, Rules: []string{"R2", "R10", "R15", "R17", "R21"}, Needs: []Need{NeedServers}, Mode: Isolated, Test: testCrashLosesEverything,
+	{Name: "CrashLosesEverything", Group: faultsGroup, Rules: []string{"R2", "R10", "R15", "R17", "R21"}, Needs: Capabilities{Servers: true}, Isolated: true, Test: testCrashLosesEverything,
 		Contract: "when the store is killed and comes back empty waiters carry on, the holder is told by its Deadline, and the next one has a greater token"},
-	{Name: "CrashKeepsEverything", Group: faultsGroup, Rules: []string{"R1", "R11", "R15", "R17", "R21"}, Needs: []Need{NeedServers}, Mode: Isolated, Test: testCrashKeepsEverything,
+	{Name: "CrashKeepsEverything", Group: faultsGroup, Rules: []string{"R1", "R11", "R15", "R17", "R21"}, Needs: Capabilities{Servers: true}, Isolated: true, Test: testCrashKeepsEverything,
 		Contract: "when a store that persists is killed and comes back within a lease, the lease survives and still excludes others, holds included"},
-	{Name: "KilledAroundTheGrant", Group: faultsGroup, Rules: []string{"R15", "R16"}, Needs: []Need{NeedProcesses}, Mode: Isolated, Test: testKilledAroundTheGrant,
+	{Name: "KilledAroundTheGrant", Group: faultsGroup, Rules: []string{"R15", "R16"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testKilledAroundTheGrant,
 		Contract: "a process killed in the moment in which it is granted the key holds up the next waiter for a TTL at most"},
-	{Name: "FrozenAroundTheTTL", Group: faultsGroup, Rules: []string{"R1", "R2", "R10", "R21"}, Needs: []Need{NeedProcesses}, Mode: Isolated, Test: testFrozenAroundTheTTL,
+	{Name: "FrozenAroundTheTTL", Group: faultsGroup, Rules: []string{"R1", "R2", "R10", "R21"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testFrozenAroundTheTTL,
 		Contract: "a process frozen for half a TTL, one and three either holds the key on or is told that it does not: never both it and the next"},
-}
-
-// renewedWithin renews until the store says yes. That it cannot be reached is fine
-// until then.
-func (t *T) renewedWithin(d time.Duration, lease *locker.Lease) {
-	t.Helper()
-	for start := Now(); ; {
-		ctx, cancel := t.Bounded(t.Context(), t.Timing().Slack)
-		err := lease.Renew(ctx)
-		cancel()
-		if err == nil {
-			return
-		}
-		t.Is(err, locker.ErrUnavailable)
-		t.Isnt(err, locker.ErrLost)
-		if start.Took() > d {
-			t.Fatalf("Renew: not within %v: %v", d, err)
-		}
-	}
-}
-
-// unlockedWithin unlocks until the store says yes.
-func (t *T) unlockedWithin(d time.Duration, lease *locker.Lease) {
-	t.Helper()
-	for start := Now(); ; {
-		err := lease.Unlock(t.Context())
-		if err == nil {
-			return
-		}
-		t.Is(err, locker.ErrUnavailable)
-		if start.Took() > d {
-			t.Fatalf("Unlock: not within %v: %v", d, err)
-		}
-	}
 }
 
 // newer checks that later was granted after earlier as far as tokens say.
 func (t *T) newer(later, earlier int64) {
 	t.Helper()
-	if t.Capabilities().Fencing && later <= earlier {
+	if t.caps().Fencing && later <= earlier {
 		t.Errorf("token %d after %d", later, earlier)
 	}
 }
 
 func testCommandLost(t *T) {
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
-	lose := t.Faults().LoseCommand
+	lose := t.faults().LoseCommand
 	for range 2 {
 		t.NoError(lose(OpAcquire), "losing a command")
 		lease := t.Lock(a, key, locker.WithTTL(time.Hour))
@@ -97,7 +64,7 @@ func testCommandLost(t *T) {
 		if d := lease.Deadline(); !d.Equal(before) {
 			t.Errorf("a Renew that did not arrive moved the deadline by %v", d.Sub(before))
 		}
-		t.renewedWithin(t.Timing().PollWithin, lease) // a node of a quorum may lose its command only now
+		t.RenewedWithin(t.Timing().PollWithin, lease) // a node of a quorum may lose its command only now
 
 		t.NoError(lose(OpRelease), "losing a command")
 		if err := lease.Unlock(t.Context()); err != nil {
@@ -112,19 +79,19 @@ func testCommandLost(t *T) {
 		t.Isnt(err, locker.ErrNotAcquired)
 		t.FreeWithin(t.Timing().PollWithin, b, key)
 
-		if t.Capabilities().StoredHolds {
+		if t.caps().StoredHolds {
 			t.counted(a, b, key, lose)
 		}
 	}
 }
 
 func testSilenceWithinTheLease(t *T) {
-	var events EventLog
+	var events suite.EventLog
 	ttl := t.Timing().TTL + 2*t.Timing().Slack
-	a, b, key := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), WithObserver(&events)), t.Locker(), t.Key("k")
+	a, b, key := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), suite.WithObserver(&events)), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key, locker.WithTTL(ttl))
 	w := t.Wait(b, key)
-	t.NoError(t.Faults().BlackHole(), "ending the store's service")
+	t.NoError(t.faults().BlackHole(), "ending the store's service")
 	// That nothing answers for a while is the subject.
 	t.Sleep(ttl / 5)
 	t.heal()
@@ -145,7 +112,7 @@ func testAnswersPastTheLease(t *T) {
 	t.Free(b, other) // so that connections are up
 	lease := t.Lock(a, key, locker.WithTTL(ttl))
 	ctx := lease.Context(t.Context())
-	t.NoError(t.Faults().Slow(2*ttl), "slowing the store down")
+	t.NoError(t.faults().Slow(2*ttl), "slowing the store down")
 	t.lostAtDeadline(ctx, lease)
 	for _, lock := range []func() (*locker.Lease, error){
 		func() (*locker.Lease, error) { return b.TryLock(t.Context(), other, locker.WithTTL(ttl)) },
@@ -157,7 +124,7 @@ func testAnswersPastTheLease(t *T) {
 		t.Is(err, locker.ErrUnavailable)
 		t.Isnt(err, locker.ErrNotAcquired)
 	}
-	t.NoError(t.Faults().Heal(), "healing")
+	t.NoError(t.faults().Heal(), "healing")
 	// A command and a clean-up may be on their slow way.
 	within := 4*ttl + t.Timing().PollWithin + t.Timing().Slack
 	t.FreeWithin(within, b, key)
@@ -167,7 +134,7 @@ func testAnswersPastTheLease(t *T) {
 
 func (t *T) recover() {
 	t.Helper()
-	t.NoError(t.Servers().Recover(), "having the servers recover")
+	t.NoError(t.servers().Recover(), "having the servers recover")
 }
 
 func testConnectionsCut(t *T) {
@@ -176,12 +143,12 @@ func testConnectionsCut(t *T) {
 	for range 3 {
 		lease := t.Lock(a, key, locker.WithTTL(ttl))
 		w := t.Wait(b, key)
-		t.NoError(t.Servers().CutConnections(), "ending connections")
-		t.renewedWithin(ttl/2, lease)
+		t.NoError(t.servers().CutConnections(), "ending connections")
+		t.RenewedWithin(ttl/2, lease)
 		t.Open(lease.Lost(), "Lost")
 		t.Waits(w)
 
-		cut := t.Go(func() { t.NoError(t.Servers().CutConnections(), "ending connections") })
+		cut := t.Go(func() { t.NoError(t.servers().CutConnections(), "ending connections") })
 		t.Unlock(lease)
 		t.Ends(cut, t.Timing().Patience, "the end of connections")
 		next := t.Granted(w, t.Timing().PollWithin)
@@ -195,7 +162,7 @@ func testCrashLosesEverything(t *T) {
 	a, b, key := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery)), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key, locker.WithTTL(ttl))
 	w := t.Wait(b, key)
-	t.NoError(t.Servers().Crash(), "killing the store")
+	t.NoError(t.servers().Crash(), "killing the store")
 	begun := t.Start(b, t.Key("begun meanwhile"))
 	t.Sleep(2 * t.Timing().RenewEvery) // until renewals and waiters have met the failure
 	t.recover()
@@ -206,7 +173,7 @@ func testCrashLosesEverything(t *T) {
 	t.Ends(lease.Lost(), ttl+t.Timing().Slack, "the loss of a lock the store has forgotten")
 	t.Is(lease.Unlock(t.Context()), locker.ErrLost)
 	t.Taken(t.Locker(), key)
-	t.renewedWithin(ttl/2, next)
+	t.RenewedWithin(ttl/2, next)
 	t.Unlock(next)
 	t.Unlock(t.Granted(begun, t.Timing().Patience))
 	t.FreeWithin(t.Timing().PollWithin, a, key)
@@ -214,15 +181,15 @@ func testCrashLosesEverything(t *T) {
 
 func testCrashKeepsEverything(t *T) {
 	ttl := t.Timing().TTL + 2*t.Timing().Slack
-	t.NoError(t.Servers().Persist(), "making the store persist")
+	t.NoError(t.servers().Persist(), "making the store persist")
 	a, b, key := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery)), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key, locker.WithTTL(ttl))
 	inner := t.LockUnder(lease.Context(t.Context()), a, key)
 	w := t.Wait(b, key)
-	t.NoError(t.Servers().Crash(), "killing the store")
+	t.NoError(t.servers().Crash(), "killing the store")
 	t.Sleep(2 * t.Timing().RenewEvery) // until renewals and waiters have met the failure
 	t.recover()
-	t.renewedWithin(ttl/2, lease)
+	t.RenewedWithin(ttl/2, lease)
 	t.Open(lease.Lost(), "Lost")
 	t.Waits(w)
 	other := t.Locker()
@@ -243,7 +210,7 @@ func testKilledAroundTheGrant(t *T) {
 	for round := range 3 {
 		child := t.child()
 		lease := t.Lock(holder, key)
-		doomed := child.Start(ChildLock{Key: key, TTL: ttl})
+		doomed := child.Start(suite.ChildLock{Key: key, TTL: ttl})
 		t.Ends(doomed.Waiting(), t.Timing().Patience, "a child waits")
 		t.Unlock(lease)
 		if round == 0 { // after, for certain
@@ -263,8 +230,8 @@ func testFrozenAroundTheTTL(t *T) {
 	l := t.Locker()
 	for _, frozen := range []time.Duration{ttl / 2, ttl, 3 * ttl} {
 		child, key := t.child(), t.Key(frozen.String())
-		theirs := t.ChildLock(child, ChildLock{Key: key, TTL: ttl})
-		asking := child.send(childRequest{Op: "ask", Lease: theirs.call.answer.ID})
+		theirs := t.ChildLock(child, suite.ChildLock{Key: key, TTL: ttl})
+		asking := theirs.AskUntilLost()
 		w := t.Wait(l, key)
 		t.NoError(child.Stop(), "freezing a child")
 		t.Sleep(frozen)
@@ -280,7 +247,7 @@ func testFrozenAroundTheTTL(t *T) {
 		default:
 			select {
 			case <-w.Done():
-				if w.At.Before(asked) {
+				if w.At.Time.Before(asked) {
 					t.Errorf("a child renewed a lease after the next holder was granted the key")
 				}
 			default:
@@ -291,8 +258,8 @@ func testFrozenAroundTheTTL(t *T) {
 		}
 		next := t.Granted(w, ttl+t.Timing().PollWithin)
 		t.newer(next.Token(), theirs.Token())
-		t.Ends(asking.done, t.Timing().Patience, "a child knows that its lease is over")
-		if n := asking.answer.N; n > 0 {
+		t.Ends(asking.Done(), t.Timing().Patience, "a child knows that its lease is over")
+		if n := asking.N(); n > 0 {
 			t.Errorf("a child was told %d times after its deadline that it held the key", n)
 		}
 		t.NoError(next.Renew(t.Context()), "Renew by the next holder")

@@ -5,17 +5,18 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 func testCancelledWhileSubscribing(t *T) {
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key)
 	// For longer than Prompt lasts on the slowest machine.
-	t.NoError(t.Faults().DelayReply(OpWatch, maxSlowdown*t.Timing().Prompt+t.Timing().Slack), "delaying a reply")
-	before := t.Faults().Sent(OpWatch)
+	t.NoError(t.faults().DelayReply(OpWatch, pace.MaxSlowdown*t.Timing().Prompt+t.Timing().Slack), "delaying a reply")
+	before := t.faults().Sent(OpWatch)
 	w := t.Start(b, key)
 	// Some strategies send nothing for a Watch: those have been refused by then.
-	for start := Now(); t.Faults().Sent(OpWatch) == before && start.Took() < t.Timing().Slack; {
+	for start := pace.Now(); t.faults().Sent(OpWatch) == before && start.Took() < t.Timing().Slack; {
 		time.Sleep(time.Millisecond) // a server tells of no event
 	}
 	w.Cancel()
@@ -41,13 +42,13 @@ func (t *T) cancelled(what string, f func(ctx context.Context) error) (err error
 func testCancelledWhileRenewing(t *T) {
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key, locker.WithTTL(time.Hour))
-	t.NoError(t.Faults().DelayReply(OpRenew, t.Timing().Slack), "delaying a reply")
+	t.NoError(t.faults().DelayReply(OpRenew, t.Timing().Slack), "delaying a reply")
 	err := t.cancelled("Renew", lease.Renew)
 	t.Is(err, locker.ErrUnavailable, context.Canceled)
 	t.Isnt(err, locker.ErrLost)
 	t.Open(lease.Lost(), "Lost")
 	before := lease.Deadline()
-	t.renewedWithin(t.Timing().Patience, lease)
+	t.RenewedWithin(t.Timing().Patience, lease)
 	if !lease.Deadline().After(before) {
 		t.Errorf("Renew does not move the deadline")
 	}
@@ -60,12 +61,12 @@ func testCancelledWhileUnlocking(t *T) {
 	a, b, c, key := t.Locker(), t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key, locker.WithTTL(time.Hour))
 	w := t.Wait(b, key)
-	t.NoError(t.Faults().DelayReply(OpRelease, t.Timing().Slack), "delaying a reply")
+	t.NoError(t.faults().DelayReply(OpRelease, t.Timing().Slack), "delaying a reply")
 	err := t.cancelled("Unlock", lease.Unlock)
 	t.Is(err, locker.ErrUnavailable, context.Canceled)
 	t.Isnt(err, locker.ErrLost, locker.ErrNotHeld)
 	next := t.Granted(w, t.Timing().PollWithin)
-	t.unlockedWithin(t.Timing().Patience, lease)
+	t.UnlockedWithin(t.Timing().Patience, lease)
 	t.Is(lease.Unlock(t.Context()), locker.ErrNotHeld)
 	t.Taken(c, key)
 	t.Unlock(next)
@@ -75,7 +76,7 @@ func testCancelledWhileUnlocking(t *T) {
 func testCancelledWhileReentering(t *T) {
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key, locker.WithTTL(time.Hour))
-	t.NoError(t.Faults().DelayReply(OpSetHolds, t.Timing().Slack), "delaying a reply")
+	t.NoError(t.faults().DelayReply(OpSetHolds, t.Timing().Slack), "delaying a reply")
 	err := t.cancelled("Lock", func(ctx context.Context) error {
 		held, cancel := context.WithCancel(lease.Context(context.Background()))
 		defer cancel()
@@ -87,9 +88,9 @@ func testCancelledWhileReentering(t *T) {
 	t.Isnt(err, locker.ErrLost)
 	t.Open(lease.Lost(), "Lost")
 	inner := t.LockUnder(lease.Context(t.Context()), a, key)
-	t.unlockedWithin(t.Timing().Patience, inner)
+	t.UnlockedWithin(t.Timing().Patience, inner)
 	t.Taken(b, key)
-	t.unlockedWithin(t.Timing().Patience, lease)
+	t.UnlockedWithin(t.Timing().Patience, lease)
 	t.FreeWithin(t.Timing().PollWithin, b, key)
 }
 
@@ -97,11 +98,11 @@ func testCancelledWhileUnlockingInner(t *T) {
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key, locker.WithTTL(time.Hour))
 	inner := t.LockUnder(lease.Context(t.Context()), a, key)
-	t.NoError(t.Faults().DelayReply(OpSetHolds, t.Timing().Slack), "delaying a reply")
+	t.NoError(t.faults().DelayReply(OpSetHolds, t.Timing().Slack), "delaying a reply")
 	err := t.cancelled("Unlock", inner.Unlock)
 	t.Is(err, locker.ErrUnavailable, context.Canceled)
 	t.Isnt(err, locker.ErrLost, locker.ErrNotHeld)
-	t.unlockedWithin(t.Timing().Patience, inner)
+	t.UnlockedWithin(t.Timing().Patience, inner)
 	t.Is(inner.Unlock(t.Context()), locker.ErrNotHeld)
 	t.Open(lease.Lost(), "Lost")
 	t.Taken(b, key)

@@ -13,33 +13,33 @@ import (
 const fencingGroup = "fencing"
 
 var fencingCases = []Case{
-	{Name: "TokensIncrease", Group: fencingGroup, Rules: []string{"R21"}, Needs: []Need{NeedFencing}, Test: testTokensIncrease,
+	{Name: "TokensIncrease", Group: fencingGroup, Rules: []string{"R21"}, Needs: Capabilities{Fencing: true}, Test: testTokensIncrease,
 		Contract: "each grant of a key has a token greater than every earlier one, whichever Locker it is granted to"},
-	{Name: "TokensIncreaseUnderContention", Group: fencingGroup, Rules: []string{"R21"}, Needs: []Need{NeedFencing}, Test: testTokensIncreaseUnderContention,
+	{Name: "TokensIncreaseUnderContention", Group: fencingGroup, Rules: []string{"R21"}, Needs: Capabilities{Fencing: true}, Test: testTokensIncreaseUnderContention,
 		Contract: "tokens increase in the order in which contenders get in"},
-	{Name: "TokenIsStable", Group: fencingGroup, Rules: []string{"R6", "R21"}, Needs: []Need{NeedFencing}, Test: testTokenIsStable,
+	{Name: "TokenIsStable", Group: fencingGroup, Rules: []string{"R6", "R21"}, Needs: Capabilities{Fencing: true}, Test: testTokenIsStable,
 		Contract: "a holder keeps its token through renewals, re-entry and the failed tries of others"},
-	{Name: "TokensFitEverywhere", Group: fencingGroup, Rules: []string{"R21"}, Needs: []Need{NeedFencing}, Test: testTokensFitEverywhere,
+	{Name: "TokensFitEverywhere", Group: fencingGroup, Rules: []string{"R21"}, Needs: Capabilities{Fencing: true}, Test: testTokensFitEverywhere,
 		Contract: "a token is positive and below 2^53, so that it survives JSON and every database"},
-	{Name: "TokensPerKey", Group: fencingGroup, Rules: []string{"R21"}, Needs: []Need{NeedFencing}, Test: testTokensPerKey,
+	{Name: "TokensPerKey", Group: fencingGroup, Rules: []string{"R21"}, Needs: Capabilities{Fencing: true}, Test: testTokensPerKey,
 		Contract: "tokens of a key increase whatever is granted on other keys meanwhile"},
-	{Name: "TokenAfterExpiry", Group: fencingGroup, Rules: []string{"R21"}, Needs: []Need{NeedFencing}, Test: testTokenAfterExpiry,
+	{Name: "TokenAfterExpiry", Group: fencingGroup, Rules: []string{"R21"}, Needs: Capabilities{Fencing: true}, Test: testTokenAfterExpiry,
 		Contract: "the token after an expired lease is greater than that lease's"},
-	{Name: "TokenAfterBreak", Group: fencingGroup, Rules: []string{"R21"}, Needs: []Need{NeedFencing, NeedBreak}, Test: testTokenAfterBreak,
+	{Name: "TokenAfterBreak", Group: fencingGroup, Rules: []string{"R21"}, Needs: Capabilities{Fencing: true, Break: true}, Test: testTokenAfterBreak,
 		Contract: "the token after a lock that was deleted or ended early is greater than that lock's"},
-	{Name: "TokenAfterDataLoss", Group: fencingGroup, Rules: []string{"R21"}, Needs: []Need{NeedFencing, NeedBreak}, Mode: Isolated, Test: testTokenAfterDataLoss,
+	{Name: "TokenAfterDataLoss", Group: fencingGroup, Rules: []string{"R21"}, Needs: Capabilities{Fencing: true, Break: true}, Isolated: true, Test: testTokenAfterDataLoss,
 		Contract: "after the store lost everything tokens are greater than those it gave before"},
-	{Name: "StaleWriterIsRefused", Group: fencingGroup, Rules: []string{"R21"}, Needs: []Need{NeedFencing}, Test: testStaleWriterIsRefused,
+	{Name: "StaleWriterIsRefused", Group: fencingGroup, Rules: []string{"R21"}, Needs: Capabilities{Fencing: true}, Test: testStaleWriterIsRefused,
 		Contract: "a resource that refuses smaller tokens than it has seen is safe from a holder that slept through its lease's end"},
 	{Name: "WithoutFencingIsZero", Group: fencingGroup, Rules: []string{"R21"}, Test: testWithoutFencingIsZero,
 		Contract: "WithoutFencing, Token is 0; others that use the key keep tokens that increase"},
-	{Name: "ZeroWithoutSupport", Group: fencingGroup, Rules: []string{"R21"}, Needs: []Need{NoFencing}, Test: testZeroWithoutSupport,
+	{Name: "ZeroWithoutSupport", Group: fencingGroup, Rules: []string{"R21"}, Without: Capabilities{Fencing: true}, Test: testZeroWithoutSupport,
 		Contract: "a strategy that issues no tokens says 0"},
-	{Name: "WithoutFencingKeepsNothing", Group: fencingGroup, Rules: []string{"R21", "R24"}, Needs: []Need{NeedInspect}, Mode: Isolated, Test: testWithoutFencingKeepsNothing,
+	{Name: "WithoutFencingKeepsNothing", Group: fencingGroup, Rules: []string{"R21", "R24"}, Needs: Capabilities{Inspect: true}, Isolated: true, Test: testWithoutFencingKeepsNothing,
 		Contract: "WithoutFencing nothing is in the store after a lock was used without contention"},
-	{Name: "TokenKeyExpires", Group: fencingGroup, Rules: []string{"R21", "R24"}, Needs: []Need{NeedFencing, NeedInspect}, Mode: Isolated, Test: testTokenKeyExpires,
+	{Name: "TokenKeyExpires", Group: fencingGroup, Rules: []string{"R21", "R24"}, Needs: Capabilities{Fencing: true, Inspect: true}, Isolated: true, Test: testTokenKeyExpires,
 		Contract: "what the store keeps for tokens is at most one key for each lock key, and it expires"},
-	{Name: "TokenAfterLostReply", Group: fencingGroup, Rules: []string{"R19", "R21"}, Needs: []Need{NeedFencing, NeedFaults}, Mode: Isolated, Test: testTokenAfterLostReply,
+	{Name: "TokenAfterLostReply", Group: fencingGroup, Rules: []string{"R19", "R21"}, Needs: Capabilities{Fencing: true, Faults: true}, Isolated: true, Test: testTokenAfterLostReply,
 		Contract: "tokens increase across grants whose replies were lost or that were applied twice"},
 }
 
@@ -146,9 +146,9 @@ func testTokenAfterBreak(t *T) {
 		}
 		last = lease.Token()
 		if i%3 == 0 {
-			t.NoError(t.Breaker().Expire(t.Context(), key), "ending the lease")
+			t.NoError(t.breaker().Expire(t.Context(), key), "ending the lease")
 		} else {
-			t.NoError(t.Breaker().Break(t.Context(), key), "breaking the lock")
+			t.NoError(t.breaker().Break(t.Context(), key), "breaking the lock")
 		}
 		t.Is(lease.Unlock(t.Context()), locker.ErrLost)
 	}
@@ -166,7 +166,7 @@ func testTokenAfterDataLoss(t *T) {
 			last = lease.Token()
 			t.Unlock(lease)
 		}
-		t.NoError(t.Breaker().Flush(t.Context()), "losing everything")
+		t.NoError(t.breaker().Flush(t.Context()), "losing everything")
 	}
 }
 
@@ -212,7 +212,7 @@ func testWithoutFencingIsZero(t *T) {
 		t.Unlock(lease)
 
 		fenced := t.Lock(with, key)
-		if t.Capabilities().Fencing && fenced.Token() <= last {
+		if t.caps().Fencing && fenced.Token() <= last {
 			t.Errorf("token %d after %d", fenced.Token(), last)
 		}
 		last = fenced.Token()
@@ -257,7 +257,7 @@ func (t *T) leftWithin(d time.Duration, n int, before []StoredKey) (left []Store
 
 func (t *T) storedKeys() []StoredKey {
 	t.Helper()
-	keys, err := t.Inspector().Keys(t.Context())
+	keys, err := t.inspector().Keys(t.Context())
 	t.NoError(err, "listing the store")
 	return keys
 }
@@ -293,9 +293,9 @@ func testTokenAfterLostReply(t *T) {
 	for i := range 6 {
 		switch i % 3 {
 		case 0:
-			t.NoError(t.Faults().LoseReply(OpAcquire), "losing a reply")
+			t.NoError(t.faults().LoseReply(OpAcquire), "losing a reply")
 		case 1:
-			t.NoError(t.Faults().Repeat(OpAcquire), "repeating a command")
+			t.NoError(t.faults().Repeat(OpAcquire), "repeating a command")
 		}
 		lease := t.Lock(l, key)
 		if lease.Token() <= last {

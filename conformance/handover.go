@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
 )
 
 const handOverGroup = "hand-over"
@@ -19,17 +20,17 @@ const handOverGroup = "hand-over"
 var handOverCases = []Case{
 	{Name: "HandOversExclude", Group: handOverGroup, Rules: []string{"R1", "R21"}, Test: testHandOversExclude,
 		Contract: "goroutines of several Lockers that pass a lock on are never two inside, and get tokens that increase and owners of their own"},
-	{Name: "HandOversShareTurns", Group: handOverGroup, Rules: []string{"R14"}, Needs: []Need{NeedFair}, Test: testHandOversShareTurns,
+	{Name: "HandOversShareTurns", Group: handOverGroup, Rules: []string{"R14"}, Needs: Capabilities{Fair: true}, Test: testHandOversShareTurns,
 		Contract: "where the strategy is fair, the goroutines of one Locker do not keep another Locker waiting by passing the lock on among them"},
-	{Name: "TokenAfterHandOvers", Group: handOverGroup, Rules: []string{"R21"}, Needs: []Need{NeedFencing, NeedBreak}, Test: testTokenAfterHandOvers,
+	{Name: "TokenAfterHandOvers", Group: handOverGroup, Rules: []string{"R21"}, Needs: Capabilities{Fencing: true, Break: true}, Test: testTokenAfterHandOvers,
 		Contract: "the token of the next holder is greater than all that were passed on, also if the key was deleted meanwhile"},
-	{Name: "LossAfterHandOver", Group: handOverGroup, Rules: []string{"R2", "R10"}, Needs: []Need{NeedBreak}, Test: testLossAfterHandOver,
+	{Name: "LossAfterHandOver", Group: handOverGroup, Rules: []string{"R2", "R10"}, Needs: Capabilities{Break: true}, Test: testLossAfterHandOver,
 		Contract: "a lease that was passed on learns that its key is gone, even if it went before"},
 	{Name: "GivingUpAtHandOver", Group: handOverGroup, Rules: []string{"R16"}, Test: testGivingUpAtHandOver,
 		Contract: "waiters that give up while the lock is passed on to them hold up no other and leave the lock free"},
-	{Name: "JoinedIsNotHandedOver", Group: handOverGroup, Rules: []string{"R1", "R8"}, Needs: []Need{NeedStoredHolds}, Test: testJoinedIsNotHandedOver,
+	{Name: "JoinedIsNotHandedOver", Group: handOverGroup, Rules: []string{"R1", "R8"}, Needs: Capabilities{StoredHolds: true}, Test: testJoinedIsNotHandedOver,
 		Contract: "a lock that another process shares by its owner's name is not passed on while that one has it"},
-	{Name: "KilledAfterHandOver", Group: handOverGroup, Rules: []string{"R11", "R15"}, Needs: []Need{NeedProcesses}, Test: testKilledAfterHandOver,
+	{Name: "KilledAfterHandOver", Group: handOverGroup, Rules: []string{"R11", "R15"}, Needs: Capabilities{Processes: true}, Test: testKilledAfterHandOver,
 		Contract: "a lock whose process is killed right after it was passed on is free when its TTL is over"},
 }
 
@@ -59,7 +60,7 @@ func testHandOversExclude(t *T) {
 	if len(owners) != len(tokens) {
 		t.Errorf("%d owners of %d leases", len(owners), len(tokens))
 	}
-	if t.Capabilities().Fencing && (!slices.IsSorted(tokens) || len(slices.Compact(slices.Clone(tokens))) != len(tokens)) {
+	if t.caps().Fencing && (!slices.IsSorted(tokens) || len(slices.Compact(slices.Clone(tokens))) != len(tokens)) {
 		t.Errorf("in the order of the grants the tokens are %d", tokens)
 	}
 	t.Free(t.Locker(), key)
@@ -106,7 +107,7 @@ func testHandOversShareTurns(t *T) {
 
 func testTokenAfterHandOvers(t *T) {
 	for name, harm := range map[string]func(context.Context, string) error{
-		"nothing": func(context.Context, string) error { return nil }, "break": t.Breaker().Break,
+		"nothing": func(context.Context, string) error { return nil }, "break": t.breaker().Break,
 	} {
 		l, other, key := t.Locker(brief), t.Locker(), t.Key(name)
 		last := t.passOn(l, key, 6)
@@ -125,7 +126,7 @@ func testTokenAfterHandOvers(t *T) {
 func (t *T) passOn(l locker.Locker, key string, n int) *locker.Lease {
 	t.Helper()
 	lease := t.Lock(l, key)
-	var waiting []*Waiter
+	var waiting []*suite.Waiter
 	for range n {
 		waiting = append(waiting, t.Wait(l, key))
 	}
@@ -141,18 +142,18 @@ func testLossAfterHandOver(t *T) {
 	l, key := t.Locker(locker.WithRenewInterval(every), brief), t.Key("k")
 	// The second one's grant reserves the tokens for those after it.
 	lease := t.Lock(l, key)
-	var waiting []*Waiter
+	var waiting []*suite.Waiter
 	for range 3 {
 		waiting = append(waiting, t.Wait(l, key))
 	}
 	t.Unlock(lease)
 	lease = t.Granted(waiting[0], t.Timing().PollWithin)
-	t.NoError(t.Breaker().Break(t.Context(), key), "break")
+	t.NoError(t.breaker().Break(t.Context(), key), "break")
 	err := lease.Unlock(t.Context())
 	lease = t.Granted(waiting[1], t.Timing().PollWithin)
 	if err != nil { // it was not passed on, or the loss was known: the next grant is the store's
 		t.Is(err, locker.ErrLost)
-		t.NoError(t.Breaker().Break(t.Context(), key), "break")
+		t.NoError(t.breaker().Break(t.Context(), key), "break")
 	}
 	t.Ends(lease.Lost(), every+t.Timing().Slack, "the loss of the lease that the lock was passed on to")
 	t.Is(lease.Unlock(t.Context()), locker.ErrLost)
@@ -161,7 +162,7 @@ func testLossAfterHandOver(t *T) {
 
 func testGivingUpAtHandOver(t *T) {
 	l, key := t.Locker(brief), t.Key("k")
-	t.together(8, func(int) {
+	t.Together(8, func(int) {
 		for range 15 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(t.IntN(3000))*time.Microsecond)
 			if lease, err := l.Lock(ctx, key); err == nil {
@@ -197,7 +198,7 @@ func testJoinedIsNotHandedOver(t *T) {
 func testKilledAfterHandOver(t *T) {
 	ttl := t.Timing().ShortTTL
 	child, l, key := t.child(), t.Locker(), t.Key("k")
-	req := ChildLock{Key: key, TTL: ttl}
+	req := suite.ChildLock{Key: key, TTL: ttl}
 	first := t.ChildLock(child, req)
 	second, third := child.Start(req), child.Start(req)
 	t.Ends(second.Waiting(), t.Timing().Patience, "a child waits")

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"reflect"
 	"testing"
 	"time"
 
@@ -117,38 +118,41 @@ type Timing struct {
 	Guard time.Duration
 }
 
-// DefaultTiming returns the defaults, which suit a store on the same machine.
-func DefaultTiming() Timing {
-	return Timing{
-		TTL:          3 * time.Second,
-		ShortTTL:     400 * time.Millisecond,
-		MinTTL:       locker.MinTTL,
-		Granularity:  time.Millisecond,
-		RenewEvery:   100 * time.Millisecond,
-		WakeWithin:   300 * time.Millisecond,
-		PollWithin:   4 * time.Second,
-		PollMedian:   1500 * time.Millisecond,
-		Prompt:       2 * time.Second,
-		PromptMedian: 200 * time.Millisecond,
-		Settle:       5 * time.Second,
-		SignalLife:   10 * time.Second,
-		Slack:        3 * time.Second,
-		Patience:     30 * time.Second,
-		Guard:        2 * time.Minute,
-	}
+// defaultTiming suits a store on the same machine.
+var defaultTiming = Timing{
+	TTL:          3 * time.Second,
+	ShortTTL:     400 * time.Millisecond,
+	MinTTL:       locker.MinTTL,
+	Granularity:  time.Millisecond,
+	RenewEvery:   100 * time.Millisecond,
+	WakeWithin:   300 * time.Millisecond,
+	PollWithin:   4 * time.Second,
+	PollMedian:   1500 * time.Millisecond,
+	Prompt:       2 * time.Second,
+	PromptMedian: 200 * time.Millisecond,
+	Settle:       5 * time.Second,
+	SignalLife:   10 * time.Second,
+	Slack:        3 * time.Second,
+	Patience:     30 * time.Second,
+	Guard:        2 * time.Minute,
 }
 
 func (tm Timing) withDefaults() Timing {
-	def := DefaultTiming()
-	for _, f := range []struct{ field, def *time.Duration }{
-		{&tm.TTL, &def.TTL}, {&tm.ShortTTL, &def.ShortTTL}, {&tm.MinTTL, &def.MinTTL}, {&tm.Granularity, &def.Granularity}, {&tm.RenewEvery, &def.RenewEvery},
-		{&tm.WakeWithin, &def.WakeWithin}, {&tm.PollWithin, &def.PollWithin}, {&tm.PollMedian, &def.PollMedian}, {&tm.Prompt, &def.Prompt}, {&tm.PromptMedian, &def.PromptMedian},
-		{&tm.Settle, &def.Settle}, {&tm.SignalLife, &def.SignalLife}, {&tm.Slack, &def.Slack},
-		{&tm.Patience, &def.Patience}, {&tm.Guard, &def.Guard},
-	} {
-		if *f.field == 0 {
-			*f.field = *f.def
+	fields, defaults := reflect.ValueOf(&tm).Elem(), reflect.ValueOf(defaultTiming)
+	for i := range fields.NumField() {
+		if fields.Field(i).IsZero() {
+			fields.Field(i).Set(defaults.Field(i))
 		}
+	}
+	return tm
+}
+
+// forMachine lengthens the leases that must not be lost by how slow the machine was of late:
+// not up to steps that take three times as long as they should, and three times at most.
+func (tm Timing) forMachine(factor float64) Timing {
+	slowdown := min(max(factor/3, 1), 3)
+	for _, d := range []*time.Duration{&tm.TTL, &tm.ShortTTL, &tm.MinTTL} {
+		*d = time.Duration(float64(*d) * slowdown).Round(10 * time.Millisecond)
 	}
 	return tm
 }
@@ -280,10 +284,11 @@ type ServerFaults interface {
 	Recover() error
 }
 
-// ChildMaker is a harness that can start processes which use its store; see
-// [StartChild]. Claim: [Capabilities].Processes.
+// ChildMaker is a harness whose store other processes can use. A case starts the test binary
+// as one, whose [Main] makes its Locker. Claim: [Capabilities].Processes.
 type ChildMaker interface {
-	NewChild(tb testing.TB) *Child
+	// ChildSpec is what the newLocker of [Main] gets there: an address, say.
+	ChildSpec() string
 }
 
 // DriverMaker is a harness that makes drivers without a Locker, as every [DriverHarness]
@@ -307,15 +312,3 @@ type Wired interface {
 	// StoreAddr.
 	NewDriverAt(addr string) (driver.Driver, error)
 }
-
-// Background is a harness that runs goroutines of its own. The cases that count
-// goroutines leave out those whose stack, as runtime.Stack shows it, it says is
-// not a Locker's. It needs no claim.
-type Background interface {
-	Background(stack string) bool
-}
-
-// Marked is a harness on a store that others use, too. Its mark is in every key that the
-// cases use, so that it can tell them from the others' keys: an [Inspector]'s Keys and a
-// [Breaker]'s Flush are to be about those only.
-type Marked interface{ KeyMark() string }

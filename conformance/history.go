@@ -232,7 +232,7 @@ func testLinearizable(t *T) {
 			wg.Add(1)
 			t.Go(func() {
 				defer wg.Done()
-				t.historyClient(h, id, callers == 1 && !t.Capabilities().Quorum, l, key, 40, func(Op) {})
+				t.historyClient(h, id, callers == 1 && !t.caps().Quorum, l, key, 40, func(Op) {})
 			})
 		}
 	}

@@ -6,26 +6,26 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
 )
 
 const hygieneGroup = "hygiene"
 
 var hygieneCases = []Case{
-	{Name: "GoroutinesEndWithLocks", Group: hygieneGroup, Rules: []string{"R24"}, Mode: Serial, Test: testGoroutinesEndWithLocks,
+	{Name: "GoroutinesEndWithLocks", Group: hygieneGroup, Rules: []string{"R24"}, Serial: true, Test: testGoroutinesEndWithLocks,
 		Contract: "two seconds after the last release no goroutine of that lock remains"},
-	{Name: "GoroutinesEndWithClose", Group: hygieneGroup, Rules: []string{"R24"}, Mode: Serial, Test: testGoroutinesEndWithClose,
+	{Name: "GoroutinesEndWithClose", Group: hygieneGroup, Rules: []string{"R24"}, Serial: true, Test: testGoroutinesEndWithClose,
 		Contract: "after Close no goroutine of the Locker remains"},
-	{Name: "KeysEndWithLocks", Group: hygieneGroup, Rules: []string{"R24"}, Needs: []Need{NeedInspect}, Mode: Isolated, Test: testKeysEndWithLocks,
+	{Name: "KeysEndWithLocks", Group: hygieneGroup, Rules: []string{"R24"}, Needs: Capabilities{Inspect: true}, Isolated: true, Test: testKeysEndWithLocks,
 		Contract: "after the last release the store keeps at most the fencing key of each lock, which expires, and for some seconds signals"},
-	{Name: "SignalsDoNotPileUp", Group: hygieneGroup, Rules: []string{"R24"}, Needs: []Need{NeedInspect}, Mode: Isolated, Test: testSignalsDoNotPileUp,
+	{Name: "SignalsDoNotPileUp", Group: hygieneGroup, Rules: []string{"R24"}, Needs: Capabilities{Inspect: true}, Isolated: true, Test: testSignalsDoNotPileUp,
 		Contract: "however often a key is handed over, the number of keys in the store stays small"},
-	{Name: "CancelledWaiterLeavesNothing", Group: hygieneGroup, Rules: []string{"R16", "R24"}, Needs: []Need{NeedInspect}, Mode: Isolated, Test: testCancelledWaiterLeavesNothing,
+	{Name: "CancelledWaiterLeavesNothing", Group: hygieneGroup, Rules: []string{"R16", "R24"}, Needs: Capabilities{Inspect: true}, Isolated: true, Test: testCancelledWaiterLeavesNothing,
 		Contract: "a waiter that gave up leaves nothing in the store beside what the holder keeps there"},
-	{Name: "LocalStateIsBounded", Group: hygieneGroup, Rules: []string{"R24"}, Mode: Serial, Test: testLocalStateIsBounded,
+	{Name: "LocalStateIsBounded", Group: hygieneGroup, Rules: []string{"R24"}, Serial: true, Test: testLocalStateIsBounded,
 		Contract: "thousands of keys used one after another leave nothing in memory"},
 }
 
@@ -41,7 +41,7 @@ func (t *T) goroutines() map[string]int {
 		}
 		buf = make([]byte, 2*len(buf))
 	}
-	b, ok := upgrade[Background](t.h)
+	b, ok := upgrade[interface{ Background(stack string) bool }](t.h)
 	counts := map[string]int{}
 	for stack := range strings.SplitSeq(string(buf), "\n\n") {
 		_, by, found := strings.Cut(stack, "\ncreated by ")
@@ -79,31 +79,25 @@ func (t *T) goroutinesSettle(before map[string]int) {
 // exercise uses the Lockers in every way, and gives everything back.
 func (t *T) exercise(ls []locker.Locker, round string) {
 	t.Helper()
-	var wg sync.WaitGroup
-	for i, l := range ls {
-		wg.Add(1)
-		t.Go(func() {
-			defer wg.Done()
-			shared := t.Key("shared " + round)
-			for range 3 {
-				t.Unlock(t.Lock(l, shared))
-			}
-			own := t.Key(fmt.Sprintf("own %s %d", round, i))
-			lease := t.Lock(l, own)
-			ctx := lease.Context(t.Context())
-			inner := t.LockUnder(ctx, l, own)
-			t.Taken(l, own)
-			waiters := []*Waiter{t.Wait(l, own), t.Wait(l, own)}
-			for _, w := range waiters {
-				w.Cancel()
-				_ = t.Refused(w, t.Timing().Slack)
-			}
-			t.NoError(lease.Renew(t.Context()), "Renew")
-			t.Unlock(inner)
-			t.Unlock(lease)
-		})
-	}
-	wg.Wait()
+	t.Together(len(ls), func(i int) {
+		l, shared := ls[i], t.Key("shared "+round)
+		for range 3 {
+			t.Unlock(t.Lock(l, shared))
+		}
+		own := t.Key(fmt.Sprintf("own %s %d", round, i))
+		lease := t.Lock(l, own)
+		ctx := lease.Context(t.Context())
+		inner := t.LockUnder(ctx, l, own)
+		t.Taken(l, own)
+		waiters := []*suite.Waiter{t.Wait(l, own), t.Wait(l, own)}
+		for _, w := range waiters {
+			w.Cancel()
+			_ = t.Refused(w, t.Timing().Slack)
+		}
+		t.NoError(lease.Renew(t.Context()), "Renew")
+		t.Unlock(inner)
+		t.Unlock(lease)
+	})
 }
 
 func testGoroutinesEndWithLocks(t *T) {
@@ -152,7 +146,7 @@ func testKeysEndWithLocks(t *T) {
 		endless = slices.DeleteFunc(t.newKeys(before), func(k StoredKey) bool { return k.TTL > 0 })
 		return len(endless) == 0
 	})
-	if !t.Capabilities().Fencing {
+	if !t.caps().Fencing {
 		locks = 0
 	}
 	t.leftWithin(t.Timing().SignalLife, locks, before)
@@ -192,7 +186,7 @@ func testLocalStateIsBounded(t *T) {
 	const warmUp, n, workers = 500, 2000, 8
 	l := t.Locker(locker.WithoutFencing())
 	use := func(from, to int) {
-		t.together(workers, func(w int) {
+		t.Together(workers, func(w int) {
 			for i := from + w; i < to; i += workers {
 				// Long, so that keeping it shows.
 				t.Unlock(t.Lock(l, t.Key(strconv.Itoa(i)+strings.Repeat(".", 1000))))

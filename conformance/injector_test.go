@@ -7,10 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/conformance/internal/suite"
 	"github.com/distlock/locker/driver"
-	"github.com/stretchr/testify/require"
 )
 
 // scripted is a driver that counts what reaches it, and renews as renew says.
@@ -187,7 +189,7 @@ func TestInjectorWantsOneAnswer(t *testing.T) {
 		"never":    {func(func(int, error)) {}, "without an answer for claim 0 of 1"},
 		"no claim": {func(answer func(int, error)) { answer(0, nil); answer(1, nil) }, "given 1 claims, called answer for the index 1"},
 	} {
-		r := &recorder{TB: t}
+		r := suite.NewRecorder(t.Context(), name)
 		answers := 0
 		conformance.Case{Name: "Renews", Group: "test", Rules: []string{"R11"}, Contract: "one answer", Test: func(ct *conformance.T) {
 			h := ct.Harness().(interface {
@@ -199,8 +201,8 @@ func TestInjectorWantsOneAnswer(t *testing.T) {
 				late(0, nil)
 			}
 		}}.Run(r, conformance.OfDriver(newMemoryHarness)(t))
-		require.True(t, r.failed, name)
-		require.Contains(t, r.log.String(), c.says, name)
+		require.True(t, r.Failed(), name)
+		require.Contains(t, r.Said(), c.says, name)
 		require.LessOrEqual(t, answers, 1, "%s: what comes late or again is not passed on", name)
 	}
 }

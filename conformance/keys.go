@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
 )
 
 const keysGroup = "keys"
@@ -22,17 +23,17 @@ var keyCases = []Case{
 		Contract: "a key that is empty, longer than 16 KiB or not UTF-8 is ErrInvalid"},
 	{Name: "BadCallOptions", Group: keysGroup, Rules: []string{"R17"}, Locker: true, Test: testBadCallOptions,
 		Contract: "a bad option of a call, a nil option and a nil context are ErrInvalid"},
-	{Name: "BadConstructorOptions", Group: keysGroup, Rules: []string{"R17"}, Needs: []Need{NeedConstruct}, Test: testBadConstructorOptions,
+	{Name: "BadConstructorOptions", Group: keysGroup, Rules: []string{"R17"}, Needs: Capabilities{Construct: true}, Test: testBadConstructorOptions,
 		Contract: "a constructor refuses bad options, and driver options it does not know, with ErrInvalid"},
 	{Name: "PrefixesAreApart", Group: keysGroup, Rules: []string{"R23"}, Test: testPrefixesAreApart,
 		Contract: "Lockers with different prefixes do not meet; a prefix and key that make the same name as others do"},
-	{Name: "PrefixInStore", Group: keysGroup, Rules: []string{"R23"}, Needs: []Need{NeedInspect}, Test: testPrefixInStore,
+	{Name: "PrefixInStore", Group: keysGroup, Rules: []string{"R23"}, Needs: Capabilities{Inspect: true}, Test: testPrefixInStore,
 		Contract: "the lock is in the store under its prefix and key"},
-	{Name: "CompanionKeysAreKeys", Group: keysGroup, Rules: []string{"R1", "R23"}, Needs: []Need{NeedInspect}, Mode: Isolated, Test: testCompanionKeysAreKeys,
+	{Name: "CompanionKeysAreKeys", Group: keysGroup, Rules: []string{"R1", "R23"}, Needs: Capabilities{Inspect: true}, Isolated: true, Test: testCompanionKeysAreKeys,
 		Contract: "locking a key named like something the strategy keeps beside another lock does that lock no harm"},
-	{Name: "ForeignLocksAreHeld", Group: keysGroup, Rules: []string{"R23"}, Needs: []Need{NeedPlant}, Test: testForeignLocksAreHeld,
+	{Name: "ForeignLocksAreHeld", Group: keysGroup, Rules: []string{"R23"}, Needs: Capabilities{Plant: true}, Test: testForeignLocksAreHeld,
 		Contract: "what could be somebody else's lock counts as held and is never changed"},
-	{Name: "ForeignThingsConflict", Group: keysGroup, Rules: []string{"R17", "R23"}, Needs: []Need{NeedPlant}, Test: testForeignThingsConflict,
+	{Name: "ForeignThingsConflict", Group: keysGroup, Rules: []string{"R17", "R23"}, Needs: Capabilities{Plant: true}, Test: testForeignThingsConflict,
 		Contract: "what cannot be a lock is ErrConflict at once, also for one who would wait, and is never changed"},
 }
 
@@ -89,7 +90,7 @@ func testHostileKeys(t *T) {
 func testHostileKeysWait(t *T) {
 	a, b := t.Locker(), t.Locker()
 	var leases []*locker.Lease
-	var waiters []*Waiter
+	var waiters []*suite.Waiter
 	for _, key := range hostileKeys(t.Key("k")) {
 		leases = append(leases, t.Lock(a, key))
 		w := t.Start(b, key)
@@ -158,7 +159,7 @@ func testBadConstructorOptions(t *T) {
 		"WithPrefix(invalid UTF-8)": locker.WithPrefix("\xff"),
 		"WithPrefix(too long)":      locker.WithPrefix(strings.Repeat("x", locker.MaxKeyLen+1)),
 		"WithLogger(nil)":           locker.WithLogger(nil),
-		"WithObserver(nil)":         locker.WithObserver(nil),
+		"suite.WithObserver(nil)":   locker.WithObserver(nil),
 		"WithRenewInterval(0)":      locker.WithRenewInterval(0),
 		"WithRenewInterval(TTL)":    locker.WithRenewInterval(locker.DefaultTTL),
 		"WithDriverOption(unknown)": locker.WithDriverOption(struct{ unknown int }{}),
@@ -206,7 +207,7 @@ func testPrefixInStore(t *T) {
 	prefix, name := t.Key("prefix:"), t.Key("k")
 	lease := t.Lock(t.Locker(locker.WithPrefix(prefix)), name)
 	for key, want := range map[string]bool{prefix + name: true, name: false, prefix: false} {
-		holder, err := t.Inspector().Holder(t.Context(), key)
+		holder, err := t.inspector().Holder(t.Context(), key)
 		t.NoError(err, "looking for the holder")
 		if (holder != "") != want {
 			t.Errorf("%q is held by %q", key, holder)
@@ -236,7 +237,7 @@ func testCompanionKeysAreKeys(t *T) {
 	t.Waits(w)
 	t.Unlock(lease)
 	next := t.Granted(w, t.Timing().PollWithin)
-	if t.Capabilities().Fencing && next.Token() <= lease.Token() {
+	if t.caps().Fencing && next.Token() <= lease.Token() {
 		t.Errorf("token %d after %d", next.Token(), lease.Token())
 	}
 	t.Unlock(next)
@@ -244,12 +245,12 @@ func testCompanionKeysAreKeys(t *T) {
 
 func testForeignLocksAreHeld(t *T) {
 	l := t.Locker()
-	for _, f := range t.Planter().Foreigners() {
+	for _, f := range t.planter().Foreigners() {
 		if f.Conflict {
 			continue
 		}
 		key := t.Key(f.Name)
-		t.NoError(t.Planter().Plant(t.Context(), key, f.Name), "planting "+f.Name)
+		t.NoError(t.planter().Plant(t.Context(), key, f.Name), "planting "+f.Name)
 		t.Taken(l, key)
 		t.TakenUnder(locker.ContextWithOwner(t.Context(), "x"), l, key)
 		_, err := l.Lock(t.Context(), key, locker.WithWait(t.Timing().RenewEvery))
@@ -260,12 +261,12 @@ func testForeignLocksAreHeld(t *T) {
 
 func testForeignThingsConflict(t *T) {
 	l := t.Locker()
-	for _, f := range t.Planter().Foreigners() {
+	for _, f := range t.planter().Foreigners() {
 		if !f.Conflict {
 			continue
 		}
 		key := t.Key(f.Name)
-		t.NoError(t.Planter().Plant(t.Context(), key, f.Name), "planting "+f.Name)
+		t.NoError(t.planter().Plant(t.Context(), key, f.Name), "planting "+f.Name)
 		_, err := l.TryLock(t.Context(), key)
 		t.Is(err, locker.ErrConflict)
 		t.Prompt("Lock of a key that is no lock", func() {
@@ -279,7 +280,7 @@ func testForeignThingsConflict(t *T) {
 
 func (t *T) intact(key string, f Foreigner) {
 	t.Helper()
-	ok, err := t.Planter().Intact(t.Context(), key, f.Name)
+	ok, err := t.planter().Intact(t.Context(), key, f.Name)
 	t.NoError(err, "looking for "+f.Name)
 	if !ok {
 		t.Errorf("%s at the key was changed", f.Name)

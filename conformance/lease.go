@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 const leaseGroup = "lease"
@@ -17,7 +19,7 @@ var leaseCases = []Case{
 		Contract: "with a TTL that is no multiple of what the store counts in nobody who tries all the time is granted the key before Deadline, after the grant and after a renewal"},
 	{Name: "RenewalsDoNotAddUp", Group: leaseGroup, Rules: []string{"R9", "R15"}, Test: testRenewalsDoNotAddUp,
 		Contract: "however often a lease was renewed, the key is free a TTL after the last renewal"},
-	{Name: "TTLIsExact", Group: leaseGroup, Rules: []string{"R9"}, Needs: []Need{NeedInspect}, Test: testTTLIsExact,
+	{Name: "TTLIsExact", Group: leaseGroup, Rules: []string{"R9"}, Needs: Capabilities{Inspect: true}, Test: testTTLIsExact,
 		Contract: "the store keeps the TTL asked for, not less than Deadline says, and not more than asked by what it counts in"},
 	{Name: "RenewExtends", Group: leaseGroup, Rules: []string{"R9", "R11"}, Test: testRenewExtends,
 		Contract: "Renew makes the lease last a full TTL from then"},
@@ -29,11 +31,11 @@ var leaseCases = []Case{
 		Contract: "a lease renewed by itself is held for three TTLs, and nobody gets in"},
 	{Name: "RenewalStopsAtUnlock", Group: leaseGroup, Rules: []string{"R13"}, Test: testRenewalStopsAtUnlock,
 		Contract: "nothing is renewed after Unlock, and the key stays free"},
-	{Name: "RenewalAfterBrokenPredecessor", Group: leaseGroup, Rules: []string{"R11"}, Needs: []Need{NeedBreak}, Test: testRenewalAfterBrokenPredecessor,
+	{Name: "RenewalAfterBrokenPredecessor", Group: leaseGroup, Rules: []string{"R11"}, Needs: Capabilities{Break: true}, Test: testRenewalAfterBrokenPredecessor,
 		Contract: "a new lease on a key whose last one was lost is renewed like any other"},
-	{Name: "RenewalNeverResurrects", Group: leaseGroup, Rules: []string{"R11"}, Needs: []Need{NeedBreak}, Test: testRenewalNeverResurrects,
+	{Name: "RenewalNeverResurrects", Group: leaseGroup, Rules: []string{"R11"}, Needs: Capabilities{Break: true}, Test: testRenewalNeverResurrects,
 		Contract: "a renewal that finds its lock gone does not create it anew"},
-	{Name: "BreakIsNoticed", Group: leaseGroup, Rules: []string{"R10", "R11"}, Needs: []Need{NeedBreak}, Test: testBreakIsNoticed,
+	{Name: "BreakIsNoticed", Group: leaseGroup, Rules: []string{"R10", "R11"}, Needs: Capabilities{Break: true}, Test: testBreakIsNoticed,
 		Contract: "a lock that was deleted, ended early or replaced in the store is known to be lost at the next renewal"},
 	{Name: "LostAtDeadline", Group: leaseGroup, Rules: []string{"R10"}, Locker: true, Test: testLostAtDeadline,
 		Contract: "from Deadline on every question about the lease is answered with the loss, however late timers are; Lost closes soon after"},
@@ -55,7 +57,7 @@ func testExpires(t *T) {
 	first := t.Lock(a, key, locker.WithTTL(ttl), locker.WithoutRenewal())
 	w := t.Wait(b, key)
 	next := t.Granted(w, ttl+t.Timing().PollWithin)
-	if early := first.Deadline().Sub(w.At); early > 0 {
+	if early := first.Deadline().Sub(w.At.Time); early > 0 {
 		t.Errorf("the next holder was granted the key %v before the deadline", early)
 	}
 	t.Unlock(next)
@@ -65,7 +67,7 @@ func testExpires(t *T) {
 // testTakenUntilDeadline believes no harness about the TTL: it waits for its end.
 func testTakenUntilDeadline(t *T) {
 	a, b := t.Locker(), t.Locker()
-	t.together(2, func(renewals int) {
+	t.Together(2, func(renewals int) {
 		// Again, if the machine left out the moments that matter.
 		for try := range 5 {
 			if t.takenUntilDeadline(a, b, t.Key(fmt.Sprint(renewals, " ", try)), renewals) {
@@ -86,7 +88,7 @@ func (t *T) takenUntilDeadline(a, b locker.Locker, key string, renewals int) boo
 	}
 	deadline, limit := lease.Deadline(), ttl+t.Timing().Granularity+t.Timing().PollWithin
 	var refused time.Time // the last time that it was asked for in vain
-	for start := Now(); ; time.Sleep(time.Millisecond) {
+	for start := pace.Now(); ; time.Sleep(time.Millisecond) {
 		asked := time.Now()
 		next, err := b.TryLock(t.Context(), key)
 		if at := time.Now(); err == nil {
@@ -109,7 +111,7 @@ func testRenewalsDoNotAddUp(t *T) {
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key, locker.WithTTL(ttl), locker.WithoutRenewal())
 	// Were each added to what is left, it would be more than is allowed on the slowest machine.
-	for range maxSlowdown*int(within/ttl+1) + 2 {
+	for range pace.MaxSlowdown*int(within/ttl+1) + 2 {
 		t.NoError(lease.Renew(t.Context()), "Renew")
 	}
 	t.FreeWithin(within, b, key)
@@ -121,7 +123,7 @@ func testTTLIsExact(t *T) {
 	for _, ttl := range []time.Duration{10*time.Second + 500*time.Millisecond, time.Minute + time.Millisecond} {
 		key := t.Key(ttl.String())
 		lease := t.Lock(l, key, locker.WithTTL(ttl), locker.WithoutRenewal())
-		left, err := t.Inspector().TTL(t.Context(), key)
+		left, err := t.inspector().TTL(t.Context(), key)
 		t.NoError(err, "looking for the TTL")
 		least := time.Until(lease.Deadline()) // less than when we looked
 		if most := ttl + t.Timing().Granularity; left > most {
@@ -195,9 +197,9 @@ func testAutoRenewHolds(t *T) {
 }
 
 func testRenewalStopsAtUnlock(t *T) {
-	var events EventLog
+	var events suite.EventLog
 	every := t.Timing().RenewEvery
-	a, b, key := t.Locker(locker.WithRenewInterval(every), WithObserver(&events)), t.Locker(), t.Key("k")
+	a, b, key := t.Locker(locker.WithRenewInterval(every), suite.WithObserver(&events)), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key)
 	t.Eventually(3*every+t.Timing().Slack, "three renewals", func() bool { return events.Count(locker.EventRenewed) >= 3 })
 	t.Unlock(lease)
@@ -216,11 +218,11 @@ func testRenewalStopsAtUnlock(t *T) {
 }
 
 func testRenewalAfterBrokenPredecessor(t *T) {
-	var events EventLog
+	var events suite.EventLog
 	every := t.Timing().RenewEvery
-	l, other, key := t.Locker(locker.WithRenewInterval(every), WithObserver(&events)), t.Locker(), t.Key("k")
+	l, other, key := t.Locker(locker.WithRenewInterval(every), suite.WithObserver(&events)), t.Locker(), t.Key("k")
 	broken := t.Lock(l, key)
-	t.NoError(t.Breaker().Break(t.Context(), key), "breaking the lock")
+	t.NoError(t.breaker().Break(t.Context(), key), "breaking the lock")
 	t.Ends(broken.Lost(), every+t.Timing().Slack, "the loss of a broken lock")
 	next := t.Lock(l, key)
 	n := events.Count(locker.EventRenewed)
@@ -235,7 +237,7 @@ func testRenewalNeverResurrects(t *T) {
 	every := t.Timing().RenewEvery
 	a, b, key := t.Locker(locker.WithRenewInterval(every)), t.Locker(), t.Key("k")
 	lease := t.Lock(a, key)
-	t.NoError(t.Breaker().Break(t.Context(), key), "breaking the lock")
+	t.NoError(t.breaker().Break(t.Context(), key), "breaking the lock")
 	t.Ends(lease.Lost(), every+t.Timing().Slack, "the loss of a broken lock")
 	t.Free(b, key)
 	// That nothing more happens is the subject.
@@ -248,7 +250,7 @@ func testBreakIsNoticed(t *T) {
 	every := t.Timing().RenewEvery
 	l := t.Locker(locker.WithRenewInterval(every))
 	for name, harm := range map[string]func(context.Context, string) error{
-		"break": t.Breaker().Break, "expire": t.Breaker().Expire, "steal": t.Breaker().Steal,
+		"break": t.breaker().Break, "expire": t.breaker().Expire, "steal": t.breaker().Steal,
 	} {
 		// So long that nothing but a renewal can notice.
 		lease := t.Lock(l, t.Key(name), locker.WithTTL(time.Hour))

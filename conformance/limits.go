@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
 )
 
 const limitsGroup = "limits"
@@ -57,9 +58,9 @@ func testMaxHold(t *T) {
 }
 
 func testMaxHoldStopsRenewal(t *T) {
-	var events EventLog
+	var events suite.EventLog
 	hold := t.Timing().ShortTTL
-	a := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), WithObserver(&events))
+	a := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), suite.WithObserver(&events))
 	b, key := t.Locker(), t.Key("k")
 	lease := t.Lock(a, key, locker.WithTTL(2*hold), locker.WithMaxHold(hold))
 	t.Ends(lease.Lost(), hold+t.Timing().Slack, "the end of WithMaxHold")
@@ -76,10 +77,10 @@ func testMaxHoldStopsRenewal(t *T) {
 
 func testMaxRenewals(t *T) {
 	const n = 2
-	var events EventLog
+	var events suite.EventLog
 	every := t.Timing().RenewEvery
 	ttl := t.Timing().TTL + 2*t.Timing().Slack
-	a := t.Locker(locker.WithRenewInterval(every), WithObserver(&events))
+	a := t.Locker(locker.WithRenewInterval(every), suite.WithObserver(&events))
 	b, key := t.Locker(), t.Key("k")
 	lease := t.Lock(a, key, locker.WithTTL(ttl), locker.WithMaxRenewals(n))
 	t.Ends(lease.Lost(), (n+1)*every+t.Timing().Slack, "the end of WithMaxRenewals")

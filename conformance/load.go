@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 const loadGroup = "load"
@@ -21,7 +23,7 @@ var loadCases = []Case{
 		Contract: "hundreds of callers that wait for one key and are cancelled all return promptly, and the key is free afterwards"},
 	{Name: "ManyLeasesRenewed", Group: loadGroup, Rules: []string{"R11", "R13"}, Test: testManyLeasesRenewed,
 		Contract: "hundreds of leases held by one Locker are all renewed in time"},
-	{Name: "ManyCallersFarAway", Group: loadGroup, Rules: []string{"R11", "R13", "R18"}, Needs: []Need{NeedFaults}, Mode: Serial, Test: testManyCallersFarAway,
+	{Name: "ManyCallersFarAway", Group: loadGroup, Rules: []string{"R11", "R13", "R18"}, Needs: Capabilities{Faults: true}, Serial: true, Test: testManyCallersFarAway,
 		Contract: "while 2,000 callers lock and unlock, and each reply takes 20 ms, leases that others hold are renewed in time, and every Unlock succeeds"},
 }
 
@@ -56,8 +58,8 @@ func testNoStarvation(t *T) {
 func testManyKeysAtOnce(t *T) {
 	const n = 200
 	var renewals renewalLog
-	holder, waiter := t.Locker(WithObserver(&renewals)), t.Locker()
-	leases, waiters := make([]*locker.Lease, n), make([]*Waiter, n)
+	holder, waiter := t.Locker(suite.WithObserver(&renewals)), t.Locker()
+	leases, waiters := make([]*locker.Lease, n), make([]*suite.Waiter, n)
 	for i := range n {
 		leases[i] = t.Lock(holder, t.Key(strconv.Itoa(i)), locker.WithTTL(t.Timing().TTL))
 	}
@@ -80,7 +82,7 @@ func testManyWaitersOnOneKey(t *T) {
 	const n = 200
 	holder, waiter, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(holder, key)
-	cancel := t.crowd(n, waiter, key)
+	cancel := t.Crowd(n, waiter, key)
 	t.Taken(waiter, key)
 	cancel()
 	t.Unlock(lease)
@@ -95,13 +97,13 @@ func (t *T) loaded(f func(ttl time.Duration) (lost string)) {
 	t.Helper()
 	const tries, slow = 3, 3
 	for n, ttl := 1, t.Timing().TTL; ; n, ttl = n+1, 2*ttl {
-		start := Now()
+		start := pace.Now()
 		lost := f(ttl)
 		if lost == "" {
 			return
 		}
 		// Of late, or all the time: a store may be slow, and the processor have time.
-		wasSlow := pace.factorOfLate() > slow || time.Since(start.Time) > slow*start.Took()
+		wasSlow := pace.Factor() > slow || time.Since(start.Time) > slow*start.Took()
 		if n == tries || !wasSlow {
 			t.Fatalf("%s", lost)
 		}
@@ -112,8 +114,8 @@ func (t *T) loaded(f func(ttl time.Duration) (lost string)) {
 func testManyCallersFarAway(t *T) {
 	const farAway = 20 * time.Millisecond
 	var renewals renewalLog
-	l := t.Locker(WithObserver(&renewals))
-	t.NoError(t.Faults().Slow(farAway), "having the replies take their time")
+	l := t.Locker(suite.WithObserver(&renewals))
+	t.NoError(t.faults().Slow(farAway), "having the replies take their time")
 	t.loaded(func(ttl time.Duration) string { return t.manyCallers(l, ttl, &renewals) })
 }
 
@@ -164,7 +166,7 @@ func (t *T) manyCallers(l locker.Locker, ttl time.Duration, renewals *renewalLog
 func testManyLeasesRenewed(t *T) {
 	const n = 300
 	var renewals renewalLog
-	a, b := t.Locker(WithObserver(&renewals)), t.Locker()
+	a, b := t.Locker(suite.WithObserver(&renewals)), t.Locker()
 	keys, leases := make([]string, n), make([]*locker.Lease, n)
 	for i := range n {
 		keys[i] = t.Key(strconv.Itoa(i))
@@ -221,5 +223,5 @@ func (t *T) lost(lease *locker.Lease, ttl time.Duration, renewals *renewalLog) s
 		why = fmt.Sprintf("its last renewal that failed: %v", failed.Err)
 	}
 	return fmt.Sprintf("the lease of %q is lost (%v); %s. Either renewals queue behind other commands, or the machine is too slow for leases of %v: it was %.1f times as slow as an idle one of late (see Timing.TTL)",
-		lease.Key(), lease.Err(), why, ttl, pace.factorOfLate())
+		lease.Key(), lease.Err(), why, ttl, pace.Factor())
 }

@@ -1,107 +1,96 @@
 package conformance
 
-import "reflect"
-
-// Need is something a case needs before it can run.
-type Need string
-
-// The needs. Each but the No… ones is a claim in [Capabilities].
-const (
-	NeedFencing     Need = "Fencing"
-	NeedStoredHolds Need = "StoredHolds"
-	NeedNotified    Need = "Notified"
-	NeedFair        Need = "Fair"
-	NeedAdmin       Need = "Admin"
-	NeedScripts     Need = "Scripts"
-
-	NeedConstruct Need = "Construct"
-	NeedInspect   Need = "Inspect"
-	NeedBreak     Need = "Break"
-	NeedPlant     Need = "Plant"
-	NeedFaults    Need = "Faults"
-	NeedServers   Need = "Servers"
-	NeedProcesses Need = "Processes"
-	NeedDrivers   Need = "Drivers"
-	NeedWired     Need = "Wired"
-
-	NoFencing     Need = "no Fencing"
-	NoStoredHolds Need = "no StoredHolds"
+import (
+	"fmt"
+	"iter"
+	"reflect"
 )
 
-// Claims says whether c lets a case with need n run.
-func (c Capabilities) Claims(n Need) bool {
-	switch n {
-	case NeedFencing:
-		return c.Fencing
-	case NeedStoredHolds:
-		return c.StoredHolds
-	case NeedNotified:
-		return c.Notified
-	case NeedFair:
-		return c.Fair
-	case NeedAdmin:
-		return c.Admin
-	case NeedScripts:
-		return c.Scripts
-	case NeedConstruct:
-		return c.Construct
-	case NeedInspect:
-		return c.Inspect
-	case NeedBreak:
-		return c.Break
-	case NeedPlant:
-		return c.Plant
-	case NeedFaults:
-		return c.Faults
-	case NeedServers:
-		return c.Servers
-	case NeedProcesses:
-		return c.Processes
-	case NeedDrivers:
-		return c.Drivers
-	case NeedWired:
-		return c.Wired
-	case NoFencing:
-		return !c.Fencing
-	case NoStoredHolds:
-		return !c.StoredHolds
-	}
-	return false
+// upgrades is what a harness has to be for a claim: by the field of [Capabilities], which a
+// case names in its Needs. The claims that are not in it are the strategy's.
+var upgrades = map[string]func(h Harness) (name string, ok bool){
+	"Construct": has[Constructor],
+	"Inspect":   has[Inspector],
+	"Break":     has[Breaker],
+	"Plant":     has[Planter],
+	"Faults":    has[Faults],
+	"Scripts":   has[Faults],
+	"Servers":   has[ServerFaults],
+	"Processes": has[ChildMaker],
+	"Drivers":   has[DriverMaker],
+	"Wired":     has[Wired],
 }
 
-// lacks names the upgrade that h would have to be for n and is not, or "".
-func lacks(h Harness, n Need) string {
-	is := func(name string, ok bool) string {
-		if ok {
-			return ""
+// has reports whether h is an I, and how that is called.
+func has[I any](h Harness) (name string, ok bool) {
+	_, ok = upgrade[I](h)
+	return reflect.TypeFor[I]().Name(), ok
+}
+
+// lacks names the upgrade that h would have to be for a claim and is not, or "".
+func lacks(h Harness, field string) string {
+	if is, ok := upgrades[field]; ok {
+		if name, ok := is(h); !ok {
+			return name
 		}
-		return name
-	}
-	switch n {
-	case NeedConstruct:
-		return is(has[Constructor](h))
-	case NeedInspect:
-		return is(has[Inspector](h))
-	case NeedBreak:
-		return is(has[Breaker](h))
-	case NeedPlant:
-		return is(has[Planter](h))
-	case NeedFaults, NeedScripts:
-		return is(has[Faults](h))
-	case NeedServers:
-		return is(has[ServerFaults](h))
-	case NeedProcesses:
-		return is(has[ChildMaker](h))
-	case NeedDrivers:
-		return is(has[DriverMaker](h))
-	case NeedWired:
-		return is(has[Wired](h))
 	}
 	return ""
 }
 
-// has says whether h is an I, and how that is called.
-func has[I any](h Harness) (name string, ok bool) {
-	_, ok = upgrade[I](h)
-	return reflect.TypeFor[I]().Name(), ok
+// claims goes through the claims that c makes, by their fields.
+func claims(c Capabilities) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i, v := 0, reflect.ValueOf(c); i < v.NumField(); i++ {
+			if f := v.Field(i); f.Kind() == reflect.Bool && f.Bool() && !yield(v.Type().Field(i).Name) {
+				return
+			}
+		}
+	}
+}
+
+// unmet says which claim h does not make without which c does not run, or makes with which c
+// does not run, or "".
+func (c Case) unmet(h Harness) string {
+	claimed := reflect.ValueOf(h.Capabilities())
+	for field := range claims(c.Needs) {
+		if claimed.FieldByName(field).Bool() {
+			continue
+		}
+		if up := lacks(h, field); up != "" {
+			return fmt.Sprintf("the harness is no %s", up)
+		}
+		return fmt.Sprintf("needs %s, which is not claimed", field)
+	}
+	for field := range claims(c.Without) {
+		if claimed.FieldByName(field).Bool() {
+			return fmt.Sprintf("for strategies without %s, which is claimed", field)
+		}
+	}
+	return ""
+}
+
+// upgraded returns c with the claims that h can show.
+func (c Capabilities) upgraded(h Harness) Capabilities {
+	for field, is := range upgrades {
+		_, ok := is(h)
+		reflect.ValueOf(&c).Elem().FieldByName(field).SetBool(ok)
+	}
+	return c
+}
+
+// upgrade is h as an I, or what h is made of.
+func upgrade[I any](h Harness) (i I, ok bool) {
+	if of, is := h.(*ofDriver); is {
+		if i, ok = of.DriverHarness.(I); ok {
+			return i, true
+		}
+	}
+	i, ok = h.(I)
+	return i, ok
+}
+
+// must is an upgrade that a case's needs have made certain.
+func must[I any](h Harness) I {
+	i, _ := upgrade[I](h)
+	return i
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
 )
 
 const observerGroup = "observer"
@@ -26,11 +27,11 @@ var observerCases = []Case{
 }
 
 func testEventsAddUp(t *T) {
-	var events EventLog
+	var events suite.EventLog
 	var attempts atomic.Int32
 	key := t.Key("k")
-	ls := t.Lockers(2, WithObserver(&events))
-	t.together(6, func(i int) {
+	ls := t.Lockers(2, suite.WithObserver(&events))
+	t.Together(6, func(i int) {
 		l := ls[i%2]
 		for range 8 {
 			attempts.Add(1)
@@ -68,10 +69,10 @@ func testEventsAddUp(t *T) {
 	if n := told(); n != int(attempts.Load()) {
 		t.Errorf("%d events for %d attempts", n, attempts.Load())
 	}
-	if n := events.dropped(); n > 0 {
+	if n := events.Dropped(); n > 0 {
 		t.Errorf("%d events were dropped", n)
 	}
-	if !t.Capabilities().Fencing {
+	if !t.caps().Fencing {
 		return // nothing tells the grants apart
 	}
 	open := map[int64]int{}
@@ -91,9 +92,9 @@ func testEventsAddUp(t *T) {
 }
 
 func testEventsTell(t *T) {
-	var events EventLog
+	var events suite.EventLog
 	every := t.Timing().RenewEvery
-	l := t.Locker(WithObserver(&events), locker.WithPrefix(t.Key("prefix:")), locker.WithRenewInterval(every))
+	l := t.Locker(suite.WithObserver(&events), locker.WithPrefix(t.Key("prefix:")), locker.WithRenewInterval(every))
 	ctx := locker.ContextWithOwner(t.Context(), "me")
 	start := time.Now()
 	lease := t.LockUnder(ctx, l, "k")
@@ -135,8 +136,8 @@ func testEventsTell(t *T) {
 }
 
 func testReentryIsNoEvent(t *T) {
-	var events EventLog
-	l, key := t.Locker(WithObserver(&events)), t.Key("k")
+	var events suite.EventLog
+	l, key := t.Locker(suite.WithObserver(&events)), t.Key("k")
 	others := 0
 	counts := func() (acquired, released int) {
 		// Events come in order: those of another key are the last.
@@ -169,7 +170,7 @@ func testReentryIsNoEvent(t *T) {
 func testPanickingObserver(t *T) {
 	var seen atomic.Int32
 	every := t.Timing().RenewEvery
-	l := t.Locker(locker.WithRenewInterval(every), WithObserver(locker.ObserverFunc(func(_ context.Context, _ locker.Event) {
+	l := t.Locker(locker.WithRenewInterval(every), suite.WithObserver(locker.ObserverFunc(func(_ context.Context, _ locker.Event) {
 		seen.Add(1)
 		panic("an observer's own trouble")
 	})))
@@ -190,7 +191,7 @@ func testPanickingObserver(t *T) {
 func testSlowObserver(t *T) {
 	every := t.Timing().RenewEvery
 	stuck, release := make(chan struct{}, 1), make(chan struct{})
-	l := t.Locker(locker.WithRenewInterval(every), WithObserver(locker.ObserverFunc(func(_ context.Context, ev locker.Event) {
+	l := t.Locker(locker.WithRenewInterval(every), suite.WithObserver(locker.ObserverFunc(func(_ context.Context, ev locker.Event) {
 		if ev.Kind == locker.EventRenewed || ev.Kind == locker.EventLost {
 			select {
 			case stuck <- struct{}{}:

@@ -10,9 +10,13 @@ import (
 // DriverHarness is what the author of a driver writes: one store, and drivers on it. Its
 // methods are called from many goroutines. What else it can do is found by looking: a
 // harness that is an [Inspector], [Breaker], [Planter], [ServerFaults] or [ChildMaker] gets the
-// cases that need one, and the table says which cases each of those that it is not would add. A
-// method Timing, as [Harness] has it, sets other bounds than the defaults. Faults come
+// cases that need one, and the table says which cases each of those that it is not would add. Faults come
 // from an [Injector] around the drivers, unless it has [Faults] of its own.
+//
+// A method Timing, as [Harness] has it, sets other bounds than the defaults. A method
+// Background(stack string) bool reports whether a goroutine, shown as runtime.Stack does it, is
+// the harness's own, such as one of a client that it gave the drivers: cases that count
+// goroutines leave these out.
 type DriverHarness interface {
 	// NewDriver makes a driver as a separate process would have it: identity and
 	// connections of its own, over the harness's one store. The suite closes it.
@@ -57,31 +61,7 @@ func (h *ofDriver) Timing() Timing {
 }
 
 func (h *ofDriver) Capabilities() Capabilities {
-	c := h.DriverHarness.Capabilities()
-	c.Construct, c.Faults, c.Scripts = true, true, false
-	_, c.Inspect = upgrade[Inspector](h)
-	_, c.Break = upgrade[Breaker](h)
-	_, c.Plant = upgrade[Planter](h)
-	_, c.Servers = upgrade[ServerFaults](h)
-	_, c.Processes = upgrade[ChildMaker](h)
-	_, c.Drivers = upgrade[DriverMaker](h)
-	_, c.Wired = upgrade[Wired](h)
+	c := h.DriverHarness.Capabilities().upgraded(h)
+	c.Scripts = false
 	return c
-}
-
-// upgrade is h as an I, or what h is made of.
-func upgrade[I any](h Harness) (i I, ok bool) {
-	if of, is := h.(*ofDriver); is {
-		if i, ok = of.DriverHarness.(I); ok {
-			return i, true
-		}
-	}
-	i, ok = h.(I)
-	return i, ok
-}
-
-// must is an upgrade that a case's needs have made certain.
-func must[I any](h Harness) I {
-	i, _ := upgrade[I](h)
-	return i
 }

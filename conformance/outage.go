@@ -6,48 +6,50 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 const outageGroup = "outage"
 
 var outageCases = []Case{
-	{Name: "TryLockUnreachable", Group: outageGroup, Rules: []string{"R17"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testTryLockUnreachable,
+	{Name: "TryLockUnreachable", Group: outageGroup, Rules: []string{"R17"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testTryLockUnreachable,
 		Contract: "TryLock with the store unreachable is ErrUnavailable, by its context's end at the latest, and not ErrNotAcquired"},
-	{Name: "LockRidesOutAnOutage", Group: outageGroup, Rules: []string{"R17"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testLockRidesOutAnOutage,
+	{Name: "LockRidesOutAnOutage", Group: outageGroup, Rules: []string{"R17"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testLockRidesOutAnOutage,
 		Contract: "a Lock begun while the store is unreachable is granted when it comes back"},
-	{Name: "OutageEndsTheWait", Group: outageGroup, Rules: []string{"R17"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testOutageEndsTheWait,
+	{Name: "OutageEndsTheWait", Group: outageGroup, Rules: []string{"R17"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testOutageEndsTheWait,
 		Contract: "a wait that is over during an outage is ErrUnavailable, with the context's error if that ended it, and not ErrNotAcquired"},
-	{Name: "CancelInABlackHole", Group: outageGroup, Rules: []string{"R16"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testCancelInABlackHole,
+	{Name: "CancelInABlackHole", Group: outageGroup, Rules: []string{"R16"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testCancelInABlackHole,
 		Contract: "cancelling a Lock to which the store does not answer returns at once, and no key stays beyond a TTL"},
-	{Name: "OutageHasALimit", Group: outageGroup, Rules: []string{"R17"}, Locker: true, Needs: []Need{NeedFaults}, Mode: Isolated, Slow: true, Test: testOutageHasALimit,
+	{Name: "OutageHasALimit", Group: outageGroup, Rules: []string{"R17"}, Locker: true, Needs: Capabilities{Faults: true}, Isolated: true, Slow: true, Test: testOutageHasALimit,
 		Contract: "after an outage of 15 s the Locks that wait for a key fail together with ErrUnavailable"},
-	{Name: "WaitersSurviveAnOutage", Group: outageGroup, Rules: []string{"R15", "R17"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testWaitersSurviveAnOutage,
+	{Name: "WaitersSurviveAnOutage", Group: outageGroup, Rules: []string{"R15", "R17"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testWaitersSurviveAnOutage,
 		Contract: "waiters for a held key go on waiting through an outage and get the key afterwards"},
-	{Name: "LostWithoutAnAnswer", Group: outageGroup, Rules: []string{"R10"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testLostWithoutAnAnswer,
+	{Name: "LostWithoutAnAnswer", Group: outageGroup, Rules: []string{"R10"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testLostWithoutAnAnswer,
 		Contract: "a holder that cannot reach the store knows of its loss at Deadline, with no answer needed"},
-	{Name: "RenewalRidesOutAnOutage", Group: outageGroup, Rules: []string{"R11"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testRenewalRidesOutAnOutage,
+	{Name: "RenewalRidesOutAnOutage", Group: outageGroup, Rules: []string{"R11"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testRenewalRidesOutAnOutage,
 		Contract: "a lease survives an outage that is shorter than what is left of it"},
-	{Name: "UnlockUnreachable", Group: outageGroup, Rules: []string{"R3", "R20"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testUnlockUnreachable,
+	{Name: "UnlockUnreachable", Group: outageGroup, Rules: []string{"R3", "R20"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testUnlockUnreachable,
 		Contract: "Unlock with the store unreachable returns by its context's end with ErrUnavailable, may be repeated, and the key is free when the store is back"},
-	{Name: "UnlockUnreachableWithoutContext", Group: outageGroup, Rules: []string{"R20"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testUnlockUnreachableWithoutContext,
+	{Name: "UnlockUnreachableWithoutContext", Group: outageGroup, Rules: []string{"R20"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testUnlockUnreachableWithoutContext,
 		Contract: "Unlock under a dead context with the store unreachable takes up to 5 s"},
-	{Name: "LockAfterFailedUnlock", Group: outageGroup, Rules: []string{"R4", "R19"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testLockAfterFailedUnlock,
+	{Name: "LockAfterFailedUnlock", Group: outageGroup, Rules: []string{"R4", "R19"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testLockAfterFailedUnlock,
 		Contract: "after an Unlock that failed the same Locker can lock the key again when the TTL is over at the latest, and no late release harms that lease"},
-	{Name: "CloseUnreachable", Group: outageGroup, Rules: []string{"R24"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testCloseUnreachable,
+	{Name: "CloseUnreachable", Group: outageGroup, Rules: []string{"R24"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testCloseUnreachable,
 		Contract: "Close returns within 5 s while nothing answers, with leases held and Locks waiting"},
 }
 
 // outages makes the store unreachable in each of the two ways and runs f.
 func (t *T) outages(f func(way string, begin func() error)) {
-	f("refusing", t.Faults().Refuse)
+	f("refusing", t.faults().Refuse)
 	t.heal()
-	f("silent", t.Faults().BlackHole)
+	f("silent", t.faults().BlackHole)
 	t.heal()
 }
 
 func (t *T) heal() {
 	t.Helper()
-	t.NoError(t.Faults().Heal(), "healing the store")
+	t.NoError(t.faults().Heal(), "healing the store")
 }
 
 func testTryLockUnreachable(t *T) {
@@ -57,7 +59,7 @@ func testTryLockUnreachable(t *T) {
 		t.NoError(begin(), "ending the store's service")
 		ctx, cancel := context.WithTimeout(t.Context(), t.Timing().ShortTTL)
 		defer cancel()
-		start := Now()
+		start := pace.Now()
 		_, err := l.TryLock(ctx, t.Key(way))
 		t.Is(err, locker.ErrUnavailable)
 		t.Isnt(err, locker.ErrNotAcquired)
@@ -94,7 +96,7 @@ func testOutageEndsTheWait(t *T) {
 	t.outages(func(way string, begin func() error) {
 		key := t.Key(way)
 		t.NoError(begin(), "ending the store's service")
-		start := Now()
+		start := pace.Now()
 		_, err := l.Lock(t.Context(), key, locker.WithWait(wait))
 		t.Is(err, locker.ErrUnavailable)
 		t.Isnt(err, locker.ErrNotAcquired)
@@ -113,8 +115,8 @@ func testCancelInABlackHole(t *T) {
 	ttl := t.Timing().ShortTTL
 	l, other, key := t.Locker(), t.Locker(), t.Key("k")
 	t.Free(l, key)
-	t.NoError(t.Faults().BlackHole(), "ending the store's service")
-	var waiters []*Waiter
+	t.NoError(t.faults().BlackHole(), "ending the store's service")
+	var waiters []*suite.Waiter
 	for range 3 {
 		waiters = append(waiters, t.Start(l, key, locker.WithTTL(ttl)))
 	}
@@ -135,19 +137,19 @@ func testCancelInABlackHole(t *T) {
 func testOutageHasALimit(t *T) {
 	const limit = 15 * time.Second
 	l, key := t.Locker(), t.Key("k")
-	t.NoError(t.Faults().Refuse(), "ending the store's service")
-	start := Now()
+	t.NoError(t.faults().Refuse(), "ending the store's service")
+	start := pace.Now()
 	// The limit is the TTL if that is more.
 	ttl := locker.WithTTL(t.Timing().TTL)
 	first := t.Start(l, key, ttl)
 	t.Sleep(limit / 5)
 	second := t.Start(l, key, ttl)
 	// The outage counts for the key: who came later does not wait longer.
-	for _, w := range []*Waiter{first, second} {
+	for _, w := range []*suite.Waiter{first, second} {
 		err := t.Refused(w, limit+2*t.Timing().Slack)
 		t.Is(err, locker.ErrUnavailable)
 		t.Isnt(err, locker.ErrNotAcquired)
-		if real := w.At.Sub(start.Time); real < limit-t.Timing().Slack || w.After(start) > limit+2*t.Timing().Slack {
+		if real := w.At.Time.Sub(start.Time); real < limit-t.Timing().Slack || w.At.Since(start) > limit+2*t.Timing().Slack {
 			t.Errorf("a Lock failed after %v of an outage", real)
 		}
 	}
@@ -160,7 +162,7 @@ func testWaitersSurviveAnOutage(t *T) {
 	t.outages(func(way string, begin func() error) {
 		key := t.Key(way)
 		lease := t.Lock(holder, key, locker.WithTTL(time.Hour), locker.WithoutRenewal())
-		waiters := []*Waiter{t.Wait(waiter, key), t.Wait(waiter, key)}
+		waiters := []*suite.Waiter{t.Wait(waiter, key), t.Wait(waiter, key)}
 		t.NoError(begin(), "ending the store's service")
 		// Until they have looked, as they do about once a second.
 		t.Sleep(t.Timing().PollWithin)
@@ -198,7 +200,7 @@ func testLostWithoutAnAnswer(t *T) {
 // context end at the deadline.
 func (t *T) lostAtDeadline(ctx context.Context, lease *locker.Lease) {
 	t.Helper()
-	began := Now()
+	began := pace.Now()
 	for {
 		// In this order: what was over at now stays over.
 		now := time.Now()
@@ -220,11 +222,11 @@ func (t *T) lostAtDeadline(ctx context.Context, lease *locker.Lease) {
 
 func testRenewalRidesOutAnOutage(t *T) {
 	every := t.Timing().RenewEvery
-	var events EventLog
+	var events suite.EventLog
 	ttl := t.Timing().TTL + 2*t.Timing().Slack
-	l, other, key := t.Locker(locker.WithRenewInterval(every), WithObserver(&events)), t.Locker(), t.Key("k")
+	l, other, key := t.Locker(locker.WithRenewInterval(every), suite.WithObserver(&events)), t.Locker(), t.Key("k")
 	lease := t.Lock(l, key, locker.WithTTL(ttl))
-	t.NoError(t.Faults().Refuse(), "ending the store's service")
+	t.NoError(t.faults().Refuse(), "ending the store's service")
 	t.Eventually(every+t.Timing().Slack, "renewals fail", func() bool { return events.Count(locker.EventRenewFailed) >= 2 })
 	t.heal()
 	n := events.Count(locker.EventRenewed)
@@ -242,7 +244,7 @@ func testUnlockUnreachable(t *T) {
 		t.NoError(begin(), "ending the store's service")
 		ctx, cancel := context.WithTimeout(t.Context(), t.Timing().ShortTTL)
 		defer cancel()
-		start := Now()
+		start := pace.Now()
 		err := lease.Unlock(ctx)
 		t.Is(err, locker.ErrUnavailable)
 		t.Isnt(err, locker.ErrLost, locker.ErrNotHeld)
@@ -265,8 +267,8 @@ func testUnlockUnreachableWithoutContext(t *T) {
 	cancel()
 	l, key := t.Locker(), t.Key("k")
 	lease := t.Lock(l, key, locker.WithTTL(time.Minute))
-	t.NoError(t.Faults().BlackHole(), "ending the store's service")
-	start := Now()
+	t.NoError(t.faults().BlackHole(), "ending the store's service")
+	start := pace.Now()
 	t.Is(lease.Unlock(dead), locker.ErrUnavailable)
 	if took := start.Took(); took > limit+t.Timing().Slack {
 		t.Errorf("Unlock took %v", took)
@@ -280,7 +282,7 @@ func testLockAfterFailedUnlock(t *T) {
 	ttl := t.Timing().TTL
 	l, other, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(l, key, locker.WithTTL(ttl))
-	t.NoError(t.Faults().Refuse(), "ending the store's service")
+	t.NoError(t.faults().Refuse(), "ending the store's service")
 	ctx, cancel := context.WithTimeout(t.Context(), t.Timing().RenewEvery)
 	defer cancel()
 	t.Is(lease.Unlock(ctx), locker.ErrUnavailable)
@@ -297,10 +299,10 @@ func testCloseUnreachable(t *T) {
 	const limit = 5 * time.Second
 	l := t.Locker()
 	lease := t.Lock(l, t.Key("held"))
-	t.NoError(t.Faults().BlackHole(), "ending the store's service")
+	t.NoError(t.faults().BlackHole(), "ending the store's service")
 	w := t.Start(l, t.Key("wanted"))
 	t.Sleep(3 * t.Timing().RenewEvery) // until a healthy store would have answered
-	start := Now()
+	start := pace.Now()
 	_ = l.Close()
 	if took := start.Took(); took > limit+t.Timing().Slack {
 		t.Errorf("Close took %v", took)

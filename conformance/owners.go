@@ -17,13 +17,13 @@ var ownerCases = []Case{
 		Contract: "goroutines that name the same owner share its locks; the key is free when all have unlocked"},
 	{Name: "ConcurrentReentry", Group: ownersGroup, Rules: []string{"R3", "R5"}, Test: testConcurrentReentry,
 		Contract: "however goroutines of one owner interleave Locks and Unlocks, others stay out until the last Unlock, and then get in"},
-	{Name: "SharedOwnerAcrossLockers", Group: ownersGroup, Rules: []string{"R8"}, Needs: []Need{NeedStoredHolds}, Test: testSharedOwnerAcrossLockers,
+	{Name: "SharedOwnerAcrossLockers", Group: ownersGroup, Rules: []string{"R8"}, Needs: Capabilities{StoredHolds: true}, Test: testSharedOwnerAcrossLockers,
 		Contract: "where the store counts holds, the same explicit owner re-enters from another Locker, and others stay out until both have unlocked"},
-	{Name: "SharedOwnerCounts", Group: ownersGroup, Rules: []string{"R8"}, Needs: []Need{NeedStoredHolds}, Test: testSharedOwnerCounts,
+	{Name: "SharedOwnerCounts", Group: ownersGroup, Rules: []string{"R8"}, Needs: Capabilities{StoredHolds: true}, Test: testSharedOwnerCounts,
 		Contract: "holds that two Lockers add and give back in any order for one owner sum up: the key is free at 0 and not before"},
-	{Name: "SharesEndApart", Group: ownersGroup, Rules: []string{"R8", "R2"}, Needs: []Need{NeedStoredHolds}, Test: testSharesEndApart,
+	{Name: "SharesEndApart", Group: ownersGroup, Rules: []string{"R8", "R2"}, Needs: Capabilities{StoredHolds: true}, Test: testSharesEndApart,
 		Contract: "of two Lockers' shares of a key each has its own end: neither ends or shortens the other"},
-	{Name: "OwnerIsExcludedElsewhere", Group: ownersGroup, Rules: []string{"R8"}, Needs: []Need{NoStoredHolds}, Test: testOwnerIsExcludedElsewhere,
+	{Name: "OwnerIsExcludedElsewhere", Group: ownersGroup, Rules: []string{"R8"}, Without: Capabilities{StoredHolds: true}, Test: testOwnerIsExcludedElsewhere,
 		Contract: "where the store does not count holds, the same explicit owner in another Locker is excluded"},
 }
 
@@ -63,7 +63,7 @@ func testConcurrentReentry(t *T) {
 	ctx := locker.ContextWithOwner(t.Context(), "me")
 	var inside atomic.Int32
 	for range 5 {
-		t.together(6, func(int) {
+		t.Together(6, func(int) {
 			for range 5 {
 				lease := t.LockUnder(ctx, l, key)
 				inside.Add(1)
@@ -84,7 +84,7 @@ func testSharedOwnerAcrossLockers(t *T) {
 	ctx := locker.ContextWithOwner(t.Context(), "shared")
 	for _, firstEndsFirst := range []bool{true, false} {
 		first, second := t.LockUnder(ctx, a, key), t.LockUnder(ctx, b, key)
-		if t.Capabilities().Fencing && first.Token() != second.Token() {
+		if t.caps().Fencing && first.Token() != second.Token() {
 			t.Errorf("re-entry from another Locker has token %d, not %d", second.Token(), first.Token())
 		}
 		t.Taken(other, key)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,11 +29,11 @@ var ownershipCases = []Case{
 		Contract: "of concurrent Unlocks of a lease exactly one returns nil, the others ErrNotHeld"},
 	{Name: "ExpiredUnlockSparesSuccessor", Group: ownershipGroup, Rules: []string{"R2"}, Test: testExpiredUnlockSparesSuccessor,
 		Contract: "Unlock and Renew of an expired lease return ErrLost and leave the next holder alone"},
-	{Name: "BrokenUnlockSparesSuccessor", Group: ownershipGroup, Rules: []string{"R2"}, Needs: []Need{NeedBreak}, Test: testBrokenUnlockSparesSuccessor,
+	{Name: "BrokenUnlockSparesSuccessor", Group: ownershipGroup, Rules: []string{"R2"}, Needs: Capabilities{Break: true}, Test: testBrokenUnlockSparesSuccessor,
 		Contract: "Unlock of a lease whose lock an operator deleted leaves the next holder alone"},
-	{Name: "StolenUnlockSparesThief", Group: ownershipGroup, Rules: []string{"R2"}, Needs: []Need{NeedBreak}, Test: testStolenUnlockSparesThief,
+	{Name: "StolenUnlockSparesThief", Group: ownershipGroup, Rules: []string{"R2"}, Needs: Capabilities{Break: true}, Test: testStolenUnlockSparesThief,
 		Contract: "Renew and Unlock of a lease whose lock was replaced return ErrLost and leave the lock that is there"},
-	{Name: "StolenRenewAddsNothing", Group: ownershipGroup, Rules: []string{"R2", "R13"}, Needs: []Need{NeedBreak, NeedInspect}, Test: testStolenRenewAddsNothing,
+	{Name: "StolenRenewAddsNothing", Group: ownershipGroup, Rules: []string{"R2", "R13"}, Needs: Capabilities{Break: true, Inspect: true}, Test: testStolenRenewAddsNothing,
 		Contract: "renewals of a lease whose lock was replaced do not change the TTL of the lock that is there"},
 	{Name: "UnlockNeedsNoContext", Group: ownershipGroup, Rules: []string{"R20"}, Locker: true, Test: testUnlockNeedsNoContext,
 		Contract: "Unlock under a context that is over frees the key"},
@@ -42,7 +41,7 @@ var ownershipCases = []Case{
 		Contract: "the end of the context given to Lock does not end the lease"},
 	{Name: "LeaseIsSafeForConcurrentUse", Group: ownershipGroup, Rules: []string{"R3"}, Test: testLeaseIsSafeForConcurrentUse,
 		Contract: "every method of a lease may be called from many goroutines at once"},
-	{Name: "StoreNamesHolder", Group: ownershipGroup, Rules: []string{"R4"}, Needs: []Need{NeedInspect}, Test: testStoreNamesHolder,
+	{Name: "StoreNamesHolder", Group: ownershipGroup, Rules: []string{"R4"}, Needs: Capabilities{Inspect: true}, Test: testStoreNamesHolder,
 		Contract: "the store shows a holder from grant to Unlock, another one for each grant, and none before and after"},
 }
 
@@ -148,7 +147,7 @@ func testConcurrentUnlocks(t *T) {
 	for range 10 {
 		lease := t.Lock(a, key)
 		var ok, notHeld atomic.Int32
-		t.together(8, func(int) {
+		t.Together(8, func(int) {
 			switch err := lease.Unlock(t.Context()); {
 			case err == nil:
 				ok.Add(1)
@@ -163,23 +162,6 @@ func testConcurrentUnlocks(t *T) {
 		}
 		t.Free(b, key)
 	}
-}
-
-// together runs f n times at once.
-func (t *T) together(n int, f func(i int)) {
-	t.Helper()
-	start := make(chan struct{})
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Add(1)
-		t.Go(func() {
-			defer wg.Done()
-			<-start
-			f(i)
-		})
-	}
-	close(start)
-	wg.Wait()
 }
 
 func testExpiredUnlockSparesSuccessor(t *T) {
@@ -197,7 +179,7 @@ func testExpiredUnlockSparesSuccessor(t *T) {
 func testBrokenUnlockSparesSuccessor(t *T) {
 	a, b, c, key := t.Locker(), t.Locker(), t.Locker(), t.Key("k")
 	broken := t.Lock(a, key, locker.WithoutRenewal())
-	t.NoError(t.Breaker().Break(t.Context(), key), "breaking the lock")
+	t.NoError(t.breaker().Break(t.Context(), key), "breaking the lock")
 	next := t.Lock(b, key)
 	t.Is(broken.Unlock(t.Context()), locker.ErrLost)
 	t.Taken(c, key)
@@ -209,31 +191,31 @@ func testStolenUnlockSparesThief(t *T) {
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
 	for _, renew := range []bool{true, false} {
 		lease := t.Lock(a, key, locker.WithoutRenewal())
-		t.NoError(t.Breaker().Steal(t.Context(), key), "stealing the lock")
+		t.NoError(t.breaker().Steal(t.Context(), key), "stealing the lock")
 		if renew {
 			t.Is(lease.Renew(t.Context()), locker.ErrLost)
 		}
 		t.Is(lease.Unlock(t.Context()), locker.ErrLost)
 		t.Taken(b, key)
-		t.NoError(t.Breaker().Break(t.Context(), key), "breaking the thief's lock")
+		t.NoError(t.breaker().Break(t.Context(), key), "breaking the thief's lock")
 	}
 }
 
 func testStolenRenewAddsNothing(t *T) {
 	l, key := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery)), t.Key("k")
 	lease := t.Lock(l, key, locker.WithTTL(time.Hour))
-	t.NoError(t.Breaker().Steal(t.Context(), key), "stealing the lock")
-	thief, err := t.Inspector().Holder(t.Context(), key)
+	t.NoError(t.breaker().Steal(t.Context(), key), "stealing the lock")
+	thief, err := t.inspector().Holder(t.Context(), key)
 	t.NoError(err, "looking for the holder")
 	t.Ends(lease.Lost(), t.Timing().RenewEvery+t.Timing().Slack, "the loss of a stolen lease")
 	t.Is(lease.Renew(t.Context()), locker.ErrLost)
-	ttl, err := t.Inspector().TTL(t.Context(), key)
+	ttl, err := t.inspector().TTL(t.Context(), key)
 	t.NoError(err, "looking for the TTL")
 	if ttl <= 0 || ttl > 2*time.Minute {
 		t.Errorf("the thief's lock has %v left, and was made for a minute", ttl)
 	}
 	t.Is(lease.Unlock(t.Context()), locker.ErrLost)
-	if now, err := t.Inspector().Holder(t.Context(), key); err != nil || now != thief {
+	if now, err := t.inspector().Holder(t.Context(), key); err != nil || now != thief {
 		t.Errorf("the store names %q as holder, the thief is %q (%v)", now, thief, err)
 	}
 }
@@ -273,7 +255,7 @@ func testLeaseIsSafeForConcurrentUse(t *T) {
 	for range 3 {
 		lease := t.Lock(l, key)
 		var unlocked atomic.Int32
-		t.together(8, func(i int) {
+		t.Together(8, func(i int) {
 			for range 20 {
 				_, _, _, _ = lease.Key(), lease.Owner(), lease.Token(), lease.Holds()
 				_, _ = lease.Deadline(), lease.Lost()
@@ -304,7 +286,7 @@ func testLeaseIsSafeForConcurrentUse(t *T) {
 func testStoreNamesHolder(t *T) {
 	l, key := t.Locker(), t.Key("k")
 	holder := func() string {
-		h, err := t.Inspector().Holder(t.Context(), key)
+		h, err := t.inspector().Holder(t.Context(), key)
 		t.NoError(err, "looking for the holder")
 		return h
 	}

@@ -2,44 +2,38 @@ package conformance
 
 import (
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
 )
 
 const processesGroup = "processes"
 
 var processCases = []Case{
-	{Name: "ProcessesExclude", Group: processesGroup, Rules: []string{"R1", "R21"}, Needs: []Need{NeedProcesses}, Test: testProcessesExclude,
+	{Name: "ProcessesExclude", Group: processesGroup, Rules: []string{"R1", "R21"}, Needs: Capabilities{Processes: true}, Test: testProcessesExclude,
 		Contract: "a lock is handed back and forth between processes, with tokens that increase"},
-	{Name: "ProcessesContend", Group: processesGroup, Rules: []string{"R1"}, Needs: []Need{NeedProcesses}, Mode: Isolated, Test: testProcessesContend,
+	{Name: "ProcessesContend", Group: processesGroup, Rules: []string{"R1"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testProcessesContend,
 		Contract: "of several processes that contend there are never two inside"},
-	{Name: "KilledHolder", Group: processesGroup, Rules: []string{"R11", "R15"}, Needs: []Need{NeedProcesses}, Test: testKilledHolder,
+	{Name: "KilledHolder", Group: processesGroup, Rules: []string{"R11", "R15"}, Needs: Capabilities{Processes: true}, Test: testKilledHolder,
 		Contract: "when the holder's process is killed a waiter gets the key when the TTL is over"},
-	{Name: "KilledWaiter", Group: processesGroup, Rules: []string{"R15", "R16"}, Needs: []Need{NeedProcesses}, Test: testKilledWaiter,
+	{Name: "KilledWaiter", Group: processesGroup, Rules: []string{"R15", "R16"}, Needs: Capabilities{Processes: true}, Test: testKilledWaiter,
 		Contract: "a waiter whose process was killed holds nobody up"},
-	{Name: "FrozenHolderIsTold", Group: processesGroup, Rules: []string{"R2", "R10"}, Needs: []Need{NeedProcesses}, Mode: Isolated, Test: testFrozenHolderIsTold,
+	{Name: "FrozenHolderIsTold", Group: processesGroup, Rules: []string{"R2", "R10"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testFrozenHolderIsTold,
 		Contract: "a process frozen past its lease is told so by the first question it asks, and cannot harm the next holder"},
-	{Name: "FrozenHolderInTime", Group: processesGroup, Rules: []string{"R10", "R11"}, Needs: []Need{NeedProcesses}, Mode: Isolated, Test: testFrozenHolderInTime,
+	{Name: "FrozenHolderInTime", Group: processesGroup, Rules: []string{"R10", "R11"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testFrozenHolderInTime,
 		Contract: "a process frozen for less than what is left of its lease keeps it"},
-	{Name: "FrozenWaiter", Group: processesGroup, Rules: []string{"R15", "R16"}, Needs: []Need{NeedProcesses}, Mode: Isolated, Test: testFrozenWaiter,
+	{Name: "FrozenWaiter", Group: processesGroup, Rules: []string{"R15", "R16"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testFrozenWaiter,
 		Contract: "a waiter whose process is frozen holds nobody up, and gets its turn when it runs on"},
-	{Name: "SharedOwnerAcrossProcesses", Group: processesGroup, Rules: []string{"R8"}, Needs: []Need{NeedProcesses, NeedStoredHolds}, Test: testSharedOwnerAcrossProcesses,
+	{Name: "SharedOwnerAcrossProcesses", Group: processesGroup, Rules: []string{"R8"}, Needs: Capabilities{Processes: true, StoredHolds: true}, Test: testSharedOwnerAcrossProcesses,
 		Contract: "the same explicit owner re-enters from another process; when that is killed, its holds end with the lease"},
-	{Name: "CoOwnerIsKilled", Group: processesGroup, Rules: []string{"R8", "R19"}, Needs: []Need{NeedProcesses, NeedStoredHolds}, Test: testCoOwnerIsKilled,
+	{Name: "CoOwnerIsKilled", Group: processesGroup, Rules: []string{"R8", "R19"}, Needs: Capabilities{Processes: true, StoredHolds: true}, Test: testCoOwnerIsKilled,
 		Contract: "of processes that share a lock by its owner's name one is killed: its holds end with its own TTL while the others go on, and their last Unlock frees the key"},
-}
-
-// child starts a child process.
-func (t *T) child() *Child {
-	t.Helper()
-	return must[ChildMaker](t.h).NewChild(t)
 }
 
 func testProcessesExclude(t *T) {
 	child, l, key := t.child(), t.Locker(), t.Key("k")
-	req := ChildLock{Key: key, TTL: t.Timing().TTL}
+	req := suite.ChildLock{Key: key, TTL: t.Timing().TTL}
 	var last int64
 	for range 3 {
 		theirs := t.ChildLock(child, req)
@@ -54,7 +48,7 @@ func testProcessesExclude(t *T) {
 		t.Ends(refused.Done(), t.Timing().Patience, "the end of a child's TryLock")
 		t.Is(refused.Err(), locker.ErrNotAcquired)
 		t.Unlock(ours)
-		if t.Capabilities().Fencing && (theirs.Token() <= last || ours.Token() <= theirs.Token()) {
+		if t.caps().Fencing && (theirs.Token() <= last || ours.Token() <= theirs.Token()) {
 			t.Errorf("the tokens are %d, %d, %d", last, theirs.Token(), ours.Token())
 		}
 		last = ours.Token()
@@ -63,33 +57,27 @@ func testProcessesExclude(t *T) {
 
 func testProcessesContend(t *T) {
 	key, file := t.Key("k"), filepath.Join(t.TempDir(), "inside")
-	var children []*Child
+	var children []*suite.Child
 	for range 3 {
 		child := t.child()
 		// It is up, so that all begin at the same time.
-		t.NoError(t.ChildUnlock(t.ChildLock(child, ChildLock{Key: t.Key("up"), TTL: t.Timing().TTL})), "a child's Unlock")
+		t.NoError(t.ChildUnlock(t.ChildLock(child, suite.ChildLock{Key: t.Key("up"), TTL: t.Timing().TTL})), "a child's Unlock")
 		children = append(children, child)
 	}
-	var wg sync.WaitGroup
-	for _, child := range children {
-		wg.Add(1)
-		t.Go(func() {
-			defer wg.Done()
-			call := child.send(childRequest{Op: "contend", Lock: ChildLock{Key: key, TTL: t.Timing().TTL}, N: 20, File: file})
-			t.Ends(call.done, t.Timing().Patience, "a child has contended")
-			t.NoError(answerErr(call.answer), "a child that contended")
-			if n := call.answer.N; n > 0 {
-				t.Errorf("%d times another process was inside", n)
-			}
-		})
-	}
-	wg.Wait()
+	t.Together(len(children), func(i int) {
+		call := children[i].Contend(suite.ChildLock{Key: key, TTL: t.Timing().TTL}, 20, file)
+		t.Ends(call.Done(), t.Timing().Patience, "a child has contended")
+		t.NoError(call.Err(), "a child that contended")
+		if n := call.N(); n > 0 {
+			t.Errorf("%d times another process was inside", n)
+		}
+	})
 }
 
 func testKilledHolder(t *T) {
 	ttl := t.Timing().TTL
 	child, l, key := t.child(), t.Locker(), t.Key("k")
-	t.ChildLock(child, ChildLock{Key: key, TTL: ttl})
+	t.ChildLock(child, suite.ChildLock{Key: key, TTL: ttl})
 	w := t.Wait(l, key)
 	// Renewal holds it past the TTL.
 	t.Sleep(ttl + ttl/2)
@@ -101,7 +89,7 @@ func testKilledHolder(t *T) {
 func testKilledWaiter(t *T) {
 	child, holder, l, key := t.child(), t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(holder, key)
-	doomed := child.Start(ChildLock{Key: key, TTL: t.Timing().ShortTTL})
+	doomed := child.Start(suite.ChildLock{Key: key, TTL: t.Timing().ShortTTL})
 	t.Ends(doomed.Waiting(), t.Timing().Patience, "a child waits")
 	w := t.Wait(l, key)
 	child.Kill()
@@ -114,22 +102,22 @@ func testKilledWaiter(t *T) {
 func testFrozenHolderIsTold(t *T) {
 	ttl := t.Timing().ShortTTL
 	child, l, key := t.child(), t.Locker(), t.Key("k")
-	theirs := t.ChildLock(child, ChildLock{Key: key, TTL: ttl})
-	asking := child.send(childRequest{Op: "ask", Lease: theirs.call.answer.ID})
+	theirs := t.ChildLock(child, suite.ChildLock{Key: key, TTL: ttl})
+	asking := theirs.AskUntilLost()
 	t.NoError(child.Stop(), "freezing a child")
 	ours := t.Lock(l, key)
 	// Past its deadline, which is a little before the store's.
 	t.Sleep(ttl / 4)
 	t.NoError(child.Continue(), "letting a child run on")
-	t.Ends(asking.done, t.Timing().Patience, "a child knows of its loss")
-	if n := asking.answer.N; n > 0 {
+	t.Ends(asking.Done(), t.Timing().Patience, "a child knows of its loss")
+	if n := asking.N(); n > 0 {
 		t.Errorf("a child was told %d times after its deadline that it held the key", n)
 	}
 	t.Ends(theirs.Lost(), t.Timing().Slack, "a child's Lost")
 	t.Is(t.ChildRenew(theirs), locker.ErrLost)
 	t.Is(t.ChildUnlock(theirs), locker.ErrLost)
 	t.NoError(ours.Renew(t.Context()), "Renew by the next holder")
-	if t.Capabilities().Fencing && ours.Token() <= theirs.Token() {
+	if t.caps().Fencing && ours.Token() <= theirs.Token() {
 		t.Errorf("token %d after %d", ours.Token(), theirs.Token())
 	}
 	t.Unlock(ours)
@@ -138,7 +126,7 @@ func testFrozenHolderIsTold(t *T) {
 func testFrozenHolderInTime(t *T) {
 	ttl := t.Timing().TTL + 2*t.Timing().Slack
 	child, l, key := t.child(), t.Locker(), t.Key("k")
-	theirs := t.ChildLock(child, ChildLock{Key: key, TTL: ttl, WithoutRenewal: true})
+	theirs := t.ChildLock(child, suite.ChildLock{Key: key, TTL: ttl, WithoutRenewal: true})
 	t.NoError(child.Stop(), "freezing a child")
 	t.Sleep(ttl / 2)
 	t.NoError(child.Continue(), "letting a child run on")
@@ -152,7 +140,7 @@ func testFrozenHolderInTime(t *T) {
 func testFrozenWaiter(t *T) {
 	child, holder, l, key := t.child(), t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(holder, key)
-	frozen := child.Start(ChildLock{Key: key, TTL: t.Timing().TTL})
+	frozen := child.Start(suite.ChildLock{Key: key, TTL: t.Timing().TTL})
 	t.Ends(frozen.Waiting(), t.Timing().Patience, "a child waits")
 	w := t.Wait(l, key)
 	t.NoError(child.Stop(), "freezing a child")
@@ -177,7 +165,7 @@ func testSharedOwnerAcrossProcesses(t *T) {
 	ttl := t.Timing().ShortTTL
 	child, l, other, key := t.child(), t.Locker(), t.Locker(), t.Key("k")
 	ctx := locker.ContextWithOwner(t.Context(), "shared")
-	req := ChildLock{Key: key, TTL: t.Timing().TTL, Owner: "shared"}
+	req := suite.ChildLock{Key: key, TTL: t.Timing().TTL, Owner: "shared"}
 
 	ours, theirs := t.LockUnder(ctx, l, key), t.ChildLock(child, req)
 	t.Unlock(ours)
@@ -199,7 +187,7 @@ func testCoOwnerIsKilled(t *T) {
 	child, l, other, key := t.child(), t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery)), t.Locker(), t.Key("k")
 	ctx := locker.ContextWithOwner(t.Context(), "shared")
 	ours := t.LockUnder(ctx, l, key)
-	t.ChildLock(child, ChildLock{Key: key, TTL: ttl, Owner: "shared"})
+	t.ChildLock(child, suite.ChildLock{Key: key, TTL: ttl, Owner: "shared"})
 	child.Kill()
 	// The last renewal that the child sent has come to its end.
 	t.Sleep(ttl + ttl/2)

@@ -34,7 +34,7 @@ var reentryCases = []Case{
 		Contract: "an inner Unlock does not stop the renewal of the outer lease"},
 	{Name: "InnerNeverShortens", Group: reentryGroup, Rules: []string{"R6"}, Test: testInnerNeverShortens,
 		Contract: "an inner Lock with a shorter TTL, and its Unlock, leave the deadline where it was"},
-	{Name: "InnerNeverShortensStore", Group: reentryGroup, Rules: []string{"R6"}, Needs: []Need{NeedInspect}, Test: testInnerNeverShortensStore,
+	{Name: "InnerNeverShortensStore", Group: reentryGroup, Rules: []string{"R6"}, Needs: Capabilities{Inspect: true}, Test: testInnerNeverShortensStore,
 		Contract: "an inner Lock and its Unlock do not shorten the lease in the store"},
 	{Name: "InnerLimitsDoNotCount", Group: reentryGroup, Rules: []string{"R6", "R12"}, Locker: true, Test: testInnerLimitsDoNotCount,
 		Contract: "limits given to an inner Lock do not end the outer lease"},
@@ -49,7 +49,7 @@ func testLeaseContextReenters(t *T) {
 		ctx := leases[0].Context(t.Context())
 		leases = append(leases, t.LockUnder(ctx, l, key))
 		inner, err := l.TryLock(ctx, key)
-		leases = append(leases, t.granted("TryLock", inner, err))
+		leases = append(leases, t.Got("TryLock", inner, err))
 		for n, i := range order {
 			for _, lease := range leases {
 				if lease.Holds() != 3-n {
@@ -255,7 +255,7 @@ func testInnerNeverShortensStore(t *T) {
 	l, key := t.Locker(), t.Key("k")
 	outer := t.Lock(l, key, locker.WithTTL(time.Hour))
 	check := func(when string) {
-		ttl, err := t.Inspector().TTL(t.Context(), key)
+		ttl, err := t.inspector().TTL(t.Context(), key)
 		t.NoError(err, "looking for the TTL")
 		if ttl < time.Hour-t.Timing().Patience {
 			t.Errorf("%s the store has %v left of a lease of an hour", when, ttl)

@@ -15,7 +15,7 @@ const notSelected = "not selected"
 // Report is what became of each case.
 type Report struct {
 	Strategy string
-	Seed     uint64 // see [WithSeed]
+	Seed     uint64 // of what cases drew at random: LOCKER_CONFORMANCE_SEED repeats it
 	Results  []Result
 }
 

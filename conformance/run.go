@@ -2,10 +2,11 @@ package conformance
 
 import (
 	"fmt"
-	"io"
 	"math/rand/v2"
+	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -46,11 +47,6 @@ func WithLockerCases() Option {
 	return func(r *runner) { r.locker = true }
 }
 
-// WithReport writes the table of results to w as well as to the test's log.
-func WithReport(w io.Writer) Option {
-	return func(r *runner) { r.out = w }
-}
-
 // WithoutSlow leaves out the cases that take more than ten seconds, as -short does.
 func WithoutSlow() Option {
 	return func(r *runner) { r.short = true }
@@ -62,11 +58,8 @@ func WithParallel(n int) Option {
 	return func(r *runner) { r.parallel = max(n, 1) }
 }
 
-// WithSeed fixes what the cases draw at random. Default: another one every time,
-// shown in the report.
-func WithSeed(seed uint64) Option {
-	return func(r *runner) { r.seed = seed }
-}
+// seedEnv fixes what the cases draw at random: a report shows the seed of its run.
+const seedEnv = "LOCKER_CONFORMANCE_SEED"
 
 type runner struct {
 	cases []Case
@@ -74,7 +67,6 @@ type runner struct {
 	only  []*regexp.Regexp
 
 	patterns []string // of only
-	out      io.Writer
 	seed     uint64
 	short    bool
 	locker   bool
@@ -82,9 +74,16 @@ type runner struct {
 }
 
 func newRunner(opts []Option) (*runner, error) {
-	r := &runner{cases: Cases(), skip: map[string]string{}, seed: rand.Uint64(), parallel: 16}
+	r := &runner{cases: Cases(), skip: map[string]string{}, parallel: 16}
 	for _, o := range opts {
 		o(r)
+	}
+	if r.seed = rand.Uint64(); os.Getenv(seedEnv) != "" {
+		seed, err := strconv.ParseUint(os.Getenv(seedEnv), 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("want a number in %s: %w", seedEnv, err)
+		}
+		r.seed = seed
 	}
 	for _, p := range r.patterns {
 		re, err := regexp.Compile(p)
@@ -117,20 +116,16 @@ func Run(t *testing.T, newHarness HarnessMaker, opts ...Option) {
 	}
 	r.short = r.short || testing.Short()
 	shared := newHarness(t)
-	results, byMode := r.plan(shared)
+	results, beside, alone := r.plan(shared)
 	run := func(t *testing.T, c Case) {
 		t.Helper()
 		start, why := time.Now(), ""
 		defer func() { results.ran(c, t.Failed(), time.Since(start), why) }()
-		h := shared
-		if c.Mode != Parallel {
-			h = newHarness(t)
-		}
-		why = c.run(t, h, r.seed)
+		why = c.run(t, c.on(t, shared, newHarness), r.seed)
 	}
 	// A group of its own, because parallel subtests end with their parent.
 	t.Run("parallel", func(t *testing.T) {
-		for _, c := range slices.Concat(byMode[Parallel], byMode[Isolated]) {
+		for _, c := range beside {
 			t.Run(c.path(), func(t *testing.T) {
 				t.Parallel()
 				run(t, c)
@@ -138,29 +133,30 @@ func Run(t *testing.T, newHarness HarnessMaker, opts ...Option) {
 		}
 	})
 	t.Run("serial", func(t *testing.T) {
-		for _, c := range byMode[Serial] {
+		for _, c := range alone {
 			t.Run(c.path(), func(t *testing.T) { run(t, c) })
 		}
 	})
-	report := results.result()
-	t.Logf("\n%s", report)
-	if r.out != nil {
-		_, _ = fmt.Fprint(r.out, report)
-	}
+	t.Logf("\n%s", results.result())
 }
 
-// plan sorts out which cases run, and notes why the others do not.
-func (r *runner) plan(h Harness) (*collector, map[Mode][]Case) {
-	results := newCollector(h.Capabilities().Name, r.seed, r.cases)
-	byMode := map[Mode][]Case{}
+// plan sorts out which cases run, beside others or alone, and notes why the others do not.
+func (r *runner) plan(h Harness) (results *collector, beside, alone []Case) {
+	results = newCollector(h.Capabilities().Name, r.seed, r.cases)
+	var isolated []Case // after those that share a harness
 	for _, c := range r.cases {
-		if reason := r.leftOut(c, h); reason != "" {
+		switch reason := r.leftOut(c, h); {
+		case reason != "":
 			results.set(c, Skipped, 0, reason)
-			continue
+		case c.Serial:
+			alone = append(alone, c)
+		case c.Isolated:
+			isolated = append(isolated, c)
+		default:
+			beside = append(beside, c)
 		}
-		byMode[c.Mode] = append(byMode[c.Mode], c)
 	}
-	return results, byMode
+	return results, append(beside, isolated...), alone
 }
 
 // leftOut says why c does not run, or "".
@@ -176,14 +172,8 @@ func (r *runner) leftOut(c Case, h Harness) string {
 	if c.Locker && !r.locker {
 		return "decided by package locker, see WithLockerCases"
 	}
-	for _, n := range c.Needs {
-		if h.Capabilities().Claims(n) {
-			continue
-		}
-		if up := lacks(h, n); up != "" {
-			return fmt.Sprintf("the harness is no %s", up)
-		}
-		return fmt.Sprintf("needs %s, which is not claimed", n)
+	if reason := c.unmet(h); reason != "" {
+		return reason
 	}
 	if c.Slow && r.short {
 		return "slow, and short runs are asked for"

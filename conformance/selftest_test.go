@@ -1,12 +1,10 @@
 package conformance_test
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"maps"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/conformance/internal/suite"
 )
 
 var exhaustive = flag.Bool("exhaustive", false, "run every case on every broken strategy, and say which catch it")
@@ -25,70 +24,12 @@ var selfTiming = conformance.Timing{
 	Slack: 800 * time.Millisecond, Settle: 2 * time.Second, SignalLife: time.Second, Patience: 4 * time.Second, Guard: time.Minute,
 }
 
-// recorder is a testing.TB that keeps what a case says to itself.
-type recorder struct {
-	testing.TB // for what concerns the test as a whole
-
-	mu       sync.Mutex
-	log      bytes.Buffer
-	failed   bool
-	cleanups []func()
-}
-
-func (r *recorder) Helper() {}
-
-func (r *recorder) Log(args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	fmt.Fprintln(&r.log, args...)
-}
-
-func (r *recorder) Logf(format string, args ...any) { r.Log(fmt.Sprintf(format, args...)) }
-
-func (r *recorder) Fail() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failed = true
-}
-
-func (r *recorder) Failed() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.failed
-}
-
-func (r *recorder) FailNow() {
-	r.Fail()
-	runtime.Goexit()
-}
-
-func (r *recorder) Error(args ...any) { r.Log(args...); r.Fail() }
-func (r *recorder) Fatal(args ...any) { r.Log(args...); r.FailNow() }
-
-func (r *recorder) Errorf(format string, args ...any) { r.Error(fmt.Sprintf(format, args...)) }
-func (r *recorder) Fatalf(format string, args ...any) { r.Fatal(fmt.Sprintf(format, args...)) }
-
-func (r *recorder) Cleanup(f func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.cleanups = append(r.cleanups, f)
-}
-
 // record runs c on a harness of its own.
-func record(t *testing.T, c conformance.Case, f fake) *recorder {
+func record(t *testing.T, c conformance.Case, f fake) *suite.Recorder {
 	t.Helper()
-	r := &recorder{TB: t}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer func() {
-			for _, f := range slices.Backward(r.cleanups) {
-				f()
-			}
-		}()
-		c.Run(r, f.harness(r))
-	}()
-	<-done
+	r := suite.NewRecorder(t.Context(), c.Name)
+	defer r.CleanUp()
+	r.Do(func() { c.Run(r, f.harness(r)) })
 	return r
 }
 
@@ -116,16 +57,16 @@ func TestBroken(t *testing.T) {
 		t.Log("left out under -short")
 		return
 	}
-	run := func(what string, c conformance.Case, f fake, check func(t *testing.T, r *recorder)) {
+	run := func(what string, c conformance.Case, f fake, check func(t *testing.T, r *suite.Recorder)) {
 		f.timing = selfTiming
 		t.Run(strings.ReplaceAll(what, " ", "-")+"/"+c.Name, func(t *testing.T) {
-			if c.Mode != conformance.Serial {
+			if !c.Serial {
 				t.Parallel()
 			}
 			r := record(t, c, f)
 			check(t, r)
-			if strings.Contains(r.log.String(), "all goroutines:") {
-				t.Errorf("the case hangs:\n%s", &r.log)
+			if strings.Contains(r.Said(), "all goroutines:") {
+				t.Errorf("the case hangs:\n%s", r.Said())
 			}
 		})
 	}
@@ -140,17 +81,17 @@ func TestBroken(t *testing.T) {
 			}
 			if !passed[cn] {
 				passed[cn] = true
-				run("sound", c, soundFor(t, c), func(t *testing.T, r *recorder) {
-					if r.failed {
-						t.Errorf("%s fails on a sound strategy:\n%s", cn, &r.log)
+				run("sound", c, soundFor(t, c), func(t *testing.T, r *suite.Recorder) {
+					if r.Failed() {
+						t.Errorf("%s fails on a sound strategy:\n%s", cn, r.Said())
 					}
 				})
 			}
-			run(name, c, b.fake, func(t *testing.T, r *recorder) {
-				if !r.failed {
+			run(name, c, b.fake, func(t *testing.T, r *suite.Recorder) {
+				if !r.Failed() {
 					t.Errorf("%s passes a strategy that %s", cn, name)
 				}
-				if log := r.log.String(); !strings.Contains(log, c.Contract) || !strings.Contains(log, "docs/rules.md#"+strings.ToLower(c.Rules[0])) {
+				if log := r.Said(); !strings.Contains(log, c.Contract) || !strings.Contains(log, "docs/rules.md#"+strings.ToLower(c.Rules[0])) {
 					t.Errorf("the contract or its rules are not shown:\n%s", log)
 				}
 			})
@@ -179,7 +120,7 @@ func TestDriverFaultsAreNoticedByDefault(t *testing.T) {
 func soundFor(t *testing.T, c conformance.Case) fake {
 	t.Helper()
 	for _, f := range []fake{fakeCounting, fakeNotified, fakePolling, fakeUnfenced} {
-		if claims(f.harness(t).Capabilities(), c) {
+		if c.RunsOn(f.harness(t)) {
 			return f
 		}
 	}
@@ -202,13 +143,13 @@ func TestExhaustive(t *testing.T) {
 			t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 				t.Parallel()
 				var by []string
-				caps := b.harness(t).Capabilities()
+				h := b.harness(t)
 				for _, c := range allCases() {
 					// A case that counts goroutines cannot share the process.
-					if c.Slow || c.Mode == conformance.Serial || !claims(caps, c) {
+					if c.Slow || c.Serial || !c.RunsOn(h) {
 						continue
 					}
-					if record(t, c, b.fake).failed {
+					if record(t, c, b.fake).Failed() {
 						by = append(by, c.Name)
 					}
 				}
@@ -228,25 +169,13 @@ func TestExhaustive(t *testing.T) {
 	}
 }
 
-func claims(caps conformance.Capabilities, c conformance.Case) bool {
-	for _, n := range c.Needs {
-		if !caps.Claims(n) {
-			return false
-		}
-	}
-	return true
-}
-
 // TestMissingUpgrade: what a harness claims and cannot show fails.
 func TestMissingUpgrade(t *testing.T) {
 	for _, c := range allCases() {
-		r := &recorder{TB: t}
+		r := suite.NewRecorder(t.Context(), c.Name)
 		c.Run(r, bareHarness{})
-		needsUpgrade := slices.ContainsFunc(c.Needs, func(n conformance.Need) bool {
-			return strings.Contains("Construct Inspect Break Plant Faults Scripts Servers Processes Drivers Wired", string(n))
-		})
-		if needsUpgrade && (!r.failed || !strings.Contains(r.log.String(), "is no conformance.")) {
-			t.Errorf("%s on a harness without upgrades: failed %t\n%s", c.Name, r.failed, &r.log)
+		if c.NeedsUpgrade() && (!r.Failed() || !strings.Contains(r.Said(), "is no conformance.")) {
+			t.Errorf("%s on a harness without upgrades: failed %t\n%s", c.Name, r.Failed(), r.Said())
 		}
 	}
 }
@@ -272,8 +201,8 @@ func TestHangingCase(t *testing.T) {
 		Name: "Hangs", Group: "test", Contract: "nothing",
 		Test: func(*conformance.T) { <-end },
 	}, f)
-	if !r.failed || !strings.Contains(r.log.String(), "TestHangingCase") {
-		t.Errorf("failed: %t\n%s", r.failed, &r.log)
+	if !r.Failed() || !strings.Contains(r.Said(), "TestHangingCase") {
+		t.Errorf("failed: %t\n%s", r.Failed(), r.Said())
 	}
 }
 
@@ -283,8 +212,8 @@ func TestPanickingCase(t *testing.T) {
 		Name: "Panics", Group: "test", Contract: "nothing",
 		Test: func(t *conformance.T) { <-t.Go(func() { panic("trouble") }) },
 	}, fakePolling)
-	if !r.failed || !strings.Contains(r.log.String(), "trouble") {
-		t.Errorf("failed: %t\n%s", r.failed, &r.log)
+	if !r.Failed() || !strings.Contains(r.Said(), "trouble") {
+		t.Errorf("failed: %t\n%s", r.Failed(), r.Said())
 	}
 }
 

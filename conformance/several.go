@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
 )
 
 const severalGroup = "several"
@@ -17,13 +18,13 @@ var severalCases = []Case{
 		Contract: "callers of LockAll with keys in common, in any order, exclude one another and never wait in a circle"},
 	{Name: "AllKeysOrNone", Group: severalGroup, Rules: []string{"R1", "R16"}, Test: testAllKeysOrNone,
 		Contract: "a LockAll that fails for one key leaves the others free"},
-	{Name: "KeysLostTogether", Group: severalGroup, Rules: []string{"R2", "R10"}, Needs: []Need{NeedBreak}, Test: testKeysLostTogether,
+	{Name: "KeysLostTogether", Group: severalGroup, Rules: []string{"R2", "R10"}, Needs: Capabilities{Break: true}, Test: testKeysLostTogether,
 		Contract: "the loss of one key of LockAll is the loss of all, and the others are freed by Unlock"},
 	{Name: "ReadersShare", Group: severalGroup, Rules: []string{"R5"}, Test: testReadersShare,
 		Contract: "readers of one Locker are inside together, and a writer gets in after the last of them"},
-	{Name: "ReadersOfLockersShare", Group: severalGroup, Rules: []string{"R8"}, Needs: []Need{NeedStoredHolds}, Test: testReadersOfLockersShare,
+	{Name: "ReadersOfLockersShare", Group: severalGroup, Rules: []string{"R8"}, Needs: Capabilities{StoredHolds: true}, Test: testReadersOfLockersShare,
 		Contract: "where the store counts holds, readers of several Lockers are inside together, and a writer after the last of them"},
-	{Name: "ReadersOfLockersTakeTurns", Group: severalGroup, Rules: []string{"R8"}, Needs: []Need{NoStoredHolds}, Test: testReadersOfLockersTakeTurns,
+	{Name: "ReadersOfLockersTakeTurns", Group: severalGroup, Rules: []string{"R8"}, Without: Capabilities{StoredHolds: true}, Test: testReadersOfLockersTakeTurns,
 		Contract: "where the store does not count holds, readers of another Locker wait"},
 	{Name: "WritersExclude", Group: severalGroup, Rules: []string{"R1"}, Test: testWritersExclude,
 		Contract: "a writer is alone, however many readers and writers of however many Lockers contend"},
@@ -40,7 +41,7 @@ func testKeysTogetherExclude(t *T) {
 	keys := []string{t.Key("a"), t.Key("b"), t.Key("c"), t.Key("d"), t.Key("e")}
 	counters, want := make([]atomic.Int64, len(keys)), make([]atomic.Int64, len(keys))
 	ls := t.Lockers(3)
-	t.together(2*len(ls), func(i int) {
+	t.Together(2*len(ls), func(i int) {
 		for range rounds {
 			var mine []int
 			var names []string
@@ -106,7 +107,7 @@ func testKeysLostTogether(t *T) {
 	all := t.lockAll(l, []string{a, b, c}, locker.WithTTL(time.Hour))
 	ctx := all.Context(t.Context())
 	t.Open(all.Lost(), "Lost of all")
-	t.NoError(t.Breaker().Break(t.Context(), b), "breaking one of the keys")
+	t.NoError(t.breaker().Break(t.Context(), b), "breaking one of the keys")
 	t.Ends(all.Lost(), t.Timing().RenewEvery+t.Timing().Slack, "the loss of one is noticed")
 	t.Ends(ctx.Done(), t.Timing().Slack, "the context of all ends")
 	t.Is(all.Err(), locker.ErrLost)
@@ -136,7 +137,7 @@ func (t *T) reads(rw *locker.RWLock) *locker.Lease {
 	ctx, cancel := t.Bounded(t.Context(), t.Timing().Patience)
 	defer cancel()
 	lease, err := rw.RLock(ctx)
-	return t.granted("RLock", lease, err)
+	return t.Got("RLock", lease, err)
 }
 
 func (t *T) writes(rw *locker.RWLock) *locker.Lease {
@@ -144,13 +145,13 @@ func (t *T) writes(rw *locker.RWLock) *locker.Lease {
 	ctx, cancel := t.Bounded(t.Context(), t.Timing().Patience)
 	defer cancel()
 	lease, err := rw.Lock(ctx)
-	return t.granted("Lock", lease, err)
+	return t.Got("Lock", lease, err)
 }
 
 // writer is a writer that waits at the lock itself.
-func (t *T) writer(rw *locker.RWLock, key string) *Waiter {
+func (t *T) writer(rw *locker.RWLock, key string) *suite.Waiter {
 	t.Helper()
-	return t.untilWaits(t.start(t.Context(), key, func(ctx context.Context) (*locker.Lease, error) { return rw.Lock(ctx) }))
+	return t.UntilWaits(t.StartCall(t.Context(), key, func(ctx context.Context) (*locker.Lease, error) { return rw.Lock(ctx) }))
 }
 
 func testReadersShare(t *T) {
@@ -189,7 +190,7 @@ func testReadersOfLockersShare(t *T) {
 		t.NoError(second.Renew(t.Context()), "Renew by the reader that is left")
 		t.Unlock(second)
 		lease := t.Granted(w, t.Timing().PollWithin)
-		if t.Capabilities().Fencing && lease.Token() <= first.Token() {
+		if t.caps().Fencing && lease.Token() <= first.Token() {
 			t.Errorf("the writer's token is %d, after readers with %d", lease.Token(), first.Token())
 		}
 		t.Unlock(lease)
@@ -202,7 +203,7 @@ func testReadersOfLockersTakeTurns(t *T) {
 	lease := t.reads(rws[0])
 	_, err := rws[1].RLock(t.Context(), locker.WithWait(0))
 	t.Is(err, locker.ErrNotAcquired)
-	w := t.untilWaits(t.start(t.Context(), key, func(ctx context.Context) (*locker.Lease, error) { return rws[1].RLock(ctx) }))
+	w := t.UntilWaits(t.StartCall(t.Context(), key, func(ctx context.Context) (*locker.Lease, error) { return rws[1].RLock(ctx) }))
 	t.Waits(w)
 	t.Unlock(lease)
 	t.Unlock(t.Granted(w, t.Timing().PollWithin))
@@ -220,7 +221,7 @@ func testWritersExclude(t *T) {
 		}
 		inside.Add(-1)
 	}
-	t.together(4*len(rws), func(i int) {
+	t.Together(4*len(rws), func(i int) {
 		rw := rws[i%len(rws)]
 		for range rounds {
 			if i < len(rws) {
@@ -260,7 +261,7 @@ func testWriterIsNotPassedOver(t *T) {
 	first := t.reads(rw)
 	w := t.writer(rw, key)
 	gate := key + ":gate"
-	second := t.untilWaits(t.start(t.Context(), gate, func(ctx context.Context) (*locker.Lease, error) { return rw.RLock(ctx) }))
+	second := t.UntilWaits(t.StartCall(t.Context(), gate, func(ctx context.Context) (*locker.Lease, error) { return rw.RLock(ctx) }))
 	t.Waits(second)
 	t.Unlock(first)
 	lease := t.Granted(w, t.Timing().PollWithin)
@@ -285,14 +286,14 @@ func (t *T) permit(s *locker.Semaphore, opts ...locker.LockOption) *locker.Lease
 	ctx, cancel := t.Bounded(t.Context(), t.Timing().Patience)
 	defer cancel()
 	lease, err := s.Acquire(ctx, opts...)
-	return t.granted("Acquire", lease, err)
+	return t.Got("Acquire", lease, err)
 }
 
 func testPermitsAreBounded(t *T) {
 	const permits, rounds = 2, 4
 	var inside atomic.Int32
 	sems := t.semaphore(t.Key("k"), permits, t.Lockers(3)...)
-	t.together(2*len(sems), func(i int) {
+	t.Together(2*len(sems), func(i int) {
 		for range rounds {
 			lease := t.permit(sems[i%len(sems)])
 			if n := inside.Add(1); n > permits {
@@ -314,15 +315,15 @@ func testPermitsAreBounded(t *T) {
 func testPermitsComeBack(t *T) {
 	key, ttl := t.Key("k"), t.Timing().ShortTTL
 	sems := t.semaphore(key, 2, t.Lockers(2)...)
-	waiter := func() *Waiter {
+	waiter := func() *suite.Waiter {
 		slot := key + ":0" // it waits for this one as well as for the other
-		return t.untilWaits(t.start(t.Context(), slot, func(ctx context.Context) (*locker.Lease, error) { return sems[1].Acquire(ctx) }))
+		return t.UntilWaits(t.StartCall(t.Context(), slot, func(ctx context.Context) (*locker.Lease, error) { return sems[1].Acquire(ctx) }))
 	}
 	first := t.permit(sems[0])
 	abandoned := t.permit(sems[0], locker.WithTTL(ttl), locker.WithoutRenewal())
 	w := waiter()
 	second := t.Granted(w, ttl+t.Timing().PollWithin)
-	if early := abandoned.Deadline().Sub(w.At); early > 0 {
+	if early := abandoned.Deadline().Sub(w.At.Time); early > 0 {
 		t.Errorf("a permit was granted %v before the deadline of its holder", early)
 	}
 	w = waiter()

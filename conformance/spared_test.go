@@ -84,8 +84,8 @@ func TestSpared(t *testing.T) {
 				t.Parallel()
 				f := s.fake
 				f.timing = selfTiming
-				if r := record(t, caseNamed(t, cn), f); r.failed {
-					t.Errorf("%s fails on a strategy that %s:\n%s", cn, name, &r.log)
+				if r := record(t, caseNamed(t, cn), f); r.Failed() {
+					t.Errorf("%s fails on a strategy that %s:\n%s", cn, name, r.Said())
 				}
 			})
 		}

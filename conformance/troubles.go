@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 // Trouble is a state of the store's servers in which they cannot do what they are
@@ -25,7 +27,7 @@ type Trouble struct {
 func TroubleCases(troubles ...Trouble) []Case {
 	var cases []Case
 	for _, tr := range troubles {
-		c := Case{Name: tr.Name, Group: faultsGroup, Rules: []string{"R11", "R17"}, Needs: []Need{NeedServers}, Mode: Isolated}
+		c := Case{Name: tr.Name, Group: faultsGroup, Rules: []string{"R11", "R17"}, Needs: Capabilities{Servers: true}, Isolated: true}
 		if tr.Permanent {
 			c.Contract = "in trouble that needs a person Lock and TryLock are ErrUnavailable at once with the server's words, and a lease goes on when it is over in time"
 			c.Test = func(t *T) { testPermanentTrouble(t, tr) }
@@ -40,7 +42,7 @@ func TroubleCases(troubles ...Trouble) []Case {
 
 func (t *T) cause(tr Trouble) {
 	t.Helper()
-	t.NoError(t.Servers().Cause(tr.Name), "getting the servers into trouble")
+	t.NoError(t.servers().Cause(tr.Name), "getting the servers into trouble")
 }
 
 // told checks that err tells of the trouble, unless the caller's time was over
@@ -59,7 +61,7 @@ func testPermanentTrouble(t *T, tr Trouble) {
 	a, b := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery)), t.Locker()
 	t.Free(b, t.Key("free"))
 	held, other := t.Lock(a, t.Key("held"), locker.WithTTL(ttl)), t.Lock(a, t.Key("other"), locker.WithTTL(ttl))
-	waiters := map[*locker.Lease]*Waiter{held: t.Wait(b, held.Key()), other: t.Wait(b, other.Key())}
+	waiters := map[*locker.Lease]*suite.Waiter{held: t.Wait(b, held.Key()), other: t.Wait(b, other.Key())}
 	t.cause(tr)
 	for what, lock := range map[string]func(context.Context, string, ...locker.LockOption) (*locker.Lease, error){
 		"Lock": b.Lock, "TryLock": b.TryLock,
@@ -83,9 +85,9 @@ func testPermanentTrouble(t *T, tr Trouble) {
 	t.recover()
 	if err != nil {
 		t.Is(err, locker.ErrUnavailable)
-		t.unlockedWithin(t.Timing().Patience, other)
+		t.UnlockedWithin(t.Timing().Patience, other)
 	}
-	t.renewedWithin(ttl/2, held)
+	t.RenewedWithin(ttl/2, held)
 	t.Open(held.Lost(), "Lost")
 	t.Unlock(held)
 	for lease, w := range waiters {
@@ -104,8 +106,8 @@ func testPermanentTrouble(t *T, tr Trouble) {
 
 func testTransientTrouble(t *T, tr Trouble) {
 	ttl := t.Timing().TTL + 2*t.Timing().Slack
-	var events EventLog
-	a, b, free := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), WithObserver(&events)), t.Locker(), t.Key("free")
+	var events suite.EventLog
+	a, b, free := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), suite.WithObserver(&events)), t.Locker(), t.Key("free")
 	t.Free(b, free)
 	held := t.Lock(a, t.Key("held"), locker.WithTTL(ttl))
 	w := t.Wait(b, held.Key())
@@ -116,7 +118,7 @@ func testTransientTrouble(t *T, tr Trouble) {
 		"Lock":    func(ctx context.Context) error { _, err := b.Lock(ctx, free); return err },
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), t.Timing().ShortTTL)
-		start := Now()
+		start := pace.Now()
 		err := lock(ctx)
 		cancel()
 		t.told(tr, err)
@@ -131,7 +133,7 @@ func testTransientTrouble(t *T, tr Trouble) {
 
 	t.recover()
 	t.Unlock(t.Granted(begun, t.Timing().Patience))
-	t.renewedWithin(ttl/2, held)
+	t.RenewedWithin(ttl/2, held)
 	t.Open(held.Lost(), "Lost")
 	t.Waits(w)
 	t.Unlock(held)

@@ -6,15 +6,17 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 // userCodeCases are about what users give to a Locker: loggers, observers and contexts.
 var userCodeCases = []Case{
-	{Name: "BlockedLogger", Group: faultsGroup, Rules: []string{"R10", "R13", "R24"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testBlockedLogger,
+	{Name: "BlockedLogger", Group: faultsGroup, Rules: []string{"R10", "R13", "R24"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testBlockedLogger,
 		Contract: "a logger and an observer that never return delay no renewal, loss, Lock or Unlock, and Close by less than 5 s, while the store comes and goes"},
-	{Name: "LoggerThatLocks", Group: faultsGroup, Rules: []string{"R10", "R13"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testLoggerThatLocks,
+	{Name: "LoggerThatLocks", Group: faultsGroup, Rules: []string{"R10", "R13"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testLoggerThatLocks,
 		Contract: "a logger and an observer may ask the lease they are told of, and lock with the Locker that calls them"},
-	{Name: "SlowUnlockUnderItsOwnContext", Group: faultsGroup, Rules: []string{"R20"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testSlowUnlockUnderItsOwnContext,
+	{Name: "SlowUnlockUnderItsOwnContext", Group: faultsGroup, Rules: []string{"R20"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testSlowUnlockUnderItsOwnContext,
 		Contract: "Renew and Unlock under the lease's own context, or one derived from it, wait for their answer: that Unlock ends this context is no end of its wait"},
 }
 
@@ -30,7 +32,7 @@ func (h handler) WithGroup(string) slog.Handler                 { return h }
 // observer that something is wrong.
 func (t *T) trouble(logged, observed <-chan struct{}) {
 	t.Helper()
-	t.NoError(t.Faults().Refuse(), "making the store refuse commands")
+	t.NoError(t.faults().Refuse(), "making the store refuse commands")
 	t.Ends(logged, t.Timing().Patience, "a line in the log about a renewal or a loss")
 	t.Ends(observed, t.Timing().Patience, "an event of a renewal that failed")
 	t.heal()
@@ -45,7 +47,7 @@ func testBlockedLogger(t *T) {
 			logged <- struct{}{}
 			<-never
 		}))),
-		WithObserver(locker.ObserverFunc(func(_ context.Context, ev locker.Event) {
+		suite.WithObserver(locker.ObserverFunc(func(_ context.Context, ev locker.Event) {
 			if ev.Kind == locker.EventRenewFailed {
 				observed <- struct{}{}
 				<-never
@@ -54,14 +56,14 @@ func testBlockedLogger(t *T) {
 	other, key := t.Locker(), t.Key("k")
 	lease := t.Lock(l, key)
 	t.trouble(logged, observed)
-	t.renewedWithin(t.Timing().Patience, lease)
+	t.RenewedWithin(t.Timing().Patience, lease)
 	short := t.lose(l, t.Key("short"))
 	t.Is(short.Unlock(t.Context()), locker.ErrLost)
 	t.FreeWithin(t.Timing().Patience, l, t.Key("free"))
 	t.Taken(other, key)
 	t.Unlock(lease)
 	t.Free(other, key)
-	start := Now()
+	start := pace.Now()
 	t.NoError(l.Close(), "Close")
 	if took := start.Took(); took > 5*time.Second {
 		t.Errorf("Close took %v, more than 5 s, beside a logger that blocks", took)
@@ -84,7 +86,7 @@ func testLoggerThatLocks(t *T) {
 	}
 	l = t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery),
 		locker.WithLogger(slog.New(handler(func(string) { call("logger", logged) }))),
-		WithObserver(locker.ObserverFunc(func(_ context.Context, ev locker.Event) {
+		suite.WithObserver(locker.ObserverFunc(func(_ context.Context, ev locker.Event) {
 			if ev.Kind == locker.EventRenewFailed {
 				call("observer", observed)
 			}
@@ -92,10 +94,12 @@ func testLoggerThatLocks(t *T) {
 	lease = t.Lock(l, t.Key("k"))
 	close(ready)
 	t.trouble(logged, observed)
-	t.renewedWithin(t.Timing().Patience, lease)
+	t.RenewedWithin(t.Timing().Patience, lease)
 	t.Unlock(lease)
 	t.FreeWithin(t.Timing().Patience, l, lease.Key())
 }
+
+type userKey struct{} // of a value of the caller's
 
 func testSlowUnlockUnderItsOwnContext(t *T) {
 	l, other, key := t.Locker(), t.Locker(), t.Key("k")
@@ -103,7 +107,7 @@ func testSlowUnlockUnderItsOwnContext(t *T) {
 	for what, derive := range map[string]func(context.Context) (context.Context, context.CancelFunc){
 		"its own": func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
 		"one with a value": func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithValue(ctx, markKey{}, nil), func() {}
+			return context.WithValue(ctx, userKey{}, nil), func() {}
 		},
 		"one with a cancellation": context.WithCancel,
 		"one with a deadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -116,9 +120,9 @@ func testSlowUnlockUnderItsOwnContext(t *T) {
 	} {
 		lease := t.Lock(l, key)
 		ctx, cancel := derive(lease.Context(t.Context()))
-		t.NoError(t.Faults().DelayReply(OpRenew, late), "delaying a reply")
+		t.NoError(t.faults().DelayReply(OpRenew, late), "delaying a reply")
 		t.NoError(lease.Renew(ctx), "Renew under "+what)
-		t.NoError(t.Faults().DelayReply(OpRelease, late), "delaying a reply")
+		t.NoError(t.faults().DelayReply(OpRelease, late), "delaying a reply")
 		t.NoError(lease.Unlock(ctx), "Unlock under "+what)
 		if ctx.Err() == nil {
 			t.Errorf("after Unlock a context is not over: %s", what)

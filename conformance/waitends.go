@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 // The cases of group waiting about how a wait ends before it is granted the key.
@@ -17,7 +19,7 @@ func testWaitBoundIsNotAcquired(t *T) {
 	lease := t.Lock(a, key)
 	t.Taken(b, key) // it is connected now
 	for _, l := range []locker.Locker{a, b} {
-		start := Now()
+		start := pace.Now()
 		_, err := l.Lock(t.Context(), key, locker.WithWait(wait))
 		took, real := start.Took(), time.Since(start.Time)
 		t.Is(err, locker.ErrNotAcquired)
@@ -34,7 +36,7 @@ func testDeadlineMatchesBoth(t *T) {
 	lease := t.Lock(a, key)
 	t.Taken(b, key) // it is connected now
 	for _, l := range []locker.Locker{a, b} {
-		start := Now()
+		start := pace.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), t.Timing().ShortTTL)
 		_, err := l.Lock(ctx, key, locker.WithWait(t.Timing().Patience))
 		cancel()
@@ -56,14 +58,14 @@ func testCancelIsPrompt(t *T) {
 		for range 9 {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			w := t.WaitUnder(ctx, l, key)
-			start := Now()
+			start := pace.Now()
 			cancel(locker.ErrConflict)
 			err := t.Refused(w, t.Timing().Prompt)
 			t.Is(err, locker.ErrNotAcquired, context.Canceled, locker.ErrConflict)
 			t.Isnt(err, locker.ErrUnavailable)
-			times = append(times, w.After(start))
+			times = append(times, w.At.Since(start))
 		}
-		t.median("the time from cancellation to Lock's return", times, t.Timing().PromptMedian)
+		t.Median("the time from cancellation to Lock's return", times, t.Timing().PromptMedian)
 	}
 	t.Unlock(lease)
 	// Not at once: an attempt that was on its way is cleaned up first.
@@ -135,7 +137,7 @@ func testBoundCountsInTheQueue(t *T) {
 	last := t.Wait(l, key)
 	t.Is(t.Refused(bounded, t.Timing().RenewEvery+t.Timing().Prompt), locker.ErrNotAcquired)
 	t.Unlock(lease)
-	t.served([]*Waiter{first, last})
+	t.served([]*suite.Waiter{first, last})
 }
 
 func testCancelledWaiterPassesOn(t *T) {
@@ -157,10 +159,10 @@ func testCancelledWaiterPassesOn(t *T) {
 		} else {
 			t.Is(doomed.Err, context.Canceled)
 		}
-		rest := []*Waiter{near, far}
+		rest := []*suite.Waiter{near, far}
 		for len(rest) > 0 {
 			late := make(chan struct{})
-			stop := pace.after(t.Timing().PollWithin, func() { close(late) })
+			stop := pace.After(t.Timing().PollWithin, func() { close(late) })
 			select {
 			case <-rest[0].Done():
 			case <-rest[len(rest)-1].Done():

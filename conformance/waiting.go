@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
 )
 
 const waitingGroup = "waiting"
@@ -32,11 +33,11 @@ var waitingCases = []Case{
 		Contract: "TryLock does not overtake the callers of its own Locker that wait for the key"},
 	{Name: "FIFOWithinLocker", Group: waitingGroup, Rules: []string{"R14"}, Locker: true, Test: testFIFOWithinLocker,
 		Contract: "callers of one Locker get the key in the order in which they asked for it"},
-	{Name: "RefusedCallersAskSeldom", Group: waitingGroup, Rules: []string{"R14", "R15"}, Needs: []Need{NeedFaults}, Mode: Isolated, Test: testRefusedCallersAskSeldom,
+	{Name: "RefusedCallersAskSeldom", Group: waitingGroup, Rules: []string{"R14", "R15"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testRefusedCallersAskSeldom,
 		Contract: "a refused TryLock is one command, or none if its own Locker holds the key; of the callers of one Locker that wait for a key one asks, about once a second if the store wakes it"},
 	{Name: "GivesUpRightAfterASuccess", Group: waitingGroup, Rules: []string{"R16"}, Test: testGivesUpRightAfterASuccess,
 		Contract: "a waiter that gives up within a second of its Locker's last success holds the next one up no longer than any other does"},
-	{Name: "FIFOAcrossLockers", Group: waitingGroup, Rules: []string{"R14"}, Needs: []Need{NeedFair}, Test: testFIFOAcrossLockers,
+	{Name: "FIFOAcrossLockers", Group: waitingGroup, Rules: []string{"R14"}, Needs: Capabilities{Fair: true}, Test: testFIFOAcrossLockers,
 		Contract: "where the strategy is fair, callers of different Lockers get the key in the order in which they asked for it"},
 	{Name: "QueueSurvivesItsMembers", Group: waitingGroup, Rules: []string{"R14", "R16"}, Locker: true, Test: testQueueSurvivesItsMembers,
 		Contract: "waiters that give up at the head, in the middle and at the end of the queue do not hold up or reorder the others"},
@@ -58,7 +59,7 @@ func testBlocksUntilUnlock(t *T) {
 	before := time.Now()
 	t.Unlock(lease)
 	next := t.Granted(w, t.Timing().PollWithin)
-	if w.At.Before(before) {
+	if w.At.Time.Before(before) {
 		t.Errorf("a waiter was granted the key before Unlock")
 	}
 	t.Unlock(next)
@@ -118,11 +119,11 @@ func testTryLockFailsBehindTheQueue(t *T) {
 }
 
 // served waits for the waiters to be granted the key in their order.
-func (t *T) served(waiters []*Waiter) {
+func (t *T) served(waiters []*suite.Waiter) {
 	t.Helper()
 	for i, w := range waiters {
 		t.Ends(w.Done(), t.Timing().PollWithin, "waiter "+strconv.Itoa(i)+" is granted the key in its turn")
-		lease := t.granted("Lock", w.Lease, w.Err)
+		lease := t.Got("Lock", w.Lease, w.Err)
 		for _, later := range waiters[i+1:] {
 			t.Open(later.Done(), "the Lock of a later waiter returns")
 		}
@@ -134,7 +135,7 @@ func testFIFOWithinLocker(t *T) {
 	l, key := t.Locker(), t.Key("k")
 	for _, holder := range []locker.Locker{l, t.Locker()} {
 		lease := t.Lock(holder, key)
-		var waiters []*Waiter
+		var waiters []*suite.Waiter
 		for range 10 {
 			waiters = append(waiters, t.Wait(l, key))
 		}
@@ -147,7 +148,7 @@ func testFIFOAcrossLockers(t *T) {
 	ls, key := t.Lockers(8), t.Key("k")
 	for range 3 {
 		lease := t.Lock(ls[0], key)
-		var waiters []*Waiter
+		var waiters []*suite.Waiter
 		for _, l := range ls[1:] {
 			waiters = append(waiters, t.Wait(l, key))
 		}
@@ -160,7 +161,7 @@ func testQueueSurvivesItsMembers(t *T) {
 	l, other, key := t.Locker(), t.Locker(), t.Key("k")
 	lease := t.Lock(other, key)
 	t.Taken(l, key) // it is connected now
-	var waiters []*Waiter
+	var waiters []*suite.Waiter
 	for range 9 {
 		waiters = append(waiters, t.Wait(l, key))
 	}
@@ -179,9 +180,9 @@ func testRefusedCallersAskSeldom(t *T) {
 	holder, other, key := t.Locker(locker.WithoutRenewal()), t.Locker(), t.Key("k")
 	lease := t.Lock(holder, key)
 	sent := func(f func()) int {
-		before := t.Faults().Sent(OpAcquire)
+		before := t.faults().Sent(OpAcquire)
 		f()
-		return t.Faults().Sent(OpAcquire) - before
+		return t.faults().Sent(OpAcquire) - before
 	}
 	if n := sent(func() { t.Taken(holder, key) }); n != 0 {
 		t.Errorf("TryLock of a key that its own Locker holds sent %d commands, want none", n)
@@ -189,11 +190,11 @@ func testRefusedCallersAskSeldom(t *T) {
 	if n := sent(func() { t.Taken(other, key) }); n != 1 {
 		t.Errorf("TryLock of a key that another Locker holds sent %d commands, want 1", n)
 	}
-	cancel := t.crowd(callers, other, key)
+	cancel := t.Crowd(callers, other, key)
 	// A look a second and some when it begins to wait; or, if the store does not wake
 	// waiters, one in 10 ms at most.
 	most := int(watched/(10*time.Millisecond)) + 10
-	if t.Capabilities().Notified {
+	if t.caps().Notified {
 		most = int(watched/time.Second) + 4
 	}
 	if n := sent(func() { t.Sleep(watched) }); n > most {
@@ -210,7 +211,7 @@ func testExpiredHolderInOwnLocker(t *T) {
 	first := t.Lock(l, key, locker.WithTTL(ttl), locker.WithoutRenewal())
 	w := t.Wait(l, key)
 	next := t.Granted(w, ttl+t.Timing().PollWithin)
-	if early := first.Deadline().Sub(w.At); early > 0 {
+	if early := first.Deadline().Sub(w.At.Time); early > 0 {
 		t.Errorf("the next holder was granted the key %v before the deadline", early)
 	}
 	t.Is(first.Unlock(t.Context()), locker.ErrLost)

@@ -6,16 +6,18 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/internal/suite"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 const wakeGroup = "wake-ups"
 
 var wakeCases = []Case{
-	{Name: "NotifiedWake", Group: wakeGroup, Rules: []string{"R15"}, Needs: []Need{NeedNotified}, Test: testNotifiedWake,
+	{Name: "NotifiedWake", Group: wakeGroup, Rules: []string{"R15"}, Needs: Capabilities{Notified: true}, Test: testNotifiedWake,
 		Contract: "where the store notifies, a waiter takes a freed key well before it would have looked by itself"},
 	{Name: "WakeByExpiry", Group: wakeGroup, Rules: []string{"R15"}, Test: testWakeByExpiry,
 		Contract: "waiters take a key that nobody unlocked, one after another, each within the bound"},
-	{Name: "LooksEverySecond", Group: wakeGroup, Rules: []string{"R15"}, Needs: []Need{NeedBreak}, Test: testLooksEverySecond,
+	{Name: "LooksEverySecond", Group: wakeGroup, Rules: []string{"R15"}, Needs: Capabilities{Break: true}, Test: testLooksEverySecond,
 		Contract: "a waiter that nothing wakes looks for the key about once a second at least"},
 	{Name: "NoMissedWakeup", Group: wakeGroup, Rules: []string{"R15"}, Test: testNoMissedWakeup,
 		Contract: "an Unlock at any moment of another Locker's beginning to wait is not missed"},
@@ -25,9 +27,9 @@ var wakeCases = []Case{
 		Contract: "signals left over from earlier releases do not grant a held key"},
 	{Name: "WakesOneAfterAnother", Group: wakeGroup, Rules: []string{"R15", "R16"}, Test: testWakesOneAfterAnother,
 		Contract: "each Unlock lets one of the waiting Lockers in, until all had their turn"},
-	{Name: "LostNotification", Group: wakeGroup, Rules: []string{"R15"}, Needs: []Need{NeedNotified, NeedFaults}, Mode: Isolated, Test: testLostNotification,
+	{Name: "LostNotification", Group: wakeGroup, Rules: []string{"R15"}, Needs: Capabilities{Notified: true, Faults: true}, Isolated: true, Test: testLostNotification,
 		Contract: "a waiter whose notifications are cut takes a freed key within the bound"},
-	{Name: "NotifiedAgain", Group: wakeGroup, Rules: []string{"R15"}, Needs: []Need{NeedNotified, NeedFaults}, Mode: Isolated, Test: testNotifiedAgain,
+	{Name: "NotifiedAgain", Group: wakeGroup, Rules: []string{"R15"}, Needs: Capabilities{Notified: true, Faults: true}, Isolated: true, Test: testNotifiedAgain,
 		Contract: "after notifications were cut and came back waiters are woken by them again"},
 	{Name: "RenewedHolderKeepsWaitersOut", Group: wakeGroup, Rules: []string{"R11", "R15"}, Test: testRenewedHolderKeepsWaitersOut,
 		Contract: "a waiter that looks when the lease it knew of should be over finds it renewed, and waits on"},
@@ -46,10 +48,10 @@ func (t *T) wakeTime(holder, waiter locker.Locker, key string) (fromUnlock, wait
 	lease := t.Lock(holder, key)
 	begun := time.Now()
 	w := t.Wait(waiter, key)
-	freed := Now()
+	freed := pace.Now()
 	t.Unlock(lease)
 	t.Unlock(t.Granted(w, t.Timing().PollWithin))
-	return w.After(freed), w.At.Sub(begun)
+	return w.At.Since(freed), w.At.Time.Sub(begun)
 }
 
 func testNotifiedWake(t *T) {
@@ -59,7 +61,7 @@ func testNotifiedWake(t *T) {
 		fromUnlock, wait := t.wakeTime(a, b, key)
 		times, waits = append(times, fromUnlock), append(waits, wait)
 	}
-	t.median("the time from Unlock to the waiter's grant", times, t.Timing().WakeWithin)
+	t.Median("the time from Unlock to the waiter's grant", times, t.Timing().WakeWithin)
 	// However slow the machine is, a wake-up comes before the look, sometimes.
 	if shortest := slices.Min(waits); shortest > beforeTheLook {
 		t.Errorf("of %d waits the shortest lasted %v: waiters look for the key, and are not woken", len(waits), shortest)
@@ -71,14 +73,14 @@ func testWakeByExpiry(t *T) {
 	key := t.Key("k")
 	opts := []locker.LockOption{locker.WithTTL(ttl), locker.WithoutRenewal()}
 	last := t.Lock(t.Locker(), key, opts...)
-	var waiters []*Waiter
+	var waiters []*suite.Waiter
 	for _, l := range t.Lockers(3) {
 		waiters = append(waiters, t.Wait(l, key, opts...))
 	}
 	for len(waiters) > 0 {
 		i := t.first(waiters, ttl+t.Timing().PollWithin)
 		next := t.Granted(waiters[i], t.Timing().Slack)
-		if early := last.Deadline().Sub(waiters[i].At); early > 0 {
+		if early := last.Deadline().Sub(waiters[i].At.Time); early > 0 {
 			t.Errorf("the next holder was granted the key %v before the deadline", early)
 		}
 		last, waiters = next, slices.Delete(waiters, i, i+1)
@@ -86,10 +88,10 @@ func testWakeByExpiry(t *T) {
 }
 
 // first waits for one of the waiters to be done, at most d, and says which.
-func (t *T) first(waiters []*Waiter, d time.Duration) (which int) {
+func (t *T) first(waiters []*suite.Waiter, d time.Duration) (which int) {
 	t.Helper()
 	t.Eventually(d, "one of the waiters is granted the key", func() bool {
-		which = slices.IndexFunc(waiters, func(w *Waiter) bool {
+		which = slices.IndexFunc(waiters, func(w *suite.Waiter) bool {
 			select {
 			case <-w.Done():
 				return true
@@ -108,14 +110,14 @@ func testLooksEverySecond(t *T) {
 	for range 5 {
 		lease := t.Lock(a, key, locker.WithTTL(time.Hour))
 		w := t.Wait(b, key)
-		start := Now()
-		t.NoError(t.Breaker().Break(t.Context(), key), "breaking the lock")
+		start := pace.Now()
+		t.NoError(t.breaker().Break(t.Context(), key), "breaking the lock")
 		next := t.Granted(w, t.Timing().PollWithin)
-		times = append(times, w.After(start))
+		times = append(times, w.At.Since(start))
 		t.Is(lease.Unlock(t.Context()), locker.ErrLost)
 		t.Unlock(next)
 	}
-	t.median("the time from a lock's deletion to the waiter's grant", times, t.Timing().PollMedian)
+	t.Median("the time from a lock's deletion to the waiter's grant", times, t.Timing().PollMedian)
 }
 
 func testNoMissedWakeup(t *T) {
@@ -133,7 +135,7 @@ func testNoMissedWakeup(t *T) {
 func testEarlyWakeGoesOnWaiting(t *T) {
 	ls, key := t.Lockers(3), t.Key("k")
 	lease := t.Lock(ls[0], key)
-	waiters := []*Waiter{t.Wait(ls[1], key), t.Wait(ls[2], key)}
+	waiters := []*suite.Waiter{t.Wait(ls[1], key), t.Wait(ls[2], key)}
 	bounded := t.Wait(ls[0], key, locker.WithWait(t.Timing().PollWithin+t.Timing().Slack))
 	t.Unlock(lease)
 	all := append(waiters, bounded)
@@ -177,7 +179,7 @@ func testStaleSignalGrantsNothing(t *T) {
 func testWakesOneAfterAnother(t *T) {
 	key := t.Key("k")
 	last := t.Lock(t.Locker(), key)
-	var waiters []*Waiter
+	var waiters []*suite.Waiter
 	for _, l := range t.Lockers(5) {
 		waiters = append(waiters, t.Wait(l, key))
 	}
@@ -198,7 +200,7 @@ func testLostNotification(t *T) {
 	for range 3 {
 		lease := t.Lock(a, key)
 		w := t.Wait(b, key)
-		t.NoError(t.Faults().CutNotifications(), "cutting notifications")
+		t.NoError(t.faults().CutNotifications(), "cutting notifications")
 		t.Unlock(lease)
 		t.Unlock(t.Granted(w, t.Timing().PollWithin))
 	}
@@ -207,7 +209,7 @@ func testLostNotification(t *T) {
 func testNotifiedAgain(t *T) {
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
 	t.wakeTime(a, b, key)
-	t.NoError(t.Faults().CutNotifications(), "cutting notifications")
+	t.NoError(t.faults().CutNotifications(), "cutting notifications")
 	// It may come back in its own time, not for good stay away.
 	t.Eventually(t.Timing().Patience, "a waiter is notified again", func() bool {
 		_, wait := t.wakeTime(a, b, key)

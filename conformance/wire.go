@@ -8,6 +8,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 const wireGroup = "wire"
@@ -15,17 +16,17 @@ const wireGroup = "wire"
 // wireCases have a proxy between the driver and its store. An [Injector] is in front of the
 // driver, and never shows how the driver itself minds contexts and broken connections.
 var wireCases = []Case{
-	{Name: "FrozenCommandsEnd", Group: wireGroup, Rules: []string{"R16", "R17"}, Needs: []Need{NeedWired}, Test: testFrozenCommandsEnd,
+	{Name: "FrozenCommandsEnd", Group: wireGroup, Rules: []string{"R16", "R17"}, Needs: Capabilities{Wired: true}, Test: testFrozenCommandsEnd,
 		Contract: "while nothing gets to the store or back each command returns an error soon after its context ends, by cancellation or by its deadline, and works when the link does"},
-	{Name: "FrozenWatchEnds", Group: wireGroup, Rules: []string{"R16"}, Needs: []Need{NeedWired, NeedNotified}, Test: testFrozenWatchEnds,
+	{Name: "FrozenWatchEnds", Group: wireGroup, Rules: []string{"R16"}, Needs: Capabilities{Wired: true, Notified: true}, Test: testFrozenWatchEnds,
 		Contract: "while nothing gets to the store or back Watch returns soon after its context ends, and so do a Watch's Close and the driver's"},
-	{Name: "LostAnswerIsUnknown", Group: wireGroup, Rules: []string{"R17", "R19"}, Needs: []Need{NeedWired}, Test: testLostAnswerIsUnknown,
+	{Name: "LostAnswerIsUnknown", Group: wireGroup, Rules: []string{"R17", "R19"}, Needs: Capabilities{Wired: true}, Test: testLostAnswerIsUnknown,
 		Contract: "a command that was applied and whose connection broke before the answer is no success, no refusal, no loss, and not said to be NotApplied or Permanent"},
-	{Name: "RefusedIsTransient", Group: wireGroup, Rules: []string{"R17"}, Needs: []Need{NeedWired}, Test: testRefusedIsTransient,
+	{Name: "RefusedIsTransient", Group: wireGroup, Rules: []string{"R17"}, Needs: Capabilities{Wired: true}, Test: testRefusedIsTransient,
 		Contract: "while the store takes no connections commands fail with errors that are neither Permanent nor ErrLost, and work when it does again"},
-	{Name: "CutReconnects", Group: wireGroup, Rules: []string{"R11", "R17"}, Needs: []Need{NeedWired}, Test: testCutReconnects,
+	{Name: "CutReconnects", Group: wireGroup, Rules: []string{"R11", "R17"}, Needs: Capabilities{Wired: true}, Test: testCutReconnects,
 		Contract: "after all connections broke the driver makes new ones by itself, and no claim is lost"},
-	{Name: "SignalsAfterCut", Group: wireGroup, Rules: []string{"R15"}, Needs: []Need{NeedWired, NeedNotified}, Test: testSignalsAfterCut,
+	{Name: "SignalsAfterCut", Group: wireGroup, Rules: []string{"R15"}, Needs: Capabilities{Wired: true, Notified: true}, Test: testSignalsAfterCut,
 		Contract: "a Watch whose connection broke signals again some time later, or closes its channel: it is not silent for good"},
 }
 
@@ -33,7 +34,7 @@ var wireCases = []Case{
 func (t *T) wire() (*faultproxy.Proxy, *commander) {
 	t.Helper()
 	p, d := t.unclosedWire()
-	t.atEnd(func() error {
+	t.AtEnd(func() error {
 		heal(p)
 		return d.Close()
 	})
@@ -52,7 +53,7 @@ func (t *T) unclosedWire() (*faultproxy.Proxy, *commander) {
 	h := must[Wired](t.h)
 	p, err := faultproxy.NewPlain(h.StoreAddr())
 	t.NoError(err, "starting a proxy")
-	t.atEnd(p.Close)
+	t.AtEnd(p.Close)
 	d, err := h.NewDriverAt(p.Addr())
 	t.NoError(err, "making a driver that uses a proxy")
 	return p, t.configure(d)
@@ -71,7 +72,7 @@ var errGranted = errors.New("it was granted")
 func (d *commander) calls(held, released driver.Claim, free string) []call {
 	all := []call{
 		{"Acquire", func(ctx context.Context) error {
-			_, err := d.Acquire(ctx, driver.Request{Claim: d.claim(free, d.t.timing.ShortTTL), Fencing: d.t.Capabilities().Fencing})
+			_, err := d.Acquire(ctx, driver.Request{Claim: d.claim(free, d.t.timing.ShortTTL), Fencing: d.t.caps().Fencing})
 			return err
 		}},
 		{"Renew", func(ctx context.Context) (err error) {
@@ -84,7 +85,7 @@ func (d *commander) calls(held, released driver.Claim, free string) []call {
 	if c, ok := d.Driver.(driver.HoldCounter); ok {
 		all = append(all, call{"SetHolds", func(ctx context.Context) error { return c.SetHolds(ctx, held, 1) }})
 	}
-	if i, ok := d.Driver.(driver.Inspector); ok && d.t.Capabilities().Admin {
+	if i, ok := d.Driver.(driver.Inspector); ok && d.t.caps().Admin {
 		all = append(all, call{"Inspect", func(ctx context.Context) error { _, err := i.Inspect(ctx, held.Key); return err }},
 			call{"Keys", func(ctx context.Context) (err error) {
 				for _, err = range i.Keys(ctx, held.Key) {
@@ -146,7 +147,7 @@ func testFrozenCommandsEnd(t *T) {
 		held, released := d.grant(t.Key("held "+how), time.Minute), d.grant(t.Key("released "+how), time.Minute)
 		calls := d.calls(held, released, t.Key("free "+how))
 		p.Blackhole(true)
-		t.together(len(calls), func(i int) {
+		t.Together(len(calls), func(i int) {
 			what := calls[i].name + " of a store that does not answer, whose context " + how
 			t.transient(what, t.endsWith(what, end, calls[i].op))
 		})
@@ -197,7 +198,7 @@ func (t *T) closesFrozen(key string) {
 	w := d.watch(t.Context(), key)
 	p.Blackhole(true)
 	defer heal(p)
-	start := Now()
+	start := pace.Now()
 	w.w.Close()
 	_ = d.Close()
 	if took := start.Took(); took > time.Second+t.Timing().Slack {
@@ -241,7 +242,7 @@ func testLostAnswerIsUnknown(t *T) {
 		})
 		c := d.claim(key, time.Minute)
 		err := send("Acquire", func(ctx context.Context) error {
-			_, err := d.Acquire(ctx, driver.Request{Claim: c, Fencing: t.Capabilities().Fencing})
+			_, err := d.Acquire(ctx, driver.Request{Claim: c, Fencing: t.caps().Fencing})
 			return err
 		})
 		next, a := other.try(other.claim(key, time.Minute))
@@ -265,9 +266,9 @@ func testLostAnswerIsUnknown(t *T) {
 // attempt is try with an error that may be.
 func (d *commander) attempt(key string) (driver.Claim, driver.Answer, error) {
 	c := d.claim(key, time.Minute)
-	ctx, cancel := d.t.Bounded(d.t.ctx, d.t.timing.Patience)
+	ctx, cancel := d.t.Bounded(d.t.Context(), d.t.timing.Patience)
 	defer cancel()
-	a, err := d.Acquire(ctx, driver.Request{Claim: c, Fencing: d.t.Capabilities().Fencing})
+	a, err := d.Acquire(ctx, driver.Request{Claim: c, Fencing: d.t.caps().Fencing})
 	return c, a, err
 }
 
@@ -335,14 +336,14 @@ func testSignalsAfterCut(t *T) {
 		watches[i] = d.watch(t.Context(), held[i].Key)
 		defer watches[i].w.Close()
 	}
-	cut := Now()
+	cut := pace.Now()
 	p.Cut()
 	for i, w := range watches { // it may come back in its own time
 		at := t.Timing().PollWithin * time.Duration(i+i+1) / time.Duration(2*len(watches)-1)
 		t.Sleep(max(at-cut.Took(), 0))
 		t.NoError(a.Release(t.Context(), held[i]), "Release")
 		late := make(chan struct{})
-		stop := pace.after(t.Timing().WakeWithin, func() { close(late) })
+		stop := pace.After(t.Timing().WakeWithin, func() { close(late) })
 		select {
 		case <-w.w.C(): // a signal, or the channel is closed, and the Locker asks for another Watch
 			stop()

@@ -15,13 +15,13 @@ import (
 // place there may be, and let another owner take the key meanwhile. A command that looks
 // and then changes, without minding what it saw, is found for certain.
 var stepCases = []Case{
-	{Name: "AcquireInSteps", Group: wireGroup, Rules: []string{"R1"}, Needs: []Need{NeedWired}, Test: testAcquireInSteps,
+	{Name: "AcquireInSteps", Group: wireGroup, Rules: []string{"R1"}, Needs: Capabilities{Wired: true}, Test: testAcquireInSteps,
 		Contract: "an Acquire that is held up on its way, wherever that is, is not granted beside the owner who came first"},
-	{Name: "ReleaseInSteps", Group: wireGroup, Rules: []string{"R2"}, Needs: []Need{NeedWired}, Test: testReleaseInSteps,
+	{Name: "ReleaseInSteps", Group: wireGroup, Rules: []string{"R2"}, Needs: Capabilities{Wired: true}, Test: testReleaseInSteps,
 		Contract: "a Release that is held up on its way until the claim has expired, wherever that is, leaves the next owner's lock alone"},
-	{Name: "RenewInSteps", Group: wireGroup, Rules: []string{"R2", "R11"}, Needs: []Need{NeedWired}, Test: testRenewInSteps,
+	{Name: "RenewInSteps", Group: wireGroup, Rules: []string{"R2", "R11"}, Needs: Capabilities{Wired: true}, Test: testRenewInSteps,
 		Contract: "a Renew that is held up on its way until the claim has expired, wherever that is, leaves the next owner's lock alone"},
-	{Name: "BreakInSteps", Group: wireGroup, Rules: []string{"R2"}, Needs: []Need{NeedWired, NeedAdmin}, Test: testBreakInSteps,
+	{Name: "BreakInSteps", Group: wireGroup, Rules: []string{"R2"}, Needs: Capabilities{Wired: true, Admin: true}, Test: testBreakInSteps,
 		Contract: "a Break that is held up on its way until the grant is over, wherever that is, leaves the next owner's lock alone"},
 }
 
@@ -33,7 +33,7 @@ const mostSteps = 6
 func (t *T) steps(prepare func(d *commander, key string) (op func(ctx context.Context) error, ttl time.Duration),
 	takeOver func(key string, d *commander, ttl time.Duration) driver.Claim, check func(key string, next driver.Claim, err error, at string)) {
 	t.Helper()
-	t.together(mostSteps, func(n int) {
+	t.Together(mostSteps, func(n int) {
 		key := t.Key(fmt.Sprint(n))
 		p, d := t.wire()
 		d.free(d.grant(t.Key(fmt.Sprint("warm-up ", n)), time.Minute), d) // a connection is there
@@ -75,7 +75,7 @@ func testAcquireInSteps(t *T) {
 	t.steps(func(d *commander, key string) (func(context.Context) error, time.Duration) {
 		c := d.claim(key, time.Minute)
 		return func(ctx context.Context) error {
-			a, err := d.Acquire(ctx, driver.Request{Claim: c, Fencing: t.Capabilities().Fencing})
+			a, err := d.Acquire(ctx, driver.Request{Claim: c, Fencing: t.caps().Fencing})
 			if a.Granted {
 				return errGranted
 			}

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/internal/test/pace"
 	"github.com/stretchr/testify/require"
 )
 
@@ -47,10 +47,10 @@ func TestCompareIsTerminated(t *testing.T) {
 		require.NoError(t, rdb.Set(t.Context(), "others", "x", 0).Err())
 		cmd := command(t, "", "compare", "--quick", "--yes", "--strategies", "setnx", "--report", "-", "--url", s.URL())
 		require.NoError(t, cmd.Start())
-		conformance.Eventually(t, patience, "it has begun", func() bool { return rdb.DBSize(t.Context()).Val() > 50 })
+		pace.Eventually(t, patience, "it has begun", func() bool { return rdb.DBSize(t.Context()).Val() > 50 })
 		require.NoError(t, cmd.Process.Signal(by), by)
 		cmd.code(t)
-		conformance.Eventually(t, patience, "nothing is left", func() bool { return rdb.DBSize(t.Context()).Val() == 1 })
+		pace.Eventually(t, patience, "nothing is left", func() bool { return rdb.DBSize(t.Context()).Val() == 1 })
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/cmd/locker/internal/compare"
-	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy/setnx"
 	"github.com/stretchr/testify/require"
@@ -318,7 +318,7 @@ func TestKilled(t *testing.T) {
 	require.NoError(t, cmd.Process.Kill())
 	cmd.says(t, "told")
 	cmd.silent(t)
-	conformance.Eventually(t, patience, "the lock is free", func() bool {
+	pace.Eventually(t, patience, "the lock is free", func() bool {
 		lease, err := l.TryLock(t.Context(), "k")
 		return err == nil && lease.Unlock(t.Context()) == nil
 	})

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -58,7 +58,7 @@ func TestVerboseInAnOutage(t *testing.T) {
 	cmd.begin(t)
 	s.Pause()
 	says := func(what string) {
-		conformance.Eventually(t, patience, what, func() bool { return strings.Contains(cmd.stderr.String(), what) })
+		pace.Eventually(t, patience, what, func() bool { return strings.Contains(cmd.stderr.String(), what) })
 	}
 	says("renewing")
 	s.Resume()

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/internal/test/pace"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -149,7 +149,7 @@ func TestTerminalGoesAway(t *testing.T) {
 	_, err := l.TryLock(t.Context(), "k")
 	require.ErrorIs(t, err, locker.ErrNotAcquired)
 	require.NoError(t, keys.Close())
-	conformance.Eventually(t, patience, "the lock is free", func() bool {
+	pace.Eventually(t, patience, "the lock is free", func() bool {
 		lease, err := l.TryLock(t.Context(), "k")
 		return err == nil && lease.Unlock(t.Context()) == nil
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/conformance/internal/suite"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 )
@@ -19,9 +20,9 @@ func onLinux(cases []conformance.Case) []conformance.Case {
 }
 
 var clockCases = []conformance.Case{
-	{Name: "ClockJumpsAhead", Group: "faults", Rules: []string{"R2", "R9", "R10", "R21"}, Mode: conformance.Isolated, Test: testClockJumpsAhead,
+	{Name: "ClockJumpsAhead", Group: "faults", Rules: []string{"R2", "R9", "R10", "R21"}, Isolated: true, Test: testClockJumpsAhead,
 		Contract: "when the server's clock jumps an hour ahead, so that locks expire, holders are told by the next renewal, and the next holder has a greater token"},
-	{Name: "ClockJumpsBack", Group: "faults", Rules: []string{"R9", "R11", "R21"}, Mode: conformance.Isolated, Test: testClockJumpsBack,
+	{Name: "ClockJumpsBack", Group: "faults", Rules: []string{"R9", "R11", "R21"}, Isolated: true, Test: testClockJumpsBack,
 		Contract: "when the server's clock jumps an hour back leases are renewed and released as before, and tokens grow"},
 }
 
@@ -33,7 +34,7 @@ func clocked(t *conformance.T, lockers int) (*redistest.Server, []locker.Locker)
 	for range lockers {
 		rdb := redis.NewClient(srv.Options())
 		t.Cleanup(func() { _ = rdb.Close() })
-		l, err := h.Strategy.New(rdb, locker.WithRenewInterval(t.Timing().RenewEvery), conformance.WithObserver(nil))
+		l, err := h.Strategy.New(rdb, locker.WithRenewInterval(t.Timing().RenewEvery), suite.WithObserver(nil))
 		t.NoError(err, "New")
 		t.Cleanup(func() { _ = l.Close() })
 		ls = append(ls, l)

@@ -6,14 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/redis/go-redis/v9"
 )
-
-var _ interface {
-	conformance.Marked
-} = (*harness)(nil)
 
 // existing is the deployment of a server that is there already.
 func existing(tb testing.TB, o *redis.Options) *deployment {
@@ -55,10 +50,11 @@ func copyOf(o *redis.Options) *redis.Options {
 	return &c
 }
 
-// KeyMark implements [conformance.Marked].
+// KeyMark is in every key that the cases use, so that those can be told from others' keys: Keys and
+// Flush are about these only.
 func (h *harness) KeyMark() string { return h.Mark }
 
-// KeyMark implements [conformance.Marked].
+// KeyMark is KeyMark of each server's harness.
 func (h *quorumHarness) KeyMark() string { return h.Mark }
 
 // flushOwn deletes the keys that have the mark.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/conformance/internal/suite"
 	"github.com/distlock/locker/internal/test/redistest"
 )
 
@@ -18,15 +19,15 @@ const failoverGroup = "failover"
 const failoverTTL = 10 * time.Second
 
 var failoverCases = []conformance.Case{
-	{Name: "OrderlyFailover", Group: failoverGroup, Rules: []string{"R1", "R11", "R15", "R21"}, Mode: conformance.Isolated, Test: testOrderlyFailover,
+	{Name: "OrderlyFailover", Group: failoverGroup, Rules: []string{"R1", "R11", "R15", "R21"}, Isolated: true, Test: testOrderlyFailover,
 		Contract: "in an orderly failover a holder keeps its lock on the new master, and a waiter gets it after the release"},
-	{Name: "MasterDies", Group: failoverGroup, Rules: []string{"R11", "R15", "R17", "R21"}, Mode: conformance.Isolated, Test: testMasterDies,
+	{Name: "MasterDies", Group: failoverGroup, Rules: []string{"R11", "R15", "R17", "R21"}, Isolated: true, Test: testMasterDies,
 		Contract: "when the master dies and its replica takes over, a holder keeps a lock the replica has, waiters carry on, and what is begun meanwhile is ridden out"},
-	{Name: "LockDiesWithMaster", Group: failoverGroup, Rules: []string{"R2", "R10", "R15", "R21"}, Mode: conformance.Isolated, Test: testLockDiesWithMaster,
+	{Name: "LockDiesWithMaster", Group: failoverGroup, Rules: []string{"R2", "R10", "R15", "R21"}, Isolated: true, Test: testLockDiesWithMaster,
 		Contract: "the holder of a lock that the new master does not know is told so in time, and the next holder has a greater token"},
-	{Name: "HoldsDieWithMaster", Group: failoverGroup, Rules: []string{"R8", "R11", "R15", "R19"}, Needs: []conformance.Need{conformance.NeedStoredHolds}, Mode: conformance.Isolated, Test: testHoldsDieWithMaster,
+	{Name: "HoldsDieWithMaster", Group: failoverGroup, Rules: []string{"R8", "R11", "R15", "R19"}, Needs: conformance.Capabilities{StoredHolds: true}, Isolated: true, Test: testHoldsDieWithMaster,
 		Contract: "when the new master knows of fewer holds than there are, each of them still excludes others, and the last Unlock frees the key"},
-	{Name: "UnlockDiesWithMaster", Group: failoverGroup, Rules: []string{"R8", "R11", "R15", "R19"}, Needs: []conformance.Need{conformance.NeedStoredHolds}, Mode: conformance.Isolated, Test: testUnlockDiesWithMaster,
+	{Name: "UnlockDiesWithMaster", Group: failoverGroup, Rules: []string{"R8", "R11", "R15", "R19"}, Needs: conformance.Capabilities{StoredHolds: true}, Isolated: true, Test: testUnlockDiesWithMaster,
 		Contract: "when the new master knows of more holds than there are, the last Unlock frees the key"},
 }
 
@@ -68,25 +69,6 @@ func (d *deployment) sync(tb testing.TB, key string) {
 	d.sentinel.Sync(tb)
 }
 
-// eventuallyRenewed renews until the store says yes.
-func eventuallyRenewed(t *conformance.T, lease *locker.Lease, within time.Duration) {
-	t.Helper()
-	var err error
-	start := conformance.Now()
-	for {
-		ctx, cancel := t.Bounded(t.Context(), t.Timing().Slack)
-		err = lease.Renew(ctx)
-		cancel()
-		if err == nil {
-			return
-		}
-		t.Isnt(err, locker.ErrLost, locker.ErrNotHeld)
-		if start.Took() > within {
-			t.Fatalf("Renew: not within %v: %v", within, err)
-		}
-	}
-}
-
 // newer checks that tokens grow.
 func newer(t *conformance.T, later, earlier *locker.Lease) {
 	t.Helper()
@@ -97,7 +79,7 @@ func newer(t *conformance.T, later, earlier *locker.Lease) {
 
 // passOn releases lease, has w get the lock, and checks that it works like any
 // other from then on.
-func passOn(t *conformance.T, lease *locker.Lease, w *conformance.Waiter, others ...locker.Locker) {
+func passOn(t *conformance.T, lease *locker.Lease, w *suite.Waiter, others ...locker.Locker) {
 	t.Helper()
 	t.Open(lease.Lost(), "Lost")
 	select {
@@ -132,7 +114,7 @@ func testOrderlyFailover(t *conformance.T) {
 		t.Taken(stranger, key)
 		t.Sleep(ttl / 10)
 	}
-	eventuallyRenewed(t, lease, ttl/2)
+	t.RenewedWithin(ttl/2, lease)
 	passOn(t, lease, w, stranger)
 }
 
@@ -162,7 +144,7 @@ func testMasterDies(t *conformance.T) {
 		}
 	})
 	h.killMaster(t, key)
-	eventuallyRenewed(t, lease, failoverTTL/2)
+	t.RenewedWithin(failoverTTL/2, lease)
 	t.FreeWithin(failoverTTL/2, a, t.Key("{k}new"))
 	close(over)
 	t.Ends(busy, t.Timing().Patience, "a caller comes through the failover")
@@ -203,7 +185,7 @@ func testHoldsDieWithMaster(t *conformance.T) {
 	inner := t.LockUnder(lease.Context(t.Context()), a, key)
 	w := t.Wait(b, key)
 	h.killMaster(t, key)
-	eventuallyRenewed(t, lease, failoverTTL/2)
+	t.RenewedWithin(failoverTTL/2, lease)
 	t.Unlock(inner)
 	stranger := t.Locker()
 	t.Taken(stranger, key)
@@ -220,6 +202,6 @@ func testUnlockDiesWithMaster(t *conformance.T) {
 	t.Unlock(inner)
 	w := t.Wait(b, key)
 	h.killMaster(t, key)
-	eventuallyRenewed(t, lease, failoverTTL/2)
+	t.RenewedWithin(failoverTTL/2, lease)
 	passOn(t, lease, w, t.Locker())
 }

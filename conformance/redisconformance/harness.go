@@ -13,6 +13,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/conformance/faultproxy"
+	"github.com/distlock/locker/conformance/internal/suite"
 	"github.com/distlock/locker/driver"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -99,7 +100,6 @@ var _ interface {
 	conformance.ServerFaults
 	conformance.ChildMaker
 	conformance.Wired
-	conformance.Background
 } = (*harness)(nil)
 
 func (h *harness) NewLocker(tb testing.TB, opts ...locker.Option) locker.Locker {
@@ -154,12 +154,10 @@ func (h *harness) Capabilities() conformance.Capabilities {
 
 func (h *harness) Timing() conformance.Timing { return h.Strategy.Timing }
 
-func (h *harness) NewChild(tb testing.TB) *conformance.Child {
-	tb.Helper()
-	return conformance.StartChild(tb, h.spec())
-}
+// ChildSpec implements [conformance.ChildMaker].
+func (h *harness) ChildSpec() string { return h.spec() }
 
-// Background implements [conformance.Background].
+// Background reports whether a goroutine is none of a Locker's; see [conformance.DriverHarness].
 func (h *harness) Background(stack string) bool {
 	for _, its := range []string{
 		"/conformance/faultproxy.", "/internal/test/redistest.", "/alicebob/miniredis/",
@@ -182,8 +180,8 @@ func Main(m *testing.M, newLocker New) {
 	conformance.Main(m, childOf(newLocker))
 }
 
-// Serve is [conformance.ServeChild] for a program that is no test.
-func Serve(newLocker New) { conformance.ServeChild(childOf(newLocker)) }
+// Serve does what [Main] does in a child process, for a program that is no test.
+func Serve(newLocker New) { suite.ServeChild(childOf(newLocker)) }
 
 func childOf(newLocker New) func(spec string, opts ...locker.Option) (locker.Locker, error) {
 	return func(spec string, opts ...locker.Option) (locker.Locker, error) {

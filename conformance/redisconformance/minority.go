@@ -6,6 +6,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/conformance/internal/suite"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 )
@@ -35,13 +36,13 @@ func (h *quorumHarness) LoseCommand(op conformance.Op) error {
 const minorityGroup = "minority"
 
 var minorityCases = []conformance.Case{
-	{Name: "MinorityDies", Group: minorityGroup, Rules: []string{"R1", "R11", "R13", "R15", "R21"}, Needs: []conformance.Need{conformance.NeedServers}, Mode: conformance.Isolated,
+	{Name: "MinorityDies", Group: minorityGroup, Rules: []string{"R1", "R11", "R13", "R15", "R21"}, Needs: conformance.Capabilities{Servers: true}, Isolated: true,
 		Test:     func(t *conformance.T) { testMinority(t, (*harness).Crash, (*harness).Recover) },
 		Contract: "when a minority of the servers dies holders keep their leases, others are refused, and keys change hands as before, and again when it is back"},
-	{Name: "MinorityHangs", Group: minorityGroup, Rules: []string{"R1", "R11", "R13", "R15", "R21"}, Needs: []conformance.Need{conformance.NeedServers}, Mode: conformance.Isolated,
+	{Name: "MinorityHangs", Group: minorityGroup, Rules: []string{"R1", "R11", "R13", "R15", "R21"}, Needs: conformance.Capabilities{Servers: true}, Isolated: true,
 		Test:     func(t *conformance.T) { testMinority(t, (*harness).BlackHole, (*harness).Heal) },
 		Contract: "when a minority of the servers does not answer holders keep their leases, others are refused, and keys change hands as before, and again when it is back"},
-	{Name: "MinorityForgets", Group: minorityGroup, Rules: []string{"R1", "R11", "R13", "R15", "R21"}, Needs: []conformance.Need{conformance.NeedServers}, Mode: conformance.Isolated,
+	{Name: "MinorityForgets", Group: minorityGroup, Rules: []string{"R1", "R11", "R13", "R15", "R21"}, Needs: conformance.Capabilities{Servers: true}, Isolated: true,
 		Test: func(t *conformance.T) {
 			testMinority(t, func(n *harness) error {
 				if err := n.Crash(); err != nil {
@@ -54,10 +55,10 @@ var minorityCases = []conformance.Case{
 }
 
 var minorityClockCases = []conformance.Case{
-	{Name: "ClocksJumpAhead", Group: minorityGroup, Rules: []string{"R1", "R9", "R11", "R21"}, Needs: []conformance.Need{conformance.NeedServers}, Mode: conformance.Isolated,
+	{Name: "ClocksJumpAhead", Group: minorityGroup, Rules: []string{"R1", "R9", "R11", "R21"}, Needs: conformance.Capabilities{Servers: true}, Isolated: true,
 		Test:     func(t *conformance.T) { testClocksJump(t, time.Hour) },
 		Contract: "when the clocks of a minority jump an hour ahead, so that what they know of expires, holders keep their leases and others are refused"},
-	{Name: "ClocksJumpBack", Group: minorityGroup, Rules: []string{"R1", "R9", "R15", "R21"}, Needs: []conformance.Need{conformance.NeedServers}, Mode: conformance.Isolated,
+	{Name: "ClocksJumpBack", Group: minorityGroup, Rules: []string{"R1", "R9", "R15", "R21"}, Needs: conformance.Capabilities{Servers: true}, Isolated: true,
 		Test:     func(t *conformance.T) { testClocksJump(t, -time.Hour) },
 		Contract: "when the clocks of a minority jump an hour back, so that nothing they know of expires, nobody is locked out by it, and tokens grow"},
 }
@@ -65,8 +66,8 @@ var minorityClockCases = []conformance.Case{
 func testMinority(t *conformance.T, begin, end func(*harness) error) {
 	h := t.Harness().(*quorumHarness)
 	minority := h.all[:(len(h.all)-1)/2]
-	var events conformance.EventLog
-	a, b := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), conformance.WithObserver(&events)), t.Locker()
+	var events suite.EventLog
+	a, b := t.Locker(locker.WithRenewInterval(t.Timing().RenewEvery), suite.WithObserver(&events)), t.Locker()
 	lease := t.Lock(a, t.Key("k"))
 	w := t.Wait(b, lease.Key())
 	goesOn := func() {
@@ -89,7 +90,7 @@ func testMinority(t *conformance.T, begin, end func(*harness) error) {
 	for _, n := range minority {
 		t.NoError(end(n), "getting a server out of trouble")
 	}
-	eventuallyRenewed(t, lease, t.Timing().Patience)
+	t.RenewedWithin(t.Timing().Patience, lease)
 	t.Open(w.Done(), "a waiter's Lock returns on a held key")
 	refused(t, t.Locker(), lease.Key())
 	t.Unlock(lease)
@@ -115,7 +116,7 @@ func testClocksJump(t *conformance.T, by time.Duration) {
 		rdbs = append(rdbs, s.Client(t))
 	}
 	open := func(opts ...locker.Option) locker.Locker {
-		l, err := h.Quorum.New(rdbs, append(opts, conformance.WithObserver(nil))...)
+		l, err := h.Quorum.New(rdbs, append(opts, suite.WithObserver(nil))...)
 		t.NoError(err, "New")
 		t.Cleanup(func() { _ = l.Close() })
 		return l

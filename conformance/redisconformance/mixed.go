@@ -14,6 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// mixedTiming are the bounds of RunMixed.
+var mixedTiming = conformance.Timing{TTL: 3 * time.Second, ShortTTL: 400 * time.Millisecond, PollWithin: 4 * time.Second, Patience: 30 * time.Second}
+
 // RunMixed checks that strategies which share a Redis and a key exclude one
 // another (R22), that a waiter of one takes over from a holder of another within
 // about a second (R15), that none is starved, and that tokens grow across them
@@ -28,8 +31,6 @@ func RunMixed(t *testing.T, strategies ...Strategy) {
 		t.Cleanup(func() { require.NoError(t, l.Close()) })
 		return l
 	}
-	timing := conformance.DefaultTiming()
-
 	for _, a := range strategies {
 		for _, b := range strategies {
 			if a.Name == b.Name {
@@ -37,7 +38,7 @@ func RunMixed(t *testing.T, strategies ...Strategy) {
 			}
 			t.Run(a.Name+" then "+b.Name, func(t *testing.T) {
 				t.Parallel()
-				takeOver(t, open(t, a), open(t, b), t.Name(), timing)
+				takeOver(t, open(t, a), open(t, b), t.Name())
 			})
 		}
 	}
@@ -47,12 +48,12 @@ func RunMixed(t *testing.T, strategies ...Strategy) {
 		for _, s := range strategies {
 			ls = append(ls, open(t, s), open(t, s))
 		}
-		melee(t, ls, t.Name(), timing)
+		melee(t, ls, t.Name())
 	})
 }
 
 // takeOver: holder and then waiter.
-func takeOver(t *testing.T, holder, waiter locker.Locker, key string, timing conformance.Timing) {
+func takeOver(t *testing.T, holder, waiter locker.Locker, key string) {
 	t.Helper()
 	ctx := t.Context()
 	last := int64(0)
@@ -63,9 +64,9 @@ func takeOver(t *testing.T, holder, waiter locker.Locker, key string, timing con
 	}
 	// By release, by release after the waiter has settled down, and by expiry.
 	for _, end := range []string{"release", "late release", "expiry"} {
-		opts := []locker.LockOption{locker.WithTTL(timing.TTL)}
+		opts := []locker.LockOption{locker.WithTTL(mixedTiming.TTL)}
 		if end == "expiry" {
-			opts = append(opts, locker.WithTTL(timing.ShortTTL), locker.WithoutRenewal())
+			opts = append(opts, locker.WithTTL(mixedTiming.ShortTTL), locker.WithoutRenewal())
 		}
 		lease, err := holder.Lock(ctx, key, opts...)
 		require.NoError(t, err)
@@ -96,7 +97,7 @@ func takeOver(t *testing.T, holder, waiter locker.Locker, key string, timing con
 			got <- r
 		default:
 		}
-		free := lease.Deadline().Add(timing.ShortTTL / 10) // the store keeps it a little longer
+		free := lease.Deadline().Add(mixedTiming.ShortTTL / 10) // the store keeps it a little longer
 		if end != "expiry" {
 			free = time.Now()
 			require.NoError(t, lease.Unlock(ctx))
@@ -104,7 +105,7 @@ func takeOver(t *testing.T, holder, waiter locker.Locker, key string, timing con
 		r := <-got
 		require.NoError(t, r.err)
 		newer(r.lease)
-		require.Less(t, r.at.Sub(free), timing.PollWithin, "a free lock is taken within about a second")
+		require.Less(t, r.at.Sub(free), mixedTiming.PollWithin, "a free lock is taken within about a second")
 		if end == "expiry" {
 			require.ErrorIs(t, lease.Unlock(ctx), locker.ErrLost)
 			_, err = holder.TryLock(ctx, key)
@@ -115,10 +116,10 @@ func takeOver(t *testing.T, holder, waiter locker.Locker, key string, timing con
 }
 
 // melee: all contend until each has had a few turns.
-func melee(t *testing.T, ls []locker.Locker, key string, timing conformance.Timing) {
+func melee(t *testing.T, ls []locker.Locker, key string) {
 	t.Helper()
 	const turns = 3
-	ctx, stop := context.WithTimeout(t.Context(), 3*timing.Patience)
+	ctx, stop := context.WithTimeout(t.Context(), 3*mixedTiming.Patience)
 	defer stop()
 	var inside atomic.Int32
 	var last int64 // guarded by the lock under test

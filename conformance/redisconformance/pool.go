@@ -3,11 +3,12 @@ package redisconformance
 import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/conformance/internal/suite"
 	"github.com/redis/go-redis/v9"
 )
 
 var poolCases = []conformance.Case{
-	{Name: "PoolExhausted", Group: "faults", Rules: []string{"R11", "R17", "R18", "R20"}, Mode: conformance.Isolated, Test: testPoolExhausted,
+	{Name: "PoolExhausted", Group: "faults", Rules: []string{"R11", "R17", "R18", "R20"}, Isolated: true, Test: testPoolExhausted,
 		Contract: "when the caller has used up the connections of its client, locks are taken, renewed and released all the same"},
 }
 
@@ -33,8 +34,8 @@ func testPoolExhausted(t *conformance.T) {
 		t.Cleanup(func() { _ = rdb.Close() })
 		rdbs, conns = append(rdbs, rdb), append(conns, rdb.Conn())
 	}
-	var events conformance.EventLog
-	l, err := open(rdbs, locker.WithRenewInterval(t.Timing().RenewEvery), conformance.WithObserver(&events))
+	var events suite.EventLog
+	l, err := open(rdbs, locker.WithRenewInterval(t.Timing().RenewEvery), suite.WithObserver(&events))
 	t.NoError(err, "New")
 	defer l.Close()
 	lease := t.Lock(l, t.Key("mine"), locker.WithTTL(t.Timing().TTL))

@@ -11,6 +11,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/conformance/faultproxy"
+	"github.com/distlock/locker/conformance/internal/suite"
 	"github.com/distlock/locker/driver"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -103,7 +104,6 @@ var _ interface {
 	conformance.ServerFaults
 	conformance.ChildMaker
 	conformance.DriverMaker
-	conformance.Background
 } = (*quorumHarness)(nil)
 
 func (h *quorumHarness) NewLocker(tb testing.TB, opts ...locker.Option) locker.Locker {
@@ -179,13 +179,13 @@ func (h *quorumHarness) Capabilities() conformance.Capabilities {
 
 func (h *quorumHarness) Timing() conformance.Timing { return h.Quorum.Timing }
 
-func (h *quorumHarness) NewChild(tb testing.TB) *conformance.Child {
-	tb.Helper()
+// ChildSpec implements [conformance.ChildMaker].
+func (h *quorumHarness) ChildSpec() string {
 	var specs []string
 	for _, n := range h.all {
 		specs = append(specs, string(Single)+";"+h.addr(n))
 	}
-	return conformance.StartChild(tb, strings.Join(specs, ","))
+	return strings.Join(specs, ",")
 }
 
 // MainQuorum is [Main] for a strategy on several servers.
@@ -194,7 +194,7 @@ func MainQuorum(m *testing.M, newLocker NewQuorum) {
 }
 
 // ServeQuorum is [Serve] for a strategy on several servers.
-func ServeQuorum(newLocker NewQuorum) { conformance.ServeChild(childOfQuorum(newLocker)) }
+func ServeQuorum(newLocker NewQuorum) { suite.ServeChild(childOfQuorum(newLocker)) }
 
 func childOfQuorum(newLocker NewQuorum) func(specs string, opts ...locker.Option) (locker.Locker, error) {
 	return func(specs string, opts ...locker.Option) (locker.Locker, error) {

@@ -6,16 +6,18 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/conformance/internal/suite"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 const slotsGroup = "slots"
 
 var slotCases = []conformance.Case{
-	{Name: "SlotMoves", Group: slotsGroup, Rules: []string{"R1", "R11", "R15", "R17", "R21"}, Mode: conformance.Isolated, Test: testSlotMoves,
+	{Name: "SlotMoves", Group: slotsGroup, Rules: []string{"R1", "R11", "R15", "R17", "R21"}, Isolated: true, Test: testSlotMoves,
 		Contract: "while a slot moves to another node, and afterwards, a holder keeps its lock, others are refused or told to try again, and waiters carry on"},
-	{Name: "UnlockWhileSlotMoves", Group: slotsGroup, Rules: []string{"R3", "R17", "R19"}, Mode: conformance.Isolated, Test: testUnlockWhileSlotMoves,
+	{Name: "UnlockWhileSlotMoves", Group: slotsGroup, Rules: []string{"R3", "R17", "R19"}, Isolated: true, Test: testUnlockWhileSlotMoves,
 		Contract: "an Unlock in the middle of a slot's move is ridden out, and leaves the key free"},
-	{Name: "WokenOnTheNewNode", Group: slotsGroup, Rules: []string{"R15"}, Needs: []conformance.Need{conformance.NeedNotified}, Mode: conformance.Isolated, Test: testWokenOnTheNewNode,
+	{Name: "WokenOnTheNewNode", Group: slotsGroup, Rules: []string{"R15"}, Needs: conformance.Capabilities{Notified: true}, Isolated: true, Test: testWokenOnTheNewNode,
 		Contract: "after a slot has moved, waiters are woken as before"},
 }
 
@@ -35,7 +37,7 @@ func testSlotMoves(t *conformance.T) {
 
 	slot, to := h.move(t, key)
 	move := h.cluster.StartMove(t, slot, to)
-	during := func(phase string) *conformance.Waiter {
+	during := func(phase string) *suite.Waiter {
 		t.Helper()
 		for _, lease := range []*locker.Lease{lease, plain} {
 			if err := lease.Renew(t.Context()); err != nil {
@@ -48,7 +50,7 @@ func testSlotMoves(t *conformance.T) {
 		// A lock begun now: neither node may be able to grant it.
 		return t.Start(c, other+phase)
 	}
-	begun := []*conformance.Waiter{during("before the keys have moved")}
+	begun := []*suite.Waiter{during("before the keys have moved")}
 	move.MoveKeys(t)
 	begun = append(begun, during("after the keys have moved"))
 	move.Finish(t)
@@ -56,7 +58,7 @@ func testSlotMoves(t *conformance.T) {
 		t.Unlock(t.Granted(w, t.Timing().PollWithin))
 	}
 	t.Unlock(plain)
-	eventuallyRenewed(t, lease, t.Timing().Slack)
+	t.RenewedWithin(t.Timing().Slack, lease)
 	passOn(t, lease, w, c, t.Locker())
 }
 
@@ -109,10 +111,10 @@ func testWokenOnTheNewNode(t *conformance.T) {
 		for range 3 {
 			lease := t.Lock(a, key)
 			w := t.Wait(b, key)
-			free := conformance.Now()
+			free := pace.Now()
 			t.Unlock(lease)
 			t.Unlock(t.Granted(w, t.Timing().PollWithin))
-			if w.After(free) > t.Timing().RenewEvery/2 {
+			if w.At.Since(free) > t.Timing().RenewEvery/2 {
 				return false
 			}
 		}

@@ -11,18 +11,19 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/conformance/internal/suite"
 	"github.com/redis/go-redis/v9"
 )
 
 const topologyGroup = "topology"
 
 var topologyCases = []conformance.Case{
-	{Name: "ReplicasAreNotAsked", Group: topologyGroup, Rules: []string{"R1"}, Mode: conformance.Isolated, Test: testReplicasAreNotAsked,
+	{Name: "ReplicasAreNotAsked", Group: topologyGroup, Rules: []string{"R1"}, Isolated: true, Test: testReplicasAreNotAsked,
 		Contract: "a client that reads from replicas locks on masters all the same"},
 }
 
 var connectionCases = []conformance.Case{
-	{Name: "ConnectionsEndWithClose", Group: topologyGroup, Rules: []string{"R24"}, Mode: conformance.Isolated, Test: testConnectionsEndWithClose,
+	{Name: "ConnectionsEndWithClose", Group: topologyGroup, Rules: []string{"R24"}, Isolated: true, Test: testConnectionsEndWithClose,
 		Contract: "after Close no connection to any server remains but the caller's"},
 }
 
@@ -62,7 +63,7 @@ func testReplicasAreNotAsked(t *conformance.T) {
 		})
 		return err == nil && int(known.Load()) == len(h.nodes)/2
 	})
-	l, err := h.Strategy.New(reader, conformance.WithObserver(nil))
+	l, err := h.Strategy.New(reader, suite.WithObserver(nil))
 	t.NoError(err, "New")
 	defer l.Close()
 	other := t.Locker()
@@ -143,11 +144,11 @@ func testConnectionsEndWithClose(t *conformance.T) {
 				rdbs = append(rdbs, connect(n))
 			}
 			clients = append(clients, rdbs...)
-			return h.Quorum.New(rdbs, conformance.WithObserver(nil))
+			return h.Quorum.New(rdbs, suite.WithObserver(nil))
 		default:
 			rdb := connect(h.(*harness))
 			clients = append(clients, rdb)
-			return h.(*harness).Strategy.New(rdb, conformance.WithObserver(nil))
+			return h.(*harness).Strategy.New(rdb, suite.WithObserver(nil))
 		}
 	}
 	var ls []locker.Locker

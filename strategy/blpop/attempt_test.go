@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redisdriver"
@@ -209,7 +209,7 @@ func TestPlaceBesideAGrantIsGivenUp(t *testing.T) {
 			if refusedBefore {
 				granted()
 			}
-			conformance.Eventually(t, 5*time.Second, "the place is given up", func() bool {
+			pace.Eventually(t, 5*time.Second, "the place is given up", func() bool {
 				return !rdb.HExists(t.Context(), queueOfK, b.name("k")).Val()
 			})
 			require.NoError(t, holder.gives())
@@ -250,7 +250,7 @@ func TestLateAttemptLeavesNoPlace(t *testing.T) {
 	queued := func() bool { return direct.HExists(t.Context(), queueOfK, inbox).Val() }
 	require.True(t, queued())
 	w.Close()
-	conformance.Eventually(t, 5*time.Second, "its place is given up with the watch", func() bool { return !queued() })
+	pace.Eventually(t, 5*time.Second, "its place is given up with the watch", func() bool { return !queued() })
 
 	_, err = d.Watch(t.Context(), "k")
 	require.NoError(t, err)

@@ -130,10 +130,7 @@ func (h *harness) Capabilities() conformance.Capabilities {
 	return conformance.Capabilities{Name: "postgres", Fencing: true, Notified: true, Admin: true}
 }
 
-func (h *harness) NewChild(tb testing.TB) *conformance.Child {
-	tb.Helper()
-	return conformance.StartChild(tb, h.s.url("app", "app"))
-}
+func (h *harness) ChildSpec() string { return h.s.url("app", "app") }
 
 // Background: pools have goroutines for as long as they are open, and close broken
 // connections on their own time.

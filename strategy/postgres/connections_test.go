@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/strategy/postgres"
 )
 
@@ -68,7 +68,7 @@ func TestPgBouncer(t *testing.T) {
 		_ = bouncer.Wait()
 	})
 	url := s.url("app", "app") + "&port=6432&default_query_exec_mode=exec"
-	conformance.Eventually(t, 10*time.Second, "PgBouncer answers", func() bool {
+	pace.Eventually(t, 10*time.Second, "PgBouncer answers", func() bool {
 		conn, err := pgx.Connect(ctx, url)
 		if err == nil {
 			err = conn.Close(ctx)

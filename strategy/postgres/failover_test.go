@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 var replicated = []string{"wal_level=replica", "max_wal_senders=4"}
@@ -51,7 +51,7 @@ func TestFailOverThatKeepsConnections(t *testing.T) {
 		}
 	}()
 	<-waiting.c
-	conformance.Eventually(t, 20*time.Second, "the standby has the lock", func() bool {
+	pace.Eventually(t, 20*time.Second, "the standby has the lock", func() bool {
 		n := 0
 		require.NoError(t, fresh.ask(ctx, &n, `SELECT count(*) FROM pg_class WHERE relname = 'locker_locks'`))
 		if n == 1 {
@@ -64,7 +64,7 @@ func TestFailOverThatKeepsConnections(t *testing.T) {
 	require.NoError(t, h.readOnly(ctx, "on"))
 	require.ErrorContains(t, lease.Renew(ctx), "the server takes no writes")
 	require.NoError(t, fresh.admin(ctx, `SELECT pg_promote(true, 60)`))
-	conformance.Eventually(t, 20*time.Second, "the lease is renewed on the new primary", func() bool { return lease.Renew(ctx) == nil })
+	pace.Eventually(t, 20*time.Second, "the lease is renewed on the new primary", func() bool { return lease.Renew(ctx) == nil })
 	admin := newLocker(t, fresh.pool(t, "")).(*locker.Client)
 	holder, err := admin.Inspect(ctx, "k")
 	require.NoError(t, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/strategy/postgres"
 )
 
@@ -32,7 +32,7 @@ func slowCommit(t *testing.T, s *server) (end func()) {
 		}()
 	}
 	begin()
-	conformance.Eventually(t, 20*time.Second, "a COMMIT waits for the standby", func() bool {
+	pace.Eventually(t, 20*time.Second, "a COMMIT waits for the standby", func() bool {
 		select {
 		case err := <-ended: // the server did not know yet that it has a standby
 			require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestReleaseWaitsForNotify(t *testing.T) {
 		end := slowCommit(t, s)
 		released := make(chan error, 1)
 		go func() { released <- d.Release(ctx, c) }()
-		conformance.Eventually(t, 20*time.Second, "the release waits for the lock of NOTIFY", func() bool {
+		pace.Eventually(t, 20*time.Second, "the release waits for the lock of NOTIFY", func() bool {
 			n := 0
 			require.NoError(t, s.ask(ctx, &n, `SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND NOT granted`))
 			return n > 0 || len(released) > 0

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 // With enable_seqscan=off, as documented, no plan goes through the whole table, also one that
@@ -33,7 +33,7 @@ func TestPlansUseTheIndexes(t *testing.T) {
 	}
 	require.NoError(t, l.Close())
 	pool.Close() // a session reports what it has done at its end
-	conformance.Eventually(t, 20*time.Second, "the statistics have come", func() bool {
+	pace.Eventually(t, 20*time.Second, "the statistics have come", func() bool {
 		n := 0
 		require.NoError(t, s.ask(ctx, &n, `SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'locker_locks'`))
 		return n >= 50

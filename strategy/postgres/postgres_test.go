@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -12,10 +14,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/strategy/postgres"
 )
 
@@ -67,19 +69,26 @@ func TestTableIsCreatedOnce(t *testing.T) {
 	}
 }
 
-// The same from processes.
+// The same from processes, which are this test with the URL in their environment.
 func TestTableIsCreatedByProcesses(t *testing.T) {
 	t.Parallel()
+	const env = "LOCKER_POSTGRES_URL"
+	if url := os.Getenv(env); url != "" {
+		_, err := newLocker(t, newPool(t, url)).TryLock(t.Context(), fmt.Sprint(os.Getpid()))
+		require.NoError(t, err)
+		return
+	}
 	s := startServer(t)
-	var children []*conformance.ChildLease
-	for i := range 3 {
-		c := conformance.StartChild(t, s.url("app", "app"))
-		children = append(children, c.Start(conformance.ChildLock{Key: fmt.Sprint(i), TTL: time.Minute, Try: true}))
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+			cmd.Env = append(os.Environ(), env+"="+s.url("app", "app"))
+			out, err := cmd.CombinedOutput()
+			assert.NoError(t, err, "%s", out)
+		})
 	}
-	for _, c := range children {
-		<-c.Done()
-		require.NoError(t, c.Err())
-	}
+	all.Wait()
 }
 
 func TestKeys(t *testing.T) {

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redisconn"
 	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -136,7 +136,7 @@ func keyAskedAt(node, nodes int) string {
 
 func within(t *testing.T, d time.Duration, what string, cond func() bool) {
 	t.Helper()
-	conformance.Eventually(t, d, what, cond)
+	pace.Eventually(t, d, what, cond)
 }
 
 func lock(t *testing.T, l locker.Locker, key string, opts ...locker.LockOption) *locker.Lease {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy/blpop"
 	"github.com/distlock/locker/strategy/hashreentrant"
@@ -133,7 +133,7 @@ func TestInspectTellsTheQueue(t *testing.T) {
 			ctx = locker.ContextWithOwner(ctx, odd)
 		}
 		go func() { _, _ = l.Lock(ctx, "k") }()
-		conformance.Eventually(t, 30*time.Second, "one more waits", func() bool {
+		pace.Eventually(t, 30*time.Second, "one more waits", func() bool {
 			h, err := holder.(*locker.Client).Inspect(t.Context(), "k")
 			require.NoError(t, err)
 			return h.Waiting == i+1
@@ -168,7 +168,7 @@ func TestInspectCountsSubscribers(t *testing.T) {
 	for n := range 3 {
 		l := open()
 		go func() { _, _ = l.Lock(ctx, "k") }()
-		conformance.Eventually(t, 30*time.Second, "one more waits", func() bool {
+		pace.Eventually(t, 30*time.Second, "one more waits", func() bool {
 			h, err := holder.(*locker.Client).Inspect(t.Context(), "k")
 			require.NoError(t, err)
 			return h.Waiting == n+1

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -93,7 +94,7 @@ func TestServersOfOthers(t *testing.T) {
 			require.Positive(t, r.Strategies[1].Suite.Passed)
 		}
 		for _, rdb := range servers {
-			conformance.Eventually(t, 30*time.Second, "nothing is left", func() bool {
+			pace.Eventually(t, 30*time.Second, "nothing is left", func() bool {
 				keys, err := rdb.Keys(t.Context(), "*").Result()
 				require.NoError(t, err)
 				return len(keys) == 1 // but inboxes, for five seconds

@@ -1,4 +1,4 @@
-package conformance
+package suite
 
 import (
 	"context"
@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
-// Lock acquires key, which must succeed within Timing.Patience.
+// Lock acquires key, which must succeed within the case's patience.
 func (t *T) Lock(l locker.Locker, key string, opts ...locker.LockOption) *locker.Lease {
 	t.Helper()
 	return t.LockUnder(t.ctx, l, key, opts...)
@@ -19,20 +20,21 @@ func (t *T) Lock(l locker.Locker, key string, opts ...locker.LockOption) *locker
 // LockUnder is Lock under a context, such as that of a lease.
 func (t *T) LockUnder(ctx context.Context, l locker.Locker, key string, opts ...locker.LockOption) *locker.Lease {
 	t.Helper()
-	ctx, cancel := t.Bounded(ctx, t.timing.Patience)
+	ctx, cancel := t.Bounded(ctx, t.setup.Patience)
 	defer cancel()
 	lease, err := l.Lock(ctx, key, opts...)
-	return t.granted("Lock", lease, err)
+	return t.Got("Lock", lease, err)
 }
 
 // TryLock acquires key, which must succeed at the first attempt.
 func (t *T) TryLock(l locker.Locker, key string, opts ...locker.LockOption) *locker.Lease {
 	t.Helper()
 	lease, err := l.TryLock(t.ctx, key, opts...)
-	return t.granted("TryLock", lease, err)
+	return t.Got("TryLock", lease, err)
 }
 
-func (t *T) granted(call string, lease *locker.Lease, err error) *locker.Lease {
+// Got checks what a call that locks returned.
+func (t *T) Got(call string, lease *locker.Lease, err error) *locker.Lease {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("%s failed: %v", call, err)
@@ -97,7 +99,7 @@ func (t *T) Is(err error, targets ...error) {
 	t.Helper()
 	for _, target := range targets {
 		if !errors.Is(err, target) {
-			t.Fatalf("the error does not match %q: %v", target, errOrNil(err))
+			t.Fatalf("the error does not match %q: %v", target, err)
 		}
 	}
 }
@@ -112,24 +114,17 @@ func (t *T) Isnt(err error, targets ...error) {
 	}
 }
 
-func errOrNil(err error) string {
-	if err == nil {
-		return "there is none"
-	}
-	return err.Error()
-}
-
 // Ends waits for c to be closed, at most d. This and every other upper bound is
 // longer while the machine is slow.
 func (t *T) Ends(c <-chan struct{}, d time.Duration, what string) {
 	t.Helper()
-	late := make(chan struct{})
 	select {
 	case <-c:
 		return // first, in case d is 0
 	default:
 	}
-	defer pace.after(d, func() { close(late) })()
+	late, stop := pace.Timeout(d)
+	defer stop()
 	select {
 	case <-c:
 	case <-late:
@@ -153,35 +148,73 @@ func (t *T) Open(c <-chan struct{}, what string) {
 // no event.
 func (t *T) Eventually(d time.Duration, what string, cond func() bool) {
 	t.Helper()
-	for start := Now(); !cond(); {
-		if start.Took() > d {
-			t.Fatalf("%s: not within %v", what, d)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	pace.Eventually(t, d, what, cond)
 }
 
-// Prompt checks that f returns within Timing.Prompt.
+// Prompt checks that f returns within the bound for calls that wait for nothing.
 func (t *T) Prompt(what string, f func()) {
 	t.Helper()
-	start := Now()
+	start := pace.Now()
 	f()
-	if took := start.Took(); took > t.timing.Prompt {
-		t.Fatalf("%s took %v, more than %v", what, took, t.timing.Prompt)
+	if took := start.Took(); took > t.setup.Prompt {
+		t.Fatalf("%s took %v, more than %v", what, took, t.setup.Prompt)
 	}
 }
 
-// median checks the median of times, which one stall of the machine does not
+// Median checks the median of times, which one stall of the machine does not
 // move.
-func (t *T) median(what string, times []time.Duration, most time.Duration) {
+func (t *T) Median(what string, times []time.Duration, most time.Duration) {
 	t.Helper()
-	if m := median(times); m > most {
+	if m := Median(times); m > most {
 		t.Errorf("the median of %s is %v, more than %v: %v", what, m, most, times)
 	}
 }
 
-func median(times []time.Duration) time.Duration {
+// Median returns the median of times.
+func Median(times []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(times))[len(times)/2]
+}
+
+// Bounded is a child of ctx that is cancelled when d has passed on the suite's
+// clock.
+func (t *T) Bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := pace.After(d, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// Until calls do until it succeeds, at most for d. A store that cannot be reached is fine until
+// then.
+func (t *T) Until(d time.Duration, what string, do func() error) {
+	t.Helper()
+	for start := pace.Now(); ; {
+		err := do()
+		if err == nil {
+			return
+		}
+		t.Is(err, locker.ErrUnavailable)
+		if start.Took() > d {
+			t.Fatalf("%s: not within %v: %v", what, d, err)
+		}
+	}
+}
+
+// RenewedWithin renews lease until the store says yes.
+func (t *T) RenewedWithin(d time.Duration, lease *locker.Lease) {
+	t.Helper()
+	t.Until(d, "Renew", func() error {
+		ctx, cancel := t.Bounded(t.ctx, t.setup.Slack)
+		defer cancel()
+		err := lease.Renew(ctx)
+		t.Isnt(err, locker.ErrLost)
+		return err
+	})
+}
+
+// UnlockedWithin unlocks lease until the store says yes.
+func (t *T) UnlockedWithin(d time.Duration, lease *locker.Lease) {
+	t.Helper()
+	t.Until(d, "Unlock", func() error { return lease.Unlock(t.ctx) })
 }
 
 // Sleep lets time pass, for cases whose subject is that it does.
@@ -228,8 +261,8 @@ func (e *EventLog) All() []locker.Event {
 	return slices.Clone(e.events)
 }
 
-// dropped returns how many events were dropped so far.
-func (e *EventLog) dropped() (n int) {
+// Dropped returns how many events were dropped so far.
+func (e *EventLog) Dropped() (n int) {
 	for _, ev := range e.All() {
 		n += ev.Dropped
 	}
@@ -238,13 +271,5 @@ func (e *EventLog) dropped() (n int) {
 
 // Count returns how many events of the kind there were so far.
 func (e *EventLog) Count(kind locker.EventKind) int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	n := 0
-	for _, ev := range e.events {
-		if ev.Kind == kind {
-			n++
-		}
-	}
-	return n
+	return len(slices.DeleteFunc(e.All(), func(ev locker.Event) bool { return ev.Kind != kind }))
 }

@@ -1,4 +1,4 @@
-package conformance
+package suite
 
 import (
 	"bufio"
@@ -26,15 +26,8 @@ type Child struct {
 
 	mu    sync.Mutex
 	in    *json.Encoder
-	calls map[int]*childCall
+	calls map[int]*ChildCall
 	gone  bool
-}
-
-type childCall struct {
-	answer  childAnswer // after done
-	done    chan struct{}
-	waiting chan struct{} // closed when its Lock waits
-	lost    chan struct{} // closed when the lease it got is lost
 }
 
 // childRequest is a line to a child, childAnswer one from it.
@@ -75,11 +68,11 @@ func (e childError) Unwrap() []error {
 	return errs
 }
 
-// StartChild starts this test binary as a child: its TestMain has to call [Main]
-// or [ServeChild], whose newLocker is given spec.
+// StartChild starts this test binary as a child: its TestMain has to call
+// [ServeChild], whose newLocker is given spec.
 func StartChild(tb testing.TB, spec string) *Child {
 	tb.Helper()
-	c := &Child{calls: map[int]*childCall{}}
+	c := &Child{calls: map[int]*ChildCall{}}
 	// The test framework's flags are of no use to it.
 	c.cmd = exec.Command(os.Args[0])
 	c.cmd.Env = append(os.Environ(), childEnv+"="+spec)
@@ -146,9 +139,19 @@ func (c *Child) listen(lines *bufio.Scanner) {
 // Kill ends the process as kill -9 does.
 func (c *Child) Kill() { _ = c.cmd.Process.Kill() }
 
-func (c *Child) send(r childRequest) *childCall {
+// ChildCall is something that a child was asked to do: mostly a Lock, and then the lease it
+// got.
+type ChildCall struct {
+	c       *Child
+	answer  childAnswer // after done
+	done    chan struct{}
+	waiting chan struct{}
+	lost    chan struct{}
+}
+
+func (c *Child) send(r childRequest) *ChildCall {
 	r.ID = int(c.next.Add(1))
-	call := &childCall{done: make(chan struct{}), waiting: make(chan struct{}), lost: make(chan struct{})}
+	call := &ChildCall{c: c, done: make(chan struct{}), waiting: make(chan struct{}), lost: make(chan struct{})}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls[r.ID] = call
@@ -169,59 +172,65 @@ type ChildLock struct {
 	WithoutRenewal bool
 }
 
-// ChildLease is a lease, or the wait for one, in a child.
-type ChildLease struct {
-	c    *Child
-	call *childCall
-}
-
 // Start makes the child lock, and does not wait for it.
-func (c *Child) Start(r ChildLock) *ChildLease {
-	return &ChildLease{c, c.send(childRequest{Op: "lock", Lock: r})}
+func (c *Child) Start(r ChildLock) *ChildCall { return c.send(childRequest{Op: "lock", Lock: r}) }
+
+// Contend makes the child enter a section n times in which file must not exist yet. The
+// call's N is how often it did.
+func (c *Child) Contend(r ChildLock, n int, file string) *ChildCall {
+	return c.send(childRequest{Op: "contend", Lock: r, N: n, File: file})
 }
 
 // Waiting is closed when the child's Lock waits, as for [T.Wait].
-func (l *ChildLease) Waiting() <-chan struct{} { return l.call.waiting }
+func (l *ChildCall) Waiting() <-chan struct{} { return l.waiting }
 
-// Done is closed when the child's Lock has returned.
-func (l *ChildLease) Done() <-chan struct{} { return l.call.done }
+// Done is closed when the child has answered.
+func (l *ChildCall) Done() <-chan struct{} { return l.done }
 
-// Lost is closed when the child says that the lease's Lost is.
-func (l *ChildLease) Lost() <-chan struct{} { return l.call.lost }
+// Lost is closed when the child reports that the lease's Lost is.
+func (l *ChildCall) Lost() <-chan struct{} { return l.lost }
 
-// Err is what the child's Lock returned; after Done.
-func (l *ChildLease) Err() error { return answerErr(l.call.answer) }
-
-// Token is the lease's; after Done.
-func (l *ChildLease) Token() int64 { return l.call.answer.Token }
-
-func answerErr(a childAnswer) error {
-	if a.Err == "" {
+// Err is what the child's call returned; after Done.
+func (l *ChildCall) Err() error {
+	if l.answer.Err == "" {
 		return nil
 	}
-	return childError{a}
+	return childError{l.answer}
 }
 
-// ChildLock makes child c lock, which must succeed within Timing.Patience.
-func (t *T) ChildLock(c *Child, r ChildLock) *ChildLease {
+// Token is the lease's; after Done.
+func (l *ChildCall) Token() int64 { return l.answer.Token }
+
+// N is what the child counted; after Done.
+func (l *ChildCall) N() int { return l.answer.N }
+
+// AskUntilLost makes the child ask a lease all the time whether it is held. N is how often
+// the answer was yes at or after its deadline.
+func (l *ChildCall) AskUntilLost() *ChildCall { return l.call("ask") }
+
+func (l *ChildCall) call(op string) *ChildCall {
+	return l.c.send(childRequest{Op: op, Lease: l.answer.ID})
+}
+
+// ChildLock makes child c lock, which must succeed in time.
+func (t *T) ChildLock(c *Child, r ChildLock) *ChildCall {
 	t.Helper()
 	l := c.Start(r)
-	t.Ends(l.Done(), t.timing.Patience, "the end of a child's Lock")
-	if err := l.Err(); err != nil {
-		t.Fatalf("a child's Lock failed: %v", err)
-	}
+	t.NoError(t.answered(l, "lock"), "a child's Lock")
 	return l
 }
 
 // ChildUnlock makes a child unlock, and returns the error.
-func (t *T) ChildUnlock(l *ChildLease) error { return answerErr(t.ask(l, "unlock")) }
+func (t *T) ChildUnlock(l *ChildCall) error {
+	t.Helper()
+	return t.answered(l.call("unlock"), "unlock")
+}
 
 // ChildRenew makes a child renew, and returns the error.
-func (t *T) ChildRenew(l *ChildLease) error { return answerErr(t.ask(l, "renew")) }
+func (t *T) ChildRenew(l *ChildCall) error { t.Helper(); return t.answered(l.call("renew"), "renew") }
 
-func (t *T) ask(l *ChildLease, op string) childAnswer {
+func (t *T) answered(call *ChildCall, op string) error {
 	t.Helper()
-	call := l.c.send(childRequest{Op: op, Lease: l.call.answer.ID})
-	t.Ends(call.done, t.timing.Patience, "a child's answer to "+op)
-	return call.answer
+	t.Ends(call.done, t.setup.Patience, "a child's answer to "+op)
+	return call.Err()
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package conformance
+package suite
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package conformance
+package suite
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 // WithObserver is [locker.WithObserver] for Lockers of the suite: obs is told of every
@@ -34,6 +35,17 @@ func (m *mark) seen() { m.once.Do(func() { close(m.waiting) }) }
 
 type markKey struct{}
 
+// SeenWaiting does what the suite's observer does on [locker.EventWaiting], for
+// strategies of tests that wait in ways of their own.
+func SeenWaiting(ctx context.Context) {
+	if m, ok := ctx.Value(markKey{}).(*mark); ok {
+		m.seen()
+	}
+}
+
+// IsMark reports whether a context's value of this key is the suite's.
+func IsMark(key any) bool { _, ok := key.(markKey); return ok }
+
 // marked is a context for a Lock of key, and a channel that is closed when that Lock
 // has its place in the queue and waits.
 func marked(ctx context.Context, key string) (context.Context, <-chan struct{}) {
@@ -45,19 +57,15 @@ func marked(ctx context.Context, key string) (context.Context, <-chan struct{}) 
 type Waiter struct {
 	Lease  *locker.Lease // after Done
 	Err    error         // after Done
-	At     time.Time     // when Lock returned; after Done
+	At     pace.Moment   // when Lock returned; after Done
 	Cancel context.CancelFunc
 
-	at      Moment // the same
 	done    <-chan struct{}
 	waiting <-chan struct{}
 }
 
 // Done is closed when Lock has returned.
 func (w *Waiter) Done() <-chan struct{} { return w.done }
-
-// After is how long after m Lock returned, on the suite's clock; after Done.
-func (w *Waiter) After(m Moment) time.Duration { return w.at.Since(m) }
 
 // Wait starts a Lock in a goroutine and returns once that waits, or is done: it has
 // its place in the queue, and if it is the first of its Locker the store has refused
@@ -71,27 +79,27 @@ func (t *T) Wait(l locker.Locker, key string, opts ...locker.LockOption) *Waiter
 // WaitUnder is Wait under a context.
 func (t *T) WaitUnder(ctx context.Context, l locker.Locker, key string, opts ...locker.LockOption) *Waiter {
 	t.Helper()
-	return t.untilWaits(t.StartUnder(ctx, l, key, opts...))
+	return t.UntilWaits(t.StartUnder(ctx, l, key, opts...))
 }
 
-// untilWaits returns once w waits, or is done.
-func (t *T) untilWaits(w *Waiter) *Waiter {
+// UntilWaits returns once w waits, or is done.
+func (t *T) UntilWaits(w *Waiter) *Waiter {
 	t.Helper()
-	timeout := make(chan struct{})
-	defer pace.after(t.timing.Patience, func() { close(timeout) })()
+	timeout, stop := pace.Timeout(t.setup.Patience)
+	defer stop()
 	select {
 	case <-w.waiting:
 	case <-w.done:
 	case <-t.ctx.Done():
 	case <-timeout:
-		t.Fatalf("Lock neither waits nor returns: no event %q within %v", locker.EventWaiting, t.timing.Patience)
+		t.Fatalf("Lock neither waits nor returns: no event %q within %v", locker.EventWaiting, t.setup.Patience)
 	}
 	return w
 }
 
-// crowd has n callers of l wait for key. The function returned cancels them, and waits for
+// Crowd makes n callers of l wait for key. The function returned cancels them, and waits for
 // them to give up.
-func (t *T) crowd(n int, l locker.Locker, key string) (cancel func()) {
+func (t *T) Crowd(n int, l locker.Locker, key string) (cancel func()) {
 	t.Helper()
 	ctx, end := context.WithCancel(t.ctx)
 	waiters := make([]*Waiter, n)
@@ -102,7 +110,7 @@ func (t *T) crowd(n int, l locker.Locker, key string) (cancel func()) {
 		t.Helper()
 		end()
 		for _, w := range waiters {
-			t.Is(t.Refused(w, t.timing.Slack), context.Canceled)
+			t.Is(t.Refused(w, t.setup.Slack), context.Canceled)
 		}
 	}
 }
@@ -114,19 +122,18 @@ func (t *T) Start(l locker.Locker, key string, opts ...locker.LockOption) *Waite
 
 // StartUnder is Start under a context.
 func (t *T) StartUnder(ctx context.Context, l locker.Locker, key string, opts ...locker.LockOption) *Waiter {
-	return t.start(ctx, key, func(ctx context.Context) (*locker.Lease, error) { return l.Lock(ctx, key, opts...) })
+	return t.StartCall(ctx, key, func(ctx context.Context) (*locker.Lease, error) { return l.Lock(ctx, key, opts...) })
 }
 
-// start starts any call that waits for key.
-func (t *T) start(ctx context.Context, key string, lock func(context.Context) (*locker.Lease, error)) *Waiter {
+// StartCall starts any call that waits for key.
+func (t *T) StartCall(ctx context.Context, key string, lock func(context.Context) (*locker.Lease, error)) *Waiter {
 	ctx, cancel := context.WithCancel(ctx)
 	ctx, waiting := marked(ctx, key)
 	w := &Waiter{Cancel: cancel, waiting: waiting}
 	w.done = t.Go(func() {
 		defer cancel()
 		w.Lease, w.Err = lock(ctx)
-		w.at = Now()
-		w.At = w.at.Time
+		w.At = pace.Now()
 	})
 	return w
 }
@@ -142,14 +149,14 @@ func (t *T) Waits(w *Waiter) {
 	if w.Err != nil {
 		t.Fatalf("a waiter's Lock has returned while the key is held: %v", w.Err)
 	}
-	t.Fatalf("a waiter was granted the key, with token %d, %v ago, while it is held", w.Lease.Token(), time.Since(w.At))
+	t.Fatalf("a waiter was granted the key, with token %d, %v ago, while it is held", w.Lease.Token(), time.Since(w.At.Time))
 }
 
 // Granted waits for w to be granted, at most d.
 func (t *T) Granted(w *Waiter, d time.Duration) *locker.Lease {
 	t.Helper()
 	t.Ends(w.done, d, "a waiter is granted the key")
-	return t.granted("Lock", w.Lease, w.Err)
+	return t.Got("Lock", w.Lease, w.Err)
 }
 
 // Refused waits for w to fail, at most d, and returns its error.

@@ -1,43 +1,21 @@
-package conformance
+package suite
 
 import (
 	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
-	"runtime"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/distlock/locker"
 )
 
-// Main is a TestMain for packages that run the suite: it runs the tests, or does
-// what a child is asked to do.
-//
-//	func TestMain(m *testing.M) { conformance.Main(m, newLocker) }
-//
-// As most cases wait most of the time, it lets eight of them run in parallel for
-// each processor, unless -parallel is given.
-func Main(m interface{ Run() int }, newLocker func(spec string, opts ...locker.Option) (locker.Locker, error)) {
-	ServeChild(newLocker)
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		_ = flag.Set("test.parallel", strconv.Itoa(8*runtime.GOMAXPROCS(0)))
-	}
-	os.Exit(m.Run())
-}
-
 // ServeChild does not return in a process started by [StartChild], but does what
 // that asks of it, with a Locker made by newLocker of the spec given there. In
-// other processes it does nothing. A TestMain that cannot be [Main] calls it
-// first of all.
+// other processes it does nothing.
 func ServeChild(newLocker func(spec string, opts ...locker.Option) (locker.Locker, error)) {
 	spec, ok := os.LookupEnv(childEnv)
 	if !ok {
