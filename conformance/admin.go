@@ -11,30 +11,28 @@ import (
 	"github.com/distlock/locker/internal/test/pace"
 )
 
-const adminGroup = "admin"
-
-var adminCases = []Case{
-	{Name: "InspectTellsHolder", Group: adminGroup, Rules: []string{"R4", "R9"}, Needs: Capabilities{Admin: true}, Test: testInspectTellsHolder,
+var adminCases = group("admin", []Case{
+	{Name: "InspectTellsHolder", Rules: []string{"R4", "R9"}, Needs: Capabilities{Admin: true}, Test: testInspectTellsHolder,
 		Contract: "Inspect tells the owner, what is left of the lease, the token and since when, and that a key is free before and after"},
-	{Name: "InspectTellsNamedOwner", Group: adminGroup, Rules: []string{"R4"}, Needs: Capabilities{Admin: true, StoredHolds: true}, Test: testInspectTellsNamedOwner,
+	{Name: "InspectTellsNamedOwner", Rules: []string{"R4"}, Needs: Capabilities{Admin: true, StoredHolds: true}, Test: testInspectTellsNamedOwner,
 		Contract: "where the store keeps the owner, Inspect tells the name that the caller gave, and all its holds"},
-	{Name: "MetadataIsKept", Group: adminGroup, Rules: []string{"R1", "R4", "R6"}, Needs: Capabilities{Admin: true}, Test: testMetadataIsKept,
+	{Name: "MetadataIsKept", Rules: []string{"R1", "R4", "R6"}, Needs: Capabilities{Admin: true}, Test: testMetadataIsKept,
 		Contract: "a lock of a Locker with metadata excludes, re-enters, is renewed and released like others, and Inspect tells the metadata"},
-	{Name: "HoldersLists", Group: adminGroup, Rules: []string{"R23"}, Needs: Capabilities{Admin: true}, Test: testHoldersLists,
+	{Name: "HoldersLists", Rules: []string{"R23"}, Needs: Capabilities{Admin: true}, Test: testHoldersLists,
 		Contract: "Holders goes through the locks under the Locker's prefix that match the pattern, and no others, whatever characters a prefix has"},
-	{Name: "ForceUnlockFrees", Group: adminGroup, Rules: []string{"R10", "R15", "R21"}, Needs: Capabilities{Admin: true}, Test: testForceUnlockFrees,
+	{Name: "ForceUnlockFrees", Rules: []string{"R10", "R15", "R21"}, Needs: Capabilities{Admin: true}, Test: testForceUnlockFrees,
 		Contract: "after ForceUnlock the next caller gets the key, with a greater token; the holder's Lost closes by its next renewal, and its Unlock returns ErrLost"},
-	{Name: "ForceUnlockWakes", Group: adminGroup, Rules: []string{"R15"}, Needs: Capabilities{Admin: true, Notified: true}, Test: testForceUnlockWakes,
+	{Name: "ForceUnlockWakes", Rules: []string{"R15"}, Needs: Capabilities{Admin: true, Notified: true}, Test: testForceUnlockWakes,
 		Contract: "a waiter is woken by ForceUnlock, as by an Unlock"},
-	{Name: "ForceUnlockSparesSuccessor", Group: adminGroup, Rules: []string{"R2"}, Needs: Capabilities{Admin: true}, Test: testForceUnlockSparesSuccessor,
+	{Name: "ForceUnlockSparesSuccessor", Rules: []string{"R2"}, Needs: Capabilities{Admin: true}, Test: testForceUnlockSparesSuccessor,
 		Contract: "ForceUnlock of a holder that has given the key back since is ErrNotHeld, and leaves the next holder alone"},
-	{Name: "ForceUnlockEndsShares", Group: adminGroup, Rules: []string{"R8", "R10"}, Needs: Capabilities{Admin: true, StoredHolds: true}, Test: testForceUnlockEndsShares,
+	{Name: "ForceUnlockEndsShares", Rules: []string{"R8", "R10"}, Needs: Capabilities{Admin: true, StoredHolds: true}, Test: testForceUnlockEndsShares,
 		Contract: "ForceUnlock of a lock that several Lockers hold for one owner takes it from all of them"},
-	{Name: "ForceUnlockOfOwnLock", Group: adminGroup, Rules: []string{"R10", "R14"}, Needs: Capabilities{Admin: true}, Test: testForceUnlockOfOwnLock,
+	{Name: "ForceUnlockOfOwnLock", Rules: []string{"R10", "R14"}, Needs: Capabilities{Admin: true}, Test: testForceUnlockOfOwnLock,
 		Contract: "a Locker that takes a lock from itself closes Lost at once, and its own waiters get the key"},
-	{Name: "ForceUnlockOfThingsIsConflict", Group: adminGroup, Rules: []string{"R23"}, Needs: Capabilities{Admin: true, Plant: true}, Test: testForceUnlockOfThingsIsConflict,
+	{Name: "ForceUnlockOfThingsIsConflict", Rules: []string{"R23"}, Needs: Capabilities{Admin: true, Plant: true}, Test: testForceUnlockOfThingsIsConflict,
 		Contract: "Inspect tells of another program's locks as held; of what is no lock it says ErrConflict, and ForceUnlock of what cannot be told from a later lock frees nothing"},
-}
+})
 
 // admin returns the Client that l is or wraps.
 func (t *T) admin(l locker.Locker) *locker.Client {
@@ -164,9 +162,7 @@ func testForceUnlockFrees(t *T) {
 		t.Errorf("held after ForceUnlock: %+v", h)
 	}
 	next := t.TryLock(operator, key)
-	if next.Token() <= lease.Token() && next.Token() != 0 {
-		t.Errorf("token %d after %d", next.Token(), lease.Token())
-	}
+	t.newer(next.Token(), lease.Token())
 	t.Ends(lease.Lost(), t.Timing().RenewEvery+t.Timing().Slack, "Lost")
 	t.Is(lease.Unlock(t.Context()), locker.ErrLost)
 	t.Taken(l, key)

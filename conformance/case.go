@@ -131,3 +131,11 @@ func (t *T) breaches() []string {
 	}
 	return nil
 }
+
+// group returns the cases with the name of their group.
+func group(name string, cases []Case) []Case {
+	for i := range cases {
+		cases[i].Group = name
+	}
+	return cases
+}

@@ -7,27 +7,24 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance/internal/suite"
-	"github.com/distlock/locker/internal/test/pace"
 )
 
-const closingGroup = "closing"
-
-var closingCases = []Case{
-	{Name: "CloseRefusesLocks", Group: closingGroup, Rules: []string{"R24"}, Locker: true, Test: testCloseRefusesLocks,
+var closingCases = group("closing", []Case{
+	{Name: "CloseRefusesLocks", Rules: []string{"R24"}, Locker: true, Test: testCloseRefusesLocks,
 		Contract: "after Close, Lock and TryLock are ErrClosed, and the key is left as it is"},
-	{Name: "CloseEndsWaits", Group: closingGroup, Rules: []string{"R24"}, Locker: true, Test: testCloseEndsWaits,
+	{Name: "CloseEndsWaits", Rules: []string{"R24"}, Locker: true, Test: testCloseEndsWaits,
 		Contract: "Close ends waiting Locks with ErrClosed, at once"},
-	{Name: "CloseEndsLeases", Group: closingGroup, Rules: []string{"R24"}, Test: testCloseEndsLeases,
+	{Name: "CloseEndsLeases", Rules: []string{"R24"}, Test: testCloseEndsLeases,
 		Contract: "on Close held leases are lost for a cause that matches ErrClosed and ErrLost, their keys stay taken, and their own Unlock frees them"},
-	{Name: "CloseLeavesKeysToTheTTL", Group: closingGroup, Rules: []string{"R24"}, Test: testCloseLeavesKeysToTheTTL,
+	{Name: "CloseLeavesKeysToTheTTL", Rules: []string{"R24"}, Test: testCloseLeavesKeysToTheTTL,
 		Contract: "keys held at Close and never unlocked are renewed no more and free after the TTL"},
-	{Name: "CloseTwice", Group: closingGroup, Rules: []string{"R24"}, Locker: true, Test: testCloseTwice,
+	{Name: "CloseTwice", Rules: []string{"R24"}, Locker: true, Test: testCloseTwice,
 		Contract: "Close may be called often and at once, and each call returns nil within 5 s"},
-	{Name: "CloseSparesOthers", Group: closingGroup, Rules: []string{"R24"}, Locker: true, Test: testCloseSparesOthers,
+	{Name: "CloseSparesOthers", Rules: []string{"R24"}, Locker: true, Test: testCloseSparesOthers,
 		Contract: "Close of one Locker concerns no other"},
-	{Name: "CloseDuringUse", Group: closingGroup, Rules: []string{"R24"}, Test: testCloseDuringUse,
+	{Name: "CloseDuringUse", Rules: []string{"R24"}, Test: testCloseDuringUse,
 		Contract: "Close while many goroutines lock and unlock leaves each with a lease or ErrClosed, and no key taken for good"},
-}
+})
 
 func testCloseRefusesLocks(t *T) {
 	l, other, key := t.Locker(), t.Locker(), t.Key("k")
@@ -98,12 +95,10 @@ func testCloseTwice(t *T) {
 	const limit = 5 * time.Second
 	l, key := t.Locker(), t.Key("k")
 	t.Lock(l, key)
-	start := pace.Now()
-	t.Together(5, func(int) { t.NoError(l.Close(), "Close") })
-	t.NoError(l.Close(), "Close")
-	if took := start.Took(); took > limit {
-		t.Errorf("Close took %v", took)
-	}
+	t.Within(limit, "Close", func() {
+		t.Together(5, func(int) { t.NoError(l.Close(), "Close") })
+		t.NoError(l.Close(), "Close")
+	})
 }
 
 func testCloseSparesOthers(t *T) {

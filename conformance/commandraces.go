@@ -3,7 +3,6 @@ package conformance
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,14 +17,14 @@ import (
 // command in two steps that take a round trip each with a chance of a tenth at least, so
 // that raceTries miss it less than once in a million runs. Cases of the group wire stop
 // between the steps, and need one try.
-var raceCases = []Case{
-	{Name: "GrantIsAtomic", Group: commandsGroup, Rules: []string{"R1"}, Needs: Capabilities{Drivers: true}, Test: testGrantIsAtomic,
+var raceCases = group("commands", []Case{
+	{Name: "GrantIsAtomic", Rules: []string{"R1"}, Needs: Capabilities{Drivers: true}, Test: testGrantIsAtomic,
 		Contract: "of Acquires that reach the store together at most one is granted, and that one holds the key"},
-	{Name: "ReleaseIsAtomic", Group: commandsGroup, Rules: []string{"R2", "R19"}, Needs: Capabilities{Drivers: true}, Test: testReleaseIsAtomic,
+	{Name: "ReleaseIsAtomic", Rules: []string{"R2", "R19"}, Needs: Capabilities{Drivers: true}, Test: testReleaseIsAtomic,
 		Contract: "a Release that arrives twice, with the next owner's Acquire between, does not free the next owner's key"},
-	{Name: "RenewIsAtomic", Group: commandsGroup, Rules: []string{"R2", "R13"}, Needs: Capabilities{Drivers: true}, Test: testRenewIsAtomic,
+	{Name: "RenewIsAtomic", Rules: []string{"R2", "R13"}, Needs: Capabilities{Drivers: true}, Test: testRenewIsAtomic,
 		Contract: "a Renew beside the Release of its claim neither takes the key from the next owner nor brings the claim back"},
-}
+})
 
 const raceTries = 60
 
@@ -34,30 +33,25 @@ const raceTries = 60
 func (t *T) race(a, b *commander, key string, trip time.Duration, commands ...func(c driver.Claim)) driver.Claim {
 	t.Helper()
 	c := a.grant(key, time.Minute)
-	var all sync.WaitGroup
-	for i, f := range commands {
-		all.Add(1)
+	end := t.Begin(len(commands), func(i int) {
 		wait := time.Duration(t.IntN(int(2*trip))) * time.Duration(min(i, 1)) // the first at once
-		t.Go(func() {
-			defer all.Done()
-			for start := time.Now(); time.Since(start) < wait; { // less than a timer can do
-				time.Sleep(wait / 8)
-			}
-			f(c)
-		})
-	}
+		for start := time.Now(); time.Since(start) < wait; {                  // less than a timer can do
+			time.Sleep(wait / 8)
+		}
+		commands[i](c)
+	})
 	next := b.claim(key, time.Minute)
 	for start := pace.Now(); ; {
 		held, answer := b.try(next)
 		if answer.Granted {
-			all.Wait()
+			end()
 			return held
 		}
 		if t.caps().Quorum {
 			next = b.claim(key, time.Minute)
 		}
 		if start.Took() > t.Timing().PollWithin {
-			all.Wait()
+			end()
 			t.Fatalf("%q was released, and another owner is refused for %v: the claim is back", key, t.Timing().PollWithin)
 		}
 	}

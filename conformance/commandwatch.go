@@ -10,14 +10,14 @@ import (
 
 // watchCases ask a [driver.Notifier] itself, whose missing signals a Locker makes up for by
 // a look once a second.
-var watchCases = []Case{
-	{Name: "WatchSignals", Group: commandsGroup, Rules: []string{"R15"}, Needs: Capabilities{Drivers: true, Notified: true}, Test: testWatchSignals,
+var watchCases = group("commands", []Case{
+	{Name: "WatchSignals", Rules: []string{"R15"}, Needs: Capabilities{Drivers: true, Notified: true}, Test: testWatchSignals,
 		Contract: "a Watch signals each release that comes after it has returned, and keeps the signal until it is received"},
-	{Name: "WatchOutlivesItsCall", Group: commandsGroup, Rules: []string{"R15"}, Needs: Capabilities{Drivers: true, Notified: true}, Test: testWatchOutlivesItsCall,
+	{Name: "WatchOutlivesItsCall", Rules: []string{"R15"}, Needs: Capabilities{Drivers: true, Notified: true}, Test: testWatchOutlivesItsCall,
 		Contract: "a Watch lasts until it is closed, whatever becomes of the context that it was opened under"},
-	{Name: "WatchesAreApart", Group: commandsGroup, Rules: []string{"R15", "R16"}, Needs: Capabilities{Drivers: true, Notified: true}, Test: testWatchesAreApart,
+	{Name: "WatchesAreApart", Rules: []string{"R15", "R16"}, Needs: Capabilities{Drivers: true, Notified: true}, Test: testWatchesAreApart,
 		Contract: "the Close of a Watch ends no other Watch, of another key or of another driver"},
-}
+})
 
 // watcher is a driver that waits for a key as a Locker does.
 type watcher struct {
@@ -58,8 +58,9 @@ func (w *watcher) attempt() driver.Answer {
 // signalled reports whether there is a signal within d, and how long it took.
 func (w *watcher) signalled(d time.Duration) (took time.Duration, ok bool) {
 	w.t.Helper()
-	start, late := pace.Now(), make(chan struct{})
-	defer pace.After(d, func() { close(late) })()
+	start := pace.Now()
+	late, stop := pace.Timeout(d)
+	defer stop()
 	select {
 	case _, open := <-w.w.C():
 		if !open {

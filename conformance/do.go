@@ -8,18 +8,16 @@ import (
 	"github.com/distlock/locker"
 )
 
-const doGroup = "do"
-
-var doCases = []Case{
-	{Name: "DoReleases", Group: doGroup, Rules: []string{"R20"}, Locker: true, Test: testDoReleases,
+var doCases = group("do", []Case{
+	{Name: "DoReleases", Rules: []string{"R20"}, Locker: true, Test: testDoReleases,
 		Contract: "Do releases the lock when its function returns, fails, panics, exits its goroutine, or outlives its context"},
-	{Name: "DoReportsErrors", Group: doGroup, Rules: []string{"R2"}, Locker: true, Test: testDoReportsErrors,
+	{Name: "DoReportsErrors", Rules: []string{"R2"}, Locker: true, Test: testDoReportsErrors,
 		Contract: "Do returns its function's error, joined with ErrLost if the lease was lost by then, and Lock's error without running it"},
-	{Name: "DoReenters", Group: doGroup, Rules: []string{"R5", "R6"}, Locker: true, Test: testDoReenters,
+	{Name: "DoReenters", Rules: []string{"R5", "R6"}, Locker: true, Test: testDoReenters,
 		Contract: "a Do within a Do of the same key re-enters, and ending it does not end the outer one"},
-	{Name: "DoContextEnds", Group: doGroup, Rules: []string{"R10"}, Locker: true, Test: testDoContextEnds,
+	{Name: "DoContextEnds", Rules: []string{"R10"}, Locker: true, Test: testDoContextEnds,
 		Contract: "the context of Do's function lives while the lock is held, and is over when Do has returned"},
-}
+})
 
 func testDoReleases(t *T) {
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")

@@ -12,36 +12,34 @@ import (
 	"github.com/distlock/locker/conformance/internal/suite"
 )
 
-const exclusionGroup = "exclusion"
-
-var exclusionCases = []Case{
-	{Name: "AcquireRelease", Group: exclusionGroup, Rules: []string{"R1"}, Test: testAcquireRelease,
+var exclusionCases = group("exclusion", []Case{
+	{Name: "AcquireRelease", Rules: []string{"R1"}, Test: testAcquireRelease,
 		Contract: "a free key is granted to one Locker, refused to another, and free again after Unlock"},
-	{Name: "SameLockerExcludes", Group: exclusionGroup, Rules: []string{"R1", "R6"}, Test: testSameLockerExcludes,
+	{Name: "SameLockerExcludes", Rules: []string{"R1", "R6"}, Test: testSameLockerExcludes,
 		Contract: "two callers of one Locker exclude each other like two processes"},
-	{Name: "RefusedTryHasNoEffect", Group: exclusionGroup, Rules: []string{"R1", "R2"}, Test: testRefusedTryHasNoEffect,
+	{Name: "RefusedTryHasNoEffect", Rules: []string{"R1", "R2"}, Test: testRefusedTryHasNoEffect,
 		Contract: "failed tries leave the holder its lease"},
-	{Name: "FreeWhenUnlockReturns", Group: exclusionGroup, Rules: []string{"R1"}, Test: testFreeWhenUnlockReturns,
+	{Name: "FreeWhenUnlockReturns", Rules: []string{"R1"}, Test: testFreeWhenUnlockReturns,
 		Contract: "when Unlock has returned nil, another Locker's try succeeds"},
-	{Name: "RapidCycles", Group: exclusionGroup, Rules: []string{"R1", "R4"}, Test: testRapidCycles,
+	{Name: "RapidCycles", Rules: []string{"R1", "R4"}, Test: testRapidCycles,
 		Contract: "a key can be locked and unlocked over and over without a pause"},
-	{Name: "CounterExact", Group: exclusionGroup, Rules: []string{"R1"}, Test: testCounterExact,
+	{Name: "CounterExact", Rules: []string{"R1"}, Test: testCounterExact,
 		Contract: "a counter read and written back under the lock by several Lockers loses no increment"},
-	{Name: "NeverTwoInside", Group: exclusionGroup, Rules: []string{"R1"}, Test: testNeverTwoInside,
+	{Name: "NeverTwoInside", Rules: []string{"R1"}, Test: testNeverTwoInside,
 		Contract: "there are never two callers inside, however many of however many Lockers contend"},
-	{Name: "IntervalsDisjoint", Group: exclusionGroup, Rules: []string{"R1", "R9"}, Test: testIntervalsDisjoint,
+	{Name: "IntervalsDisjoint", Rules: []string{"R1", "R9"}, Test: testIntervalsDisjoint,
 		Contract: "the intervals from grant to Unlock, or to Deadline if there is no Unlock, never overlap"},
-	{Name: "MixedLockAndTryLock", Group: exclusionGroup, Rules: []string{"R1", "R14"}, Test: testMixedLockAndTryLock,
+	{Name: "MixedLockAndTryLock", Rules: []string{"R1", "R14"}, Test: testMixedLockAndTryLock,
 		Contract: "callers that wait, callers that do not, and callers with a bound exclude one another and all come to an end"},
-	{Name: "EverybodyGetsATurn", Group: exclusionGroup, Rules: []string{"R1", "R15"}, Test: testEverybodyGetsATurn,
+	{Name: "EverybodyGetsATurn", Rules: []string{"R1", "R15"}, Test: testEverybodyGetsATurn,
 		Contract: "every contender that waits long enough gets the lock"},
-	{Name: "DoExcludes", Group: exclusionGroup, Rules: []string{"R1"}, Locker: true, Test: testDoExcludes,
+	{Name: "DoExcludes", Rules: []string{"R1"}, Locker: true, Test: testDoExcludes,
 		Contract: "functions run by Do under one key run one at a time"},
-	{Name: "Linearizable", Group: exclusionGroup, Rules: []string{"R1", "R2", "R21"}, Test: testLinearizable,
+	{Name: "Linearizable", Rules: []string{"R1", "R2", "R21"}, Test: testLinearizable,
 		Contract: "what TryLock, Renew and Unlock answered is what a mutex with an owner and a growing token would have answered in some order"},
-	{Name: "LateGrantIsRefused", Group: exclusionGroup, Rules: []string{"R1", "R9"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testLateGrantIsRefused,
+	{Name: "LateGrantIsRefused", Rules: []string{"R1", "R9"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testLateGrantIsRefused,
 		Contract: "a grant whose reply arrives after the lease's end is not handed to the caller"},
-}
+})
 
 func testAcquireRelease(t *T) {
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")
@@ -153,33 +151,28 @@ func testIntervalsDisjoint(t *T) {
 	var mu sync.Mutex
 	var all []interval
 	key := t.Key("k")
-	var wg sync.WaitGroup
-	for _, l := range t.Lockers(4) {
-		wg.Add(1)
-		t.Go(func() {
-			defer wg.Done()
-			for range 6 {
-				abandon := t.IntN(4) == 0
-				var opts []locker.LockOption
-				if abandon {
-					opts = []locker.LockOption{locker.WithTTL(t.Timing().MinTTL), locker.WithoutRenewal()}
-				}
-				lease := t.Lock(l, key, opts...)
-				iv := interval{from: time.Now(), to: lease.Deadline()}
-				if !abandon {
-					iv.to = time.Now()
-					t.Unlock(lease)
-				}
-				if iv.to.Before(iv.from) {
-					continue // this goroutine ran so late that the lease was over: it was inside at no time
-				}
-				mu.Lock()
-				all = append(all, iv)
-				mu.Unlock()
+	ls := t.Lockers(4)
+	t.Together(len(ls), func(i int) {
+		for range 6 {
+			abandon := t.IntN(4) == 0
+			var opts []locker.LockOption
+			if abandon {
+				opts = []locker.LockOption{locker.WithTTL(t.Timing().MinTTL), locker.WithoutRenewal()}
 			}
-		})
-	}
-	wg.Wait()
+			lease := t.Lock(ls[i], key, opts...)
+			iv := interval{from: time.Now(), to: lease.Deadline()}
+			if !abandon {
+				iv.to = time.Now()
+				t.Unlock(lease)
+			}
+			if iv.to.Before(iv.from) {
+				continue // this goroutine ran so late that the lease was over: it was inside at no time
+			}
+			mu.Lock()
+			all = append(all, iv)
+			mu.Unlock()
+		}
+	})
 	slices.SortFunc(all, func(a, b interval) int { return cmp.Compare(a.from.Sub(b.from), 0) })
 	for i := range len(all) - 1 {
 		if overlap := all[i].to.Sub(all[i+1].from); overlap > 0 {
@@ -192,34 +185,28 @@ func testMixedLockAndTryLock(t *T) {
 	ls, key := t.Lockers(3), t.Key("k")
 	var in inside
 	var granted atomic.Int32
-	var wg sync.WaitGroup
-	attempt := func(f func(l locker.Locker) (*locker.Lease, error)) {
-		for _, l := range ls {
-			wg.Add(1)
-			t.Go(func() {
-				defer wg.Done()
-				for range 8 {
-					lease, err := f(l)
-					if err != nil {
-						// Or ErrUnavailable, if the store took too long to answer.
-						t.Isnt(err, locker.ErrInvalid, locker.ErrLost, locker.ErrClosed)
-						continue
-					}
-					granted.Add(1)
-					in.enter(t)
-					time.Sleep(time.Millisecond) // the section
-					in.leave()
-					t.Unlock(lease)
-				}
-			})
-		}
+	ways := []func(l locker.Locker) (*locker.Lease, error){
+		func(l locker.Locker) (*locker.Lease, error) { return l.Lock(t.Context(), key) },
+		func(l locker.Locker) (*locker.Lease, error) { return l.TryLock(t.Context(), key) },
+		func(l locker.Locker) (*locker.Lease, error) {
+			return l.Lock(t.Context(), key, locker.WithWait(20*time.Millisecond))
+		},
 	}
-	attempt(func(l locker.Locker) (*locker.Lease, error) { return l.Lock(t.Context(), key) })
-	attempt(func(l locker.Locker) (*locker.Lease, error) { return l.TryLock(t.Context(), key) })
-	attempt(func(l locker.Locker) (*locker.Lease, error) {
-		return l.Lock(t.Context(), key, locker.WithWait(20*time.Millisecond))
+	t.Together(len(ways)*len(ls), func(i int) {
+		for range 8 {
+			lease, err := ways[i/len(ls)](ls[i%len(ls)])
+			if err != nil {
+				// Or ErrUnavailable, if the store took too long to answer.
+				t.Isnt(err, locker.ErrInvalid, locker.ErrLost, locker.ErrClosed)
+				continue
+			}
+			granted.Add(1)
+			in.enter(t)
+			time.Sleep(time.Millisecond) // the section
+			in.leave()
+			t.Unlock(lease)
+		}
 	})
-	wg.Wait()
 	if got := granted.Load(); got < 8*3 {
 		t.Errorf("%d grants, and those that waited without a bound alone were %d", got, 8*3)
 	}
@@ -261,22 +248,15 @@ func testDoExcludes(t *T) {
 	ls, key := t.Lockers(12), t.Key("k") // several in one Locker may pass the lock on
 	var in inside
 	var ran atomic.Int32
-	var wg sync.WaitGroup
-	for i := range 12 {
-		wg.Add(1)
-		t.Go(func() {
-			defer wg.Done()
-			err := locker.Do(t.Context(), ls[i%len(ls)], key, func(context.Context) error {
-				in.enter(t)
-				defer in.leave()
-				time.Sleep(time.Millisecond) // the section
-				ran.Add(1)
-				return nil
-			})
-			t.NoError(err, "Do")
-		})
-	}
-	wg.Wait()
+	t.Together(len(ls), func(i int) {
+		t.NoError(locker.Do(t.Context(), ls[i], key, func(context.Context) error {
+			in.enter(t)
+			defer in.leave()
+			time.Sleep(time.Millisecond) // the section
+			ran.Add(1)
+			return nil
+		}), "Do")
+	})
 	if got := ran.Load(); got != 12 {
 		t.Errorf("%d of 12 functions ran", got)
 	}

@@ -7,45 +7,44 @@ import (
 	"github.com/distlock/locker/conformance/internal/suite"
 )
 
-const faultsGroup = "faults"
-
 // faultCases are what goes wrong with commands, callers, processes and servers
 // beyond the groups failure, outage and processes. See also [TroubleCases].
-var faultCases = []Case{
-	{Name: "CommandLost", Group: faultsGroup, Rules: []string{"R11", "R17", "R19"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testCommandLost,
+var faultCases = group("faults", []Case{
+	{Name: "CommandLost", Rules: []string{"R11", "R17", "R19"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testCommandLost,
 		Contract: "a command that did not reach the store is ErrUnavailable or tried again, and changes nothing"},
-	{Name: "CancelledWhileSubscribing", Group: faultsGroup, Rules: []string{"R16", "R17"}, Needs: Capabilities{Faults: true, Notified: true}, Isolated: true, Test: testCancelledWhileSubscribing,
+	{Name: "CancelledWhileSubscribing", Rules: []string{"R16", "R17"}, Needs: Capabilities{Faults: true, Notified: true}, Isolated: true, Test: testCancelledWhileSubscribing,
 		Contract: "a Lock cancelled while it waits for the store to promise wake-ups returns at once, and does not keep others from waiting"},
-	{Name: "CancelledWhileRenewing", Group: faultsGroup, Rules: []string{"R11", "R19"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testCancelledWhileRenewing,
+	{Name: "CancelledWhileRenewing", Rules: []string{"R11", "R19"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testCancelledWhileRenewing,
 		Contract: "Renew cancelled while its command is on the way returns at once with ErrUnavailable, and the lease goes on"},
-	{Name: "CancelledWhileUnlocking", Group: faultsGroup, Rules: []string{"R3", "R20"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testCancelledWhileUnlocking,
+	{Name: "CancelledWhileUnlocking", Rules: []string{"R3", "R20"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testCancelledWhileUnlocking,
 		Contract: "Unlock cancelled while its command is on the way returns at once with ErrUnavailable, frees the key, may be repeated, and spares the next holder"},
-	{Name: "CancelledWhileReentering", Group: faultsGroup, Rules: []string{"R7", "R16", "R17"}, Needs: Capabilities{Faults: true, StoredHolds: true}, Isolated: true, Test: testCancelledWhileReentering,
+	{Name: "CancelledWhileReentering", Rules: []string{"R7", "R16", "R17"}, Needs: Capabilities{Faults: true, StoredHolds: true}, Isolated: true, Test: testCancelledWhileReentering,
 		Contract: "re-entry cancelled while its command is on the way returns at once with ErrUnavailable, and leaves no hold behind"},
-	{Name: "CancelledWhileUnlockingInner", Group: faultsGroup, Rules: []string{"R3", "R6", "R20"}, Needs: Capabilities{Faults: true, StoredHolds: true}, Isolated: true, Test: testCancelledWhileUnlockingInner,
+	{Name: "CancelledWhileUnlockingInner", Rules: []string{"R3", "R6", "R20"}, Needs: Capabilities{Faults: true, StoredHolds: true}, Isolated: true, Test: testCancelledWhileUnlockingInner,
 		Contract: "an inner Unlock cancelled while its command is on the way returns at once with ErrUnavailable, may be repeated, and leaves the outer hold as it is"},
-	{Name: "SilenceWithinTheLease", Group: faultsGroup, Rules: []string{"R11", "R15"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testSilenceWithinTheLease,
+	{Name: "SilenceWithinTheLease", Rules: []string{"R11", "R15"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testSilenceWithinTheLease,
 		Contract: "a lease survives a black hole that is shorter than what is left of it, and waiters wait on"},
-	{Name: "AnswersPastTheLease", Group: faultsGroup, Rules: []string{"R1", "R10", "R17"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testAnswersPastTheLease,
+	{Name: "AnswersPastTheLease", Rules: []string{"R1", "R10", "R17"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testAnswersPastTheLease,
 		Contract: "when answers take twice the TTL a holder knows of its loss at Deadline, and nobody is granted what has ended by the time he is told"},
-	{Name: "ConnectionsCut", Group: faultsGroup, Rules: []string{"R11", "R15", "R19"}, Needs: Capabilities{Servers: true}, Isolated: true, Test: testConnectionsCut,
+	{Name: "ConnectionsCut", Rules: []string{"R11", "R15", "R19"}, Needs: Capabilities{Servers: true}, Isolated: true, Test: testConnectionsCut,
 		Contract: "when the store ends all connections a holder keeps its lease, a release in that moment succeeds, and a waiter gets the key"},
-	{Name: "CrashLosesEverything", Group: faultsGroup, Rules: []string{"R2", "R10", "R15", "R17", "R21"}, Needs: Capabilities{Servers: true}, Isolated: true, Test: testCrashLosesEverything,
+	{Name: "CrashLosesEverything", Rules: []string{"R2", "R10", "R15", "R17", "R21"}, Needs: Capabilities{Servers: true}, Isolated: true, Test: testCrashLosesEverything,
 		Contract: "when the store is killed and comes back empty waiters carry on, the holder is told by its Deadline, and the next one has a greater token"},
-	{Name: "CrashKeepsEverything", Group: faultsGroup, Rules: []string{"R1", "R11", "R15", "R17", "R21"}, Needs: Capabilities{Servers: true}, Isolated: true, Test: testCrashKeepsEverything,
+	{Name: "CrashKeepsEverything", Rules: []string{"R1", "R11", "R15", "R17", "R21"}, Needs: Capabilities{Servers: true}, Isolated: true, Test: testCrashKeepsEverything,
 		Contract: "when a store that persists is killed and comes back within a lease, the lease survives and still excludes others, holds included"},
-	{Name: "KilledAroundTheGrant", Group: faultsGroup, Rules: []string{"R15", "R16"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testKilledAroundTheGrant,
+	{Name: "KilledAroundTheGrant", Rules: []string{"R15", "R16"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testKilledAroundTheGrant,
 		Contract: "a process killed in the moment in which it is granted the key holds up the next waiter for a TTL at most"},
-	{Name: "FrozenAroundTheTTL", Group: faultsGroup, Rules: []string{"R1", "R2", "R10", "R21"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testFrozenAroundTheTTL,
+	{Name: "FrozenAroundTheTTL", Rules: []string{"R1", "R2", "R10", "R21"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testFrozenAroundTheTTL,
 		Contract: "a process frozen for half a TTL, one and three either holds the key on or is told that it does not: never both it and the next"},
-}
+})
 
-// newer checks that later was granted after earlier as far as tokens say.
-func (t *T) newer(later, earlier int64) {
+// newer checks that later was granted after earlier as far as tokens say, and returns later.
+func (t *T) newer(later, earlier int64) int64 {
 	t.Helper()
 	if t.caps().Fencing && later <= earlier {
 		t.Errorf("token %d after %d", later, earlier)
 	}
+	return later
 }
 
 func testCommandLost(t *T) {
@@ -75,8 +74,7 @@ func testCommandLost(t *T) {
 
 		t.NoError(lose(OpAcquire), "losing a command")
 		_, err = a.TryLock(t.Context(), key, locker.WithTTL(time.Hour))
-		t.Is(err, locker.ErrUnavailable)
-		t.Isnt(err, locker.ErrNotAcquired)
+		t.unavailable(err)
 		t.FreeWithin(t.Timing().PollWithin, b, key)
 
 		if t.caps().StoredHolds {
@@ -121,8 +119,7 @@ func testAnswersPastTheLease(t *T) {
 		},
 	} {
 		_, err := lock()
-		t.Is(err, locker.ErrUnavailable)
-		t.Isnt(err, locker.ErrNotAcquired)
+		t.unavailable(err)
 	}
 	t.NoError(t.faults().Heal(), "healing")
 	// A command and a clean-up may be on their slow way.

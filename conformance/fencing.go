@@ -10,48 +10,43 @@ import (
 	"github.com/distlock/locker"
 )
 
-const fencingGroup = "fencing"
-
-var fencingCases = []Case{
-	{Name: "TokensIncrease", Group: fencingGroup, Rules: []string{"R21"}, Needs: Capabilities{Fencing: true}, Test: testTokensIncrease,
+var fencingCases = group("fencing", []Case{
+	{Name: "TokensIncrease", Rules: []string{"R21"}, Needs: Capabilities{Fencing: true}, Test: testTokensIncrease,
 		Contract: "each grant of a key has a token greater than every earlier one, whichever Locker it is granted to"},
-	{Name: "TokensIncreaseUnderContention", Group: fencingGroup, Rules: []string{"R21"}, Needs: Capabilities{Fencing: true}, Test: testTokensIncreaseUnderContention,
+	{Name: "TokensIncreaseUnderContention", Rules: []string{"R21"}, Needs: Capabilities{Fencing: true}, Test: testTokensIncreaseUnderContention,
 		Contract: "tokens increase in the order in which contenders get in"},
-	{Name: "TokenIsStable", Group: fencingGroup, Rules: []string{"R6", "R21"}, Needs: Capabilities{Fencing: true}, Test: testTokenIsStable,
+	{Name: "TokenIsStable", Rules: []string{"R6", "R21"}, Needs: Capabilities{Fencing: true}, Test: testTokenIsStable,
 		Contract: "a holder keeps its token through renewals, re-entry and the failed tries of others"},
-	{Name: "TokensFitEverywhere", Group: fencingGroup, Rules: []string{"R21"}, Needs: Capabilities{Fencing: true}, Test: testTokensFitEverywhere,
+	{Name: "TokensFitEverywhere", Rules: []string{"R21"}, Needs: Capabilities{Fencing: true}, Test: testTokensFitEverywhere,
 		Contract: "a token is positive and below 2^53, so that it survives JSON and every database"},
-	{Name: "TokensPerKey", Group: fencingGroup, Rules: []string{"R21"}, Needs: Capabilities{Fencing: true}, Test: testTokensPerKey,
+	{Name: "TokensPerKey", Rules: []string{"R21"}, Needs: Capabilities{Fencing: true}, Test: testTokensPerKey,
 		Contract: "tokens of a key increase whatever is granted on other keys meanwhile"},
-	{Name: "TokenAfterExpiry", Group: fencingGroup, Rules: []string{"R21"}, Needs: Capabilities{Fencing: true}, Test: testTokenAfterExpiry,
+	{Name: "TokenAfterExpiry", Rules: []string{"R21"}, Needs: Capabilities{Fencing: true}, Test: testTokenAfterExpiry,
 		Contract: "the token after an expired lease is greater than that lease's"},
-	{Name: "TokenAfterBreak", Group: fencingGroup, Rules: []string{"R21"}, Needs: Capabilities{Fencing: true, Break: true}, Test: testTokenAfterBreak,
+	{Name: "TokenAfterBreak", Rules: []string{"R21"}, Needs: Capabilities{Fencing: true, Break: true}, Test: testTokenAfterBreak,
 		Contract: "the token after a lock that was deleted or ended early is greater than that lock's"},
-	{Name: "TokenAfterDataLoss", Group: fencingGroup, Rules: []string{"R21"}, Needs: Capabilities{Fencing: true, Break: true}, Isolated: true, Test: testTokenAfterDataLoss,
+	{Name: "TokenAfterDataLoss", Rules: []string{"R21"}, Needs: Capabilities{Fencing: true, Break: true}, Isolated: true, Test: testTokenAfterDataLoss,
 		Contract: "after the store lost everything tokens are greater than those it gave before"},
-	{Name: "StaleWriterIsRefused", Group: fencingGroup, Rules: []string{"R21"}, Needs: Capabilities{Fencing: true}, Test: testStaleWriterIsRefused,
+	{Name: "StaleWriterIsRefused", Rules: []string{"R21"}, Needs: Capabilities{Fencing: true}, Test: testStaleWriterIsRefused,
 		Contract: "a resource that refuses smaller tokens than it has seen is safe from a holder that slept through its lease's end"},
-	{Name: "WithoutFencingIsZero", Group: fencingGroup, Rules: []string{"R21"}, Test: testWithoutFencingIsZero,
+	{Name: "WithoutFencingIsZero", Rules: []string{"R21"}, Test: testWithoutFencingIsZero,
 		Contract: "WithoutFencing, Token is 0; others that use the key keep tokens that increase"},
-	{Name: "ZeroWithoutSupport", Group: fencingGroup, Rules: []string{"R21"}, Without: Capabilities{Fencing: true}, Test: testZeroWithoutSupport,
+	{Name: "ZeroWithoutSupport", Rules: []string{"R21"}, Without: Capabilities{Fencing: true}, Test: testZeroWithoutSupport,
 		Contract: "a strategy that issues no tokens says 0"},
-	{Name: "WithoutFencingKeepsNothing", Group: fencingGroup, Rules: []string{"R21", "R24"}, Needs: Capabilities{Inspect: true}, Isolated: true, Test: testWithoutFencingKeepsNothing,
+	{Name: "WithoutFencingKeepsNothing", Rules: []string{"R21", "R24"}, Needs: Capabilities{Inspect: true}, Isolated: true, Test: testWithoutFencingKeepsNothing,
 		Contract: "WithoutFencing nothing is in the store after a lock was used without contention"},
-	{Name: "TokenKeyExpires", Group: fencingGroup, Rules: []string{"R21", "R24"}, Needs: Capabilities{Fencing: true, Inspect: true}, Isolated: true, Test: testTokenKeyExpires,
+	{Name: "TokenKeyExpires", Rules: []string{"R21", "R24"}, Needs: Capabilities{Fencing: true, Inspect: true}, Isolated: true, Test: testTokenKeyExpires,
 		Contract: "what the store keeps for tokens is at most one key for each lock key, and it expires"},
-	{Name: "TokenAfterLostReply", Group: fencingGroup, Rules: []string{"R19", "R21"}, Needs: Capabilities{Fencing: true, Faults: true}, Isolated: true, Test: testTokenAfterLostReply,
+	{Name: "TokenAfterLostReply", Rules: []string{"R19", "R21"}, Needs: Capabilities{Fencing: true, Faults: true}, Isolated: true, Test: testTokenAfterLostReply,
 		Contract: "tokens increase across grants whose replies were lost or that were applied twice"},
-}
+})
 
 func testTokensIncrease(t *T) {
 	ls, key := t.Lockers(3), t.Key("k")
 	var last int64
-	for i := range 60 {
+	for range 60 {
 		lease := t.Lock(ls[t.IntN(len(ls))], key)
-		if lease.Token() <= last {
-			t.Fatalf("grant %d has token %d, the one before had %d", i, lease.Token(), last)
-		}
-		last = lease.Token()
+		last = t.newer(lease.Token(), last)
 		t.Unlock(lease)
 	}
 }
@@ -65,7 +60,13 @@ func testTokensIncreaseUnderContention(t *T) {
 		defer mu.Unlock()
 		tokens = append(tokens, lease.Token())
 	})
-	if !slices.IsSorted(tokens) || len(slices.Compact(slices.Clone(tokens))) != len(tokens) {
+	t.increase(tokens)
+}
+
+// increase checks that tokens, in the order of their grants, do.
+func (t *T) increase(tokens []int64) {
+	t.Helper()
+	if t.caps().Fencing && (!slices.IsSorted(tokens) || len(slices.Compact(slices.Clone(tokens))) != len(tokens)) {
 		t.Errorf("in the order of the grants the tokens are %d", tokens)
 	}
 }
@@ -92,9 +93,7 @@ func testTokenIsStable(t *T) {
 	check(lease, "after an inner Unlock")
 	t.Unlock(lease)
 	check(lease, "after Unlock")
-	if next := t.Lock(b, key); next.Token() <= token {
-		t.Errorf("the next token is %d, the last was %d", next.Token(), token)
-	}
+	t.newer(t.Lock(b, key).Token(), token)
 }
 
 func testTokensFitEverywhere(t *T) {
@@ -113,10 +112,7 @@ func testTokensPerKey(t *T) {
 	var last int64
 	for range 10 {
 		lease := t.Lock(l, a)
-		if lease.Token() <= last {
-			t.Errorf("token %d after %d", lease.Token(), last)
-		}
-		last = lease.Token()
+		last = t.newer(lease.Token(), last)
 		for range 5 {
 			t.Unlock(t.Lock(l, b))
 		}
@@ -129,9 +125,7 @@ func testTokenAfterExpiry(t *T) {
 	for range 2 {
 		expired := t.lose(a, key)
 		next := t.Lock(b, key)
-		if next.Token() <= expired.Token() {
-			t.Errorf("token %d after %d", next.Token(), expired.Token())
-		}
+		t.newer(next.Token(), expired.Token())
 		t.Unlock(next)
 	}
 }
@@ -141,10 +135,7 @@ func testTokenAfterBreak(t *T) {
 	var last int64
 	for i := range 6 {
 		lease := t.Lock([]locker.Locker{a, b}[i%2], key, locker.WithoutRenewal())
-		if lease.Token() <= last {
-			t.Errorf("token %d after %d", lease.Token(), last)
-		}
-		last = lease.Token()
+		last = t.newer(lease.Token(), last)
 		if i%3 == 0 {
 			t.NoError(t.breaker().Expire(t.Context(), key), "ending the lease")
 		} else {
@@ -160,10 +151,7 @@ func testTokenAfterDataLoss(t *T) {
 	for range 5 {
 		for range 10 {
 			lease := t.Lock(l, key)
-			if lease.Token() <= last {
-				t.Fatalf("token %d after %d", lease.Token(), last)
-			}
-			last = lease.Token()
+			last = t.newer(lease.Token(), last)
 			t.Unlock(lease)
 		}
 		t.NoError(t.breaker().Flush(t.Context()), "losing everything")
@@ -212,10 +200,7 @@ func testWithoutFencingIsZero(t *T) {
 		t.Unlock(lease)
 
 		fenced := t.Lock(with, key)
-		if t.caps().Fencing && fenced.Token() <= last {
-			t.Errorf("token %d after %d", fenced.Token(), last)
-		}
-		last = fenced.Token()
+		last = t.newer(fenced.Token(), last)
 		t.Taken(without, key)
 		t.Unlock(fenced)
 	}
@@ -298,10 +283,7 @@ func testTokenAfterLostReply(t *T) {
 			t.NoError(t.faults().Repeat(OpAcquire), "repeating a command")
 		}
 		lease := t.Lock(l, key)
-		if lease.Token() <= last {
-			t.Errorf("token %d after %d", lease.Token(), last)
-		}
-		last = lease.Token()
+		last = t.newer(lease.Token(), last)
 		t.Unlock(lease)
 	}
 }

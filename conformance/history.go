@@ -221,22 +221,11 @@ func (h *history) String() string {
 
 func testLinearizable(t *T) {
 	h, key := newHistory(), t.Key("k")
-	var wg sync.WaitGroup
-	client := 0
 	// Two Lockers with a caller each, whose refusals count, and one with two.
-	for _, callers := range []int{1, 1, 2} {
-		l := t.Locker()
-		for range callers {
-			client++
-			id := client
-			wg.Add(1)
-			t.Go(func() {
-				defer wg.Done()
-				t.historyClient(h, id, callers == 1 && !t.caps().Quorum, l, key, 40, func(Op) {})
-			})
-		}
-	}
-	wg.Wait()
+	ls := t.Lockers(3)
+	t.Together(4, func(i int) {
+		t.historyClient(h, i+1, i < 2 && !t.caps().Quorum, ls[min(i, 2)], key, 40, func(Op) {})
+	})
 	h.check(t)
 }
 

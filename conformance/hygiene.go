@@ -12,22 +12,20 @@ import (
 	"github.com/distlock/locker/conformance/internal/suite"
 )
 
-const hygieneGroup = "hygiene"
-
-var hygieneCases = []Case{
-	{Name: "GoroutinesEndWithLocks", Group: hygieneGroup, Rules: []string{"R24"}, Serial: true, Test: testGoroutinesEndWithLocks,
+var hygieneCases = group("hygiene", []Case{
+	{Name: "GoroutinesEndWithLocks", Rules: []string{"R24"}, Serial: true, Test: testGoroutinesEndWithLocks,
 		Contract: "two seconds after the last release no goroutine of that lock remains"},
-	{Name: "GoroutinesEndWithClose", Group: hygieneGroup, Rules: []string{"R24"}, Serial: true, Test: testGoroutinesEndWithClose,
+	{Name: "GoroutinesEndWithClose", Rules: []string{"R24"}, Serial: true, Test: testGoroutinesEndWithClose,
 		Contract: "after Close no goroutine of the Locker remains"},
-	{Name: "KeysEndWithLocks", Group: hygieneGroup, Rules: []string{"R24"}, Needs: Capabilities{Inspect: true}, Isolated: true, Test: testKeysEndWithLocks,
+	{Name: "KeysEndWithLocks", Rules: []string{"R24"}, Needs: Capabilities{Inspect: true}, Isolated: true, Test: testKeysEndWithLocks,
 		Contract: "after the last release the store keeps at most the fencing key of each lock, which expires, and for some seconds signals"},
-	{Name: "SignalsDoNotPileUp", Group: hygieneGroup, Rules: []string{"R24"}, Needs: Capabilities{Inspect: true}, Isolated: true, Test: testSignalsDoNotPileUp,
+	{Name: "SignalsDoNotPileUp", Rules: []string{"R24"}, Needs: Capabilities{Inspect: true}, Isolated: true, Test: testSignalsDoNotPileUp,
 		Contract: "however often a key is handed over, the number of keys in the store stays small"},
-	{Name: "CancelledWaiterLeavesNothing", Group: hygieneGroup, Rules: []string{"R16", "R24"}, Needs: Capabilities{Inspect: true}, Isolated: true, Test: testCancelledWaiterLeavesNothing,
+	{Name: "CancelledWaiterLeavesNothing", Rules: []string{"R16", "R24"}, Needs: Capabilities{Inspect: true}, Isolated: true, Test: testCancelledWaiterLeavesNothing,
 		Contract: "a waiter that gave up leaves nothing in the store beside what the holder keeps there"},
-	{Name: "LocalStateIsBounded", Group: hygieneGroup, Rules: []string{"R24"}, Serial: true, Test: testLocalStateIsBounded,
+	{Name: "LocalStateIsBounded", Rules: []string{"R24"}, Serial: true, Test: testLocalStateIsBounded,
 		Contract: "thousands of keys used one after another leave nothing in memory"},
-}
+})
 
 // goroutines counts the running ones by what they were started as, leaving out
 // the test framework's and the harness's.

@@ -10,46 +10,44 @@ import (
 	"github.com/distlock/locker/internal/test/pace"
 )
 
-const leaseGroup = "lease"
-
-var leaseCases = []Case{
-	{Name: "Expires", Group: leaseGroup, Rules: []string{"R9", "R15"}, Test: testExpires,
+var leaseCases = group("lease", []Case{
+	{Name: "Expires", Rules: []string{"R9", "R15"}, Test: testExpires,
 		Contract: "without renewal nobody else gets the key before Deadline, and a waiter gets it soon after"},
-	{Name: "TakenUntilDeadline", Group: leaseGroup, Rules: []string{"R1", "R9"}, Test: testTakenUntilDeadline,
+	{Name: "TakenUntilDeadline", Rules: []string{"R1", "R9"}, Test: testTakenUntilDeadline,
 		Contract: "with a TTL that is no multiple of what the store counts in nobody who tries all the time is granted the key before Deadline, after the grant and after a renewal"},
-	{Name: "RenewalsDoNotAddUp", Group: leaseGroup, Rules: []string{"R9", "R15"}, Test: testRenewalsDoNotAddUp,
+	{Name: "RenewalsDoNotAddUp", Rules: []string{"R9", "R15"}, Test: testRenewalsDoNotAddUp,
 		Contract: "however often a lease was renewed, the key is free a TTL after the last renewal"},
-	{Name: "TTLIsExact", Group: leaseGroup, Rules: []string{"R9"}, Needs: Capabilities{Inspect: true}, Test: testTTLIsExact,
+	{Name: "TTLIsExact", Rules: []string{"R9"}, Needs: Capabilities{Inspect: true}, Test: testTTLIsExact,
 		Contract: "the store keeps the TTL asked for, not less than Deadline says, and not more than asked by what it counts in"},
-	{Name: "RenewExtends", Group: leaseGroup, Rules: []string{"R9", "R11"}, Test: testRenewExtends,
+	{Name: "RenewExtends", Rules: []string{"R9", "R11"}, Test: testRenewExtends,
 		Contract: "Renew makes the lease last a full TTL from then"},
-	{Name: "RenewAfterLoss", Group: leaseGroup, Rules: []string{"R2", "R11"}, Test: testRenewAfterLoss,
+	{Name: "RenewAfterLoss", Rules: []string{"R2", "R11"}, Test: testRenewAfterLoss,
 		Contract: "Renew of an expired lease is ErrLost and does not take the key again"},
-	{Name: "RenewUnderDeadContext", Group: leaseGroup, Rules: []string{"R11"}, Locker: true, Test: testRenewUnderDeadContext,
+	{Name: "RenewUnderDeadContext", Rules: []string{"R11"}, Locker: true, Test: testRenewUnderDeadContext,
 		Contract: "Renew under a context that is over fails with its error and leaves the lease as it was"},
-	{Name: "AutoRenewHolds", Group: leaseGroup, Rules: []string{"R11"}, Test: testAutoRenewHolds,
+	{Name: "AutoRenewHolds", Rules: []string{"R11"}, Test: testAutoRenewHolds,
 		Contract: "a lease renewed by itself is held for three TTLs, and nobody gets in"},
-	{Name: "RenewalStopsAtUnlock", Group: leaseGroup, Rules: []string{"R13"}, Test: testRenewalStopsAtUnlock,
+	{Name: "RenewalStopsAtUnlock", Rules: []string{"R13"}, Test: testRenewalStopsAtUnlock,
 		Contract: "nothing is renewed after Unlock, and the key stays free"},
-	{Name: "RenewalAfterBrokenPredecessor", Group: leaseGroup, Rules: []string{"R11"}, Needs: Capabilities{Break: true}, Test: testRenewalAfterBrokenPredecessor,
+	{Name: "RenewalAfterBrokenPredecessor", Rules: []string{"R11"}, Needs: Capabilities{Break: true}, Test: testRenewalAfterBrokenPredecessor,
 		Contract: "a new lease on a key whose last one was lost is renewed like any other"},
-	{Name: "RenewalNeverResurrects", Group: leaseGroup, Rules: []string{"R11"}, Needs: Capabilities{Break: true}, Test: testRenewalNeverResurrects,
+	{Name: "RenewalNeverResurrects", Rules: []string{"R11"}, Needs: Capabilities{Break: true}, Test: testRenewalNeverResurrects,
 		Contract: "a renewal that finds its lock gone does not create it anew"},
-	{Name: "BreakIsNoticed", Group: leaseGroup, Rules: []string{"R10", "R11"}, Needs: Capabilities{Break: true}, Test: testBreakIsNoticed,
+	{Name: "BreakIsNoticed", Rules: []string{"R10", "R11"}, Needs: Capabilities{Break: true}, Test: testBreakIsNoticed,
 		Contract: "a lock that was deleted, ended early or replaced in the store is known to be lost at the next renewal"},
-	{Name: "LostAtDeadline", Group: leaseGroup, Rules: []string{"R10"}, Locker: true, Test: testLostAtDeadline,
+	{Name: "LostAtDeadline", Rules: []string{"R10"}, Locker: true, Test: testLostAtDeadline,
 		Contract: "from Deadline on every question about the lease is answered with the loss, however late timers are; Lost closes soon after"},
-	{Name: "LostIsNotUnlock", Group: leaseGroup, Rules: []string{"R10"}, Locker: true, Test: testLostIsNotUnlock,
+	{Name: "LostIsNotUnlock", Rules: []string{"R10"}, Locker: true, Test: testLostIsNotUnlock,
 		Contract: "Unlock does not close Lost, whenever Lost was asked for"},
-	{Name: "LostIsKept", Group: leaseGroup, Rules: []string{"R10"}, Locker: true, Test: testLostIsKept,
+	{Name: "LostIsKept", Rules: []string{"R10"}, Locker: true, Test: testLostIsKept,
 		Contract: "Lost and contexts asked for after the loss are closed from the start"},
-	{Name: "ContextEndsByLoss", Group: leaseGroup, Rules: []string{"R10"}, Locker: true, Test: testContextEndsByLoss,
+	{Name: "ContextEndsByLoss", Rules: []string{"R10"}, Locker: true, Test: testContextEndsByLoss,
 		Contract: "on loss Err and Cause of the lease's contexts match ErrLost, and so does the Cause of contexts derived from them"},
-	{Name: "ContextEndsByUnlock", Group: leaseGroup, Rules: []string{"R10"}, Locker: true, Test: testContextEndsByUnlock,
+	{Name: "ContextEndsByUnlock", Rules: []string{"R10"}, Locker: true, Test: testContextEndsByUnlock,
 		Contract: "after Unlock Err and Cause of the lease's contexts are context.Canceled"},
-	{Name: "ContextFollowsParent", Group: leaseGroup, Rules: []string{"R10"}, Locker: true, Test: testContextFollowsParent,
+	{Name: "ContextFollowsParent", Rules: []string{"R10"}, Locker: true, Test: testContextFollowsParent,
 		Contract: "a lease's context has its parent's values and deadline and ends with it, with its cause; the lease does not"},
-}
+})
 
 func testExpires(t *T) {
 	ttl := t.Timing().ShortTTL

@@ -8,20 +8,18 @@ import (
 	"github.com/distlock/locker/conformance/internal/suite"
 )
 
-const limitsGroup = "limits"
-
-var limitCases = []Case{
-	{Name: "MaxHold", Group: limitsGroup, Rules: []string{"R12"}, Locker: true, Test: testMaxHold,
+var limitCases = group("limits", []Case{
+	{Name: "MaxHold", Rules: []string{"R12"}, Locker: true, Test: testMaxHold,
 		Contract: "at the end of WithMaxHold the lease is lost while the key is still taken, and Unlock frees it early"},
-	{Name: "MaxHoldStopsRenewal", Group: limitsGroup, Rules: []string{"R12"}, Locker: true, Test: testMaxHoldStopsRenewal,
+	{Name: "MaxHoldStopsRenewal", Rules: []string{"R12"}, Locker: true, Test: testMaxHoldStopsRenewal,
 		Contract: "after the end of WithMaxHold nothing is renewed, and without Unlock the key is free after the TTL"},
-	{Name: "MaxRenewals", Group: limitsGroup, Rules: []string{"R12"}, Locker: true, Test: testMaxRenewals,
+	{Name: "MaxRenewals", Rules: []string{"R12"}, Locker: true, Test: testMaxRenewals,
 		Contract: "WithMaxRenewals(n) allows n renewals; when one more is due the lease is lost with half of the TTL left, the key still taken, and Unlock frees it early"},
-	{Name: "LimitIsTheCause", Group: limitsGroup, Rules: []string{"R12"}, Locker: true, Test: testLimitIsTheCause,
+	{Name: "LimitIsTheCause", Rules: []string{"R12"}, Locker: true, Test: testLimitIsTheCause,
 		Contract: "a lease ended by a limit is lost with a cause of its own, which is not that of an expiry"},
-	{Name: "LimitsAsDefaults", Group: limitsGroup, Rules: []string{"R12"}, Locker: true, Test: testLimitsAsDefaults,
+	{Name: "LimitsAsDefaults", Rules: []string{"R12"}, Locker: true, Test: testLimitsAsDefaults,
 		Contract: "options of a call given to the constructor hold for every call, and a call's own come first"},
-}
+})
 
 // limited checks a lease that a limit has just ended: the key is still taken,
 // and Unlock frees it before its deadline.

@@ -12,47 +12,40 @@ import (
 	"github.com/distlock/locker/internal/test/pace"
 )
 
-const loadGroup = "load"
-
-var loadCases = []Case{
-	{Name: "NoStarvation", Group: loadGroup, Rules: []string{"R15"}, Test: testNoStarvation,
+var loadCases = group("load", []Case{
+	{Name: "NoStarvation", Rules: []string{"R15"}, Test: testNoStarvation,
 		Contract: "Lockers that take the key over and over do not keep another one out for good"},
-	{Name: "ManyKeysAtOnce", Group: loadGroup, Rules: []string{"R18"}, Test: testManyKeysAtOnce,
+	{Name: "ManyKeysAtOnce", Rules: []string{"R18"}, Test: testManyKeysAtOnce,
 		Contract: "with hundreds of waiters on hundreds of keys the holder still renews and unlocks, and every waiter gets its key"},
-	{Name: "ManyWaitersOnOneKey", Group: loadGroup, Rules: []string{"R14", "R18"}, Test: testManyWaitersOnOneKey,
+	{Name: "ManyWaitersOnOneKey", Rules: []string{"R14", "R18"}, Test: testManyWaitersOnOneKey,
 		Contract: "hundreds of callers that wait for one key and are cancelled all return promptly, and the key is free afterwards"},
-	{Name: "ManyLeasesRenewed", Group: loadGroup, Rules: []string{"R11", "R13"}, Test: testManyLeasesRenewed,
+	{Name: "ManyLeasesRenewed", Rules: []string{"R11", "R13"}, Test: testManyLeasesRenewed,
 		Contract: "hundreds of leases held by one Locker are all renewed in time"},
-	{Name: "ManyCallersFarAway", Group: loadGroup, Rules: []string{"R11", "R13", "R18"}, Needs: Capabilities{Faults: true}, Serial: true, Test: testManyCallersFarAway,
+	{Name: "ManyCallersFarAway", Rules: []string{"R11", "R13", "R18"}, Needs: Capabilities{Faults: true}, Serial: true, Test: testManyCallersFarAway,
 		Contract: "while 2,000 callers lock and unlock, and each reply takes 20 ms, leases that others hold are renewed in time, and every Unlock succeeds"},
-}
+})
 
 func testNoStarvation(t *T) {
 	key := t.Key("k")
 	ls := t.Lockers(3)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	var greedy sync.WaitGroup
-	for _, l := range ls[1:] {
-		greedy.Add(1)
-		t.Go(func() {
-			defer greedy.Done()
-			for ctx.Err() == nil {
-				lease, err := l.Lock(ctx, key)
-				if err != nil {
-					t.Is(err, context.Canceled)
-					return
-				}
-				time.Sleep(time.Millisecond) // the section
-				t.Unlock(lease)
+	wait := t.Begin(2, func(i int) {
+		for ctx.Err() == nil {
+			lease, err := ls[i+1].Lock(ctx, key)
+			if err != nil {
+				t.Is(err, context.Canceled)
+				return
 			}
-		})
-	}
+			time.Sleep(time.Millisecond) // the section
+			t.Unlock(lease)
+		}
+	})
 	for range 3 {
 		t.Unlock(t.Lock(ls[0], key))
 	}
 	stop()
-	greedy.Wait()
+	wait()
 }
 
 func testManyKeysAtOnce(t *T) {
@@ -129,30 +122,25 @@ func (t *T) manyCallers(l locker.Locker, ttl time.Duration, renewals *renewalLog
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	var all sync.WaitGroup
-	for i := range callers {
-		all.Add(1)
-		t.Go(func() {
-			defer all.Done()
-			// All at once, now and then: the processor is to have time for the leases.
-			for ctx.Err() == nil {
-				lease, err := l.Lock(ctx, t.Key("caller's "+strconv.Itoa(i)))
-				if err != nil {
-					t.Is(err, context.Canceled)
-					return
-				}
-				t.Unlock(lease)
-				select {
-				case <-time.After(time.Second):
-				case <-ctx.Done():
-				}
+	wait := t.Begin(callers, func(i int) {
+		// All at once, now and then: the processor is to have time for the leases.
+		for ctx.Err() == nil {
+			lease, err := l.Lock(ctx, t.Key("caller's "+strconv.Itoa(i)))
+			if err != nil {
+				t.Is(err, context.Canceled)
+				return
 			}
-		})
-	}
+			t.Unlock(lease)
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+		}
+	})
 	// That time passes without a loss is the subject.
 	t.Sleep(ttl + ttl/2)
 	stop()
-	all.Wait()
+	wait()
 	for _, lease := range leases {
 		if why := t.lost(lease, ttl, renewals); why != "" {
 			lost = why

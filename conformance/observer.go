@@ -11,20 +11,18 @@ import (
 	"github.com/distlock/locker/conformance/internal/suite"
 )
 
-const observerGroup = "observer"
-
-var observerCases = []Case{
-	{Name: "EventsAddUp", Group: observerGroup, Rules: []string{"R24"}, Locker: true, Test: testEventsAddUp,
+var observerCases = group("observer", []Case{
+	{Name: "EventsAddUp", Rules: []string{"R24"}, Locker: true, Test: testEventsAddUp,
 		Contract: "each attempt is one event of a grant or a failure, and each grant ends with exactly one release, failed release or loss"},
-	{Name: "EventsTell", Group: observerGroup, Rules: []string{"R10", "R11"}, Locker: true, Test: testEventsTell,
+	{Name: "EventsTell", Rules: []string{"R10", "R11"}, Locker: true, Test: testEventsTell,
 		Contract: "events name the strategy, the key without prefix, the owner, the token, how long it took and what went wrong"},
-	{Name: "ReentryIsNoEvent", Group: observerGroup, Rules: []string{"R5"}, Locker: true, Test: testReentryIsNoEvent,
+	{Name: "ReentryIsNoEvent", Rules: []string{"R5"}, Locker: true, Test: testReentryIsNoEvent,
 		Contract: "re-entry and inner Unlocks are no events"},
-	{Name: "PanickingObserver", Group: observerGroup, Rules: []string{"R11"}, Locker: true, Test: testPanickingObserver,
+	{Name: "PanickingObserver", Rules: []string{"R11"}, Locker: true, Test: testPanickingObserver,
 		Contract: "an observer that panics does no harm"},
-	{Name: "SlowObserver", Group: observerGroup, Rules: []string{"R11", "R13"}, Locker: true, Test: testSlowObserver,
+	{Name: "SlowObserver", Rules: []string{"R11", "R13"}, Locker: true, Test: testSlowObserver,
 		Contract: "an observer that takes its time over renewals and losses delays none"},
-}
+})
 
 func testEventsAddUp(t *T) {
 	var events suite.EventLog

@@ -8,24 +8,22 @@ import (
 	"github.com/distlock/locker"
 )
 
-const ownersGroup = "owners"
-
-var ownerCases = []Case{
-	{Name: "OtherCallerIsExcluded", Group: ownersGroup, Rules: []string{"R6"}, Locker: true, Test: testOtherCallerIsExcluded,
+var ownerCases = group("owners", []Case{
+	{Name: "OtherCallerIsExcluded", Rules: []string{"R6"}, Locker: true, Test: testOtherCallerIsExcluded,
 		Contract: "a caller without the lease's context, or with another explicit owner, is excluded in the same process"},
-	{Name: "ExplicitOwnerReenters", Group: ownersGroup, Rules: []string{"R5"}, Test: testExplicitOwnerReenters,
+	{Name: "ExplicitOwnerReenters", Rules: []string{"R5"}, Test: testExplicitOwnerReenters,
 		Contract: "goroutines that name the same owner share its locks; the key is free when all have unlocked"},
-	{Name: "ConcurrentReentry", Group: ownersGroup, Rules: []string{"R3", "R5"}, Test: testConcurrentReentry,
+	{Name: "ConcurrentReentry", Rules: []string{"R3", "R5"}, Test: testConcurrentReentry,
 		Contract: "however goroutines of one owner interleave Locks and Unlocks, others stay out until the last Unlock, and then get in"},
-	{Name: "SharedOwnerAcrossLockers", Group: ownersGroup, Rules: []string{"R8"}, Needs: Capabilities{StoredHolds: true}, Test: testSharedOwnerAcrossLockers,
+	{Name: "SharedOwnerAcrossLockers", Rules: []string{"R8"}, Needs: Capabilities{StoredHolds: true}, Test: testSharedOwnerAcrossLockers,
 		Contract: "where the store counts holds, the same explicit owner re-enters from another Locker, and others stay out until both have unlocked"},
-	{Name: "SharedOwnerCounts", Group: ownersGroup, Rules: []string{"R8"}, Needs: Capabilities{StoredHolds: true}, Test: testSharedOwnerCounts,
+	{Name: "SharedOwnerCounts", Rules: []string{"R8"}, Needs: Capabilities{StoredHolds: true}, Test: testSharedOwnerCounts,
 		Contract: "holds that two Lockers add and give back in any order for one owner sum up: the key is free at 0 and not before"},
-	{Name: "SharesEndApart", Group: ownersGroup, Rules: []string{"R8", "R2"}, Needs: Capabilities{StoredHolds: true}, Test: testSharesEndApart,
+	{Name: "SharesEndApart", Rules: []string{"R8", "R2"}, Needs: Capabilities{StoredHolds: true}, Test: testSharesEndApart,
 		Contract: "of two Lockers' shares of a key each has its own end: neither ends or shortens the other"},
-	{Name: "OwnerIsExcludedElsewhere", Group: ownersGroup, Rules: []string{"R8"}, Without: Capabilities{StoredHolds: true}, Test: testOwnerIsExcludedElsewhere,
+	{Name: "OwnerIsExcludedElsewhere", Rules: []string{"R8"}, Without: Capabilities{StoredHolds: true}, Test: testOwnerIsExcludedElsewhere,
 		Contract: "where the store does not count holds, the same explicit owner in another Locker is excluded"},
-}
+})
 
 func testOtherCallerIsExcluded(t *T) {
 	l, key := t.Locker(), t.Key("k")

@@ -10,40 +10,38 @@ import (
 	"github.com/distlock/locker"
 )
 
-const ownershipGroup = "ownership"
-
-var ownershipCases = []Case{
-	{Name: "LeaseDescribesItself", Group: ownershipGroup, Rules: []string{"R3", "R9"}, Test: testLeaseDescribesItself,
+var ownershipCases = group("ownership", []Case{
+	{Name: "LeaseDescribesItself", Rules: []string{"R3", "R9"}, Test: testLeaseDescribesItself,
 		Contract: "Key, Owner, Holds and Deadline tell what was granted; the deadline counts from before the command was sent, less the margin"},
-	{Name: "OwnersAreUnique", Group: ownershipGroup, Rules: []string{"R4"}, Locker: true, Test: testOwnersAreUnique,
+	{Name: "OwnersAreUnique", Rules: []string{"R4"}, Locker: true, Test: testOwnersAreUnique,
 		Contract: "every acquisition by an unnamed caller has an owner of its own"},
-	{Name: "OwnerIsTheNameGiven", Group: ownershipGroup, Rules: []string{"R4", "R5"}, Locker: true, Test: testOwnerIsTheNameGiven,
+	{Name: "OwnerIsTheNameGiven", Rules: []string{"R4", "R5"}, Locker: true, Test: testOwnerIsTheNameGiven,
 		Contract: "Owner is the name given by ContextWithOwner"},
-	{Name: "BadOwnerIsInvalid", Group: ownershipGroup, Rules: []string{"R17"}, Locker: true, Test: testBadOwnerIsInvalid,
+	{Name: "BadOwnerIsInvalid", Rules: []string{"R17"}, Locker: true, Test: testBadOwnerIsInvalid,
 		Contract: "an owner that is empty, longer than 1 KiB or not UTF-8 is ErrInvalid"},
-	{Name: "SecondUnlockIsNotHeld", Group: ownershipGroup, Rules: []string{"R3"}, Locker: true, Test: testSecondUnlockIsNotHeld,
+	{Name: "SecondUnlockIsNotHeld", Rules: []string{"R3"}, Locker: true, Test: testSecondUnlockIsNotHeld,
 		Contract: "after an Unlock that returned nil, Unlock and Renew return ErrNotHeld and do nothing to a later holder"},
-	{Name: "UnlockAfterLossIsLostOnce", Group: ownershipGroup, Rules: []string{"R2", "R3"}, Test: testUnlockAfterLossIsLostOnce,
+	{Name: "UnlockAfterLossIsLostOnce", Rules: []string{"R2", "R3"}, Test: testUnlockAfterLossIsLostOnce,
 		Contract: "the first Unlock of a lost lease returns ErrLost, the next ErrNotHeld"},
-	{Name: "ConcurrentUnlocks", Group: ownershipGroup, Rules: []string{"R3"}, Locker: true, Test: testConcurrentUnlocks,
+	{Name: "ConcurrentUnlocks", Rules: []string{"R3"}, Locker: true, Test: testConcurrentUnlocks,
 		Contract: "of concurrent Unlocks of a lease exactly one returns nil, the others ErrNotHeld"},
-	{Name: "ExpiredUnlockSparesSuccessor", Group: ownershipGroup, Rules: []string{"R2"}, Test: testExpiredUnlockSparesSuccessor,
+	{Name: "ExpiredUnlockSparesSuccessor", Rules: []string{"R2"}, Test: testExpiredUnlockSparesSuccessor,
 		Contract: "Unlock and Renew of an expired lease return ErrLost and leave the next holder alone"},
-	{Name: "BrokenUnlockSparesSuccessor", Group: ownershipGroup, Rules: []string{"R2"}, Needs: Capabilities{Break: true}, Test: testBrokenUnlockSparesSuccessor,
+	{Name: "BrokenUnlockSparesSuccessor", Rules: []string{"R2"}, Needs: Capabilities{Break: true}, Test: testBrokenUnlockSparesSuccessor,
 		Contract: "Unlock of a lease whose lock an operator deleted leaves the next holder alone"},
-	{Name: "StolenUnlockSparesThief", Group: ownershipGroup, Rules: []string{"R2"}, Needs: Capabilities{Break: true}, Test: testStolenUnlockSparesThief,
+	{Name: "StolenUnlockSparesThief", Rules: []string{"R2"}, Needs: Capabilities{Break: true}, Test: testStolenUnlockSparesThief,
 		Contract: "Renew and Unlock of a lease whose lock was replaced return ErrLost and leave the lock that is there"},
-	{Name: "StolenRenewAddsNothing", Group: ownershipGroup, Rules: []string{"R2", "R13"}, Needs: Capabilities{Break: true, Inspect: true}, Test: testStolenRenewAddsNothing,
+	{Name: "StolenRenewAddsNothing", Rules: []string{"R2", "R13"}, Needs: Capabilities{Break: true, Inspect: true}, Test: testStolenRenewAddsNothing,
 		Contract: "renewals of a lease whose lock was replaced do not change the TTL of the lock that is there"},
-	{Name: "UnlockNeedsNoContext", Group: ownershipGroup, Rules: []string{"R20"}, Locker: true, Test: testUnlockNeedsNoContext,
+	{Name: "UnlockNeedsNoContext", Rules: []string{"R20"}, Locker: true, Test: testUnlockNeedsNoContext,
 		Contract: "Unlock under a context that is over frees the key"},
-	{Name: "LockContextIsForTheWait", Group: ownershipGroup, Rules: []string{"R20"}, Locker: true, Test: testLockContextIsForTheWait,
+	{Name: "LockContextIsForTheWait", Rules: []string{"R20"}, Locker: true, Test: testLockContextIsForTheWait,
 		Contract: "the end of the context given to Lock does not end the lease"},
-	{Name: "LeaseIsSafeForConcurrentUse", Group: ownershipGroup, Rules: []string{"R3"}, Test: testLeaseIsSafeForConcurrentUse,
+	{Name: "LeaseIsSafeForConcurrentUse", Rules: []string{"R3"}, Test: testLeaseIsSafeForConcurrentUse,
 		Contract: "every method of a lease may be called from many goroutines at once"},
-	{Name: "StoreNamesHolder", Group: ownershipGroup, Rules: []string{"R4"}, Needs: Capabilities{Inspect: true}, Test: testStoreNamesHolder,
+	{Name: "StoreNamesHolder", Rules: []string{"R4"}, Needs: Capabilities{Inspect: true}, Test: testStoreNamesHolder,
 		Contract: "the store shows a holder from grant to Unlock, another one for each grant, and none before and after"},
-}
+})
 
 func testLeaseDescribesItself(t *T) {
 	l, key := t.Locker(locker.WithPrefix(t.Key("prefix:"))), t.Key("k")

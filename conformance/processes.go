@@ -8,28 +8,26 @@ import (
 	"github.com/distlock/locker/conformance/internal/suite"
 )
 
-const processesGroup = "processes"
-
-var processCases = []Case{
-	{Name: "ProcessesExclude", Group: processesGroup, Rules: []string{"R1", "R21"}, Needs: Capabilities{Processes: true}, Test: testProcessesExclude,
+var processCases = group("processes", []Case{
+	{Name: "ProcessesExclude", Rules: []string{"R1", "R21"}, Needs: Capabilities{Processes: true}, Test: testProcessesExclude,
 		Contract: "a lock is handed back and forth between processes, with tokens that increase"},
-	{Name: "ProcessesContend", Group: processesGroup, Rules: []string{"R1"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testProcessesContend,
+	{Name: "ProcessesContend", Rules: []string{"R1"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testProcessesContend,
 		Contract: "of several processes that contend there are never two inside"},
-	{Name: "KilledHolder", Group: processesGroup, Rules: []string{"R11", "R15"}, Needs: Capabilities{Processes: true}, Test: testKilledHolder,
+	{Name: "KilledHolder", Rules: []string{"R11", "R15"}, Needs: Capabilities{Processes: true}, Test: testKilledHolder,
 		Contract: "when the holder's process is killed a waiter gets the key when the TTL is over"},
-	{Name: "KilledWaiter", Group: processesGroup, Rules: []string{"R15", "R16"}, Needs: Capabilities{Processes: true}, Test: testKilledWaiter,
+	{Name: "KilledWaiter", Rules: []string{"R15", "R16"}, Needs: Capabilities{Processes: true}, Test: testKilledWaiter,
 		Contract: "a waiter whose process was killed holds nobody up"},
-	{Name: "FrozenHolderIsTold", Group: processesGroup, Rules: []string{"R2", "R10"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testFrozenHolderIsTold,
+	{Name: "FrozenHolderIsTold", Rules: []string{"R2", "R10"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testFrozenHolderIsTold,
 		Contract: "a process frozen past its lease is told so by the first question it asks, and cannot harm the next holder"},
-	{Name: "FrozenHolderInTime", Group: processesGroup, Rules: []string{"R10", "R11"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testFrozenHolderInTime,
+	{Name: "FrozenHolderInTime", Rules: []string{"R10", "R11"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testFrozenHolderInTime,
 		Contract: "a process frozen for less than what is left of its lease keeps it"},
-	{Name: "FrozenWaiter", Group: processesGroup, Rules: []string{"R15", "R16"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testFrozenWaiter,
+	{Name: "FrozenWaiter", Rules: []string{"R15", "R16"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testFrozenWaiter,
 		Contract: "a waiter whose process is frozen holds nobody up, and gets its turn when it runs on"},
-	{Name: "SharedOwnerAcrossProcesses", Group: processesGroup, Rules: []string{"R8"}, Needs: Capabilities{Processes: true, StoredHolds: true}, Test: testSharedOwnerAcrossProcesses,
+	{Name: "SharedOwnerAcrossProcesses", Rules: []string{"R8"}, Needs: Capabilities{Processes: true, StoredHolds: true}, Test: testSharedOwnerAcrossProcesses,
 		Contract: "the same explicit owner re-enters from another process; when that is killed, its holds end with the lease"},
-	{Name: "CoOwnerIsKilled", Group: processesGroup, Rules: []string{"R8", "R19"}, Needs: Capabilities{Processes: true, StoredHolds: true}, Test: testCoOwnerIsKilled,
+	{Name: "CoOwnerIsKilled", Rules: []string{"R8", "R19"}, Needs: Capabilities{Processes: true, StoredHolds: true}, Test: testCoOwnerIsKilled,
 		Contract: "of processes that share a lock by its owner's name one is killed: its holds end with its own TTL while the others go on, and their last Unlock frees the key"},
-}
+})
 
 func testProcessesExclude(t *T) {
 	child, l, key := t.child(), t.Locker(), t.Key("k")
@@ -48,10 +46,7 @@ func testProcessesExclude(t *T) {
 		t.Ends(refused.Done(), t.Timing().Patience, "the end of a child's TryLock")
 		t.Is(refused.Err(), locker.ErrNotAcquired)
 		t.Unlock(ours)
-		if t.caps().Fencing && (theirs.Token() <= last || ours.Token() <= theirs.Token()) {
-			t.Errorf("the tokens are %d, %d, %d", last, theirs.Token(), ours.Token())
-		}
-		last = ours.Token()
+		last = t.newer(ours.Token(), t.newer(theirs.Token(), last))
 	}
 }
 
@@ -117,9 +112,7 @@ func testFrozenHolderIsTold(t *T) {
 	t.Is(t.ChildRenew(theirs), locker.ErrLost)
 	t.Is(t.ChildUnlock(theirs), locker.ErrLost)
 	t.NoError(ours.Renew(t.Context()), "Renew by the next holder")
-	if t.caps().Fencing && ours.Token() <= theirs.Token() {
-		t.Errorf("token %d after %d", ours.Token(), theirs.Token())
-	}
+	t.newer(ours.Token(), theirs.Token())
 	t.Unlock(ours)
 }
 

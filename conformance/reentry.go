@@ -7,40 +7,38 @@ import (
 	"github.com/distlock/locker"
 )
 
-const reentryGroup = "reentry"
-
-var reentryCases = []Case{
-	{Name: "LeaseContextReenters", Group: reentryGroup, Rules: []string{"R5"}, Test: testLeaseContextReenters,
+var reentryCases = group("reentry", []Case{
+	{Name: "LeaseContextReenters", Rules: []string{"R5"}, Test: testLeaseContextReenters,
 		Contract: "Lock and TryLock under a lease's context re-enter its key at once, and the key is free after as many Unlocks as Locks, in any order"},
-	{Name: "DerivedContextReenters", Group: reentryGroup, Rules: []string{"R5"}, Test: testDerivedContextReenters,
+	{Name: "DerivedContextReenters", Rules: []string{"R5"}, Test: testDerivedContextReenters,
 		Contract: "re-entry works under contexts derived from a lease's, with values, deadlines or without cancellation"},
-	{Name: "AncestorReenters", Group: reentryGroup, Rules: []string{"R5"}, Test: testAncestorReenters,
+	{Name: "AncestorReenters", Rules: []string{"R5"}, Test: testAncestorReenters,
 		Contract: "under an inner lease's context the keys of the outer leases re-enter too"},
-	{Name: "OtherKeyIsTopLevel", Group: reentryGroup, Rules: []string{"R5"}, Locker: true, Test: testOtherKeyIsTopLevel,
+	{Name: "OtherKeyIsTopLevel", Rules: []string{"R5"}, Locker: true, Test: testOtherKeyIsTopLevel,
 		Contract: "two goroutines under one outer lease exclude each other on another key"},
-	{Name: "OtherLockerIsExcluded", Group: reentryGroup, Rules: []string{"R5"}, Locker: true, Test: testOtherLockerIsExcluded,
+	{Name: "OtherLockerIsExcluded", Rules: []string{"R5"}, Locker: true, Test: testOtherLockerIsExcluded,
 		Contract: "a lease's context means nothing to another Locker"},
-	{Name: "ReentryPassesTheQueue", Group: reentryGroup, Rules: []string{"R5", "R14"}, Test: testReentryPassesTheQueue,
+	{Name: "ReentryPassesTheQueue", Rules: []string{"R5", "R14"}, Test: testReentryPassesTheQueue,
 		Contract: "re-entry does not queue behind others that wait for the key"},
-	{Name: "SurplusUnlock", Group: reentryGroup, Rules: []string{"R3", "R5"}, Test: testSurplusUnlock,
+	{Name: "SurplusUnlock", Rules: []string{"R3", "R5"}, Test: testSurplusUnlock,
 		Contract: "a second Unlock of an inner lease is ErrNotHeld and takes no hold of another lease's"},
-	{Name: "ReentryAfterLoss", Group: reentryGroup, Rules: []string{"R7"}, Test: testReentryAfterLoss,
+	{Name: "ReentryAfterLoss", Rules: []string{"R7"}, Test: testReentryAfterLoss,
 		Contract: "Lock under a lost lease's context, or for an owner whose lease is lost, is ErrLost, never a fresh acquisition"},
-	{Name: "LossEndsEveryHold", Group: reentryGroup, Rules: []string{"R7", "R10"}, Test: testLossEndsEveryHold,
+	{Name: "LossEndsEveryHold", Rules: []string{"R7", "R10"}, Test: testLossEndsEveryHold,
 		Contract: "on loss every lease on the acquisition is lost, and each first Unlock is ErrLost"},
-	{Name: "UnlockedLeaseIsIgnored", Group: reentryGroup, Rules: []string{"R5"}, Test: testUnlockedLeaseIsIgnored,
+	{Name: "UnlockedLeaseIsIgnored", Rules: []string{"R5"}, Test: testUnlockedLeaseIsIgnored,
 		Contract: "an unlocked lease that a context still carries neither re-enters nor stands in the way"},
-	{Name: "InnerUnlockKeepsRenewal", Group: reentryGroup, Rules: []string{"R6", "R13"}, Test: testInnerUnlockKeepsRenewal,
+	{Name: "InnerUnlockKeepsRenewal", Rules: []string{"R6", "R13"}, Test: testInnerUnlockKeepsRenewal,
 		Contract: "an inner Unlock does not stop the renewal of the outer lease"},
-	{Name: "InnerNeverShortens", Group: reentryGroup, Rules: []string{"R6"}, Test: testInnerNeverShortens,
+	{Name: "InnerNeverShortens", Rules: []string{"R6"}, Test: testInnerNeverShortens,
 		Contract: "an inner Lock with a shorter TTL, and its Unlock, leave the deadline where it was"},
-	{Name: "InnerNeverShortensStore", Group: reentryGroup, Rules: []string{"R6"}, Needs: Capabilities{Inspect: true}, Test: testInnerNeverShortensStore,
+	{Name: "InnerNeverShortensStore", Rules: []string{"R6"}, Needs: Capabilities{Inspect: true}, Test: testInnerNeverShortensStore,
 		Contract: "an inner Lock and its Unlock do not shorten the lease in the store"},
-	{Name: "InnerLimitsDoNotCount", Group: reentryGroup, Rules: []string{"R6", "R12"}, Locker: true, Test: testInnerLimitsDoNotCount,
+	{Name: "InnerLimitsDoNotCount", Rules: []string{"R6", "R12"}, Locker: true, Test: testInnerLimitsDoNotCount,
 		Contract: "limits given to an inner Lock do not end the outer lease"},
-	{Name: "InnerContextEndsAlone", Group: reentryGroup, Rules: []string{"R5", "R10"}, Locker: true, Test: testInnerContextEndsAlone,
+	{Name: "InnerContextEndsAlone", Rules: []string{"R5", "R10"}, Locker: true, Test: testInnerContextEndsAlone,
 		Contract: "Unlock of an inner lease ends that lease's contexts and not the outer's"},
-}
+})
 
 func testLeaseContextReenters(t *T) {
 	l, other, key := t.Locker(), t.Locker(), t.Key("k")

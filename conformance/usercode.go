@@ -7,18 +7,17 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance/internal/suite"
-	"github.com/distlock/locker/internal/test/pace"
 )
 
 // userCodeCases are about what users give to a Locker: loggers, observers and contexts.
-var userCodeCases = []Case{
-	{Name: "BlockedLogger", Group: faultsGroup, Rules: []string{"R10", "R13", "R24"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testBlockedLogger,
+var userCodeCases = group("faults", []Case{
+	{Name: "BlockedLogger", Rules: []string{"R10", "R13", "R24"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testBlockedLogger,
 		Contract: "a logger and an observer that never return delay no renewal, loss, Lock or Unlock, and Close by less than 5 s, while the store comes and goes"},
-	{Name: "LoggerThatLocks", Group: faultsGroup, Rules: []string{"R10", "R13"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testLoggerThatLocks,
+	{Name: "LoggerThatLocks", Rules: []string{"R10", "R13"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testLoggerThatLocks,
 		Contract: "a logger and an observer may ask the lease they are told of, and lock with the Locker that calls them"},
-	{Name: "SlowUnlockUnderItsOwnContext", Group: faultsGroup, Rules: []string{"R20"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testSlowUnlockUnderItsOwnContext,
+	{Name: "SlowUnlockUnderItsOwnContext", Rules: []string{"R20"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testSlowUnlockUnderItsOwnContext,
 		Contract: "Renew and Unlock under the lease's own context, or one derived from it, wait for their answer: that Unlock ends this context is no end of its wait"},
-}
+})
 
 // handler is a [slog.Handler] that calls itself with the message of each record.
 type handler func(message string)
@@ -63,11 +62,7 @@ func testBlockedLogger(t *T) {
 	t.Taken(other, key)
 	t.Unlock(lease)
 	t.Free(other, key)
-	start := pace.Now()
-	t.NoError(l.Close(), "Close")
-	if took := start.Took(); took > 5*time.Second {
-		t.Errorf("Close took %v, more than 5 s, beside a logger that blocks", took)
-	}
+	t.Within(5*time.Second, "Close beside a logger that blocks", func() { t.NoError(l.Close(), "Close") })
 }
 
 func testLoggerThatLocks(t *T) {

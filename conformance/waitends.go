@@ -161,8 +161,7 @@ func testCancelledWaiterPassesOn(t *T) {
 		}
 		rest := []*suite.Waiter{near, far}
 		for len(rest) > 0 {
-			late := make(chan struct{})
-			stop := pace.After(t.Timing().PollWithin, func() { close(late) })
+			late, stop := pace.Timeout(t.Timing().PollWithin)
 			select {
 			case <-rest[0].Done():
 			case <-rest[len(rest)-1].Done():

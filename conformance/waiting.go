@@ -10,44 +10,42 @@ import (
 	"github.com/distlock/locker/conformance/internal/suite"
 )
 
-const waitingGroup = "waiting"
-
-var waitingCases = []Case{
-	{Name: "BlocksUntilUnlock", Group: waitingGroup, Rules: []string{"R15"}, Test: testBlocksUntilUnlock,
+var waitingCases = group("waiting", []Case{
+	{Name: "BlocksUntilUnlock", Rules: []string{"R15"}, Test: testBlocksUntilUnlock,
 		Contract: "Lock returns after the holder's Unlock, not before"},
-	{Name: "WaitBoundIsNotAcquired", Group: waitingGroup, Rules: []string{"R17"}, Locker: true, Test: testWaitBoundIsNotAcquired,
+	{Name: "WaitBoundIsNotAcquired", Rules: []string{"R17"}, Locker: true, Test: testWaitBoundIsNotAcquired,
 		Contract: "Lock gives up when WithWait is over, not before, with ErrNotAcquired and no context's error"},
-	{Name: "DeadlineMatchesBoth", Group: waitingGroup, Rules: []string{"R17"}, Locker: true, Test: testDeadlineMatchesBoth,
+	{Name: "DeadlineMatchesBoth", Rules: []string{"R17"}, Locker: true, Test: testDeadlineMatchesBoth,
 		Contract: "a wait ended by its context's deadline matches ErrNotAcquired and context.DeadlineExceeded"},
-	{Name: "CancelIsPrompt", Group: waitingGroup, Rules: []string{"R16", "R17"}, Test: testCancelIsPrompt,
+	{Name: "CancelIsPrompt", Rules: []string{"R16", "R17"}, Test: testCancelIsPrompt,
 		Contract: "a wait ended by cancellation returns at once and matches ErrNotAcquired, context.Canceled and the cause given"},
-	{Name: "DeadContextGetsNothing", Group: waitingGroup, Rules: []string{"R16", "R17"}, Locker: true, Test: testDeadContextGetsNothing,
+	{Name: "DeadContextGetsNothing", Rules: []string{"R16", "R17"}, Locker: true, Test: testDeadContextGetsNothing,
 		Contract: "Lock and TryLock under a context that is over fail with its error, even on a free key, and leave it free"},
-	{Name: "WaitZeroIsOneAttempt", Group: waitingGroup, Rules: []string{"R17"}, Locker: true, Test: testWaitZeroIsOneAttempt,
+	{Name: "WaitZeroIsOneAttempt", Rules: []string{"R17"}, Locker: true, Test: testWaitZeroIsOneAttempt,
 		Contract: "Lock with WithWait(0) makes one attempt: it gets a free key, and is ErrNotAcquired at once if the key is held"},
-	{Name: "UnboundedWaitUndoesTheDefault", Group: waitingGroup, Rules: []string{"R17"}, Locker: true, Test: testUnboundedWaitUndoesTheDefault,
+	{Name: "UnboundedWaitUndoesTheDefault", Rules: []string{"R17"}, Locker: true, Test: testUnboundedWaitUndoesTheDefault,
 		Contract: "WithUnboundedWait waits until the context is done, also against a default of the constructor"},
-	{Name: "TryLockDoesNotWait", Group: waitingGroup, Rules: []string{"R14", "R17"}, Locker: true, Test: testTryLockDoesNotWait,
+	{Name: "TryLockDoesNotWait", Rules: []string{"R14", "R17"}, Locker: true, Test: testTryLockDoesNotWait,
 		Contract: "TryLock on a held key returns at once, whatever WithWait says"},
-	{Name: "TryLockFailsBehindTheQueue", Group: waitingGroup, Rules: []string{"R14"}, Locker: true, Test: testTryLockFailsBehindTheQueue,
+	{Name: "TryLockFailsBehindTheQueue", Rules: []string{"R14"}, Locker: true, Test: testTryLockFailsBehindTheQueue,
 		Contract: "TryLock does not overtake the callers of its own Locker that wait for the key"},
-	{Name: "FIFOWithinLocker", Group: waitingGroup, Rules: []string{"R14"}, Locker: true, Test: testFIFOWithinLocker,
+	{Name: "FIFOWithinLocker", Rules: []string{"R14"}, Locker: true, Test: testFIFOWithinLocker,
 		Contract: "callers of one Locker get the key in the order in which they asked for it"},
-	{Name: "RefusedCallersAskSeldom", Group: waitingGroup, Rules: []string{"R14", "R15"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testRefusedCallersAskSeldom,
+	{Name: "RefusedCallersAskSeldom", Rules: []string{"R14", "R15"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testRefusedCallersAskSeldom,
 		Contract: "a refused TryLock is one command, or none if its own Locker holds the key; of the callers of one Locker that wait for a key one asks, about once a second if the store wakes it"},
-	{Name: "GivesUpRightAfterASuccess", Group: waitingGroup, Rules: []string{"R16"}, Test: testGivesUpRightAfterASuccess,
+	{Name: "GivesUpRightAfterASuccess", Rules: []string{"R16"}, Test: testGivesUpRightAfterASuccess,
 		Contract: "a waiter that gives up within a second of its Locker's last success holds the next one up no longer than any other does"},
-	{Name: "FIFOAcrossLockers", Group: waitingGroup, Rules: []string{"R14"}, Needs: Capabilities{Fair: true}, Test: testFIFOAcrossLockers,
+	{Name: "FIFOAcrossLockers", Rules: []string{"R14"}, Needs: Capabilities{Fair: true}, Test: testFIFOAcrossLockers,
 		Contract: "where the strategy is fair, callers of different Lockers get the key in the order in which they asked for it"},
-	{Name: "QueueSurvivesItsMembers", Group: waitingGroup, Rules: []string{"R14", "R16"}, Locker: true, Test: testQueueSurvivesItsMembers,
+	{Name: "QueueSurvivesItsMembers", Rules: []string{"R14", "R16"}, Locker: true, Test: testQueueSurvivesItsMembers,
 		Contract: "waiters that give up at the head, in the middle and at the end of the queue do not hold up or reorder the others"},
-	{Name: "BoundCountsInTheQueue", Group: waitingGroup, Rules: []string{"R14", "R17"}, Locker: true, Test: testBoundCountsInTheQueue,
+	{Name: "BoundCountsInTheQueue", Rules: []string{"R14", "R17"}, Locker: true, Test: testBoundCountsInTheQueue,
 		Contract: "WithWait counts for a caller behind others of its Locker too"},
-	{Name: "CancelledWaiterPassesOn", Group: waitingGroup, Rules: []string{"R16"}, Test: testCancelledWaiterPassesOn,
+	{Name: "CancelledWaiterPassesOn", Rules: []string{"R16"}, Test: testCancelledWaiterPassesOn,
 		Contract: "a waiter cancelled in the very moment it is woken does not keep the key or the wake-up to itself"},
-	{Name: "ExpiredHolderInOwnLocker", Group: waitingGroup, Rules: []string{"R10", "R14"}, Locker: true, Test: testExpiredHolderInOwnLocker,
+	{Name: "ExpiredHolderInOwnLocker", Rules: []string{"R10", "R14"}, Locker: true, Test: testExpiredHolderInOwnLocker,
 		Contract: "a waiter gets the key when a lease of its own Locker expires"},
-}
+})
 
 func testBlocksUntilUnlock(t *T) {
 	a, b, key := t.Locker(), t.Locker(), t.Key("k")

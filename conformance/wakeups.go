@@ -10,30 +10,28 @@ import (
 	"github.com/distlock/locker/internal/test/pace"
 )
 
-const wakeGroup = "wake-ups"
-
-var wakeCases = []Case{
-	{Name: "NotifiedWake", Group: wakeGroup, Rules: []string{"R15"}, Needs: Capabilities{Notified: true}, Test: testNotifiedWake,
+var wakeCases = group("wake-ups", []Case{
+	{Name: "NotifiedWake", Rules: []string{"R15"}, Needs: Capabilities{Notified: true}, Test: testNotifiedWake,
 		Contract: "where the store notifies, a waiter takes a freed key well before it would have looked by itself"},
-	{Name: "WakeByExpiry", Group: wakeGroup, Rules: []string{"R15"}, Test: testWakeByExpiry,
+	{Name: "WakeByExpiry", Rules: []string{"R15"}, Test: testWakeByExpiry,
 		Contract: "waiters take a key that nobody unlocked, one after another, each within the bound"},
-	{Name: "LooksEverySecond", Group: wakeGroup, Rules: []string{"R15"}, Needs: Capabilities{Break: true}, Test: testLooksEverySecond,
+	{Name: "LooksEverySecond", Rules: []string{"R15"}, Needs: Capabilities{Break: true}, Test: testLooksEverySecond,
 		Contract: "a waiter that nothing wakes looks for the key about once a second at least"},
-	{Name: "NoMissedWakeup", Group: wakeGroup, Rules: []string{"R15"}, Test: testNoMissedWakeup,
+	{Name: "NoMissedWakeup", Rules: []string{"R15"}, Test: testNoMissedWakeup,
 		Contract: "an Unlock at any moment of another Locker's beginning to wait is not missed"},
-	{Name: "EarlyWakeGoesOnWaiting", Group: wakeGroup, Rules: []string{"R15"}, Test: testEarlyWakeGoesOnWaiting,
+	{Name: "EarlyWakeGoesOnWaiting", Rules: []string{"R15"}, Test: testEarlyWakeGoesOnWaiting,
 		Contract: "a waiter that is woken and comes too late waits on, to its own bound"},
-	{Name: "StaleSignalGrantsNothing", Group: wakeGroup, Rules: []string{"R1", "R15"}, Test: testStaleSignalGrantsNothing,
+	{Name: "StaleSignalGrantsNothing", Rules: []string{"R1", "R15"}, Test: testStaleSignalGrantsNothing,
 		Contract: "signals left over from earlier releases do not grant a held key"},
-	{Name: "WakesOneAfterAnother", Group: wakeGroup, Rules: []string{"R15", "R16"}, Test: testWakesOneAfterAnother,
+	{Name: "WakesOneAfterAnother", Rules: []string{"R15", "R16"}, Test: testWakesOneAfterAnother,
 		Contract: "each Unlock lets one of the waiting Lockers in, until all had their turn"},
-	{Name: "LostNotification", Group: wakeGroup, Rules: []string{"R15"}, Needs: Capabilities{Notified: true, Faults: true}, Isolated: true, Test: testLostNotification,
+	{Name: "LostNotification", Rules: []string{"R15"}, Needs: Capabilities{Notified: true, Faults: true}, Isolated: true, Test: testLostNotification,
 		Contract: "a waiter whose notifications are cut takes a freed key within the bound"},
-	{Name: "NotifiedAgain", Group: wakeGroup, Rules: []string{"R15"}, Needs: Capabilities{Notified: true, Faults: true}, Isolated: true, Test: testNotifiedAgain,
+	{Name: "NotifiedAgain", Rules: []string{"R15"}, Needs: Capabilities{Notified: true, Faults: true}, Isolated: true, Test: testNotifiedAgain,
 		Contract: "after notifications were cut and came back waiters are woken by them again"},
-	{Name: "RenewedHolderKeepsWaitersOut", Group: wakeGroup, Rules: []string{"R11", "R15"}, Test: testRenewedHolderKeepsWaitersOut,
+	{Name: "RenewedHolderKeepsWaitersOut", Rules: []string{"R11", "R15"}, Test: testRenewedHolderKeepsWaitersOut,
 		Contract: "a waiter that looks when the lease it knew of should be over finds it renewed, and waits on"},
-}
+})
 
 // beforeTheLook is less than the pause after which a waiter that has a Watch looks for the
 // key by itself: 0.8 s at least. A grant that comes sooner after the beginning of the wait is

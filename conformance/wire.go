@@ -11,24 +11,22 @@ import (
 	"github.com/distlock/locker/internal/test/pace"
 )
 
-const wireGroup = "wire"
-
 // wireCases have a proxy between the driver and its store. An [Injector] is in front of the
 // driver, and never shows how the driver itself minds contexts and broken connections.
-var wireCases = []Case{
-	{Name: "FrozenCommandsEnd", Group: wireGroup, Rules: []string{"R16", "R17"}, Needs: Capabilities{Wired: true}, Test: testFrozenCommandsEnd,
+var wireCases = group("wire", []Case{
+	{Name: "FrozenCommandsEnd", Rules: []string{"R16", "R17"}, Needs: Capabilities{Wired: true}, Test: testFrozenCommandsEnd,
 		Contract: "while nothing gets to the store or back each command returns an error soon after its context ends, by cancellation or by its deadline, and works when the link does"},
-	{Name: "FrozenWatchEnds", Group: wireGroup, Rules: []string{"R16"}, Needs: Capabilities{Wired: true, Notified: true}, Test: testFrozenWatchEnds,
+	{Name: "FrozenWatchEnds", Rules: []string{"R16"}, Needs: Capabilities{Wired: true, Notified: true}, Test: testFrozenWatchEnds,
 		Contract: "while nothing gets to the store or back Watch returns soon after its context ends, and so do a Watch's Close and the driver's"},
-	{Name: "LostAnswerIsUnknown", Group: wireGroup, Rules: []string{"R17", "R19"}, Needs: Capabilities{Wired: true}, Test: testLostAnswerIsUnknown,
+	{Name: "LostAnswerIsUnknown", Rules: []string{"R17", "R19"}, Needs: Capabilities{Wired: true}, Test: testLostAnswerIsUnknown,
 		Contract: "a command that was applied and whose connection broke before the answer is no success, no refusal, no loss, and not said to be NotApplied or Permanent"},
-	{Name: "RefusedIsTransient", Group: wireGroup, Rules: []string{"R17"}, Needs: Capabilities{Wired: true}, Test: testRefusedIsTransient,
+	{Name: "RefusedIsTransient", Rules: []string{"R17"}, Needs: Capabilities{Wired: true}, Test: testRefusedIsTransient,
 		Contract: "while the store takes no connections commands fail with errors that are neither Permanent nor ErrLost, and work when it does again"},
-	{Name: "CutReconnects", Group: wireGroup, Rules: []string{"R11", "R17"}, Needs: Capabilities{Wired: true}, Test: testCutReconnects,
+	{Name: "CutReconnects", Rules: []string{"R11", "R17"}, Needs: Capabilities{Wired: true}, Test: testCutReconnects,
 		Contract: "after all connections broke the driver makes new ones by itself, and no claim is lost"},
-	{Name: "SignalsAfterCut", Group: wireGroup, Rules: []string{"R15"}, Needs: Capabilities{Wired: true, Notified: true}, Test: testSignalsAfterCut,
+	{Name: "SignalsAfterCut", Rules: []string{"R15"}, Needs: Capabilities{Wired: true, Notified: true}, Test: testSignalsAfterCut,
 		Contract: "a Watch whose connection broke signals again some time later, or closes its channel: it is not silent for good"},
-}
+})
 
 // wire makes a driver that reaches the store by a proxy.
 func (t *T) wire() (*faultproxy.Proxy, *commander) {
@@ -198,12 +196,10 @@ func (t *T) closesFrozen(key string) {
 	w := d.watch(t.Context(), key)
 	p.Blackhole(true)
 	defer heal(p)
-	start := pace.Now()
-	w.w.Close()
-	_ = d.Close()
-	if took := start.Took(); took > time.Second+t.Timing().Slack {
-		t.Errorf("Close of a driver whose store does not answer took %v; want at most a second", took)
-	}
+	t.Within(time.Second+t.Timing().Slack, "Close of a driver whose store does not answer", func() {
+		w.w.Close()
+		_ = d.Close()
+	})
 }
 
 func testLostAnswerIsUnknown(t *T) {
@@ -342,8 +338,7 @@ func testSignalsAfterCut(t *T) {
 		at := t.Timing().PollWithin * time.Duration(i+i+1) / time.Duration(2*len(watches)-1)
 		t.Sleep(max(at-cut.Took(), 0))
 		t.NoError(a.Release(t.Context(), held[i]), "Release")
-		late := make(chan struct{})
-		stop := pace.After(t.Timing().WakeWithin, func() { close(late) })
+		late, stop := pace.Timeout(t.Timing().WakeWithin)
 		select {
 		case <-w.w.C(): // a signal, or the channel is closed, and the Locker asks for another Watch
 			stop()

@@ -14,16 +14,16 @@ import (
 // stepCases stop a command between what it sends first and what it sends next, at each
 // place there may be, and let another owner take the key meanwhile. A command that looks
 // and then changes, without minding what it saw, is found for certain.
-var stepCases = []Case{
-	{Name: "AcquireInSteps", Group: wireGroup, Rules: []string{"R1"}, Needs: Capabilities{Wired: true}, Test: testAcquireInSteps,
+var stepCases = group("wire", []Case{
+	{Name: "AcquireInSteps", Rules: []string{"R1"}, Needs: Capabilities{Wired: true}, Test: testAcquireInSteps,
 		Contract: "an Acquire that is held up on its way, wherever that is, is not granted beside the owner who came first"},
-	{Name: "ReleaseInSteps", Group: wireGroup, Rules: []string{"R2"}, Needs: Capabilities{Wired: true}, Test: testReleaseInSteps,
+	{Name: "ReleaseInSteps", Rules: []string{"R2"}, Needs: Capabilities{Wired: true}, Test: testReleaseInSteps,
 		Contract: "a Release that is held up on its way until the claim has expired, wherever that is, leaves the next owner's lock alone"},
-	{Name: "RenewInSteps", Group: wireGroup, Rules: []string{"R2", "R11"}, Needs: Capabilities{Wired: true}, Test: testRenewInSteps,
+	{Name: "RenewInSteps", Rules: []string{"R2", "R11"}, Needs: Capabilities{Wired: true}, Test: testRenewInSteps,
 		Contract: "a Renew that is held up on its way until the claim has expired, wherever that is, leaves the next owner's lock alone"},
-	{Name: "BreakInSteps", Group: wireGroup, Rules: []string{"R2"}, Needs: Capabilities{Wired: true, Admin: true}, Test: testBreakInSteps,
+	{Name: "BreakInSteps", Rules: []string{"R2"}, Needs: Capabilities{Wired: true, Admin: true}, Test: testBreakInSteps,
 		Contract: "a Break that is held up on its way until the grant is over, wherever that is, leaves the next owner's lock alone"},
-}
+})
 
 // mostSteps is how many requests a command is taken to be at most.
 const mostSteps = 6

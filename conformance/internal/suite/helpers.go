@@ -154,10 +154,16 @@ func (t *T) Eventually(d time.Duration, what string, cond func() bool) {
 // Prompt checks that f returns within the bound for calls that wait for nothing.
 func (t *T) Prompt(what string, f func()) {
 	t.Helper()
+	t.Within(t.setup.Prompt, what, f)
+}
+
+// Within checks that f returns within d.
+func (t *T) Within(d time.Duration, what string, f func()) {
+	t.Helper()
 	start := pace.Now()
 	f()
-	if took := start.Took(); took > t.setup.Prompt {
-		t.Fatalf("%s took %v, more than %v", what, took, t.setup.Prompt)
+	if took := start.Took(); took > d {
+		t.Errorf("%s took %v, more than %v", what, took, d)
 	}
 }
 

@@ -104,17 +104,22 @@ func (t *T) Go(f func()) <-chan struct{} {
 }
 
 // Together runs f n times at once, and returns when all have ended.
-func (t *T) Together(n int, f func(i int)) {
-	t.Helper()
+func (t *T) Together(n int, f func(i int)) { t.Begin(n, f)() }
+
+// Begin runs f n times at once. wait returns when all have ended.
+func (t *T) Begin(n int, f func(i int)) (wait func()) {
+	var all sync.WaitGroup
 	start := make(chan struct{})
-	all := make([]<-chan struct{}, n)
-	for i := range all {
-		all[i] = t.Go(func() { <-start; f(i) })
+	for i := range n {
+		all.Add(1)
+		t.Go(func() {
+			defer all.Done()
+			<-start
+			f(i)
+		})
 	}
 	close(start)
-	for _, done := range all {
-		<-done
-	}
+	return all.Wait
 }
 
 // Locker makes a Locker, which is closed when the case ends. For an Observer opts
