@@ -92,3 +92,16 @@ func TestCheckEnds(t *testing.T) {
 	require.Equal(t, opened, closed)
 	require.Contains(t, report.String(), "not run")
 }
+
+// A run's seed can be given again.
+func TestSeed(t *testing.T) {
+	seeded := func(seed string) (conformance.Report, error) {
+		t.Setenv("LOCKER_CONFORMANCE_SEED", seed)
+		return conformance.Check(t.Context(), conformance.OfDriver(newMemoryHarness), nil, conformance.WithOnly("/AcquireRelease$"))
+	}
+	report, err := seeded("42")
+	require.NoError(t, err)
+	require.EqualValues(t, 42, report.Seed)
+	_, err = seeded("the first")
+	require.ErrorContains(t, err, "want a number in LOCKER_CONFORMANCE_SEED")
+}

@@ -56,13 +56,14 @@
 //
 // Cases wait for events with a bound, not for a time to pass; where time passing
 // is the subject they say so. That a Lock waits is seen by [locker.EventWaiting]:
-// every Locker of a case has the suite's observer, and a case that observes uses
-// [WithObserver]. A harness must not put an observer of its own in its place.
+// every Locker of a case has the suite's observer. Neither a harness nor a case
+// puts another observer in its place.
 //
-// Upper bounds ([T.Ends], [T.Eventually], [Now]) are counted on a clock that
+// Upper bounds, such as those of Ends and Eventually, are counted on a clock that
 // slows down with the machine; lower bounds are real time. Leases that must not
-// be lost last two seconds at least, and longer on a slow machine. Keys are unique to a case and a run, so that parallel cases can share a
-// store, and a store can outlive the run.
+// be lost last two seconds at least, and longer on a slow machine. Keys are unique
+// to a case and a run, so that parallel cases can share a store, and a store can
+// outlive the run.
 //
 // [faultproxy]: https://pkg.go.dev/github.com/distlock/locker/conformance/faultproxy
 // [porcupine]: https://pkg.go.dev/github.com/anishathalye/porcupine

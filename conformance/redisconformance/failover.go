@@ -31,42 +31,41 @@ var failoverCases = []conformance.Case{
 		Contract: "when the new master knows of more holds than there are, the last Unlock frees the key"},
 }
 
+// onMaster does something to the shard of key: cluster on a cluster, sentinel under Sentinels.
+func (d *deployment) onMaster(tb testing.TB, key string, cluster func(*redistest.Cluster, testing.TB, int), sentinel func(*redistest.Sentinel, testing.TB)) {
+	tb.Helper()
+	if d.cluster != nil {
+		cluster(d.cluster, tb, d.cluster.ShardOf(tb, key))
+		return
+	}
+	sentinel(d.sentinel, tb)
+}
+
 // failover promotes a replica of the master of key, losing nothing.
 func (d *deployment) failover(tb testing.TB, key string) {
 	tb.Helper()
-	if d.cluster != nil {
-		d.cluster.Failover(tb, d.cluster.ShardOf(tb, key))
-		return
-	}
-	d.sentinel.Failover(tb)
+	d.onMaster(tb, key, (*redistest.Cluster).Failover, (*redistest.Sentinel).Failover)
 }
 
 // killMaster kills the master of key and has a replica promoted.
-func (d *deployment) killMaster(tb testing.TB, key string) *redistest.Server {
+func (d *deployment) killMaster(tb testing.TB, key string) {
 	tb.Helper()
 	if d.cluster != nil {
-		return d.cluster.KillMaster(tb, d.cluster.ShardOf(tb, key))
+		d.cluster.KillMaster(tb, d.cluster.ShardOf(tb, key))
+		return
 	}
-	return d.sentinel.KillMaster(tb)
+	d.sentinel.KillMaster(tb)
 }
 
 func (d *deployment) stopReplication(tb testing.TB, key string) {
 	tb.Helper()
-	if d.cluster != nil {
-		d.cluster.StopReplication(tb, d.cluster.ShardOf(tb, key))
-		return
-	}
-	d.sentinel.StopReplication(tb)
+	d.onMaster(tb, key, (*redistest.Cluster).StopReplication, (*redistest.Sentinel).StopReplication)
 }
 
 // sync waits until the replicas of key's master have what it has.
 func (d *deployment) sync(tb testing.TB, key string) {
 	tb.Helper()
-	if d.cluster != nil {
-		d.cluster.Sync(tb, d.cluster.ShardOf(tb, key))
-		return
-	}
-	d.sentinel.Sync(tb)
+	d.onMaster(tb, key, (*redistest.Cluster).Sync, (*redistest.Sentinel).Sync)
 }
 
 // newer checks that tokens grow.

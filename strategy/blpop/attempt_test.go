@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
