@@ -21,6 +21,8 @@ var (
 	docTemplate string
 	//go:embed readme.md.tmpl
 	readmeTemplate string
+	//go:embed choosing.md.tmpl
+	choosingTemplate string
 )
 
 // A page fills the template of docs/performance.md.
@@ -38,29 +40,31 @@ func newPage(cfg config, redisVersion string) *page {
 	return &page{cfg, results{}, time.Now().UTC().Format(time.DateOnly), machine(), cmp.Or(first, missing), versions(redisVersion)}
 }
 
-// write writes performance.md and its plots into dir, and figures into the README above it.
+// write writes performance.md and its plots into dir, and figures into choosing.md there and the
+// README above it.
 func (p *page) write(dir string) error {
 	doc, err := p.fill(docTemplate)
 	if err != nil {
 		return err
 	}
 	return errors.Join(os.WriteFile(filepath.Join(dir, "performance.md"), []byte(doc), 0o644),
-		p.plots(dir), p.writeReadme(filepath.Join(dir, "..", "README.md")))
+		p.plots(dir), p.insert(filepath.Join(dir, "choosing.md"), choosingTemplate),
+		p.insert(filepath.Join(dir, "..", "README.md"), readmeTemplate))
 }
 
-// writeReadme replaces what stands between two marks.
-func (p *page) writeReadme(name string) error {
+// insert fills a template between two marks of a file.
+func (p *page) insert(name, template string) error {
 	const begin, end = "<!-- by make bench-peers -->\n", "<!-- end -->\n"
-	readme, err := os.ReadFile(name)
+	text, err := os.ReadFile(name)
 	if err != nil {
 		return err
 	}
-	before, rest, found := strings.Cut(string(readme), begin)
+	before, rest, found := strings.Cut(string(text), begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !found || !closed {
 		return fmt.Errorf("%s has no %q and %q", name, begin, end)
 	}
-	figures, err := p.fill(readmeTemplate)
+	figures, err := p.fill(template)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 // checks are the tests of single blocks. Any other block has to succeed.
 var checks = map[string]func(*testing.T, func(given) error){
-	"README.md, Choosing by config, go 1": func(t *testing.T, run func(given) error) {
+	"docs/configuration.md, Configuration, go 1": func(t *testing.T, run func(given) error) {
 		t.Setenv("LOCKER_URL", "memory://docs")
 		require.NoError(t, run(newGiven(t)))
 	},
