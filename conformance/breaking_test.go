@@ -12,60 +12,97 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// counted is a counting driver with some methods replaced.
-type counted struct {
-	*counting
-	acquire  func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error)
-	renew    func(d *counting, ctx context.Context, c driver.Claim) error
-	release  func(d *counting, ctx context.Context, c driver.Claim) error
-	watch    func(d *counting, ctx context.Context, key string) (driver.Watch, error)
-	setHolds func(d *counting, ctx context.Context, c driver.Claim, n int) error
-	close    func(d *counting) error
+// fullDriver is a driver that can do everything, in this process or in another one.
+type fullDriver interface {
+	driver.Driver
+	driver.Notifier
+	driver.HoldCounter
+	driver.Configurer
 }
 
-func (d counted) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
+// changed is a sound driver with some methods replaced.
+type changed[D fullDriver] struct {
+	sound     D
+	acquire   func(d D, ctx context.Context, req driver.Request) (driver.Answer, error)
+	renew     func(d D, ctx context.Context, claims []driver.Claim, answer func(int, error))
+	renewEach func(d D, ctx context.Context, c driver.Claim) error
+	release   func(d D, ctx context.Context, c driver.Claim) error
+	watch     func(d D, ctx context.Context, key string) (driver.Watch, error)
+	setHolds  func(d D, ctx context.Context, c driver.Claim, n int) error
+	configure func(d D, c driver.Config) (driver.Settings, error)
+	close     func(d D) error
+}
+
+func (d changed[D]) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	if d.acquire != nil {
-		return d.acquire(d.counting, ctx, req)
+		return d.acquire(d.sound, ctx, req)
 	}
-	return d.counting.Acquire(ctx, req)
+	return d.sound.Acquire(ctx, req)
 }
 
-func (d counted) Renew(ctx context.Context, claims []driver.Claim, answer func(int, error)) {
-	if d.renew == nil {
-		d.counting.Renew(ctx, claims, answer)
-		return
-	}
-	for i, c := range claims {
-		answer(i, d.renew(d.counting, ctx, c))
+func (d changed[D]) Renew(ctx context.Context, claims []driver.Claim, answer func(int, error)) {
+	switch {
+	case d.renew != nil:
+		d.renew(d.sound, ctx, claims, answer)
+	case d.renewEach != nil:
+		for i, c := range claims {
+			answer(i, d.renewEach(d.sound, ctx, c))
+		}
+	default:
+		d.sound.Renew(ctx, claims, answer)
 	}
 }
 
-func (d counted) Release(ctx context.Context, c driver.Claim) error {
+func (d changed[D]) Release(ctx context.Context, c driver.Claim) error {
 	if d.release != nil {
-		return d.release(d.counting, ctx, c)
+		return d.release(d.sound, ctx, c)
 	}
-	return d.counting.Release(ctx, c)
+	return d.sound.Release(ctx, c)
 }
 
-func (d counted) Watch(ctx context.Context, key string) (driver.Watch, error) {
+func (d changed[D]) Watch(ctx context.Context, key string) (driver.Watch, error) {
 	if d.watch != nil {
-		return d.watch(d.counting, ctx, key)
+		return d.watch(d.sound, ctx, key)
 	}
-	return d.counting.Watch(ctx, key)
+	return d.sound.Watch(ctx, key)
 }
 
-func (d counted) SetHolds(ctx context.Context, c driver.Claim, n int) error {
+func (d changed[D]) SetHolds(ctx context.Context, c driver.Claim, n int) error {
 	if d.setHolds != nil {
-		return d.setHolds(d.counting, ctx, c, n)
+		return d.setHolds(d.sound, ctx, c, n)
 	}
-	return d.counting.SetHolds(ctx, c, n)
+	return d.sound.SetHolds(ctx, c, n)
 }
 
-func (d counted) Close() error {
-	if d.close != nil {
-		return d.close(d.counting)
+func (d changed[D]) Configure(c driver.Config) (driver.Settings, error) {
+	if d.configure != nil {
+		return d.configure(d.sound, c)
 	}
-	return d.counting.Close()
+	return d.sound.Configure(c)
+}
+
+func (d changed[D]) Close() error {
+	if d.close != nil {
+		return d.close(d.sound)
+	}
+	return d.sound.Close()
+}
+
+// The other methods of a changed driver are those of the sound one, a level deeper.
+type (
+	restOfCounting struct{ *counting }
+	restOfFull     struct{ fullDriver }
+)
+
+// counted is a counting driver, changed: what is wrong is in the store.
+type counted struct {
+	changed[*counting]
+	restOfCounting
+}
+
+func newCounted(s *fakeStore) counted {
+	d := withCounts(s).(*counting)
+	return counted{changed[*counting]{sound: d}, restOfCounting{d}}
 }
 
 // with makes a driver of the counting one, changed by f. f is called once for
@@ -73,7 +110,26 @@ func (d counted) Close() error {
 func with(f func(d *counted)) fake {
 	v := fakeCounting
 	v.fakeDriver = func(s *fakeStore) driver.Driver {
-		d := counted{counting: withCounts(s).(*counting)}
+		d := newCounted(s)
+		f(&d)
+		return d
+	}
+	return v
+}
+
+// nearby is a driver, changed: what is wrong is not in the store but in the process that
+// locks.
+type nearby struct {
+	changed[fullDriver]
+	restOfFull
+}
+
+// near makes a driver of the counting one, changed by f. f is called once for each
+// Locker.
+func near(f func(d *nearby)) fake {
+	v := fakeCounting
+	v.near = func(sound fullDriver) driver.Driver {
+		d := nearby{changed[fullDriver]{sound: sound}, restOfFull{sound}}
 		f(&d)
 		return d
 	}
@@ -85,7 +141,7 @@ func acquiring(f func(d *counting, ctx context.Context, req driver.Request) (dri
 }
 
 func renewing(f func(d *counting, ctx context.Context, c driver.Claim) error) fake {
-	return with(func(d *counted) { d.renew = f })
+	return with(func(d *counted) { d.renewEach = f })
 }
 
 func releasing(f func(d *counting, ctx context.Context, c driver.Claim) error) fake {
@@ -99,10 +155,9 @@ func renaming(rename func(string) string) fake {
 			req.Key = rename(req.Key)
 			return d.Acquire(ctx, req)
 		}
-		d.renew = func(d *counting, ctx context.Context, c driver.Claim) (err error) {
+		d.renewEach = func(d *counting, ctx context.Context, c driver.Claim) error {
 			c.Key = rename(c.Key)
-			d.Renew(ctx, []driver.Claim{c}, func(_ int, e error) { err = e })
-			return err
+			return d.renewOne(ctx, c)
 		}
 		d.release = func(d *counting, ctx context.Context, c driver.Claim) error {
 			c.Key = rename(c.Key)
@@ -249,8 +304,8 @@ func lockingWith(more ...locker.LockOption) fake {
 }
 
 // renewOne renews as the sound driver does.
-func (d counted) renewOne(ctx context.Context, c driver.Claim) (err error) {
-	d.counting.Renew(ctx, []driver.Claim{c}, func(_ int, e error) { err = e })
+func (d *counting) renewOne(ctx context.Context, c driver.Claim) (err error) {
+	d.Renew(ctx, []driver.Claim{c}, func(_ int, e error) { err = e })
 	return err
 }
 

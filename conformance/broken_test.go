@@ -121,10 +121,10 @@ var brokenLocks = map[string]brokenStrategy{
 				d.s.Put(c.Key, c.Owner, c.ID, c.Token, c.TTL)
 			}
 		})
-		return (&counted{counting: d}).renewOne(ctx, c)
+		return d.renewOne(ctx, c)
 	}), []string{"RenewalNeverResurrects", "RenewalAfterBrokenPredecessor", "StoreLosesEverything"}},
 	"shortens on renewal": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
-		err := (&counted{counting: d}).renewOne(ctx, c)
+		err := d.renewOne(ctx, c)
 		d.locked(func() {
 			if _, held := d.s.Held(c); held != nil {
 				held.Until = time.Now().Add(c.TTL / 10)
@@ -154,11 +154,11 @@ var brokenLocks = map[string]brokenStrategy{
 	}}), []string{"ContextEndsByUnlock", "ContextFollowsParent", "DoContextEnds", "LostIsNotUnlock", "LeaseDescribesItself"}},
 	"knows no limits": {lockingWith(locker.WithMaxHold(time.Hour)), []string{"MaxHold", "MaxHoldStopsRenewal", "LimitsAsDefaults"}},
 	"takes lost renewals for good": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
-		_ = (&counted{counting: d}).renewOne(ctx, c)
+		_ = d.renewOne(ctx, c)
 		return nil
 	}), []string{"KeysLostTogether", "BreakIsNoticed", "StolenUnlockSparesThief", "RenewReplyLost", "CrashLosesEverything"}},
 	"takes lost replies for loss": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
-		if (&counted{counting: d}).renewOne(ctx, c) != nil {
+		if d.renewOne(ctx, c) != nil {
 			return locktable.ErrLost
 		}
 		return nil

@@ -112,7 +112,7 @@ func (d administered) Break(ctx context.Context, h driver.Holder) error {
 func administering(f func(d *administered)) fake {
 	v := fakeCounting
 	v.fakeDriver = func(s *fakeStore) driver.Driver {
-		d := administered{counted: counted{counting: withCounts(s).(*counting)}}
+		d := administered{counted: newCounted(s)}
 		f(&d)
 		return d
 	}

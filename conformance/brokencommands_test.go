@@ -119,7 +119,7 @@ var brokenCommands = map[string]brokenStrategy{
 				d.s.Put(c.Key, c.Owner, c.ID, c.Token, c.TTL)
 			}
 		})
-		return counted{counting: d}.renewOne(ctx, c)
+		return d.renewOne(ctx, c)
 	}), []string{"ExpiredIsLost", "OnlyTheHolder"}},
 	"releases what is free": {releasing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		err := d.Release(ctx, c)
@@ -217,8 +217,8 @@ func impostors(is func(id string, c driver.Claim, owner string) bool) fake {
 		return c
 	}
 	return with(func(d *counted) {
-		d.renew = func(d *counting, ctx context.Context, c driver.Claim) error {
-			return counted{counting: d}.renewOne(ctx, holder(d, c))
+		d.renewEach = func(d *counting, ctx context.Context, c driver.Claim) error {
+			return d.renewOne(ctx, holder(d, c))
 		}
 		d.release = func(d *counting, ctx context.Context, c driver.Claim) error { return d.Release(ctx, holder(d, c)) }
 	})

@@ -68,7 +68,7 @@ var brokenStores = map[string]brokenStrategy{
 		return nil
 	}), []string{"ReleaseReplyLost", "UnlockUnreachable"}},
 	"answers renewals at once": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
-		go func() { _ = (&counted{counting: d}).renewOne(context.WithoutCancel(ctx), c) }()
+		go func() { _ = d.renewOne(context.WithoutCancel(ctx), c) }()
 		return nil
 	}), []string{"CancelledWhileRenewing", "BreakIsNoticed"}},
 	"waits for wake-ups whatever happens": {near(func(d *nearby) {
@@ -202,6 +202,6 @@ var brokenStores = map[string]brokenStrategy{
 		[]string{"EventsAddUp", "EventsTell", "ReentryIsNoEvent", "MaxRenewals", "PanickingObserver", "SlowObserver"}},
 	"is slow to renew": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		time.Sleep(slowOnEveryMachine) // the bug
-		return (&counted{counting: d}).renewOne(ctx, c)
+		return d.renewOne(ctx, c)
 	}), []string{"RenewalStopsAtUnlock", "AutoRenewHolds"}},
 }

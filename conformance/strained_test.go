@@ -20,10 +20,10 @@ var strained = map[string]brokenStrategy{
 			defer connection.Unlock()
 			return d.Acquire(ctx, req)
 		}
-		d.renew = func(d *counting, ctx context.Context, c driver.Claim) error {
+		d.renewEach = func(d *counting, ctx context.Context, c driver.Claim) error {
 			connection.Lock()
 			defer connection.Unlock()
-			return counted{counting: d}.renewOne(ctx, c)
+			return d.renewOne(ctx, c)
 		}
 	}), []string{"ManyCallersFarAway"}},
 	"asks three times": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
@@ -43,7 +43,7 @@ var strained = map[string]brokenStrategy{
 				}
 			}
 		})
-		return counted{counting: d}.renewOne(ctx, c)
+		return d.renewOne(ctx, c)
 	}), []string{"CoOwnerIsKilled"}},
 }
 
