@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/distlock/locker/internal/child"
 )
 
 // A process is one run of redis-server.
@@ -31,7 +33,7 @@ func startProcess(path string, args, env []string, dir, logPath string) (*proces
 		cmd.Env = append(os.Environ(), env...)
 	}
 	cmd.Stdout, cmd.Stderr = log, log
-	release, err := spawn(cmd)
+	release, err := child.Spawn(cmd)
 	if err != nil {
 		return nil, err
 	}
