@@ -1,25 +1,27 @@
 // Package child starts copies of a program by the program itself.
 //
-// There is one protocol. The environment of a child has its kind, which is what it is started for,
-// and its spec as JSON. Its standard input and output are a pipe to its parent. The input ends when
-// the parent closes it or dies, and the child ends then. A child ignores the signals that a
-// terminal sends to a whole group of processes: the parent decides what they mean.
+// There is one protocol. The environment of a child names its kind, which is what it is started
+// for. Its standard input and output are pipes to its parent. The input begins with the child's
+// spec, a line of JSON, which may hold passwords. The input ends when the parent closes it or dies,
+// and the child ends then. A child ignores the signals that a terminal sends to a whole group of
+// processes: the parent decides what they mean.
 package child
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 )
 
-// env has the kind, a space and the spec.
+// env is set to the kind.
 const env = "LOCKER_CHILD"
 
 // Child is a child as its parent sees it. Reads are from its output, writes go to its input.
@@ -42,7 +44,7 @@ func Start(kind string, spec any, start func(*exec.Cmd) error) (*Child, error) {
 		return nil, err
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), env+"="+kind+" "+string(text))
+	cmd.Env = append(os.Environ(), env+"="+kind)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -58,7 +60,11 @@ func Start(kind string, spec any, start func(*exec.Cmd) error) (*Child, error) {
 	if err := start(cmd); err != nil {
 		return nil, fmt.Errorf("starting a %s: %w", kind, err)
 	}
-	return &Child{cmd, out, in}, nil
+	c := &Child{cmd, out, in}
+	if _, err := in.Write(append(text, '\n')); err != nil {
+		return nil, fmt.Errorf("starting a %s: %w", kind, errors.Join(err, c.Stop(0)))
+	}
+	return c, nil
 }
 
 // Kill ends the child as kill -9 does.
@@ -92,17 +98,20 @@ func (p Parent) Context() (context.Context, context.CancelFunc) {
 // Serve does nothing unless [Start] has started this process as a child of this kind. It runs
 // work then and exits: with 0, or with 1 after it has printed work's error.
 func Serve[Spec any](kind string, work func(Parent, Spec) error) {
-	text, ok := strings.CutPrefix(os.Getenv(env), kind+" ")
-	if !ok {
+	if os.Getenv(env) != kind {
 		return
 	}
 	_ = os.Unsetenv(env) // what this process starts is no such child
 	// SIGPIPE: a child whose parent is gone may have something to clean up.
 	signal.Ignore(os.Interrupt, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGPIPE)
+	in := bufio.NewReader(os.Stdin)
 	var spec Spec
-	err := json.Unmarshal([]byte(text), &spec)
+	line, err := in.ReadBytes('\n')
 	if err == nil {
-		err = work(Parent{os.Stdin, os.Stdout}, spec)
+		err = json.Unmarshal(line, &spec)
+	}
+	if err == nil {
+		err = work(Parent{in, os.Stdout}, spec)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", kind, err)
