@@ -140,10 +140,8 @@ func (s *story) run(ctx context.Context, slow, quick locker.Locker) error {
 	if err := s.sell(ctx, "quick", quick, quickSells); err != nil {
 		return err
 	}
-	select {
-	case <-time.After(time.Until(woken)):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := cli.Sleep(ctx, time.Until(woken)); err != nil {
+		return err
 	}
 
 	s.say("slow", "wakes up and goes on with its write, as it has asked before the pause")

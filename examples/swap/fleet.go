@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/distlock/locker/examples/internal/cli"
 	"github.com/distlock/locker/internal/child"
 )
 
@@ -79,14 +80,7 @@ func (m *move) watch(ctx context.Context) error {
 		names = append(names, w.strategy)
 	}
 	fmt.Fprintf(m.out, "running: %s\n", strings.Join(names, " "))
-	timer := time.NewTimer(m.phase)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return cli.Sleep(ctx, m.phase)
 }
 
 func (m *move) start(strategy string) (*worker, error) {

@@ -10,6 +10,9 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
+
+	"github.com/distlock/locker/internal/bound"
 )
 
 // Exit codes of a program.
@@ -80,4 +83,12 @@ func Run(ctx context.Context, name string, run func(ctx context.Context, p *Prog
 		return Failed
 	}
 	return OK
+}
+
+// Sleep returns nil after d, or the cause of the end of ctx.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if !bound.Sleep(ctx, nil, d) {
+		return context.Cause(ctx)
+	}
+	return nil
 }
