@@ -36,8 +36,7 @@ func (e *StoreError) Unwrap() error { return e.Err }
 // IsPermanent reports whether err needs a person, so that trying again is
 // pointless.
 func IsPermanent(err error) bool {
-	var s *StoreError
-	if errors.As(err, &s) && s.Permanent {
+	if s, ok := errors.AsType[*StoreError](err); ok && s.Permanent {
 		return true
 	}
 	return errors.Is(err, ErrConflict) || errors.Is(err, ErrInvalid)
@@ -46,8 +45,7 @@ func IsPermanent(err error) bool {
 // MaybeApplied reports whether a command that failed with err may have taken
 // effect nevertheless.
 func MaybeApplied(err error) bool {
-	var s *StoreError
-	if errors.As(err, &s) {
+	if s, ok := errors.AsType[*StoreError](err); ok {
 		return !s.NotApplied
 	}
 	return err != nil && !errors.Is(err, ErrConflict) && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrLost)

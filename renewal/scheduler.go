@@ -56,8 +56,8 @@ type Scheduler[T any] struct {
 	mu      sync.Mutex
 	queues  [2]queue[T]
 	timer   *time.Timer
-	armed   time.Duration // what timer is set to; at or before the first time
-	running int           // ticks and batches
+	armed   time.Duration  // what timer is set to; at or before the first time
+	running sync.WaitGroup // ticks and batches
 	closed  bool
 }
 
@@ -157,11 +157,11 @@ func (s *Scheduler[T]) tick() {
 	for s.queues[renewals].min() <= now {
 		due = append(due, s.queues[renewals].pop().Item)
 	}
-	s.running++
+	s.running.Add(1)
 	s.arm()
 	s.mu.Unlock()
 
-	defer s.run(-1)
+	defer s.running.Done()
 	s.renew(due)
 	if len(over) > 0 {
 		s.cfg.Ended(over)
@@ -177,21 +177,8 @@ func (s *Scheduler[T]) renew(items []T) {
 	}
 	for _, items := range shards {
 		for batch := range slices.Chunk(items, s.cfg.MaxBatch) {
-			s.run(1)
-			go func() {
-				defer s.run(-1)
-				s.cfg.Renew(s.ctx, batch)
-			}()
+			s.running.Go(func() { s.cfg.Renew(s.ctx, batch) })
 		}
-	}
-}
-
-// run counts ticks and batches.
-func (s *Scheduler[T]) run(more int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running += more; s.running == 0 && s.closed {
-		close(s.done)
 	}
 }
 
@@ -210,9 +197,10 @@ func (s *Scheduler[T]) Close() {
 		s.timer.Stop()
 	}
 	s.cancel()
-	if s.running == 0 {
+	go func() {
+		s.running.Wait()
 		close(s.done)
-	}
+	}()
 }
 
 // Done returns a channel that is closed when the Scheduler is closed and nothing

@@ -44,7 +44,7 @@ func refuse(field string, value any, allowed string, args ...any) error {
 // unreadable is the error for a file that a field names.
 func unreadable(field, path string, err error) error {
 	why := err
-	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		why = p.Err // its path is the value
 	}
 	return &fieldError{field: field, value: show(field, path), allowed: "a file that can be read: " + why.Error(), cause: err}

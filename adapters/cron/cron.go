@@ -33,6 +33,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/adapters/internal/check"
+	"github.com/distlock/locker/adapters/internal/job"
 )
 
 // ContextJob is a job that OnlyOne runs with a context, in place of Run: it ends when the
@@ -54,86 +55,79 @@ func (f Func) Run() { f(context.Background()) }
 func (f Func) RunContext(ctx context.Context) { f(ctx) }
 
 // Option configures OnlyOne.
-type Option func(*wrapper) error
+type Option interface {
+	apply(*wrapper) error
+}
+
+type option func(*wrapper) error
+
+func (o option) apply(to *wrapper) error { return o(to) }
 
 // WithMinHold keeps the lock for at least d: a run that takes less counts as running until
 // then, for the context that cron's Stop returns, too. Choose more than what the clocks of
 // the instances differ by, and less than the time between two runs. Default 500 ms; 0
 // gives the lock back as soon as the job is over.
 func WithMinHold(d time.Duration) Option {
-	return func(w *wrapper) error {
-		if d < 0 || d > locker.MaxDuration {
-			return check.Invalid("WithMinHold(%v): 0s to %v", d, locker.MaxDuration)
-		}
-		w.minHold = d
-		return nil
-	}
+	return option(func(w *wrapper) error { return w.SetMinHold(d) })
 }
 
 // WithLogger tells log of each run that is skipped because another instance has the
 // lock (Info), and of what went wrong (Error). Default cron.DefaultLogger, which shows
 // errors.
 func WithLogger(log cron.Logger) Option {
-	return func(w *wrapper) error {
+	return option(func(w *wrapper) error {
 		if log == nil {
 			return check.Invalid("WithLogger(nil): cron.DiscardLogger logs nothing")
 		}
 		w.log = log
 		return nil
-	}
+	})
 }
 
 // WithContext sets the parent of the jobs' contexts, so that they end when ctx does:
 // cron's Stop ends none. No run begins after that.
 func WithContext(ctx context.Context) Option {
-	return func(w *wrapper) error {
+	return option(func(w *wrapper) error {
 		if ctx == nil {
 			return check.Invalid("WithContext needs a context")
 		}
 		w.ctx = ctx
 		return nil
-	}
+	})
 }
 
 // WithLockOptions gives the lock options.
 func WithLockOptions(opts ...locker.LockOption) Option {
-	return func(w *wrapper) error {
-		w.opts = append(w.opts, opts...)
+	return option(func(w *wrapper) error {
+		w.Options = append(w.Options, opts...)
 		return nil
-	}
+	})
 }
 
 type wrapper struct {
-	l       locker.Locker
-	key     string
-	ctx     context.Context
-	log     cron.Logger
-	minHold time.Duration
-	opts    []locker.LockOption
+	job.Settings
+	key string
+	ctx context.Context
+	log cron.Logger
 }
 
 // OnlyOne wraps one job. Jobs that are wrapped with the same key exclude each other: leave
 // it out of cron.WithChain, which gives all jobs the same wrappers. A wrong argument is
 // an error that matches [locker.ErrInvalid].
 func OnlyOne(l locker.Locker, key string, opts ...Option) (cron.JobWrapper, error) {
-	w := &wrapper{l: l, key: key, ctx: context.Background(), log: cron.DefaultLogger, minHold: 500 * time.Millisecond}
-	for _, o := range opts {
-		err := check.Invalid("an option is nil")
-		if o != nil {
-			err = o(w)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("cronlocker: %w", err)
-		}
+	w := &wrapper{Settings: job.NewSettings(l), key: key, ctx: context.Background(), log: cron.DefaultLogger}
+	err := check.Options(opts, func(o Option) error { return o.apply(w) })
+	if err == nil {
+		err = locker.Validate(l, key, w.Options...)
 	}
-	if err := locker.Validate(l, key, w.opts...); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("cronlocker: %w", err)
 	}
-	return func(job cron.Job) cron.Job { return cron.FuncJob(func() { w.run(job) }) }, nil
+	return func(j cron.Job) cron.Job { return cron.FuncJob(func() { w.run(j) }) }, nil
 }
 
-func (w *wrapper) run(job cron.Job) {
-	lease, err := w.l.TryLock(w.ctx, w.key, w.opts...)
+func (w *wrapper) run(j cron.Job) {
+	hold, err := w.TryLock(w.ctx, w.key)
 	switch {
 	case errors.Is(err, locker.ErrNotAcquired):
 		w.log.Info("skip", "key", w.key, "reason", err)
@@ -142,16 +136,14 @@ func (w *wrapper) run(job cron.Job) {
 		w.log.Error(err, "skip", "key", w.key)
 		return
 	}
-	least := time.Now().Add(w.minHold)
 	defer func() { // after a panic, too
-		time.Sleep(time.Until(least))
-		if err := lease.Unlock(w.ctx); err != nil {
+		if err := hold.Unlock(w.ctx); err != nil {
 			w.log.Error(err, "unlock", "key", w.key)
 		}
 	}()
-	if j, ok := job.(ContextJob); ok {
-		j.RunContext(lease.Context(w.ctx))
+	if j, ok := j.(ContextJob); ok {
+		j.RunContext(hold.Lease.Context(w.ctx))
 		return
 	}
-	job.Run()
+	j.Run()
 }

@@ -38,6 +38,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/adapters/internal/check"
+	"github.com/distlock/locker/adapters/internal/job"
 	"github.com/distlock/locker/adapters/leader"
 )
 
@@ -45,76 +46,69 @@ var _ gocron.Locker = (*Locker)(nil)
 
 // Locker is for gocron.WithDistributedLocker and gocron.WithDistributedJobLocker.
 type Locker struct {
-	l       locker.Locker
+	jobs    job.Settings
 	prefix  string
-	minHold time.Duration
-	opts    []locker.LockOption
 	running sync.Map // the name of a job → its *locker.Lease
 }
 
 // Option configures a Locker.
-type Option func(*Locker) error
+type Option interface {
+	apply(*Locker) error
+}
+
+type option func(*Locker) error
+
+func (o option) apply(to *Locker) error { return o(to) }
 
 // WithMinHold keeps the lock of a job for at least d: gocron's Unlock waits until then,
 // and so does Shutdown, up to its stop timeout. Choose more than what the clocks of the
 // instances differ by, and less than the time between two runs. Default 500 ms; 0 gives
 // the lock back as soon as the job is over.
 func WithMinHold(d time.Duration) Option {
-	return func(k *Locker) error {
-		if d < 0 || d > locker.MaxDuration {
-			return check.Invalid("WithMinHold(%v): 0s to %v", d, locker.MaxDuration)
-		}
-		k.minHold = d
-		return nil
-	}
+	return option(func(k *Locker) error { return k.jobs.SetMinHold(d) })
 }
 
 // WithPrefix puts prefix before the names of jobs, in place of "gocron:".
 func WithPrefix(prefix string) Option {
-	return func(k *Locker) error {
+	return option(func(k *Locker) error {
 		k.prefix = prefix
 		return nil
-	}
+	})
 }
 
 // WithLockOptions gives the lock options of every job.
 func WithLockOptions(opts ...locker.LockOption) Option {
-	return func(k *Locker) error {
-		k.opts = append(k.opts, opts...)
+	return option(func(k *Locker) error {
+		k.jobs.Options = append(k.jobs.Options, opts...)
 		return nil
-	}
+	})
 }
 
 // New makes a Locker for gocron. A wrong argument is an error that
 // matches [locker.ErrInvalid].
 func New(l locker.Locker, opts ...Option) (*Locker, error) {
-	k := &Locker{l: l, prefix: "gocron:", minHold: 500 * time.Millisecond}
-	for _, o := range opts {
-		err := check.Invalid("an option is nil")
-		if o != nil {
-			err = o(k)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("gocronlocker: %w", err)
-		}
+	k := &Locker{jobs: job.NewSettings(l), prefix: "gocron:"}
+	err := check.Options(opts, func(o Option) error { return o.apply(k) })
+	if err == nil {
+		err = locker.Validate(l, k.prefix+"x", k.jobs.Options...)
 	}
-	if err := locker.Validate(l, k.prefix+"x", k.opts...); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("gocronlocker: %w", err)
 	}
 	return k, nil
 }
 
 // Lock implements [gocron.Locker]. It makes one attempt.
-func (k *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
-	if job == "" {
+func (k *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
+	if name == "" {
 		return nil, fmt.Errorf("gocronlocker: %w", check.Invalid("the job has no name"))
 	}
-	lease, err := k.l.TryLock(ctx, k.prefix+job, k.opts...)
+	hold, err := k.jobs.TryLock(ctx, k.prefix+name)
 	if err != nil {
 		return nil, err
 	}
-	k.running.Store(job, lease)
-	return &lock{k, job, lease, time.Now().Add(k.minHold)}, nil
+	k.running.Store(name, hold.Lease)
+	return &lock{hold, k, name}, nil
 }
 
 // Lease is the lease under which this process runs job now, and nil if it does not.
@@ -127,18 +121,15 @@ func (k *Locker) Lease(job string) *locker.Lease {
 }
 
 type lock struct {
-	k     *Locker
-	job   string
-	lease *locker.Lease
-	least time.Time // how long to hold at least
+	job.Hold
+	k    *Locker
+	name string
 }
 
 // Unlock implements [gocron.Lock]. ctx may have ended: at Shutdown it has.
 func (j *lock) Unlock(ctx context.Context) error {
-	j.k.running.CompareAndDelete(j.job, j.lease)
-	// Also where ctx has ended: the others' clocks have not.
-	time.Sleep(time.Until(j.least))
-	return j.lease.Unlock(ctx)
+	j.k.running.CompareAndDelete(j.name, j.Lease)
+	return j.Hold.Unlock(ctx)
 }
 
 // NewElector is for gocron.WithDistributedElector: all jobs run at the instance that

@@ -40,6 +40,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/adapters/internal/check"
+	"github.com/distlock/locker/internal/bound"
 )
 
 // Func leads until ctx ends. The token is the fencing token of the term, greater than
@@ -183,14 +184,7 @@ func (e *Elector) pause(ctx context.Context, failures int) bool {
 		d *= 2
 	}
 	d = min(d, e.set.most)
-	t := time.NewTimer(d/2 + rand.N(d/2+1)) // candidates that failed together do not come back together
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return bound.Sleep(ctx, nil, d/2+rand.N(d/2+1)) // candidates that failed together do not come back together
 }
 
 func (e *Elector) tell(ev Event) {

@@ -9,7 +9,13 @@ import (
 )
 
 // Option configures a candidate.
-type Option func(*settings) error
+type Option interface {
+	apply(*settings) error
+}
+
+type option func(*settings) error
+
+func (o option) apply(to *settings) error { return o(to) }
 
 type settings struct {
 	least, most time.Duration // of the pauses
@@ -19,17 +25,10 @@ type settings struct {
 
 func newSettings(opts []Option) (settings, error) {
 	s := settings{least: time.Second, most: 30 * time.Second}
-	for _, o := range opts {
-		if o == nil {
-			return s, check.Invalid("an option is nil")
-		}
-		if err := o(&s); err != nil {
-			return s, err
-		}
-	}
+	err := check.Options(opts, func(o Option) error { return o.apply(&s) })
 	// A candidate that has waited for long is no failure, whatever the Locker's default is.
 	s.lock = append(slices.Clip(s.lock), locker.WithUnboundedWait())
-	return s, nil
+	return s, err
 }
 
 // WithBackoff sets the pause before a candidate stands again whose term did not end
@@ -37,34 +36,34 @@ func newSettings(opts []Option) (settings, error) {
 // each that follows, and at most most; the jitter takes off up to a half. A term that
 // lasted longer than most starts over. Default 1 s to 30 s.
 func WithBackoff(least, most time.Duration) Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		if least <= 0 || most < least || most > locker.MaxDuration {
 			return check.Invalid("WithBackoff(%v, %v): the first is more than 0s, the second not less than the first and at most %v", least, most, locker.MaxDuration)
 		}
 		s.least, s.most = least, most
 		return nil
-	}
+	})
 }
 
 // WithLockOptions gives the lock options, WithTTL and WithMaxHold above all. WithWait
 // counts for nothing: a candidate waits until its context ends.
 func WithLockOptions(opts ...locker.LockOption) Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		s.lock = append(s.lock, opts...)
 		return nil
-	}
+	})
 }
 
 // WithObserver tells f of every event, in order, from the goroutine of Run, which
 // waits for f.
 func WithObserver(f func(Event)) Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		if f == nil {
 			return check.Invalid("WithObserver(nil): leave it out to observe nothing")
 		}
 		s.observer = f
 		return nil
-	}
+	})
 }
 
 // Kind distinguishes an [Event] from others.

@@ -9,7 +9,13 @@ import (
 )
 
 // Option configures the middleware.
-type Option func(*settings) error
+type Option interface {
+	apply(*settings) error
+}
+
+type option func(*settings) error
+
+func (o option) apply(to *settings) error { return o(to) }
 
 type settings struct {
 	key     func(*http.Request) string
@@ -29,15 +35,8 @@ func newSettings(opts []Option) (settings, error) {
 		kept:    func(status int) bool { return status < 400 },
 		refusal: refuse,
 	}
-	for _, o := range opts {
-		if o == nil {
-			return s, check.Invalid("an option is nil")
-		}
-		if err := o(&s); err != nil {
-			return s, err
-		}
-	}
-	return s, nil
+	err := check.Options(opts, func(o Option) error { return o.apply(&s) })
+	return s, err
 }
 
 // lock says how the key is locked: until its TTL ends, whatever the Locker's
@@ -59,53 +58,53 @@ func headerKey(r *http.Request) string {
 // method and the path. It does not know who the client is: where clients must not get
 // in each other's way, by chance or on purpose, let f put the user into the key.
 func WithKey(f func(*http.Request) string) Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		if f == nil {
 			return check.Invalid("WithKey(nil): leave it out to use the header %s", HeaderKey)
 		}
 		s.key = f
 		return nil
-	}
+	})
 }
 
 // WithPrefix puts prefix before each key, in place of "once:".
 func WithPrefix(prefix string) Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		s.prefix = prefix
 		return nil
-	}
+	})
 }
 
 // WithTTL sets for how long a key is taken, from when the request arrived: within
 // the bounds of [locker.WithTTL]. Choose more than the longest run of the handler and more
 // than the time for which clients try again. Default 10 min.
 func WithTTL(d time.Duration) Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		s.ttl = d
 		return nil
-	}
+	})
 }
 
 // WithKept sets the function that decides by the status of an answer whether the key stays
 // taken. By default it does below 400: a request that was refused has done nothing, as a
 // rule. Return true for 5xx as well if a request that failed may have taken effect.
 func WithKept(f func(status int) bool) Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		if f == nil {
 			return check.Invalid("WithKept(nil): leave it out to keep what was answered below 400")
 		}
 		s.kept = f
 		return nil
-	}
+	})
 }
 
 // PassWhenUnavailable lets requests be handled, without a lock, while the store cannot be
 // used. By default they are refused with 503 Service Unavailable.
 func PassWhenUnavailable() Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		s.pass = true
 		return nil
-	}
+	})
 }
 
 // WithRefusal lets f write the answer of a refused request, in place of a line of plain
@@ -114,11 +113,11 @@ func PassWhenUnavailable() Option {
 // request ([WithReplay]); err is the Locker's error, which is
 // not for the client's eyes. Retry-After is set for a 503; f may change it.
 func WithRefusal(f func(w http.ResponseWriter, r *http.Request, status int, err error)) Option {
-	return func(s *settings) error {
+	return option(func(s *settings) error {
 		if f == nil {
 			return check.Invalid("WithRefusal(nil): leave it out to answer in plain text")
 		}
 		s.refusal = f
 		return nil
-	}
+	})
 }

@@ -56,7 +56,7 @@ type Store interface {
 // read again.) If it differs, the key was used for another request, and the answer is
 // 422 Unprocessable Content. It is stored as a SHA-256.
 func WithReplay(s Store, most int, fingerprint func(*http.Request) string) Option {
-	return func(to *settings) error {
+	return option(func(to *settings) error {
 		switch {
 		case s == nil:
 			return check.Invalid("WithReplay: the Store is nil; NewMemory makes one")
@@ -67,7 +67,7 @@ func WithReplay(s Store, most int, fingerprint func(*http.Request) string) Optio
 		}
 		to.replay = &replay{s, most, fingerprint}
 		return nil
-	}
+	})
 }
 
 type replay struct {

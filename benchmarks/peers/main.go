@@ -30,10 +30,7 @@ type config struct {
 }
 
 func main() {
-	if os.Getenv(isChild) != "" {
-		serveParent()
-		return
-	}
+	serveParent()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
 	stop()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/conformance/faultproxy"
+	"github.com/distlock/locker/internal/bound"
 )
 
 // A setup is one thing to measure, of one contender after another.
@@ -75,10 +76,7 @@ func (b *bench) measure(ctx context.Context, s setup, contender string, d time.D
 		return out, err
 	}
 	out.before, err = b.info(ctx)
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
+	bound.Sleep(ctx, nil, d)
 	var afterErr, stopErr error
 	out.after, afterErr = b.info(ctx)
 	out.results, stopErr = call[Result](c, "Stop", struct{}{})

@@ -11,10 +11,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(isChild) != "" {
-		serveParent()
-		return
-	}
+	serveParent()
 	os.Exit(m.Run())
 }
 

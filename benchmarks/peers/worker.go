@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/distlock/locker/internal/bound"
 )
 
 // A Job is the work of one process of a measurement: Workers goroutines lock, hold
@@ -169,10 +171,7 @@ func (c *Child) work(w *worker) {
 			continue
 		}
 		if c.job.Hold > 0 {
-			select {
-			case <-time.After(c.job.Hold):
-			case <-c.ctx.Done():
-			}
+			bound.Sleep(c.ctx, nil, c.job.Hold)
 		}
 		s.Released = time.Now().UnixNano()
 		if err := h.unlock(context.Background()); err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/bound"
 	"github.com/spf13/cobra"
 )
 
@@ -144,9 +145,7 @@ func (f *inspectFlags) look(ctx context.Context, c *cobra.Command, a *locker.Cli
 			return &exit{code: exitNone}
 		}
 		last = v
-		select {
-		case <-time.After(f.every):
-		case <-ctx.Done():
+		if !bound.Sleep(ctx, nil, f.every) {
 			return &exit{code: exitInterrupted}
 		}
 	}

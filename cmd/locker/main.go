@@ -23,9 +23,7 @@ func main() {
 	if code, ok := helper(os.Args); ok {
 		os.Exit(code)
 	}
-	if compare.Serve(os.Args) {
-		return
-	}
+	compare.Serve()
 	redis.SetLogger(noLog{}) // the command itself prints each error that matters
 	code := execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	endBy(code)

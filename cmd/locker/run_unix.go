@@ -241,8 +241,7 @@ func (f *runFlags) lock(ctx context.Context, locks locker.Locker, signals <-chan
 	lease, err := locks.Lock(ctx, f.key, opts...)
 	close(locked)
 	<-ended
-	var s *signalled
-	if errors.As(context.Cause(ctx), &s) {
+	if s, ok := errors.AsType[*signalled](context.Cause(ctx)); ok {
 		if err == nil {
 			_ = lease.Unlock(ctx)
 		}

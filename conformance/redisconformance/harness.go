@@ -160,7 +160,7 @@ func (h *harness) ChildSpec() string { return h.spec() }
 // Background reports whether a goroutine is none of a Locker's; see [conformance.DriverHarness].
 func (h *harness) Background(stack string) bool {
 	for _, its := range []string{
-		"/conformance/faultproxy.", "/internal/test/redistest.", "/alicebob/miniredis/",
+		"/conformance/faultproxy.", "/internal/test/redistest.", "/internal/child.", "/alicebob/miniredis/",
 		// Of the client given to the Locker, which finds the master with them.
 		"redis/go-redis/v9.(*sentinelFailover)", "redis/go-redis/v9.(*channel)",
 		// Of that client as well, until its first connection tells what the server can do.

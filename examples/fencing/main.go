@@ -18,15 +18,13 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"text/tabwriter"
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/examples/internal/cli"
 	"github.com/distlock/locker/strategy"
 )
 
@@ -39,39 +37,22 @@ const (
 	slowSells, quickSells = 30, 10
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-	case ctx.Err() != nil:
-		os.Exit(130)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "fencing:", err)
-		os.Exit(1)
-	}
-}
+func main() { cli.Main("fencing", run) }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("fencing", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	url := flags.String("url", "memory://fencing", "where the locks are, as for strategy.OpenURL")
-	if err := flags.Parse(args); err != nil {
+func run(ctx context.Context, p *cli.Program) error {
+	url := p.String("url", "memory://fencing", "where the locks are, as for strategy.OpenURL")
+	if err := p.Parse(); err != nil {
 		return err
 	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
-	first, err := tell(ctx, stdout, *url, "A table that takes every write", unchecked)
+	first, err := tell(ctx, p.Stdout, *url, "A table that takes every write", unchecked)
 	if err != nil {
 		return err
 	}
-	second, err := tell(ctx, stdout, *url, "A table that compares tokens", fenced)
+	second, err := tell(ctx, p.Stdout, *url, "A table that compares tokens", fenced)
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TABLE\tWRITES\tREFUSED\tSOLD\tSTOCK\tSHOULD BE\tVERDICT")
 	first.row(w, "takes every write")
 	second.row(w, "compares tokens")
@@ -159,10 +140,8 @@ func (s *story) run(ctx context.Context, slow, quick locker.Locker) error {
 	if err := s.sell(ctx, "quick", quick, quickSells); err != nil {
 		return err
 	}
-	select {
-	case <-time.After(time.Until(woken)):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := cli.Sleep(ctx, time.Until(woken)); err != nil {
+		return err
 	}
 
 	s.say("slow", "wakes up and goes on with its write, as it has asked before the pause")

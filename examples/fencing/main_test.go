@@ -8,12 +8,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/distlock/locker/examples/internal/cli"
 )
 
 func TestTheStory(t *testing.T) {
 	var out, errs bytes.Buffer
-	if err := run(t.Context(), nil, &out, &errs); err != nil {
-		t.Fatalf("%v\n%s%s", err, out.String(), errs.String())
+	if code := cli.Run(t.Context(), "fencing", run, nil, &out, &errs); code != cli.OK {
+		t.Fatalf("exit code %d\n%s%s", code, out.String(), errs.String())
 	}
 	for _, want := range []string{
 		"refused: the row has a greater fencing token",
@@ -28,10 +30,15 @@ func TestTheStory(t *testing.T) {
 }
 
 func TestRefusesNonsense(t *testing.T) {
-	for _, args := range [][]string{{"-nosuch"}, {"more"}, {"-url", "nosuch://x"}} {
-		var out, errs bytes.Buffer
-		if err := run(t.Context(), args, &out, &errs); err == nil {
-			t.Errorf("%v was accepted", args)
+	for want, args := range map[int][][]string{
+		cli.Failed:   {{"-url", "nosuch://x"}},
+		cli.BadUsage: {{"-nosuch"}, {"more"}},
+	} {
+		for _, args := range args {
+			var out, errs bytes.Buffer
+			if code := cli.Run(t.Context(), "fencing", run, args, &out, &errs); code != want {
+				t.Errorf("%v: exit code %d, not %d", args, code, want)
+			}
 		}
 	}
 }
@@ -39,8 +46,8 @@ func TestRefusesNonsense(t *testing.T) {
 func TestEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := run(ctx, nil, new(bytes.Buffer), new(bytes.Buffer)); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+	if code := cli.Run(ctx, "fencing", run, nil, new(bytes.Buffer), new(bytes.Buffer)); code != cli.Interrupted {
+		t.Errorf("exit code %d", code)
 	}
 }
 

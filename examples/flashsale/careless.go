@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/distlock/locker/examples/internal/cli"
 )
 
 // unlockedShop does nothing to keep sales apart.
@@ -35,7 +37,7 @@ func (s naiveShop) sell(ctx context.Context, o *order) error {
 		if locked {
 			break
 		}
-		if err := pause(ctx, 2*time.Millisecond); err != nil {
+		if err := cli.Sleep(ctx, 2*time.Millisecond); err != nil {
 			return err
 		}
 	}

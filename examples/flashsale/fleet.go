@@ -3,28 +3,27 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/distlock/locker/internal/child"
 )
 
 // fleet is the shop processes of one sale.
 type fleet []*shopProcess
 
 type shopProcess struct {
-	url    string
-	cmd    *exec.Cmd
-	stdin  io.Closer
-	stdout io.Reader
+	*child.Child
+	url string
 }
 
 // openShops starts n shops and waits until all are open.
-func openShops(ctx context.Context, n int, cfg shopConfig, stderr *os.File) (f fleet, err error) {
+func openShops(ctx context.Context, n int, cfg shopConfig, stderr io.Writer) (f fleet, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, f.close())
@@ -32,15 +31,22 @@ func openShops(ctx context.Context, n int, cfg shopConfig, stderr *os.File) (f f
 		}
 	}()
 	for range n {
-		p, err := startShop(cfg, stderr)
+		p, err := child.Start(shopKind, cfg, func(cmd *exec.Cmd) error {
+			cmd.Stderr = stderr
+			return cmd.Start()
+		})
 		if err != nil {
 			return f, err
 		}
-		f = append(f, p)
+		f = append(f, &shopProcess{Child: p})
 	}
-	defer context.AfterFunc(ctx, f.hangUp)()
+	defer context.AfterFunc(ctx, func() {
+		for _, p := range f {
+			_ = p.Close()
+		}
+	})()
 	for _, p := range f {
-		line, err := bufio.NewReader(p.stdout).ReadString('\n')
+		line, err := bufio.NewReader(p).ReadString('\n')
 		if err != nil {
 			return f, fmt.Errorf("a shop did not open: %w", err)
 		}
@@ -49,51 +55,19 @@ func openShops(ctx context.Context, n int, cfg shopConfig, stderr *os.File) (f f
 	return f, nil
 }
 
-// startShop runs this program once more, as a shop.
-func startShop(cfg shopConfig, stderr *os.File) (*shopProcess, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cfgJSON, err := json.Marshal(cfg)
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), shopEnv+"="+string(cfgJSON))
-	cmd.Stderr = stderr
-	p := &shopProcess{cmd: cmd}
-	if p.stdin, err = cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	if p.stdout, err = cmd.StdoutPipe(); err != nil {
-		return nil, err
-	}
-	return p, cmd.Start()
-}
-
-// hangUp makes the shops close.
-func (f fleet) hangUp() {
-	for _, p := range f {
-		p.stdin.Close()
-	}
-}
-
 // close closes the shops, the hard way those that do not within a while.
-func (f fleet) close() (err error) {
-	f.hangUp()
-	late := time.AfterFunc(15*time.Second, func() {
-		for _, p := range f {
-			_ = p.cmd.Process.Kill()
-		}
-	})
-	defer late.Stop()
+func (f fleet) close() error {
+	errs := make([]error, len(f))
+	var wg sync.WaitGroup
 	for i, p := range f {
-		if werr := p.cmd.Wait(); werr != nil {
-			err = errors.Join(err, fmt.Errorf("shop %d: %w", i+1, werr))
-		}
+		wg.Go(func() {
+			if err := p.Stop(15 * time.Second); err != nil {
+				errs[i] = fmt.Errorf("shop %d: %w", i+1, err)
+			}
+		})
 	}
-	return err
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 func (f fleet) urls() []string {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/distlock/locker/examples/internal/cli"
 	"github.com/stretchr/testify/require"
 )
 
@@ -53,7 +54,7 @@ func TestInterrupt(t *testing.T) {
 			require.NoError(t, err, "processes are left")
 			require.Contains(t, string(rest), "interrupted")
 			require.Error(t, cmd.Wait())
-			require.Equal(t, exitInterrupted, cmd.ProcessState.ExitCode())
+			require.Equal(t, cli.Interrupted, cmd.ProcessState.ExitCode())
 		})
 	}
 }

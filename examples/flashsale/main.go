@@ -34,25 +34,15 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
-	"io"
-	"os"
-	"os/signal"
-	"syscall"
-)
+	"slices"
 
-const (
-	exitOK          = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitInterrupted = 130
+	"github.com/distlock/locker/examples/internal/cli"
+	"github.com/distlock/locker/internal/child"
 )
 
 func main() {
-	if cfg, ok := os.LookupEnv(shopEnv); ok {
-		os.Exit(shopMain(cfg))
-	}
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	child.Serve(shopKind, serve)
+	cli.Main("flashsale", run)
 }
 
 type config struct {
@@ -65,76 +55,48 @@ type config struct {
 	json        bool
 }
 
-func run(args []string, stdout, stderr *os.File) int {
-	cfg, err := parse(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case err != nil:
-		return exitUsage // the flag package has told why
-	}
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait
-
-	results, err := sellOut(ctx, cfg, stderr)
-	if len(results) > 0 {
-		if werr := report(stdout, results, cfg.json); werr != nil && err == nil {
-			err = werr
-		}
-	}
-	if ctx.Err() != nil {
-		fmt.Fprintln(stderr, "flashsale: interrupted")
-		return exitInterrupted
-	}
+func run(ctx context.Context, p *cli.Program) error {
+	cfg, err := parse(p)
 	if err != nil {
-		fmt.Fprintln(stderr, "flashsale:", err)
-		return exitFailed
+		return err
 	}
-	for _, r := range results {
-		if !r.OK {
-			return exitFailed
-		}
+	results, err := sellOut(ctx, cfg, p.Stderr)
+	if len(results) > 0 {
+		err = errors.Join(err, report(p.Stdout, results, cfg.json))
 	}
-	return exitOK
+	if err == nil && slices.ContainsFunc(results, func(r result) bool { return !r.OK }) {
+		err = cli.ErrFailed
+	}
+	return err
 }
 
-func parse(args []string, stderr io.Writer) (config, error) {
+func parse(p *cli.Program) (config, error) {
 	var cfg config
-	f := flag.NewFlagSet("flashsale", flag.ContinueOnError)
-	f.SetOutput(stderr)
-	names := f.String("strategy", "all", "comma list of "+methodNames()+", or all")
-	file := f.String("config", "", "a strategy's configuration, in YAML or JSON, in place of -strategy")
-	f.StringVar(&cfg.redis, "redis", "", "URL of a Redis to use; a comma list where a strategy uses several (default an embedded server)")
-	f.IntVar(&cfg.shops, "shops", 4, "shop processes")
-	f.IntVar(&cfg.buyers, "buyers", 600, "buyers, each wanting one unit")
-	f.IntVar(&cfg.stock, "stock", 100, "units in stock")
-	f.IntVar(&cfg.concurrency, "concurrency", 40, "buyers in the shops at a time")
-	f.BoolVar(&cfg.json, "json", false, "print the results as JSON")
-	if err := f.Parse(args); err != nil {
+	names := p.String("strategy", "all", "comma list of "+methodNames()+", or all")
+	file := p.String("config", "", "a strategy's configuration, in YAML or JSON, in place of -strategy")
+	p.StringVar(&cfg.redis, "redis", "", "URL of a Redis to use; a comma list where a strategy uses several (default an embedded server)")
+	p.IntVar(&cfg.shops, "shops", 4, "shop processes")
+	p.IntVar(&cfg.buyers, "buyers", 600, "buyers, each wanting one unit")
+	p.IntVar(&cfg.stock, "stock", 100, "units in stock")
+	p.IntVar(&cfg.concurrency, "concurrency", 40, "buyers in the shops at a time")
+	p.BoolVar(&cfg.json, "json", false, "print the results as JSON")
+	err := p.Parse()
+	switch {
+	case err != nil:
 		return cfg, err
-	}
-	err := func() (err error) {
-		if f.NArg() > 0 {
-			return fmt.Errorf("unexpected argument %q", f.Arg(0))
-		}
-		if min(cfg.shops, cfg.buyers, cfg.stock, cfg.concurrency) < 1 {
-			return errors.New("-shops, -buyers, -stock and -concurrency are at least 1")
-		}
-		if *file == "" {
-			cfg.methods, err = pick(*names)
-			return err
-		}
-		if given(f, "strategy") {
-			return errors.New("-config names the strategy: leave -strategy out")
-		}
-		m, err := configured(*file)
+	case min(cfg.shops, cfg.buyers, cfg.stock, cfg.concurrency) < 1:
+		return cfg, p.Misused("-shops, -buyers, -stock and -concurrency are at least 1")
+	case *file == "":
+		cfg.methods, err = pick(*names)
+	case given(p.FlagSet, "strategy"):
+		return cfg, p.Misused("-config names the strategy: leave -strategy out")
+	default:
+		var m method
+		m, err = configured(*file)
 		cfg.methods = []method{m}
-		return err
-	}()
+	}
 	if err != nil {
-		fmt.Fprintln(stderr, "flashsale:", err)
+		err = p.Misused("%v", err)
 	}
 	return cfg, err
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/distlock/locker/examples/internal/cli"
+	"github.com/distlock/locker/internal/child"
 	"github.com/distlock/locker/internal/embedredis"
 	"github.com/distlock/locker/strategy"
 	"github.com/stretchr/testify/require"
@@ -19,6 +21,7 @@ import (
 const runEnv = "FLASHSALE_TEST_RUN"
 
 func TestMain(m *testing.M) {
+	child.Serve(shopKind, serve)
 	if os.Getenv(runEnv) != "" {
 		main()
 	}
@@ -51,7 +54,7 @@ func sell(t *testing.T, args ...string) ([]result, int) {
 func TestSale(t *testing.T) {
 	const buyers, stock = 80, 20
 	results, code := sell(t, "-buyers", "80", "-stock", "20", "-concurrency", "20")
-	require.Equal(t, exitOK, code)
+	require.Equal(t, cli.OK, code)
 	require.Len(t, results, len(methods))
 	for i, m := range methods {
 		t.Run(m.name, func(t *testing.T) {
@@ -72,7 +75,7 @@ func TestSale(t *testing.T) {
 
 func TestFewerBuyersThanUnits(t *testing.T) {
 	results, code := sell(t, "-strategy", "memory", "-buyers", "5", "-stock", "9", "-concurrency", "3")
-	require.Equal(t, exitOK, code)
+	require.Equal(t, cli.OK, code)
 	require.Len(t, results, 1)
 	require.Equal(t, 5, results[0].Sold)
 	require.NotEmpty(t, results[0].Note)
@@ -104,7 +107,7 @@ func TestConfig(t *testing.T) {
 		"memory":  write("memory.yaml", "strategy: memory"),
 	} {
 		results, code := sell(t, append(few, "-config", path)...)
-		require.Equal(t, exitOK, code, path)
+		require.Equal(t, cli.OK, code, path)
 		require.Len(t, results, 1)
 		require.Equal(t, name, results[0].Strategy)
 		require.Equal(t, 9, results[0].Sold)
@@ -116,7 +119,7 @@ func TestConfig(t *testing.T) {
 		{"-config", "nowhere.yaml"},
 	} {
 		_, code := sell(t, args...)
-		require.Equal(t, exitUsage, code, args)
+		require.Equal(t, cli.BadUsage, code, args)
 	}
 }
 
@@ -128,17 +131,17 @@ func TestBadUsage(t *testing.T) {
 		{"argument"},
 	} {
 		_, code := sell(t, args...)
-		require.Equal(t, exitUsage, code, args)
+		require.Equal(t, cli.BadUsage, code, args)
 	}
 	_, code := sell(t, "-h")
-	require.Equal(t, exitOK, code)
+	require.Equal(t, cli.OK, code)
 }
 
 func TestUnusableRedis(t *testing.T) {
 	for _, url := range []string{"redis://127.0.0.1:1", "nonsense"} {
 		results, code := sell(t, "-redis", url)
 		require.Empty(t, results)
-		require.Equal(t, exitFailed, code, url)
+		require.Equal(t, cli.Failed, code, url)
 	}
 }
 

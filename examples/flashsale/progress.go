@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -9,7 +10,7 @@ import (
 
 // watch tells how the sale goes until the returned func is called: in one line
 // that changes on a terminal, in a line a second elsewhere.
-func watch(w *os.File, name string, c *crowd) (stop func()) {
+func watch(w io.Writer, name string, c *crowd) (stop func()) {
 	terminal := isTerminal(w)
 	every, begin, end := time.Second, "", "\n"
 	if terminal {
@@ -45,7 +46,11 @@ func watch(w *os.File, name string, c *crowd) (stop func()) {
 	}
 }
 
-func isTerminal(f *os.File) bool {
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
 	fi, err := f.Stat()
 	return err == nil && fi.Mode()&os.ModeCharDevice != 0
 }

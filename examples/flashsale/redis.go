@@ -23,24 +23,7 @@ func findRedis(ctx context.Context, urls string, stderr io.Writer) ([]string, fu
 		list := strings.Split(urls, ",")
 		return list, func() {}, reachable(ctx, list)
 	}
-	var list []string
-	var servers []*embedredis.Server
-	stop := func() {
-		for _, s := range servers {
-			s.Close()
-		}
-	}
-	for range embeddedServers {
-		s, err := embedredis.Start()
-		if err != nil {
-			stop()
-			return nil, nil, err
-		}
-		servers = append(servers, s)
-		list = append(list, s.URL())
-	}
-	fmt.Fprintf(stderr, "No -redis given: using embedded servers (miniredis), the first at %s\n", list[0])
-	return list, stop, nil
+	return embedredis.Instead(stderr, "-redis", embeddedServers)
 }
 
 func reachable(ctx context.Context, urls []string) error {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"os"
+	"io"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,7 +12,7 @@ import (
 
 // sellOut holds the sale once for each strategy. What is finished when an error
 // or the end of ctx stops it is returned as well.
-func sellOut(ctx context.Context, cfg config, stderr *os.File) ([]result, error) {
+func sellOut(ctx context.Context, cfg config, stderr io.Writer) ([]result, error) {
 	urls, stop, err := findRedis(ctx, cfg.redis, stderr)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func sellOut(ctx context.Context, cfg config, stderr *os.File) ([]result, error)
 }
 
 // hold holds one sale.
-func hold(ctx context.Context, cfg config, m method, rdb redis.UniversalClient, urls []string, stderr *os.File) (result, error) {
+func hold(ctx context.Context, cfg config, m method, rdb redis.UniversalClient, urls []string, stderr io.Writer) (result, error) {
 	n := cfg.shops
 	if m.oneShop != "" {
 		n = 1

@@ -2,19 +2,18 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"time"
+
+	"github.com/distlock/locker/examples/internal/cli"
+	"github.com/distlock/locker/internal/child"
 )
 
-// shopEnv makes this program a shop; its value is a shopConfig.
-const shopEnv = "FLASHSALE_SHOP"
+const shopKind = "flashsale shop"
 
 type shopConfig struct {
 	Method string
@@ -26,30 +25,11 @@ type shopConfig struct {
 // waitHeader carries how long the shop waited for the lock.
 const waitHeader = "Lock-Wait"
 
-// shopMain is the main function of a shop process.
-func shopMain(cfg string) int {
-	// Ctrl-C reaches the whole process group. The parent decides what it means:
-	// it closes our stdin, and should it die the system does.
-	signal.Ignore(os.Interrupt)
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		time.AfterFunc(10*time.Second, func() { os.Exit(exitFailed) })
-		cancel()
-	}()
-	if err := serve(ctx, cfg); err != nil {
-		fmt.Fprintln(os.Stderr, "flashsale: shop:", err)
-		return exitFailed
-	}
-	return exitOK
-}
-
-// serve sells until ctx ends. It prints the shop's URL once it is open.
-func serve(ctx context.Context, cfgJSON string) error {
-	var cfg shopConfig
-	if err := json.Unmarshal([]byte(cfgJSON), &cfg); err != nil {
-		return err
-	}
+// serve sells until the parent closes the input. It prints the shop's URL once it is open.
+func serve(parent child.Parent, cfg shopConfig) error {
+	ctx, stop := parent.Context()
+	defer stop()
+	context.AfterFunc(ctx, func() { time.AfterFunc(10*time.Second, func() { os.Exit(cli.Failed) }) })
 	m, err := find(cfg.Method)
 	if err != nil {
 		return err
@@ -82,7 +62,7 @@ func serve(ctx context.Context, cfgJSON string) error {
 		defer cancel()
 		shut <- srv.Shutdown(grace)
 	})
-	fmt.Printf("http://%s\n", l.Addr())
+	fmt.Fprintf(parent, "http://%s\n", l.Addr())
 	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}

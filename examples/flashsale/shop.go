@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/examples/internal/cli"
 )
 
 const product = "product:42"
@@ -61,7 +62,7 @@ func (s shelf) takeOne(ctx context.Context, o *order) error {
 	if left%10 == 0 {
 		payment = slowPayment
 	}
-	if err := pause(ctx, payment); err != nil {
+	if err := cli.Sleep(ctx, payment); err != nil {
 		return err
 	}
 	return s.fill(ctx, left-1)
@@ -70,16 +71,4 @@ func (s shelf) takeOne(ctx context.Context, o *order) error {
 // fill sets the stock. It expires in case this program ends before it cleans up.
 func (s shelf) fill(ctx context.Context, units int) error {
 	return s.rdb.Set(ctx, s.key, units, time.Hour).Err()
-}
-
-// pause returns after d, or when ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

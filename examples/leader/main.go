@@ -19,45 +19,21 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
-	"io"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
+
+	"github.com/distlock/locker/examples/internal/cli"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { cli.Main("leader", run) }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet("leader", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	url := flags.String("url", "memory://leader", "the `URL` of a strategy")
-	every := flags.Duration("every", 200*time.Millisecond, "time between two writes of a leader")
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err == nil && (*every <= 0 || flags.NArg() > 0):
-		fmt.Fprintln(stderr, "leader: -every is more than 0s, and there are no arguments but flags")
-		return 2
-	case err != nil:
-		return 2
+func run(ctx context.Context, p *cli.Program) error {
+	url := p.String("url", "memory://leader", "the `URL` of a strategy")
+	every := p.Duration("every", 200*time.Millisecond, "time between two writes of a leader")
+	if err := p.Parse(); err != nil {
+		return err
 	}
-	err := newShow(stdout, *every).play(ctx, *url)
-	switch {
-	case ctx.Err() != nil:
-		fmt.Fprintln(stderr, "leader: interrupted")
-		return 130
-	case err != nil:
-		fmt.Fprintln(stderr, "leader:", err)
-		return 1
+	if *every <= 0 {
+		return p.Misused("-every is more than 0s")
 	}
-	return 0
+	return newShow(p.Stdout, *every).play(ctx, *url)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/distlock/locker/examples/internal/cli"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/internal/test/redistest/leaktest"
 )
@@ -28,7 +29,7 @@ func TestTheLeadershipPassesOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out, errs bytes.Buffer
 			began := time.Now()
-			require.Zero(t, run(t.Context(), []string{"-every", "10ms", "-url", url}, &out, &errs), "%s%s", &out, &errs)
+			require.Zero(t, cli.Run(t.Context(), "leader", run, []string{"-every", "10ms", "-url", url}, &out, &errs), "%s%s", &out, &errs)
 			require.Less(t, time.Since(began), 20*time.Second)
 			tokens := regexp.MustCompile(`elected, with token \d+`).FindAllString(out.String(), -1)
 			require.GreaterOrEqual(t, len(tokens), 3, &out)
@@ -59,7 +60,7 @@ func TestInterrupt(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var errs bytes.Buffer
 		out := &stopper{at: at, stop: stop}
-		require.Equal(t, 130, run(ctx, []string{"-every", "10ms", "-url", "memory://" + t.Name()}, out, &errs), at)
+		require.Equal(t, 130, cli.Run(ctx, "leader", run, []string{"-every", "10ms", "-url", "memory://" + t.Name()}, out, &errs), at)
 		require.Contains(t, errs.String(), "interrupted")
 		require.NotContains(t, out.String(), "this is the end")
 	}
@@ -84,7 +85,7 @@ func TestRefusesNonsense(t *testing.T) {
 	} {
 		for _, args := range args {
 			var out, errs bytes.Buffer
-			require.Equal(t, want, run(t.Context(), args, &out, &errs), args)
+			require.Equal(t, want, cli.Run(t.Context(), "leader", run, args, &out, &errs), args)
 			require.NotEmpty(t, errs.String(), args)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/distlock/locker/examples/internal/cli"
 )
 
 // errStale: a later owner of the customer's lock has written already.
@@ -27,12 +29,8 @@ func newAccounts(delay time.Duration) *accounts {
 
 func (a *accounts) book(ctx context.Context, o order, token int64) error {
 	spent := a.read(o.customer)
-	t := time.NewTimer(a.delay)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-		return context.Cause(ctx) // the lease is lost
+	if err := cli.Sleep(ctx, a.delay); err != nil {
+		return err // the lease is lost
 	}
 	return a.write(o.customer, spent+o.cents, token)
 }

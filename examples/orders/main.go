@@ -19,27 +19,17 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/examples/internal/cli"
 	"github.com/distlock/locker/internal/embedredis"
 	"github.com/distlock/locker/strategy"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
-}
+func main() { cli.Main("orders", run) }
 
 type config struct {
 	url                                 string
@@ -48,83 +38,66 @@ type config struct {
 	every, booking, maxWait, tellsEvery time.Duration
 }
 
-func parse(args []string, stderr io.Writer) (cfg config, err error) {
-	f := flag.NewFlagSet("orders", flag.ContinueOnError)
-	f.SetOutput(stderr)
-	f.StringVar(&cfg.url, "url", "", "where the locks are, as for strategy.OpenURL (default an embedded server)")
-	f.BoolVar(&cfg.careless, "careless", false, "lock within each instance only, so that bookings are lost")
-	f.IntVar(&cfg.instances, "instances", 3, "instances of the service, each with a Locker of its own")
-	f.IntVar(&cfg.orders, "orders", 600, "orders")
-	f.IntVar(&cfg.customers, "customers", 8, "customers")
-	f.IntVar(&cfg.room, "room", 30, "orders that an instance has under way at most")
-	f.DurationVar(&cfg.every, "every", 2*time.Millisecond, "time between two orders")
-	f.DurationVar(&cfg.booking, "booking", 20*time.Millisecond, "how long a booking takes")
-	f.DurationVar(&cfg.maxWait, "wait", time.Second, "how long an order waits for its customer's lock")
-	f.DurationVar(&cfg.tellsEvery, "progress", 500*time.Millisecond, "time between two lines of progress")
-	if err = f.Parse(args); err != nil {
+func parse(p *cli.Program) (cfg config, err error) {
+	p.StringVar(&cfg.url, "url", "", "where the locks are, as for strategy.OpenURL (default an embedded server)")
+	p.BoolVar(&cfg.careless, "careless", false, "lock within each instance only, so that bookings are lost")
+	p.IntVar(&cfg.instances, "instances", 3, "instances of the service, each with a Locker of its own")
+	p.IntVar(&cfg.orders, "orders", 600, "orders")
+	p.IntVar(&cfg.customers, "customers", 8, "customers")
+	p.IntVar(&cfg.room, "room", 30, "orders that an instance has under way at most")
+	p.DurationVar(&cfg.every, "every", 2*time.Millisecond, "time between two orders")
+	p.DurationVar(&cfg.booking, "booking", 20*time.Millisecond, "how long a booking takes")
+	p.DurationVar(&cfg.maxWait, "wait", time.Second, "how long an order waits for its customer's lock")
+	p.DurationVar(&cfg.tellsEvery, "progress", 500*time.Millisecond, "time between two lines of progress")
+	if err := p.Parse(); err != nil {
 		return cfg, err
 	}
 	switch {
-	case f.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
 	case min(cfg.instances, cfg.orders, cfg.customers, cfg.room) < 1:
-		err = errors.New("-instances, -orders, -customers and -room are at least 1")
+		err = p.Misused("-instances, -orders, -customers and -room are at least 1")
 	case cfg.careless && cfg.url != "":
-		err = errors.New("-careless goes without -url")
+		err = p.Misused("-careless goes without -url")
 	case min(cfg.every, cfg.booking, cfg.maxWait) < 0 || cfg.tellsEvery <= 0:
-		err = errors.New("-every, -booking and -wait are not negative, and -progress is positive")
-	}
-	if err != nil {
-		fmt.Fprintln(stderr, "orders:", err)
+		err = p.Misused("-every, -booking and -wait are not negative, and -progress is positive")
 	}
 	return cfg, err
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	cfg, err := parse(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	}
-	open, closeStore, err := store(cfg, stderr)
+func run(ctx context.Context, p *cli.Program) error {
+	cfg, err := parse(p)
 	if err != nil {
-		fmt.Fprintln(stderr, "orders:", err)
-		return 1
+		return err
+	}
+	open, closeStore, err := store(cfg, p.Stderr)
+	if err != nil {
+		return err
 	}
 	defer closeStore()
-	t, err := trade(ctx, cfg, open, stderr)
+	t, err := trade(ctx, cfg, open, p.Stderr)
 	if err != nil {
-		fmt.Fprintln(stderr, "orders:", err)
-		return 1
+		return err
 	}
-	t.print(stdout)
-	switch {
-	case ctx.Err() != nil:
-		fmt.Fprintln(stderr, "orders: interrupted")
-		return 130
-	case !t.right():
-		return 1
+	t.print(p.Stdout)
+	if !t.right() {
+		return cli.ErrFailed
 	}
-	return 0
+	return nil
 }
 
 // store says how an instance gets its Locker.
 func store(cfg config, stderr io.Writer) (open func(ctx context.Context, instance int) (*locker.Client, func(), error), end func(), err error) {
-	url, end := cfg.url, func() {}
-	switch {
-	case cfg.careless: // as a sync.Mutex: each instance excludes only itself
+	if cfg.careless { // as a sync.Mutex: each instance excludes only itself
 		return func(ctx context.Context, instance int) (*locker.Client, func(), error) {
 			return strategy.OpenURL(ctx, fmt.Sprintf("memory://instance-%d?fencing=off", instance))
-		}, end, nil
-	case url == "":
-		srv, err := embedredis.Start()
+		}, func() {}, nil
+	}
+	url, end := cfg.url, func() {}
+	if url == "" {
+		urls, stop, err := embedredis.Instead(stderr, "-url", 1)
 		if err != nil {
 			return nil, nil, err
 		}
-		url, end = "hashreentrant+"+srv.URL(), srv.Close
-		fmt.Fprintf(stderr, "No -url given: using an embedded server (miniredis) at %s\n", srv.URL())
+		url, end = "hashreentrant+"+urls[0], stop
 	}
 	return func(ctx context.Context, _ int) (*locker.Client, func(), error) { return strategy.OpenURL(ctx, url) }, end, nil
 }

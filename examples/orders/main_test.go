@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/examples/internal/cli"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy/memory"
 )
@@ -23,7 +24,7 @@ func TestAccountsAreRight(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out, errs bytes.Buffer
-			if code := run(t.Context(), args, &out, &errs); code != 0 || !strings.Contains(out.String(), "The accounts are right.") {
+			if code := cli.Run(t.Context(), "orders", run, args, &out, &errs); code != 0 || !strings.Contains(out.String(), "The accounts are right.") {
 				t.Errorf("exit code %d\n%s%s", code, out.String(), errs.String())
 			}
 			if name == "no room" && (strings.Contains(out.String(), "no room             0\n") || !strings.Contains(errs.String(), "under way")) {
@@ -37,7 +38,7 @@ func TestBookingsAreLostWithoutACommonLock(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer
 	args := []string{"-careless", "-orders", "200", "-customers", "1", "-booking", "5ms"}
-	if code := run(t.Context(), args, &out, &errs); code != 1 || !strings.Contains(out.String(), "Bookings were lost") {
+	if code := cli.Run(t.Context(), "orders", run, args, &out, &errs); code != 1 || !strings.Contains(out.String(), "Bookings were lost") {
 		t.Errorf("exit code %d\n%s%s", code, out.String(), errs.String())
 	}
 }
@@ -50,7 +51,7 @@ func TestInterrupt(t *testing.T) {
 	time.AfterFunc(300*time.Millisecond, cancel)
 	var out, errs bytes.Buffer
 	began := time.Now()
-	if code := run(ctx, []string{"-orders", "1000000", "-wait", "1h"}, &out, &errs); code != 130 {
+	if code := cli.Run(ctx, "orders", run, []string{"-orders", "1000000", "-wait", "1h"}, &out, &errs); code != 130 {
 		t.Errorf("exit code %d\n%s%s", code, out.String(), errs.String())
 	}
 	if took := time.Since(began); took > 10*time.Second {
@@ -65,12 +66,12 @@ func TestRefusesNonsense(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"-nosuch"}, {"more"}, {"-room", "0"}, {"-wait", "-1s"}, {"-careless", "-url", "memory://x"}} {
 		var out, errs bytes.Buffer
-		if code := run(t.Context(), args, &out, &errs); code != 2 || errs.Len() == 0 {
+		if code := cli.Run(t.Context(), "orders", run, args, &out, &errs); code != 2 || errs.Len() == 0 {
 			t.Errorf("%v: exit code %d, %s", args, code, errs.String())
 		}
 	}
 	var out, errs bytes.Buffer
-	if code := run(t.Context(), []string{"-url", "nosuch://x"}, &out, &errs); code != 1 {
+	if code := cli.Run(t.Context(), "orders", run, []string{"-url", "nosuch://x"}, &out, &errs); code != 1 {
 		t.Errorf("exit code %d, %s", code, errs.String())
 	}
 }

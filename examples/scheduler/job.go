@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/examples/internal/cli"
 	"github.com/distlock/locker/strategy"
 )
 
@@ -85,10 +86,8 @@ func instance(ctx context.Context, cfg config, w way, b *board, first time.Time,
 	defer release()
 	for n := range cfg.ticks {
 		due := first.Add(time.Duration(n) * cfg.every) // what every instance's clock will show
-		select {
-		case <-time.After(time.Until(due.Add(late))):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := cli.Sleep(ctx, time.Until(due.Add(late))); err != nil {
+			return err
 		}
 		err := w.run(ctx, l, due.UTC().Format(time.RFC3339Nano), b.job(n))
 		if err != nil && !errors.Is(err, locker.ErrNotAcquired) {

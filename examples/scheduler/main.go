@@ -25,22 +25,15 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"github.com/distlock/locker/examples/internal/cli"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { cli.Main("scheduler", run) }
 
 type config struct {
 	url       string
@@ -49,33 +42,19 @@ type config struct {
 	every     time.Duration
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, p *cli.Program) error {
 	var cfg config
-	flags := flag.NewFlagSet("scheduler", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.StringVar(&cfg.url, "url", "memory://scheduler", "the `URL` of a strategy")
-	flags.IntVar(&cfg.instances, "instances", 3, "instances of the program")
-	flags.IntVar(&cfg.ticks, "ticks", 10, "how often the job is due")
-	flags.DurationVar(&cfg.every, "every", 200*time.Millisecond, "time between two ticks")
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err == nil && (cfg.instances < 1 || cfg.ticks < 1 || cfg.every < 10*time.Millisecond || flags.NArg() > 0):
-		fmt.Fprintln(stderr, "scheduler: -instances and -ticks are at least 1, -every 10ms, and there are no arguments but flags")
-		return 2
-	case err != nil:
-		return 2
+	p.StringVar(&cfg.url, "url", "memory://scheduler", "the `URL` of a strategy")
+	p.IntVar(&cfg.instances, "instances", 3, "instances of the program")
+	p.IntVar(&cfg.ticks, "ticks", 10, "how often the job is due")
+	p.DurationVar(&cfg.every, "every", 200*time.Millisecond, "time between two ticks")
+	if err := p.Parse(); err != nil {
+		return err
 	}
-	err := compare(ctx, cfg, stdout, stderr)
-	switch {
-	case ctx.Err() != nil:
-		fmt.Fprintln(stderr, "scheduler: interrupted")
-		return 130
-	case err != nil:
-		fmt.Fprintln(stderr, "scheduler:", err)
-		return 1
+	if cfg.instances < 1 || cfg.ticks < 1 || cfg.every < 10*time.Millisecond {
+		return p.Misused("-instances and -ticks are at least 1, -every 10ms")
 	}
-	return 0
+	return compare(ctx, cfg, p.Stdout, p.Stderr)
 }
 
 // compare runs the job in each way and prints a table.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/examples/internal/cli"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/internal/test/redistest/leaktest"
 	"github.com/distlock/locker/strategy/memory"
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 func TestOnceATick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out, errs bytes.Buffer
-		require.Zero(t, run(t.Context(), []string{"-url", "memory://" + rand.Text()}, &out, &errs), "%s%s", &out, &errs)
+		require.Zero(t, cli.Run(t.Context(), "scheduler", run, []string{"-url", "memory://" + rand.Text()}, &out, &errs), "%s%s", &out, &errs)
 		var table [][]string
 		for line := range strings.Lines(out.String()) {
 			table = append(table, strings.Fields(line))
@@ -39,7 +40,7 @@ func TestOnRedis(t *testing.T) {
 	url := strings.Replace(redistest.Shared(t).URL(), "redis://", "setnx+redis://", 1)
 	var out, errs bytes.Buffer
 	args := []string{"-url", url, "-every", "20ms", "-instances", "5"}
-	require.Zero(t, run(t.Context(), args, &out, &errs), "%s%s", &out, &errs)
+	require.Zero(t, cli.Run(t.Context(), "scheduler", run, args, &out, &errs), "%s%s", &out, &errs)
 }
 
 func TestFailedTickIsLeftToOthers(t *testing.T) {
@@ -57,7 +58,7 @@ func TestInterrupt(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	var out, errs bytes.Buffer
-	require.Equal(t, 130, run(ctx, []string{"-every", "1h", "-url", "memory://" + t.Name()}, &out, &errs))
+	require.Equal(t, 130, cli.Run(ctx, "scheduler", run, []string{"-every", "1h", "-url", "memory://" + t.Name()}, &out, &errs))
 	require.Contains(t, errs.String(), "interrupted")
 }
 
@@ -69,7 +70,7 @@ func TestRefusesNonsense(t *testing.T) {
 	} {
 		for _, args := range args {
 			var out, errs bytes.Buffer
-			require.Equal(t, want, run(t.Context(), args, &out, &errs), args)
+			require.Equal(t, want, cli.Run(t.Context(), "scheduler", run, args, &out, &errs), args)
 			require.NotEmpty(t, errs.String(), args)
 		}
 	}

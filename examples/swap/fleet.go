@@ -1,19 +1,19 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/distlock/locker/examples/internal/cli"
+	"github.com/distlock/locker/internal/child"
 )
 
 // move is one rolling move of a fleet.
@@ -30,10 +30,9 @@ type move struct {
 }
 
 type worker struct {
-	strategy string
-	cmd      *exec.Cmd
-	stdin    io.Closer
-	stdout   *bufio.Reader
+	*child.Child // nil: it was stopped
+	strategy     string
+	out          *json.Decoder
 }
 
 // roll starts n workers with the first strategy and restarts them one by one with
@@ -81,56 +80,34 @@ func (m *move) watch(ctx context.Context) error {
 		names = append(names, w.strategy)
 	}
 	fmt.Fprintf(m.out, "running: %s\n", strings.Join(names, " "))
-	timer := time.NewTimer(m.phase)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return cli.Sleep(ctx, m.phase)
 }
 
 func (m *move) start(strategy string) (*worker, error) {
-	self, err := os.Executable()
+	c, err := child.Start(workerKind, workerConfig{Strategy: strategy, Redis: m.url, Run: m.run}, nil)
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := json.Marshal(workerConfig{Strategy: strategy, Redis: m.url, Run: m.run})
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), workerEnv+"="+string(cfg))
-	cmd.Stderr = os.Stderr
-	w := &worker{strategy: strategy, cmd: cmd}
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	w.stdin, w.stdout = stdin, bufio.NewReader(stdout)
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	if _, err := w.stdout.ReadString('\n'); err != nil {
-		return nil, fmt.Errorf("a worker with %s did not start: %w", strategy, err)
+	w := &worker{c, strategy, json.NewDecoder(c)}
+	var ready string
+	if err := w.out.Decode(&ready); err != nil {
+		return nil, fmt.Errorf("a worker with %s did not start: %w", strategy, errors.Join(err, w.Stop(0)))
 	}
 	return w, nil
 }
 
+// patience is how long a worker may take to end.
+const patience = 15 * time.Second
+
 // stop ends worker i and takes its report.
 func (m *move) stop(i int) error {
 	w := m.fleet[i]
-	late := time.AfterFunc(15*time.Second, func() { _ = w.cmd.Process.Kill() })
+	late := time.AfterFunc(patience, w.Kill)
 	defer late.Stop()
-	_ = w.stdin.Close()
+	_ = w.Close()
 	var r workerReport
-	err := json.NewDecoder(w.stdout).Decode(&r)
-	if err = errors.Join(err, w.cmd.Wait()); err != nil {
+	err := w.out.Decode(&r)
+	if err = errors.Join(err, w.Wait()); err != nil {
 		return fmt.Errorf("worker %d with %s: %w", i+1, w.strategy, err)
 	}
 	m.fleet[i] = &worker{strategy: "-"}
@@ -141,10 +118,8 @@ func (m *move) stop(i int) error {
 // stopAll ends what is left after an error or Ctrl-C.
 func (m *move) stopAll() {
 	for _, w := range m.fleet {
-		if w.cmd != nil {
-			_ = w.stdin.Close()
-			_ = w.cmd.Process.Kill()
-			_ = w.cmd.Wait()
+		if w.Child != nil {
+			_ = w.Stop(0)
 		}
 	}
 }

@@ -14,68 +14,45 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
-	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/distlock/locker/examples/internal/cli"
+	"github.com/distlock/locker/internal/child"
 	"github.com/distlock/locker/internal/embedredis"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if cfg := os.Getenv(workerEnv); cfg != "" {
-		if err := work(ctx, cfg, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "worker:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-	case ctx.Err() != nil:
-		os.Exit(130)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "swap:", err)
-		os.Exit(1)
-	}
+	child.Serve(workerKind, work)
+	cli.Main("swap", run)
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("swap", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	url := flags.String("redis", "", "`URL` of a Redis; default: an embedded one")
-	names := flags.String("strategies", "setnx,hashreentrant,blpop", "the strategies, in order")
-	workers := flags.Int("workers", 4, "processes in the fleet")
-	phase := flags.Duration("phase", 600*time.Millisecond, "time between two restarts")
-	if err := flags.Parse(args); err != nil {
+func run(ctx context.Context, p *cli.Program) error {
+	url := p.String("redis", "", "`URL` of a Redis; default: an embedded one")
+	names := p.String("strategies", "setnx,hashreentrant,blpop", "the strategies, in order")
+	workers := p.Int("workers", 4, "processes in the fleet")
+	phase := p.Duration("phase", 600*time.Millisecond, "time between two restarts")
+	if err := p.Parse(); err != nil {
 		return err
 	}
 	steps := strings.Split(*names, ",")
 	for _, s := range steps {
 		if strategies[s] == nil {
-			return fmt.Errorf("unknown strategy %q; there are %s", s, strategyNames())
+			return p.Misused("unknown strategy %q; there are %s", s, strategyNames())
 		}
 	}
 	if *workers < 1 {
-		return fmt.Errorf("-workers %d: at least 1", *workers)
+		return p.Misused("-workers %d: at least 1", *workers)
 	}
 	if *url == "" {
-		srv, err := embedredis.Start()
+		urls, stop, err := embedredis.Instead(p.Stderr, "-redis", 1)
 		if err != nil {
 			return err
 		}
-		defer srv.Close()
-		*url = srv.URL()
-		fmt.Fprintf(stderr, "No -redis given: using an embedded server (miniredis) at %s\n", *url)
+		defer stop()
+		*url = urls[0]
 	}
 	opts, err := redis.ParseURL(*url)
 	if err != nil {
@@ -84,7 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	rdb := redis.NewClient(opts)
 	defer rdb.Close()
 
-	m := &move{rdb: rdb, url: *url, steps: steps, phase: *phase, out: stdout}
+	m := &move{rdb: rdb, url: *url, steps: steps, phase: *phase, out: p.Stdout}
 	defer m.stopAll()
 	return m.roll(ctx, *workers)
 }

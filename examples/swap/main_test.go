@@ -2,20 +2,18 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/distlock/locker/examples/internal/cli"
+	"github.com/distlock/locker/internal/child"
 	"github.com/distlock/locker/internal/test/redistest"
 )
 
 // The test binary is the program, so that its workers run under the race detector.
 func TestMain(m *testing.M) {
-	if os.Getenv(workerEnv) != "" {
-		main()
-		return
-	}
+	child.Serve(workerKind, work)
 	// Each process with the race detector sleeps for a second at its end, else.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Exit(m.Run())
@@ -28,8 +26,8 @@ func TestMovesAFleet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, errs bytes.Buffer
-			if err := run(context.Background(), args, &out, &errs); err != nil {
-				t.Fatalf("%v\n%s%s", err, out.String(), errs.String())
+			if code := cli.Run(t.Context(), "swap", run, args, &out, &errs); code != cli.OK {
+				t.Fatalf("exit code %d\n%s%s", code, out.String(), errs.String())
 			}
 			if !strings.Contains(out.String(), "No two sections overlapped") {
 				t.Errorf("no verdict in\n%s", out.String())
@@ -39,15 +37,18 @@ func TestMovesAFleet(t *testing.T) {
 }
 
 func TestRefusesNonsense(t *testing.T) {
-	for _, args := range [][]string{
-		{"-strategies", "setnx,nosuch"}, {"-workers", "0"}, {"-redis", "http://user:secret@x"}, {"-nosuch"},
+	for want, args := range map[int][][]string{
+		cli.Failed:   {{"-redis", "http://user:secret@x"}},
+		cli.BadUsage: {{"-strategies", "setnx,nosuch"}, {"-workers", "0"}, {"-nosuch"}, {"more"}},
 	} {
-		var out, errs bytes.Buffer
-		err := run(context.Background(), args, &out, &errs)
-		if err == nil {
-			t.Errorf("%v was accepted", args)
-		} else if strings.Contains(err.Error()+errs.String(), "secret") {
-			t.Errorf("%v: the password is told: %v", args, err)
+		for _, args := range args {
+			var out, errs bytes.Buffer
+			if code := cli.Run(t.Context(), "swap", run, args, &out, &errs); code != want || errs.Len() == 0 {
+				t.Errorf("%v: exit code %d, not %d: %s", args, code, want, errs.String())
+			}
+			if strings.Contains(errs.String(), "secret") {
+				t.Errorf("%v: the password is told: %s", args, errs.String())
+			}
 		}
 	}
 }

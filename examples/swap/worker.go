@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -14,13 +12,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/child"
 	"github.com/distlock/locker/strategy/blpop"
 	"github.com/distlock/locker/strategy/hashreentrant"
 	"github.com/distlock/locker/strategy/setnx"
 )
 
-// workerEnv makes this program a worker; it holds its workerConfig.
-const workerEnv = "LOCKER_SWAP_WORKER"
+const workerKind = "swap worker"
 
 type workerConfig struct {
 	Strategy, Redis, Run string
@@ -43,12 +41,8 @@ var strategies = map[string]func(redis.UniversalClient, ...locker.Option) (*lock
 
 func strategyNames() string { return strings.Join(slices.Sorted(maps.Keys(strategies)), ", ") }
 
-// work locks and checks until stdin is closed, and then says what it saw.
-func work(ctx context.Context, config string, stdin io.Reader, stdout io.Writer) error {
-	var cfg workerConfig
-	if err := json.Unmarshal([]byte(config), &cfg); err != nil {
-		return err
-	}
+// work locks and checks until the parent closes the input, and then says what it saw.
+func work(parent child.Parent, cfg workerConfig) error {
 	opts, err := redis.ParseURL(cfg.Redis)
 	if err != nil {
 		return errors.New("not a Redis URL")
@@ -61,13 +55,12 @@ func work(ctx context.Context, config string, stdin io.Reader, stdout io.Writer)
 	}
 	defer l.Close()
 
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := parent.Context()
 	defer stop()
-	go func() {
-		_, _ = io.Copy(io.Discard, stdin) // until the parent closes it, or is gone
-		stop()
-	}()
-	fmt.Fprintln(stdout, "ready")
+	say := json.NewEncoder(parent).Encode
+	if err := say("ready"); err != nil {
+		return err
+	}
 
 	r := workerReport{Strategy: cfg.Strategy}
 	s := section{rdb: rdb, run: cfg.Run}
@@ -85,7 +78,7 @@ func work(ctx context.Context, config string, stdin io.Reader, stdout io.Writer)
 			return err
 		}
 	}
-	return json.NewEncoder(stdout).Encode(r)
+	return say(r)
 }
 
 // section is the critical section. It uses only the data in Redis, so

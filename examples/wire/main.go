@@ -17,25 +17,25 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/examples/internal/cli"
 	"github.com/distlock/locker/internal/embedredis"
 	"github.com/distlock/locker/strategy"
 	"github.com/distlock/locker/strategy/wireset"
 )
 
 func main() {
-	config := flag.String("config", "", "a strategy.Config in JSON or YAML")
-	url := flag.String("url", "", "the URL of a strategy, instead of -config")
-	flag.Parse()
-	if err := run(context.Background(), os.Stdout, *config, *url); err != nil {
-		fmt.Fprintln(os.Stderr, "wire:", err)
-		os.Exit(1)
-	}
+	cli.Main("wire", func(ctx context.Context, p *cli.Program) error {
+		config := p.String("config", "", "a strategy.Config in JSON or YAML")
+		url := p.String("url", "", "the URL of a strategy, instead of -config")
+		if err := p.Parse(); err != nil {
+			return err
+		}
+		return run(ctx, p.Stdout, *config, *url)
+	})
 }
 
 func run(ctx context.Context, out io.Writer, config, url string) error {

@@ -5,6 +5,7 @@ package embedredis
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/alicebob/miniredis/v2"
 )
@@ -29,3 +30,28 @@ func (s *Server) URL() string { return "redis://" + s.m.Addr() + "/0" }
 
 // Close stops the server and forgets what it held.
 func (s *Server) Close() { s.m.Close() }
+
+// Instead starts n servers for a program that was not given its flag, and says so. stop stops
+// them.
+func Instead(stderr io.Writer, flag string, n int) (urls []string, stop func(), err error) {
+	var servers []*Server
+	stop = func() {
+		for _, s := range servers {
+			s.Close()
+		}
+	}
+	for range n {
+		s, err := Start()
+		if err != nil {
+			stop()
+			return nil, nil, err
+		}
+		servers, urls = append(servers, s), append(urls, s.URL())
+	}
+	what := "an embedded server (miniredis) at"
+	if n > 1 {
+		what = "embedded servers (miniredis), the first at"
+	}
+	fmt.Fprintf(stderr, "No %s given: using %s %s\n", flag, what, urls[0])
+	return urls, stop, nil
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/wake"
 )
 
 // Table has the locks of a store, and those who watch them. Its methods need Mu.
@@ -42,10 +43,10 @@ type Claim struct {
 // Watch is a channel on which releases of a key are signalled. It implements
 // [driver.Watch].
 type Watch struct {
+	wake.Signal
 	Key   string
 	By    any // the driver that opened it, where that matters
 	t     *Table
-	c     chan struct{}
 	ended bool
 }
 
@@ -206,12 +207,8 @@ func (t *Table) Signal(key string) {
 }
 
 func (w *Watch) signal() {
-	if w.ended {
-		return
-	}
-	select {
-	case w.c <- struct{}{}:
-	default: // one is waiting there already
+	if !w.ended {
+		w.Send()
 	}
 }
 
@@ -263,16 +260,13 @@ func (t *Table) Break(h driver.Holder) error {
 
 // Watch watches key.
 func (t *Table) Watch(key string, by any) *Watch {
-	w := &Watch{Key: key, By: by, t: t, c: make(chan struct{}, 1)}
+	w := &Watch{Key: key, By: by, t: t, Signal: wake.New()}
 	if t.Watches[key] == nil {
 		t.Watches[key] = map[*Watch]struct{}{}
 	}
 	t.Watches[key][w] = struct{}{}
 	return w
 }
-
-// C implements [driver.Watch].
-func (w *Watch) C() <-chan struct{} { return w.c }
 
 // Close implements [driver.Watch]. It does not need Mu.
 func (w *Watch) Close() {
@@ -294,7 +288,7 @@ func (t *Table) End() {
 		for w := range ws {
 			if !w.ended {
 				w.ended = true
-				close(w.c)
+				close(w.Signal)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/distlock/locker/internal/bound"
 	"github.com/distlock/locker/internal/redisconn"
+	"github.com/distlock/locker/internal/wake"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -118,33 +119,24 @@ func (c *Channels) askSharded(cluster *redis.ClusterClient) {
 	c.probed = err == nil || redisconn.IsRefusal(err)
 }
 
-// Watch receives the messages on one channel.
+// Watch receives when a message on its channel has come, or may have been missed. Its C is
+// closed when no more can come.
 type Watch struct {
+	wake.Signal
 	listener io.Closer
-	c        chan struct{}
 }
-
-// C receives when a message has come, or may have been missed. It holds one. It is closed
-// when no more can come.
-func (w *Watch) C() <-chan struct{} { return w.c }
 
 // Close ends the Watch.
 func (w *Watch) Close() { _ = w.listener.Close() }
 
 // Watch returns when the server has confirmed the subscription to the channel of key.
 func (c *Channels) Watch(ctx context.Context, key string) (*Watch, error) {
-	messages := make(chan struct{}, 1)
-	message := func() {
-		select {
-		case messages <- struct{}{}:
-		default:
-		}
-	}
-	listener, err := c.Listen(ctx, key, message, func() { close(messages) })
+	messages := wake.New()
+	listener, err := c.Listen(ctx, key, messages.Send, func() { close(messages) })
 	if err != nil {
 		return nil, err
 	}
-	return &Watch{listener, messages}, nil
+	return &Watch{messages, listener}, nil
 }
 
 // Listen calls message for each message on the channel of key, and ended when no more can

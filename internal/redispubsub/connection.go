@@ -131,8 +131,7 @@ func (s *subscriber) read(c *connection) {
 	pinged := false
 	for {
 		msg, err := c.pubsub.ReceiveTimeout(context.Background(), pingEvery)
-		var timeout net.Error
-		if errors.As(err, &timeout) && timeout.Timeout() && !pinged {
+		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() && !pinged {
 			pinged = true
 			err = c.pubsub.Ping(context.Background())
 			if err == nil {

@@ -120,7 +120,7 @@ func (b *inboxes) ask(req driver.Request) (*attempt, driver.Answer) {
 	at.blocks = in.blocks && at.sent.After(b.refused)
 	w.asked = append(w.asked, at)
 	b.asked[req.ID] = at
-	in.rouse()
+	in.awake.Send()
 	return at, driver.Answer{}
 }
 

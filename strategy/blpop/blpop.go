@@ -15,10 +15,12 @@ import (
 //go:embed lua
 var files embed.FS
 
-var (
-	acquireScript = hashlock.NewScript("acquire", files, limits{})
-	releaseScript = hashlock.NewScript("release", files, limits{})
-)
+var protocol = redisdriver.Protocol{
+	Name:    "blpop",
+	Layouts: layouts.All,
+	Acquire: hashlock.NewScript("acquire", files, limits{}),
+	Release: hashlock.NewScript("release", files, limits{}),
+}
 
 // queueDriver adds the queue of processes to the hash lock.
 type queueDriver struct {
@@ -45,12 +47,7 @@ func New(rdb redis.UniversalClient, opts ...locker.Option) (*locker.Client, erro
 }
 
 func newDriver(rdb redis.UniversalClient) (*queueDriver, error) {
-	lock, err := hashlock.NewDriver(rdb, redisdriver.Protocol{
-		Name:    "blpop",
-		Layouts: layouts.All,
-		Acquire: acquireScript,
-		Release: releaseScript,
-	})
+	lock, err := hashlock.NewDriver(rdb, protocol)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +90,7 @@ func (d *queueDriver) Release(ctx context.Context, c driver.Claim) error {
 
 // giveUp releases c, and takes the process out of the queue if it waits with c.
 func (d *queueDriver) giveUp(ctx context.Context, c driver.Claim) error {
-	return d.Run(ctx, releaseScript, c, d.inboxes.name(c.Key))
+	return d.Run(ctx, protocol.Release, c, d.inboxes.name(c.Key))
 }
 
 // Watch implements [driver.Notifier].

@@ -13,6 +13,7 @@ import (
 	"github.com/distlock/locker/internal/bound"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/internal/uuid"
+	"github.com/distlock/locker/internal/wake"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -64,25 +65,16 @@ type inbox struct {
 	node    string
 	blocks  bool // a dispatcher serves it; else its watches poll
 	watches map[string]*watch
-	wake    chan struct{} // of the dispatcher, which rests while nothing can be pushed; holds one
+	awake   wake.Signal // of the dispatcher, which rests while nothing can be pushed
 	popping bool
 }
 
 // watch implements [driver.Watch]. The Locker keeps one a key.
 type watch struct {
+	wake.Signal
 	in    *inbox
 	key   string
-	c     chan struct{}
 	asked []*attempt // under way, or refused or unanswered and perhaps granted the lock since
-}
-
-func (w *watch) C() <-chan struct{} { return w.c }
-
-func (w *watch) signal() {
-	select {
-	case w.c <- struct{}{}:
-	default:
-	}
 }
 
 func (b *inboxes) watch(key, node string) (driver.Watch, error) {
@@ -94,10 +86,10 @@ func (b *inboxes) watch(key, node string) (driver.Watch, error) {
 	}
 	in := b.open[name]
 	if in == nil {
-		in = &inbox{b: b, name: name, node: node, watches: make(map[string]*watch), wake: make(chan struct{}, 1)}
+		in = &inbox{b: b, name: name, node: node, watches: make(map[string]*watch), awake: wake.New()}
 		b.open[name] = in
 	}
-	w := &watch{in: in, key: key, c: make(chan struct{}, 1)}
+	w := &watch{Signal: wake.New(), in: in, key: key}
 	in.watches[key] = w
 	in.block()
 	return w, nil
@@ -127,7 +119,7 @@ func (w *watch) Close() {
 	if len(in.watches) == 0 && !in.blocks {
 		delete(b.open, in.name)
 	}
-	in.rouse()
+	in.awake.Send()
 	var claims []driver.Claim
 	for _, at := range w.asked {
 		delete(b.asked, at.req.ID)
@@ -171,14 +163,6 @@ func (b *inboxes) giveUp(ctx context.Context, claims []driver.Claim) {
 	}
 }
 
-// rouse wakes the dispatcher, which looks again whether something may be pushed.
-func (in *inbox) rouse() {
-	select {
-	case in.wake <- struct{}{}:
-	default:
-	}
-}
-
 // dispatch serves the inbox while it has watches. It blocks on it while one of them may
 // be pushed something.
 func (in *inbox) dispatch() {
@@ -199,7 +183,7 @@ func (in *inbox) dispatch() {
 		popping := in.popping
 		b.mu.Unlock()
 		if !popping {
-			<-in.wake
+			<-in.awake
 			continue
 		}
 
@@ -235,7 +219,7 @@ func (in *inbox) missed(err error) {
 		b.log.Warn("waiters poll, as the server refuses BLPOP", "strategy", b.d.Name(), "err", err)
 	}
 	for _, w := range in.watches {
-		w.signal()
+		w.Send()
 	}
 }
 
@@ -254,7 +238,7 @@ func (b *inboxes) pushed(messages []string) {
 			if g := parseGrant(words[1:]); g != nil {
 				at.pushed = g
 			}
-			at.w.signal()
+			at.w.Send()
 		}
 	}
 }
@@ -264,7 +248,7 @@ func (b *inboxes) close() {
 	b.mu.Lock()
 	b.closed = true
 	for _, in := range b.open {
-		in.rouse()
+		in.awake.Send()
 	}
 	b.mu.Unlock()
 	done := make(chan struct{})

@@ -16,10 +16,12 @@ import (
 //go:embed lua
 var files embed.FS
 
-var (
-	acquireScript = hashlock.NewScript("acquire", files)
-	releaseScript = hashlock.NewScript("release", files)
-)
+var protocol = redisdriver.Protocol{
+	Name:    "hashreentrant",
+	Layouts: layouts.All,
+	Acquire: hashlock.NewScript("acquire", files),
+	Release: hashlock.NewScript("release", files),
+}
 
 // pubsubDriver adds wake-ups by pub/sub to the hash lock.
 type pubsubDriver struct{ hashlock.Driver }
@@ -42,16 +44,8 @@ func New(rdb redis.UniversalClient, opts ...locker.Option) (*locker.Client, erro
 }
 
 func newDriver(rdb redis.UniversalClient) (*pubsubDriver, error) {
-	d, err := hashlock.NewDriver(rdb, redisdriver.Protocol{
-		Name:    "hashreentrant",
-		Layouts: layouts.All,
-		Acquire: acquireScript,
-		Release: releaseScript,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &pubsubDriver{d}, nil
+	d, err := hashlock.NewDriver(rdb, protocol)
+	return &pubsubDriver{d}, err
 }
 
 // Configure implements [driver.Configurer].

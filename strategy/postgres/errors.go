@@ -34,8 +34,7 @@ func isRolledBack(err error) bool { return hasCode(err, serializationFailure, de
 // isPermanent says whether trying again is pointless: wrong credentials, no such
 // database, no permission, another table of that name, a full disk.
 func isPermanent(err error) bool {
-	var e *pgconn.PgError
-	if errors.As(err, &e) && len(e.Code) == 5 {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && len(e.Code) == 5 {
 		return strings.Contains("28 3D 3F 42", e.Code[:2]) || e.Code == diskFull
 	}
 	return errors.Is(err, puddle.ErrClosedPool)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/wake"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -50,10 +51,10 @@ type session struct {
 }
 
 type watch struct {
+	wake.Signal
 	l       *listener
 	s       *session // nil: nothing is signalled
 	payload string
-	c       chan struct{}
 }
 
 // Watch implements driver.Notifier.
@@ -62,7 +63,7 @@ func (d *pgDriver) Watch(ctx context.Context, key string) (driver.Watch, error) 
 		return &watch{}, nil
 	}
 	hash := sha256.Sum256([]byte(key))
-	w := &watch{l: &d.listener, payload: hex.EncodeToString(hash[:]), c: make(chan struct{}, 1)}
+	w := &watch{l: &d.listener, payload: hex.EncodeToString(hash[:]), Signal: wake.New()}
 	err := d.listener.add(w)
 	if err == nil {
 		select {
@@ -122,7 +123,7 @@ func (l *listener) run(ctx context.Context, s *session) {
 	}
 	for _, same := range s.watches {
 		for w := range same {
-			close(w.c)
+			close(w.Signal)
 		}
 	}
 	s.watches = nil
@@ -180,10 +181,7 @@ func (l *listener) signal(ctx context.Context, conn *pgx.Conn, s *session) bool 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for w := range s.watches[n.Payload] {
-		select {
-		case w.c <- struct{}{}:
-		default: // a signal is there already
-		}
+		w.Send()
 	}
 	return true
 }
@@ -206,8 +204,6 @@ func (l *listener) close() {
 	l.mu.Unlock()
 	l.runs.Wait()
 }
-
-func (w *watch) C() <-chan struct{} { return w.c }
 
 // Close leaves the connection to the next watch for a while.
 func (w *watch) Close() {

@@ -32,8 +32,7 @@ func poll[A any](ctx context.Context, d *quorumDriver, enough func(said []A) boo
 			if r.err = d.skip(n, opRelease); r.err == nil {
 				n.call(ctx, opRelease, func() answer {
 					r.said, r.err = ask(ctx, n)
-					var refined *driver.StoreError
-					if errors.As(r.err, &refined) && refined.Permanent {
+					if refined, ok := errors.AsType[*driver.StoreError](r.err); ok && refined.Permanent {
 						return answer{state: no} // a refusal (NOPERM, say) is the answer of a node that is well
 					}
 					return verdict(r.err)

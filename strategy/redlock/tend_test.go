@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/wake"
 	"github.com/stretchr/testify/require"
 )
 
@@ -144,15 +145,15 @@ func TestMuteNodesAreNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	d := &quorumDriver{quorum: 3, nodes: make([]*node, 5)}
 	for mute, needed := range map[int]int{0: 3, 1: 2, 2: 1} {
-		w := &watch{d: d, c: make(chan struct{}, 1), told: make(map[int]time.Time), mute: make(map[int]bool)}
+		w := &watch{d: d, Signal: wake.New(), told: make(map[int]time.Time), mute: make(map[int]bool)}
 		for i := range mute {
 			w.end(4 - i)
 		}
 		for i := range needed {
-			require.Empty(t, w.c, "%d notices with %d mute nodes", i, mute)
+			require.Empty(t, w.Signal, "%d notices with %d mute nodes", i, mute)
 			w.notice(i)
 		}
-		require.Len(t, w.c, 1, "%d notices with %d mute nodes", needed, mute)
+		require.Len(t, w.Signal, 1, "%d notices with %d mute nodes", needed, mute)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
+	"github.com/distlock/locker/internal/wake"
 )
 
 // watch implements [driver.Watch] by the nodes' release notices: it signals when a
@@ -16,8 +18,8 @@ import (
 //
 // Lock order: that of a node's notices before mu.
 type watch struct {
+	wake.Signal
 	d    *quorumDriver
-	c    chan struct{}
 	stop context.CancelFunc // of subscribing
 
 	mu    sync.Mutex
@@ -33,11 +35,9 @@ const noticeWindow = 250 * time.Millisecond
 
 const subscribeBudget = time.Second
 
-func (w *watch) C() <-chan struct{} { return w.c }
-
 // Watch implements [driver.Notifier].
 func (d *quorumDriver) Watch(ctx context.Context, key string) (driver.Watch, error) {
-	w := &watch{d: d, c: make(chan struct{}, 1), told: make(map[int]time.Time), mute: make(map[int]bool)}
+	w := &watch{d: d, Signal: wake.New(), told: make(map[int]time.Time), mute: make(map[int]bool)}
 	// Nodes that are slow to subscribe, or down, do so after this returns.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w.stop = stop
@@ -48,11 +48,7 @@ func (d *quorumDriver) Watch(ctx context.Context, key string) (driver.Watch, err
 			results <- err
 			for pause := 100 * time.Millisecond; err != nil; pause = min(2*pause, time.Second) {
 				w.end(i)
-				select {
-				case <-time.After(pause):
-				case <-life.Done():
-					return
-				case <-base.Done():
+				if !bound.Sleep(life, base.Done(), pause) {
 					return
 				}
 				err = w.listen(life, key, i)
@@ -123,10 +119,7 @@ func (w *watch) notice(i int) {
 		return
 	}
 	clear(w.told)
-	select {
-	case w.c <- struct{}{}:
-	default:
-	}
+	w.Send()
 }
 
 // end is called when node i gives no notice, or no more. Without a majority that does,
@@ -137,7 +130,7 @@ func (w *watch) end(i int) {
 	w.mute[i] = true
 	if !w.ended && len(w.mute) > len(w.d.nodes)-w.d.quorum {
 		w.ended = true
-		close(w.c)
+		close(w.Signal)
 	}
 }
 

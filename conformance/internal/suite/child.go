@@ -5,23 +5,21 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/child"
 )
 
-// childEnv, when set, makes the test binary a child; its value is the spec.
-const childEnv = "LOCKER_CONFORMANCE_CHILD"
+const childKind = "conformance child"
 
 // Child is a process of its own that uses the harness's store. It dies with the
 // test.
 type Child struct {
-	cmd  *exec.Cmd
+	p    *child.Child
 	next atomic.Int64
 
 	mu    sync.Mutex
@@ -72,28 +70,16 @@ func (e childError) Unwrap() []error {
 // [ServeChild], whose newLocker is given spec.
 func StartChild(tb testing.TB, spec string) *Child {
 	tb.Helper()
-	c := &Child{calls: map[int]*ChildCall{}}
-	// The test framework's flags are of no use to it.
-	c.cmd = exec.Command(os.Args[0])
-	c.cmd.Env = append(os.Environ(), childEnv+"="+spec)
-	c.cmd.Stderr = os.Stderr
-	in, err := c.cmd.StdinPipe()
+	p, err := child.Start(childKind, spec, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	c.in = json.NewEncoder(in)
-	if err := c.cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
+	c := &Child{p: p, in: json.NewEncoder(p), calls: map[int]*ChildCall{}}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		c.listen(bufio.NewScanner(out))
-		_ = c.cmd.Wait()
+		c.listen(bufio.NewScanner(p))
+		_ = p.Wait()
 	}()
 	tb.Cleanup(func() {
 		c.Kill()
@@ -137,7 +123,7 @@ func (c *Child) listen(lines *bufio.Scanner) {
 }
 
 // Kill ends the process as kill -9 does.
-func (c *Child) Kill() { _ = c.cmd.Process.Kill() }
+func (c *Child) Kill() { c.p.Kill() }
 
 // ChildCall is something that a child was asked to do: mostly a Lock, and then the lease it
 // got.

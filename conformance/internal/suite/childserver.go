@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,24 +10,27 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/child"
 )
 
 // ServeChild does not return in a process started by [StartChild], but does what
 // that asks of it, with a Locker made by newLocker of the spec given there. In
 // other processes it does nothing.
 func ServeChild(newLocker func(spec string, opts ...locker.Option) (locker.Locker, error)) {
-	spec, ok := os.LookupEnv(childEnv)
-	if !ok {
-		return
-	}
-	l, err := newLocker(spec, WithObserver(nil))
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "conformance child:", err)
-		os.Exit(1)
-	}
-	s := &childServer{l: l, out: json.NewEncoder(os.Stdout), leases: map[int]*locker.Lease{}}
-	s.serve()
-	os.Exit(0) // the parent is gone, or done with us
+	child.Serve(childKind, func(parent child.Parent, spec string) error {
+		l, err := newLocker(spec, WithObserver(nil))
+		if err != nil {
+			return err
+		}
+		s := &childServer{l: l, out: json.NewEncoder(parent), leases: map[int]*locker.Lease{}}
+		for in := json.NewDecoder(parent); ; {
+			var r childRequest
+			if in.Decode(&r) != nil {
+				return nil // the parent is gone, or done with us
+			}
+			go s.do(r)
+		}
+	})
 }
 
 // childServer is the child's side.
@@ -38,18 +40,6 @@ type childServer struct {
 	mu     sync.Mutex
 	out    *json.Encoder
 	leases map[int]*locker.Lease
-}
-
-func (s *childServer) serve() {
-	lines := bufio.NewScanner(os.Stdin)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var r childRequest
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			return
-		}
-		go s.do(r)
-	}
 }
 
 func (s *childServer) say(a childAnswer) {

@@ -14,7 +14,7 @@ import (
 // Stop freezes the process as SIGSTOP does. On Linux it returns when all of the process's
 // threads stand still, which on a busy machine is some time after the signal was sent.
 func (c *Child) Stop() error {
-	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := c.p.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	for start := time.Now(); ; time.Sleep(100 * time.Microsecond) { // there is no event to wait for
@@ -29,7 +29,7 @@ func (c *Child) Stop() error {
 
 // running is how many threads have not come to a halt, as far as the kernel tells.
 func (c *Child) running() (n int) {
-	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", c.cmd.Process.Pid))
+	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", c.p.Process.Pid))
 	for _, name := range stats {
 		stat, err := os.ReadFile(name)
 		// pid (name) state ...; the name may hold anything.
@@ -41,4 +41,4 @@ func (c *Child) running() (n int) {
 }
 
 // Continue lets a frozen process run on.
-func (c *Child) Continue() error { return c.cmd.Process.Signal(syscall.SIGCONT) }
+func (c *Child) Continue() error { return c.p.Process.Signal(syscall.SIGCONT) }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/distlock/locker/internal/bound"
 )
 
 // settleTimeout bounds how long several servers take to agree on something. A Sentinel
@@ -44,9 +46,7 @@ func until(what string, f func(ctx context.Context) error) error {
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !bound.Sleep(ctx, nil, pause) {
 			return fmt.Errorf("%s: not within %v: %w", what, settleTimeout, err)
 		}
 	}

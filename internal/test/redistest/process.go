@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/distlock/locker/internal/bound"
+	"github.com/distlock/locker/internal/child"
 )
 
 // A process is one run of redis-server.
@@ -31,7 +35,7 @@ func startProcess(path string, args, env []string, dir, logPath string) (*proces
 		cmd.Env = append(os.Environ(), env...)
 	}
 	cmd.Stdout, cmd.Stderr = log, log
-	release, err := spawn(cmd)
+	release, err := child.Spawn(cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -59,12 +63,7 @@ func (p *process) kill() {
 
 // awaitStopped returns when a process that was sent SIGSTOP has come to a halt.
 func (p *process) awaitStopped() {
-	for !stopped(p.pid()) {
-		select {
-		case <-p.exited:
-			return
-		case <-time.After(100 * time.Microsecond):
-		}
+	for !stopped(p.pid()) && bound.Sleep(context.Background(), p.exited, 100*time.Microsecond) {
 	}
 }
 
@@ -78,10 +77,8 @@ func awaitPing(socket string, exited <-chan struct{}, deadline time.Time) error 
 		if time.Now().After(deadline) {
 			return fmt.Errorf("no answer in time: %w", err)
 		}
-		select {
-		case <-exited:
+		if !bound.Sleep(context.Background(), exited, wait) {
 			return errors.New("exited while starting")
-		case <-time.After(wait):
 		}
 	}
 }

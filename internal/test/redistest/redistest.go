@@ -63,8 +63,8 @@ func Shared(tb testing.TB) *Server {
 // Goroutines names the functions of this package that outlive a test, for
 // goleak.IgnoreAnyFunction.
 func Goroutines() []string {
-	const pkg = "github.com/distlock/locker/internal/test/redistest."
-	return []string{pkg + "spawnLoop", pkg + "(*process).reap"}
+	const internal = "github.com/distlock/locker/internal/"
+	return []string{internal + "child.spawnLoop", internal + "test/redistest.(*process).reap"}
 }
 
 // Launch is [Start] for programs: the server runs until stop is called.

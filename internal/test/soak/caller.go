@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/bound"
 )
 
 const (
@@ -190,15 +191,11 @@ func (s *section) work(hold time.Duration) {
 
 // lostWithin waits for Lost to be closed.
 func (s *section) lostWithin(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
+	if bound.Sleep(context.Background(), s.lease.Lost(), d) {
 		return false
-	case <-s.lease.Lost():
-		s.note(record{Kind: recLost, Deadline: s.deadline()})
-		return true
 	}
+	s.note(record{Kind: recLost, Deadline: s.deadline()})
+	return true
 }
 
 // write writes to the resource, and asks whether the lease is held if that was refused.

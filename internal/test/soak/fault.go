@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/distlock/locker/internal/bound"
 )
 
 // Fault is something the nemesis does.
@@ -52,14 +54,7 @@ func (t *trouble) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(t.r.Int64N(int64(most-least)+1))
 }
 
-func (t *trouble) sleep(least, most time.Duration) { sleep(t.ctx, t.between(least, most)) }
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
+func (t *trouble) sleep(least, most time.Duration) { bound.Sleep(t.ctx, nil, t.between(least, most)) }
 
 // Faults lists what the nemesis can do.
 func Faults() []Fault {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/distlock/locker/internal/bound"
 )
 
 // nemesis makes trouble in one arena.
@@ -44,7 +46,7 @@ func (n *nemesis) run(ctx context.Context) {
 		if i%2 == 0 && ctx.Err() == nil && kill >= 0 {
 			n.strikeProcess(&trouble{a: n.a, ctx: ctx, r: r}, n.onProcess[kill])
 		}
-		sleep(ctx, n.a.cfg.Calm)
+		bound.Sleep(ctx, nil, n.a.cfg.Calm)
 	}
 }
 

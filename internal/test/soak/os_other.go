@@ -3,7 +3,6 @@
 package soak
 
 import (
-	"os/exec"
 	"syscall"
 	"time"
 )
@@ -12,6 +11,3 @@ import (
 const sigStop, sigCont = syscall.Signal(17), syscall.Signal(19)
 
 func sharedClock() instant { return instant(time.Now().UnixNano()) }
-
-// spawn starts a worker; it ends when its standard input does.
-func spawn(cmd *exec.Cmd) error { return cmd.Start() }

@@ -2,23 +2,23 @@ package soak
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/distlock/locker/internal/child"
 )
 
 // process is one run of a worker.
 type process struct {
+	*child.Child
 	name       string // in reports
 	spec       workerSpec
-	cmd        *exec.Cmd
-	in         io.Closer
+	release    func()        // to be called when it is reaped
 	ready      chan struct{} // closed when it locks
 	ended      chan struct{} // closed once it is reaped
 	operations atomic.Int64  // calls, as it has told
@@ -26,36 +26,25 @@ type process struct {
 	frozen     spans
 }
 
-// startProcess starts this program as a worker, and returns when it locks.
+// startProcess starts this program as a worker that does not outlive it, not even frozen. It
+// returns when the worker locks.
 func startProcess(name string, spec workerSpec) (*process, error) {
-	text, err := json.Marshal(spec)
-	if err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	p := &process{name: name, spec: spec, ready: make(chan struct{}), ended: make(chan struct{})}
-	p.cmd = exec.Command(self)
-	p.cmd.Env = append(os.Environ(), workerEnv+"="+string(text), "GOTRACEBACK=all")
 	stderr, err := os.Create(p.errPath())
 	if err != nil {
 		return nil, err
 	}
 	defer stderr.Close()
-	p.cmd.Stderr = stderr
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := p.cmd.StdoutPipe()
+	p.Child, err = child.Start(workerKind, spec, func(cmd *exec.Cmd) (err error) {
+		cmd.Env = append(cmd.Env, "GOTRACEBACK=all")
+		cmd.Stderr = stderr
+		p.release, err = child.Spawn(cmd)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	if err := spawn(p.cmd); err != nil {
-		return nil, err
-	}
-	go p.listen(out)
+	go p.listen()
 	select {
 	case <-p.ready:
 		return p, nil
@@ -68,9 +57,9 @@ func startProcess(name string, spec workerSpec) (*process, error) {
 }
 
 // listen reads how many calls the worker has made, until it has ended.
-func (p *process) listen(out io.Reader) {
+func (p *process) listen() {
 	defer close(p.ended)
-	lines := bufio.NewScanner(out)
+	lines := bufio.NewScanner(p)
 	for first := true; lines.Scan(); first = false {
 		if n, err := strconv.ParseInt(lines.Text(), 10, 64); err == nil {
 			p.operations.Store(n)
@@ -79,7 +68,8 @@ func (p *process) listen(out io.Reader) {
 			close(p.ready)
 		}
 	}
-	_ = p.cmd.Wait() // ProcessState has the error
+	_ = p.Wait() // ProcessState has the error
+	p.release()
 }
 
 func (p *process) errPath() string { return p.spec.Log + ".err" }
@@ -99,34 +89,34 @@ func (p *process) kill() {
 	default:
 	}
 	p.killed = now()
-	_ = p.cmd.Process.Kill()
+	p.Kill()
 	<-p.ended
 }
 
 func (p *process) freeze() {
 	p.frozen = append(p.frozen, span{from: now()})
-	_ = p.cmd.Process.Signal(sigStop)
+	_ = p.Process.Signal(sigStop)
 }
 
 func (p *process) thaw() {
-	_ = p.cmd.Process.Signal(sigCont)
+	_ = p.Process.Signal(sigCont)
 	p.frozen[len(p.frozen)-1].to = now()
 }
 
 // finish asks the worker to let every caller finish and to end.
-func (p *process) finish() { _ = p.in.Close() }
+func (p *process) finish() { _ = p.Close() }
 
 // await waits for the worker to end after finish, and says what went wrong.
 func (p *process) await(patience time.Duration) string {
 	select {
 	case <-p.ended:
-		if p.cmd.ProcessState == nil || !p.cmd.ProcessState.Success() {
-			return fmt.Sprintf("%s ended: %v\n%s", p.name, p.cmd.ProcessState, p.stderr())
+		if p.ProcessState == nil || !p.ProcessState.Success() {
+			return fmt.Sprintf("%s ended: %v\n%s", p.name, p.ProcessState, p.stderr())
 		}
 		return ""
 	case <-time.After(patience):
 	}
-	_ = p.cmd.Process.Signal(syscall.SIGQUIT) // so that it prints the stacks of its goroutines
+	_ = p.Process.Signal(syscall.SIGQUIT) // so that it prints the stacks of its goroutines
 	select {
 	case <-p.ended:
 	case <-time.After(5 * time.Second):

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/distlock/locker/internal/bound"
 )
 
 // Run soaks the strategies until the time or the number of operations is reached, a
@@ -93,7 +95,7 @@ func (r *round) play(length time.Duration) {
 // watch reports progress until ctx is done, and ends the round when it has done enough
 // operations.
 func (r *round) watch(ctx context.Context, enough func()) {
-	for before := r.report.Operations(); ctx.Err() == nil; sleep(ctx, 500*time.Millisecond) {
+	for before := r.report.Operations(); ctx.Err() == nil; bound.Sleep(ctx, nil, 500*time.Millisecond) {
 		operations, faults := before, 0
 		for _, a := range r.arenas {
 			o, f := a.progress()

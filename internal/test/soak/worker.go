@@ -2,22 +2,18 @@ package soak
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"os/signal"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/child"
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// workerEnv, when set, makes the program a worker; its value is the workerSpec.
-const workerEnv = "LOCKER_SOAK_WORKER"
+const workerKind = "soak worker"
 
 // workerSpec is the configuration that a worker gets when it starts.
 type workerSpec struct {
@@ -48,27 +44,17 @@ type worker struct {
 // ServeWorker does not return in a process that [Run] has started as a worker. In
 // other processes it does nothing. It comes first in main, or in TestMain.
 func ServeWorker(strategies ...Strategy) {
-	text, ok := os.LookupEnv(workerEnv)
-	if !ok {
-		return
-	}
-	signal.Ignore(os.Interrupt) // which a terminal sends to the children, too: Run ends them
-	w, err := newWorker(text, strategies)
-	if err == nil {
-		err = w.serve()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "soak worker:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	child.Serve(workerKind, func(parent child.Parent, spec workerSpec) error {
+		w, err := newWorker(spec, strategies)
+		if err != nil {
+			return err
+		}
+		return w.serve(parent)
+	})
 }
 
-func newWorker(text string, strategies []Strategy) (*worker, error) {
-	w := &worker{}
-	if err := json.Unmarshal([]byte(text), &w.workerSpec); err != nil {
-		return nil, err
-	}
+func newWorker(spec workerSpec, strategies []Strategy) (*worker, error) {
+	w := &worker{workerSpec: spec}
 	logging.Disable() // go-redis would print each broken connection
 	w.resource = dialResource(w.Resource, w.Arena)
 	var err error
@@ -92,9 +78,9 @@ func newWorker(text string, strategies []Strategy) (*worker, error) {
 
 // serve locks until standard input ends. It prints how many calls it has made, so that
 // the other side knows that it is there.
-func (w *worker) serve() error {
+func (w *worker) serve(parent child.Parent) error {
 	var finish func()
-	w.ctx, finish = context.WithCancel(context.Background())
+	w.ctx, finish = parent.Context()
 	defer finish()
 	var callers sync.WaitGroup
 	for strategy := range w.lockers {
@@ -105,17 +91,13 @@ func (w *worker) serve() error {
 	}
 	go func() {
 		for ; ; time.Sleep(250 * time.Millisecond) { // this is the rate of reports
-			fmt.Println(w.calls.Load())
+			fmt.Fprintln(parent, w.calls.Load())
 		}
 	}()
-	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
-		return err
-	}
-	finish()
 	callers.Wait()
 	for _, l := range w.lockers {
 		_ = l.Close() // what it promises is for the conformance suite
 	}
-	fmt.Println(w.calls.Load())
+	fmt.Fprintln(parent, w.calls.Load())
 	return nil
 }

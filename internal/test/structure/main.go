@@ -120,7 +120,7 @@ func measure(ctx context.Context) ([]function, error) {
 // output returns what c prints; its error has what c prints of its trouble.
 func output(c *exec.Cmd) (string, error) {
 	out, err := c.Output()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("%s: %w\n%s", c, err, exit.Stderr)
 	}
 	return string(out), err

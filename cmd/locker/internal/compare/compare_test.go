@@ -18,9 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if Serve(os.Args) {
-		return
-	}
+	Serve()
 	os.Exit(m.Run())
 }
 

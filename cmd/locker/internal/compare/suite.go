@@ -8,13 +8,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/conformance/redisconformance"
+	"github.com/distlock/locker/internal/child"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy/redlock"
 )
@@ -22,9 +21,8 @@ import (
 // The suite of each strategy runs in a process of its own: some of its cases count
 // goroutines and memory.
 
-// suiteArg is the first argument of such a process. Its jobs come by stdin, whose end
-// is the end of the process; its results go to stdout.
-const suiteArg = "conformance suite of a strategy"
+// suiteKind is the kind of such a process.
+const suiteKind = "locker compare suite"
 
 // childOf names the strategy for the processes that the suite starts.
 const childOf = "LOCKER_COMPARE_STRATEGY"
@@ -51,35 +49,28 @@ type message struct {
 // parallel is how many cases run at the same time; most wait most of the time.
 const parallel = 12
 
-// Serve does what this program was started for by itself, if it was.
-func Serve(args []string) (served bool) {
-	if name := os.Getenv(childOf); name != "" && (len(args) < 2 || args[1] != suiteArg) {
-		c, err := find(name)
-		switch {
-		case err != nil:
-		case c.single.New == nil:
-			redisconformance.ServeQuorum(redlock.New)
-		default:
-			redisconformance.Serve(c.single.New)
-		}
+// Serve does not return in a process that this program was started for by itself, nor in one
+// that the suite of a strategy has started.
+func Serve() {
+	child.Serve(suiteKind, func(parent child.Parent, j job) error { return j.serve(parent) })
+	c, err := find(os.Getenv(childOf))
+	switch {
+	case err != nil:
+	case c.single.New == nil:
+		redisconformance.ServeQuorum(redlock.New)
+	default:
+		redisconformance.Serve(c.single.New)
 	}
-	if len(args) != 2 || args[1] != suiteArg {
-		return false
-	}
-	signal.Ignore(os.Interrupt, syscall.SIGHUP) // the parent has them, too
-	signal.Ignore(syscall.SIGPIPE)              // when the parent is gone, there is something to be cleaned up
-	in := json.NewDecoder(os.Stdin)
-	out := json.NewEncoder(os.Stdout)
-	var j job
-	if err := in.Decode(&j); err != nil {
-		return true
-	}
+}
+
+func (j job) serve(parent child.Parent) error {
+	out := json.NewEncoder(parent)
 	ctx, cancel := context.WithCancel(context.Background())
 	orphaned := make(chan bool, 1)
 	go func() {
-		words, _ := io.ReadAll(io.MultiReader(in.Buffered(), os.Stdin))
+		words, _ := io.ReadAll(parent)
 		cancel()
-		if strings.Contains(string(words), stopWord) {
+		if string(words) == stopWord {
 			time.Sleep(grace)
 			os.Exit(1) // the parent cleans up
 		}
@@ -96,7 +87,7 @@ func Serve(args []string) (served bool) {
 		}
 	default:
 	}
-	return true
+	return nil
 }
 
 // stopWord is the last line of a parent that ends in order, before it closes stdin.
@@ -167,37 +158,25 @@ func notEmbedded(c conformance.Case) string {
 // suite runs the suite of a strategy in a process of its own. done is called when one
 // more of so many cases is.
 func (s *stores) suite(ctx context.Context, name string, o Options, done func(of int, failed bool)) (*Suite, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(self, suiteArg)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
 	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
+	j := job{Name: name, Own: s.own, Embed: s.embed, URLs: s.urls, Mark: s.mark, Quick: o.Quick, Only: o.Only}
+	c, err := child.Start(suiteKind, j, func(cmd *exec.Cmd) error {
+		cmd.Stderr = &stderr
+		return cmd.Start()
+	})
+	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		_ = stdin.Close()
-		_ = cmd.Wait()
-		redistest.RemoveFilesOf(cmd.Process.Pid)
+		_ = c.Close()
+		_ = c.Wait()
+		redistest.RemoveFilesOf(c.Process.Pid)
 	}()
 	defer context.AfterFunc(ctx, func() {
-		_, _ = io.WriteString(stdin, stopWord)
-		_ = stdin.Close()
+		_, _ = io.WriteString(c, stopWord)
+		_ = c.Close()
 	})()
-	if err := json.NewEncoder(stdin).Encode(job{Name: name, Own: s.own, Embed: s.embed, URLs: s.urls, Mark: s.mark, Quick: o.Quick, Only: o.Only}); err != nil {
-		return nil, err
-	}
-	for in, of := json.NewDecoder(stdout), 0; ; {
+	for in, of := json.NewDecoder(c), 0; ; {
 		var m message
 		if err := in.Decode(&m); err != nil {
 			return nil, errors.Join(ctx.Err(), fmt.Errorf("the suite ended early: %w: %s", err, tail(stderr.String())))

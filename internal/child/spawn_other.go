@@ -1,17 +1,17 @@
 //go:build !linux
 
-package redistest
+package child
 
 import (
 	"os/exec"
 	"strconv"
 )
 
-// spawn starts cmd and, beside it, a shell that kills it when this process is
+// Spawn starts cmd and, beside it, a shell that kills it when this process is
 // gone: the shell then reads the end of a pipe that only this process holds
 // open. The function returned dismisses the shell; it must run once cmd has
 // ended, before another process gets its id.
-func spawn(cmd *exec.Cmd) (release func(), err error) {
+func Spawn(cmd *exec.Cmd) (release func(), err error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -29,7 +29,3 @@ func spawn(cmd *exec.Cmd) (release func(), err error) {
 		_ = watch.Wait()
 	}, nil
 }
-
-// stopped reports whether the process has come to a halt after SIGSTOP. There
-// is no portable way to ask.
-func stopped(int) bool { return true }
