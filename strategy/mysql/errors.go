@@ -11,6 +11,7 @@ import (
 
 // Numbers of the server's errors.
 const (
+	commandDenied   = 1142
 	noSuchTable     = 1146
 	lockWaitTimeout = 1205
 	deadlock        = 1213
@@ -26,7 +27,7 @@ var (
 	// password that expired or an account that is locked (1820, 1862, 3118, 4151), no database
 	// (1046, 1049), no table or another one of that name (1054, 1146, 1364, 1406), a server that
 	// does not know the SQL (1064, 1235) or a setting (1193), no space (1021, 1114).
-	permanent = []uint16{1044, 1045, 1142, 1143, 1227, 1698, 1820, 1862, 3118, 4151, 1046, 1049, 1054, noSuchTable, 1364, 1406, 1064, 1235, 1193, 1021, 1114}
+	permanent = []uint16{1044, 1045, commandDenied, 1143, 1227, 1698, 1820, 1862, 3118, 4151, 1046, 1049, 1054, noSuchTable, 1364, 1406, 1064, 1235, 1193, 1021, 1114}
 	// clientSide are errors of go-sql-driver that end each attempt to connect alike.
 	clientSide = []error{mysql.ErrNoTLS, mysql.ErrCleartextPassword, mysql.ErrNativePassword, mysql.ErrOldPassword,
 		mysql.ErrUnknownPlugin, mysql.ErrOldProtocol}

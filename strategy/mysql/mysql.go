@@ -99,8 +99,8 @@ func (d *mysqlDriver) Configure(cfg driver.Config) (driver.Settings, error) {
 var (
 	errLost   = fmt.Errorf("the claim does not hold the key: %w", driver.ErrLost)
 	errBusy   = &driver.StoreError{Err: errors.New("the row is locked by another transaction"), NotApplied: true}
-	errManual = &driver.StoreError{Permanent: true, NotApplied: true, Err: errors.New(
-		"the connections are not in autocommit mode, in which each statement is a transaction: set autocommit = 1")}
+	errMute = &driver.StoreError{Permanent: true, Err: errors.New("the server sent no answer: the connections have to be in autocommit mode " +
+		"(autocommit = 1), in which each statement is a transaction, and the table without triggers")}
 )
 
 // Acquire implements driver.Driver.
@@ -130,8 +130,8 @@ func (d *mysqlDriver) Acquire(ctx context.Context, req driver.Request) (driver.A
 		case n > 0:
 			a.Remaining = time.Duration(n) * time.Millisecond
 		default:
-			hangUp(conn) // which rolls back
-			return errManual
+			hangUp(conn) // which rolls back what is not committed
+			return errMute
 		}
 		return nil
 	})
@@ -254,9 +254,11 @@ func (d *mysqlDriver) do(ctx context.Context, turns chan struct{}, f func(*sql.C
 	if err = f(conn); hasNumber(err, noSuchTable) {
 		_, failed := conn.ExecContext(ctx, d.sql.schema)
 		if err = f(conn); hasNumber(err, noSuchTable) && failed != nil {
-			err = fmt.Errorf("the table %s does not exist and could not be created (%v): let a user who may create it run "+
-				"the SQL of mysql.Schema once, and grant this one SELECT, INSERT, UPDATE and DELETE on it: %w", d.sql.table, failed, err)
+			err = fmt.Errorf("the table %s does not exist and could not be created (%v): %w", d.sql.table, failed, err)
 		}
+	}
+	if hasNumber(err, noSuchTable, commandDenied) {
+		err = fmt.Errorf("%w (the SQL of mysql.Schema makes the table %s; a Locker's user needs SELECT, INSERT, UPDATE and DELETE on it)", err, d.sql.table)
 	}
 	if hasNumber(err, readOnly...) {
 		// It might stay open for ever, while the next ones reach the primary.
