@@ -97,8 +97,8 @@ func (d *mysqlDriver) Configure(cfg driver.Config) (driver.Settings, error) {
 }
 
 var (
-	errLost   = fmt.Errorf("the claim does not hold the key: %w", driver.ErrLost)
-	errBusy   = &driver.StoreError{Err: errors.New("the row is locked by another transaction"), NotApplied: true}
+	errLost = fmt.Errorf("the claim does not hold the key: %w", driver.ErrLost)
+	errBusy = &driver.StoreError{Err: errors.New("the row is locked by another transaction"), NotApplied: true}
 	errMute = &driver.StoreError{Permanent: true, Err: errors.New("the server sent no answer: the connections have to be in autocommit mode " +
 		"(autocommit = 1), in which each statement is a transaction, and the table without triggers")}
 )

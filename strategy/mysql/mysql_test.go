@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +26,20 @@ func newLocker(tb testing.TB, db *sql.DB, opts ...locker.Option) *locker.Client 
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, l.Close()) })
 	return l
+}
+
+// waiting is closed, in effect, by the first Lock that waits.
+type waiting struct {
+	c    chan struct{}
+	once sync.Once
+}
+
+func newWaiting() *waiting { return &waiting{c: make(chan struct{})} }
+
+func (w *waiting) Observe(_ context.Context, e locker.Event) {
+	if e.Kind == locker.EventWaiting {
+		w.once.Do(func() { close(w.c) })
+	}
 }
 
 func cycle(t *testing.T, l locker.Locker, key string) (token int64) {
