@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"crypto/tls"
 	sqldriver "database/sql/driver"
 	"errors"
 	"slices"
@@ -26,8 +27,8 @@ var (
 	// permanent errors need a person: access denied (1044, 1045, 1142, 1143, 1227, 1698), a
 	// password that expired or an account that is locked (1820, 1862, 3118, 4151), no database
 	// (1046, 1049), no table or another one of that name (1054, 1146, 1364, 1406), a server that
-	// does not know the SQL (1064, 1235) or a setting (1193), no space (1021, 1114).
-	permanent = []uint16{1044, 1045, commandDenied, 1143, 1227, 1698, 1820, 1862, 3118, 4151, 1046, 1049, 1054, noSuchTable, 1364, 1406, 1064, 1235, 1193, 1021, 1114}
+	// does not know the SQL (1064, 1235) or a setting (1193) or cannot log it (1665), no space (1021, 1114).
+	permanent = []uint16{1044, 1045, commandDenied, 1143, 1227, 1698, 1820, 1862, 3118, 4151, 1046, 1049, 1054, noSuchTable, 1364, 1406, 1064, 1235, 1193, 1665, 1021, 1114}
 	// clientSide are errors of go-sql-driver that end each attempt to connect alike.
 	clientSide = []error{mysql.ErrNoTLS, mysql.ErrCleartextPassword, mysql.ErrNativePassword, mysql.ErrOldPassword,
 		mysql.ErrUnknownPlugin, mysql.ErrOldProtocol}
@@ -40,8 +41,9 @@ func hasNumber(err error, numbers ...uint16) bool {
 
 // isPermanent reports whether trying again is pointless.
 func isPermanent(err error) bool {
+	var untrusted *tls.CertificateVerificationError
 	// database/sql does not export the error of a closed pool.
-	return hasNumber(err, permanent...) || err.Error() == "sql: database is closed" ||
+	return hasNumber(err, permanent...) || errors.As(err, &untrusted) || err.Error() == "sql: database is closed" ||
 		slices.ContainsFunc(clientSide, func(e error) bool { return errors.Is(err, e) })
 }
 

@@ -20,8 +20,9 @@ const (
 	// is longer.
 	keep = 10 * time.Minute
 
-	// granted and block make one number of the answer to an attempt: see sql/acquire.sql.
+	// These make one number of the answer to an attempt: see sql/acquire.sql.
 	granted = 1 << 62
+	manual  = 1 << 61
 	block   = 1 << 53 // tokens are below
 
 	// mostTries is how often an attempt is sent that the server rolls back.
@@ -99,8 +100,9 @@ func (d *mysqlDriver) Configure(cfg driver.Config) (driver.Settings, error) {
 var (
 	errLost = fmt.Errorf("the claim does not hold the key: %w", driver.ErrLost)
 	errBusy = &driver.StoreError{Err: errors.New("the row is locked by another transaction"), NotApplied: true}
-	errMute = &driver.StoreError{Permanent: true, Err: errors.New("the server sent no answer: the connections have to be in autocommit mode " +
-		"(autocommit = 1), in which each statement is a transaction, and the table without triggers")}
+	// errManual: the grant is undone with the connection, which is closed.
+	errManual = &driver.StoreError{Permanent: true, NotApplied: true, Err: errors.New("want connections with autocommit = 1, in which each statement is a transaction")}
+	errMute   = &driver.StoreError{Permanent: true, Err: errors.New("the server sent no answer: want connections with sql_safe_updates = 0, and a table without triggers")}
 )
 
 // Acquire implements driver.Driver.
@@ -127,10 +129,12 @@ func (d *mysqlDriver) Acquire(ctx context.Context, req driver.Request) (driver.A
 			return err
 		case n >= granted:
 			a = driver.Answer{Granted: true, Token: (n - granted) % block, Tokens: min(int((n-granted)/block), want)}
+		case n == manual:
+			hangUp(conn)
+			return errManual
 		case n > 0:
 			a.Remaining = time.Duration(n) * time.Millisecond
 		default:
-			hangUp(conn) // which rolls back what is not committed
 			return errMute
 		}
 		return nil

@@ -1,6 +1,9 @@
 package mysql_test
 
 import (
+	"database/sql"
+	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"sync"
@@ -10,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
+	lockmysql "github.com/distlock/locker/strategy/mysql"
 )
 
 // Settings of the sessions change nothing.
@@ -35,6 +40,7 @@ func TestSessionSettings(t *testing.T) {
 		all.Go(func() {
 			name, value, _ := strings.Cut(set, "=")
 			params := "?" + name + "=" + url.QueryEscape(value)
+			renewsABatch(t, s.pool(t, 0, params), set)
 			a, b := newLocker(t, s.pool(t, 0, params)), newLocker(t, s.pool(t, 0, params))
 			must := func(err error) bool { return assertNoError(t, err, set) }
 			for _, ttl := range []time.Duration{locker.MinTTL, time.Minute} { // the first one expires
@@ -74,6 +80,27 @@ func TestSessionSettings(t *testing.T) {
 	all.Wait()
 }
 
+func renewsABatch(t *testing.T, db *sql.DB, set string) {
+	t.Helper()
+	d := lockmysql.NewDriver(db)
+	defer d.Close()
+	var claims []driver.Claim
+	for i := range 3 {
+		c := driver.Claim{Key: fmt.Sprint("batch ", set, i), ID: "i", Owner: "o", TTL: time.Minute}
+		if _, err := d.Acquire(t.Context(), driver.Request{Claim: c, Fencing: true}); !assertNoError(t, err, set) {
+			return
+		}
+		claims = append(claims, c)
+	}
+	d.Renew(t.Context(), claims, func(_ int, err error) { assertNoError(t, err, set) })
+	assertNoError(t, d.Release(t.Context(), claims[0]), set)
+	d.Renew(t.Context(), claims, func(i int, err error) {
+		if (i == 0) != errors.Is(err, driver.ErrLost) || i > 0 && err != nil {
+			t.Errorf("%s: claim %d: %v", set, i, err)
+		}
+	})
+}
+
 func assertNoError(t *testing.T, err error, set string) bool {
 	t.Helper()
 	if err != nil {
@@ -91,17 +118,19 @@ func assertNotAcquired(t *testing.T, err error, set string) bool {
 	return true
 }
 
-// Without autocommit a grant would be undone with its connection: there is none.
-func TestAutocommitIsNeeded(t *testing.T) {
+// Where a grant could not be kept there is none.
+func TestSettingsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	s, ctx := startServer(t), t.Context()
 	good := newLocker(t, s.pool(t, 0, ""))
 	cycle(t, good, "old")
-	bad := newLocker(t, s.pool(t, 0, "?autocommit=0"))
-	for _, key := range []string{"new", "old"} {
-		_, err := bad.Lock(ctx, key)
-		require.ErrorIs(t, err, locker.ErrUnavailable)
-		require.ErrorContains(t, err, "autocommit = 1")
-		cycle(t, good, key)
+	for set, want := range map[string]string{"?autocommit=0": "autocommit = 1", "?sql_safe_updates=1": "sql_safe_updates = 0"} {
+		bad := newLocker(t, s.pool(t, 0, set))
+		for _, key := range []string{"new", "old"} {
+			_, err := bad.Lock(ctx, key)
+			require.ErrorIs(t, err, locker.ErrUnavailable)
+			require.ErrorContains(t, err, want)
+			cycle(t, good, key)
+		}
 	}
 }

@@ -47,6 +47,7 @@ func newStatements(table string) (statements, error) {
 		// What forget is rounded up to, so that its index rarely changes.
 		"{minute}", "60000000",
 		"{granted}", fmt.Sprint(granted),
+		"{manual}", fmt.Sprint(manual),
 		"{block}", fmt.Sprint(block),
 		"{keep}", fmt.Sprint(keep.Microseconds()),
 	)

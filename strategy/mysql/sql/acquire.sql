@@ -1,8 +1,8 @@
 -- acquire(1 hash, 2 key, 3 id, 4 owner, 5 ttl, 6 forget after, 7 tokens; times in microseconds).
 --
 -- The answer is the statement's LAST_INSERT_ID: 2^62 + tokens * 2^53 + token of a grant, or the
--- milliseconds that the holder has left. It is 0 if the session is not in autocommit mode, where
--- the grant is undone with the connection.
+-- milliseconds that the holder has left. Where a grant could not be kept it is 2^61, without
+-- autocommit, or 0, with sql_safe_updates, under which no batch is renewed.
 --
 -- A row that exists is locked first and judged by its newest version, so that of attempts at the
 -- same time one is granted, and the others see its id. An id that has the row already keeps its
@@ -14,14 +14,14 @@
 -- decide and are assigned last, and the condition of expires is true after that of id was.
 INSERT INTO {table} (hash, lock_key, id, owner, token, last_token, ttl, since, expires, forget)
 VALUES (x'%[1]x', x'%[2]x', x'%[3]x', x'%[4]x',
-	IF(LAST_INSERT_ID(IF(@@autocommit, {granted} + %[7]d * {block} + IF(%[7]d > 0, {now}, 0), 0)) = 0, 0, IF(%[7]d > 0, {now}, 0)),
+	IF(LAST_INSERT_ID(IF(@@autocommit, IF(@@sql_safe_updates, 0, {granted} + %[7]d * {block} + IF(%[7]d > 0, {now}, 0)), {manual})) = 0, 0, IF(%[7]d > 0, {now}, 0)),
 	IF(%[7]d > 0, {now} + %[7]d - 1, 0), %[5]d, {now}, {now} + %[5]d, ({now} + %[6]d) DIV {minute} * {minute} + {minute})
 ON DUPLICATE KEY UPDATE
 	token = IF(
-		LAST_INSERT_ID(IF(@@autocommit, CASE
+		LAST_INSERT_ID(IF(@@autocommit, IF(@@sql_safe_updates, 0, CASE
 			WHEN id = x'%[3]x' THEN {granted} + IF(token > 0, last_token - token + 1, 0) * {block} + token
 			WHEN expires > {now} THEN (expires - {now} + 999) DIV 1000
-			ELSE {granted} + %[7]d * {block} + IF(%[7]d > 0, GREATEST(last_token + 1, {now}), 0) END, 0)) = 0,
+			ELSE {granted} + %[7]d * {block} + IF(%[7]d > 0, GREATEST(last_token + 1, {now}), 0) END), {manual})) = 0,
 		token,
 		IF(id = x'%[3]x' OR expires > {now}, token, IF(%[7]d > 0, GREATEST(last_token + 1, {now}), 0))),
 	last_token = IF(id = x'%[3]x' OR expires > {now} OR %[7]d = 0, last_token, GREATEST(last_token + 1, {now}) + %[7]d - 1),
