@@ -20,7 +20,8 @@ var files embed.FS
 // another way.
 //
 // A row that a statement changes it locks first, and judges by its newest version, at every
-// isolation level. Now is the time at which the statement arrived. After a wait for the row that
+// isolation level. It waits for one row at most, and holds no other meanwhile, so that no two wait for
+// each other but two attempts at a row that is being deleted: the server rolls one back. Now is the time at which the statement arrived. After a wait for the row that
 // is too early at worst: a free key is refused, a grant is as short as its caller counts it. It is
 // in the binary log, too, so that a replica of statements has the same times, which SYSDATE is
 // not.
