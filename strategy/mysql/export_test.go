@@ -2,8 +2,13 @@ package mysql
 
 import "strings"
 
-// SweepAll is the statement by which releases delete old rows, but for the look at their age.
-func SweepAll() string {
+// Sweep is the statement by which releases delete old rows.
+func Sweep() string {
 	sql, _ := newStatements(defaultTable)
-	return strings.Replace(sql.sweep, "forget < "+now, "forget < 2 * "+now, 1)
+	return sql.sweep
+}
+
+// SweepAll is Sweep, but for the look at the rows' age.
+func SweepAll() string {
+	return strings.Replace(Sweep(), "forget < "+now, "forget < 2 * "+now, 1)
 }

@@ -258,7 +258,7 @@ func (d *mysqlDriver) do(ctx context.Context, turns chan struct{}, f func(*sql.C
 	if err = f(conn); hasNumber(err, noSuchTable) {
 		_, failed := conn.ExecContext(ctx, d.sql.schema)
 		if err = f(conn); hasNumber(err, noSuchTable) && failed != nil {
-			err = fmt.Errorf("the table %s does not exist and could not be created (%v): %w", d.sql.table, failed, err)
+			err = fmt.Errorf("the table %s does not exist and could not be created (%s): %w", d.sql.table, failed.Error(), err)
 		}
 	}
 	if hasNumber(err, noSuchTable, commandDenied) {

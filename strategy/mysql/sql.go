@@ -14,17 +14,17 @@ import (
 var files embed.FS
 
 // statements are the driver's, for one table: formats, with verbs for what is about a command;
-// schema and sweep are plain.
-// Each is a transaction by itself, in one round trip: it has no parameters that would need to
-// be prepared, and binary values are hex literals, which no setting of the session reads in
-// another way.
+// schema and sweep are plain. Each is a transaction by itself, in one round trip: it has no
+// parameters that would need to be prepared, and binary values are hex literals, which no setting
+// of the session reads in another way.
 //
 // A row that a statement changes it locks first, and judges by its newest version, at every
-// isolation level. It waits for one row at most, and holds no other meanwhile, so that no two wait for
-// each other but two attempts at a row that is being deleted: the server rolls one back. Now is the time at which the statement arrived. After a wait for the row that
-// is too early at worst: a free key is refused, a grant is as short as its caller counts it. It is
-// in the binary log, too, so that a replica of statements has the same times, which SYSDATE is
-// not.
+// isolation level. It waits for one row at most, and holds no other meanwhile, so that no two wait
+// for each other but two attempts at a row that is being deleted: the server rolls one back.
+//
+// Now is the time at which the statement arrived. After a wait for the row that is too early at
+// worst: a free key is refused, a grant is as short as its caller counts it. It is in the binary
+// log, too, so that a replica of statements has the same times, which SYSDATE is not.
 type statements struct {
 	table, schema, acquire, renew, extend, held, release, drop, sweep, inspect, keys, lock string
 }
