@@ -123,10 +123,7 @@ func (h *harness) Capabilities() conformance.Capabilities {
 	return conformance.Capabilities{Name: "mysql", Fencing: true, Admin: true}
 }
 
-func (h *harness) NewChild(tb testing.TB) *conformance.Child {
-	tb.Helper()
-	return conformance.StartChild(tb, h.s.dsn(""))
-}
+func (h *harness) ChildSpec() string { return h.s.dsn("") }
 
 // Background: a pool has a goroutine for as long as it is open, and a connection has one.
 func (h *harness) Background(stack string) bool {

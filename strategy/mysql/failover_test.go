@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 // replicated starts two servers, of which the second replicates the first.
@@ -38,7 +38,7 @@ func caughtUp(t *testing.T, primary, replica *server) string {
 	t.Helper()
 	rows := `SELECT COALESCE(GROUP_CONCAT(lock_key, ' ', id, ' ', token, ' ', last_token, ' ', since, ' ', expires, ' ', forget ORDER BY lock_key), '') FROM app.locker_locks`
 	var want, got string
-	conformance.Eventually(t, 20*time.Second, "the replica has the table as it is", func() bool {
+	pace.Eventually(t, 20*time.Second, "the replica has the table as it is", func() bool {
 		require.NoError(t, primary.ask(t.Context(), &want, rows))
 		if err := replica.ask(t.Context(), &got, rows); err != nil {
 			require.ErrorContains(t, err, "doesn't exist")
@@ -111,7 +111,7 @@ func TestFailOverThatKeepsConnections(t *testing.T) {
 	require.ErrorContains(t, lease.Renew(ctx), "the server takes no writes")
 	require.NoError(t, fresh.admin(ctx, `STOP SLAVE`))
 	primary.Store(fresh)
-	conformance.Eventually(t, 20*time.Second, "the lease is renewed on the new primary", func() bool { return lease.Renew(ctx) == nil })
+	pace.Eventually(t, 20*time.Second, "the lease is renewed on the new primary", func() bool { return lease.Renew(ctx) == nil })
 	h, err := newLocker(t, fresh.pool(t, 0, "")).Inspect(ctx, "k")
 	require.NoError(t, err)
 	require.Equal(t, lease.Owner(), h.Owner)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/test/pace"
 	lockmysql "github.com/distlock/locker/strategy/mysql"
 )
 
@@ -50,7 +50,7 @@ func TestRolledBack(t *testing.T) {
 		}
 		got <- err
 	}()
-	conformance.Eventually(t, 20*time.Second, "Lock tries, too", func() bool { return tries() > 20 })
+	pace.Eventually(t, 20*time.Second, "Lock tries, too", func() bool { return tries() > 20 })
 	require.NoError(t, s.admin(ctx, `DROP TRIGGER app.fail`))
 	require.NoError(t, <-got)
 }
@@ -136,7 +136,7 @@ func TestKilledCommand(t *testing.T) {
 	}()
 	s.waitsForRow(t, 1)
 	id := 0
-	require.NoError(t, s.ask(ctx, &id, `SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'`))
+	require.NoError(t, s.ask(ctx, &id, `SELECT id FROM information_schema.processlist WHERE user = 'app' AND command = 'Query'`))
 	require.NoError(t, s.admin(ctx, fmt.Sprint(`KILL `, id)))
 	err := <-done
 	require.Error(t, err)
@@ -300,7 +300,7 @@ func TestServerClock(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, third.Token(), second.Token(), "the counter is ahead of the clock")
 	require.NoError(t, third.Unlock(ctx))
-	conformance.Eventually(t, 30*time.Second, "the row is kept while its token is ahead of the clock", func() bool {
+	pace.Eventually(t, 30*time.Second, "the row is kept while its token is ahead of the clock", func() bool {
 		n := 0
 		cycle(t, a, "other")
 		require.NoError(t, s.ask(ctx, &n, `SELECT COUNT(*) FROM app.locker_locks WHERE lock_key = 'k' AND forget > last_token`))

@@ -167,6 +167,7 @@ func freePort() (int, error) {
 
 func (s *server) startAt(log *os.File) error {
 	args := append([]string{"--no-defaults", "--datadir=" + filepath.Join(s.dir, "data"), "--socket=" + s.socket(), "--pid-file=" + filepath.Join(s.dir, "pid"),
+		"--tmpdir=" + s.dir, // a server that starts deletes temporary tables of others
 		"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.port), "--skip-networking=0", "--user=" + userName(), "--max-connections=1000", "--back-log=500",
 		"--skip-name-resolve"}, small...)
 	s.cmd, s.ended = exec.Command(s.binary, append(args, s.settings...)...), make(chan struct{})

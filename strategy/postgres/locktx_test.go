@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/strategy/postgres"
 )
 
@@ -60,7 +60,7 @@ var _ = stdlib.GetDefaultDriver // registers "pgx"
 // waitsForLock returns when a transaction waits for an advisory lock.
 func waitsForLock(t *testing.T, s *server) {
 	t.Helper()
-	conformance.Eventually(t, 20*time.Second, "a transaction waits", func() bool {
+	pace.Eventually(t, 20*time.Second, "a transaction waits", func() bool {
 		n := 0
 		require.NoError(t, s.ask(t.Context(), &n, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`))
 		return n == 1
