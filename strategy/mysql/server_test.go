@@ -23,7 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// base has a data directory that the servers' are copies of. All of it is removed, and whatever
+// base has a data directory that the servers' are copies of, with a database app and a user app, who
+// may do anything there. All of it is removed, and whatever
 // runs there ended, by a shell that reads from a pipe which ends with this process,
 // however that ends.
 var base = sync.OnceValues(func() (b struct{ dir, server string }, err error) {
@@ -42,7 +43,11 @@ var base = sync.OnceValues(func() (b struct{ dir, server string }, err error) {
 	if err = sweeper.Start(); err != nil {
 		return b, err
 	}
-	out, err := initialize(b.server, filepath.Join(b.dir, "template")).CombinedOutput()
+	first := filepath.Join(b.dir, "first.sql") // before FLUSH PRIVILEGES there are no users
+	if err = os.WriteFile(first, []byte("FLUSH PRIVILEGES;\nCREATE DATABASE app;\nCREATE USER app;\nGRANT ALL ON app.* TO app;\n"), 0o644); err != nil {
+		return b, err
+	}
+	out, err := initialize(b.server, filepath.Join(b.dir, "template"), first).CombinedOutput()
 	if err != nil {
 		return b, fmt.Errorf("making a data directory: %w: %s", err, out)
 	}
@@ -70,12 +75,12 @@ var small = []string{"--loose-innodb-log-file-size=4M", "--loose-innodb-redo-log
 	"--loose-innodb-flush-method=nosync", "--innodb-flush-log-at-trx-commit=2", "--loose-innodb-temp-data-file-path=ibtmp1:2M:autoextend",
 	"--skip-log-bin", "--loose-mysqlx=OFF", "--loose-performance-schema=OFF"}
 
-func initialize(server, dir string) *exec.Cmd {
+func initialize(server, dir, first string) *exec.Cmd {
 	if out, _ := exec.Command(server, "--no-defaults", "--version").Output(); strings.Contains(string(out), "MariaDB") {
 		return exec.Command("mariadb-install-db", append([]string{"--no-defaults", "--datadir=" + dir, "--auth-root-authentication-method=normal",
-			"--skip-test-db", "--user=" + userName()}, small...)...)
+			"--skip-test-db", "--extra-file=" + first, "--user=" + userName()}, small...)...)
 	}
-	return exec.Command(server, append([]string{"--no-defaults", "--initialize-insecure", "--datadir=" + dir, "--user=" + userName()}, small...)...)
+	return exec.Command(server, append([]string{"--no-defaults", "--initialize-insecure", "--init-file=" + first, "--datadir=" + dir, "--user=" + userName()}, small...)...)
 }
 
 // userName is who the server runs as; that it is root has to be said.
@@ -99,7 +104,7 @@ type server struct {
 
 var launched atomic.Int64
 
-// startServer starts one with a database app and a user app, who may do anything there.
+// startServer starts one.
 func startServer(tb testing.TB, settings ...string) *server {
 	tb.Helper()
 	s, err := newServer(settings...)
@@ -186,7 +191,7 @@ func (s *server) startAt(log *os.File) error {
 
 func (s *server) socket() string { return filepath.Join(s.dir, "sock") }
 
-// wait returns when the server takes connections, which it does not report by itself, and has its database and user.
+// wait returns when the server takes connections, which it does not report by itself.
 func (s *server) wait() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
@@ -201,7 +206,7 @@ func (s *server) wait() error {
 		s.root.SetMaxOpenConns(1)
 	}
 	for {
-		err := s.admin(ctx, `CREATE DATABASE IF NOT EXISTS app; CREATE USER IF NOT EXISTS app; GRANT ALL ON app.* TO app`)
+		err := s.admin(ctx, `DO 0`)
 		if err == nil {
 			return nil
 		}

@@ -50,7 +50,7 @@ func TestURL(t *testing.T) {
 		GRANT ALL ON app.* TO safe; GRANT ALL ON app.* TO plain`))
 	open := func(user, params string) error {
 		u := url.URL{Scheme: "mysql", User: url.UserPassword(user, password), Host: s.addr(), Path: "/app"}
-		l, release, err := strategy.OpenURL(ctx, u.String()+"?ttl=10s&wait=2s&"+params)
+		l, release, err := strategy.OpenURL(ctx, u.String()+"?ttl=10s&wait=20s&"+params)
 		require.NoError(t, err)
 		defer release()
 		lease, err := l.Lock(ctx, "k")
