@@ -59,6 +59,19 @@ postgres: ## install PostgreSQL and PgBouncer when they are missing (LOCKER_POST
 	if command -v apt-get >/dev/null; then apt LOCKER_POSTGRES=off postgresql pgbouncer; \
 	else echo "make postgres: install PostgreSQL and PgBouncer, or leave strategy/postgres out by LOCKER_POSTGRES=off" >&2; exit 1; fi
 
+.PHONY: mysql
+mysql: ## install MariaDB when neither it nor MySQL is there (LOCKER_MYSQL_SERVER names another binary, LOCKER_MYSQL=off leaves strategy/mysql out)
+	@if [ "$${LOCKER_MYSQL:-}" = off ]; then exit 0; fi; \
+	if [ -n "$${LOCKER_MYSQL_SERVER:-}" ]; then \
+		command -v "$$LOCKER_MYSQL_SERVER" >/dev/null || { echo "make mysql: LOCKER_MYSQL_SERVER=$$LOCKER_MYSQL_SERVER cannot be run" >&2; exit 1; }; \
+		exit 0; \
+	fi; \
+	PATH="$$PATH:/usr/sbin"; \
+	if command -v mariadbd >/dev/null || command -v mysqld >/dev/null; then exit 0; fi; \
+	$(apt); \
+	if command -v apt-get >/dev/null; then apt LOCKER_MYSQL=off mariadb-server-core mariadb-client-core; \
+	else echo "make mysql: install MariaDB 10.6 or MySQL 8, or leave strategy/mysql out by LOCKER_MYSQL=off" >&2; exit 1; fi
+
 strategies := ./strategy/... ./internal/test/strategies
 
 # The compiler finds in its cache what another checkout has compiled.
@@ -68,11 +81,12 @@ test lint: export GOFLAGS += -trimpath
 race_test = test -race -vet=all -toolexec 'nice -n 3'
 
 .PHONY: test
-test: redis postgres ## vet, and all tests with the race detector; the packages that take longest come first
+test: redis postgres mysql ## vet, and all tests with the race detector; the packages that take longest come first
 	$(GO) build -race ./... # first, so that the compiler takes little from the tests
 	$(GO) $(race_test) -p 2 -timeout 8m $(strategies) ./...
 	@modules="$(filter-out benchmarks,$(MODULES))"; \
 	if [ "$${LOCKER_POSTGRES:-}" = off ]; then echo "left out: strategy/postgres (LOCKER_POSTGRES=off)"; modules=$${modules/strategy\/postgres/}; fi; \
+	if [ "$${LOCKER_MYSQL:-}" = off ]; then echo "left out: strategy/mysql (LOCKER_MYSQL=off)"; modules=$${modules/strategy\/mysql/}; fi; \
 	printf '%s\n' $$modules | xargs -P 2 -I {} $(GO) -C {} $(race_test) -parallel 16 -timeout 4m ./...
 
 .PHONY: short
@@ -87,9 +101,10 @@ stress: redis ## engine and strategies, COUNT times on 1, 2 and 8 processors
 without_beginnings = grep -vE '^=== (RUN|PAUSE|CONT|NAME)'
 
 .PHONY: conformance
-conformance: redis postgres ## the whole conformance suite on every strategy and topology, case by case, with a table for each
+conformance: redis postgres mysql ## the whole conformance suite on every strategy and topology, case by case, with a table for each
 	LOCKER_CONFORMANCE=all $(GO) test -race -v -p 2 -timeout 40m -run '^Test(Conformance|Fake|Suite)' ./conformance $(strategies) | $(without_beginnings)
 	if [ "$${LOCKER_POSTGRES:-}" != off ]; then LOCKER_CONFORMANCE=all $(GO) -C strategy/postgres test -race -v -parallel 16 -timeout 10m -run '^TestConformance' . | $(without_beginnings); fi
+	if [ "$${LOCKER_MYSQL:-}" != off ]; then LOCKER_CONFORMANCE=all $(GO) -C strategy/mysql test -race -v -parallel 16 -timeout 10m -run '^TestConformance' . | $(without_beginnings); fi
 
 # The groups that are all about faults, and the cases of others that are; redlock's
 # suite is in parts.

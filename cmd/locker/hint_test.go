@@ -40,6 +40,7 @@ func TestWrongURLs(t *testing.T) {
 		{"localhost:6379", `--url "localhost:6379"`},
 		{"bogus", "setnx+redis://"},
 		{"postgres://user:secret@h/db", "this command locks in Redis"},
+		{"mysql://user:secret@h/db", "this command locks in Redis"},
 		{"redis://user:secret@h", "setnx+redis://"},
 		{"none+redis://user:secret@h", `unknown strategy "none"`},
 		{"setnx+redis://h/x", "--url: "},

@@ -82,6 +82,8 @@ func (f *storeFlags) check(cfg strategy.Config) error {
 		return fmt.Errorf("%s names no strategy; put one before the scheme, as in setnx+%s://: there are %s", f.from, name, strings.Join(known, ", "))
 	case strings.HasPrefix(name, "postgres") || strings.HasPrefix(of, "postgres"):
 		return fmt.Errorf("%s: this command locks in Redis, by %s; locks in PostgreSQL are for Go programs", f.from, strings.Join(known, ", "))
+	case slices.ContainsFunc([]string{name, of}, func(s string) bool { return s == "mysql" || s == "mariadb" }):
+		return fmt.Errorf("%s: this command locks in Redis, by %s; locks in MySQL are for Go programs", f.from, strings.Join(known, ", "))
 	}
 	return fmt.Errorf("%s: unknown strategy %q; there are %s, such as in setnx+redis://localhost:6379", f.from, name, strings.Join(known, ", "))
 }

@@ -81,6 +81,8 @@
 //
 // # Locks of applications
 //
+// [LockTx] and [LockSQLTx] are locks between transactions, which no Locker minds.
+//
 // A transaction excludes all Lockers from a key while it has the row locked:
 //
 //	BEGIN;

@@ -1,0 +1,71 @@
+// Package mysql is the strategy for MySQL (8.0.1 or newer by its SQL) and MariaDB (10.6 or newer by
+// its SQL; tested on 10.11): a lock is a row of a table.
+//
+//	db, err := sql.Open("mysql", "app:secret@tcp(db:3306)/app")
+//	db.SetMaxOpenConns(16)
+//	db.SetMaxIdleConns(16)
+//	l, err := mysql.New(db)
+//
+// Package strategy opens mysql:// and mariadb:// URLs once a program imports
+// .../strategy/mysql/register for its effect. [LockTx] is another lock, for the length of a
+// transaction.
+//
+// # Guarantees
+//
+// One holder per key, on the clock of the server: a lease ends early when that clock jumps ahead, which
+// the holder learns at its next renewal, and late when it jumps back. Fencing tokens grow, also after a
+// row was deleted or the table lost: they begin at the server's clock in microseconds. They could
+// repeat only if the rows are lost and the clock is behind the last token. Locks survive a crash of the
+// server if its commits do (innodb_flush_log_at_trx_commit = 1, the default), and a fail-over if
+// the replica has them (semi-synchronous or group replication). A replica that lagged may not
+// know a lock: the holder learns it at its next renewal, and its token is less than the next one's if the clocks of the
+// two servers differ by less than the time between the two grants.
+//
+// After a fail-over in which the old server stays up and takes no writes, each connection to it
+// is closed at its first error (1290, 1792, 1836). The next one reaches the new primary if the
+// name in the pool's configuration leads there.
+//
+// Not guaranteed: order among the waiters of several processes; re-entry by the same
+// named owner from another process. It is not GET_LOCK, which ends with its session unnoticed, has no
+// token and no TTL, and keeps a connection busy while it is held.
+//
+// # Table
+//
+// The table is locker_locks in the database of the connection, or that of [WithTable]. The first command
+// that finds it missing creates it, which needs CREATE; [Schema] is the SQL, for
+// an administrator to run. Otherwise a user needs SELECT, INSERT, UPDATE and DELETE on it. It has
+// to be in InnoDB, and without triggers.
+//
+// A row is a key. It remains after a release, for its token, until ten minutes or two
+// TTLs after the lease would have ended. Then one of the next releases, of whatever key,
+// deletes it: about one of 16 releases deletes up to 100 such rows, in a statement of its own. Keys are
+// compared by their bytes. Times in the table are microseconds since 1970, UTC:
+//
+//	SELECT lock_key, owner, FROM_UNIXTIME(expires / 1000000) FROM locker_locks WHERE expires > 1000000 * UNIX_TIMESTAMP();
+//
+// Do not lock its rows in transactions of your own: a Locker waits for them.
+//
+// # Commands
+//
+// Each is one statement and one round trip, without parameters that would have to be prepared: one to take
+// a free lock, one to give it back, one for all renewals that are due (and one more if a claim among
+// them was lost or its row is locked). A transaction takes one flush of the server's log, or none if it
+// changes no row, as a refused attempt does. Waiters poll: the first one of each process every 10 to 100 ms.
+//
+// Statements work at every isolation level. A row that another transaction has locked holds up
+// what is about its key: an attempt waits for it until its context ends or innodb_lock_wait_timeout does,
+// which is transient trouble; a batch of renewals passes it by. An attempt that the server rolls back
+// (1213) is sent again, up to 10 times. The table can be replicated in every binlog_format but, under READ
+// COMMITTED, STATEMENT, which InnoDB refuses: each statement uses the time at which it arrived, which is in the log.
+//
+// # Connections
+//
+// At most half of the pool's connections, or 16 of a pool without a limit, are used for attempts to take a
+// lock, so that releases and renewals need not wait for those; these use as many as the limit, or 32. New goes by the
+// limit that the pool has then. A command whose context ends costs its connection, as the client
+// closes it. An application that uses up the pool by itself holds up renewals: give the Locker a pool of its own
+// then. Sessions need autocommit, which is on by default, and no sql_safe_updates.
+//
+// A proxy between the two has to send every statement to the primary, SELECTs included. Nothing is kept in a
+// session, so that it may share connections between clients.
+package mysql

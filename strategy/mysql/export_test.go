@@ -1,0 +1,14 @@
+package mysql
+
+import "strings"
+
+// Sweep is the statement by which releases delete old rows.
+func Sweep() string {
+	sql, _ := newStatements(defaultTable)
+	return sql.sweep
+}
+
+// SweepAll is Sweep, but for the look at the rows' age.
+func SweepAll() string {
+	return strings.Replace(Sweep(), "forget < "+now, "forget < 2 * "+now, 1)
+}

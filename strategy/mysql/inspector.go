@@ -1,0 +1,75 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"iter"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/distlock/locker/driver"
+)
+
+// Inspect implements driver.Inspector.
+func (d *mysqlDriver) Inspect(ctx context.Context, key string) (driver.Holder, error) {
+	h := driver.Holder{Key: key}
+	var since, left int64
+	err := d.do(ctx, d.others, func(conn *sql.Conn) error {
+		n, err := rows(ctx, conn, fmt.Sprintf(d.sql.inspect, hashOf(key)), func(scan scanner) error {
+			return scan(&h.ID, &h.Owner, &h.Token, &since, &left)
+		})
+		h.Held = n > 0
+		return err
+	})
+	if err != nil || !h.Held {
+		return driver.Holder{Key: key}, err
+	}
+	h.Strategy, h.Since, h.Remaining, h.Metadata = d.Name(), time.UnixMicro(since), time.Duration(left)*time.Millisecond, driver.MetadataOf(h.ID)
+	return h, nil
+}
+
+// Keys implements driver.Inspector. It reads a page at a time, and has no connection
+// while the caller has a key.
+func (d *mysqlDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string, error] {
+	const page = 1000
+	return func(yield func(string, error) bool) {
+		if _, err := path.Match(pattern, ""); err != nil {
+			yield("", fmt.Errorf("%w: the pattern %q: %w", driver.ErrInvalid, pattern, err))
+			return
+		}
+		pattern := noSlash.Replace(pattern)
+		for last, n := []byte(nil), page; n == page; {
+			var keys []string
+			err := d.do(ctx, d.others, func(conn *sql.Conn) (err error) {
+				n, err = rows(ctx, conn, fmt.Sprintf(d.sql.keys, last, page), func(scan scanner) error {
+					var key string
+					err := scan(&last, &key)
+					if ok, _ := path.Match(pattern, noSlash.Replace(key)); ok {
+						keys = append(keys, key)
+					}
+					return err
+				})
+				return err
+			})
+			if err != nil {
+				yield("", err)
+				return
+			}
+			for _, key := range keys {
+				if !yield(key, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// noSlash: for path.Match no * is a slash.
+var noSlash = strings.NewReplacer("/", "\x00")
+
+// Break implements driver.Inspector. A claim's id is used once, so that this is a release.
+func (d *mysqlDriver) Break(ctx context.Context, h driver.Holder) error {
+	return d.Release(ctx, driver.Claim{Key: h.Key, ID: h.ID})
+}
