@@ -43,10 +43,10 @@ type Event struct {
 	Owner    string // as named by ContextWithOwner, else ""
 	Token    int64  // of the grant; 0 before a grant, and without fencing
 	// Duration is the wait (Acquired, NotAcquired; so far: Waiting), how long the
-	// lock was held (Released, ReleaseFailed, LetExpire, Lost) or how long the command took
+	// lock was held (Released, ReleaseFailed, LetExpire, Lost; so far: AtRisk) or how long the command took
 	// (Renewed, RenewFailed).
 	Duration time.Duration
-	Err      error // NotAcquired, RenewFailed, Lost, ReleaseFailed; Node, unless it is back
+	Err      error // NotAcquired, RenewFailed, Lost, ReleaseFailed; Node, unless it is back; AtRisk
 	Dropped  int   // events dropped before this one
 	// HandOver marks a Released and the Acquired after it that were a hand-over
 	// inside the process; see [WithHandOver].
@@ -76,6 +76,7 @@ const (
 	EventLost                               // a lease ended before it was unlocked
 	EventNode                               // one of several servers is in trouble, which Err describes, or works again; without a key
 	EventLetExpire                          // the holder has left the key to its TTL by [Lease.LetExpire]
+	EventAtRisk                             // renewals of a held lease have failed for long, see [Lease.AtRisk]; once at most
 )
 
 var eventNames = [...]string{
@@ -89,6 +90,7 @@ var eventNames = [...]string{
 	EventLost:          "lost",
 	EventNode:          "node",
 	EventLetExpire:     "let expire",
+	EventAtRisk:        "at risk",
 }
 
 func (k EventKind) String() string {
