@@ -181,6 +181,7 @@ func (c *claim) lose(kind lossKind, cause error) (after aftermath) {
 	c.e.sched.Remove(&c.entry)
 	c.reportEnd(context.Background(), EventLost, c.outcome)
 	c.closeAtRisk()
+	c.hush()
 	for l := c.leases; l != nil; l = l.next {
 		l.lostBefore = true
 		if l.lost != nil {
@@ -258,8 +259,8 @@ func (c *claim) renewed(ctx context.Context, sent time.Duration, err error, auto
 		kind, c.outcome = EventRenewFailed, failed
 		if automatic {
 			c.next = max(c.next, now+retryAfter(c.entry.Interval, c.deadline-now))
-			c.schedule()
 		}
+		c.schedule()
 	default:
 		c.deadline, c.lasts, c.outcome = max(c.deadline, sent+validityOf(c.TTL)-c.margin()), c.TTL, nil
 		if automatic {
@@ -282,6 +283,9 @@ func (c *claim) renewed(ctx context.Context, sent time.Duration, err error, auto
 func (c *claim) release(state claimState) {
 	c.state = state
 	c.end.Store(int64(never))
+	if c.rare != nil {
+		c.hush()
+	}
 	c.e.sched.Remove(&c.entry)
 }
 

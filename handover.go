@@ -78,7 +78,7 @@ func (c *claim) suits(w *call) bool {
 // reports whether it did. It does not without hand-overs left, nor if a command of this Locker about the key is under
 // way, so that its answer finds what it expects; nor late in a lease. It needs the mutex.
 func (c *claim) offer(ctx context.Context, l *Lease) bool {
-	if c.state != claimHeld || c.leases != l || l.next != nil || len(c.turn) > 0 || c.s.closed {
+	if c.state != claimHeld || c.leases != l || l.next != nil || len(c.turn) > 0 || c.s.closed || c.asked() {
 		return false
 	}
 	ks := c.s.keys[c.Key]

@@ -58,9 +58,15 @@ func (c *claim) margin() time.Duration {
 	return c.rare.margin
 }
 
-// signals are the channels of the leases of a tenure, made when asked for.
+// signals are the channels of the leases of a tenure, made when asked for, and what belongs to
+// them.
 type signals struct {
-	atRisk chan struct{}
+	atRisk    chan struct{}
+	requested chan struct{}
+	asked     bool          // for the release
+	listens   bool          // counted in listening.wanted
+	doubted   bool          // the store will be asked whether the claim still holds its key
+	doubtNext time.Duration // not before
 }
 
 // openChan is never closed.
@@ -117,8 +123,12 @@ func (c *claim) closeAtRisk() {
 // begin begins a tenure that the claim was left to, which may last for maxHold; 0: without
 // limit. It needs the mutex.
 func (c *claim) begin(now, maxHold time.Duration) {
-	if c.rare != nil {
-		c.rare.signals = signals{}
+	if r := c.rare; r != nil {
+		c.hush()
+		asked := r.asked // since the offer
+		if r.signals = (signals{doubted: r.doubted, doubtNext: r.doubtNext}); asked {
+			c.ask()
+		}
 	}
 	wasAtRisk := c.atRisk
 	c.atRisk = false

@@ -106,7 +106,7 @@ func TestAtRiskRecovers(t *testing.T) {
 		l := b.lock(t.Context(), "k")
 		for round := range time.Duration(2) {
 			b.store.from(opRenew, fail(errReset))
-			b.until(round*time.Minute + 25*time.Second)
+			b.until(round*time.Minute + 16*time.Second)
 			if !closed(l.AtRisk()) {
 				t.Error("AtRisk is open, want it closed")
 			}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/redisconn"
 	"github.com/distlock/locker/internal/redispubsub"
 	"github.com/redis/go-redis/v9"
 )
@@ -73,11 +74,15 @@ func (d *Driver) ListenFunc(ctx context.Context, locker string, heard func(drive
 	if err != nil {
 		return nil, err
 	}
-	return channels.Listen(ctx, locker, func(payload string) {
+	closer, err := channels.Listen(ctx, locker, func(payload string) {
 		if s, ok := parseSignal(payload); ok {
 			heard(s)
 		}
 	}, ended)
+	if redisconn.IsRefusal(err) {
+		err = &driver.StoreError{Err: err, Permanent: true, NotApplied: true}
+	}
+	return closer, err
 }
 
 // Signal implements [driver.Signaller]: one round trip.

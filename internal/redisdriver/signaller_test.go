@@ -2,6 +2,7 @@ package redisdriver
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +72,7 @@ func TestSignalsReachTheirLocker(t *testing.T) {
 			require.NoError(t, sender.Signal(t.Context(), s), "nobody listens")
 			if _, ok := rdb.(wrapper); ok {
 				_, err := newSignaller(t, rdb).Listen(t.Context(), lockerA)
-				require.Error(t, err, "a client of a type of the user's subscribes to nothing")
+				require.ErrorIs(t, err, errors.ErrUnsupported, "a client of a type of the user's subscribes to nothing")
 				return
 			}
 			a, b := mustListen(t, newSignaller(t, rdb), lockerA), mustListen(t, newSignaller(t, rdb), lockerB)
@@ -155,6 +156,7 @@ func TestListeningIsRefused(t *testing.T) {
 	d := newSignaller(t, rdb)
 	_, err := d.Listen(t.Context(), lockerA)
 	require.ErrorContains(t, err, "NOPERM")
+	require.True(t, driver.IsPermanent(err), "to ask again is pointless")
 	var refused *driver.StoreError
 	require.ErrorAs(t, d.Signal(t.Context(), driver.Signal{Kind: driver.SignalRequest, Claim: lockerA + ":1"}), &refused)
 	require.True(t, refused.Permanent)

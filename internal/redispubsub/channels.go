@@ -3,6 +3,7 @@ package redispubsub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -33,7 +34,7 @@ type deployment struct {
 	probed      bool          // sharded is known, or set
 }
 
-var errNoSubscriptions = errors.New("this Redis client cannot be made to subscribe")
+var errNoSubscriptions = fmt.Errorf("this Redis client cannot be made to subscribe: %w", errors.ErrUnsupported)
 
 // New makes the Channels of a deployment. Their names begin with prefix.
 func New(conn *redisconn.Conn, prefix string) *Channels {
