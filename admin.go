@@ -147,8 +147,8 @@ var plainGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 // if the key was free or the grant that Inspect returned has ended since, and with
 // [ErrConflict] if h.ID is "" or the lock is on other servers, too: then it frees nothing.
 // A lock of another library is known by its value only, which a later one may have as
-// well: Redisson's by the thread. The holder learns of it at its next renewal; until then
-// two may be inside, whom fencing tokens tell apart. It needs a driver that is a
+// well: Redisson's by the thread. The holder learns of it within a round trip if it listens (see
+// [Lease.ReleaseRequested]), and else at its next renewal; until then two may be inside, whom fencing tokens tell apart. It needs a driver that is a
 // [driver.Inspector].
 func (e *Client) ForceUnlock(ctx context.Context, h Holder) error {
 	if err := checkKey(h.Key, e.set.prefix+h.Key); err != nil {
@@ -177,6 +177,7 @@ func (e *Client) ForceUnlock(ctx context.Context, h Holder) error {
 	if own != nil {
 		_ = own.denied() // its lease is lost now, and not at its next renewal
 	}
+	c.signalBroken(h)
 	c.wakeWaiters()
 	return nil
 }

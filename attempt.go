@@ -14,7 +14,7 @@ import (
 // have a grant for less than its TTL to begin with.
 func (c *call) acquire(cl driver.Claim, wait bool, tokens int) (a driver.Answer, sent time.Duration, err error) {
 	sent = c.e.sched.Now()
-	short := c.renewals == noLimit && c.maxHold == 0 && c.e.set.interval(&c.callSettings) > 0
+	short := c.renewals == noLimit && c.maxHold == 0 && c.millis == 0 && c.e.set.interval(&c.callSettings) > 0
 	err = c.command(min(commandTimeout, c.ttl), func(ctx context.Context) (err error) {
 		a, err = c.e.driver.Acquire(ctx, driver.Request{Claim: cl, Fencing: !c.e.set.noFencing, Tokens: tokens, Short: short, Wait: wait})
 		return err
@@ -174,7 +174,7 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 	}
 	claim := &claim{Claim: cl, e: e, s: c.s, named: c.named,
 		firstTenure: tenure{owner: cl.Owner, token: cl.Token, granted: now},
-		deadline:    sent + validityOf(lasts), lasts: lasts, limit: never, next: never,
+		deadline:    sent + validityOf(lasts), lasts: lasts, next: never,
 		renewals: c.renewals, renewable: c.renewals}
 	claim.tenure, claim.entry.Item = &claim.firstTenure, claim
 	if e.counter != nil {
@@ -190,8 +190,12 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 			claim.next = max(now, min(claim.next, sent+lasts/2)) // soon, to the full TTL
 		}
 	}
+	if c.millis > 0 {
+		claim.rarely().margin = c.margin()
+		claim.deadline -= c.margin()
+	}
 	if c.maxHold > 0 {
-		claim.limit = now + c.maxHold
+		claim.rarely().limit = now + c.maxHold
 	}
 	l, err := claim.newLease(), errLate
 	if end, _, _ := claim.ending(); now < end {
@@ -258,6 +262,8 @@ func (s *settings) interval(c *callSettings) time.Duration {
 		return 0
 	case s.renewInterval > 0:
 		return s.renewInterval
+	case c.millis > 0:
+		return min(c.ttl/3, riskAfter(c.ttl, c.margin())*3/4)
 	}
 	return c.ttl / 3
 }

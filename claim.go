@@ -2,7 +2,6 @@ package locker
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +31,7 @@ type claim struct {
 	inRenewal bool          // an automatic renewal is under way
 	reported  bool          // the end of the present tenure was reported
 	grantKept bool          // the observer gets the event of the present tenure's grant
+	atRisk    bool          // so is, or was, the present tenure
 	turn      chan struct{} // has an element while a SetHolds or Release is under way; nil without a HoldCounter
 	outcome   error         // of the last renewal, if it failed; once lost or freed, of that
 	leases    *Lease        // not unlocked, the newest first
@@ -40,7 +40,7 @@ type claim struct {
 
 	deadline time.Duration // the store keeps the claim until then at least
 	lasts    time.Duration // the TTL of the last grant or renewal
-	limit    time.Duration // by WithMaxHold
+	rare     *rarities     // nil: there are none
 	next     time.Duration // when the next automatic renewal is due
 	renewals int32         // how many are left; noLimit
 	releases int32         // releases that were sent in time and may have been applied
@@ -113,9 +113,9 @@ func (c *claim) ending() (end time.Duration, kind lossKind, cause error) {
 	if c.outcome != nil {
 		cause = &lastFailure{ErrExpired, c.outcome}
 	}
-	if c.limit <= end {
+	if c.rare != nil && c.rare.limit <= end {
 		// A part of the lease remains for rolling back.
-		end, kind, cause = min(c.limit, end-c.lasts/10), lossLimit, ErrMaxHold
+		end, kind, cause = min(c.rare.limit, end-c.lasts/10), lossLimit, ErrMaxHold
 	}
 	if c.renewals == 0 && c.next < end {
 		end, kind, cause = c.next, lossLimit, ErrMaxRenewals
@@ -123,7 +123,8 @@ func (c *claim) ending() (end time.Duration, kind lossKind, cause error) {
 	return end, kind, cause
 }
 
-// schedule sets what the Scheduler fires next. It needs the mutex.
+// schedule sets what the Scheduler fires next: the end, or the risk before it. While all is well
+// there is a renewal before the risk, and the risk is looked at then. It needs the mutex.
 func (c *claim) schedule() {
 	end, _, _ := c.ending()
 	next := c.next
@@ -131,6 +132,9 @@ func (c *claim) schedule() {
 		next = renewal.Never
 	}
 	c.end.Store(int64(end))
+	if !c.atRisk && (c.inRenewal || c.outcome != nil || c.next >= c.deadline-c.lasts/3) {
+		end = min(end, c.riskAt())
+	}
 	c.e.sched.Set(&c.entry, end, next)
 }
 
@@ -176,6 +180,8 @@ func (c *claim) lose(kind lossKind, cause error) (after aftermath) {
 	c.end.Store(0)
 	c.e.sched.Remove(&c.entry)
 	c.reportEnd(context.Background(), EventLost, c.outcome)
+	c.closeAtRisk()
+	c.hush()
 	for l := c.leases; l != nil; l = l.next {
 		l.lostBefore = true
 		if l.lost != nil {
@@ -229,6 +235,7 @@ func (c *claim) beginRenewal(now time.Duration) (left time.Duration, ok bool) {
 		return 0, false
 	}
 	c.inRenewal = true
+	c.schedule() // it may fail
 	return c.deadline - now, true
 }
 
@@ -252,10 +259,10 @@ func (c *claim) renewed(ctx context.Context, sent time.Duration, err error, auto
 		kind, c.outcome = EventRenewFailed, failed
 		if automatic {
 			c.next = max(c.next, now+retryAfter(c.entry.Interval, c.deadline-now))
-			c.schedule()
 		}
+		c.schedule()
 	default:
-		c.deadline, c.lasts, c.outcome = max(c.deadline, sent+validityOf(c.TTL)), c.TTL, nil
+		c.deadline, c.lasts, c.outcome = max(c.deadline, sent+validityOf(c.TTL)-c.margin()), c.TTL, nil
 		if automatic {
 			c.next = max(c.next, sent+c.entry.Interval)
 			if c.renewals > 0 {
@@ -271,19 +278,14 @@ func (c *claim) renewed(ctx context.Context, sent time.Duration, err error, auto
 	}
 }
 
-// retryAfter returns how long to wait after a failed renewal: about three tenths of the
-// interval, or half of what is left if that is less, so that another try fits in. Jitter
-// keeps processes that failed together from coming back together.
-func retryAfter(interval, left time.Duration) time.Duration {
-	mean := min(interval/10*3, left/2)
-	return max(mean/2+rand.N(max(mean, 1)), minRenewPause)
-}
-
 // release ends the hold of a claim: from here on it is neither renewed nor re-entered. A
 // renewal under way is harmless: the store checks the claim's id. It needs the mutex.
 func (c *claim) release(state claimState) {
 	c.state = state
 	c.end.Store(int64(never))
+	if c.rare != nil {
+		c.hush()
+	}
 	c.e.sched.Remove(&c.entry)
 }
 

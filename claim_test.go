@@ -86,7 +86,7 @@ func TestLostAtTheDeadline(t *testing.T) {
 					wantErr(t, err, ErrLost, what)
 				}
 				b.until(2 * time.Minute)
-				b.wantEvents(map[EventKind]int{EventAcquired: 1, EventLost: 1, EventRenewFailed: len(b.events()[EventRenewFailed])}, "lost once")
+				b.wantEvents(map[EventKind]int{EventAcquired: 1, EventAtRisk: 1, EventLost: 1, EventRenewFailed: len(b.events()[EventRenewFailed])}, "lost once")
 				if b.keys() != 0 {
 					t.Error("the Locker knows the key, want it forgotten: the lease is lost")
 				}

@@ -44,10 +44,11 @@ const (
 //
 // A Client is safe for use by many goroutines. Its zero value is not usable.
 type Client struct {
-	driver   driver.Driver
-	counter  driver.HoldCounter // or nil
-	notifier driver.Notifier    // or nil
-	sharder  driver.Sharder     // or nil
+	driver    driver.Driver
+	counter   driver.HoldCounter // or nil
+	notifier  driver.Notifier    // or nil
+	sharder   driver.Sharder     // or nil
+	signaller driver.Signaller   // or nil
 
 	name     string
 	idPrefix string // of claim ids
@@ -59,6 +60,7 @@ type Client struct {
 	claims     atomic.Uint64
 	seed       maphash.Seed
 	stripes    [64]stripe
+	listening  listening
 	background *retry.Queue // releases and clean-ups whose callers have returned
 
 	closing atomic.Bool
@@ -91,6 +93,8 @@ func New(d driver.Driver, opts ...Option) (*Client, error) {
 		set:    set,
 		seed:   maphash.MakeSeed(),
 		ended:  make(chan struct{}),
+
+		listening: listening{none: make(chan struct{}, 1)},
 	}
 	e.life, e.close = context.WithCancel(context.Background())
 	e.closed = e.life.Done()
@@ -110,6 +114,7 @@ func New(d driver.Driver, opts ...Option) (*Client, error) {
 	e.counter, _ = d.(driver.HoldCounter)
 	e.notifier, _ = d.(driver.Notifier)
 	e.sharder, _ = d.(driver.Sharder)
+	e.signaller, _ = d.(driver.Signaller)
 	cfg := renewal.Config[*claim]{Ended: e.expired, Renew: e.renewBatch}
 	if e.sharder != nil {
 		cfg.Shard = func(c *claim) string { return e.sharder.Shard(c.Key) }
@@ -216,6 +221,7 @@ func (e *Client) awaitWork(end time.Time) {
 	for i := range e.stripes {
 		await(e.stripes[i].done())
 	}
+	await(e.listening.done())
 	await(e.background.Done())
 	await(e.sched.Done())
 }

@@ -29,6 +29,43 @@ func ExampleDo() {
 	// <nil>
 }
 
+// A job that leaves checkpoints stops at one of them when another process asks for the lock.
+func ExampleLease_ReleaseRequested() {
+	ctx := context.Background()
+	store := memory.NewStore() // stands for the store of two processes
+	worker, _ := store.New()
+	defer worker.Close()
+	operator, _ := store.New()
+	defer operator.Close()
+
+	err := locker.Do(ctx, worker, "reindex", func(ctx context.Context) error {
+		lease, _ := locker.LeaseFromContext(ctx)
+		requested := lease.ReleaseRequested()
+		for step := 1; ; step++ {
+			fmt.Println("step", step, "has left a checkpoint")
+			if step == 2 {
+				_ = operator.RequestRelease(ctx, "reindex")
+				<-requested // it is closed within a round trip
+			}
+			select {
+			case <-requested:
+				fmt.Println("somebody wants the lock")
+				return nil
+			case <-lease.AtRisk():
+				fmt.Println("renewals fail")
+				return nil
+			default:
+			}
+		}
+	})
+	fmt.Println(err)
+	// Output:
+	// step 1 has left a checkpoint
+	// step 2 has left a checkpoint
+	// somebody wants the lock
+	// <nil>
+}
+
 // Tell "the function never ran" from "it ran, and the lock could not be given back".
 func ExampleDoError() {
 	ctx := context.Background()

@@ -20,7 +20,7 @@ const (
 )
 
 // WithHandOver limits the hand-overs inside the process. When another goroutine of the
-// process waits for the lock with the same TTL and renewal, and neither has a named owner,
+// process waits for the lock with the same TTL, margin and renewal, and neither has a named owner,
 // the last Unlock leaves the lock to that goroutine without asking the store. It
 // does so at most n times in a row, 1 to [MaxHandOvers], and for d after the store
 // granted the lock, above 0 and at most 1 s; then other processes get their turn, and
@@ -71,14 +71,14 @@ func (c *claim) offered() bool { return c.state == claimHeld && c.leases == nil 
 
 // suits reports whether w may take over the claim as it is in the store.
 func (c *claim) suits(w *call) bool {
-	return !c.named && !w.named && w.ttl == c.TTL && w.renewals == c.renewable
+	return !c.named && !w.named && w.ttl == c.TTL && w.margin() == c.margin() && w.renewals == c.renewable
 }
 
 // offer leaves the claim of l, of which it is the last lease, to the next waiter, and
 // reports whether it did. It does not without hand-overs left, nor if a command of this Locker about the key is under
 // way, so that its answer finds what it expects; nor late in a lease. It needs the mutex.
 func (c *claim) offer(ctx context.Context, l *Lease) bool {
-	if c.state != claimHeld || c.leases != l || l.next != nil || len(c.turn) > 0 || c.s.closed {
+	if c.state != claimHeld || c.leases != l || l.next != nil || len(c.turn) > 0 || c.s.closed || c.asked() {
 		return false
 	}
 	ks := c.s.keys[c.Key]
@@ -90,7 +90,7 @@ func (c *claim) offer(ctx context.Context, l *Lease) bool {
 	switch {
 	case c.inRenewal && c.renewable != noLimit: // it counts for the present tenure
 		return false
-	case now-c.firstTenure.granted >= c.e.set.handOverFor || c.deadline-now < c.lasts/2:
+	case now-c.firstTenure.granted >= c.e.set.handOverFor || c.deadline-now < (c.lasts-c.margin())/2:
 		return false
 	}
 	c.handOvers--
@@ -101,8 +101,8 @@ func (c *claim) offer(ctx context.Context, l *Lease) bool {
 		ev.HandOver = true
 		c.e.notices.end(ctx, ev, c.grantKept)
 	}
-	if c.limit != never || c.renewals != c.renewable {
-		c.limit, c.renewals = never, c.renewable
+	if c.rare != nil && c.rare.limit != never || c.renewals != c.renewable {
+		c.rarely().limit, c.renewals = never, c.renewable
 		c.schedule()
 	}
 	next.signal()
@@ -134,10 +134,7 @@ func (c *call) acceptOffer() (l *Lease, unsuited *claim) {
 		next.token++ // reserved by the grant
 	}
 	cl.tenure, cl.reported = next, false
-	if c.maxHold > 0 {
-		cl.limit = now + c.maxHold
-		cl.schedule()
-	}
+	cl.begin(now, c.maxHold)
 	if c.e.notices.wanted {
 		ev := c.event(EventAcquired, next.token, nil)
 		ev.HandOver = true

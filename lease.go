@@ -115,7 +115,7 @@ func (l *Lease) Nodes() (have, of int) {
 // Deadline returns the time until which no other owner is granted the key, unless the
 // store loses the key or somebody deletes it. Renewal moves the deadline. It is counted on the
 // local monotonic clock from before the command that got the grant was sent,
-// less 1 % of the TTL and 2 ms for clocks that run at different speeds.
+// less 1 % of the TTL and 2 ms for clocks that run at different speeds, and less [WithMargin].
 func (l *Lease) Deadline() time.Time {
 	if l.zero() {
 		return time.Time{}

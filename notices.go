@@ -100,6 +100,10 @@ func logging(e Event) (level slog.Level, msg, span string, logged bool) {
 			level = slog.LevelDebug
 		}
 		return level, "renewal failed; automatic ones are tried again until the deadline", "took", true
+	case EventAtRisk:
+		return slog.LevelWarn, "lock at risk: it is lost soon unless a renewal succeeds", "held", true
+	case EventReleaseRequested:
+		return slog.LevelInfo, "the release of a lock is requested", "held", true
 	case EventLost:
 		return slog.LevelWarn, "lock lost", "held", true
 	case EventNode:

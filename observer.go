@@ -43,10 +43,10 @@ type Event struct {
 	Owner    string // as named by ContextWithOwner, else ""
 	Token    int64  // of the grant; 0 before a grant, and without fencing
 	// Duration is the wait (Acquired, NotAcquired; so far: Waiting), how long the
-	// lock was held (Released, ReleaseFailed, LetExpire, Lost) or how long the command took
+	// lock was held (Released, ReleaseFailed, LetExpire, Lost; so far: AtRisk, ReleaseRequested) or how long the command took
 	// (Renewed, RenewFailed).
 	Duration time.Duration
-	Err      error // NotAcquired, RenewFailed, Lost, ReleaseFailed; Node, unless it is back
+	Err      error // NotAcquired, RenewFailed, Lost, ReleaseFailed; Node, unless it is back; AtRisk
 	Dropped  int   // events dropped before this one
 	// HandOver marks a Released and the Acquired after it that were a hand-over
 	// inside the process; see [WithHandOver].
@@ -66,16 +66,18 @@ type EventKind int
 // end. Re-entry and inner Unlocks are no events of their own, also where the Lock of a
 // named owner has waited before it could re-enter.
 const (
-	EventAcquired      EventKind = iota + 1 // a lock was granted
-	EventNotAcquired                        // Lock or TryLock failed; Err says why
-	EventWaiting                            // Lock has its place in the queue and begins to wait
-	EventReleased                           // the key was freed by its holder
-	EventReleaseFailed                      // the key is left to its TTL, as far as known
-	EventRenewed                            // a held lease was extended, by itself or by Renew
-	EventRenewFailed                        // a renewal failed; automatic ones are tried again while the lease lasts
-	EventLost                               // a lease ended before it was unlocked
-	EventNode                               // one of several servers is in trouble, which Err describes, or works again; without a key
-	EventLetExpire                          // the holder has left the key to its TTL by [Lease.LetExpire]
+	EventAcquired         EventKind = iota + 1 // a lock was granted
+	EventNotAcquired                           // Lock or TryLock failed; Err says why
+	EventWaiting                               // Lock has its place in the queue and begins to wait
+	EventReleased                              // the key was freed by its holder
+	EventReleaseFailed                         // the key is left to its TTL, as far as known
+	EventRenewed                               // a held lease was extended, by itself or by Renew
+	EventRenewFailed                           // a renewal failed; automatic ones are tried again while the lease lasts
+	EventLost                                  // a lease ended before it was unlocked
+	EventNode                                  // one of several servers is in trouble, which Err describes, or works again; without a key
+	EventLetExpire                             // the holder has left the key to its TTL by [Lease.LetExpire]
+	EventAtRisk                                // renewals of a held lease have failed for long, see [Lease.AtRisk]; once at most
+	EventReleaseRequested                      // somebody asks the holder for the release, see [Client.RequestRelease]; once at most
 )
 
 var eventNames = [...]string{
@@ -89,6 +91,9 @@ var eventNames = [...]string{
 	EventLost:          "lost",
 	EventNode:          "node",
 	EventLetExpire:     "let expire",
+	EventAtRisk:        "at risk",
+
+	EventReleaseRequested: "release requested",
 }
 
 func (k EventKind) String() string {

@@ -58,10 +58,13 @@ type callSettings struct {
 	wait     time.Duration // noWaitBound: until ctx is done
 	partOf   *waiting      // began before; nil: the wait begins with the call
 	renewals int32         // noLimit: as many as it takes; 0: none
+	millis   uint32        // the margin
 	maxHold  time.Duration // 0: no limit
 	chosen   string        // the option that set renewals, at this level
 	err      error         // the first bad argument
 }
+
+func (c *callSettings) margin() time.Duration { return time.Duration(c.millis) * time.Millisecond }
 
 type settings struct {
 	call          callSettings
@@ -195,6 +198,21 @@ func WithUnlimitedHold() LockOption {
 	return lockOption(func(c *callSettings) { c.maxHold = 0 })
 }
 
+// WithMargin ends the lease for its holder d before it ends in the store: [Lease.Deadline] is d
+// earlier. So a holder that has learned of its loss has d left to stop, and to wait for the
+// effects of what it has sent, before another one can be granted the key. Where the lease
+// has run out, Unlock does not free the key early. It is the defence of resources that cannot
+// check a fencing token. At most half of the TTL; default 0.
+func WithMargin(d time.Duration) LockOption {
+	return lockOption(func(c *callSettings) {
+		if d < 0 || d > MaxTTL/2 {
+			c.refuse("WithMargin(%v): want 0s to half of the TTL", d)
+			return
+		}
+		c.millis = uint32((d + time.Millisecond - 1) / time.Millisecond)
+	})
+}
+
 // WithPrefix puts s before every key in the store, so that applications sharing
 // a store do not meet: at most 16 KiB of UTF-8 that does not begin with
 // "locker:", as this library's own keys do. Default none.
@@ -235,7 +253,8 @@ func WithObserver(obs Observer) Option {
 }
 
 // WithRenewInterval sets how often held leases are renewed: 1 ms to 24 h. Default a
-// third of the TTL; a call whose TTL is not longer than the interval is refused.
+// third of the TTL, less with [WithMargin]; a call whose TTL, less its margin, is not longer
+// than the interval is refused.
 func WithRenewInterval(d time.Duration) Option {
 	return option(func(o *settings) {
 		if d < time.Millisecond || d > MaxTTL {
@@ -279,7 +298,10 @@ func newSettings(opts []Option) (settings, error) {
 }
 
 func (s *settings) check(c *callSettings) error {
-	if i := s.renewInterval; i >= validityOf(c.ttl) && c.renewals != 0 {
+	if c.margin() > c.ttl/2 {
+		return invalid("WithMargin(%v): want at most half of the TTL, which is %v", c.margin(), c.ttl)
+	}
+	if i := s.renewInterval; i >= validityOf(c.ttl)-c.margin() && c.renewals != 0 {
 		return invalid("WithRenewInterval(%v) is too long for a TTL of %v: the lease would end before its first renewal", i, c.ttl)
 	}
 	return nil

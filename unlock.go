@@ -125,7 +125,7 @@ func (u *unlocking) end() {
 //	being released  yes (3)     release            nil, or the loss that the release finds
 //	freed           yes (3)     nothing            what the release in the background found
 //	lost: denied    any         nothing            the loss
-//	lost: expired   yes         release, tidily    the loss
+//	lost: expired   yes         release, tidily    the loss; nothing is owed with a margin
 //	lost: a limit   yes         release            the loss
 //	lost: Close     yes         release            nil
 //	lost, not so    no          nothing            the loss; nil after Close
@@ -175,7 +175,7 @@ func (c *claim) owedWhenLost(last bool) (d duty, answer error) {
 		answer = nil
 	}
 	switch {
-	case !last || c.lossKind == lossDenied:
+	case !last || c.lossKind == lossDenied, c.lossKind == lossExpired && c.margin() > 0:
 		return dutyNone, answer
 	case c.lossKind == lossExpired:
 		return dutyTidy, answer

@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"runtime/debug"
 	"time"
 
@@ -20,14 +21,15 @@ const (
 	minRenewPause   = 10 * time.Millisecond
 )
 
-// expired loses claims whose end has come, as the Scheduler says. All are lost, and their
-// leases told, before anything else happens.
+// expired loses claims whose end has come, and notes those that are at risk, as the Scheduler
+// says. All are lost, and their leases told, before anything else happens.
 func (e *Client) expired(cs []*claim) {
 	var after aftermath
 	for _, c := range cs {
 		c.s.mu.Lock()
 		if after = append(after, c.expire()...); c.state == claimHeld {
-			c.schedule() // it was renewed meanwhile
+			c.noteRisk()
+			c.schedule() // the end is still to come
 		}
 		c.s.mu.Unlock()
 	}
@@ -64,6 +66,14 @@ func (e *Client) renewBatch(ctx context.Context, due []*claim) {
 	e.driver.Renew(ctx, claims, func(i int, err error) {
 		batch[i].renewed(context.Background(), sent, err, true)
 	})
+}
+
+// retryAfter returns how long to wait after a failed renewal: about three tenths of the
+// interval, or half of what is left if that is less, so that another try fits in. Jitter
+// keeps processes that failed together from coming back together.
+func retryAfter(interval, left time.Duration) time.Duration {
+	mean := min(interval/10*3, left/2)
+	return max(mean/2+rand.N(max(mean, 1)), minRenewPause)
 }
 
 // panicked reports a panic of the driver's, with its stack, and makes an error of it.

@@ -43,6 +43,8 @@ func everything(t *testing.T, ctx context.Context, b *bench, key string) {
 		cancel()
 	}
 	require.NoError(t, held.Renew(ctx))
+	client, _ := locker.ClientOf(b.Locker)
+	require.NoError(t, client.RequestRelease(ctx, key))
 	require.NoError(t, held.Unlock(ctx))
 
 	for _, trouble := range []error{errRefused, driver.ErrConflict, driver.ErrInvalid} {

@@ -194,6 +194,8 @@ func histogram(points ...metricdata.HistogramDataPoint[float64]) metricdata.Hist
 type faulty struct {
 	driver.Driver
 	driver.Notifier
+	driver.Inspector
+	driver.Signaller
 	changed func(node string, trouble error)
 
 	mu                      sync.Mutex
@@ -203,7 +205,7 @@ type faulty struct {
 
 func newFaulty(s *memory.Store) *faulty {
 	d := s.Driver()
-	return &faulty{Driver: d, Notifier: d.(driver.Notifier)}
+	return &faulty{Driver: d, Notifier: d.(driver.Notifier), Inspector: d.(driver.Inspector), Signaller: d.(driver.Signaller)}
 }
 
 var errRefused = errors.New("connection refused")

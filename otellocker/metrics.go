@@ -48,6 +48,7 @@ var _ locker.Observer = (*observer)(nil)
 // instruments record the metrics.
 type instruments struct {
 	acquisitions, waits, handOvers, releases, renewals, losses, nodeFailures metric.Int64Counter
+	atRisk, requests                                                         metric.Int64Counter
 
 	acquireTime, holdTime, renewTime metric.Float64Histogram
 
@@ -74,6 +75,8 @@ func newInstruments(m metric.Meter) (instruments, error) {
 	counter(&in.renewals, "locker.renewals", "{renewal}", "Renewals that have ended.")
 	histogram(&in.renewTime, "locker.renew.duration", "Time from the command of a renewal to its answer.")
 	counter(&in.losses, "locker.lease.lost", "{lease}", "Leases that ended before they were unlocked.")
+	counter(&in.atRisk, "locker.lease.at_risk", "{lease}", "Leases whose renewals have failed for so long that they were in danger.")
+	counter(&in.requests, "locker.release.requests", "{request}", "Leases whose holder was asked for the release.")
 	counter(&in.nodeFailures, "locker.node.failures", "{failure}", "Times that one of several servers went down, slow or of no use.")
 	counter(&in.releases, "locker.releases", "{release}", "Locks that were given back, or could not be.")
 	up, err := m.Int64Gauge("locker.node.up", metric.WithUnit("{node}"),
@@ -132,6 +135,7 @@ func (o *observer) seriesOf(ctx context.Context, id seriesID) *series {
 // as an increase only if it has seen a 0 before.
 func (o *observer) announce(ctx context.Context, s *series) {
 	o.releases.Add(ctx, 0, s.releaseFailed.add...)
+	o.atRisk.Add(ctx, 0, s.key.add...)
 	o.renewals.Add(ctx, 0, s.renewFailed.add...)
 	for out := range otherOutcome {
 		if out.failed() {

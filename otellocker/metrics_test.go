@@ -209,6 +209,22 @@ func TestRenewals(t *testing.T) {
 	})
 }
 
+// A lease that is in danger is counted once, and so is one that is asked for.
+func TestSignals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		lease := b.lock(t.Context(), "k")
+		client, _ := locker.ClientOf(b.Locker)
+		for range 2 {
+			require.NoError(t, client.RequestRelease(t.Context(), "k"))
+		}
+		b.driver.set(func() { b.driver.renew = errRefused })
+		<-lease.AtRisk()
+		b.want("locker.release.requests", "{request}", counts(point(1, attrs())))
+		b.want("locker.lease.at_risk", "{lease}", counts(point(1, attrs())))
+	})
+}
+
 // A Lock that waits, and a lock that is left to it, are counted.
 func TestWaitsAndHandOvers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -195,6 +195,10 @@ func (o *observer) observe(ctx context.Context, e locker.Event, spans *spans) {
 		o.renewal(ctx, e, &s.renewed)
 	case locker.EventRenewFailed:
 		o.renewal(ctx, e, &s.renewFailed)
+	case locker.EventAtRisk:
+		o.atRisk.Add(ctx, 1, s.key.add...)
+	case locker.EventReleaseRequested:
+		o.requests.Add(ctx, 1, s.key.add...)
 	case locker.EventLost:
 		cause := causeOf(e.Err)
 		o.holdTime.Record(ctx, e.Duration.Seconds(), s.lost.record...)

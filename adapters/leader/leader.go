@@ -24,6 +24,10 @@
 // greatest it has seen. A function that does not heed its context goes on beside the
 // next leader.
 //
+// A leader that is asked to step down ([locker.Client.RequestRelease], locker ask on the command
+// line) learns of it by [StepDownRequested], and does so at a point of its own choice: its
+// function returns [ErrSteppedDown].
+//
 // When a leader crashes, another one follows after the TTL of its lock, 30 s by default:
 // WithLockOptions(locker.WithTTL(d)) sets another. WithMaxHold limits the length of a
 // term. Candidates whose contexts name the same owner ([locker.ContextWithOwner]) share the
@@ -46,6 +50,22 @@ import (
 // Func leads until ctx ends. The token is the fencing token of the term, greater than
 // that of every term before; 0 if the Locker gives none.
 type Func func(ctx context.Context, token int64) error
+
+// ErrSteppedDown is for a [Func] that ends its term so that another candidate leads: as with any
+// error, the lock is given back, and the candidate stands again after a pause.
+var ErrSteppedDown = errors.New("leader: stepped down")
+
+// StepDownRequested returns a channel that is closed when somebody asks the leader to step down.
+// ctx is that of a [Func], or derives from it; under another one the channel is nil. The first call
+// of a term waits until requests can arrive, for a second at most; see
+// [locker.Lease.ReleaseRequested].
+func StepDownRequested(ctx context.Context) <-chan struct{} {
+	lease, ok := locker.LeaseFromContext(ctx)
+	if !ok {
+		return nil
+	}
+	return lease.ReleaseRequested()
+}
 
 // Run is [New] and [Elector.Run].
 func Run(ctx context.Context, l locker.Locker, key string, lead Func, opts ...Option) error {

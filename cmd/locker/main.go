@@ -1,5 +1,5 @@
 // Command locker is distributed locks for the command line: it runs a command while it holds
-// one, tells who holds which, and takes locks from holders that are gone.
+// one, tells who holds which, asks a holder to give a lock back, and takes locks from holders that are gone.
 //
 //	locker run --url blpop+redis://localhost:6379 --key deploy -- ./deploy.sh
 //
@@ -53,7 +53,7 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
 	})
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.AddCommand(runCommand(), inspectCommand(), unlockCommand(), compareCommand(), versionCommand())
+	root.AddCommand(runCommand(), inspectCommand(), unlockCommand(), askCommand(), compareCommand(), versionCommand())
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

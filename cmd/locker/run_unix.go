@@ -19,18 +19,21 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/strategy"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 // runFlags are the flags of locker run.
 type runFlags struct {
 	storeFlags
-	key          string
-	wait         time.Duration // negative: no end
-	ttl, maxHold time.Duration // 0: as configured
-	grace        time.Duration
-	conflictCode int
-	verbose      bool
-	ended        bool // the lock, by itself: there is nothing to be given back
+	key             string
+	wait            time.Duration // negative: no end
+	ttl, maxHold    time.Duration // 0: as configured
+	grace           time.Duration
+	conflictCode    int
+	warn, ask       string // names of signals; "": none
+	warning, asking syscall.Signal
+	verbose         bool
+	ended           bool // the lock, by itself: there is nothing to be given back
 }
 
 const runLong = `Runs COMMAND while holding the lock KEY, and gives the lock back when COMMAND ends.
@@ -75,6 +78,8 @@ func runCommand() *cobra.Command {
 	flags.DurationVar(&f.maxHold, "max-hold", 0, "how long COMMAND may hold the lock, which is lost then (default as configured, or no end)")
 	flags.DurationVar(&f.grace, "grace", 10*time.Second, "time between SIGTERM and SIGKILL for COMMAND once the lock is lost")
 	flags.IntVar(&f.conflictCode, "conflict-exit-code", exitNotAcquired, "exit `code` if the lock stays taken")
+	flags.StringVar(&f.warn, "warn-signal", "", "`signal` for COMMAND, such as USR1, when renewals have failed for so long that the lock is in danger")
+	flags.StringVar(&f.ask, "ask-signal", "", "`signal` for COMMAND when somebody asks for the lock, as locker ask does")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell on stderr of the wait, the lock and trouble with the store")
 	flags.Lookup("wait").DefValue = "0s"
 	return c
@@ -102,6 +107,17 @@ func (f *runFlags) check(c *cobra.Command, args []string) (path string, err erro
 		return "", wrong("--grace=%v is negative", f.grace)
 	case f.conflictCode < 0 || f.conflictCode > 255:
 		return "", wrong("--conflict-exit-code=%d is not from 0 to 255", f.conflictCode)
+	}
+	for flag, of := range map[string]struct {
+		name string
+		to   *syscall.Signal
+	}{"warn-signal": {f.warn, &f.warning}, "ask-signal": {f.ask, &f.asking}} {
+		if of.name == "" {
+			continue
+		}
+		if *of.to = unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(of.name), "SIG")); *of.to == 0 {
+			return "", wrong("--%s=%s is no signal; take one such as USR1 or TERM", flag, of.name)
+		}
 	}
 	path, err = exec.LookPath(args[0])
 	switch {
@@ -253,6 +269,15 @@ func (f *runFlags) lock(ctx context.Context, locks locker.Locker, signals <-chan
 // attend passes signals on and stops COMMAND if the lock is lost, until COMMAND has ended.
 func (f *runFlags) attend(c *cobra.Command, p *process, lease *locker.Lease, signals chan os.Signal) error {
 	lost := lease.Lost()
+	var atRisk, requested <-chan struct{}
+	var listens chan (<-chan struct{})
+	if f.warning != 0 {
+		atRisk = lease.AtRisk()
+	}
+	if f.asking != 0 {
+		listens = make(chan (<-chan struct{}), 1)
+		go func() { listens <- lease.ReleaseRequested() }() // which takes up to a second
+	}
 	stopped, told := make(chan struct{}), make(chan struct{})
 	for {
 		select {
@@ -264,6 +289,14 @@ func (f *runFlags) attend(c *cobra.Command, p *process, lease *locker.Lease, sig
 			}
 		case by := <-p.stops:
 			p.halted(by)
+		case requested = <-listens:
+		case <-requested:
+			requested = nil
+			p.pass(f.asking)
+		case <-atRisk:
+			if atRisk = nil; lease.Err() == nil { // else it is lost, which comes next
+				p.pass(f.warning)
+			}
 		case <-lost:
 			lost = nil
 			go func() { stop(p.pid, f.grace); close(stopped) }()

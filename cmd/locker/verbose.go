@@ -39,6 +39,10 @@ func (v *verbose) inWords(e locker.Event) string {
 			v.failing = false
 			return fmt.Sprintf("%q is renewed again", e.Key)
 		}
+	case locker.EventAtRisk:
+		return fmt.Sprintf("%q is in danger: %v", e.Key, e.Err)
+	case locker.EventReleaseRequested:
+		return fmt.Sprintf("somebody asks for %q", e.Key)
 	case locker.EventNode:
 		if e.Err == nil {
 			return fmt.Sprintf("node %s answers again", e.Node)

@@ -133,7 +133,7 @@ var (
 	commandList = regexp.MustCompile(`Commands: (.*?)\. `)
 	commandName = regexp.MustCompile(`[A-Z]{3,}(?: [A-Z]{3,})?`)
 	keyName     = regexp.MustCompile(`locker:[a-z]+:`)
-	channelName = regexp.MustCompile(`redisson_lock__channel:|locker:channel:`)
+	channelName = regexp.MustCompile(`redisson_lock__channel:|locker:channel:|locker:claims:`)
 )
 
 func documented(t *testing.T, file string) permissions {
@@ -274,6 +274,9 @@ func exercises(t *conformance.T) {
 		t.Unlock(lease)
 		t.Unlock(t.Granted(w, t.Timing().PollWithin))
 	}
+	lease := t.Lock(a, "k")
+	lease.ReleaseRequested()
+	t.Unlock(lease)
 	// Two waits at once.
 	k, l := t.Lock(a, "k"), t.Lock(a, "l")
 	wk, wl := t.Wait(b, "k"), t.Wait(b, "l")

@@ -16,6 +16,14 @@ func (c *Conn) Info(ctx context.Context, section string) (string, error) {
 	return info, classify(err)
 }
 
+// Publish publishes a message; where pub/sub is sharded, at the server that has the channel.
+func (c *Conn) Publish(ctx context.Context, channel, message string, sharded bool) error {
+	if sharded {
+		return classify(c.Client().SPublish(ctx, channel, message).Err())
+	}
+	return classify(c.Client().Publish(ctx, channel, message).Err())
+}
+
 const page = 1000 // keys
 
 // Scan goes through the keys of all servers that match a glob pattern. It fails with an error

@@ -58,7 +58,8 @@ type Driver struct {
 	conn     *redisconn.Conn
 	log      *slog.Logger
 	acks     replicaAcks
-	channels *redispubsub.Channels // nil: the strategy has none
+	channels *redispubsub.Channels // of releases; nil: the strategy has none
+	signals  signals
 }
 
 // NewDriver makes a Driver that uses rdb, and private clients like it.
@@ -253,6 +254,7 @@ func (b *Blocking) Pop(ctx context.Context, list string, many bool) ([]string, e
 
 // Close implements [driver.Driver]. Releases go to the user's client from now on.
 func (d *Driver) Close() error {
+	d.signals.close()
 	err := d.conn.Close()
 	d.acks.close()
 	return err

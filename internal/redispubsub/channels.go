@@ -3,6 +3,7 @@ package redispubsub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -16,8 +17,14 @@ import (
 
 // Channels are the channels of keys, and the subscriptions to them.
 type Channels struct {
-	conn   *redisconn.Conn
 	prefix string
+	*deployment
+}
+
+// deployment has the subscriptions at the servers of a deployment, whatever their channels'
+// prefix.
+type deployment struct {
+	conn *redisconn.Conn
 
 	mu          sync.Mutex
 	subscribers map[string]*subscriber // by node; "" if there is but one
@@ -27,18 +34,22 @@ type Channels struct {
 	probed      bool          // sharded is known, or set
 }
 
-var errNoSubscriptions = errors.New("this Redis client cannot be made to subscribe")
+var errNoSubscriptions = fmt.Errorf("this Redis client cannot be made to subscribe: %w", errors.ErrUnsupported)
 
 // New makes the Channels of a deployment. Their names begin with prefix.
 func New(conn *redisconn.Conn, prefix string) *Channels {
-	c := &Channels{conn: conn, prefix: prefix, subscribers: make(map[string]*subscriber)}
+	c := &Channels{prefix, &deployment{conn: conn, subscribers: make(map[string]*subscriber)}}
 	c.probe()
 	return c
 }
 
+// With returns the Channels whose names begin with prefix, on the same connections. To close
+// one closes both.
+func (c *Channels) With(prefix string) *Channels { return &Channels{prefix, c.deployment} }
+
 // SetSharded says whether pub/sub is sharded, if the deployment is a cluster, whatever the
 // cluster can. It is called before all else.
-func (c *Channels) SetSharded(sharded bool) {
+func (c *deployment) SetSharded(sharded bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sharded, c.probed = sharded && c.conn.Cluster() != nil, true
@@ -70,7 +81,7 @@ func (c *Channels) IsDefault(key string) bool {
 	return !c.isSharded() && !strings.Contains(key, "{")
 }
 
-func (c *Channels) isSharded() bool {
+func (c *deployment) isSharded() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.sharded
@@ -79,7 +90,7 @@ func (c *Channels) isSharded() bool {
 // probe asks a cluster once whether it has sharded pub/sub, in the background: whoever
 // publishes must not wait for it. (A message that is published before the answer is lost at
 // worst.) It returns nil when the answer is known.
-func (c *Channels) probe() <-chan struct{} {
+func (c *deployment) probe() <-chan struct{} {
 	cluster := c.conn.Cluster()
 	if cluster == nil || cluster.Options().ClusterSlots != nil {
 		return nil // or servers that are no cluster, used like one
@@ -102,7 +113,7 @@ func (c *Channels) probe() <-chan struct{} {
 
 // askSharded sets sharded by what the cluster answers. It may be asked again later if it
 // does not answer.
-func (c *Channels) askSharded(cluster *redis.ClusterClient) {
+func (c *deployment) askSharded(cluster *redis.ClusterClient) {
 	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
 	defer cancel()
 	node, err := cluster.MasterForKey(ctx, "")
@@ -132,23 +143,19 @@ func (w *Watch) Close() { _ = w.listener.Close() }
 // Watch returns when the server has confirmed the subscription to the channel of key.
 func (c *Channels) Watch(ctx context.Context, key string) (*Watch, error) {
 	messages := wake.New()
-	listener, err := c.Listen(ctx, key, messages.Send, func() { close(messages) })
+	listener, err := c.Listen(ctx, key, func(string) { messages.Send() }, func() { close(messages) })
 	if err != nil {
 		return nil, err
 	}
 	return &Watch{messages, listener}, nil
 }
 
-// Listen calls message for each message on the channel of key, and ended when no more can
-// come, until the Closer is closed. Neither may block. It returns when the server has
-// confirmed the subscription.
-func (c *Channels) Listen(ctx context.Context, key string, message, ended func()) (io.Closer, error) {
-	if probing := c.probe(); probing != nil {
-		select {
-		case <-probing:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+// Listen calls message for each message on the channel of key, and with "" where some may
+// have been missed; and ended when no more can come, until the Closer is closed. Neither may
+// block. It returns when the server has confirmed the subscription.
+func (c *Channels) Listen(ctx context.Context, key string, message func(payload string), ended func()) (io.Closer, error) {
+	if err := c.known(ctx); err != nil {
+		return nil, err
 	}
 	channel, publish := c.Of(key)
 	s, err := c.subscriber(ctx, key, publish == "SPUBLISH")
@@ -163,7 +170,7 @@ func (c *Channels) Listen(ctx context.Context, key string, message, ended func()
 }
 
 // subscriber returns the subscriber at key's node.
-func (c *Channels) subscriber(ctx context.Context, key string, sharded bool) (*subscriber, error) {
+func (c *deployment) subscriber(ctx context.Context, key string, sharded bool) (*subscriber, error) {
 	client, err := c.conn.Node(ctx, key)
 	if err != nil {
 		return nil, err
@@ -194,8 +201,29 @@ func (c *Channels) subscriber(ctx context.Context, key string, sharded bool) (*s
 	return s, nil
 }
 
+// Publish sends payload, which is not "", to those who listen on the channel of key.
+func (c *Channels) Publish(ctx context.Context, key, payload string) error {
+	if err := c.known(ctx); err != nil {
+		return err
+	}
+	channel, publish := c.Of(key)
+	return c.conn.Publish(ctx, channel, payload, publish == "SPUBLISH")
+}
+
+// known waits until it is known whether pub/sub is sharded, or a probe has failed.
+func (c *deployment) known(ctx context.Context) error {
+	if probing := c.probe(); probing != nil {
+		select {
+		case <-probing:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
 // Close ends all subscriptions.
-func (c *Channels) Close() {
+func (c *deployment) Close() {
 	c.mu.Lock()
 	c.closed = true
 	subscribers, probing := c.subscribers, c.probing

@@ -152,7 +152,7 @@ func (s *subscriber) read(c *connection) {
 		pinged = false
 		switch m := msg.(type) {
 		case *redis.Message:
-			s.received(m.Channel)
+			s.received(m.Channel, m.Payload)
 		case *redis.Subscription:
 			switch m.Kind {
 			case "subscribe", "ssubscribe":

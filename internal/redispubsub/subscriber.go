@@ -44,10 +44,10 @@ func (sub *subscription) subscribed() {
 	}
 }
 
-// notify calls the listeners.
-func (sub *subscription) notify() {
+// notify calls the listeners; payload is "" where messages may have been missed.
+func (sub *subscription) notify(payload string) {
 	for l := range sub.listeners {
-		l.message()
+		l.message(payload)
 	}
 }
 
@@ -65,7 +65,7 @@ func (sub *subscription) fail(err error) {
 type listener struct {
 	s       *subscriber
 	channel string
-	message func()
+	message func(payload string)
 	ended   func() // no message comes any more
 }
 
@@ -200,11 +200,11 @@ func (s *subscriber) connect() {
 }
 
 // received calls the listeners of a channel on which a message has come.
-func (s *subscriber) received(channel string) {
+func (s *subscriber) received(channel, payload string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if sub := s.subscriptions[channel]; sub != nil {
-		sub.notify()
+		sub.notify(payload)
 	}
 }
 
@@ -227,7 +227,7 @@ func (s *subscriber) confirm(c *connection, channel string) {
 		return
 	}
 	sub.subscribed()
-	sub.notify()
+	sub.notify("")
 }
 
 // fail closes the connection and makes another one a little later, not all processes at the

@@ -95,7 +95,7 @@ func wantGone(t *testing.T, rdb *redis.Client, id string) {
 func TestStaleConfirmation(t *testing.T) {
 	s := &connection{pending: make(map[string]int), writing: true} // what is enqueued stays there
 	h := &subscriber{subscriptions: make(map[string]*subscription), conn: s}
-	newListener := func() *listener { return &listener{s: h, channel: "c", message: func() {}, ended: func() {}} }
+	newListener := func() *listener { return &listener{s: h, channel: "c", message: func(string) {}, ended: func() {}} }
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := h.listen(ended, newListener())
@@ -209,7 +209,7 @@ func TestCutConnectionWakesNobodyYet(t *testing.T) {
 	s := &connection{pubsub: gone.Subscribe(t.Context()), pending: map[string]int{"c": 1}, writing: true}
 	h := &subscriber{client: gone, conn: s, subscriptions: map[string]*subscription{"c": {
 		ready:     make(chan struct{}),
-		listeners: map[*listener]struct{}{{message: func() { signals++ }, ended: func() {}}: {}},
+		listeners: map[*listener]struct{}{{message: func(string) { signals++ }, ended: func() {}}: {}},
 	}}}
 	h.confirm(s, "c")
 	require.Equal(t, 1, signals, "a message may have been missed before")

@@ -32,6 +32,7 @@ var _ interface {
 	driver.Driver
 	driver.Notifier
 	driver.HoldCounter
+	driver.Signaller
 } = (*queueDriver)(nil)
 
 // New makes a Locker on rdb: a single Redis, a Sentinel set-up or a cluster. rdb

@@ -46,9 +46,10 @@
 // the last waiter; locker:inbox:<id>, the list a process blocks on, which expires as the queue
 // does;
 // locker:fence:{N}, the fencing counter; and the channel hashreentrant waits on,
-// redisson_lock__channel:{N} or on a cluster locker:channel:{N}. Redis 6.0 or newer.
-// Commands: EVALSHA, EVAL, BLPOP, LPOP, RPUSH, PEXPIRE (on a cluster of Redis 7 or newer
-// PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS and ASKING), and inside scripts HGET,
+// redisson_lock__channel:{N} or on a cluster locker:channel:{N}; and for signals to holders
+// (Lease.ReleaseRequested) the channel locker:claims:{UUID}. Redis 6.0 or newer.
+// Commands: EVALSHA, EVAL, BLPOP, LPOP, RPUSH, PEXPIRE, for signals SUBSCRIBE, UNSUBSCRIBE, PING
+// (on a cluster of Redis 7 or newer SSUBSCRIBE, SUNSUBSCRIBE and PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS and ASKING), and inside scripts HGET,
 // HMGET, HSET, HDEL, HLEN, HGETALL, RPUSH, EXISTS, DEL, PTTL, PEXPIRE, TYPE, GET,
 // SET, INCRBY, TIME, PUBSUB NUMSUB, PUBLISH or SPUBLISH. Without the permission to publish
 // waiters of other strategies look by themselves; without BLPOP waiters poll.

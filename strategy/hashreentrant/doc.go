@@ -37,9 +37,11 @@
 //
 // The lock key N, a hash; locker:fence:{N}, the fencing counter; and the channel
 // redisson_lock__channel:{N}, or on a cluster, where that would lie in another slot
-// than N, locker:channel:{N}. Redis 6.0 or newer. Commands: EVALSHA, EVAL, SUBSCRIBE,
+// than N, locker:channel:{N}; and for signals to holders (Lease.ReleaseRequested) the channel
+// locker:claims:{UUID}. Redis 6.0 or newer. Commands: EVALSHA, EVAL, SUBSCRIBE,
 // UNSUBSCRIBE, PING (on a cluster of Redis 7 or newer SSUBSCRIBE, SUNSUBSCRIBE and
 // PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS and ASKING), and inside scripts HGET,
 // HSET, HDEL, HLEN, HGETALL, EXISTS, DEL, PTTL, PEXPIRE, TYPE, GET, SET, INCRBY, TIME,
-// PUBLISH or SPUBLISH. Without the permission to subscribe or publish waiters poll.
+// PUBLISH or SPUBLISH. Without the permission to subscribe or publish waiters poll, and
+// holders get no signals.
 package hashreentrant

@@ -11,6 +11,7 @@ var _ interface {
 	driver.Driver
 	driver.Notifier
 	driver.Inspector
+	driver.Signaller
 } = storeDriver{}
 
 type storeDriver struct{ s *Store }

@@ -285,3 +285,33 @@ func TestManyGoroutines(t *testing.T) {
 	require.Positive(t, grants[0]+grants[1])
 	require.Empty(t, s.t.Locks)
 }
+
+func TestSignals(t *testing.T) {
+	const a, b = "0194f2a4-58c1-8d7e-9b1a-5f3c2e1d0a9b", "0194f2a4-58c1-4d7e-9b1a-5f3c2e1d0a9c"
+	s := NewStore()
+	listen := func(locker string) driver.Listener {
+		l, err := s.Driver().(driver.Signaller).Listen(t.Context(), locker)
+		require.NoError(t, err)
+		return l
+	}
+	send := func(claim string) driver.Signal {
+		sent := driver.Signal{Kind: driver.SignalRequest, Key: "k", Claim: claim}
+		require.NoError(t, s.Driver().(driver.Signaller).Signal(t.Context(), sent))
+		return sent
+	}
+	send(a + ":1") // nobody listens
+	one, other := listen(a), listen(b)
+	sent := send(a + ":2")
+	require.Len(t, other.C(), 0)
+	require.Equal(t, sent, <-one.C())
+	for range 2 * driver.SignalBuffer { // too many block nobody
+		send(b + ":1")
+	}
+	require.Len(t, other.C(), driver.SignalBuffer)
+	one.Close()
+	other.Close()
+	send(a + ":3")
+	require.Empty(t, one.C())
+	require.Empty(t, s.listeners.all)
+	require.ErrorIs(t, s.Driver().(driver.Signaller).Signal(t.Context(), driver.Signal{Claim: "x"}), driver.ErrInvalid)
+}

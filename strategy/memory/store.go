@@ -18,6 +18,7 @@ type Store struct {
 	t         *locktable.Table
 	lastToken int64
 	ops       int // grants and releases since the last sweep
+	listeners listeners
 }
 
 // New returns a Locker with a Store of its own.

@@ -64,8 +64,8 @@
 //
 // # Wake-ups
 //
-// A release sends NOTIFY on the channel locker_released. While a Locker has waiters it
-// has one connection besides the pool, which listens. PostgreSQL lets one transaction with
+// A release sends NOTIFY on the channel locker_released. While a Locker has waiters, or leases
+// that listen for signals, it has one connection besides the pool, which listens. PostgreSQL lets one transaction with
 // a NOTIFY commit at a time, in all databases of a server, so that releases do not run
 // side by side: a release waits for the COMMIT of every other transaction with a NOTIFY. The
 // session's lock_timeout, if there is one, bounds that wait. If the server's queue of

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 )
 
 const (
-	// channel carries the hash of each key that was freed, in hex.
+	// channel carries the hash of each key that was freed, in hex, and signals: the UUID of a
+	// Locker, a space, and a signal about a claim of that Locker.
 	channel = "locker_released"
 	// linger is how long a connection without watches is kept for the next one.
 	linger = time.Second
@@ -31,8 +33,8 @@ var (
 	errClosed = errors.New("the driver is closed")
 )
 
-// listener has one connection while there are watches. It does not connect again by
-// itself: when the connection ends so do the watches, and the Locker opens new ones.
+// listener has one connection while there are subscriptions. It does not connect again by
+// itself: when the connection ends so do they, and the Locker opens new ones.
 type listener struct {
 	pool *pgxpool.Pool
 	runs sync.WaitGroup
@@ -47,15 +49,33 @@ type session struct {
 	end     context.CancelFunc
 	ready   chan struct{}              // closed when it listens, or has failed
 	err     error                      // after ready: why it failed
-	watches map[string]map[*watch]bool // by payload; of listener.mu; nil when it is over
+	members map[string]map[member]bool // by topic; of listener.mu; nil when it is over
 }
 
+// member is told of the messages on a topic, under listener.mu.
+type member interface {
+	message(string)
+	end() // no more will come
+}
+
+// subscription is a member's place. A topic is the first word of the messages.
+type subscription struct {
+	l     *listener
+	s     *session // nil: nothing is signalled
+	topic string
+}
+
+// watch implements driver.Watch.
 type watch struct {
 	wake.Signal
-	l       *listener
-	s       *session // nil: nothing is signalled
-	payload string
+	subscription
 }
+
+func (w *watch) Close() { w.leave(w) }
+
+func (w *watch) message(string) { w.Send() }
+
+func (w *watch) end() { close(w.Signal) }
 
 // Watch implements driver.Notifier.
 func (d *pgDriver) Watch(ctx context.Context, key string) (driver.Watch, error) {
@@ -63,17 +83,8 @@ func (d *pgDriver) Watch(ctx context.Context, key string) (driver.Watch, error) 
 		return &watch{}, nil
 	}
 	hash := sha256.Sum256([]byte(key))
-	w := &watch{l: &d.listener, payload: hex.EncodeToString(hash[:]), Signal: wake.New()}
-	err := d.listener.add(w)
-	if err == nil {
-		select {
-		case <-w.s.ready:
-			err = w.s.err
-		case <-ctx.Done():
-			w.Close()
-			err = ctx.Err()
-		}
-	}
+	w := &watch{wake.New(), subscription{l: &d.listener, topic: hex.EncodeToString(hash[:])}}
+	err := w.join(ctx, w)
 	switch {
 	case errors.Is(err, errPooler):
 		d.deaf.Store(true) // Acquire says so from now on
@@ -84,7 +95,22 @@ func (d *pgDriver) Watch(ctx context.Context, key string) (driver.Watch, error) 
 	return w, nil
 }
 
-func (l *listener) add(w *watch) error {
+// join subscribes m, and returns when the server listens.
+func (p *subscription) join(ctx context.Context, m member) error {
+	if err := p.add(m); err != nil {
+		return err
+	}
+	select {
+	case <-p.s.ready:
+		return p.s.err
+	case <-ctx.Done():
+		p.leave(m)
+		return ctx.Err()
+	}
+}
+
+func (p *subscription) add(m member) error {
+	l := p.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -92,15 +118,15 @@ func (l *listener) add(w *watch) error {
 	}
 	if l.current == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		s := &session{end: cancel, ready: make(chan struct{}), watches: make(map[string]map[*watch]bool)}
+		s := &session{end: cancel, ready: make(chan struct{}), members: make(map[string]map[member]bool)}
 		l.current = s
 		l.runs.Go(func() { l.run(ctx, s) })
 	}
-	w.s = l.current
-	if w.s.watches[w.payload] == nil {
-		w.s.watches[w.payload] = make(map[*watch]bool)
+	p.s = l.current
+	if p.s.members[p.topic] == nil {
+		p.s.members[p.topic] = make(map[member]bool)
 	}
-	w.s.watches[w.payload][w] = true
+	p.s.members[p.topic][m] = true
 	return nil
 }
 
@@ -118,15 +144,15 @@ func (l *listener) run(ctx context.Context, s *session) {
 	if l.current == s {
 		l.current = nil
 	}
-	if s.err != nil { // no watch was handed out
+	if s.err != nil { // no member was handed out
 		close(s.ready)
 	}
-	for _, same := range s.watches {
-		for w := range same {
-			close(w.Signal)
+	for _, same := range s.members {
+		for m := range same {
+			m.end()
 		}
 	}
-	s.watches = nil
+	s.members = nil
 }
 
 // listen connects as the pool does, and returns a connection that listens.
@@ -180,13 +206,14 @@ func (l *listener) signal(ctx context.Context, conn *pgx.Conn, s *session) bool 
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for w := range s.watches[n.Payload] {
-		w.Send()
+	topic, message, _ := strings.Cut(n.Payload, " ")
+	for m := range s.members[topic] {
+		m.message(message)
 	}
 	return true
 }
 
-// hangUp ends the connection; the Locker opens the watches anew.
+// hangUp ends the connection; the Locker opens the subscriptions anew.
 func (l *listener) hangUp() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -205,28 +232,28 @@ func (l *listener) close() {
 	l.runs.Wait()
 }
 
-// Close leaves the connection to the next watch for a while.
-func (w *watch) Close() {
-	l, s := w.l, w.s
+// leave ends m's subscription. The connection is left to the next member for a while.
+func (p *subscription) leave(m member) {
+	l, s := p.l, p.s
 	if s == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(s.watches[w.payload], w)
-	if len(s.watches[w.payload]) == 0 {
-		delete(s.watches, w.payload)
+	delete(s.members[p.topic], m)
+	if len(s.members[p.topic]) == 0 {
+		delete(s.members, p.topic)
 	}
-	if len(s.watches) > 0 {
+	if len(s.members) > 0 {
 		return
 	}
 	time.AfterFunc(linger, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if len(s.watches) == 0 {
+		if len(s.members) == 0 {
 			s.end()
 			if l.current == s {
-				l.current = nil // the next watch does not get one that ends
+				l.current = nil // the next member does not get one that ends
 			}
 		}
 	})

@@ -103,7 +103,8 @@
 // # Keys
 //
 // On each node the lock key, a string; locker:fence:{key}; and the channel
-// locker:released:{key}. Redis 6.0 or newer. Commands: EVALSHA EVAL GET SET DEL EXISTS
+// locker:released:{key}; and for signals to holders (Lease.ReleaseRequested) the channel
+// locker:claims:{UUID}. Redis 6.0 or newer. Commands: EVALSHA EVAL GET SET DEL EXISTS
 // PTTL PEXPIRE TYPE INCRBY TIME INFO. To be woken rather than poll: PUBLISH SUBSCRIBE
 // UNSUBSCRIBE PING.
 package redlock

@@ -46,6 +46,7 @@ var _ interface {
 	driver.Notifier
 	driver.Sharder
 	driver.NodeCounter
+	driver.Signaller
 	driver.Inspector
 } = (*quorumDriver)(nil)
 

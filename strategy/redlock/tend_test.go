@@ -145,7 +145,7 @@ func TestMuteNodesAreNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	d := &quorumDriver{quorum: 3, nodes: make([]*node, 5)}
 	for mute, needed := range map[int]int{0: 3, 1: 2, 2: 1} {
-		w := &watch{d: d, Signal: wake.New(), told: make(map[int]time.Time), mute: make(map[int]bool)}
+		w := &watch{subscriptions: subscriptions{d: d, mute: make(map[int]bool)}, Signal: wake.New(), told: make(map[int]time.Time)}
 		for i := range mute {
 			w.end(4 - i)
 		}

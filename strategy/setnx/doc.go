@@ -22,7 +22,10 @@
 //
 // # Keys
 //
-// The lock key, a string; locker:fence:{key}, the fencing counter. Redis 6.0 or
-// newer. Commands: EVALSHA, EVAL (on a cluster, for go-redis, CLUSTER SLOTS and ASKING),
-// and inside scripts GET, SET, DEL, PTTL, PEXPIRE, TYPE, INCRBY, TIME.
+// The lock key, a string; locker:fence:{key}, the fencing counter; and for signals to
+// holders (Lease.ReleaseRequested) the channel locker:claims:{UUID}. Redis 6.0 or
+// newer. Commands: EVALSHA, EVAL, for signals SUBSCRIBE, UNSUBSCRIBE, PING (on a cluster of
+// Redis 7 or newer SSUBSCRIBE, SUNSUBSCRIBE and PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS
+// and ASKING), and inside scripts GET, SET, DEL, PTTL, PEXPIRE, TYPE, INCRBY, TIME. Without the
+// permission to subscribe holders get no signals.
 package setnx

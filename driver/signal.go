@@ -1,0 +1,63 @@
+package driver
+
+import (
+	"context"
+	"strings"
+)
+
+// Signaller is implemented by a driver that can reach the Locker that holds a claim: an
+// operator, or another process, then asks a holder to release ([SignalRequest]), and a holder
+// whose lock was taken away learns of it at once ([SignalBroken]). Signals are hints: they may
+// be lost, come late, twice, or from anybody who may write to the store. No lock depends on them.
+type Signaller interface {
+	// Listen returns once each Signal that is sent from now on about a claim of a Locker
+	// arrives, as long as the connection lasts. locker is the UUID that the claim's id begins
+	// with; see [LockerOf]. The Locker keeps at most one Listener, while a lease waits for
+	// signals, and opens it again at most once a second. ctx is for this call only: the
+	// Listener lasts until it is closed, which the Locker does before it closes the driver. A
+	// driver that cannot listen in this set-up returns an error that matches
+	// [errors.ErrUnsupported]; it is not asked again.
+	Listen(ctx context.Context, locker string) (Listener, error)
+	// Signal sends s to the Locker of s.Claim. It is no error if nobody listens.
+	Signal(ctx context.Context, s Signal) error
+}
+
+// Listener is a subscription to the signals for one Locker.
+type Listener interface {
+	// C receives the signals. Its buffer is the driver's: one that finds it full is dropped.
+	// After trouble with the connection some may be missing. It is closed when no more can
+	// come; the Locker closes the Listener then and asks for another one.
+	C() <-chan Signal
+	// Close ends the subscription. It returns within tens of milliseconds.
+	Close()
+}
+
+// Signal is a message about a claim to the Locker that has it.
+type Signal struct {
+	Kind  SignalKind
+	Key   string // the name in the store, prefix included
+	Claim string // the claim's id
+}
+
+// SignalKind says what a Signal is about. A Locker ignores kinds that it does not know.
+type SignalKind byte
+
+const (
+	// SignalRequest: somebody asks for the release of the claim.
+	SignalRequest SignalKind = 'r'
+	// SignalBroken: the claim was taken away. The Locker asks the store before it believes that.
+	SignalBroken SignalKind = 'b'
+)
+
+// LockerOf returns the UUID of the Locker whose claim has that id; false if id is no claim's.
+func LockerOf(id string) (locker string, ok bool) {
+	claim, _, _ := strings.Cut(id, MetadataMark)
+	if !isClaim.MatchString(claim) {
+		return "", false
+	}
+	locker, _, _ = strings.Cut(claim, ":")
+	return locker, true
+}
+
+// SignalBuffer is how many signals a Listener of this module keeps for its Locker.
+const SignalBuffer = 64

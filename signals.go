@@ -1,0 +1,214 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
+)
+
+// ReleaseRequested returns a channel that is closed when somebody asks the holder to give the
+// lock back, by [Client.RequestRelease]. Nothing is taken away: the holder unlocks when it is
+// ready, or never. All leases on one acquisition share the channel. After a request the
+// lock is not handed over inside the process: other processes get their turn.
+//
+// The first call makes the Locker listen, and waits until it does, for a second at most: so
+// what is asked for later arrives, within a round trip while the store is well. A request may be lost; who
+// asks does so again. While a Locker listens, it also learns within a round trip that a lock of its was taken
+// away by [Client.ForceUnlock], and not at the next renewal. Listening ends soon after the last of
+// these leases. It costs a subscription, and on a strategy without wake-ups (setnx) a
+// connection. Without the permission to subscribe, and with a driver that is no
+// [driver.Signaller], nothing arrives.
+func (l *Lease) ReleaseRequested() <-chan struct{} {
+	if l.zero() {
+		return closedChan
+	}
+	requested, listens := l.listen()
+	if listens {
+		l.claim.e.listen()
+	}
+	return requested
+}
+
+// listen returns the channel of requests, and whether the lease waits for one.
+func (l *Lease) listen() (requested <-chan struct{}, waits bool) {
+	c := l.claim
+	defer c.lock().Unlock()
+	if l.tenure != c.tenure {
+		return openChan, false
+	}
+	r := c.rarely()
+	if r.requested == nil {
+		if r.requested = make(chan struct{}); r.asked {
+			close(r.requested)
+		}
+	}
+	if waits = c.state == claimHeld && !r.asked && c.e.signaller != nil; waits && !r.listens {
+		r.listens = true
+		c.e.listening.wanted.Add(1)
+	}
+	return r.requested, waits
+}
+
+// heard draws the conclusions from a signal, which may be late, or anybody's: it counts only
+// for a claim that is held.
+func (e *Client) heard(sig driver.Signal) {
+	s := e.stripeOf(sig.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ks := s.keys[sig.Key]
+	if ks == nil {
+		return
+	}
+	c := ks.present()
+	if c == nil || c.state != claimHeld || c.ID != sig.Claim {
+		return
+	}
+	switch sig.Kind {
+	case driver.SignalRequest:
+		c.ask()
+	case driver.SignalBroken:
+		c.doubt()
+	}
+}
+
+// ask lets the leases know that somebody asks for the release. It needs the mutex.
+func (c *claim) ask() {
+	r := c.rarely()
+	if r.asked {
+		return
+	}
+	r.asked = true
+	if r.requested != nil {
+		close(r.requested)
+	}
+	if !c.reported && c.e.notices.wanted {
+		c.e.notices.event(context.Background(), c.event(EventReleaseRequested, nil))
+	}
+}
+
+// asked reports whether somebody has asked for the release. It needs the mutex.
+func (c *claim) asked() bool { return c.rare != nil && c.rare.asked }
+
+// hush notes that the present tenure waits for no request any more. It needs the mutex.
+func (c *claim) hush() {
+	if c.rare != nil && c.rare.listens {
+		c.rare.listens = false
+		c.e.listening.unwanted()
+	}
+}
+
+const (
+	// doubtEvery is how often the store is asked about a claim that somebody says is broken: a
+	// forged signal costs a command a second at most.
+	doubtEvery   = time.Second
+	doubtTimeout = 2 * time.Second
+)
+
+// doubt has the store asked whether the claim still holds its key. It needs the mutex.
+func (c *claim) doubt() {
+	if r := c.rarely(); !r.doubted {
+		r.doubted = true
+		time.AfterFunc(r.doubtNext-c.e.sched.Now(), c.check)
+	}
+}
+
+// check asks the store. A claim that is renewed by itself is renewed: whoever may lock may do
+// that. The others would last longer than was asked for: the store shows who holds the key.
+func (c *claim) check() {
+	c.s.mu.Lock()
+	held := c.state == claimHeld
+	if held {
+		c.rare.doubted, c.rare.doubtNext = false, c.e.sched.Now()+doubtEvery
+		c.s.calls.add(1)
+	}
+	renews := c.entry.Interval > 0 && c.renewals == noLimit
+	c.s.mu.Unlock()
+	if !held {
+		return
+	}
+	defer c.s.exit()
+	defer func() {
+		if v := recover(); v != nil {
+			_ = c.e.panicked("checking a claim", v)
+		}
+	}()
+	ctx := bound.New(context.Background(), doubtTimeout, c.e.life)
+	defer ctx.Stop()
+	if renews {
+		sent, err := c.e.sched.Now(), errNoAnswer
+		c.e.driver.Renew(ctx, []driver.Claim{c.Claim}, func(_ int, e error) { err = e })
+		c.renewed(context.Background(), sent, err, false)
+		return
+	}
+	inspector, ok := c.e.driver.(driver.Inspector)
+	if !ok {
+		return
+	}
+	// The owner's share may be another claim of the owner's.
+	h, err := inspector.Inspect(ctx, c.Key)
+	if err == nil && (!h.Held || h.ID != c.ID && h.Owner != c.Owner) {
+		_ = c.denied()
+	}
+}
+
+// RequestRelease asks the holder of key to give it back: [Lease.ReleaseRequested] of its leases
+// closes within a round trip, and its observer gets an [EventReleaseRequested]. The holder does
+// as it likes. It returns nil when the request was sent, also if nobody listens; it may be
+// lost, so ask again if it matters. It fails with [ErrNotHeld] if the key is free, with
+// [ErrConflict] if the holder is no Locker of this library, with [ErrUnavailable], and with
+// [ErrInvalid] and [errors.ErrUnsupported] if the driver is no [driver.Inspector] and
+// [driver.Signaller]. Where several processes share the lock as one owner, the one that [Client.Inspect]
+// names is asked. It sends two commands.
+func (e *Client) RequestRelease(ctx context.Context, key string) error {
+	if err := checkKey(key, e.set.prefix+key); err != nil {
+		return err
+	}
+	c, d, err := e.administer(ctx, "ask for the release of", key)
+	if err != nil {
+		return err
+	}
+	defer c.leave()
+	if e.signaller == nil {
+		return c.fail(ErrInvalid, errors.ErrUnsupported, "the driver cannot reach the holder of a lock")
+	}
+	var h Holder
+	err = c.command(commandTimeout, func(ctx context.Context) (err error) {
+		h, err = d.Inspect(ctx, c.key)
+		return err
+	})
+	if err != nil {
+		return c.inspection(err)
+	}
+	sig := driver.Signal{Kind: driver.SignalRequest, Key: c.key, Claim: h.ID}
+	switch locker, ours := driver.LockerOf(h.ID); {
+	case !h.Held:
+		return c.fail(ErrNotHeld, errors.New("the key is free"), "")
+	case !ours:
+		return c.fail(ErrConflict, errors.New("the holder is no Locker of this library, and cannot be asked"), "")
+	case locker == e.id():
+		e.heard(sig)
+		return nil
+	}
+	err = c.command(commandTimeout, func(ctx context.Context) error { return e.signaller.Signal(ctx, sig) })
+	if err != nil {
+		return c.unavailable(err, "")
+	}
+	return nil
+}
+
+// signalBroken lets the holder of h, whose lock was broken, know. If the signal is lost, the
+// holder learns of it at its next renewal.
+func (c *call) signalBroken(h Holder) {
+	locker, ours := driver.LockerOf(h.ID)
+	if c.e.signaller == nil || !ours || locker == c.e.id() {
+		return
+	}
+	sig := driver.Signal{Kind: driver.SignalBroken, Key: h.Key, Claim: h.ID}
+	err := c.command(doubtTimeout, func(ctx context.Context) error { return c.e.signaller.Signal(ctx, sig) })
+	if err != nil {
+		c.e.log.Debug("the holder is not told that its lock was broken; its next renewal shows it", "strategy", c.e.name, "err", err)
+	}
+}

@@ -1,0 +1,434 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/locker/driver"
+)
+
+// ether carries the signals of fakes.
+type ether struct {
+	mu        sync.Mutex
+	refuses   error         // Listen fails with it
+	late      time.Duration // Listen takes so long
+	listeners []*fakeListener
+	opened    []time.Time
+}
+
+type fakeListener struct {
+	ether  *ether
+	locker string
+	c      chan driver.Signal
+	closed bool
+}
+
+func (l *fakeListener) C() <-chan driver.Signal { return l.c }
+
+func (l *fakeListener) Close() {
+	l.ether.mu.Lock()
+	defer l.ether.mu.Unlock()
+	l.closed = true
+	l.ether.listeners = slices.DeleteFunc(l.ether.listeners, func(o *fakeListener) bool { return o == l })
+}
+
+// signalling is a driver with signals.
+type signalling struct {
+	breaking
+	*ether
+}
+
+func (d signalling) Listen(ctx context.Context, locker string) (driver.Listener, error) {
+	d.ether.mu.Lock()
+	d.opened = append(d.opened, time.Now())
+	late, refuses := d.ether.late, d.refuses
+	d.ether.mu.Unlock()
+	select {
+	case <-time.After(late):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if refuses != nil {
+		return nil, refuses
+	}
+	d.ether.mu.Lock()
+	defer d.ether.mu.Unlock()
+	l := &fakeListener{ether: d.ether, locker: locker, c: make(chan driver.Signal, 4)}
+	d.listeners = append(d.listeners, l)
+	return l, nil
+}
+
+func (d signalling) Signal(_ context.Context, s driver.Signal) error {
+	locker, ok := driver.LockerOf(s.Claim)
+	if !ok {
+		return fmt.Errorf("%w: %q", driver.ErrInvalid, s.Claim)
+	}
+	d.ether.mu.Lock()
+	defer d.ether.mu.Unlock()
+	for _, l := range d.listeners {
+		if l.locker == locker {
+			l.c <- s
+		}
+	}
+	return nil
+}
+
+func (e *ether) listening() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.listeners)
+}
+
+func (e *ether) opens() []time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.opened)
+}
+
+// cut ends all listeners, as a connection does that breaks.
+func (e *ether) cut() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, l := range e.listeners {
+		close(l.c)
+	}
+	e.listeners = nil
+}
+
+// signalled are a holder and another Locker, on one store with signals.
+type signalled struct {
+	*bench
+	*ether
+	other *Client
+	d     signalling
+}
+
+func newSignalled(t *testing.T, opts ...Option) *signalled {
+	t.Helper()
+	b := newBench(t, plain)
+	s := &signalled{bench: b, ether: new(ether)}
+	s.d = signalling{breaking{fake: b.store, fakeNotifier: fakeNotifier{b.store}}, s.ether}
+	note := ObserverFunc(func(_ context.Context, e Event) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.seen = append(b.seen, e)
+	})
+	var err error
+	if b.Client, err = New(s.d, slices.Insert(opts, 0, Option(WithObserver(note)))...); err != nil {
+		t.Fatal(err)
+	}
+	if s.other, err = New(s.d); err != nil {
+		t.Fatal(err)
+	}
+	holder, other := b.Client, s.other
+	t.Cleanup(func() { _, _ = holder.Close(), other.Close() })
+	return s
+}
+
+func (s *signalled) request(key string) {
+	s.t.Helper()
+	if err := s.other.RequestRelease(s.t.Context(), key); err != nil {
+		s.t.Fatalf("RequestRelease: %v, want nil", err)
+	}
+	synctest.Wait()
+}
+
+func (s *signalled) inspect(key string) Holder {
+	s.t.Helper()
+	h, err := s.other.Inspect(s.t.Context(), key)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return h
+}
+
+// A request closes ReleaseRequested of all leases on the acquisition, once, and takes nothing away.
+func TestReleaseRequested(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignalled(t, WithPrefix("app:"))
+		l := s.lock(t.Context(), "k")
+		inner := s.lock(l.Context(t.Context()), "k")
+		bystander := s.lock(t.Context(), "other")
+		asked, never := l.ReleaseRequested(), bystander.ReleaseRequested()
+		if s.listening() != 1 {
+			t.Fatalf("%d listen, want 1: ReleaseRequested has returned", s.listening())
+		}
+		wantErr(t, s.other.RequestRelease(t.Context(), "k"), ErrNotHeld, "another Locker has another prefix")
+		h := s.inspect("app:k")
+		for range 3 { // the second and third change nothing
+			if err := s.d.Signal(t.Context(), driver.Signal{Kind: driver.SignalRequest, Key: "app:k", Claim: h.ID}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if !closed(asked) || !closed(inner.ReleaseRequested()) || closed(never) {
+			t.Errorf("asked %v, inner lease %v, another key %v; want true, true, false",
+				closed(asked), closed(inner.ReleaseRequested()), closed(never))
+		}
+		if err := l.Err(); err != nil {
+			t.Errorf("Err: %v, want nil: nothing is taken away", err)
+		}
+		s.unlock(inner)
+		s.unlock(l)
+		s.unlock(bystander)
+		if !closed(l.ReleaseRequested()) {
+			t.Error("ReleaseRequested is open after Unlock, want it to stay closed")
+		}
+		s.wantEvents(map[EventKind]int{EventAcquired: 2, EventReleaseRequested: 1, EventReleased: 2}, "one request")
+		if n := s.running(); n != 0 {
+			t.Errorf("%d pieces of work go on, want none", n)
+		}
+		time.Sleep(time.Second)
+		if s.listening() != 0 {
+			t.Error("the Locker listens, want it to have stopped: no lease waits")
+		}
+		again := s.lock(t.Context(), "k")
+		if again.ReleaseRequested(); s.listening() != 1 {
+			t.Error("the Locker does not listen, want it to have begun again")
+		}
+	})
+}
+
+// A Locker asks itself without a signal. Whoever asks for what cannot be given is refused.
+func TestRequestRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignalled(t)
+		l := s.lock(t.Context(), "k")
+		if err := s.RequestRelease(t.Context(), "k"); err != nil {
+			t.Errorf("RequestRelease of its own: %v, want nil", err)
+		}
+		if !closed(l.ReleaseRequested()) {
+			t.Error("ReleaseRequested is open, want it closed: it was requested before")
+		}
+		if s.listening() != 0 {
+			t.Error("the Locker listens, want it not to: the request has come")
+		}
+		wantErr(t, s.RequestRelease(t.Context(), "free"), ErrNotHeld, "a free key")
+		s.store.seize("foreign", "redis-py", time.Minute)
+		wantErr(t, s.RequestRelease(t.Context(), "foreign"), ErrConflict, "another library's lock")
+		wantErr(t, s.RequestRelease(t.Context(), ""), ErrInvalid, "no key")
+		wantErr(t, s.RequestRelease(nil, "k"), ErrInvalid, "no context") //nolint:staticcheck // it is refused
+		var zero *Lease
+		if !closed(zero.ReleaseRequested()) {
+			t.Error("ReleaseRequested of no lease is open, want it closed")
+		}
+		b := newBench(t, plain)
+		err := b.RequestRelease(t.Context(), "k")
+		wantErr(t, err, ErrInvalid, "a driver without signals")
+		wantErr(t, err, errors.ErrUnsupported, "and that is why")
+		if closed(b.lock(t.Context(), "k").ReleaseRequested()) {
+			t.Error("ReleaseRequested is closed, want it open: the driver has no signals")
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, s.RequestRelease(t.Context(), "k"), ErrClosed, "after Close")
+	})
+}
+
+// Signals that are lost, late, repeated, forged or unknown break nothing.
+func TestBadSignals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignalled(t)
+		old := s.lock(t.Context(), "k")
+		old.ReleaseRequested()
+		late := s.inspect("k")
+		s.unlock(old)
+		l := s.lock(t.Context(), "k")
+		asked := l.ReleaseRequested()
+		now := s.inspect("k")
+		for _, sig := range []driver.Signal{
+			{Kind: driver.SignalRequest, Key: "k", Claim: late.ID},
+			{Kind: driver.SignalBroken, Key: "k", Claim: late.ID},
+			{Kind: driver.SignalRequest, Key: "another", Claim: now.ID},
+			{Kind: driver.SignalRequest, Key: "", Claim: now.ID},
+			{Kind: 0, Key: "k", Claim: now.ID},
+			{Kind: 'x', Key: "k", Claim: now.ID},
+		} {
+			if err := s.d.Signal(t.Context(), sig); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		s.wantSent(opRenew, 0, "none of these is about the claim")
+		for range 45 { // a flood of forgeries over 4.5 s
+			if err := s.d.Signal(t.Context(), driver.Signal{Kind: driver.SignalBroken, Key: "k", Claim: now.ID}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		s.wantSent(opRenew, 5, "one command a second, however many are forged")
+		if err := l.Err(); err != nil || closed(asked) {
+			t.Errorf("Err %v, requested %v; want a lease that is held", err, closed(asked))
+		}
+		s.unlock(l)
+	})
+}
+
+// A holder that listens loses its lease within a round trip when its lock is broken; without
+// listening at its next renewal.
+func TestForceUnlockIsHeard(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts    []LockOption
+		listens bool
+		at      time.Duration
+	}{
+		"renewed":               {nil, true, 0},
+		"without renewal":       {[]LockOption{WithoutRenewal()}, true, 0},
+		"with a limit":          {[]LockOption{WithMaxRenewals(3)}, true, 0},
+		"nobody listens":        {nil, false, 10 * time.Second},
+		"nobody renews, either": {[]LockOption{WithoutRenewal()}, false, 29698 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSignalled(t, WithTTL(30*time.Second))
+				l := s.lock(t.Context(), "k", c.opts...)
+				if c.listens {
+					l.ReleaseRequested()
+				}
+				if err := s.other.ForceUnlock(t.Context(), s.inspect("k")); err != nil {
+					t.Fatal(err)
+				}
+				s.wantClosedAt(l.Lost(), c.at, "that is when the holder knows")
+				wantErr(t, l.Err(), ErrLost, "it was broken")
+			})
+		})
+	}
+}
+
+// A claim WithoutRenewal is not extended by a forged signal.
+func TestForgeryExtendsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignalled(t)
+		l := s.lock(t.Context(), "k", WithoutRenewal())
+		l.ReleaseRequested()
+		end := l.Deadline()
+		time.Sleep(5 * time.Second)
+		if err := s.d.Signal(t.Context(), driver.Signal{Kind: driver.SignalBroken, Key: "k", Claim: s.inspect("k").ID}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		s.wantSent(opRenew, 0, "the store is asked who holds the key")
+		if got := l.Deadline(); got.Sub(end).Abs() > time.Millisecond || l.Err() != nil {
+			t.Errorf("the Deadline moved by %v, Err %v", got.Sub(end), l.Err())
+		}
+	})
+}
+
+// While signals cannot arrive, ReleaseRequested waits for a second at most, and the Locker goes
+// on trying: once a second, or each 30 s where it may not listen.
+func TestListeningInTrouble(t *testing.T) {
+	for name, c := range map[string]struct {
+		late    time.Duration
+		refuses error
+		waits   time.Duration
+		tries   int // in 65 s
+	}{
+		"silent":       {time.Hour, nil, time.Second, 65},
+		"failing":      {0, errReset, 0, 65},
+		"refused":      {0, &driver.StoreError{Err: errReset, Permanent: true}, 0, 3},
+		"not possible": {0, fmt.Errorf("a pooler: %w", errors.ErrUnsupported), 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSignalled(t)
+				s.ether.late, s.refuses = c.late, c.refuses
+				l := s.lock(t.Context(), "k")
+				asked := l.ReleaseRequested()
+				wantBetween(t, "ReleaseRequested returned at", s.at(), c.waits, c.waits, "it waits until the Locker listens, or a second")
+				l.ReleaseRequested()
+				wantBetween(t, "the second ReleaseRequested returned at", s.at(), c.waits, c.waits, "it does not wait again")
+				s.until(65 * time.Second)
+				if n := len(s.opens()); n < c.tries-1 || n > c.tries+1 {
+					t.Errorf("%d tries to listen in 65 s, want about %d", n, c.tries)
+				}
+				s.ether.mu.Lock()
+				s.ether.late, s.refuses = 0, nil
+				s.ether.mu.Unlock()
+				s.until(100 * time.Second)
+				s.request("k")
+				if closed(asked) != (c.tries > 1) {
+					t.Errorf("requested: %v, want %v", closed(asked), c.tries > 1)
+				}
+				s.unlock(l)
+				s.until(101 * time.Second)
+				if s.listening() != 0 {
+					t.Error("the Locker listens, want it to have stopped")
+				}
+			})
+		})
+	}
+}
+
+// After a cut the Locker listens anew, a second after it has begun to at the soonest.
+func TestListeningAfterACut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignalled(t)
+		l := s.lock(t.Context(), "k")
+		asked := l.ReleaseRequested()
+		s.cut()
+		s.request("k") // it is lost
+		if closed(asked) {
+			t.Error("requested, want the signal lost")
+		}
+		s.until(time.Second)
+		s.request("k")
+		if !closed(asked) || len(s.opens()) != 2 {
+			t.Errorf("requested %v after %d Listens, want it after the second", closed(asked), len(s.opens()))
+		}
+		s.unlock(l)
+	})
+}
+
+// A claim that was asked for is not handed over: its Unlock is a release.
+func TestRequestedIsNotHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignalled(t, WithoutFencing(), WithHandOver(16, time.Second))
+		l := s.lock(t.Context(), "k")
+		before := l.ReleaseRequested()
+		waiter := s.locking(t.Context(), "k")
+		s.unlock(l)
+		l = waiter.wantLease(t)
+		s.wantSent(opRelease, 0, "handed over")
+		asked := l.ReleaseRequested()
+		s.request("k")
+		if !closed(asked) || closed(before) {
+			t.Errorf("requested: the holder %v, the one before it %v; want true, false", closed(asked), closed(before))
+		}
+		waiter = s.locking(t.Context(), "k")
+		s.unlock(l)
+		s.wantSent(opRelease, 1, "the lock was asked for")
+		s.unlock(waiter.wantLease(t))
+	})
+}
+
+// Close ends the listening before it closes the driver.
+func TestCloseWhileListening(t *testing.T) {
+	for name, late := range map[string]time.Duration{"listening": 0, "about to": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSignalled(t)
+				s.ether.late = late
+				l := s.lock(t.Context(), "k")
+				go l.ReleaseRequested()
+				time.Sleep(100 * time.Millisecond)
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				wantBetween(t, "closed at", s.at(), 100*time.Millisecond, 100*time.Millisecond, "nothing is waited for")
+				if s.listening() != 0 {
+					t.Error("a Listener is open after Close")
+				}
+				if closed(l.ReleaseRequested()) {
+					t.Error("requested, want the lease lost and no request")
+				}
+			})
+		})
+	}
+}
