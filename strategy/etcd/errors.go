@@ -1,0 +1,56 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/distlock/locker/driver"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+)
+
+// needPerson are errors that trying again does not change, besides those whose code says so.
+var needPerson = []error{
+	rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed, rpctypes.ErrNoSpace, rpctypes.ErrCorrupt, rpctypes.ErrRequestTooLarge,
+}
+
+// refusals are the codes of errors that a server answers before it applies anything.
+var refusals = []codes.Code{
+	codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.FailedPrecondition, codes.NotFound, codes.ResourceExhausted,
+}
+
+// storeError classifies the error of a command. What is no answer of a server, such as an end of the connection, and
+// its timeouts and changes of the leader leave open whether the command is applied.
+func storeError(err error, notSent bool) error {
+	if err == nil {
+		return nil
+	}
+	e := &driver.StoreError{Err: err, NotApplied: notSent || isUndialled(err)}
+	var answer rpctypes.EtcdError
+	if errors.As(rpctypes.Error(err), &answer) {
+		code := answer.Code()
+		e.Permanent = code == codes.PermissionDenied || slices.ContainsFunc(needPerson, func(p error) bool { return errors.Is(answer, p) })
+		e.NotApplied = e.NotApplied || slices.Contains(refusals, code) || errors.Is(answer, rpctypes.ErrNoLeader)
+	}
+	return e
+}
+
+// isUndialled reports whether there was no connection to send the command by. gRPC says so in words only.
+func isUndialled(err error) bool {
+	return strings.Contains(err.Error(), "transport: Error while dialing")
+}
+
+// elsewhere runs a command that asks for a leader, and runs it again, on the connection that is next in turn, where the
+// member knows none. Such a member has done nothing.
+func elsewhere[T any](ctx context.Context, f func(context.Context) (T, error)) (res T, err error) {
+	ctx = clientv3.WithRequireLeader(ctx)
+	for range 3 {
+		if res, err = f(ctx); !errors.Is(rpctypes.Error(err), rpctypes.ErrNoLeader) {
+			break
+		}
+	}
+	return res, err
+}

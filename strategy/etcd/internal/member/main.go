@@ -1,0 +1,63 @@
+// Command member is one member of an etcd cluster, for the tests of strategy/etcd. It is a module of its
+// own so that those who take locks do not download etcd's server.
+//
+// It listens at sockets in its working directory, and prints "ready" once it serves. It reads
+// commands: "cut" drops all messages from and to the other members, "mend" ends that; each is
+// answered by "done". It exits at the end of its input.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"log"
+	"net/url"
+	"os"
+
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// config is the argument, in JSON.
+type config struct {
+	Name     string // its sockets are name.client and name.peer
+	Dir      string // for its data
+	Cluster  string // name=unix://name.peer,...
+	Existing bool   // it joins a cluster that there is
+}
+
+func main() {
+	var c config
+	if err := json.Unmarshal([]byte(os.Args[1]), &c); err != nil {
+		log.Fatal(err)
+	}
+	cfg := embed.NewConfig()
+	cfg.Name, cfg.Dir, cfg.InitialCluster = c.Name, c.Dir, c.Cluster
+	cfg.UnsafeNoFsync, cfg.LogLevel, cfg.LogOutputs = true, "error", []string{"stderr"}
+	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Host: c.Name + ".client"}}
+	cfg.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: c.Name + ".peer"}}
+	cfg.AdvertiseClientUrls, cfg.AdvertisePeerUrls = cfg.ListenClientUrls, cfg.ListenPeerUrls
+	if c.Existing {
+		cfg.ClusterState = embed.ClusterStateFlagExisting
+	}
+	e, err := embed.StartEtcd(cfg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	select {
+	case <-e.Server.ReadyNotify():
+		fmt.Println("ready")
+	case err := <-e.Err():
+		log.Fatal(err)
+	}
+	for commands := bufio.NewScanner(os.Stdin); commands.Scan(); fmt.Println("done") {
+		for _, m := range e.Server.Cluster().Members() {
+			switch {
+			case m.ID == e.Server.MemberID():
+			case commands.Text() == "cut":
+				e.Server.CutPeer(m.ID)
+			case commands.Text() == "mend":
+				e.Server.MendPeer(m.ID)
+			}
+		}
+	}
+}

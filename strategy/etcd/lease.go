@@ -1,0 +1,336 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const (
+	// idleFor is how long a lease without a member is kept for the next claim.
+	idleFor = time.Second
+	// revokesAtOnce is how many leases are revoked beside one another.
+	revokesAtOnce = 8
+	// revokeTimeout is for a batch of these.
+	revokeTimeout = 2 * time.Second
+)
+
+// lease is an etcd lease. It has one member at most.
+type lease struct {
+	id      clientv3.LeaseID
+	seconds int64
+
+	// Of leases.mu:
+	end  time.Time // it lasts at least until then
+	idle time.Time // since when it has no member
+	// doubtful: a command that puts a member with it may arrive yet. No other claim can use it.
+	doubtful bool
+}
+
+// leases are those of this process. A claim has one of its own, and the next claim may have it
+// after that. Whoever deletes a member decides what becomes of its lease: a process whose
+// member was deleted by another one revokes the lease, as the other one may do.
+type leases struct {
+	client *clientv3.Client
+	spawn  func(func(ctx context.Context)) bool
+
+	mu       sync.Mutex
+	claims   map[string]*lease // by the id of the member
+	tidyAt   int               // when claims has so many, those that have ended are looked for
+	idle     []*lease          // in the order of their time
+	spent    []*lease          // to be revoked
+	revoking bool
+	closed   bool
+}
+
+// seconds is the TTL of a lease: the claim's, rounded up, and one more. Within that second a lease
+// serves the next claim without a command. It also covers a keep-alive that a leader has
+// answered while the others elected the next one, by whose clock the lease lasts.
+func seconds(ttl time.Duration) int64 { return int64((ttl+time.Second-1)/time.Second) + 1 }
+
+// forClaim returns a lease that lasts for ttl from now. It is known if the claim has it already.
+func (s *leases) forClaim(ctx context.Context, id string, ttl time.Duration) (l *lease, known bool, err error) {
+	now := time.Now()
+	s.mu.Lock()
+	l, known = s.claims[id]
+	if !known {
+		if i := lastOf(s.idle, seconds(ttl)); i >= 0 {
+			l = s.idle[i]
+			s.idle = slices.Delete(s.idle, i, i+1)
+		}
+	}
+	lasts := l != nil && l.end.Sub(now) >= ttl
+	s.mu.Unlock()
+	if lasts {
+		return l, known, nil
+	}
+	if l != nil {
+		switch err := s.keepAlive(ctx, []*lease{l}, func(_ int, err error) error { return err }); {
+		case err == nil:
+			return l, known, nil
+		case !known:
+			s.spend(l)
+		case errors.Is(err, errLost):
+			s.left(id, 0)
+		}
+		if !errors.Is(err, errLost) {
+			return nil, known, err
+		}
+	}
+	l, err = s.grant(ctx, ttl)
+	return l, false, err
+}
+
+// lastOf is the index of the last of so many seconds, or -1.
+func lastOf(idle []*lease, seconds int64) int {
+	for i, l := range slices.Backward(idle) {
+		if l.seconds == seconds {
+			return i
+		}
+	}
+	return -1
+}
+
+// grant makes a lease with an id of our own, by which it can be revoked if there is no answer.
+func (s *leases) grant(ctx context.Context, ttl time.Duration) (*lease, error) {
+	now := time.Now()
+	l := &lease{id: clientv3.LeaseID(rand.Int64N(1<<63-1) + 1), seconds: seconds(ttl)}
+	l.end = now.Add(time.Duration(l.seconds) * time.Second)
+	_, err := elsewhere(ctx, func(ctx context.Context) (*pb.LeaseGrantResponse, error) {
+		return s.rpc().LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: int64(l.id), TTL: l.seconds})
+	})
+	if err != nil {
+		if !errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseExist) { // it would be another claim's
+			s.spend(l)
+		}
+		return nil, err
+	}
+	return l, nil
+}
+
+// rpc is used where clientv3.Lease repeats commands by itself, and opens a stream for each keep-alive.
+func (s *leases) rpc() pb.LeaseClient { return pb.NewLeaseClient(s.client.ActiveConnection()) }
+
+// keepAlive extends leases by one stream. It calls answer for each, in their order, with nil or
+// errLost until that returns an error, and returns what the stream has ended by.
+func (s *leases) keepAlive(ctx context.Context, all []*lease, answer func(i int, err error) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	sent := time.Now()
+	stream, err := s.rpc().LeaseKeepAlive(clientv3.WithRequireLeader(ctx))
+	for _, l := range all {
+		if err == nil {
+			err = stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(l.id)})
+		}
+	}
+	for i, l := range all {
+		var res *pb.LeaseKeepAliveResponse
+		if err == nil {
+			res, err = stream.Recv()
+		}
+		if err != nil {
+			return err
+		}
+		var gone error
+		if res.TTL < l.seconds || res.ID != int64(l.id) {
+			gone = errLost
+		} else {
+			s.mu.Lock()
+			l.end = sent.Add(time.Duration(l.seconds) * time.Second)
+			s.mu.Unlock()
+		}
+		if err = answer(i, gone); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keep notes that the claim has a member with l.
+func (s *leases) keep(id string, l *lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.claims) >= s.tidyAt { // a claim that was lost may never be released
+		now := time.Now()
+		for id, l := range s.claims {
+			if l.end.Before(now) {
+				delete(s.claims, id)
+			}
+		}
+		s.tidyAt = max(64, 2*len(s.claims))
+	}
+	s.claims[id] = l
+}
+
+// renewed returns the lease by which a member is found to live; one that this process
+// does not know lasts for ttl, too.
+func (s *leases) renewed(id string, found clientv3.LeaseID, ttl time.Duration) *lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.claims[id]; l != nil && l.id == found {
+		return l
+	}
+	return &lease{id: found, seconds: seconds(ttl)}
+}
+
+// refused takes back the lease of an attempt that got no member.
+func (s *leases) refused(id string, l *lease, known bool) {
+	s.mu.Lock()
+	delete(s.claims, id)
+	s.mu.Unlock()
+	if known {
+		s.spend(l)
+		return
+	}
+	s.rest(l)
+}
+
+// doubt is for an attempt without an answer. Unless the claim keeps its place, its lease is revoked, and the
+// member with it.
+func (s *leases) doubt(id string, l *lease, keep bool) {
+	s.mu.Lock()
+	l.doubtful = true
+	if !keep {
+		delete(s.claims, id)
+	}
+	s.mu.Unlock()
+	if !keep {
+		s.spend(l)
+	}
+}
+
+// left notes that this process has deleted a claim's member, which had the lease; 0: it was not there.
+func (s *leases) left(id string, had clientv3.LeaseID) {
+	s.mu.Lock()
+	l := s.claims[id]
+	delete(s.claims, id)
+	s.mu.Unlock()
+	if l != nil && l.id == had {
+		s.rest(l)
+		return
+	}
+	if l != nil {
+		s.spend(l)
+	}
+	if had != 0 {
+		s.spend(&lease{id: had, end: time.Now().Add(time.Hour)})
+	}
+}
+
+// rest keeps a lease for the next claim.
+func (s *leases) rest(l *lease) {
+	s.mu.Lock()
+	if s.closed || l.doubtful {
+		s.mu.Unlock()
+		s.spend(l)
+		return
+	}
+	defer s.mu.Unlock()
+	l.idle = time.Now()
+	if s.idle = append(s.idle, l); len(s.idle) == 1 {
+		time.AfterFunc(idleFor, s.tidy)
+	}
+}
+
+// tidy revokes the leases that nobody has wanted.
+func (s *leases) tidy() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := time.Now().Add(-idleFor)
+	n, _ := slices.BinarySearchFunc(s.idle, old, func(l *lease, t time.Time) int {
+		if l.idle.After(t) {
+			return 1
+		}
+		return -1
+	})
+	s.spent = append(s.spent, s.idle[:n]...)
+	s.idle = slices.Delete(s.idle, 0, n)
+	if len(s.idle) > 0 {
+		time.AfterFunc(max(s.idle[0].idle.Sub(old), time.Millisecond), s.tidy)
+	}
+	s.revoke()
+}
+
+// spend revokes a lease, in the background.
+func (s *leases) spend(l *lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spent = append(s.spent, l)
+	s.revoke()
+}
+
+// revoke needs mu. Leases that cannot be revoked end by themselves.
+func (s *leases) revoke() {
+	if s.revoking || len(s.spent) == 0 {
+		return
+	}
+	s.revoking = s.spawn(func(ctx context.Context) {
+		for {
+			s.mu.Lock()
+			n := min(len(s.spent), revokesAtOnce)
+			batch := slices.Clone(s.spent[:n])
+			s.spent = slices.Delete(s.spent, 0, n)
+			s.revoking = n > 0
+			s.mu.Unlock()
+			if n == 0 {
+				return
+			}
+			s.revokeAll(ctx, batch)
+		}
+	})
+}
+
+func (s *leases) revokeAll(ctx context.Context, batch []*lease) {
+	ctx, cancel := context.WithTimeout(ctx, revokeTimeout)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, l := range batch {
+		if time.Now().After(l.end) {
+			continue
+		}
+		wg.Go(func() {
+			_, _ = elsewhere(ctx, func(ctx context.Context) (*pb.LeaseRevokeResponse, error) {
+				return s.rpc().LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: int64(l.id)})
+			})
+		})
+	}
+	wg.Wait()
+}
+
+// afterClose revokes what a release has left over when nothing runs in the background any more.
+func (s *leases) afterClose(ctx context.Context) {
+	s.mu.Lock()
+	var rest []*lease
+	if s.closed && !s.revoking {
+		rest, s.spent = s.spent, nil
+	}
+	s.mu.Unlock()
+	if len(rest) > 0 {
+		s.revokeAll(ctx, rest)
+	}
+}
+
+// close revokes what is idle.
+func (s *leases) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.spent = append(s.spent, s.idle...)
+	s.idle = nil
+	s.revoke()
+}
+
+// has reports whether the claim has a lease that is right for ttl.
+func (s *leases) has(id string, ttl time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.claims[id]
+	return l != nil && l.seconds == seconds(ttl)
+}
