@@ -23,7 +23,7 @@ import (
 
 // TestMain serves the suite's child processes, too: their spec is an endpoint.
 func TestMain(m *testing.M) {
-	conformance.Main(m, func(endpoint string, opts ...locker.Option) (locker.Locker, error) {
+	conformance.Main(tests{m}, func(endpoint string, opts ...locker.Option) (locker.Locker, error) {
 		client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
 		if err != nil {
 			return nil, err

@@ -21,25 +21,32 @@ import (
 	"go.uber.org/zap"
 )
 
-// program is internal/member, compiled.
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "lockeretcd")
+// base is a directory with a short name, for sockets are in it, and internal/member, compiled.
+var base = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "etcd")
 	if err != nil {
 		return "", err
 	}
-	bin := filepath.Join(dir, "member")
-	build := exec.Command("go", "-C", "internal/member", "build", "-trimpath", "-o", bin, ".")
+	build := exec.Command("go", "-C", "internal/member", "build", "-trimpath", "-o", filepath.Join(dir, "member"), ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w: %s", err, out)
 	}
-	return bin, nil
+	return dir, nil
 })
 
-// removeProgram is for the end of the process.
-func removeProgram() {
-	if bin, err := program(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(bin))
-	}
+// tests removes base after the tests.
+type tests struct{ *testing.M }
+
+func (t tests) Run() int {
+	defer func() {
+		for _, s := range idle.all {
+			s.kill()
+		}
+		if dir, err := base(); err == nil {
+			_ = os.RemoveAll(dir)
+		}
+	}()
+	return t.M.Run()
 }
 
 // server is a member of a cluster, a process of its own. It ends with this one.
@@ -55,7 +62,10 @@ type server struct {
 
 // launch makes a cluster of n members, each with an empty store.
 func launch(n int) ([]*server, error) {
-	dir, err := os.MkdirTemp("", "etcd") // a short name: it is that of sockets
+	dir, err := base()
+	if err == nil {
+		dir, err = os.MkdirTemp(dir, "")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +73,7 @@ func launch(n int) ([]*server, error) {
 	var cluster []string
 	for i := range n {
 		s := &server{name: "m" + strconv.Itoa(i), dir: dir}
-		all, cluster = append(all, s), append(cluster, s.name+"=unix://"+s.name+".peer")
+		all, cluster = append(all, s), append(cluster, s.name+"=unix://"+s.name+":2")
 	}
 	for _, s := range all {
 		s.cluster = strings.Join(cluster, ",")
@@ -88,16 +98,13 @@ func stopAll(all []*server) {
 
 // begin starts the process.
 func (s *server) begin() error {
-	bin, err := program()
-	if err != nil {
-		return err
-	}
-	config, err := json.Marshal(map[string]any{"Name": s.name, "Dir": s.data(), "Cluster": s.cluster, "Existing": s.existing})
+	dir := filepath.Dir(s.dir)
+	config, err := json.Marshal(map[string]any{"Base": dir, "Name": s.name, "Dir": s.data(), "Cluster": s.cluster, "Existing": s.existing})
 	if err != nil {
 		return err
 	}
 	s.words = &lastWords{}
-	s.cmd = exec.Command(bin, string(config))
+	s.cmd = exec.Command(filepath.Join(dir, "member"), string(config))
 	s.cmd.Dir, s.cmd.Stderr = s.dir, s.words
 	// In a group of its own it is woken, and ended, when this process ends while it is stopped.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -139,7 +146,7 @@ func (s *server) tell(command string) error {
 }
 
 func (s *server) data() string   { return filepath.Join(s.dir, s.name) }
-func (s *server) socket() string { return filepath.Join(s.dir, s.name+".client") }
+func (s *server) socket() string { return filepath.Join(s.dir, s.name+":1") }
 
 func (s *server) endpoint() string { return "unix:" + s.socket() }
 

@@ -3,7 +3,8 @@
 //
 // It listens at sockets in its working directory, and prints "ready" once it serves. It reads
 // commands: "cut" drops all messages from and to the other members, "mend" ends that; each is
-// answered by "done". It exits at the end of its input.
+// answered by "done". At the end of its input it removes all that the tests have made, and exits: they have ended
+// without doing so.
 package main
 
 import (
@@ -19,9 +20,10 @@ import (
 
 // config is the argument, in JSON.
 type config struct {
-	Name     string // its sockets are name.client and name.peer
+	Name     string // its sockets are name:1 for clients and name:2 for peers
 	Dir      string // for its data
-	Cluster  string // name=unix://name.peer,...
+	Base     string // has all directories of these tests
+	Cluster  string // name=unix://name:2,...
 	Existing bool   // it joins a cluster that there is
 }
 
@@ -33,8 +35,8 @@ func main() {
 	cfg := embed.NewConfig()
 	cfg.Name, cfg.Dir, cfg.InitialCluster = c.Name, c.Dir, c.Cluster
 	cfg.UnsafeNoFsync, cfg.LogLevel, cfg.LogOutputs = true, "error", []string{"stderr"}
-	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Host: c.Name + ".client"}}
-	cfg.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: c.Name + ".peer"}}
+	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Host: c.Name + ":1"}}
+	cfg.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: c.Name + ":2"}}
 	cfg.AdvertiseClientUrls, cfg.AdvertisePeerUrls = cfg.ListenClientUrls, cfg.ListenPeerUrls
 	if c.Existing {
 		cfg.ClusterState = embed.ClusterStateFlagExisting
@@ -60,4 +62,5 @@ func main() {
 			}
 		}
 	}
+	_ = os.RemoveAll(c.Base)
 }
