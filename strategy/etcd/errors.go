@@ -38,6 +38,12 @@ func storeError(err error, notSent bool) error {
 	return e
 }
 
+// applied is storeError for a command after another one that has changed the key.
+func applied(err error) error {
+	err = storeError(err, false)
+	return &driver.StoreError{Err: err, Permanent: driver.IsPermanent(err)}
+}
+
 // isUndialled reports whether there was no connection to send the command by. gRPC says so in words only.
 func isUndialled(err error) bool {
 	return strings.Contains(err.Error(), "transport: Error while dialing")

@@ -42,7 +42,7 @@ type etcdDriver struct {
 
 	mu     sync.Mutex
 	closed bool
-	places map[string]*place // by key
+	places map[string]*place // by key, of the Watches that are open
 }
 
 // NewDriver makes the driver that New gives to its Locker, for those who wrap it.
@@ -56,9 +56,8 @@ func NewDriver(client *clientv3.Client) driver.Driver {
 // Name implements driver.Driver.
 func (*etcdDriver) Name() string { return "etcd" }
 
-// Acquire implements driver.Driver. The lease comes first: it lasts for the TTL from now
-// before the member is put or looked at, so that a member which is found first in its line
-// holds for that long.
+// Acquire implements driver.Driver. A lease comes first: it lasts for the TTL from now on before
+// the member that is to hold is put with it.
 func (d *etcdDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	select {
 	case d.attempts <- struct{}{}:
@@ -67,83 +66,105 @@ func (d *etcdDriver) Acquire(ctx context.Context, req driver.Request) (driver.An
 		return driver.Answer{}, storeError(ctx.Err(), true)
 	}
 	asked := time.Now()
-	p, id := d.seat(req)
-	l, known, err := d.leases.forClaim(ctx, id, req.TTL)
-	if err != nil {
-		return driver.Answer{}, storeError(err, true)
+	var m member
+	var l line
+	var err error
+	if p := d.place(req); p != nil {
+		m, l, err = d.wait(ctx, p, req)
+	} else {
+		m = member{req.Key, req.ID}
+		l, err = d.try(ctx, m, req)
 	}
-	if !known && p != nil {
-		id = req.ID // the place was lost with its lease
-	}
-	line, err := d.enter(ctx, member{req.Key, id}, req, l, p != nil)
-	if err != nil {
-		// The command may arrive yet, with this lease. In a line the place stays.
-		d.leases.doubt(id, l, p != nil && known)
+	if err != nil || !l.first {
 		return driver.Answer{}, err
 	}
-	if !line.granted {
-		if p == nil {
-			d.leases.refused(id, l, known)
-			return driver.Answer{}, nil
-		}
-		d.leases.keep(id, l)
-		p.wait(ctx, id, req, line.revision)
-		return driver.Answer{}, nil
-	}
-	d.leases.keep(id, l)
-	if p != nil {
-		p.granted(id)
-	}
 	a := driver.Answer{Granted: true}
-	if id != req.ID {
-		a.Claim, a.Since, a.TTL = id, asked, req.TTL
+	if m.id != req.ID {
+		a.Claim, a.Since, a.TTL = m.id, asked, req.TTL
 	}
 	if req.Fencing {
 		a.Tokens = min(max(req.Tokens, 1), tokensPerGrant)
-		if a.Token, err = d.token(ctx, line.base, line.revision); err != nil {
-			d.giveUp(member{req.Key, id}) // nobody learns of this grant
+		if a.Token, err = d.token(ctx, l.base, l.revision); err != nil {
+			d.giveUp(m) // nobody learns of this grant
 			return driver.Answer{}, err
 		}
 	}
 	return a, nil
 }
 
-// line is what an attempt finds: whether its member is the first, the revision that created
-// it (0: there is none), and the key that tokens count from.
+// line is what is found at a key.
 type line struct {
-	granted  bool
-	revision int64
-	base     *mvccpb.KeyValue
+	first    bool             // the member holds the key
+	revision int64            // created the member; 0: there is none
+	lease    clientv3.LeaseID // the member's
+	base     *mvccpb.KeyValue // what tokens count from
 }
 
-// enter puts the member if nobody holds the key, or with wait at the end of the line, and
-// looks who is first. A member that is there already is not put again, so that a command
-// which arrives twice changes nothing.
-func (d *etcdDriver) enter(ctx context.Context, m member, req driver.Request, l *lease, wait bool) (line, error) {
-	start, end := rangeOf(m.key)
-	may := clientv3.Compare(clientv3.CreateRevision(start).WithRange(end), "=", 0)
-	if wait {
-		may = clientv3.Compare(clientv3.CreateRevision(m.name()), "=", 0)
+// look reads a line.
+func look(m member) []clientv3.Op {
+	return []clientv3.Op{first(m.key), clientv3.OpGet(m.name()), clientv3.OpGet(tokensKey)}
+}
+
+// lineOf is what the last operations of a transaction have read.
+func lineOf(m member, res *clientv3.TxnResponse) line {
+	found := res.Responses[len(res.Responses)-3:]
+	holder, own := kv(found[0]), kv(found[1])
+	if own == nil {
+		return line{}
 	}
+	return line{string(holder.Key) == m.name(), own.CreateRevision, clientv3.LeaseID(own.Lease), kv(found[2])}
+}
+
+// enter puts a member on a condition, and reads the line. A member that is there already
+// is not put again, so that a command which arrives twice changes nothing.
+func (d *etcdDriver) enter(ctx context.Context, m member, req driver.Request, l *lease, may clientv3.Cmp) (line, error) {
 	put := clientv3.OpPut(m.name(), ownerOf(req), clientv3.WithLease(l.id))
-	look := []clientv3.Op{first(m.key), clientv3.OpGet(m.name()), clientv3.OpGet(tokensKey)}
-	res, err := d.txn(ctx, []clientv3.Cmp{may}, append([]clientv3.Op{put}, look...), look)
+	res, err := d.txn(ctx, []clientv3.Cmp{may}, append([]clientv3.Op{put}, look(m)...), look(m))
 	if err != nil {
 		return line{}, err
 	}
-	found := res.Responses[len(res.Responses)-len(look):]
-	ahead, own, base := kv(found[0]), kv(found[1]), kv(found[2])
-	if own == nil {
+	return lineOf(m, res), nil
+}
+
+// try puts the member if the key is free. One that is there, since the attempt is repeated, gets the lease of
+// this attempt.
+func (d *etcdDriver) try(ctx context.Context, m member, req driver.Request) (line, error) {
+	l, err := d.leases.of(ctx, m.id, req.TTL)
+	if l == nil && err == nil {
+		l, err = d.leases.take(ctx, req.TTL)
+	}
+	if err != nil {
+		return line{}, storeError(err, true)
+	}
+	start, end := rangeOf(m.key)
+	is, err := d.enter(ctx, m, req, l, clientv3.Compare(clientv3.CreateRevision(start).WithRange(end), "=", 0))
+	switch {
+	case err != nil:
+		d.leases.doubt(m.id, l)
+		return line{}, err
+	case !is.first:
+		d.leases.unused(m.id, l)
+		return line{}, nil
+	case is.lease != l.id:
+		return d.move(ctx, m, req, is, l)
+	}
+	d.leases.keep(m.id, l)
+	return is, nil
+}
+
+// move gives a member that is first another lease.
+func (d *etcdDriver) move(ctx context.Context, m member, req driver.Request, is line, l *lease) (line, error) {
+	next, err := d.enter(ctx, m, req, l, clientv3.Compare(clientv3.CreateRevision(m.name()), "=", is.revision))
+	switch {
+	case err != nil:
+		d.leases.doubt(m.id, l)
+		return line{}, err
+	case next.revision != is.revision: // it has ended meanwhile
+		d.leases.unused(m.id, l)
 		return line{}, nil
 	}
-	if own.Lease != int64(l.id) { // of an attempt by this id whose lease is being revoked
-		same := clientv3.Compare(clientv3.CreateRevision(m.name()), "=", own.CreateRevision)
-		res, err := d.txn(ctx, []clientv3.Cmp{same}, []clientv3.Op{put}, nil)
-		if err != nil || !res.Succeeded {
-			return line{}, err
-		}
-	}
-	return line{string(ahead.Key) == m.name(), own.CreateRevision, base}, nil
+	d.leases.keep(m.id, l)
+	return next, nil
 }
 
 // token makes a token of the revision that created a member. base is the time when tokens
@@ -156,7 +177,7 @@ func (d *etcdDriver) token(ctx context.Context, base *mvccpb.KeyValue, revision 
 		put := clientv3.OpPut(tokensKey, strconv.FormatInt(time.Now().UnixMicro(), 10))
 		res, err := d.txn(ctx, []clientv3.Cmp{none}, []clientv3.Op{put, get}, []clientv3.Op{get})
 		if err != nil {
-			return 0, &driver.StoreError{Err: err, Permanent: driver.IsPermanent(err)} // the member was put
+			return 0, applied(err)
 		}
 		base = kv(res.Responses[len(res.Responses)-1])
 	}

@@ -55,47 +55,60 @@ type leases struct {
 // answered while the others elected the next one, by whose clock the lease lasts.
 func seconds(ttl time.Duration) int64 { return int64((ttl+time.Second-1)/time.Second) + 1 }
 
-// forClaim returns a lease that lasts for ttl from now. It is known if the claim has it already.
-func (s *leases) forClaim(ctx context.Context, id string, ttl time.Duration) (l *lease, known bool, err error) {
-	now := time.Now()
+// take returns a lease that lasts for ttl from now and has no member.
+func (s *leases) take(ctx context.Context, ttl time.Duration) (*lease, error) {
 	s.mu.Lock()
-	l, known = s.claims[id]
-	if !known {
-		if i := lastOf(s.idle, seconds(ttl)); i >= 0 {
-			l = s.idle[i]
-			s.idle = slices.Delete(s.idle, i, i+1)
-		}
-	}
-	lasts := l != nil && l.end.Sub(now) >= ttl
+	l := s.takeIdle(seconds(ttl))
 	s.mu.Unlock()
-	if lasts {
-		return l, known, nil
-	}
 	if l != nil {
-		switch err := s.keepAlive(ctx, []*lease{l}, func(_ int, err error) error { return err }); {
-		case err == nil:
-			return l, known, nil
-		case !known:
-			s.spend(l)
-		case errors.Is(err, errLost):
-			s.left(id, 0)
+		err := s.last(ctx, l, ttl)
+		if err == nil {
+			return l, nil
 		}
+		s.spend(l)
 		if !errors.Is(err, errLost) {
-			return nil, known, err
+			return nil, err
 		}
 	}
-	l, err = s.grant(ctx, ttl)
-	return l, false, err
+	return s.grant(ctx, ttl)
 }
 
-// lastOf is the index of the last of so many seconds, or -1.
-func lastOf(idle []*lease, seconds int64) int {
-	for i, l := range slices.Backward(idle) {
+// takeIdle needs mu. The one that has become idle last is likely to last.
+func (s *leases) takeIdle(seconds int64) *lease {
+	for i, l := range slices.Backward(s.idle) {
 		if l.seconds == seconds {
-			return i
+			s.idle = slices.Delete(s.idle, i, i+1)
+			return l
 		}
 	}
-	return -1
+	return nil
+}
+
+// of returns the claim's lease, which lasts for ttl from now; nil if it has none.
+func (s *leases) of(ctx context.Context, id string, ttl time.Duration) (*lease, error) {
+	s.mu.Lock()
+	l := s.claims[id]
+	s.mu.Unlock()
+	if l == nil {
+		return nil, nil
+	}
+	err := s.last(ctx, l, ttl)
+	if errors.Is(err, errLost) {
+		s.left(id, 0)
+		return nil, nil
+	}
+	return l, err
+}
+
+// last makes a lease last for ttl from now; errLost: it has ended.
+func (s *leases) last(ctx context.Context, l *lease, ttl time.Duration) error {
+	s.mu.Lock()
+	lasts := time.Until(l.end) >= ttl
+	s.mu.Unlock()
+	if lasts {
+		return nil
+	}
+	return s.keepAlive(ctx, []*lease{l}, func(_ int, err error) error { return err })
 }
 
 // grant makes a lease with an id of our own, by which it can be revoked if there is no answer.
@@ -153,10 +166,16 @@ func (s *leases) keepAlive(ctx context.Context, all []*lease, answer func(i int,
 	return nil
 }
 
-// keep notes that the claim has a member with l.
+// keep notes that the claim has a member with l. The lease that it had before is for the next claim.
 func (s *leases) keep(id string, l *lease) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	old := s.claims[id]
+	defer func() {
+		s.mu.Unlock()
+		if old != nil && old != l {
+			s.rest(old)
+		}
+	}()
 	if len(s.claims) >= s.tidyAt { // a claim that was lost may never be released
 		now := time.Now()
 		for id, l := range s.claims {
@@ -180,30 +199,27 @@ func (s *leases) renewed(id string, found clientv3.LeaseID, ttl time.Duration) *
 	return &lease{id: found, seconds: seconds(ttl)}
 }
 
-// refused takes back the lease of an attempt that got no member.
-func (s *leases) refused(id string, l *lease, known bool) {
+// unused takes back the lease of an attempt that was refused.
+func (s *leases) unused(id string, l *lease) {
 	s.mu.Lock()
-	delete(s.claims, id)
+	known := s.claims[id] == l
 	s.mu.Unlock()
 	if known {
-		s.spend(l)
-		return
+		s.left(id, 0)
+	} else {
+		s.rest(l)
 	}
-	s.rest(l)
 }
 
-// doubt is for an attempt without an answer. Unless the claim keeps its place, its lease is revoked, and the
-// member with it.
-func (s *leases) doubt(id string, l *lease, keep bool) {
+// doubt is for a lease by which a member may be put yet, since an attempt got no answer. It is revoked.
+func (s *leases) doubt(id string, l *lease) {
 	s.mu.Lock()
 	l.doubtful = true
-	if !keep {
+	if s.claims[id] == l {
 		delete(s.claims, id)
 	}
 	s.mu.Unlock()
-	if !keep {
-		s.spend(l)
-	}
+	s.spend(l)
 }
 
 // left notes that this process has deleted a claim's member, which had the lease; 0: it was not there.
@@ -325,12 +341,4 @@ func (s *leases) close() {
 	s.spent = append(s.spent, s.idle...)
 	s.idle = nil
 	s.revoke()
-}
-
-// has reports whether the claim has a lease that is right for ttl.
-func (s *leases) has(id string, ttl time.Duration) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.claims[id]
-	return l != nil && l.seconds == seconds(ttl)
 }

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"time"
 
 	"github.com/distlock/locker/driver"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -33,25 +34,18 @@ func (d *etcdDriver) Watch(_ context.Context, key string) (driver.Watch, error) 
 	return p, nil
 }
 
-// seat returns the place in which an attempt waits, nil if it does not, and the claim that it is for: that
-// of an earlier attempt of the same owner which has a place already.
-func (d *etcdDriver) seat(req driver.Request) (*place, string) {
+// placeTTL is how long a member in line lasts: until some of the Locker's looks, one a second, have failed to come. A
+// process that has died while it waited holds the others up for no longer.
+const placeTTL = 2 * time.Second
+
+// place returns the place in which an attempt waits; nil if it does not.
+func (d *etcdDriver) place(req driver.Request) *place {
 	d.mu.Lock()
-	p := d.places[req.Key]
-	if !req.Wait || p == nil {
-		d.mu.Unlock()
-		return nil, req.ID
+	defer d.mu.Unlock()
+	if !req.Wait {
+		return nil
 	}
-	old := p.id
-	if old != "" && p.owner == ownerOf(req) && d.leases.has(old, req.TTL) {
-		d.mu.Unlock()
-		return p, old
-	}
-	p.id = ""
-	p.unwatch()
-	d.mu.Unlock()
-	d.giveUp(member{req.Key, old})
-	return p, req.ID
+	return d.places[req.Key]
 }
 
 // ownerOf is the name of the owner, "" if the caller gave none.
@@ -62,19 +56,86 @@ func ownerOf(req driver.Request) string {
 	return req.Owner
 }
 
-// wait notes that the place is that of a member, and watches the one before it.
-func (p *place) wait(ctx context.Context, id string, req driver.Request, revision int64) {
+// seat returns the claim that a place is for: that of an earlier attempt of the same owner, or id.
+func (p *place) seat(owner, id string) string {
+	p.d.mu.Lock()
+	old := p.id
+	if old != "" && p.owner == owner {
+		p.d.mu.Unlock()
+		return old
+	}
+	p.id, p.owner = id, owner
+	p.unwatch()
+	p.d.mu.Unlock()
+	p.d.giveUp(member{p.key, old})
+	return id
+}
+
+// wait looks after the member in line, which has a short lease. Once it is the first it gets the lease of a holder,
+// and holds the key.
+func (d *etcdDriver) wait(ctx context.Context, p *place, req driver.Request) (member, line, error) {
+	m := member{p.key, p.seat(ownerOf(req), req.ID)}
+	is, err := d.queue(ctx, m, req)
+	if err == nil && is.first {
+		is, err = d.promote(ctx, m, req, is)
+	}
+	switch {
+	case err != nil && m.id == req.ID || is.first:
+		p.leave(m.id) // the Locker releases it
+	case err == nil:
+		p.waits(ctx, m.id, is.revision)
+	}
+	return m, is, err
+}
+
+// promote makes a holder of the first in line. Whatever becomes of that, the member is there.
+func (d *etcdDriver) promote(ctx context.Context, m member, req driver.Request, is line) (line, error) {
+	l, err := d.leases.take(ctx, req.TTL)
+	if err == nil {
+		is, err = d.move(ctx, m, req, is, l)
+	}
+	if err != nil {
+		return line{}, applied(err)
+	}
+	return is, nil
+}
+
+// queue puts the member at the end of the line, unless it is there.
+func (d *etcdDriver) queue(ctx context.Context, m member, req driver.Request) (line, error) {
+	l, err := d.leases.of(ctx, m.id, placeTTL)
+	if err != nil {
+		return line{}, storeError(err, true)
+	}
+	if l != nil {
+		res, err := d.txn(ctx, nil, look(m), nil)
+		if err != nil {
+			return line{}, err
+		}
+		if is := lineOf(m, res); is.revision != 0 {
+			return is, nil
+		}
+	} else if l, err = d.leases.take(ctx, placeTTL); err != nil {
+		return line{}, storeError(err, true)
+	}
+	is, err := d.enter(ctx, m, req, l, clientv3.Compare(clientv3.CreateRevision(m.name()), "=", 0))
+	if err != nil {
+		d.leases.doubt(m.id, l)
+		return line{}, err
+	}
+	d.leases.keep(m.id, l)
+	return is, nil
+}
+
+// waits watches the member before the place's, unless that is done.
+func (p *place) waits(ctx context.Context, id string, revision int64) {
 	d := p.d
 	d.mu.Lock()
-	if p.closed {
-		d.mu.Unlock()
-		d.giveUp(member{p.key, id})
-		return
-	}
-	p.id, p.owner = id, ownerOf(req)
-	watched := p.before != nil
+	watched, closed := p.before != nil, p.closed
 	d.mu.Unlock()
-	if watched {
+	if closed {
+		d.giveUp(member{p.key, id})
+	}
+	if watched || closed {
 		return
 	}
 	start, end := rangeOf(p.key)
@@ -143,14 +204,14 @@ func (p *place) signal() {
 	}
 }
 
-// granted notes that the member holds the key, and waits no more.
-func (p *place) granted(id string) {
+// leave notes that the place is no more that of the member.
+func (p *place) leave(id string) {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()
 	if p.id == id {
 		p.id = ""
+		p.unwatch()
 	}
-	p.unwatch()
 }
 
 // C implements driver.Watch.
