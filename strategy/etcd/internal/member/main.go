@@ -35,6 +35,7 @@ func main() {
 	cfg := embed.NewConfig()
 	cfg.Name, cfg.Dir, cfg.InitialCluster = c.Name, c.Dir, c.Cluster
 	cfg.UnsafeNoFsync, cfg.LogLevel, cfg.LogOutputs = true, "error", []string{"stderr"}
+	cfg.StrictReconfigCheck = false // which refuses changes for the first seconds
 	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Host: c.Name + ":1"}}
 	cfg.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: c.Name + ":2"}}
 	cfg.AdvertiseClientUrls, cfg.AdvertisePeerUrls = cfg.ListenClientUrls, cfg.ListenPeerUrls

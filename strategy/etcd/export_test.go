@@ -1,0 +1,13 @@
+package etcd
+
+// For tests of package etcd_test.
+var RangeOf = rangeOf
+
+func StoreError(err error) error { return storeError(err, false) }
+
+func MemberName(key, id string) string { return member{key, id}.name() }
+
+func MemberOf(name string) (key, id string, ok bool) {
+	m, ok := memberOf(name)
+	return m.key, m.id, ok
+}

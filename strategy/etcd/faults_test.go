@@ -1,0 +1,223 @@
+package etcd_test
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/strategy/etcd"
+)
+
+// faultTTL leaves time for an election, which takes a second or two.
+const faultTTL = 5 * time.Second
+
+// cluster is three members.
+type cluster struct {
+	t       *testing.T
+	members []*server
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	members, err := launch(3)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		for _, s := range members {
+			s.thaw()
+		}
+		stopAll(members)
+	})
+	return &cluster{t, members}
+}
+
+// locker is a Locker on a client as strategy/etcd/register makes it.
+func (c *cluster) locker(members ...*server) *locker.Client {
+	c.t.Helper()
+	cfg := clientv3.Config{Logger: zap.NewNop(), DialTimeout: 5 * time.Second, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second}
+	for _, s := range members {
+		cfg.Endpoints = append(cfg.Endpoints, s.endpoint())
+	}
+	client, err := clientv3.New(cfg)
+	require.NoError(c.t, err)
+	l, err := etcd.New(client)
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() {
+		_ = l.Close()
+		_ = client.Close()
+	})
+	return l
+}
+
+// leader is the member that leads; the others are in the order of their names.
+func (c *cluster) leader() (leader *server, others []*server) {
+	c.t.Helper()
+	client := newClient(c.t, c.members...)
+	for leader == nil {
+		for _, s := range c.members {
+			status, err := client.Status(c.t.Context(), s.endpoint())
+			require.NoError(c.t, err)
+			if status.Leader == status.Header.MemberId {
+				leader = s
+			}
+		}
+	}
+	return leader, slices.DeleteFunc(slices.Clone(c.members), func(s *server) bool { return s == leader })
+}
+
+// survives has a lock held and waited for, and others taken, while fault happens and for d after it, and until
+// mend has undone it. The lock is held throughout, tokens grow, and the waiter gets its turn.
+func (c *cluster) survives(d time.Duration, fault, mend func()) {
+	t := c.t
+	t.Helper()
+	a, b, probe := c.locker(c.members...), c.locker(c.members...), c.locker(c.members...)
+	held, err := a.Lock(t.Context(), "held", locker.WithTTL(faultTTL))
+	require.NoError(t, err)
+	type grant struct {
+		lease *locker.Lease
+		err   error
+	}
+	granted := make(chan grant, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	go func() {
+		lease, err := b.Lock(ctx, "held", locker.WithTTL(faultTTL))
+		granted <- grant{lease, err}
+	}()
+
+	fault()
+	var last int64
+	taken, failed, begun := 0, 0, time.Now()
+	for time.Since(begun) < d || taken == 0 {
+		lease, err := probe.Lock(ctx, "free", locker.WithTTL(faultTTL), locker.WithWait(4*time.Second))
+		if err != nil {
+			require.ErrorIs(t, err, locker.ErrUnavailable)
+			require.NoError(t, ctx.Err(), "no lock is granted any more")
+			failed++
+			continue
+		}
+		require.Greater(t, lease.Token(), last)
+		last = lease.Token()
+		taken++
+		if err := lease.Unlock(ctx); err != nil { // its TTL frees the key
+			require.ErrorIs(t, err, locker.ErrUnavailable)
+			failed++
+		}
+		if _, err := b.TryLock(ctx, "held"); err == nil {
+			t.Fatal("a lock that is held is granted")
+		}
+	}
+	require.NoError(t, held.Err(), "the lock was lost")
+	mend()
+	t.Logf("%d locks taken beside the fault, %d calls failed", taken, failed)
+	require.NoError(t, held.Unlock(ctx))
+	select {
+	case next := <-granted:
+		require.NoError(t, next.err)
+		require.Greater(t, next.lease.Token(), held.Token())
+		require.NoError(t, next.lease.Unlock(ctx))
+	case <-ctx.Done():
+		t.Fatal("the waiter is not granted the lock that was given back")
+	}
+}
+
+func TestLeaderKilled(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	leader, _ := c.leader()
+	c.survives(2*faultTTL, leader.kill, func() { require.NoError(t, leader.start()) })
+}
+
+// A leader that stood still for ten TTLs believes for a moment that it leads.
+func TestLeaderFrozen(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes ten TTLs")
+	}
+	c := newCluster(t)
+	leader, _ := c.leader()
+	c.survives(10*faultTTL, leader.freeze, leader.thaw)
+}
+
+func TestMemberWiped(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	_, others := c.leader()
+	lost, client := others[0], newClient(t, c.members...)
+	c.survives(faultTTL, func() {
+		lost.kill()
+		require.NoError(t, os.RemoveAll(lost.data()))
+		members, err := client.MemberList(t.Context())
+		require.NoError(t, err)
+		for _, m := range members.Members {
+			if m.Name == lost.name {
+				_, err := client.MemberRemove(t.Context(), m.ID)
+				require.NoError(t, err)
+			}
+		}
+		added, err := client.MemberAdd(t.Context(), []string{"unix://" + lost.name + ":2"})
+		require.NoError(t, err)
+		require.Len(t, added.Members, 3)
+		lost.existing = true
+		require.NoError(t, lost.start())
+	}, func() {})
+}
+
+// The leader is cut off from the others, and a Locker with it that has no way to another member. It loses its
+// lock by the Deadline, before another owner is granted it. One that has a way keeps its lock.
+func TestMemberCutOff(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	leader, others := c.leader()
+	inside, outside := c.locker(leader), c.locker(others...)
+	alone, err := inside.Lock(t.Context(), "alone", locker.WithTTL(faultTTL))
+	require.NoError(t, err)
+	c.survives(2*faultTTL, func() {
+		require.NoError(t, leader.tell("cut"))
+		next, err := outside.Lock(t.Context(), "alone", locker.WithTTL(faultTTL))
+		now := time.Now()
+		require.NoError(t, err)
+		require.True(t, alone.Deadline().Before(now), "granted %v before the Deadline of the holder", alone.Deadline().Sub(now))
+		require.ErrorIs(t, alone.Err(), locker.ErrLost)
+		require.Greater(t, next.Token(), alone.Token())
+		_, err = inside.TryLock(t.Context(), "alone")
+		require.Error(t, err)
+		require.NoError(t, next.Unlock(t.Context()))
+	}, func() { require.NoError(t, leader.tell("mend")) })
+	lease, err := inside.Lock(t.Context(), "alone", locker.WithWait(time.Minute))
+	require.NoError(t, err)
+	require.Greater(t, lease.Token(), alone.Token())
+}
+
+// A member without a leader refuses at once, and says why.
+func TestNoLeader(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	l := c.locker(c.members[0])
+	held, err := l.Lock(t.Context(), "held", locker.WithTTL(time.Minute))
+	require.NoError(t, err)
+	for _, s := range c.members[1:] {
+		s.freeze()
+	}
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		_, err := l.TryLock(ctx, "free")
+		cancel()
+		require.ErrorIs(t, err, locker.ErrUnavailable)
+		require.NoError(t, held.Err())
+		if strings.Contains(err.Error(), "no leader") {
+			break
+		}
+	}
+	for _, s := range c.members[1:] {
+		s.thaw()
+	}
+	require.NoError(t, held.Unlock(t.Context()))
+}
