@@ -1,14 +1,12 @@
 package etcd
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
 
 	"github.com/distlock/locker/driver"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 )
 
@@ -47,16 +45,4 @@ func applied(err error) error {
 // isUndialled reports whether there was no connection to send the command by. gRPC says so in words only.
 func isUndialled(err error) bool {
 	return strings.Contains(err.Error(), "transport: Error while dialing")
-}
-
-// elsewhere runs a command that asks for a leader, and runs it again, on the connection that is next in turn, where the
-// member knows none. Such a member has done nothing.
-func elsewhere[T any](ctx context.Context, f func(context.Context) (T, error)) (res T, err error) {
-	ctx = clientv3.WithRequireLeader(ctx)
-	for range 3 {
-		if res, err = f(ctx); !errors.Is(rpctypes.Error(err), rpctypes.ErrNoLeader) {
-			break
-		}
-	}
-	return res, err
 }

@@ -32,7 +32,8 @@ const (
 
 // etcdDriver is a driver.Driver, driver.Notifier and driver.Inspector.
 type etcdDriver struct {
-	client   *clientv3.Client
+	conn     *conn
+	watcher  clientv3.Watcher
 	attempts chan struct{} // so many of Acquire may be under way
 	leases   leases
 
@@ -47,9 +48,9 @@ type etcdDriver struct {
 
 // NewDriver makes the driver that New gives to its Locker, for those who wrap it.
 func NewDriver(client *clientv3.Client) driver.Driver {
-	d := &etcdDriver{client: client, attempts: make(chan struct{}, mostAttempts), places: make(map[string]*place)}
+	d := &etcdDriver{conn: newConn(client), watcher: clientv3.NewWatcher(client), attempts: make(chan struct{}, mostAttempts), places: make(map[string]*place)}
 	d.base, d.stop = context.WithCancel(context.Background())
-	d.leases = leases{client: client, spawn: d.spawn, claims: make(map[string]*lease)}
+	d.leases = leases{conn: d.conn, spawn: d.spawn, claims: make(map[string]*lease)}
 	return d
 }
 
@@ -225,6 +226,7 @@ func (d *etcdDriver) Close() error {
 	d.mu.Unlock()
 	d.background.Wait()
 	d.stop()
+	_ = d.watcher.Close()
 	return nil
 }
 
@@ -241,8 +243,8 @@ func (d *etcdDriver) spawn(f func(ctx context.Context)) bool {
 
 // txn runs a transaction, which a member without a leader refuses at once.
 func (d *etcdDriver) txn(ctx context.Context, ifs []clientv3.Cmp, then, els []clientv3.Op) (*clientv3.TxnResponse, error) {
-	res, err := elsewhere(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
-		return d.client.Txn(ctx).If(ifs...).Then(then...).Else(els...).Commit()
+	res, err := send(ctx, d.conn, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return d.conn.kv.Txn(ctx).If(ifs...).Then(then...).Else(els...).Commit()
 	})
 	return res, storeError(err, false)
 }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/client/v3/namespace"
 	"go.uber.org/zap"
 
 	"github.com/distlock/locker"
@@ -136,24 +134,6 @@ func TestRoleOfAPrefix(t *testing.T) {
 	require.ErrorContains(t, err, "permission denied")
 }
 
-// A client may put all keys below another prefix.
-func TestNamespace(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	admin, client := newClient(t, s), newClient(t, s)
-	client.KV, client.Watcher = namespace.NewKV(client.KV, "team/"), namespace.NewWatcher(client.Watcher, "team/")
-	l := newLocker(t, client)
-	lease, err := l.Lock(t.Context(), "k")
-	require.NoError(t, err)
-	res, err := admin.Get(t.Context(), "", clientv3.WithFromKey(), clientv3.WithKeysOnly())
-	require.NoError(t, err)
-	require.Len(t, res.Kvs, 2)
-	for _, kv := range res.Kvs {
-		require.True(t, strings.HasPrefix(string(kv.Key), "team/locker/"), "%q", kv.Key)
-	}
-	require.NoError(t, lease.Unlock(t.Context()))
-}
-
 // A waiter is woken, and renewals go on, after the history was compacted and the store defragmented.
 func TestCompaction(t *testing.T) {
 	t.Parallel()
@@ -210,9 +190,7 @@ func TestNobodyListens(t *testing.T) {
 	defer client.Close()
 	d := etcd.NewDriver(client)
 	defer d.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	err = d.Release(ctx, driver.Claim{Key: "k", ID: "id"})
+	err = d.Release(t.Context(), driver.Claim{Key: "k", ID: "id"})
 	var e *driver.StoreError
 	require.True(t, errors.As(err, &e), "%v", err)
 	require.True(t, e.NotApplied, "%v", err)

@@ -47,8 +47,8 @@ func (d *etcdDriver) Inspect(ctx context.Context, key string) (driver.Holder, er
 		return h, nil
 	}
 	h.Strategy, h.Metadata = d.Name(), driver.MetadataOf(h.ID)
-	ttl, err := elsewhere(ctx, func(ctx context.Context) (*pb.LeaseTimeToLiveResponse, error) {
-		return d.leases.rpc().LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: own.Lease})
+	ttl, err := send(ctx, d.conn, func(ctx context.Context) (*pb.LeaseTimeToLiveResponse, error) {
+		return d.conn.leases.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: own.Lease})
 	})
 	if err != nil {
 		return driver.Holder{Key: key}, storeError(err, false)

@@ -38,8 +38,8 @@ type lease struct {
 // after that. Whoever deletes a member decides what becomes of its lease: a process whose
 // member was deleted by another one revokes the lease, as the other one may do.
 type leases struct {
-	client *clientv3.Client
-	spawn  func(func(ctx context.Context)) bool
+	conn  *conn
+	spawn func(func(ctx context.Context)) bool
 
 	mu       sync.Mutex
 	claims   map[string]*lease // by the id of the member
@@ -116,8 +116,8 @@ func (s *leases) grant(ctx context.Context, ttl time.Duration) (*lease, error) {
 	now := time.Now()
 	l := &lease{id: clientv3.LeaseID(rand.Int64N(1<<63-1) + 1), seconds: seconds(ttl)}
 	l.end = now.Add(time.Duration(l.seconds) * time.Second)
-	_, err := elsewhere(ctx, func(ctx context.Context) (*pb.LeaseGrantResponse, error) {
-		return s.rpc().LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: int64(l.id), TTL: l.seconds})
+	_, err := send(ctx, s.conn, func(ctx context.Context) (*pb.LeaseGrantResponse, error) {
+		return s.conn.leases.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: int64(l.id), TTL: l.seconds})
 	})
 	if err != nil {
 		if !errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseExist) { // it would be another claim's
@@ -128,16 +128,13 @@ func (s *leases) grant(ctx context.Context, ttl time.Duration) (*lease, error) {
 	return l, nil
 }
 
-// rpc is used where clientv3.Lease repeats commands by itself, and opens a stream for each keep-alive.
-func (s *leases) rpc() pb.LeaseClient { return pb.NewLeaseClient(s.client.ActiveConnection()) }
-
 // keepAlive extends leases by one stream. It calls answer for each, in their order, with nil or
 // errLost until that returns an error, and returns what the stream has ended by.
 func (s *leases) keepAlive(ctx context.Context, all []*lease, answer func(i int, err error) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	sent := time.Now()
-	stream, err := s.rpc().LeaseKeepAlive(clientv3.WithRequireLeader(ctx))
+	stream, err := s.conn.leases.LeaseKeepAlive(clientv3.WithRequireLeader(ctx))
 	for _, l := range all {
 		if err == nil {
 			err = stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(l.id)})
@@ -312,8 +309,8 @@ func (s *leases) revokeAll(ctx context.Context, batch []*lease) {
 			continue
 		}
 		wg.Go(func() {
-			_, _ = elsewhere(ctx, func(ctx context.Context) (*pb.LeaseRevokeResponse, error) {
-				return s.rpc().LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: int64(l.id)})
+			_, _ = send(ctx, s.conn, func(ctx context.Context) (*pb.LeaseRevokeResponse, error) {
+				return s.conn.leases.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: int64(l.id)})
 			})
 		})
 	}

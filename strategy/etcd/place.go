@@ -165,7 +165,7 @@ func (p *place) watch(name string, revision int64) {
 	p.d.mu.Unlock()
 	if !begins || !p.d.spawn(func(context.Context) {
 		gone := false
-		for res := range p.d.client.Watch(clientv3.WithRequireLeader(ctx), name, clientv3.WithRev(revision), clientv3.WithFilterPut()) {
+		for res := range p.d.watcher.Watch(clientv3.WithRequireLeader(ctx), name, clientv3.WithRev(revision), clientv3.WithFilterPut()) {
 			if gone = len(res.Events) > 0; gone || res.Err() != nil {
 				break
 			}

@@ -1,0 +1,61 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+)
+
+// conn sends commands on the client's connections, each to the server that is next in turn. Unlike the client
+// it does not wait for a server while none can be reached, and repeats no command.
+type conn struct {
+	cc     *grpc.ClientConn
+	kv     clientv3.KV
+	leases pb.LeaseClient
+
+	mu    sync.Mutex
+	redid time.Time
+}
+
+func newConn(client *clientv3.Client) *conn {
+	cc := client.ActiveConnection()
+	return &conn{cc: cc, kv: clientv3.NewKVFromKVClient(promptKV{pb.NewKVClient(cc)}, client), leases: pb.NewLeaseClient(cc)}
+}
+
+// promptKV undoes the client's grpc.WaitForReady(true).
+type promptKV struct{ pb.KVClient }
+
+func (kv promptKV) Txn(ctx context.Context, req *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
+	return kv.KVClient.Txn(ctx, req, append(opts, grpc.WaitForReady(false))...)
+}
+
+// send sends a command that asks for a leader. A member that knows none has done nothing: the next one in turn gets it.
+func send[T any](ctx context.Context, c *conn, command func(context.Context) (T, error)) (res T, err error) {
+	ctx = clientv3.WithRequireLeader(ctx)
+	for range 3 {
+		if res, err = command(ctx); !errors.Is(rpctypes.Error(err), rpctypes.ErrNoLeader) {
+			break
+		}
+	}
+	if err != nil && isUndialled(err) {
+		c.redial()
+	}
+	return res, err
+}
+
+// redial has gRPC connect now, and not when its back-off is over, which grows to two minutes. It does so at most once a
+// second.
+func (c *conn) redial() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.redid) > time.Second {
+		c.redid = time.Now()
+		c.cc.ResetConnectBackoff()
+	}
+}
