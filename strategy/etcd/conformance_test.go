@@ -19,11 +19,12 @@ import (
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/strategy/etcd"
+	"github.com/distlock/locker/strategy/etcd/internal/members"
 )
 
 // TestMain serves the suite's child processes, too: their spec is an endpoint.
 func TestMain(m *testing.M) {
-	conformance.Main(tests{m}, func(endpoint string, opts ...locker.Option) (locker.Locker, error) {
+	conformance.Main(members.Tests{M: m}, func(endpoint string, opts ...locker.Option) (locker.Locker, error) {
 		client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
 		if err != nil {
 			return nil, err
@@ -44,7 +45,7 @@ func TestConformance(t *testing.T) {
 // keys there, start processes, and make trouble for the server.
 type harness struct {
 	tb    testing.TB
-	s     *server
+	s     *members.Server
 	admin *clientv3.Client
 
 	mu      sync.Mutex
@@ -56,18 +57,18 @@ type harness struct {
 
 func newHarness(tb testing.TB) conformance.DriverHarness {
 	tb.Helper()
-	s, err := takeServer()
+	s, err := members.Take()
 	require.NoError(tb, err)
 	h := &harness{tb: tb, s: s}
-	tb.Cleanup(func() { putServer(s, h.hurt) })
+	tb.Cleanup(func() { members.Put(s, h.hurt) })
 	h.admin = newClient(tb, s)
 	return h
 }
 
 // NewDriver makes a driver whose client's connections can be cut.
 func (h *harness) NewDriver() (driver.Driver, error) {
-	return h.driver(h.s.endpoint(), func(ctx context.Context, _ string) (net.Conn, error) {
-		c, err := new(net.Dialer).DialContext(ctx, "unix", h.s.socket())
+	return h.driver(h.s.Endpoint(), func(ctx context.Context, _ string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, "unix", h.s.Socket())
 		if err == nil {
 			h.mu.Lock()
 			h.conns = append(h.conns, c)
@@ -91,7 +92,7 @@ func (h *harness) driver(endpoint string, dial func(context.Context, string) (ne
 }
 
 // StoreAddr implements [conformance.Wired].
-func (h *harness) StoreAddr() string { return h.s.socket() }
+func (h *harness) StoreAddr() string { return h.s.Socket() }
 
 // NewDriverAt implements [conformance.Wired].
 func (h *harness) NewDriverAt(addr string) (driver.Driver, error) { return h.driver(addr, nil) }
@@ -107,7 +108,7 @@ func (h *harness) Timing() conformance.Timing {
 
 func (h *harness) NewChild(tb testing.TB) *conformance.Child {
 	tb.Helper()
-	return conformance.StartChild(tb, h.s.endpoint())
+	return conformance.StartChild(tb, h.s.Endpoint())
 }
 
 // Background: a client and its connections have goroutines for as long as they are open. It keeps
@@ -122,8 +123,8 @@ func (h *harness) Background(stack string) bool {
 
 const root = "locker/"
 
-// members are those of a key, the holder first.
-func (h *harness) members(ctx context.Context, key string) (start string, kvs []member, err error) {
+// line is the members of a key, the holder first.
+func (h *harness) line(ctx context.Context, key string) (start string, kvs []member, err error) {
 	start = root + strings.ReplaceAll(key, "\x00", "\x00\xff") + "\x00\x01"
 	res, err := h.admin.Get(ctx, start, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	if err != nil {
@@ -158,7 +159,7 @@ func (h *harness) Keys(ctx context.Context) (keys []conformance.StoredKey, err e
 			}
 		}
 		name = strings.ReplaceAll(name, "\x00\xff", "\x00")
-		if _, all, err := h.members(ctx, name); err != nil {
+		if _, all, err := h.line(ctx, name); err != nil {
 			return nil, err
 		} else if len(all) > 0 && all[0].id != id {
 			name = "waits: " + name + " " + id
@@ -189,7 +190,7 @@ func (h *harness) left(ctx context.Context, id clientv3.LeaseID) (time.Duration,
 }
 
 func (h *harness) Holder(ctx context.Context, key string) (string, error) {
-	_, all, err := h.members(ctx, key)
+	_, all, err := h.line(ctx, key)
 	if err != nil || len(all) == 0 {
 		return "", err
 	}
@@ -197,7 +198,7 @@ func (h *harness) Holder(ctx context.Context, key string) (string, error) {
 }
 
 func (h *harness) TTL(ctx context.Context, key string) (time.Duration, error) {
-	_, all, err := h.members(ctx, key)
+	_, all, err := h.line(ctx, key)
 	if err != nil || len(all) == 0 {
 		return 0, err
 	}
@@ -207,7 +208,7 @@ func (h *harness) TTL(ctx context.Context, key string) (time.Duration, error) {
 // The Breaker.
 
 func (h *harness) Break(ctx context.Context, key string) error {
-	_, all, err := h.members(ctx, key)
+	_, all, err := h.line(ctx, key)
 	if err == nil && len(all) > 0 {
 		_, err = h.admin.Delete(ctx, all[0].name)
 	}
@@ -215,7 +216,7 @@ func (h *harness) Break(ctx context.Context, key string) error {
 }
 
 func (h *harness) Expire(ctx context.Context, key string) error {
-	_, all, err := h.members(ctx, key)
+	_, all, err := h.line(ctx, key)
 	if err == nil && len(all) > 0 {
 		_, err = h.admin.Revoke(ctx, all[0].lease)
 	}
@@ -228,7 +229,7 @@ func (h *harness) Steal(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	start, all, err := h.members(ctx, key)
+	start, all, err := h.line(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -240,7 +241,7 @@ func (h *harness) Steal(ctx context.Context, key string) error {
 	return err
 }
 
-func (h *harness) Flush(ctx context.Context) error { return empty(ctx, h.admin) }
+func (h *harness) Flush(ctx context.Context) error { return members.Empty(ctx, h.admin) }
 
 // The Planter: a key of another program in the range.
 
@@ -249,7 +250,7 @@ func (h *harness) Foreigners() []conformance.Foreigner {
 }
 
 func (h *harness) Plant(ctx context.Context, key, _ string) error {
-	start, _, err := h.members(ctx, key)
+	start, _, err := h.line(ctx, key)
 	if err == nil {
 		_, err = h.admin.Put(ctx, start+"application", "its value")
 	}
@@ -257,7 +258,7 @@ func (h *harness) Plant(ctx context.Context, key, _ string) error {
 }
 
 func (h *harness) Intact(ctx context.Context, key, _ string) (bool, error) {
-	start, _, _ := h.members(ctx, key)
+	start, _, _ := h.line(ctx, key)
 	res, err := h.admin.Get(ctx, start+"application")
 	return err == nil && len(res.Kvs) == 1 && string(res.Kvs[0].Value) == "its value" && res.Kvs[0].Version == 1, err
 }
@@ -276,14 +277,14 @@ func (h *harness) Crash() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.hurt = true
-	h.s.kill()
+	h.s.Kill()
 	h.undo = append(h.undo, func(context.Context) error {
 		if !h.persist {
-			if err := h.s.wipe(); err != nil {
+			if err := h.s.Wipe(); err != nil {
 				return err
 			}
 		}
-		return h.s.start()
+		return h.s.Start()
 	})
 	return nil
 }
@@ -311,15 +312,15 @@ func (h *harness) Cause(trouble string) error {
 		h.undo = append(h.undo, func(ctx context.Context) error { return h.alarm(ctx, pb.AlarmRequest_DEACTIVATE) })
 		return h.alarm(ctx, pb.AlarmRequest_ACTIVATE)
 	case "Frozen":
-		h.undo = append(h.undo, func(context.Context) error { h.s.thaw(); return nil })
-		h.s.freeze()
+		h.undo = append(h.undo, func(context.Context) error { h.s.Thaw(); return nil })
+		h.s.Freeze()
 		return nil
 	}
 	return fmt.Errorf("no such trouble: %s", trouble)
 }
 
 func (h *harness) alarm(ctx context.Context, action pb.AlarmRequest_AlarmAction) error {
-	status, err := h.admin.Status(ctx, h.s.endpoint())
+	status, err := h.admin.Status(ctx, h.s.Endpoint())
 	if err != nil {
 		return err
 	}
@@ -340,7 +341,7 @@ func (h *harness) authEnable(ctx context.Context) error {
 }
 
 func (h *harness) authDisable(ctx context.Context) error {
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{h.s.endpoint()}, Username: "root", Password: "root", Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{h.s.Endpoint()}, Username: "root", Password: "root", Logger: zap.NewNop()})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/strategy/etcd"
+	"github.com/distlock/locker/strategy/etcd/internal/members"
 )
 
 func newLocker(t *testing.T, client *clientv3.Client, opts ...locker.Option) *locker.Client {
@@ -89,9 +90,9 @@ func TestLeaseOfABrokenLockIsNotReused(t *testing.T) {
 // A role of the range of a prefix, and of the key that tokens count from, is enough.
 func TestRoleOfAPrefix(t *testing.T) {
 	t.Parallel()
-	s, err := takeServer()
+	s, err := members.Take()
 	require.NoError(t, err)
-	t.Cleanup(func() { putServer(s, true) })
+	t.Cleanup(func() { members.Put(s, true) })
 	admin, ctx := newClient(t, s), t.Context()
 	for _, user := range []string{"root", "app"} {
 		_, err = admin.RoleAdd(ctx, user)
@@ -108,7 +109,7 @@ func TestRoleOfAPrefix(t *testing.T) {
 	_, err = admin.AuthEnable(ctx)
 	require.NoError(t, err)
 
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{s.endpoint()}, Username: "app", Password: "secret", Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Username: "app", Password: "secret", Logger: zap.NewNop()})
 	require.NoError(t, err)
 	defer client.Close()
 	l, second := newLocker(t, client, locker.WithPrefix("app:")), newLocker(t, client, locker.WithPrefix("app:"))
@@ -157,7 +158,7 @@ func TestCompaction(t *testing.T) {
 	require.NoError(t, err)
 	_, err = admin.Compact(t.Context(), res.Header.Revision, clientv3.WithCompactPhysical())
 	require.NoError(t, err)
-	_, err = admin.Defragment(t.Context(), s.endpoint())
+	_, err = admin.Defragment(t.Context(), s.Endpoint())
 	require.NoError(t, err)
 	require.NoError(t, lease.Renew(t.Context()))
 	require.NoError(t, lease.Unlock(t.Context()))

@@ -1,4 +1,4 @@
-package etcd_test
+package members_test
 
 import (
 	"context"
@@ -14,7 +14,10 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/strategy/etcd"
+	"github.com/distlock/locker/strategy/etcd/internal/members"
 )
+
+func TestMain(m *testing.M) { os.Exit(members.Tests{M: m}.Run()) }
 
 // faultTTL leaves time for an election, which takes a second or two.
 const faultTTL = 5 * time.Second
@@ -22,28 +25,28 @@ const faultTTL = 5 * time.Second
 // cluster is three members.
 type cluster struct {
 	t       *testing.T
-	members []*server
+	members []*members.Server
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	members, err := launch(3)
+	all, err := members.Launch(3)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		for _, s := range members {
-			s.thaw()
+		for _, s := range all {
+			s.Thaw()
 		}
-		stopAll(members)
+		members.StopAll(all)
 	})
-	return &cluster{t, members}
+	return &cluster{t, all}
 }
 
 // locker is a Locker on a client as strategy/etcd/register makes it.
-func (c *cluster) locker(members ...*server) *locker.Client {
+func (c *cluster) locker(to ...*members.Server) *locker.Client {
 	c.t.Helper()
 	cfg := clientv3.Config{Logger: zap.NewNop(), DialTimeout: 5 * time.Second, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second}
-	for _, s := range members {
-		cfg.Endpoints = append(cfg.Endpoints, s.endpoint())
+	for _, s := range to {
+		cfg.Endpoints = append(cfg.Endpoints, s.Endpoint())
 	}
 	client, err := clientv3.New(cfg)
 	require.NoError(c.t, err)
@@ -56,20 +59,28 @@ func (c *cluster) locker(members ...*server) *locker.Client {
 	return l
 }
 
-// leader is the member that leads; the others are in the order of their names.
-func (c *cluster) leader() (leader *server, others []*server) {
+func (c *cluster) client() *clientv3.Client {
 	c.t.Helper()
-	client := newClient(c.t, c.members...)
+	client, err := members.Dial(c.members...)
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// leader is the member that leads; the others are in the order of their names.
+func (c *cluster) leader() (leader *members.Server, others []*members.Server) {
+	c.t.Helper()
+	client := c.client()
 	for leader == nil {
 		for _, s := range c.members {
-			status, err := client.Status(c.t.Context(), s.endpoint())
+			status, err := client.Status(c.t.Context(), s.Endpoint())
 			require.NoError(c.t, err)
 			if status.Leader == status.Header.MemberId {
 				leader = s
 			}
 		}
 	}
-	return leader, slices.DeleteFunc(slices.Clone(c.members), func(s *server) bool { return s == leader })
+	return leader, slices.DeleteFunc(slices.Clone(c.members), func(s *members.Server) bool { return s == leader })
 }
 
 // survives has a lock held and waited for, and others taken, while fault happens and for d after it, and until
@@ -132,7 +143,7 @@ func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	leader, _ := c.leader()
-	c.survives(2*faultTTL, leader.kill, func() { require.NoError(t, leader.start()) })
+	c.survives(2*faultTTL, leader.Kill, func() { require.NoError(t, leader.Start()) })
 }
 
 // A leader that stood still for ten TTLs believes for a moment that it leads.
@@ -143,30 +154,30 @@ func TestLeaderFrozen(t *testing.T) {
 	}
 	c := newCluster(t)
 	leader, _ := c.leader()
-	c.survives(10*faultTTL, leader.freeze, leader.thaw)
+	c.survives(10*faultTTL, leader.Freeze, leader.Thaw)
 }
 
 func TestMemberWiped(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	_, others := c.leader()
-	lost, client := others[0], newClient(t, c.members...)
+	lost, client := others[0], c.client()
 	c.survives(faultTTL, func() {
-		lost.kill()
-		require.NoError(t, os.RemoveAll(lost.data()))
-		members, err := client.MemberList(t.Context())
+		lost.Kill()
+		require.NoError(t, lost.Wipe())
+		list, err := client.MemberList(t.Context())
 		require.NoError(t, err)
-		for _, m := range members.Members {
-			if m.Name == lost.name {
+		for _, m := range list.Members {
+			if m.Name == lost.Name {
 				_, err := client.MemberRemove(t.Context(), m.ID)
 				require.NoError(t, err)
 			}
 		}
-		added, err := client.MemberAdd(t.Context(), []string{"unix://" + lost.name + ":2"})
+		added, err := client.MemberAdd(t.Context(), []string{"unix://" + lost.Name + ":2"})
 		require.NoError(t, err)
 		require.Len(t, added.Members, 3)
-		lost.existing = true
-		require.NoError(t, lost.start())
+		lost.Existing = true
+		require.NoError(t, lost.Start())
 	}, func() {})
 }
 
@@ -180,7 +191,7 @@ func TestMemberCutOff(t *testing.T) {
 	alone, err := inside.Lock(t.Context(), "alone", locker.WithTTL(faultTTL))
 	require.NoError(t, err)
 	c.survives(2*faultTTL, func() {
-		require.NoError(t, leader.tell("cut"))
+		require.NoError(t, leader.Tell("cut"))
 		next, err := outside.Lock(t.Context(), "alone", locker.WithTTL(faultTTL))
 		now := time.Now()
 		require.NoError(t, err)
@@ -190,7 +201,7 @@ func TestMemberCutOff(t *testing.T) {
 		_, err = inside.TryLock(t.Context(), "alone")
 		require.Error(t, err)
 		require.NoError(t, next.Unlock(t.Context()))
-	}, func() { require.NoError(t, leader.tell("mend")) })
+	}, func() { require.NoError(t, leader.Tell("mend")) })
 	lease, err := inside.Lock(t.Context(), "alone", locker.WithWait(time.Minute))
 	require.NoError(t, err)
 	require.Greater(t, lease.Token(), alone.Token())
@@ -204,7 +215,7 @@ func TestNoLeader(t *testing.T) {
 	held, err := l.Lock(t.Context(), "held", locker.WithTTL(time.Minute))
 	require.NoError(t, err)
 	for _, s := range c.members[1:] {
-		s.freeze()
+		s.Freeze()
 	}
 	for {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -217,7 +228,7 @@ func TestNoLeader(t *testing.T) {
 		}
 	}
 	for _, s := range c.members[1:] {
-		s.thaw()
+		s.Thaw()
 	}
 	require.NoError(t, held.Unlock(t.Context()))
 }
