@@ -17,6 +17,8 @@ APIDIFF := golang.org/x/exp/cmd/apidiff@v0.0.0-20261014143641-f0251eb4aa3e
 # take longest, come first.
 modules := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod)))
 MODULES := $(filter strategy/%,$(modules)) $(filter-out strategy/%,$(modules))
+# Those without tests.
+UNTESTED := benchmarks strategy/etcd/internal/member
 
 .PHONY: help
 help: ## list the targets
@@ -84,7 +86,7 @@ race_test = test -race -vet=all -toolexec 'nice -n 3'
 test: redis postgres mysql ## vet, and all tests with the race detector; the packages that take longest come first
 	$(GO) build -race ./... # first, so that the compiler takes little from the tests
 	$(GO) $(race_test) -p 2 -timeout 8m $(strategies) ./...
-	@modules="$(filter-out benchmarks,$(MODULES))"; \
+	@modules="$(filter-out $(UNTESTED),$(MODULES))"; \
 	if [ "$${LOCKER_POSTGRES:-}" = off ]; then echo "left out: strategy/postgres (LOCKER_POSTGRES=off)"; modules=$${modules/strategy\/postgres/}; fi; \
 	if [ "$${LOCKER_MYSQL:-}" = off ]; then echo "left out: strategy/mysql (LOCKER_MYSQL=off)"; modules=$${modules/strategy\/mysql/}; fi; \
 	printf '%s\n' $$modules | xargs -P 2 -I {} $(GO) -C {} $(race_test) -parallel 16 -timeout 4m ./...
@@ -105,6 +107,7 @@ conformance: redis postgres mysql ## the whole conformance suite on every strate
 	LOCKER_CONFORMANCE=all $(GO) test -race -v -p 2 -timeout 40m -run '^Test(Conformance|Fake|Suite)' ./conformance $(strategies) | $(without_beginnings)
 	if [ "$${LOCKER_POSTGRES:-}" != off ]; then LOCKER_CONFORMANCE=all $(GO) -C strategy/postgres test -race -v -parallel 16 -timeout 10m -run '^TestConformance' . | $(without_beginnings); fi
 	if [ "$${LOCKER_MYSQL:-}" != off ]; then LOCKER_CONFORMANCE=all $(GO) -C strategy/mysql test -race -v -parallel 16 -timeout 10m -run '^TestConformance' . | $(without_beginnings); fi
+	LOCKER_CONFORMANCE=all $(GO) -C strategy/etcd test -race -v -parallel 16 -timeout 10m -run '^TestConformance' . | $(without_beginnings)
 
 # The groups that are all about faults, and the cases of others that are; redlock's
 # suite is in parts.
@@ -187,7 +190,7 @@ release: ## make the modules ready for VERSION=v1.2.3, and say which tags to set
 		done; \
 	done
 	@$(GO) -C cmd/locker mod edit -dropreplace github.com/distlock/locker # go install refuses a module that replaces others
-	@echo "commit this, and then:"; echo "git tag $(VERSION)"; for m in $(filter-out benchmarks examples/%,$(MODULES)); do echo "git tag $$m/$(VERSION)"; done; \
+	@echo "commit this, and then:"; echo "git tag $(VERSION)"; for m in $(filter-out $(UNTESTED) examples/%,$(MODULES)); do echo "git tag $$m/$(VERSION)"; done; \
 	echo "go -C cmd/locker mod edit -replace github.com/distlock/locker=../.. # and commit that"
 
 .PHONY: fuzz
