@@ -20,7 +20,8 @@ import (
 )
 
 // benchmarks run on n members, and report what of their CPU a lock takes.
-func benchmark(b *testing.B, n int, run func(b *testing.B, l *locker.Client)) {
+func benchmark(b *testing.B, n int, run func(n int, pair func(key string))) {
+	b.Helper()
 	b.Run(fmt.Sprint(n, " members"), func(b *testing.B) {
 		all, err := members.Launch(n)
 		require.NoError(b, err)
@@ -29,7 +30,16 @@ func benchmark(b *testing.B, n int, run func(b *testing.B, l *locker.Client)) {
 		require.NoError(b, err)
 		defer l.Close()
 		before := cpu(all)
-		run(b, l)
+		run(b.N, func(key string) {
+			lease, err := l.Lock(context.Background(), key)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			if err := lease.Unlock(context.Background()); err != nil {
+				b.Error(err)
+			}
+		})
 		b.ReportMetric(float64((cpu(all)-before).Microseconds())/float64(b.N), "etcd-µs/op")
 	})
 }
@@ -47,23 +57,12 @@ func cpu(all []*members.Server) (used time.Duration) {
 	return used
 }
 
-func pair(b *testing.B, l *locker.Client, key string) {
-	lease, err := l.Lock(context.Background(), key)
-	if err != nil {
-		b.Error(err)
-		return
-	}
-	if err := lease.Unlock(context.Background()); err != nil {
-		b.Error(err)
-	}
-}
-
 // BenchmarkPair is Lock and Unlock of free keys, by one goroutine.
 func BenchmarkPair(b *testing.B) {
-	for _, n := range []int{1, 3} {
-		benchmark(b, n, func(b *testing.B, l *locker.Client) {
-			for i := range b.N {
-				pair(b, l, fmt.Sprint("key ", i))
+	for _, members := range []int{1, 3} {
+		benchmark(b, members, func(n int, pair func(key string)) {
+			for i := range n {
+				pair(fmt.Sprint("key ", i))
 			}
 		})
 	}
@@ -71,14 +70,14 @@ func BenchmarkPair(b *testing.B) {
 
 // BenchmarkPairs64 is Lock and Unlock by 64 goroutines, each with a key of its own.
 func BenchmarkPairs64(b *testing.B) {
-	for _, n := range []int{1, 3} {
-		benchmark(b, n, func(b *testing.B, l *locker.Client) {
+	for _, members := range []int{1, 3} {
+		benchmark(b, members, func(n int, pair func(key string)) {
 			var wg sync.WaitGroup
 			var done atomic.Int64
 			for i := range 64 {
 				wg.Go(func() {
-					for done.Add(1) <= int64(b.N) {
-						pair(b, l, fmt.Sprint("key ", i))
+					for done.Add(1) <= int64(n) {
+						pair(fmt.Sprint("key ", i))
 					}
 				})
 			}
@@ -107,6 +106,33 @@ func BenchmarkRefused(b *testing.B) {
 	}
 	b.StopTimer()
 	require.NoError(b, lease.Unlock(b.Context()))
+}
+
+// BenchmarkContended is Lock and Unlock of one key by 16 Lockers, as processes of their own are: the time from one
+// holder to the next.
+func BenchmarkContended(b *testing.B) {
+	all, err := members.Launch(1)
+	require.NoError(b, err)
+	defer members.StopAll(all)
+	var wg sync.WaitGroup
+	var done atomic.Int64
+	for range 16 {
+		l, err := etcd.New(newClient(b, all...))
+		require.NoError(b, err)
+		defer l.Close()
+		wg.Go(func() {
+			for done.Add(1) <= int64(b.N) {
+				lease, err := l.Lock(context.Background(), "k")
+				if err == nil {
+					err = lease.Unlock(context.Background())
+				}
+				if err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // BenchmarkHeld is 10,000 locks with a TTL of 30 s that are held for 30 s. What it reports is CPU in percent of a

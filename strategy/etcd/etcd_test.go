@@ -2,7 +2,6 @@ package etcd_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -193,7 +192,7 @@ func TestNobodyListens(t *testing.T) {
 	defer d.Close()
 	err = d.Release(t.Context(), driver.Claim{Key: "k", ID: "id"})
 	var e *driver.StoreError
-	require.True(t, errors.As(err, &e), "%v", err)
+	require.ErrorAs(t, err, &e)
 	require.True(t, e.NotApplied, "%v", err)
 	require.False(t, e.Permanent, "%v", err)
 }

@@ -18,10 +18,10 @@ func newServer(t *testing.T) *members.Server {
 	return s
 }
 
-func newClient(t testing.TB, to ...*members.Server) *clientv3.Client {
-	t.Helper()
+func newClient(tb testing.TB, to ...*members.Server) *clientv3.Client {
+	tb.Helper()
 	client, err := members.Dial(to...)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
+	require.NoError(tb, err)
+	tb.Cleanup(func() { _ = client.Close() })
 	return client
 }

@@ -90,7 +90,7 @@ func open(ctx context.Context, u *url.URL, opts ...locker.Option) (*locker.Clien
 func connect(cfg clientv3.Config, opts []locker.Option) (*clientv3.Client, *locker.Client, error) {
 	client, err := clientv3.New(cfg)
 	if err != nil {
-		return nil, nil, fmt.Errorf("locker: %w: etcd at %s: %v", locker.ErrUnavailable, strings.Join(cfg.Endpoints, ", "), err)
+		return nil, nil, fmt.Errorf("locker: %w: etcd at %s: %s", locker.ErrUnavailable, strings.Join(cfg.Endpoints, ", "), err.Error())
 	}
 	l, err := etcd.New(client, opts...)
 	if err != nil {
