@@ -98,6 +98,7 @@ type line struct {
 	first    bool             // the member holds the key
 	revision int64            // created the member; 0: there is none
 	lease    clientv3.LeaseID // the member's
+	term     uint64           // of the leader
 	base     *mvccpb.KeyValue // what tokens count from
 }
 
@@ -113,7 +114,7 @@ func lineOf(m member, res *clientv3.TxnResponse) line {
 	if own == nil {
 		return line{}
 	}
-	return line{string(holder.Key) == m.name(), own.CreateRevision, clientv3.LeaseID(own.Lease), kv(found[2])}
+	return line{string(holder.Key) == m.name(), own.CreateRevision, clientv3.LeaseID(own.Lease), res.Header.RaftTerm, kv(found[2])}
 }
 
 // enter puts a member on a condition, and reads the line. A member that is there already
@@ -149,8 +150,17 @@ func (d *etcdDriver) try(ctx context.Context, m member, req driver.Request) (lin
 	case is.lease != l.id:
 		return d.move(ctx, m, req, is, l)
 	}
+	return is, d.hold(ctx, m, is, l)
+}
+
+// hold notes that a member holds with a lease that lasts.
+func (d *etcdDriver) hold(ctx context.Context, m member, is line, l *lease) error {
+	if err := d.leases.confirm(ctx, l, is.term); err != nil {
+		d.leases.doubt(m.id, l) // nobody learns of this grant
+		return applied(err)
+	}
 	d.leases.keep(m.id, l)
-	return is, nil
+	return nil
 }
 
 // move gives a member that is first another lease.
@@ -164,8 +174,7 @@ func (d *etcdDriver) move(ctx context.Context, m member, req driver.Request, is 
 		d.leases.unused(m.id, l)
 		return line{}, nil
 	}
-	d.leases.keep(m.id, l)
-	return next, nil
+	return next, d.hold(ctx, m, next, l)
 }
 
 // token makes a token of the revision that created a member. base is the time when tokens

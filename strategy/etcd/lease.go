@@ -28,7 +28,8 @@ type lease struct {
 	seconds int64
 
 	// Of leases.mu:
-	end  time.Time // it lasts at least until then
+	end  time.Time // it lasts at least until then,
+	term uint64    // if the leader of this raft term led; 0: the majority has granted it
 	idle time.Time // since when it has no member
 	// doubtful: a command that puts a member with it may arrive yet. No other claim can use it.
 	doubtful bool
@@ -108,7 +109,23 @@ func (s *leases) last(ctx context.Context, l *lease, ttl time.Duration) error {
 	if lasts {
 		return nil
 	}
-	return s.keepAlive(ctx, []*lease{l}, func(_ int, err error) error { return err })
+	return s.keepOne(ctx, l, 0)
+}
+
+func (s *leases) keepOne(ctx context.Context, l *lease, term uint64) error {
+	return s.keepAlive(ctx, []*lease{l}, term, func(_ int, err error) error { return err })
+}
+
+// confirm extends a lease again if it was extended before the term in which its member was found: perhaps by a
+// leader that was none any more.
+func (s *leases) confirm(ctx context.Context, l *lease, term uint64) error {
+	s.mu.Lock()
+	sure := l.term == 0 || l.term >= term
+	s.mu.Unlock()
+	if sure {
+		return nil
+	}
+	return s.keepOne(ctx, l, term)
 }
 
 // grant makes a lease with an id of our own, by which it can be revoked if there is no answer.
@@ -128,9 +145,12 @@ func (s *leases) grant(ctx context.Context, ttl time.Duration) (*lease, error) {
 	return l, nil
 }
 
+var errEarlierTerm = errors.New("a lease was extended by a leader of an earlier term")
+
 // keepAlive extends leases by one stream. It calls answer for each, in their order, with nil or
-// errLost until that returns an error, and returns what the stream has ended by.
-func (s *leases) keepAlive(ctx context.Context, all []*lease, answer func(i int, err error) error) error {
+// errLost until that returns an error, and returns what the stream has ended by. A keep-alive is not decided by the
+// majority: an answer counts if the member that gave it was in term, or a later one, before.
+func (s *leases) keepAlive(ctx context.Context, all []*lease, term uint64, answer func(i int, err error) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	sent := time.Now()
@@ -145,6 +165,9 @@ func (s *leases) keepAlive(ctx context.Context, all []*lease, answer func(i int,
 		if err == nil {
 			res, err = stream.Recv()
 		}
+		if err == nil && res.GetHeader().GetRaftTerm() < term {
+			err = errEarlierTerm
+		}
 		if err != nil {
 			return err
 		}
@@ -153,7 +176,7 @@ func (s *leases) keepAlive(ctx context.Context, all []*lease, answer func(i int,
 			gone = errLost
 		} else {
 			s.mu.Lock()
-			l.end = sent.Add(time.Duration(l.seconds) * time.Second)
+			l.end, l.term = sent.Add(time.Duration(l.seconds)*time.Second), res.GetHeader().GetRaftTerm()
 			s.mu.Unlock()
 		}
 		if err = answer(i, gone); err != nil {

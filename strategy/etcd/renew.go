@@ -96,7 +96,7 @@ func (d *etcdDriver) extend(ctx context.Context, batch []driver.Claim) []error {
 		held, all = append(held, i), append(all, d.leases.renewed(c.ID, clientv3.LeaseID(own.Lease), c.TTL))
 	}
 	done := 0
-	err = d.leases.keepAlive(ctx, all, func(n int, err error) error {
+	err = d.leases.keepAlive(ctx, all, res.Header.RaftTerm, func(n int, err error) error {
 		outcome[held[n]] = err
 		done++
 		return nil
