@@ -1,5 +1,7 @@
 package etcd
 
+import "github.com/distlock/locker/driver"
+
 // For tests of package etcd_test.
 var RangeOf = rangeOf
 
@@ -10,4 +12,12 @@ func MemberName(key, id string) string { return member{key, id}.name() }
 func MemberOf(name string) (key, id string, ok bool) {
 	m, ok := memberOf(name)
 	return m.key, m.id, ok
+}
+
+// IdleLeases is how many leases wait for the next claim.
+func IdleLeases(d driver.Driver) int {
+	s := &d.(*etcdDriver).leases
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.idle)
 }
