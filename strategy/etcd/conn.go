@@ -35,7 +35,8 @@ func (kv promptKV) Txn(ctx context.Context, req *pb.TxnRequest, opts ...grpc.Cal
 	return kv.KVClient.Txn(ctx, req, append(opts, grpc.WaitForReady(false))...)
 }
 
-// send sends a command that asks for a leader. A member that knows none has done nothing: the next one in turn gets it.
+// send sends a command that asks for a leader. A member that knows none has done nothing: the next one in turn
+// gets it.
 func send[T any](ctx context.Context, c *conn, command func(context.Context) (T, error)) (res T, err error) {
 	ctx = clientv3.WithRequireLeader(ctx)
 	for range 3 {
@@ -49,8 +50,8 @@ func send[T any](ctx context.Context, c *conn, command func(context.Context) (T,
 	return res, err
 }
 
-// redial has gRPC connect now, and not when its back-off is over, which grows to two minutes. It does so at most once a
-// second.
+// redial has gRPC connect now, and not when its back-off is over, which grows to two minutes. It does so at most
+// once a second.
 func (c *conn) redial() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,27 +1,28 @@
-// Package etcd is the strategy for etcd (3.5.13 or newer; tested on 3.6): a lock is a line of keys, of which
-// the first holds it.
+// Package etcd is the strategy for etcd (3.5.13 or newer; tested on 3.6): a lock is a line of keys, of which the
+// first holds it.
 //
 //	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"h1:2379", "h2:2379", "h3:2379"}})
 //	l, err := etcd.New(client)
 //
-// Package strategy opens etcd:// and etcds:// URLs once a program imports
-// .../strategy/etcd/register for its effect.
+// Package strategy opens etcd:// and etcds:// URLs once a program imports .../strategy/etcd/register for its
+// effect.
 //
 // # Guarantees
 //
-// One holder per key, whatever minority of the members fails: every command is decided by the majority, and no
-// clock of a member or client decides who holds. Processes that wait for a key are served first come, first served. Fencing tokens
-// grow, also after keys were deleted or the store was replaced by an empty one.
+// One holder per key, whatever minority of the members fails: the majority decides every grant and release.
+// Leases count on the leader's monotonic clock; a clock that jumps changes nothing. Processes that wait for a key
+// are served first come, first served. Fencing tokens grow, also after keys were deleted or the store was replaced
+// by an empty one.
 //
-// Not guaranteed: re-entry by the same named owner from another process (etcd has no hold counts); the order
-// of a process that did not reach etcd for 3 s while it waited: it joins the end of the line.
+// Not guaranteed: re-entry by the same named owner from another process (etcd has no hold counts); the order of a
+// process that did not reach etcd for 3 s while it waited: it joins the end of the line.
 //
 // # Time
 //
-// etcd counts leases in whole seconds, and has a least one of 2 s with its default settings. A lease is the TTL, rounded up, and
-// one second more. Deadline is as exact as with any strategy, since it counts on the client. After
-// a holder has died, or has let its lease expire, its key is free up to 3 s later than its Deadline: etcd also looks for
-// ended leases twice a second, and revokes at most 1,000 a second. A new leader extends all leases by
+// etcd counts leases in whole seconds, and has a least one of 2 s with its default settings. A lease is the TTL,
+// rounded up, and one second more. Deadline is as exact as with any strategy, since it counts on the client. After
+// a holder has died, or has let its lease expire, its key is free up to 3 s later than its Deadline: etcd also
+// looks for ended leases twice a second, and revokes at most 1,000 a second. A new leader extends all leases by
 // their whole TTL. A process that dies while it waits holds the others up for 4 s at most.
 //
 // # Keys
@@ -30,33 +31,35 @@
 //
 //	locker/ + the lock's key, NUL written as NUL 0xFF + NUL 0x01 + the claim's id
 //
-// whose value is the name of the owner, if the caller gave one. The member with the least create revision holds the lock. A
-// member without a lease, which another program has put there, holds the lock until it is deleted. The key locker/tokens
-// has the time, in µs since 1970, when the first token was asked for. It is never deleted. A token is this time and 32 for each
-// revision of etcd since then. Locks of package concurrency of etcd's client are not known to this package, nor the
-// other way round.
+// whose value is the name of the owner, if the caller gave one. The member with the least create revision holds
+// the lock. A member without a lease, which another program has put there, holds the lock until it is deleted. The
+// key locker/tokens has the time, in µs since 1970, when the first token was asked for. It is never deleted. A
+// token is this time and 32 for each revision of etcd since then. Locks of package concurrency of etcd's client
+// are not known to this package, nor the other way round.
 //
 // # Commands
 //
-// A free Lock is one transaction, and so is its Unlock, while the process has a lease that it has used within the last second for another lock
-// with an equal TTL. Otherwise a Lock grants a lease before, and a second after the Unlock the lease is revoked. A TryLock
-// that is refused is one transaction. Renewals are one read of up to 64 claims and a keep-alive for each; neither is written to disk.
-// A Lock that waits joins the line by a grant and a transaction, reads once a second, and takes a grant and a transaction when it is the
-// first. It watches the member before its own, so that a release wakes one process. A hand-over inside a process sends nothing.
+// A free Lock is one transaction, and so is its Unlock, while the process has a lease that it has used within the
+// last second for another lock with an equal TTL. Otherwise a Lock grants a lease before, and a second after the
+// Unlock the lease is revoked. A TryLock that is refused is one transaction. Renewals are one read of up to 64
+// claims and a keep-alive for each; neither is written to disk. A Lock that waits joins the line by a grant and a
+// transaction, reads once a second, and takes a grant and a transaction when it is the first. It watches the
+// member before its own, so that a release wakes one process. A hand-over inside a process sends nothing.
 //
 // At most 64 attempts of a Locker are under way at a time, so that renewals and releases do not queue behind them.
 //
 // # The client
 //
 // The Locker sends commands on the client's connections, to the server that is next in turn. It uses neither
-// client.KV nor client.Watcher: wrappers of these (namespaces, caches) are not seen. A server that is frozen, or that the network does not reach,
-// makes its share of the commands late until gRPC has noticed: set DialKeepAliveTime (10 s is the least) and
-// DialKeepAliveTimeout, as etcd:// URLs do. Renewals go to another server after a third of their time.
+// client.KV nor client.Watcher: wrappers of these (namespaces, caches) are not seen. A server that is frozen, or
+// that the network does not reach, makes its share of the commands late until gRPC has noticed: set
+// DialKeepAliveTime (10 s is the least) and DialKeepAliveTimeout, as etcd:// URLs do. Renewals go to another
+// server after a third of their time.
 //
 // # Permissions
 //
-// Where authentication is enabled, a user needs READWRITE on the range of its keys, the Locker's prefix included, and on
-// locker/tokens:
+// Where authentication is enabled, a user needs READWRITE on the range of its keys, the Locker's prefix included,
+// and on locker/tokens:
 //
 //	etcdctl role grant-permission locks --prefix=true readwrite locker/app:
 //	etcdctl role grant-permission locks readwrite locker/tokens

@@ -48,7 +48,10 @@ type etcdDriver struct {
 
 // NewDriver makes the driver that New gives to its Locker, for those who wrap it.
 func NewDriver(client *clientv3.Client) driver.Driver {
-	d := &etcdDriver{conn: newConn(client), watcher: clientv3.NewWatcher(client), attempts: make(chan struct{}, mostAttempts), places: make(map[string]*place)}
+	d := &etcdDriver{
+		conn: newConn(client), watcher: clientv3.NewWatcher(client),
+		attempts: make(chan struct{}, mostAttempts), places: make(map[string]*place),
+	}
 	d.base, d.stop = context.WithCancel(context.Background())
 	d.leases = leases{conn: d.conn, spawn: d.spawn, claims: make(map[string]*lease)}
 	return d
@@ -193,7 +196,8 @@ func (d *etcdDriver) token(ctx context.Context, base *mvccpb.KeyValue, revision 
 	}
 	micros, err := strconv.ParseInt(string(base.Value), 10, 64)
 	if err != nil {
-		return 0, &driver.StoreError{Permanent: true, Err: fmt.Errorf("the key %s has the value %q: want a time in µs; once it is deleted the next Lock writes it", tokensKey, base.Value)}
+		err = fmt.Errorf("the key %s has the value %q: want a time in µs; once it is deleted the next Lock writes it", tokensKey, base.Value)
+		return 0, &driver.StoreError{Permanent: true, Err: err}
 	}
 	return micros + (revision-base.CreateRevision)*tokensPerGrant, nil
 }

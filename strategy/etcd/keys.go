@@ -39,7 +39,8 @@ func memberOf(name string) (m member, ok bool) {
 // first reads the holder.
 func first(key string) clientv3.Op {
 	start, end := rangeOf(key)
-	return clientv3.OpGet(start, clientv3.WithRange(end), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(1))
+	return clientv3.OpGet(start, clientv3.WithRange(end), clientv3.WithLimit(1),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 }
 
 // kv is the first that a read has found, or nil.

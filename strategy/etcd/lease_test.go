@@ -41,8 +41,8 @@ func TestWhoDeletedHasTheLease(t *testing.T) {
 	}
 }
 
-// A lease that a command without an answer has named is not kept: the command may put its member yet. It is revoked, and
-// that member with it.
+// A lease that a command without an answer has named is not kept: the command may put its member yet. It is
+// revoked, and that member with it.
 func TestLeaseOfALateCommandIsRevoked(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

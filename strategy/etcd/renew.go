@@ -41,8 +41,8 @@ func (d *etcdDriver) Renew(ctx context.Context, claims []driver.Claim, answer fu
 	wg.Wait()
 }
 
-// renew extends a batch. When a third of its time is over it begins anew beside the first try, on the connections that
-// are next in turn: a member that is frozen answers nothing, and each command goes to another member.
+// renew extends a batch. When a third of its time is over it begins anew beside the first try, on the connections
+// that are next in turn: a member that is frozen answers nothing, and each command goes to another member.
 func (d *etcdDriver) renew(ctx context.Context, batch []driver.Claim, answer func(i int, err error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -18,7 +18,8 @@ import (
 	"github.com/distlock/locker/strategy/etcd"
 )
 
-// deposed is a member that reads through the majority, in term 5, and answers keep-alives by itself, in a term of its own.
+// deposed is a member that reads through the majority, in term 5, and answers keep-alives by itself, in a term of
+// its own.
 type deposed struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedLeaseServer

@@ -1,0 +1,122 @@
+package etcd
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+const (
+	// idleFor is how long a lease without a member is kept for the next claim.
+	idleFor = time.Second
+	// revokesAtOnce is how many leases are revoked beside one another.
+	revokesAtOnce = 8
+	// revokeTimeout is for a batch of these.
+	revokeTimeout = 2 * time.Second
+)
+
+// rest keeps a lease for the next claim.
+func (s *leases) rest(l *lease) {
+	s.mu.Lock()
+	if s.closed || l.doubtful {
+		s.mu.Unlock()
+		s.spend(l)
+		return
+	}
+	defer s.mu.Unlock()
+	l.idle = time.Now()
+	if s.idle = append(s.idle, l); len(s.idle) == 1 {
+		time.AfterFunc(idleFor, s.tidy)
+	}
+}
+
+// tidy revokes the leases that nobody has wanted.
+func (s *leases) tidy() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := time.Now().Add(-idleFor)
+	n, _ := slices.BinarySearchFunc(s.idle, old, func(l *lease, t time.Time) int {
+		if l.idle.After(t) {
+			return 1
+		}
+		return -1
+	})
+	s.spent = append(s.spent, s.idle[:n]...)
+	s.idle = slices.Delete(s.idle, 0, n)
+	if len(s.idle) > 0 {
+		time.AfterFunc(max(s.idle[0].idle.Sub(old), time.Millisecond), s.tidy)
+	}
+	s.revoke()
+}
+
+// spend revokes a lease, in the background.
+func (s *leases) spend(l *lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spent = append(s.spent, l)
+	s.revoke()
+}
+
+// revoke needs mu. Leases that cannot be revoked end by themselves.
+func (s *leases) revoke() {
+	if s.revoking || len(s.spent) == 0 {
+		return
+	}
+	s.revoking = s.spawn(func(ctx context.Context) {
+		for {
+			s.mu.Lock()
+			n := min(len(s.spent), revokesAtOnce)
+			batch := slices.Clone(s.spent[:n])
+			s.spent = slices.Delete(s.spent, 0, n)
+			s.revoking = n > 0
+			s.mu.Unlock()
+			if n == 0 {
+				return
+			}
+			s.revokeAll(ctx, batch)
+		}
+	})
+}
+
+func (s *leases) revokeAll(ctx context.Context, batch []*lease) {
+	ctx, cancel := context.WithTimeout(ctx, revokeTimeout)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, l := range batch {
+		if time.Now().After(l.end) {
+			continue
+		}
+		wg.Go(func() {
+			_, _ = send(ctx, s.conn, func(ctx context.Context) (*pb.LeaseRevokeResponse, error) {
+				return s.conn.leases.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: int64(l.id)})
+			})
+		})
+	}
+	wg.Wait()
+}
+
+// afterClose revokes what a release has left over when nothing runs in the background any more.
+func (s *leases) afterClose(ctx context.Context) {
+	s.mu.Lock()
+	var rest []*lease
+	if s.closed && !s.revoking {
+		rest, s.spent = s.spent, nil
+	}
+	s.mu.Unlock()
+	if len(rest) > 0 {
+		s.revokeAll(ctx, rest)
+	}
+}
+
+// close revokes what is idle.
+func (s *leases) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.spent = append(s.spent, s.idle...)
+	s.idle = nil
+	s.revoke()
+}
