@@ -105,10 +105,8 @@ func (h *harness) Timing() conformance.Timing {
 	return conformance.Timing{ShortTTL: 2 * time.Second, MinTTL: time.Second, Granularity: 2 * time.Second}
 }
 
-func (h *harness) NewChild(tb testing.TB) *conformance.Child {
-	tb.Helper()
-	return conformance.StartChild(tb, h.s.Endpoint())
-}
+// ChildSpec implements [conformance.ChildMaker].
+func (h *harness) ChildSpec() string { return h.s.Endpoint() }
 
 // Background: a client and its connections have goroutines for as long as they are open. It keeps
 // its one stream for watches, and the context of that, if a watch was ended before it began.
