@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -76,19 +77,19 @@ var small = []string{"--loose-innodb-log-file-size=4M", "--loose-innodb-redo-log
 	"--skip-log-bin", "--loose-mysqlx=OFF", "--loose-performance-schema=OFF"}
 
 func initialize(server, dir, first string) *exec.Cmd {
+	args := slices.Concat([]string{"--no-defaults", "--datadir=" + dir}, small, asRoot())
 	if out, _ := exec.Command(server, "--no-defaults", "--version").Output(); strings.Contains(string(out), "MariaDB") {
-		return exec.Command("mariadb-install-db", append([]string{"--no-defaults", "--datadir=" + dir, "--auth-root-authentication-method=normal",
-			"--skip-test-db", "--extra-file=" + first, "--user=" + userName()}, small...)...)
+		return exec.Command("mariadb-install-db", append(args, "--auth-root-authentication-method=normal", "--skip-test-db", "--extra-file="+first)...)
 	}
-	return exec.Command(server, append([]string{"--no-defaults", "--initialize-insecure", "--init-file=" + first, "--datadir=" + dir, "--user=" + userName()}, small...)...)
+	return exec.Command(server, append(args, "--initialize-insecure", "--init-file="+first)...)
 }
 
-// userName is who the server runs as; that it is root has to be said.
-func userName() string {
+// asRoot says that the server runs as root, where it does: it refuses unless that is said.
+func asRoot() []string {
 	if os.Getuid() == 0 {
-		return "root"
+		return []string{"--user=root"}
 	}
-	return os.Getenv("USER")
+	return nil
 }
 
 // server is a MariaDB or MySQL of its own, on a port of this host and by a socket in dir.
@@ -171,11 +172,11 @@ func freePort() (int, error) {
 }
 
 func (s *server) startAt(log *os.File) error {
-	args := append([]string{"--no-defaults", "--datadir=" + filepath.Join(s.dir, "data"), "--socket=" + s.socket(), "--pid-file=" + filepath.Join(s.dir, "pid"),
+	args := slices.Concat([]string{"--no-defaults", "--datadir=" + filepath.Join(s.dir, "data"), "--socket=" + s.socket(), "--pid-file=" + filepath.Join(s.dir, "pid"),
 		"--tmpdir=" + s.dir, // a server that starts deletes temporary tables of others
-		"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.port), "--skip-networking=0", "--user=" + userName(), "--max-connections=1000", "--back-log=500",
-		"--skip-name-resolve"}, small...)
-	s.cmd, s.ended = exec.Command(s.binary, append(args, s.settings...)...), make(chan struct{})
+		"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.port), "--skip-networking=0", "--max-connections=1000", "--back-log=500",
+		"--skip-name-resolve"}, small, asRoot(), s.settings)
+	s.cmd, s.ended = exec.Command(s.binary, args...), make(chan struct{})
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
