@@ -62,10 +62,16 @@ func Token(r *http.Request) (int64, error) {
 func Path(r *http.Request) string { return r.URL.Path }
 
 // Handler passes a request to next if guard admits its token for the key that key returns, and
-// answers by [Error] otherwise. See [Check and write] above. It panics if an argument is nil.
+// answers by [Error] otherwise. See [Check and write] above. Without one of the three it answers
+// 500, and passes nothing.
 //
 // [Check and write]: https://pkg.go.dev/github.com/distlock/locker/fence/httpfence#hdr-Check_and_write
 func Handler(guard fence.Guard, key func(*http.Request) string, next http.Handler) http.Handler {
+	if guard == nil || key == nil || next == nil {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "httpfence: Handler wants a Guard, a key function and a handler, got nil", http.StatusInternalServerError)
+		})
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, err := Token(r)
 		if err == nil {

@@ -136,15 +136,21 @@ func (g *Guard) Run(ctx context.Context, s *Script, key string, token int64, key
 	if err := fence.Validate(key, token); err != nil {
 		return nil, err
 	}
+	if s == nil || s.script == nil {
+		return nil, fmt.Errorf("redisfence: %w: want a Script of NewScript, got none", fence.ErrInvalid)
+	}
 	keys = append([]string{redisconn.AuxKey(g.prefix, key)}, keys...)
 	args = append([]any{token, g.retention.Milliseconds()}, args...)
 	reply, err := s.script.Run(ctx, g.rdb, keys, args...).Result()
 	if err == nil || errors.Is(err, redis.Nil) { // a body that returns nothing
 		return reply, nil
 	}
-	if refusal, stale := strings.CutPrefix(err.Error(), "STALE "); stale {
-		seen, _ := strconv.ParseInt(refusal, 10, 64)
-		return nil, &fence.StaleError{Key: key, Token: token, Seen: seen}
+	var refusal redis.Error
+	if errors.As(err, &refusal) {
+		if seen, stale := strings.CutPrefix(refusal.Error(), "STALE "); stale {
+			n, _ := strconv.ParseInt(seen, 10, 64)
+			return nil, &fence.StaleError{Key: key, Token: token, Seen: n}
+		}
 	}
 	return nil, fmt.Errorf("redisfence: key %s: %w", fence.Quote(key), err)
 }
