@@ -1,6 +1,6 @@
 // Package sqlfence checks fencing tokens in the SQL transaction of the write. It works with
-// PostgreSQL, MySQL or MariaDB, and SQLite, by database/sql, and with PostgreSQL by pgx, too ([Pgx]);
-// it imports the standard library only.
+// PostgreSQL, MySQL or MariaDB, and SQLite by database/sql, and with PostgreSQL by pgx, too ([Pgx]).
+// It imports no driver.
 //
 // A table has a row for each key with the greatest token that was admitted. [Table.AdmitTx] compares
 // and raises it, and the transaction that does so also writes the data: the two are committed
@@ -27,16 +27,18 @@
 // written late, but they wait until the server ends that transaction. Give it a limit
 // (PostgreSQL: idle_in_transaction_session_timeout; MySQL and MariaDB: wait_timeout).
 //
-// If the reply to COMMIT is lost, run the transaction again with the same token: it is admitted
-// again, unless a later owner was here. A transaction that is rolled back leaves the token as it was.
-// Errors that ask for the transaction to be run again (a serialization failure, a deadlock, SQLITE_BUSY)
-// are returned in the driver's words, wrapped.
+// If the reply to COMMIT is lost, the transaction may be run again with the same token: it is
+// admitted again, unless a later owner was here. What it writes may have been written already, so
+// let it read first. A transaction that is rolled back leaves the token as it was.
+// Errors that ask for the transaction to be run again (a serialization failure, a deadlock,
+// SQLITE_BUSY) are returned in the driver's words, wrapped.
 //
 // # The table
 //
 // [Table.Schema] creates it; no row is removed by itself. The guard and the data belong into one
 // database: then a backup that is restored, or a failover that loses commits, loses both alike.
 // A table that was lost or emptied on its own admits whoever comes first, a late writer as well.
+// With MySQL the table of the data has to be one with transactions, too (InnoDB).
 // [Table.Prune] removes the rows of keys that are not used any more.
 package sqlfence
 
