@@ -33,15 +33,37 @@ type Server struct {
 	ended    chan error
 }
 
+// Installed returns nil, or an error that matches ErrMissing and names what is not installed.
+func Installed() error {
+	_, err := postgresPrograms()
+	_, _, err2 := mariadbPrograms()
+	return errors.Join(err, err2)
+}
+
+// postgresPrograms returns the directory of PostgreSQL's programs.
+func postgresPrograms() (string, error) {
+	initdb := program("initdb", "/usr/lib/postgresql/*/bin")
+	switch {
+	case os.Getenv("LOCKER_POSTGRES") == "off":
+		return "", fmt.Errorf("PostgreSQL: %w: LOCKER_POSTGRES=off", ErrMissing)
+	case initdb == "":
+		return "", fmt.Errorf("PostgreSQL: %w: initdb is neither in PATH nor in /usr/lib/postgresql/*/bin", ErrMissing)
+	}
+	initdb, err := filepath.EvalSymlinks(initdb) // the other programs are where it really is
+	return filepath.Dir(initdb), err
+}
+
+func mariadbPrograms() (install, daemon string, err error) {
+	install, daemon = program("mariadb-install-db", "/usr/bin"), program("mariadbd", "/usr/sbin")
+	if install == "" || daemon == "" {
+		err = fmt.Errorf("MariaDB: %w: mariadb-install-db and mariadbd are not in PATH", ErrMissing)
+	}
+	return install, daemon, err
+}
+
 // Postgres starts a PostgreSQL.
 func Postgres() (*Server, error) {
-	bin := program("initdb", "/usr/lib/postgresql/*/bin")
-	if os.Getenv("LOCKER_POSTGRES") == "off" {
-		return nil, fmt.Errorf("PostgreSQL: %w: LOCKER_POSTGRES=off", ErrMissing)
-	} else if bin == "" {
-		return nil, fmt.Errorf("PostgreSQL: %w: initdb is neither in PATH nor in /usr/lib/postgresql/*/bin", ErrMissing)
-	}
-	bin, err := filepath.EvalSymlinks(bin) // the other programs are where it really is
+	bin, err := postgresPrograms()
 	if err != nil {
 		return nil, err
 	}
@@ -52,17 +74,17 @@ func Postgres() (*Server, error) {
 	s.DSN = fmt.Sprintf("postgres://postgres@/postgres?host=%s&sslmode=disable", s.dir)
 	data := filepath.Join(s.dir, "data")
 	err = s.start("QUIT",
-		[]string{bin, "-D", data, "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"},
-		[]string{filepath.Join(filepath.Dir(bin), "postgres"), "-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "fsync=off",
+		[]string{filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"},
+		[]string{filepath.Join(bin, "postgres"), "-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "fsync=off",
 			"-c", "shared_buffers=16MB", "-c", "max_connections=300"})
 	return s, err
 }
 
 // MariaDB starts a MariaDB.
 func MariaDB() (*Server, error) {
-	install, daemon := program("mariadb-install-db", "/usr/bin"), program("mariadbd", "/usr/sbin")
-	if install == "" || daemon == "" {
-		return nil, fmt.Errorf("MariaDB: %w: mariadb-install-db and mariadbd are not in PATH", ErrMissing)
+	install, daemon, err := mariadbPrograms()
+	if err != nil {
+		return nil, err
 	}
 	s, err := newServer("mysql", "mysql")
 	if err != nil {
