@@ -43,10 +43,9 @@ func count(ctx context.Context, n, writers int) (*counts, error) {
 	}
 	defer closeLocker()
 
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	o := &observer{l: l, resources: resources, counts: &counts{refused: make(map[string]int), wrote: make(map[string]int)}}
-	errs := make([]error, writers)
 	var all sync.WaitGroup
 	for i := range writers {
 		cfg := writerConfig{Addresses: at}
@@ -54,13 +53,13 @@ func count(ctx context.Context, n, writers int) (*counts, error) {
 			cfg.Keys = append(cfg.Keys, fmt.Sprintf("pause/%d", k))
 		}
 		all.Go(func() {
-			if errs[i] = o.accompany(ctx, cfg); errs[i] != nil {
-				cancel() // one is enough
+			if err := o.accompany(ctx, cfg); err != nil {
+				cancel(err) // the first one counts
 			}
 		})
 	}
 	all.Wait()
-	return o.counts, errors.Join(errs...)
+	return o.counts, context.Cause(ctx)
 }
 
 // launch starts the stores, and the service.
@@ -138,7 +137,7 @@ func (o *observer) accompany(ctx context.Context, cfg writerConfig) error {
 	for _, key := range cfg.Keys {
 		if err := o.pause(ctx, cmd.Process.Pid, key, reports); err != nil {
 			_ = cmd.Process.Kill()
-			return errors.Join(fmt.Errorf("%s: %w", key, err), ctx.Err())
+			return fmt.Errorf("%s: %w", key, err)
 		}
 	}
 	return cmd.Wait()
@@ -180,8 +179,11 @@ func (o *observer) pause(ctx context.Context, pid int, key string, reports *json
 	for _, r := range o.resources {
 		value, err := r.get(ctx, key)
 		want := map[bool]string{true: "second", false: "first"}[what.Refused[r.name]]
-		if err != nil || value != want {
-			return fmt.Errorf("%s: want %q, got %q, %w", r.name, want, value, err)
+		if err == nil && value != want {
+			err = fmt.Errorf("want %q, got %q", want, value)
+		}
+		if err != nil {
+			return fmt.Errorf("%s, refused: %v: %w", r.name, what.Refused[r.name], err)
 		}
 		o.counts.add(r.name, what.Refused[r.name])
 	}

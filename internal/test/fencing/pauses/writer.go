@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"syscall"
 	"time"
 
@@ -88,9 +89,14 @@ func beLate(ctx context.Context, l locker.Locker, key string, resources []resour
 	if err != nil {
 		return late{}, err
 	}
+	// This thread may go on for some time before the signal has stopped it.
+	goOn := make(chan os.Signal, 1)
+	signal.Notify(goOn, syscall.SIGCONT)
+	defer signal.Stop(goOn)
 	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
 		return late{}, err
 	}
+	<-goOn
 	// The last thing that this owner has heard is that it has the lock.
 	what := late{Key: key, Token: lease.Token(), Refused: make(map[string]bool)}
 	for _, r := range resources {
