@@ -32,5 +32,5 @@ func ExampleMemory_Do() {
 func ExampleValidate() {
 	fmt.Println(fence.Validate("lamp", 0))
 	// Output:
-	// fence: invalid use: key "lamp": want a fencing token of 1 or more, got 0; take it from Lease.Token, of a Locker without WithoutFencing
+	// fence: key "lamp": invalid use: want a fencing token of 1 or more, got 0; take it from Lease.Token, of a Locker without WithoutFencing
 }

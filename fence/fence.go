@@ -64,8 +64,8 @@ func Validate(key string, token int64) error {
 	case key == "" || len(key) > MaxKey:
 		return fmt.Errorf("fence: %w: want a key of 1 to %d bytes, got %d", ErrInvalid, MaxKey, len(key))
 	case token < 1:
-		return fmt.Errorf("fence: %w: key %s: want a fencing token of 1 or more, got %d; take it from Lease.Token, of a Locker without WithoutFencing",
-			ErrInvalid, Quote(key), token)
+		return fmt.Errorf("fence: key %s: %w: want a fencing token of 1 or more, got %d; take it from Lease.Token, of a Locker without WithoutFencing",
+			Quote(key), ErrInvalid, token)
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (e *StaleError) Error() string {
 	if e.Seen != 0 {
 		seen = fmt.Sprint(e.Seen)
 	}
-	return fmt.Sprintf("fence: %v: key %s: %s was admitted before %d: a later owner was here", ErrStale, Quote(e.Key), seen, e.Token)
+	return fmt.Sprintf("fence: key %s: %v: got %d, and %s was admitted before: a later owner was here", Quote(e.Key), ErrStale, e.Token, seen)
 }
 
 func (e *StaleError) Unwrap() error { return ErrStale }

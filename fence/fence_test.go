@@ -47,14 +47,14 @@ func TestErrors(t *testing.T) {
 	m := fence.NewMemory()
 	require.NoError(t, m.Admit(t.Context(), "lamp", 9))
 	err := m.Admit(t.Context(), "lamp", 8)
-	require.EqualError(t, err, `fence: stale fencing token: key "lamp": 9 was admitted before 8: a later owner was here`)
+	require.EqualError(t, err, `fence: key "lamp": stale fencing token: got 8, and 9 was admitted before: a later owner was here`)
 	var stale *fence.StaleError
 	require.ErrorAs(t, err, &stale)
 	require.Equal(t, fence.StaleError{Key: "lamp", Token: 8, Seen: 9}, *stale)
 	require.EqualError(t, &fence.StaleError{Key: "lamp", Token: 8},
-		`fence: stale fencing token: key "lamp": a greater one was admitted before 8: a later owner was here`)
+		`fence: key "lamp": stale fencing token: got 8, and a greater one was admitted before: a later owner was here`)
 	require.EqualError(t, m.Admit(t.Context(), "lamp", 0),
-		`fence: invalid use: key "lamp": want a fencing token of 1 or more, got 0; take it from Lease.Token, of a Locker without WithoutFencing`)
+		`fence: key "lamp": invalid use: want a fencing token of 1 or more, got 0; take it from Lease.Token, of a Locker without WithoutFencing`)
 	require.EqualError(t, m.Admit(t.Context(), "", 9), "fence: invalid use: want a key of 1 to 16384 bytes, got 0")
 	require.Less(t, len(m.Admit(t.Context(), strings.Repeat("x", fence.MaxKey), -1).Error()), 300)
 }
