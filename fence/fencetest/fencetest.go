@@ -38,6 +38,7 @@ type Resource interface {
 // need not be empty: each case makes up its keys. A Guard has a minute for a case, and each case asks it up to
 // a thousand times, from 8 goroutines at most.
 func Run(t *testing.T, newGuard func(testing.TB) fence.Guard) {
+	t.Helper()
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -118,9 +119,9 @@ func (s *subject) admits(key string, steps ...step) error {
 func expect(err, want error) error {
 	switch {
 	case !errors.Is(err, want):
-		return fmt.Errorf("want %v, got %w", want, orNil(err))
+		return fmt.Errorf("want %w, got %w", orNil(want), orNil(err))
 	case err != nil && errors.Is(err, fence.ErrStale) && errors.Is(err, fence.ErrInvalid):
-		return fmt.Errorf("want an error that matches %q alone, got %w", want, err)
+		return fmt.Errorf("want an error that matches %w alone, got %w", want, err)
 	}
 	return nil
 }

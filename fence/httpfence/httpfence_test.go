@@ -130,6 +130,14 @@ func (s *sent) RoundTrip(r *http.Request) (*http.Response, error) {
 	return httptest.NewRecorder().Result(), nil
 }
 
+func send(transport *httpfence.Transport, r *http.Request) error {
+	resp, err := transport.RoundTrip(r)
+	if err == nil {
+		err = resp.Body.Close()
+	}
+	return err
+}
+
 // body knows whether it was closed.
 type body struct {
 	io.Reader
@@ -138,7 +146,7 @@ type body struct {
 
 func (b *body) Close() error { b.closed = true; return nil }
 
-func newRequest(t *testing.T, ctx context.Context) (*http.Request, *body) { //nolint:revive // the context is what the request is about
+func newRequest(t *testing.T, ctx context.Context) (*http.Request, *body) {
 	t.Helper()
 	b := &body{Reader: strings.NewReader("{}")}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://stock.example/lamp", b)
@@ -162,20 +170,17 @@ func TestTransport(t *testing.T) {
 	transport := &httpfence.Transport{Base: base, Key: httpfence.Path}
 
 	r, _ := newRequest(t, lease.Context(t.Context()))
-	_, err := transport.RoundTrip(r)
-	require.NoError(t, err)
+	require.NoError(t, send(transport, r))
 	require.Equal(t, strconv.FormatInt(lease.Token(), 10), base.header.Get(httpfence.Header))
 	require.Empty(t, r.Header, "a RoundTripper does not change the request")
 
 	r, _ = newRequest(t, t.Context())
-	_, err = transport.RoundTrip(r)
-	require.NoError(t, err)
+	require.NoError(t, send(transport, r))
 	require.Empty(t, base.header, "without a lease there is no token")
 
 	r, _ = newRequest(t, lease.Context(t.Context()))
 	r.Header.Set(httpfence.Header, "17")
-	_, err = transport.RoundTrip(r)
-	require.NoError(t, err)
+	require.NoError(t, send(transport, r))
 	require.Equal(t, "17", base.header.Get(httpfence.Header), "the caller's own stays")
 }
 
@@ -197,8 +202,7 @@ func TestTransportDoesNotSend(t *testing.T) {
 	} {
 		base := new(sent)
 		r, b := newRequest(t, c.ctx)
-		_, err := (&httpfence.Transport{Base: base, Key: httpfence.Path}).RoundTrip(r)
-		require.ErrorIs(t, err, c.want, name)
+		require.ErrorIs(t, send(&httpfence.Transport{Base: base, Key: httpfence.Path}, r), c.want, name)
 		require.Zero(t, base.n, name)
 		require.True(t, b.closed, name)
 	}

@@ -20,7 +20,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 )
 
-// ErrMissing: the server is not installed.
+// ErrMissing is that of a server that is not installed.
 var ErrMissing = errors.New("the server is not installed")
 
 // Server is a database server of its own, reached by a socket.
@@ -30,7 +30,7 @@ type Server struct {
 	dir      string
 	shell    *exec.Cmd
 	lifeline io.WriteCloser
-	ended    chan error
+	ended    chan struct{} // closed when shell has
 }
 
 // Installed returns nil, or an error that matches ErrMissing and names what is not installed.
@@ -118,7 +118,7 @@ func newServer(driver, as string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Driver: driver, dir: dir, ended: make(chan error, 1)}
+	s := &Server{Driver: driver, dir: dir, ended: make(chan struct{})}
 	s.shell = exec.Command("sh")
 	s.shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if os.Getuid() != 0 {
@@ -164,7 +164,10 @@ func (s *Server) start(signal string, install, run []string) error {
 	if err := s.shell.Start(); err != nil {
 		return err
 	}
-	go func() { s.ended <- s.shell.Wait() }()
+	go func() {
+		defer close(s.ended)
+		_ = s.shell.Wait()
+	}()
 	if err := s.wait(); err != nil {
 		text, _ := os.ReadFile(log.Name())
 		s.Stop()
