@@ -171,7 +171,10 @@ func unsetToken(s *subject) error {
 }
 
 func largeTokens(s *subject) error {
-	ascending := []int64{math.MaxInt32, math.MaxInt32 + 1, math.MaxUint32, math.MaxUint32 + 1, now, now + 1, 1<<53 - 1, 1 << 53, 1<<53 + 1, math.MaxInt64 - 1, math.MaxInt64}
+	ascending := []int64{
+		math.MaxInt32, math.MaxInt32 + 1, math.MaxUint32, math.MaxUint32 + 1,
+		now, now + 1, 1<<53 - 1, 1 << 53, 1<<53 + 1, math.MaxInt64 - 1, math.MaxInt64,
+	}
 	var steps []step
 	for i, token := range ascending {
 		if steps = append(steps, step{token, nil}); i > 0 {

@@ -21,8 +21,9 @@
 //
 // [Handler] admits the token before the handler behind it writes. Between the two a later owner's
 // request may come: it is for services that cannot compare in the step that writes. One with
-// a SQL database or Redis asks [Token] for the request's token instead, admits it in the transaction (package sqlfence) or script
-// (package redisfence) of the write, and answers by [Error].
+// a SQL database or Redis asks [Token] for the request's token instead, admits it in the
+// transaction (package sqlfence) or script (package redisfence) of the write, and answers by
+// [Error].
 //
 // A token is no credential: anybody can send a great one, and shut out all others. Authenticate first.
 package httpfence
@@ -118,9 +119,9 @@ func Refused(resp *http.Response) error {
 }
 
 // Transport is a RoundTripper that sends the token of the lease which the request's context
-// carries ([locker.LeaseFromContext]: of several the innermost). A request without one goes out as it is, and so
-// does one that has a [Header] already. One whose lease has ended is not sent: the error is that
-// of the lease. The zero Transport is ready.
+// carries ([locker.LeaseFromContext]: of several the innermost). A request without a lease goes out
+// as it is, and so does one that has a [Header] already. A request whose lease has ended is not
+// sent: the error is that of the lease. The zero Transport is ready.
 //
 // Do not rely on that last look: a request may be late all the same, and is refused by its token.
 type Transport struct {

@@ -13,24 +13,26 @@
 // # Keys
 //
 // The greatest token that was admitted for key stands in a string of its own, the guard's key:
-// locker:guard:{key}, in the cluster slot of key. So on a cluster the keys that a
-// script is given have to lie in the slot of its key: name them with its hash tag. The data is not
-// to be at the key of the lock.
+// locker:guard:{key}, in the cluster slot of key. On a cluster the keys that [Guard.Run] gives to a
+// script lie in the slot of its key: name them with its hash tag. The key of the data is not the
+// key of the lock.
 //
 // # How long a token is remembered
 //
-// For ever, unless [WithRetention] bounds it: when a guard's key is gone, a late writer is
-// admitted. The same holds for a key that Redis evicts (use maxmemory-policy noeviction), that FLUSHALL or
-// DEL removes, or that an expiry removes. The data and the guard's key are written by one script, and so are replicated and
-// saved together: a failover or restart that loses a write loses its token with it.
+// For ever, unless [WithRetention] bounds it. Without the guard's key a late writer is admitted: so
+// it is after an eviction (use maxmemory-policy noeviction), FLUSHALL, DEL or the end of the
+// retention. One script writes the data and the guard's key, so Redis replicates and saves them
+// together: a failover or restart that loses a write loses its token with it.
 //
 // # Commands that are lost or sent twice
 //
-// A script that was applied and whose reply is lost may be sent again, by the client itself (go-redis does
-// so, see MaxRetries) or by the caller: its token is equal by then, and is admitted; if a later owner came
-// between the two, the second one is refused and changes nothing. So the script of Run runs twice:
-// it sets what it knows, as Set does, and does not count. A command that arrives late, after its caller has given up,
-// has its token with it as well, and is judged like any other.
+// A script may be applied and its reply lost. The client (go-redis, see MaxRetries) or the caller
+// sends it again then. Its token is equal, and is admitted; if a later owner came between the two,
+// the second one is refused and changes nothing. So the body of a script may run twice with one
+// token: let it set, as Set does, and not count.
+//
+// A command may arrive after its caller has given up, was paused or has died. Its token comes with
+// it, and is judged when it arrives.
 //
 // Redis 6.0 or later. Commands: EVALSHA, EVAL, and in scripts GET, SET.
 package redisfence
@@ -101,11 +103,10 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Guard, error) {
 	return g, nil
 }
 
-// check is the head of every script. The guard's key comes before the others, and the token and the
-// retention before the other arguments. Decimal numbers are compared by length and digits, as
-// Lua's numbers are exact only to 2^53. What is at the guard's key and is no token of ours refuses: nothing
-// is known of what it stands for. The token is written before the body runs: a body that fails
-// leaves the data to tokens that are as great.
+// check is the head of every script. The guard's key comes before the other keys, the token and the
+// retention before the other arguments. Tokens are compared by length and digits, as Lua's numbers
+// are exact only to 2^53. Something else at the guard's key is an error: it stands for an unknown
+// token. The token is written before the body runs: if the body fails, earlier owners stay out.
 const check = `
 do
 	local guard, token, retention = table.remove(KEYS, 1), table.remove(ARGV, 1), table.remove(ARGV, 1)
@@ -129,9 +130,9 @@ type Script struct{ script *redis.Script }
 // are given to [Guard.Run].
 func NewScript(body string) *Script { return &Script{redis.NewScript(check + body)} }
 
-// Run runs s if token is admitted for key, and returns what s does. It fails with
-// [fence.ErrStale] if a greater token was admitted, and with [fence.ErrInvalid] for a bad key or token;
-// then the body has not run. After another error it may have run, or not. It takes one command.
+// Run runs s if token is admitted for key, and returns what the body does. It fails with
+// [fence.ErrStale] if a greater token was admitted, and with [fence.ErrInvalid] for a bad key or
+// token; the body has not run then. After another error it may have run, or not. It takes one command.
 func (g *Guard) Run(ctx context.Context, s *Script, key string, token int64, keys []string, args ...any) (any, error) {
 	if err := fence.Validate(key, token); err != nil {
 		return nil, err

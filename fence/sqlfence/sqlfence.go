@@ -186,8 +186,8 @@ func affected(res sql.Result, err error) (int64, error) {
 	return res.RowsAffected()
 }
 
-// Guard returns a Guard that admits each token in a transaction of its own. A write that follows is
-// not checked in the step that writes, and so may be late: use [Table.AdmitTx] wherever the data is in db.
+// Guard returns a Guard that admits each token in a transaction of its own. A write that follows
+// may be late, as it is not checked in the step that writes: use [Table.AdmitTx] where the data is in db.
 func (t *Table) Guard(db *sql.DB) fence.Guard { return guard{t, db} }
 
 type guard struct {

@@ -1,14 +1,14 @@
 //go:build unix
 
 // Pauses counts what becomes of late writers. Each of many processes takes a lock, asks whether it
-// still has it, and is stopped by SIGSTOP. Meanwhile its lease ends, and another owner gets the lock
-// and writes. Then the first one goes on, and writes what it was about to write: to PostgreSQL, MariaDB, Redis
-// and an HTTP service, each with a check of the fencing token in the write and without.
+// still has it, and is stopped by SIGSTOP. Meanwhile its lease ends, and another owner gets the
+// lock and writes. Then the first one goes on, and writes what it was about to write: to
+// PostgreSQL, MariaDB, Redis and an HTTP service, with a check of the fencing token and without.
 //
 //	go run ./pauses -n 1000
 //
-// It exits with 0 if each late write was refused where tokens are checked, and has overwritten the later
-// owner's where they are not.
+// It exits with 0 if each late write was refused where tokens are checked, and has overwritten
+// the later owner's where they are not.
 package main
 
 import (
