@@ -34,7 +34,8 @@
 // A command may arrive after its caller has given up, was paused or has died. Its token comes with
 // it, and is judged when it arrives.
 //
-// Redis 6.0 or later. Commands: EVALSHA, EVAL, and in scripts GET, SET.
+// Redis 6.0 or later. Commands: EVALSHA, EVAL, and in scripts GET, SET and those of a body. An
+// ACL allows the keys of the data and ~locker:guard:*.
 package redisfence
 
 import (
