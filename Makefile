@@ -140,6 +140,10 @@ browser: redis ## the report of locker compare in headless Chromium, which is in
 nemesis: redis ## the soak on lockers broken on purpose: it has to find what is wrong with each
 	LOCKER_CONFORMANCE=all $(GO) test -v -p 1 -parallel 3 -timeout 40m -run '^(TestNemesis|TestFindsPlantedBugs)$$' ./conformance ./internal/test/soak | grep -E '^ok|FAIL|---|found'
 
+.PHONY: pauses
+pauses: redis postgres ## 1,000 late writers on PostgreSQL, MariaDB, Redis and HTTP, with a check of their tokens and without, into docs/fencing.md
+	$(GO) -C internal/test/fencing run ./pauses -n 1000 -docs ../../../docs/fencing.md
+
 .PHONY: structure
 structure: ## the functions, files and mutex operations that a free lock needs
 	@$(GO) run ./internal/test/structure
@@ -191,7 +195,7 @@ release: ## make the modules ready for VERSION=v1.2.3, and say which tags to set
 		done; \
 	done
 	@$(GO) -C cmd/locker mod edit -dropreplace github.com/distlock/locker # go install refuses a module that replaces others
-	@echo "commit this, and then:"; echo "git tag $(VERSION)"; for m in $(filter-out $(UNTESTED) examples/%,$(MODULES)); do echo "git tag $$m/$(VERSION)"; done; \
+	@echo "commit this, and then:"; echo "git tag $(VERSION)"; for m in $(filter-out $(UNTESTED) examples/% internal/%,$(MODULES)); do echo "git tag $$m/$(VERSION)"; done; \
 	echo "go -C cmd/locker mod edit -replace github.com/distlock/locker=../.. # and commit that"
 
 .PHONY: fuzz

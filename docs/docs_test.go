@@ -32,6 +32,7 @@ var notRun = map[string]string{
 	"docs/faults.md, What goes wrong, and what you see, sh 1":                 "takes minutes; runs the tests of the strategies",
 	"docs/faults.md, What goes wrong, and what you see, sh 2":                 "runs a test of strategy/blpop",
 	"docs/fencing.md, Fencing, sh 1":                                          "examples/fencing tests it, and is a module of its own",
+	"docs/fencing.md, How much it stops, sh 1":                                "internal/test/fencing/pauses tests it, with fewer pauses",
 	"docs/getting-started.md, 1. A lock in this process, sh 1":                "downloads the published module",
 	"docs/getting-started.md, 2. The same lock on Redis, sh 1":                "starts a container, and downloads the published module",
 	"docs/getting-started.md, 3. Or on PostgreSQL, sh 1":                      "starts a container, and downloads the published module",

@@ -9,8 +9,8 @@
 // longer than its lease. Meanwhile the second one has the lock and sells, and then the first
 // one wakes up and writes what it has computed from the old stock.
 //
-// The story runs twice: with a table that takes every write, and with one that compares
-// tokens. See stock.go for the two statements.
+// The story runs twice: with a table that takes every write, and with one whose transactions
+// compare tokens. See stock.go for the two.
 //
 // The program exits with 0 if the first table has lost a sale and the second one has not.
 package main
@@ -25,6 +25,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/examples/internal/cli"
+	"github.com/distlock/locker/fence"
 	"github.com/distlock/locker/strategy"
 )
 
@@ -110,7 +111,7 @@ func tell(ctx context.Context, out io.Writer, url, title string, a access) (outc
 	if err := s.run(ctx, slow, quick); err != nil {
 		return outcome{}, err
 	}
-	s.stock, _, err = table.row(ctx, product)
+	s.stock, err = read(ctx, table.db, product)
 	fmt.Fprintln(out)
 	return s.outcome, err
 }
@@ -151,7 +152,7 @@ func (s *story) run(ctx context.Context, slow, quick locker.Locker) error {
 	} else if unlocked != nil {
 		return unlocked
 	}
-	if errors.Is(err, errStale) {
+	if errors.Is(err, fence.ErrStale) {
 		s.say("slow", "begins again")
 		return s.sell(ctx, "slow", slow, slowSells)
 	}
@@ -187,7 +188,7 @@ func (s *story) finish(ctx context.Context, who string, lease *locker.Lease, aft
 	case err == nil:
 		s.writes++
 		s.say(who, "writes %d with token %d: accepted", after, lease.Token())
-	case errors.Is(err, errStale):
+	case errors.Is(err, fence.ErrStale):
 		s.refused++
 		s.say(who, "writes %d with token %d: %v", after, lease.Token(), err)
 	}

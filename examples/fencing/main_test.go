@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/distlock/locker/examples/internal/cli"
+	"github.com/distlock/locker/fence"
 )
 
 func TestTheStory(t *testing.T) {
@@ -18,7 +19,7 @@ func TestTheStory(t *testing.T) {
 		t.Fatalf("exit code %d\n%s%s", code, out.String(), errs.String())
 	}
 	for _, want := range []string{
-		"refused: the row has a greater fencing token",
+		"stale fencing token",
 		"slow   is told by Unlock that the lease was lost",
 		"takes every write  2       0        40    70     60         a sale is lost",
 		"compares tokens    2       1        40    60     60         right",
@@ -66,13 +67,13 @@ func TestFence(t *testing.T) {
 	for _, w := range []struct {
 		token int64
 		want  error
-	}{{5, nil}, {5, nil}, {4, errStale}, {7, nil}, {6, errStale}, {5, errStale}, {8, nil}} {
+	}{{5, nil}, {5, nil}, {4, fence.ErrStale}, {7, nil}, {6, fence.ErrStale}, {5, fence.ErrStale}, {8, nil}} {
 		if err := s.writeFenced(t.Context(), product, int(w.token), w.token); !errors.Is(err, w.want) {
 			t.Errorf("token %d: %v, not %v", w.token, err, w.want)
 		}
 	}
-	if n, token, err := s.row(t.Context(), product); n != 8 || token != 8 || err != nil {
-		t.Error(n, token, err)
+	if n, err := read(t.Context(), s.db, product); n != 8 || err != nil {
+		t.Error(n, err)
 	}
 	if err := s.writeFenced(t.Context(), "nosuch", 1, 9); !errors.Is(err, sql.ErrNoRows) {
 		t.Errorf("a product that is not there: %v", err)
@@ -83,16 +84,17 @@ func TestFence(t *testing.T) {
 func TestFenceUnderConcurrency(t *testing.T) {
 	s := open(t)
 	var all sync.WaitGroup
-	for token := range int64(50) {
+	for i := range int64(50) {
+		token := i + 1
 		all.Go(func() {
-			if err := s.writeFenced(t.Context(), product, int(token), token); err != nil && !errors.Is(err, errStale) {
+			if err := s.writeFenced(t.Context(), product, int(token), token); err != nil && !errors.Is(err, fence.ErrStale) {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
-	if n, token, err := s.row(t.Context(), product); n != 49 || token != 49 || err != nil {
-		t.Error(n, token, err)
+	if n, err := read(t.Context(), s.db, product); n != 50 || err != nil {
+		t.Error(n, err)
 	}
 }
 
@@ -105,10 +107,10 @@ func TestReadKeepsEarlierOwnersOut(t *testing.T) {
 	if n, err := s.readFenced(t.Context(), product, 6); n != units || err != nil {
 		t.Fatal(n, err)
 	}
-	if err := s.writeFenced(t.Context(), product, 70, 5); !errors.Is(err, errStale) {
+	if err := s.writeFenced(t.Context(), product, 70, 5); !errors.Is(err, fence.ErrStale) {
 		t.Errorf("the late write: %v", err)
 	}
-	if _, err := s.readFenced(t.Context(), product, 5); !errors.Is(err, errStale) {
+	if _, err := s.readFenced(t.Context(), product, 5); !errors.Is(err, fence.ErrStale) {
 		t.Errorf("a late read: %v", err)
 	}
 	if err := s.writeFenced(t.Context(), product, 90, 6); err != nil {

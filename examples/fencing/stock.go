@@ -7,36 +7,42 @@ import (
 	"fmt"
 
 	_ "modernc.org/sqlite"
+
+	"github.com/distlock/locker/fence/sqlfence"
 )
 
-// errStale is the answer to a writer whose fencing token is smaller than that of the row.
-var errStale = errors.New("refused: the row has a greater fencing token")
-
-// stock is a table with one row for each product. The column token is the greatest
-// fencing token that has written the row.
-type stock struct{ db *sql.DB }
+// stock is a table with one row for each product, beside the table of the greatest fencing
+// tokens.
+type stock struct {
+	db     *sql.DB
+	fences *sqlfence.Table
+}
 
 const schema = `CREATE TABLE stock (
 	product TEXT    PRIMARY KEY,
-	units   INTEGER NOT NULL,
-	token   INTEGER NOT NULL DEFAULT 0
+	units   INTEGER NOT NULL
 )`
 
-// newStock makes the table in a database in memory, with one product.
+// newStock makes the tables in a database in memory, with one product.
 func newStock(ctx context.Context, product string, units int) (stock, error) {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
 		return stock{}, err
 	}
 	db.SetMaxOpenConns(1) // each connection to :memory: is a database of its own
-	s := stock{db}
-	if _, err = db.ExecContext(ctx, schema); err == nil {
+	fences, err := sqlfence.New(sqlfence.SQLite, "")
+	for _, create := range []string{schema, fences.Schema()} {
+		if err == nil {
+			_, err = db.ExecContext(ctx, create)
+		}
+	}
+	if err == nil {
 		_, err = db.ExecContext(ctx, `INSERT INTO stock (product, units) VALUES (?, ?)`, product, units)
 	}
 	if err != nil {
 		return stock{}, errors.Join(err, db.Close())
 	}
-	return s, nil
+	return stock{db, fences}, nil
 }
 
 func (s stock) close() error { return s.db.Close() }
@@ -54,54 +60,65 @@ var (
 
 // readUnchecked and writeUnchecked leave the token alone, as most programs do.
 func (s stock) readUnchecked(ctx context.Context, product string, _ int64) (units int, err error) {
-	units, _, err = s.row(ctx, product)
-	return units, err
+	return read(ctx, s.db, product)
 }
 
 func (s stock) writeUnchecked(ctx context.Context, product string, units int, _ int64) error {
-	return s.update(ctx, product, `UPDATE stock SET units = ? WHERE product = ?`, units, product)
+	return update(ctx, s.db, product, units)
 }
 
-// readFenced reads and leaves its token in the row: from here on earlier owners are refused,
-// also one that writes before this section does.
+// readFenced leaves its token with the product as it reads: from here on earlier owners are
+// refused, also one that writes before this section does.
 func (s stock) readFenced(ctx context.Context, product string, token int64) (units int, err error) {
-	err = s.db.QueryRowContext(ctx, `UPDATE stock SET token = ? WHERE product = ? AND token <= ? RETURNING units`, token, product, token).Scan(&units)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = s.refusal(ctx, product)
-	}
+	err = s.admitted(ctx, product, token, func(tx *sql.Tx) error {
+		units, err = read(ctx, tx, product)
+		return err
+	})
 	return units, err
 }
 
-// writeFenced writes unless the row has a greater token. The comparison and the write are
-// one statement: a SELECT before the UPDATE would leave room for a pause between them.
+// writeFenced writes unless a later owner was here.
 func (s stock) writeFenced(ctx context.Context, product string, units int, token int64) error {
-	return s.update(ctx, product, `UPDATE stock SET units = ?, token = ? WHERE product = ? AND token <= ?`, units, token, product, token)
+	return s.admitted(ctx, product, token, func(tx *sql.Tx) error {
+		return update(ctx, tx, product, units)
+	})
 }
 
-// update runs a statement that has to change the row of a product that exists.
-func (s stock) update(ctx context.Context, product, statement string, args ...any) error {
-	res, err := s.db.ExecContext(ctx, statement, args...)
+// admitted does what f does, in the transaction that compares tokens: a check before it would
+// leave room for a pause between the two.
+func (s stock) admitted(ctx context.Context, product string, token int64, f func(*sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	changed, err := res.RowsAffected()
-	if err != nil || changed == 1 {
+	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
+	if err := s.fences.AdmitTx(ctx, tx, product, token); err != nil {
 		return err
 	}
-	return s.refusal(ctx, product)
-}
-
-// refusal says why no row was changed.
-func (s stock) refusal(ctx context.Context, product string) error {
-	_, token, err := s.row(ctx, product)
-	if err != nil {
-		return err // there is no such product
+	if err := f(tx); err != nil {
+		return err
 	}
-	return fmt.Errorf("%w, %d", errStale, token)
+	return tx.Commit()
 }
 
-// row returns the table's row of product.
-func (s stock) row(ctx context.Context, product string) (units int, token int64, err error) {
-	err = s.db.QueryRowContext(ctx, `SELECT units, token FROM stock WHERE product = ?`, product).Scan(&units, &token)
-	return units, token, err
+// queries is a *sql.DB or a *sql.Tx.
+type queries interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func read(ctx context.Context, q queries, product string) (units int, err error) {
+	err = q.QueryRowContext(ctx, `SELECT units FROM stock WHERE product = ?`, product).Scan(&units)
+	return units, err
+}
+
+func update(ctx context.Context, q queries, product string, units int) error {
+	res, err := q.ExecContext(ctx, `UPDATE stock SET units = ? WHERE product = ?`, units, product)
+	if err != nil {
+		return err
+	}
+	if changed, err := res.RowsAffected(); err != nil || changed == 1 {
+		return err
+	}
+	return fmt.Errorf("there is no product %q: %w", product, sql.ErrNoRows)
 }

@@ -43,6 +43,19 @@ func startLong(t *testing.T, strategy string) (*exec.Cmd, *bufio.Reader) {
 	}
 }
 
+// TestPaused: the late write of a shop that was stopped oversells, unless its token is checked.
+func TestPaused(t *testing.T) {
+	results, code := sell(t, "-paused", "-strategy", "setnx", "-buyers", "80", "-stock", "20", "-concurrency", "24")
+	require.Equal(t, cli.OK, code)
+	require.Len(t, results, 2)
+	require.Equal(t, "setnx, not fenced", results[0].Strategy)
+	require.Equal(t, "oversold by a late write, as expected", results[0].Verdict)
+	require.Positive(t, results[0].Oversold)
+	require.Equal(t, "setnx, fenced", results[1].Strategy)
+	require.Equal(t, "ok, a late write was refused", results[1].Verdict)
+	require.Equal(t, 20, results[1].Sold)
+}
+
 func TestInterrupt(t *testing.T) {
 	for _, m := range methods {
 		t.Run(m.name, func(t *testing.T) {

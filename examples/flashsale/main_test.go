@@ -129,6 +129,9 @@ func TestBadUsage(t *testing.T) {
 		{"-shops", "0"},
 		{"-nonsense"},
 		{"argument"},
+		{"-paused", "-strategy", "none,naive,memory"},
+		{"-paused", "-shops", "1"},
+		{"-paused", "-concurrency", "15"},
 	} {
 		_, code := sell(t, args...)
 		require.Equal(t, cli.BadUsage, code, args)

@@ -26,6 +26,8 @@ type method struct {
 	servers servers
 	// oneShop says why there must be no second shop, if so.
 	oneShop string
+	// paused says that a shop is stopped during the sale, if so.
+	paused *pausing
 }
 
 type servers int
@@ -66,11 +68,18 @@ func (m method) shop(ctx context.Context, rdbs []redis.UniversalClient, prefix s
 		return nil, nil, err
 	}
 	cfg.Options = append(cfg.Options, locker.WithPrefix(prefix))
+	if m.paused != nil {
+		cfg.Options = append(cfg.Options, locker.WithTTL(pausedTTL))
+	}
 	locks, release, err := strategy.Open(ctx, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
-	return shop{locks, shelf}, release, nil
+	if m.paused == nil {
+		return shop{locks, shelf}, release, nil
+	}
+	s, err := m.paused.shop(shop{locks, shelf}, prefix)
+	return s, release, err
 }
 
 // locks is the configuration of the Locker: the file's, if there is one, with the
@@ -112,7 +121,7 @@ func configured(path string) (method, error) {
 }
 
 func newShelf(rdb redis.UniversalClient, prefix string) shelf {
-	return shelf{rdb, prefix + "stock"}
+	return shelf{rdb: rdb, key: prefix + "stock"}
 }
 
 func methodNames() string {

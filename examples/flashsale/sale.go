@@ -48,18 +48,22 @@ func hold(ctx context.Context, cfg config, m method, rdb redis.UniversalClient, 
 	}
 	defer rdb.Del(context.WithoutCancel(ctx), shelf.key)
 
-	shops, err := openShops(ctx, n, shopConfig{Method: m.name, Config: m.config, Redis: urls, Prefix: prefix}, stderr)
+	shops, err := openShops(ctx, n, shopConfig{Method: m.name, Config: m.config, Redis: urls, Prefix: prefix, Paused: m.paused}, stderr)
 	if err != nil {
 		return result{}, err
 	}
 	c := &crowd{buyers: cfg.buyers, concurrency: cfg.concurrency, shops: shops.urls()}
 	unwatch := watch(stderr, m.name, c)
 	began := time.Now()
+	end := m.paused.accompany(ctx, rdb, prefix)
 	c.buy(ctx)
+	end()
 	took := time.Since(began)
 	unwatch()
 	if err := errors.Join(shops.close(), ctx.Err()); err != nil {
 		return result{}, err
 	}
-	return newResult(m, cfg, c, took), nil
+	r := newResult(m, cfg, c, took)
+	m.paused.judge(ctx, rdb, prefix, &r)
+	return r, nil
 }

@@ -20,6 +20,7 @@ type shopConfig struct {
 	Config string   // path of the Locker's configuration, if there is one
 	Redis  []string // URLs
 	Prefix string   // of every key of this sale
+	Paused *pausing
 }
 
 // waitHeader carries how long the shop waited for the lock.
@@ -34,7 +35,7 @@ func serve(parent child.Parent, cfg shopConfig) error {
 	if err != nil {
 		return err
 	}
-	m.config = cfg.Config
+	m.config, m.paused = cfg.Config, cfg.Paused
 	rdbs, hangUp, err := dial(cfg.Redis)
 	if err != nil {
 		return err

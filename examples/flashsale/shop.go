@@ -9,6 +9,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/examples/internal/cli"
+	"github.com/distlock/locker/fence/redisfence"
 )
 
 const product = "product:42"
@@ -39,18 +40,25 @@ const slowPayment = 100 * time.Millisecond
 type order struct {
 	payment time.Duration // how long the bank takes, mostly
 	served  time.Time     // when the sale began, after the wait for the lock
+	paused  bool          // see paused.go
 }
 
 // shelf is the stock as Redis keeps it.
 type shelf struct {
 	rdb redis.UniversalClient
 	key string
+
+	guard       *redisfence.Guard                                                      // nil: writes are not checked
+	beforeWrite func(ctx context.Context, o *order, left int) (context.Context, error) // nil: nothing; see paused.go
 }
 
 // takeOne reads, works, and writes what it read less one. Two at a time sell
 // the same unit twice.
 func (s shelf) takeOne(ctx context.Context, o *order) error {
 	o.served = time.Now()
+	if err := s.admit(ctx); err != nil {
+		return err
+	}
 	left, err := s.rdb.Get(ctx, s.key).Int()
 	if err != nil {
 		return err
@@ -65,10 +73,28 @@ func (s shelf) takeOne(ctx context.Context, o *order) error {
 	if err := cli.Sleep(ctx, payment); err != nil {
 		return err
 	}
+	if s.beforeWrite != nil {
+		if ctx, err = s.beforeWrite(ctx, o, left); err != nil {
+			return err
+		}
+	}
 	return s.fill(ctx, left-1)
+}
+
+// admit shuts out earlier owners, before this one reads.
+func (s shelf) admit(ctx context.Context) error {
+	if s.guard == nil {
+		return nil
+	}
+	lease, _ := locker.LeaseFromContext(ctx)
+	return s.guard.Admit(ctx, s.key, lease.Token())
 }
 
 // fill sets the stock. It expires in case this program ends before it cleans up.
 func (s shelf) fill(ctx context.Context, units int) error {
-	return s.rdb.Set(ctx, s.key, units, time.Hour).Err()
+	if s.guard == nil {
+		return s.rdb.Set(ctx, s.key, units, time.Hour).Err()
+	}
+	lease, _ := locker.LeaseFromContext(ctx)
+	return s.guard.Set(ctx, s.key, lease.Token(), units, time.Hour)
 }

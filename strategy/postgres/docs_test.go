@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/distlock/locker/fence/sqlfence"
 	"github.com/distlock/locker/internal/test/docblocks"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/stretchr/testify/require"
@@ -27,17 +28,19 @@ func pageBlocks(t *testing.T, lang string) (some []docblocks.Block) {
 	return some
 }
 
-// pageServer has the tables that the pages write about, on which it has run the first block of
-// SQL that alters one of them.
+// pageServer has the tables that the pages write about, and that of sqlfence. It has run the blocks
+// of SQL that alter one.
 func pageServer(t *testing.T) *server {
 	t.Helper()
 	s := startServer(t)
 	require.NoError(t, s.admin(t.Context(), `
 		CREATE TABLE stock (id text PRIMARY KEY, units int NOT NULL, price int NOT NULL);
 		CREATE TABLE orders (id int PRIMARY KEY, state text NOT NULL, token bigint NOT NULL DEFAULT 0);
-		CREATE TABLE shipped (order_id int PRIMARY KEY, carrier text NOT NULL, token bigint NOT NULL DEFAULT 0);
 		INSERT INTO stock VALUES ('lamp', 10, 5);
 		INSERT INTO orders VALUES (42, 'paid')`))
+	fences, err := sqlfence.New(sqlfence.PostgreSQL, "")
+	require.NoError(t, err)
+	require.NoError(t, s.admin(t.Context(), fences.Schema()))
 	for _, b := range pageBlocks(t, "sql") {
 		if strings.HasPrefix(b.Text, "ALTER TABLE") {
 			require.NoError(t, s.admin(t.Context(), b.Text), b.Name())

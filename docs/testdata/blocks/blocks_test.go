@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/fence"
 	"github.com/distlock/locker/internal/test/docblocks"
 	"github.com/distlock/locker/strategy/hashreentrant"
 	"github.com/redis/go-redis/v9"
@@ -113,8 +114,8 @@ func refusesLateWrites(t *testing.T, run func(given) error) {
 	for range 2 { // an equal token is accepted
 		require.NoError(t, run(later))
 	}
-	require.ErrorContains(t, run(late), "refused")
-	require.EqualValues(t, fmt.Sprint(later.lease.Token()), late.rdb.HGet(t.Context(), "report:today", "token").Val())
+	require.ErrorIs(t, run(late), fence.ErrStale)
+	require.Equal(t, fmt.Sprint(later.lease.Token()), late.rdb.Get(t.Context(), "locker:guard:{report:today}").Val())
 }
 
 // noticesLoss: the block returns nil while the lease is held, and ErrLost after it was lost.

@@ -22,7 +22,8 @@ var packages = func() map[string]string {
 	}
 	const rest = `bytes context database/sql errors fmt log log/slog net/http os strconv strings testing time
 		github.com/bsm/redislock github.com/redis/rueidis github.com/redis/rueidis/rueidislock
-		github.com/distlock/locker github.com/distlock/locker/strategy github.com/distlock/locker/strategy/blpop
+		github.com/distlock/locker github.com/distlock/locker/fence github.com/distlock/locker/fence/httpfence
+		github.com/distlock/locker/fence/redisfence github.com/distlock/locker/fence/sqlfence github.com/distlock/locker/strategy github.com/distlock/locker/strategy/blpop
 		github.com/distlock/locker/strategy/hashreentrant github.com/distlock/locker/strategy/memory
 		github.com/distlock/locker/strategy/redlock github.com/distlock/locker/strategy/setnx`
 	for _, p := range strings.Fields(rest) {
