@@ -141,7 +141,7 @@ nemesis: redis ## the soak on lockers broken on purpose: it has to find what is 
 	LOCKER_CONFORMANCE=all $(GO) test -v -p 1 -parallel 3 -timeout 40m -run '^(TestNemesis|TestFindsPlantedBugs)$$' ./conformance ./internal/test/soak | grep -E '^ok|FAIL|---|found'
 
 .PHONY: pauses
-pauses: redis postgres ## 1,000 late writers on PostgreSQL, MariaDB, Redis and HTTP, with a check of their tokens and without, into docs/fencing.md
+pauses: redis postgres mysql ## 1,000 late writers on PostgreSQL, MariaDB, Redis and HTTP, with a check of their tokens and without, into docs/fencing.md
 	$(GO) -C internal/test/fencing run ./pauses -n 1000 -docs ../../../docs/fencing.md
 
 .PHONY: structure

@@ -55,7 +55,9 @@ func postgresPrograms() (string, error) {
 
 func mariadbPrograms() (install, daemon string, err error) {
 	install, daemon = program("mariadb-install-db", "/usr/bin"), program("mariadbd", "/usr/sbin")
-	if install == "" || daemon == "" {
+	if os.Getenv("LOCKER_MYSQL") == "off" {
+		err = fmt.Errorf("MariaDB: %w: LOCKER_MYSQL=off", ErrMissing)
+	} else if install == "" || daemon == "" {
 		err = fmt.Errorf("MariaDB: %w: mariadb-install-db and mariadbd are not in PATH", ErrMissing)
 	}
 	return install, daemon, err
