@@ -25,7 +25,7 @@ import (
 // notRun are the blocks that are not run, by name, and why.
 var notRun = map[string]string{
 	"README.md, Common tasks, go 1":                                           "lines to choose from, not a sequence: compiled only",
-	"README.md, Two commands, sh 1":                                           "make test runs this test; examples/flashsale tests the sale",
+	"README.md, Two commands, sh 1":                                           "make test runs this test; examples/flashsale/sale tests the sale",
 	"docs/command.md, Comparing the strategies, sh 1":                         "takes minutes; cmd/locker/internal/compare tests it",
 	"docs/faq.md, Does it work through a proxy, or on a managed Redis?, sh 1": "takes minutes; cmd/locker/internal/compare tests it",
 	"docs/faults.md, Soak, sh 1":                                              "takes minutes; internal/test/soak tests it",

@@ -1,4 +1,4 @@
-package main
+package sale
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ const runEnv = "FLASHSALE_TEST_RUN"
 func TestMain(m *testing.M) {
 	child.Serve(shopKind, serve)
 	if os.Getenv(runEnv) != "" {
-		main()
+		Main()
 	}
 	os.Exit(m.Run())
 }
@@ -101,7 +101,7 @@ func TestConfig(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(redis.Close)
 	for name, path := range map[string]string{
-		"blpop":   "blpop.yaml",
+		"blpop":   "../blpop.yaml",
 		"setnx":   write("setnx.yaml", "url: setnx+"+redis.URL()+"\nttl: 5s\n"),
 		"redlock": write("redlock.json", `{"strategy": "redlock", "fencing": false}`),
 		"memory":  write("memory.yaml", "strategy: memory"),
@@ -113,7 +113,7 @@ func TestConfig(t *testing.T) {
 		require.Equal(t, 9, results[0].Sold)
 	}
 	for _, args := range [][]string{
-		{"-config", "blpop.yaml", "-strategy", "blpop"},
+		{"-config", "../blpop.yaml", "-strategy", "blpop"},
 		{"-config", write("none.yaml", "strategy: none")},
 		{"-config", write("wrong.yaml", "strategy: blpop\ntll: 5s")},
 		{"-config", "nowhere.yaml"},

@@ -1,9 +1,11 @@
-package main
+package sale
 
 import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -110,7 +112,7 @@ func configured(path string) (method, error) {
 	if err != nil {
 		return method{}, err
 	}
-	scheme, _, _ := strings.Cut(cfg.URL, ":")
+	scheme, _, _ := strings.Cut(os.Expand(cfg.URL, os.Getenv), ":")
 	name, _, _ := strings.Cut(scheme, "+")
 	m, err := find(cmp.Or(cfg.Strategy, name))
 	if err == nil && m.careless != nil {
@@ -137,6 +139,9 @@ func find(name string) (method, error) {
 		if m.name == name {
 			return m, nil
 		}
+	}
+	if slices.Contains(strategy.Names(), name) { // of another store, which the program has registered
+		return method{name: name, servers: none}, nil
 	}
 	return method{}, fmt.Errorf("unknown strategy %q; there are %s", name, methodNames())
 }
