@@ -69,7 +69,8 @@ func (s *leases) revoke() {
 		for {
 			s.mu.Lock()
 			n := min(len(s.spent), revokesAtOnce)
-			batch := slices.Clone(s.spent[:n])
+			now := time.Now()
+			batch := slices.DeleteFunc(slices.Clone(s.spent[:n]), func(l *lease) bool { return now.After(l.end) })
 			s.spent = slices.Delete(s.spent, 0, n)
 			s.revoking = n > 0
 			s.mu.Unlock()
@@ -86,9 +87,6 @@ func (s *leases) revokeAll(ctx context.Context, batch []*lease) {
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, l := range batch {
-		if time.Now().After(l.end) {
-			continue
-		}
 		wg.Go(func() {
 			_, _ = send(ctx, s.conn, func(ctx context.Context) (*pb.LeaseRevokeResponse, error) {
 				return s.conn.leases.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: int64(l.id)})
