@@ -29,6 +29,7 @@ var broken = func() map[string]brokenStrategy {
 	all := maps.Clone(brokenLocks)
 	maps.Copy(all, brokenStores)
 	maps.Copy(all, brokenAdmins)
+	maps.Copy(all, brokenSignals)
 	maps.Copy(all, brokenCommands)
 	maps.Copy(all, brokenWires)
 	return all

@@ -21,11 +21,12 @@ import (
 type fakeStore struct {
 	conformance.Injector
 	*locktable.Table
-	tokens  map[string]int64 // by key
-	foreign map[string]string
-	garbage map[string]time.Duration // other things broken drivers leave
-	tickets map[string][]string      // ids of waiting Lockers, by key
-	deaf    time.Time                // no notifications until then, once they were cut
+	tokens    map[string]int64 // by key
+	foreign   map[string]string
+	garbage   map[string]time.Duration // other things broken drivers leave
+	tickets   map[string][]string      // ids of waiting Lockers, by key
+	listeners map[*fakeListener]bool
+	deaf      time.Time // no notifications until then, once they were cut
 
 	trouble  error // what it answers to every command; nil: it is well
 	persists bool
@@ -42,6 +43,7 @@ var fakeTroubles = []conformance.Trouble{
 func newFakeStore() *fakeStore {
 	s := &fakeStore{
 		tokens: map[string]int64{}, foreign: map[string]string{}, garbage: map[string]time.Duration{}, tickets: map[string][]string{},
+		listeners: map[*fakeListener]bool{},
 	}
 	s.Table = locktable.New(s.token)
 	s.Deaf = func(w *locktable.Watch) bool {

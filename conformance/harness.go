@@ -54,6 +54,8 @@ type Capabilities struct {
 	Quorum bool
 	// Admin: the driver is a [driver.Inspector].
 	Admin bool
+	// Signals: the driver is a [driver.Signaller], beside an Inspector.
+	Signals bool
 
 	Construct bool // the harness is a Constructor
 	Inspect   bool // the harness is an Inspector

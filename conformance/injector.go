@@ -26,6 +26,7 @@ type Injector struct {
 	slow    time.Duration
 	changed chan struct{} // closed when state changes
 	watches map[*injectedWatch]struct{}
+	listens map[*injectedListener]struct{}
 	broken  []string // what drivers did that no driver may do; see breach
 }
 
@@ -133,7 +134,7 @@ func (in *Injector) Heal() error {
 // ForgetScripts implements [Faults]: there are none.
 func (in *Injector) ForgetScripts() error { return nil }
 
-// CutNotifications implements [Faults]: each Watch ends.
+// CutNotifications implements [Faults]: each Watch ends, and each Listener.
 func (in *Injector) CutNotifications() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -141,6 +142,10 @@ func (in *Injector) CutNotifications() error {
 		w.end()
 	}
 	clear(in.watches)
+	for l := range in.listens {
+		l.end()
+	}
+	clear(in.listens)
 	return nil
 }
 

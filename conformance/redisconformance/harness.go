@@ -139,6 +139,7 @@ func (h *harness) Capabilities() conformance.Capabilities {
 		Notified:    h.Notified,
 		Fair:        h.Fair,
 		Admin:       true,
+		Signals:     true,
 		Construct:   true,
 		Inspect:     true,
 		Break:       true,

@@ -163,6 +163,7 @@ func (h *quorumHarness) Capabilities() conformance.Capabilities {
 		Name:      h.Name,
 		Fencing:   true,
 		Admin:     true,
+		Signals:   true,
 		Notified:  true,
 		Quorum:    true,
 		Construct: true,

@@ -1,0 +1,116 @@
+package conformance_test
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/distlock/locker/driver"
+)
+
+// brokenSignals lose signals, change them, or say that they listen when they do not.
+var brokenSignals = map[string]brokenStrategy{
+	"sends signals nowhere": {sending(func(*counting, context.Context, driver.Signal) error { return nil }),
+		[]string{"RequestArrives", "RequestArrivesAfterCut", "ForceUnlockArrives", "OddSignalsBreakNothing", "SignalOfNoClaimIsInvalid"}},
+	"sends one signal only": {sending(func() func(*counting, context.Context, driver.Signal) error {
+		sent := make(chan struct{}, 1)
+		return func(d *counting, ctx context.Context, s driver.Signal) error {
+			select {
+			case sent <- struct{}{}:
+				return d.Signal(ctx, s)
+			default:
+				return nil
+			}
+		}
+	}()), []string{"RequestArrives", "RequestIsOfItsTime"}},
+	"loses the kind of signals": {sending(func(d *counting, ctx context.Context, s driver.Signal) error {
+		s.Kind = driver.SignalRequest
+		return d.Signal(ctx, s)
+	}), []string{"ForceUnlockArrives", "OddSignalsBreakNothing"}},
+	"takes a key for a word": {sending(func(d *counting, ctx context.Context, s driver.Signal) error {
+		s.Key, _, _ = strings.Cut(s.Key, " ")
+		return d.Signal(ctx, s)
+	}), []string{"RequestArrives"}},
+	"sends signals to the Locker, whatever the claim": {sending(func(d *counting, ctx context.Context, s driver.Signal) error {
+		if h, err := d.Inspect(ctx, s.Key); err == nil && h.Held {
+			s.Claim = h.ID
+		}
+		return d.Signal(ctx, s)
+	}), []string{"OddSignalsBreakNothing"}},
+	"says too early that it listens": {signalling(func(d *signalled) {
+		d.listen = func(d *counting, ctx context.Context, locker string) (driver.Listener, error) {
+			late := &lateListener{c: make(chan driver.Signal), over: make(chan struct{})}
+			go func() {
+				time.Sleep(300 * time.Millisecond) // the bug: Listen has returned by then
+				if l, err := d.Listen(context.Background(), locker); err == nil {
+					late.pass(l)
+				}
+			}()
+			return late, nil
+		}
+	}), []string{"RequestArrives", "ForceUnlockArrives"}},
+	"ends leases at half of their TTL": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+		req.TTL /= 2
+		return d.Acquire(ctx, req)
+	}), []string{"MarginKeepsOthersOut"}},
+}
+
+// lateListener passes on what another one hears.
+type lateListener struct {
+	c    chan driver.Signal
+	over chan struct{}
+}
+
+func (l *lateListener) C() <-chan driver.Signal { return l.c }
+func (l *lateListener) Close()                  { close(l.over) }
+
+func (l *lateListener) pass(from driver.Listener) {
+	defer from.Close()
+	for {
+		select {
+		case s := <-from.C():
+			select {
+			case l.c <- s:
+			case <-l.over:
+				return
+			}
+		case <-l.over:
+			return
+		}
+	}
+}
+
+// signalled is a driver with the methods of a [driver.Signaller] replaced.
+type signalled struct {
+	counted
+	listen func(d *counting, ctx context.Context, locker string) (driver.Listener, error)
+	signal func(d *counting, ctx context.Context, s driver.Signal) error
+}
+
+func (d signalled) Listen(ctx context.Context, locker string) (driver.Listener, error) {
+	if d.listen != nil {
+		return d.listen(d.counting, ctx, locker)
+	}
+	return d.counting.Listen(ctx, locker)
+}
+
+func (d signalled) Signal(ctx context.Context, s driver.Signal) error {
+	if d.signal != nil {
+		return d.signal(d.counting, ctx, s)
+	}
+	return d.counting.Signal(ctx, s)
+}
+
+func signalling(f func(d *signalled)) fake {
+	v := fakeCounting
+	v.fakeDriver = func(s *fakeStore) driver.Driver {
+		d := signalled{counted: newCounted(s)}
+		f(&d)
+		return d
+	}
+	return v
+}
+
+func sending(signal func(d *counting, ctx context.Context, s driver.Signal) error) fake {
+	return signalling(func(d *signalled) { d.signal = signal })
+}
