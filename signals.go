@@ -171,8 +171,9 @@ func (e *Client) RequestRelease(ctx context.Context, key string) error {
 		return err
 	}
 	defer c.leave()
+	const unreachable = "the driver cannot reach the holder of a lock"
 	if e.signaller == nil {
-		return c.fail(ErrInvalid, errors.ErrUnsupported, "the driver cannot reach the holder of a lock")
+		return c.fail(ErrInvalid, errors.ErrUnsupported, unreachable)
 	}
 	var h Holder
 	err = c.command(commandTimeout, func(ctx context.Context) (err error) {
@@ -193,7 +194,10 @@ func (e *Client) RequestRelease(ctx context.Context, key string) error {
 		return nil
 	}
 	err = c.command(commandTimeout, func(ctx context.Context) error { return e.signaller.Signal(ctx, sig) })
-	if err != nil {
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return c.fail(ErrInvalid, err, unreachable)
+	case err != nil:
 		return c.unavailable(err, "")
 	}
 	return nil

@@ -28,7 +28,7 @@ func patient(rdbs []redis.UniversalClient, opts ...locker.Option) (*locker.Clien
 	return redlock.New(rdbs, append([]locker.Option{redlock.WithNodeTimeout(10 * time.Second)}, opts...)...)
 }
 
-const basics = `^(exclusion|lease|fencing|commands)/`
+const basics = `^(exclusion|lease|fencing|commands|signals)/`
 
 func run(t *testing.T, q redisconformance.Quorum, opts ...conformance.Option) {
 	t.Helper()
