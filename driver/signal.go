@@ -43,9 +43,9 @@ type Signal struct {
 type SignalKind byte
 
 const (
-	// SignalRequest: somebody asks for the release of the claim.
+	// SignalRequest asks for the release of the claim.
 	SignalRequest SignalKind = 'r'
-	// SignalBroken: the claim was taken away. The Locker asks the store before it believes that.
+	// SignalBroken says that the claim was taken away. The Locker asks the store before it believes that.
 	SignalBroken SignalKind = 'b'
 )
 

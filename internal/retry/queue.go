@@ -9,6 +9,7 @@ import (
 	"github.com/distlock/locker/internal/bound"
 )
 
+// Times and bounds of a Queue.
 const (
 	RepeatAfter = time.Second            // the pause before a task that returned ErrRepeat runs once more
 	AtOnce      = 64                     // how many tasks of a shard run at once, beside late ones

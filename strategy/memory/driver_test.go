@@ -302,7 +302,7 @@ func TestSignals(t *testing.T) {
 	send(a + ":1") // nobody listens
 	one, other := listen(a), listen(b)
 	sent := send(a + ":2")
-	require.Len(t, other.C(), 0)
+	require.Empty(t, other.C())
 	require.Equal(t, sent, <-one.C())
 	for range 2 * driver.SignalBuffer { // too many block nobody
 		send(b + ":1")

@@ -123,6 +123,7 @@ func BenchmarkSignals(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			onSignals(b, func(b *testing.B, holder, sender locker.Locker) {
+				b.Helper()
 				lease, err := holder.Lock(b.Context(), "another") // the Locker listens all the time
 				require.NoError(b, err)
 				lease.ReleaseRequested()
