@@ -22,17 +22,20 @@ func (e *Client) later(key string, t *retry.Task) {
 	}
 }
 
-// cleanUp releases, in the background, what an attempt sent at sent may have been granted
-// (definite: was). A command that hung in a broken connection may reach the store after its
-// clean-up on another connection, so a release that found nothing is repeated once.
-func (e *Client) cleanUp(cl driver.Claim, sent time.Duration, definite bool) {
+// cleanUp releases, in the background, what an attempt may have been granted; sent is when it was
+// sent. A command that hung in a broken connection may reach the store after its clean-up on
+// another connection, so a release that finds nothing is repeated once, after a second; not if
+// granted says that the attempt was granted. The release names the claim, whose id is used by no
+// other attempt: it frees no later grant. It is given up when the TTL has freed the key in any
+// case, and when Close does not wait any longer.
+func (e *Client) cleanUp(cl driver.Claim, sent time.Duration, granted bool) {
 	e.later(cl.Key, &retry.Task{
 		ID:    "clean up " + cl.ID,
 		Until: sent + cl.TTL + commandTimeout,
 		Run: func(ctx context.Context) error {
 			err := e.driver.Release(ctx, cl)
-			if isLost(err) && !definite {
-				definite = true
+			if isLost(err) && !granted {
+				granted = true // once is enough
 				return retry.ErrRepeat
 			}
 			if isLost(err) {

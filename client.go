@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// commandTimeout bounds one attempt, or one count or manual renewal.
+	// commandTimeout, or the TTL if it is shorter, bounds one attempt, count or manual renewal.
 	commandTimeout = 4 * time.Second
 	releaseTimeout = 2 * time.Second        // one try of a release
 	releaseBudget  = 5 * time.Second        // all tries of an Unlock

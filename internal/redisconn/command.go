@@ -46,7 +46,7 @@ const (
 	queued commandState = iota
 	sent
 	answered
-	abandoned // or taken off the queue before it was sent
+	abandoned // its caller has returned; Abandoned reports only those that were sent
 )
 
 // Prepare makes c a command that runs s on the server of key.

@@ -185,8 +185,8 @@ func (c *Conn) finish(ctx context.Context, cmd *Command, err error) (reply any, 
 	return cmd.reply, err
 }
 
-// AwaitAbandoned returns when each abandoned command that matches is resolved, or has no
-// reply in time and never will have one. It returns an error when ctx ends.
+// AwaitAbandoned returns when each abandoned command that matches has its reply, or has expired:
+// then it cannot reach the server any more. It returns an error when ctx ends.
 func (c *Conn) AwaitAbandoned(ctx context.Context, matches func(*Command) bool) error {
 	if c.abandoned.n.Load() == 0 {
 		return nil

@@ -156,8 +156,8 @@ func (c *fastConn) close() {
 }
 
 // send sends cmd, and returns when it is answered or ctx ends. It reports whether cmd may
-// have been sent. If it is still unanswered on return, cmd.resolved is closed when it is
-// resolved.
+// have been sent. If the wait has ended before the reply, cmd.resolved is not nil, and is closed when
+// the reply has come, or 2 s later. After a broken connection it is nil: no reply can come.
 func (c *fastConn) send(ctx context.Context, now time.Time, cmd *Command) bool {
 	caller, closing, deadline := bound.Ends(ctx)
 	until := now.Add(c.answerTimeout)
@@ -184,7 +184,7 @@ func (c *fastConn) send(ctx context.Context, now time.Time, cmd *Command) bool {
 		c.wire.interrupt() // no other command may use it; after READONLY go-redis does not use it, either
 	}
 	if err != nil && !isServerError(err) {
-		cmd.resolved = c.wire.unanswered()
+		cmd.resolved = c.wire.awaited()
 	}
 	return c.wire.wrote.Load()
 }

@@ -21,7 +21,7 @@ type interruptibleConn struct {
 
 	mu        sync.Mutex
 	closing   bool          // the end of the closing context interrupts the command
-	noReply   chan struct{} // closed when the reply to an interrupted command has arrived; nil: none is awaited
+	replyCame   chan struct{} // closed when the reply to an interrupted command has arrived; nil: none is awaited
 	closeOnce sync.Once
 }
 
@@ -64,12 +64,12 @@ func (w *interruptibleConn) interruptClosing() {
 // interrupted reports whether no more commands can be sent.
 func (w *interruptibleConn) interrupted() bool { return w.unusable.Load() }
 
-// unanswered returns a channel that is closed when the reply to an interrupted command has
+// awaited returns a channel that is closed when the reply to an interrupted command has
 // arrived. It returns nil if none is awaited.
-func (w *interruptibleConn) unanswered() chan struct{} {
+func (w *interruptibleConn) awaited() chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.noReply
+	return w.replyCame
 }
 
 // Read implements [net.Conn].
@@ -77,7 +77,7 @@ func (w *interruptibleConn) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
 	if errors.Is(err, os.ErrDeadlineExceeded) && w.wrote.Load() {
 		w.mu.Lock()
-		w.noReply = make(chan struct{})
+		w.replyCame = make(chan struct{})
 		w.mu.Unlock()
 	}
 	return n, err
@@ -106,11 +106,11 @@ func (w *interruptibleConn) Close() (err error) {
 	w.closeOnce.Do(func() {
 		w.mu.Lock()
 		w.unusable.Store(true)
-		noReply := w.noReply
+		replyCame := w.replyCame
 		w.mu.Unlock()
 		switch {
-		case noReply != nil:
-			go w.awaitReply(noReply)
+		case replyCame != nil:
+			go w.awaitReply(replyCame)
 		case w.wrote.Load():
 			err = w.disconnect()
 		default: // the peer may read no more: TLS would wait 5 s to send its goodbye
@@ -120,9 +120,9 @@ func (w *interruptibleConn) Close() (err error) {
 	return err
 }
 
-// awaitReply closes noReply when the reply has arrived, or will not any more.
-func (w *interruptibleConn) awaitReply(noReply chan struct{}) {
-	defer close(noReply)
+// awaitReply closes replyCame when the reply has arrived, or will not any more.
+func (w *interruptibleConn) awaitReply(replyCame chan struct{}) {
+	defer close(replyCame)
 	_ = w.Conn.SetReadDeadline(time.Now().Add(controlTimeout))
 	_, _ = w.Conn.Read(make([]byte, 1))
 	_ = w.disconnect()

@@ -94,7 +94,7 @@ func (p *pipeline) classify(err error) error {
 		}
 	}
 	if isContextEnd(err) && p.client != nil && !p.shared {
-		return notSent(err) // go-redis looks at the context where it waits for a connection
+		return notSent(err) // go-redis looks at the context only while it waits for a connection, before it writes
 	}
 	return classify(err)
 }

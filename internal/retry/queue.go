@@ -18,7 +18,8 @@ const (
 	PauseMax    = time.Second
 )
 
-// ErrRepeat is returned by a task that is to run once more, later, without being in trouble.
+// ErrRepeat is returned by a task that is to run again after RepeatAfter. It is no failure for the
+// back-off. If the task's time is over before that, the task ends without Fails.
 var ErrRepeat = errors.New("to be repeated")
 
 // Task is a command that goes on in the background.
@@ -226,7 +227,8 @@ func (q *Queue) runBatch(s *shard, batch []*Task) (well bool) {
 	return well
 }
 
-// run tries a task once, unless its time is over. It reports false if the shard is in trouble.
+// run tries a task once, unless its time is over. It reports false if the try is a failure for
+// the shard's back-off.
 func (q *Queue) run(s *shard, t *Task) bool {
 	if q.cfg.Now() < t.Until {
 		if t.err = q.try(t); t.err == nil {
