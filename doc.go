@@ -33,6 +33,8 @@
 //     ([WithHandOver]) or, with blpop, by the release.
 //   - queue: the waiters for a key in one process. blpop also has a queue of processes.
 //   - loss: the end of a lease by anything but its Unlock.
+//   - risk: renewals have failed for so long that a loss is near ([Lease.AtRisk]).
+//   - signal: a message to the Locker that holds a claim ([Lease.ReleaseRequested]).
 //
 // # Guarantees
 //
@@ -44,7 +46,9 @@
 // they are called, so that a process that was stopped learns of the end by its first call.
 // Held leases are renewed every third of their
 // TTL, by one scheduler without a goroutine or timer for each, and a renewal
-// that fails is tried again until the Deadline.
+// that fails is tried again until the Deadline. A holder may know early that its renewals
+// fail ([Lease.AtRisk]), and that somebody wants the lock ([Lease.ReleaseRequested]); with
+// [WithMargin] nobody else is let in for a while after its end.
 //
 // Every grant has a fencing token greater than all before it on that key.
 //

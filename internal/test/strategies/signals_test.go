@@ -1,7 +1,10 @@
 package strategies
 
 import (
+	"errors"
+	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -113,6 +116,76 @@ func TestSignalsArrive(t *testing.T) {
 			broken(t, holder, sender, key)
 		}
 	})
+}
+
+// Signals come at any moment of a lease: while it is granted, handed over, renewed, unlocked and
+// lost. Each lease ends all the same, and when the last one has ended nobody listens any more.
+func TestSignalsAtAnyMoment(t *testing.T) {
+	for name, newLocker := range onOneRedis {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb := redistest.Start(t).Client(t)
+			var holders [2]locker.Locker
+			for i := range holders {
+				l, err := newLocker(rdb, locker.WithRenewInterval(5*time.Millisecond))
+				require.NoError(t, err)
+				defer func() { require.NoError(t, l.Close()) }()
+				holders[i] = l
+			}
+			operator, err := newLocker(rdb)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, operator.Close()) }()
+			var use, signals sync.WaitGroup
+			for i := range 8 {
+				use.Go(func() {
+					for range 50 {
+						lease, err := holders[i%2].Lock(t.Context(), "k")
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						select {
+						case <-lease.ReleaseRequested():
+						case <-lease.AtRisk():
+						case <-time.After(time.Duration(rand.N(5)) * time.Millisecond):
+						}
+						if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, locker.ErrLost) {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			over := make(chan struct{})
+			for i := range 2 {
+				signals.Go(func() {
+					for {
+						select {
+						case <-over:
+							return
+						default:
+						}
+						h, err := client(t, operator).Inspect(t.Context(), "k")
+						if i == 0 {
+							err = errors.Join(err, client(t, operator).RequestRelease(t.Context(), "k"))
+						} else if h.Held {
+							err = errors.Join(err, client(t, operator).ForceUnlock(t.Context(), h))
+							time.Sleep(3 * time.Millisecond) // let some get on
+						}
+						if err != nil && !errors.Is(err, locker.ErrNotHeld) {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			use.Wait()
+			close(over)
+			signals.Wait()
+			require.Eventually(t, func() bool {
+				channels, err := rdb.PubSubChannels(t.Context(), "locker:claims:*").Result()
+				return err == nil && len(channels) == 0
+			}, 10*time.Second, 10*time.Millisecond, "somebody listens though no lease waits")
+		})
+	}
 }
 
 // BenchmarkSignals measures how long it takes until the holder knows: the aim is 5 ms at the
