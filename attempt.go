@@ -26,7 +26,7 @@ func (c *call) acquire(cl driver.Claim, wait bool, tokens int) (a driver.Answer,
 }
 
 // attempt asks the store in turn. It returns neither a lease nor an error when the
-// call is to go on waiting; c.pollAt says for how long.
+// call is to go on waiting; c.pollAt says until when.
 func (c *call) attempt(m move) (*Lease, error) {
 	watch := m.watch
 	if watch != nil {
@@ -91,7 +91,8 @@ func (c *call) answered(err error) {
 	}
 }
 
-// refused sets when to poll, and opens a watch for releases.
+// refused sets when to poll, and opens a watch for releases. The first in the queue pauses as
+// pauseFor says, the others for pollAgain.
 func (c *call) refused(a driver.Answer, watch driver.Watch) {
 	c.s.mu.Lock()
 	ks, now := c.ks, c.e.sched.Now()
@@ -100,7 +101,8 @@ func (c *call) refused(a driver.Answer, watch driver.Watch) {
 		ks.holder = a.Owner
 		ks.wakeOwner(a.Owner)
 	}
-	late := watch == nil && ks.watch != nil // it was opened meanwhile: ask once more, under it
+	// Another call has opened the watch during this attempt, and may have missed a release before.
+	late := watch == nil && ks.watch != nil
 	open := first && ks.watch == nil && !ks.opening && !a.NoWakeUp && c.e.notifier != nil && now >= ks.reopen
 	if open {
 		ks.opening = true

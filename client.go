@@ -23,11 +23,6 @@ const (
 	closeGrace     = 300 * time.Millisecond // once it is cut short
 	driverGrace    = time.Second            // for the driver to close, beside the rest of the two above
 
-	// A wait that is signalled still polls about once a second; one that is
-	// not polls.
-	pollAgain      = time.Second
-	pollMin        = 10 * time.Millisecond
-	pollMax        = 100 * time.Millisecond
 	outagePauseMin = 20 * time.Millisecond
 	outagePauseMax = 500 * time.Millisecond
 	minOutage      = 15 * time.Second

@@ -73,8 +73,8 @@ type waiter struct {
 	queued     bool          // it is in the queue
 	asking     bool          // an attempt is under way
 	reported   bool          // so was the wait, by EventWaiting
-	woken      bool          // it polls at once
-	pollAt     time.Duration // else not before
+	woken      bool          // its next turn asks the store without waiting for pollAt
+	pollAt     time.Duration // when it asks the store next, unless it is woken or signalled
 	wake       chan struct{} // holds one; made before the call parks
 	failed     error         // the queue failed
 }

@@ -13,76 +13,6 @@ import (
 
 const never = renewal.Never
 
-// tryLock is TryLock: one attempt, none if this process can answer by itself.
-func (c *call) tryLock() (*Lease, error) {
-	if l, err := c.local(); l != nil || err != nil {
-		return l, err
-	}
-	cl := c.newClaim()
-	a, sent, err := c.acquire(cl, false, 0)
-	switch {
-	case err != nil:
-		return nil, c.unavailable(err, "")
-	case a.Granted:
-		switch l, err := c.grant(cl, a, sent); {
-		case err == nil:
-			return l, nil
-		case !errors.Is(err, errMerge):
-			return nil, c.unavailable(err, "")
-		}
-	}
-	// The holder may be a goroutine with the same owner.
-	if l, err := c.local(); l != nil || err != nil {
-		return l, err
-	}
-	return nil, c.fail(ErrNotAcquired, errTaken, "")
-}
-
-// local answers TryLock without the store, if it can.
-func (c *call) local() (*Lease, error) {
-	mine, taken, err := c.lookUp()
-	switch {
-	case err != nil:
-		return nil, err
-	case mine != nil:
-		l, err := c.share(mine, true)
-		switch {
-		case errors.Is(err, errLeftBehind):
-			return nil, nil
-		case errors.Is(err, errGone):
-			return nil, c.fail(ErrNotAcquired, errLocal, "")
-		}
-		return l, err
-	case taken:
-		return nil, c.fail(ErrNotAcquired, errLocal, "")
-	}
-	return nil, nil
-}
-
-// lookUp returns the lease that the call re-enters, or else whether this process holds the key
-// or queues for it. It fails if the call's owner has lost the key.
-func (c *call) lookUp() (mine *Lease, taken bool, err error) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	if !c.enter() {
-		return nil, false, c.fail(ErrClosed, nil, "")
-	}
-	ks := c.s.keys[c.key]
-	if ks == nil {
-		return nil, false, nil
-	}
-	current := ks.present()
-	if c.named {
-		var lost *claim
-		if mine, lost = ks.ofOwner(c.owner); lost != nil {
-			return nil, false, c.lost(lost.outcome)
-		}
-	}
-	// A named owner may hold from another process, and re-enter here.
-	queued := !ks.empty() && !(c.named && c.e.counter != nil)
-	return mine, queued || current != nil && ks.blocked(c.e.sched.Now()), nil
-}
-
 // lock is Lock: first come, first served. The call joins the queue of its key and
 // does what its turn there says, until it has a lease or an end.
 func (c *call) lock() (*Lease, error) {
@@ -127,12 +57,12 @@ type move struct {
 	offered bool          // accept the claim that is offered
 	attempt bool          // ask the store
 	tokens  int           // for how many tenures
-	watch   driver.Watch  // the key's, if any
-	pollAt  time.Duration // else wait until then
+	watch   driver.Watch  // of the key; nil: there is none
+	pollAt  time.Duration // waits until then, also under a watch; never: until it is woken
 }
 
-// turn says what the call's place in the queue allows. The call joins the queue by its first
-// turn.
+// turn returns the next step that the call's place in the queue allows. The call joins the queue
+// by its first turn.
 func (c *call) turn(signalled bool) move {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -336,7 +266,16 @@ func (c *call) exit() {
 	}
 }
 
-// pauseFor returns how long to wait after a refusal, if no signal comes.
+// Waiters ask the store again after these pauses: pollAgain where a Watch signals releases, in case a
+// signal is lost; pollMin, growing to pollMax, where none does. R15 bounds them.
+const (
+	pollAgain = time.Second
+	pollMin   = 10 * time.Millisecond
+	pollMax   = 100 * time.Millisecond
+)
+
+// pauseFor returns how long the first in the queue waits after a refusal, if no signal comes. The
+// pause is shorter if the holder's lease ends before.
 func pauseFor(a driver.Answer, watched bool, poll *retry.Backoff) time.Duration {
 	var d time.Duration
 	if watched && !a.NoWakeUp {

@@ -152,7 +152,7 @@ type Config struct {
 	NewID func() string
 }
 
-// Settings are the wishes of a driver. The zero Settings will do.
+// Settings are what a driver asks of its Locker. A zero field leaves the Locker's default.
 type Settings struct {
 	// IDVersion is the version digit of the UUID that claim ids begin with: 4
 	// by default, or 8 (RFC 9562, for private use), by which a driver recognises

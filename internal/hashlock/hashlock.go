@@ -46,8 +46,9 @@ func NewDriver(rdb redis.UniversalClient, p redisdriver.Protocol) (Driver, error
 // Configure implements [driver.Configurer]. save in holds.lua knows our ids from Java's by
 // the version of their UUID.
 func (d Driver) Configure(cfg driver.Config) (driver.Settings, error) {
-	_, err := d.Driver.Configure(cfg)
-	return driver.Settings{IDVersion: 8}, err
+	s, err := d.Driver.Configure(cfg)
+	s.IDVersion = 8
+	return s, err
 }
 
 // SetHolds implements [driver.HoldCounter]: one round trip.

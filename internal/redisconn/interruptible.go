@@ -21,7 +21,7 @@ type interruptibleConn struct {
 
 	mu        sync.Mutex
 	closing   bool          // the end of the closing context interrupts the command
-	replyCame   chan struct{} // closed when the reply to an interrupted command has arrived; nil: none is awaited
+	replyCame chan struct{} // closed when the reply to an interrupted command has arrived; nil: none is awaited
 	closeOnce sync.Once
 }
 

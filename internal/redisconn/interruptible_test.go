@@ -40,13 +40,13 @@ func TestLeavingTwiceCutsNothingShort(t *testing.T) {
 	w.interrupt()
 	w.interruptClosing()
 	select {
-	case <-w.unanswered():
+	case <-w.awaited():
 		t.Fatal("given up before the answer")
 	case <-time.After(50 * time.Millisecond): // what should not happen has this time to
 	}
 	_, err = there.Write([]byte("+"))
 	require.NoError(t, err)
-	<-w.unanswered()
+	<-w.awaited()
 }
 
 // jammed is a connection whose peer takes nothing any more, as TLS's is closed then.

@@ -1,0 +1,73 @@
+package locker
+
+import "errors"
+
+// tryLock is TryLock: one attempt, none if this process can answer by itself.
+func (c *call) tryLock() (*Lease, error) {
+	if l, err := c.local(); l != nil || err != nil {
+		return l, err
+	}
+	cl := c.newClaim()
+	a, sent, err := c.acquire(cl, false, 0)
+	switch {
+	case err != nil:
+		return nil, c.unavailable(err, "")
+	case a.Granted:
+		switch l, err := c.grant(cl, a, sent); {
+		case err == nil:
+			return l, nil
+		case !errors.Is(err, errMerge):
+			return nil, c.unavailable(err, "")
+		}
+	}
+	// The holder may be a goroutine with the same owner.
+	if l, err := c.local(); l != nil || err != nil {
+		return l, err
+	}
+	return nil, c.fail(ErrNotAcquired, errTaken, "")
+}
+
+// local answers TryLock without the store, if it can.
+func (c *call) local() (*Lease, error) {
+	mine, taken, err := c.lookUp()
+	switch {
+	case err != nil:
+		return nil, err
+	case mine != nil:
+		l, err := c.share(mine, true)
+		switch {
+		case errors.Is(err, errLeftBehind):
+			return nil, nil
+		case errors.Is(err, errGone):
+			return nil, c.fail(ErrNotAcquired, errLocal, "")
+		}
+		return l, err
+	case taken:
+		return nil, c.fail(ErrNotAcquired, errLocal, "")
+	}
+	return nil, nil
+}
+
+// lookUp returns the lease that the call re-enters, or else whether this process holds the key
+// or queues for it. It fails if the call's owner has lost the key.
+func (c *call) lookUp() (mine *Lease, taken bool, err error) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if !c.enter() {
+		return nil, false, c.fail(ErrClosed, nil, "")
+	}
+	ks := c.s.keys[c.key]
+	if ks == nil {
+		return nil, false, nil
+	}
+	current := ks.present()
+	if c.named {
+		var lost *claim
+		if mine, lost = ks.ofOwner(c.owner); lost != nil {
+			return nil, false, c.lost(lost.outcome)
+		}
+	}
+	// A named owner may hold from another process, and re-enter here.
+	queued := !ks.empty() && !(c.named && c.e.counter != nil)
+	return mine, queued || current != nil && ks.blocked(c.e.sched.Now()), nil
+}
