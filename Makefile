@@ -186,6 +186,9 @@ apidiff: ## what of the API has changed incompatibly since the last tag; CHANGEL
 	if [ -n "$$changes" ]; then printf 'since %s:\n%s\n' "$$tag" "$$changes" >&2; exit 1; fi; \
 	echo "the API is compatible with $$tag"
 
+# The modules that go.mod of the command replaces: locker, locker/strategy/postgres, ...
+command_replaces = $(shell sed -nE 's|^replace github.com/distlock/([^ ]*) =>.*|\1|p' cmd/locker/go.mod)
+
 .PHONY: release
 release: ## make the modules ready for VERSION=v1.2.3, and say which tags to set
 	@[[ "$(VERSION)" =~ ^v[0-9]+\.[0-9]+\.[0-9]+$$ ]] || { echo "make release VERSION=v1.2.3" >&2; exit 1; }
@@ -194,9 +197,9 @@ release: ## make the modules ready for VERSION=v1.2.3, and say which tags to set
 			$(GO) -C $$m mod edit -require "$$of@$(VERSION)"; \
 		done; \
 	done
-	@$(GO) -C cmd/locker mod edit -dropreplace github.com/distlock/locker # go install refuses a module that replaces others
+	@for of in $(command_replaces); do $(GO) -C cmd/locker mod edit -dropreplace "github.com/distlock/$$of"; done # go install refuses a module that replaces others
 	@echo "commit this, and then:"; echo "git tag $(VERSION)"; for m in $(filter-out $(UNTESTED) examples/% internal/%,$(MODULES)); do echo "git tag $$m/$(VERSION)"; done; \
-	echo "go -C cmd/locker mod edit -replace github.com/distlock/locker=../.. # and commit that"
+	echo "for of in $(command_replaces); do go -C cmd/locker mod edit -replace github.com/distlock/\$$of=../..\$${of#locker}; done # and commit that"
 
 .PHONY: fuzz
 fuzz: redis ## every fuzz target in turn, for FUZZTIME each

@@ -25,7 +25,8 @@ others never do.
 
 Exit codes:
     0  the holder has given the lock back (another one may have it now), or KEY is free
-    1  the holder cannot be asked: it is no program that uses this library
+    1  the holder cannot be asked: it is no program that uses this library, or the
+       store (mysql) does not reach holders
   123  the store could not be used
   124  the same holder still has the lock
   125  wrong usage
@@ -97,8 +98,11 @@ func (f *askFlags) ask(c *cobra.Command, key string) error {
 
 // failed returns the command's error for an error of the library.
 func (f *askFlags) failed(err error) error {
-	if errors.Is(err, locker.ErrConflict) {
+	switch {
+	case errors.Is(err, locker.ErrConflict):
 		return &exit{exitNone, err}
+	case errors.Is(err, errors.ErrUnsupported):
+		return &exit{exitNone, fmt.Errorf("%s: the holders of locks in this store cannot be asked", f.from)}
 	}
 	return f.storeError(err)
 }

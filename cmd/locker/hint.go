@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/distlock/locker"
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -29,6 +31,9 @@ const wrongUser = "the server refuses the URL's user name and password, or wants
 
 // hint returns advice for a store that cannot be used; "" if its own words suffice.
 func (f *storeFlags) hint(err error) string {
+	if f.store != "" && f.store != "redis" {
+		return f.otherHint(err)
+	}
 	var answer redis.Error
 	var certificate *tls.CertificateVerificationError
 	switch {
@@ -45,6 +50,47 @@ func (f *storeFlags) hint(err error) string {
 		return "is the server up, and does it speak TLS on this port? one that does not takes redis instead of rediss"
 	}
 	return "is the server up, and its address right? a port that speaks TLS takes rediss instead of redis"
+}
+
+// others are hints by what is in an error of a store that is not Redis: the code of PostgreSQL, the number of MySQL.
+var others = map[string][]struct{ part, hint string }{
+	"postgres": {
+		{"28P01", userRefused}, {"28000", userRefused},
+		{"3D000", "the server does not have the database that the URL names: postgres://user:password@host/database"},
+		{"42501", `the user lacks a right: see "Table" in strategy/postgres/doc.go`},
+		{"42P01", "the table is missing and the user may not make it: the URL's parameter table names another one"},
+		{"refused TLS", "the server speaks no TLS: the URL takes sslmode=disable"},
+	},
+	"mysql": {
+		{"Error 1045", userRefused}, {"Error 1698", userRefused},
+		{"Error 1049", "the server does not have the database that the URL names: mysql://user:password@host/database"},
+		{"Error 1044", "the user may not use the database that the URL names"},
+		{"Error 1142", `the user lacks a right: see "Table" in strategy/mysql/doc.go`},
+	},
+	"etcd": {
+		{"authentication failed", userRefused}, {"user name is empty", userRefused},
+		{"permission denied", "the user's role lacks a right on the keys of locks"},
+	},
+}
+
+const userRefused = "the server refuses the URL's user name and password, or wants some"
+
+// ports are those that servers have by default.
+var ports = map[string]int{"postgres": 5432, "mysql": 3306, "etcd": 2379}
+
+func (f *storeFlags) otherHint(err error) string {
+	for _, o := range others[f.store] {
+		if strings.Contains(err.Error(), o.part) {
+			return o.hint
+		}
+	}
+	if _, answered := errors.AsType[*pgconn.PgError](err); answered {
+		return ""
+	}
+	if _, answered := errors.AsType[*mysql.MySQLError](err); answered {
+		return ""
+	}
+	return fmt.Sprintf("is the server up, and its address right? the port is %d unless the URL names another one", ports[f.store])
 }
 
 // hinted is err with what may help.

@@ -39,8 +39,7 @@ func TestWrongURLs(t *testing.T) {
 	for _, c := range []struct{ url, says string }{
 		{"localhost:6379", `--url "localhost:6379"`},
 		{"bogus", "setnx+redis://"},
-		{"postgres://user:secret@h/db", "this command locks in Redis"},
-		{"mysql://user:secret@h/db", "this command locks in Redis"},
+		{"postgresq://user:secret@h/db", `unknown strategy "postgresq"`},
 		{"redis://user:secret@h", "setnx+redis://"},
 		{"none+redis://user:secret@h", `unknown strategy "none"`},
 		{"setnx+redis://h/x", "--url: "},

@@ -20,6 +20,7 @@ type storeFlags struct {
 	strategy    string // instead of the one that is configured
 	from        string // where the URL stands, once it is known
 	tls         bool   // the store that is meant is spoken to by TLS; once it is known
+	store       string // its kind: "redis", "postgres", "mysql", "etcd"; once it is known
 }
 
 func (f *storeFlags) add(c *cobra.Command) {
@@ -31,7 +32,9 @@ func (f *storeFlags) add(c *cobra.Command) {
 const storeHelp = `The lock store is found by --url, or else --config, or else the environment variable
 LOCKER_URL: a URL <strategy>+<scheme>://..., such as setnx+redis://host:6379 (a lock as
 every Redis client understands it), hashreentrant+redis:// (Redisson's),
-blpop+redis:// (first come, first served), redlock+redis://a?node=b&node=c (a quorum).`
+blpop+redis:// (first come, first served), redlock+redis://a?node=b&node=c (a quorum),
+postgres://user@host/database, mysql://user@host/database (MariaDB, too). The user and
+the password in it are never shown.`
 
 // configuration is the library's Config that the flags and the environment ask for.
 func (f *storeFlags) configuration(c *cobra.Command) (cfg strategy.Config, err error) {
@@ -51,7 +54,7 @@ func (f *storeFlags) configuration(c *cobra.Command) (cfg strategy.Config, err e
 	default:
 		return cfg, fmt.Errorf("no lock store is given: --url, --config or the environment variable LOCKER_URL; see %s --help", c.CommandPath())
 	}
-	f.tls = speaksTLS(cfg.URL) || cfg.TLS != nil
+	f.tls, f.store = speaksTLS(cfg.URL) || cfg.TLS != nil, storeOf(cfg)
 	return cfg, f.check(cfg)
 }
 
@@ -61,9 +64,9 @@ var schemeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 // check finds what is wrong with the URL and the strategy, as far as people who do not write
 // Go need other words for it than the library has.
 func (f *storeFlags) check(cfg strategy.Config) error {
-	known := slices.DeleteFunc(strategy.Names(), func(name string) bool { return name == "memory" })
+	known := knownStrategies()
 	scheme, _, isURL := strings.Cut(cfg.URL, "://")
-	name, of, combined := strings.Cut(scheme, "+")
+	name, _, combined := strings.Cut(scheme, "+")
 	if cfg.Strategy != "" {
 		name = cfg.Strategy
 	}
@@ -80,13 +83,27 @@ func (f *storeFlags) check(cfg strategy.Config) error {
 		return fmt.Errorf("%s: the strategy memory locks within one process only: no other locker, nor any program, has these locks", f.from)
 	case cfg.Strategy == "" && !combined && (strings.HasPrefix(name, "redis") || name == "unix"):
 		return fmt.Errorf("%s names no strategy; put one before the scheme, as in setnx+%s://: there are %s", f.from, name, strings.Join(known, ", "))
-	case strings.HasPrefix(name, "postgres") || strings.HasPrefix(of, "postgres"):
-		return fmt.Errorf("%s: this command locks in Redis, by %s; locks in PostgreSQL are for Go programs", f.from, strings.Join(known, ", "))
-	case slices.ContainsFunc([]string{name, of}, func(s string) bool { return s == "mysql" || s == "mariadb" }):
-		return fmt.Errorf("%s: this command locks in Redis, by %s; locks in MySQL are for Go programs", f.from, strings.Join(known, ", "))
 	}
 	return fmt.Errorf("%s: unknown strategy %q; there are %s, such as in setnx+redis://localhost:6379", f.from, name, strings.Join(known, ", "))
 }
+
+// knownStrategies are those whose locks other programs see.
+func knownStrategies() []string {
+	return slices.DeleteFunc(strategy.Names(), func(name string) bool { return name == "memory" })
+}
+
+// inRedis reports whether the locks of a configuration are in Redis, on one server or deployment.
+func inRedis(cfg strategy.Config) bool {
+	scheme, _, isURL := strings.Cut(cfg.URL, "://")
+	name, _, _ := strings.Cut(scheme, "+")
+	if cfg.Strategy != "" || !isURL {
+		name = cfg.Strategy
+	}
+	return slices.Contains(redisStrategies, name)
+}
+
+// redisStrategies recognise one another's locks.
+var redisStrategies = []string{"setnx", "hashreentrant", "blpop"}
 
 // open opens the store.
 func (f *storeFlags) open(c *cobra.Command, cfg strategy.Config) (*locker.Client, func(), error) {
@@ -99,7 +116,25 @@ func (f *storeFlags) open(c *cobra.Command, cfg strategy.Config) (*locker.Client
 
 func speaksTLS(url string) bool {
 	scheme, _, _ := strings.Cut(url, "://")
-	return strings.HasSuffix(scheme, "rediss")
+	return strings.HasSuffix(scheme, "rediss") || strings.HasSuffix(scheme, "etcds")
+}
+
+// storeOf returns the kind of the store of a configuration.
+func storeOf(cfg strategy.Config) string {
+	scheme, _, isURL := strings.Cut(cfg.URL, "://")
+	if !isURL {
+		scheme = cfg.Strategy
+	}
+	_, last, combined := strings.Cut(scheme, "+")
+	if !combined {
+		last = scheme
+	}
+	for prefix, kind := range map[string]string{"postgres": "postgres", "mysql": "mysql", "mariadb": "mysql", "etcd": "etcd"} {
+		if strings.HasPrefix(last, prefix) {
+			return kind
+		}
+	}
+	return "redis"
 }
 
 // admin opens the store to look at locks.
@@ -108,7 +143,7 @@ func (f *storeFlags) admin(c *cobra.Command) (*locker.Client, func(), error) {
 	if err != nil {
 		return nil, nil, &exit{exitUsage, err}
 	}
-	if f.strategy != "" && !strings.HasPrefix(cfg.URL, "redlock+") && cfg.Strategy != "redlock" && f.strategy != "redlock" {
+	if slices.Contains(redisStrategies, f.strategy) && inRedis(cfg) {
 		if _, rest, ok := strings.Cut(cfg.URL, "+"); ok && cfg.Strategy == "" {
 			cfg.URL = f.strategy + "+" + rest
 		} else {

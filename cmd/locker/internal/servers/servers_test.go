@@ -1,0 +1,41 @@
+//go:build unix
+
+package servers
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestServers: a server keeps locks, and leaves no file.
+func TestServers(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(context.Context) (*Server, error){"postgres": Postgres, "mysql": MySQL} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := start(t.Context())
+			if errors.Is(err, ErrNotInstalled) {
+				t.Skip(err)
+			}
+			require.NoError(t, err) // a lock was taken
+			require.NotEmpty(t, s.About)
+			s.Stop()
+			require.NoDirExists(t, s.dir)
+			require.Error(t, errProcess(s.PID))
+		})
+	}
+}
+
+// errProcess is an error if there is no such process.
+func errProcess(pid int) error {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	return p.Signal(syscall.Signal(0))
+}

@@ -1,0 +1,124 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/cmd/locker/internal/servers"
+	"github.com/distlock/locker/strategy"
+	"github.com/stretchr/testify/require"
+)
+
+// otherStores start the stores that are not Redis.
+var otherStores = map[string]func(context.Context) (*servers.Server, error){"postgres": servers.Postgres, "mysql": servers.MySQL}
+
+// otherStore starts one, or skips the test where it is not installed.
+func otherStore(t *testing.T, name string) *servers.Server {
+	t.Helper()
+	if os.Getenv("LOCKER_"+strings.ToUpper(name)) == "off" {
+		t.Skip("LOCKER_" + strings.ToUpper(name) + "=off")
+	}
+	s, err := otherStores[name](t.Context())
+	if errors.Is(err, servers.ErrNotInstalled) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// TestOtherStores: every command works on the locks of a store that is not Redis.
+func TestOtherStores(t *testing.T) {
+	t.Parallel()
+	for name := range otherStores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := otherStore(t, name)
+			runs(t, 1, nil, "inspect", "--url", s.URL)
+
+			first := command(t, s.URL, "run", "--key", "deploy", "--", "sh", "-c", `echo ready; echo $LOCKER_TOKEN; read x; exit 3`)
+			stdin, err := first.StdinPipe()
+			require.NoError(t, err)
+			first.begin(t)
+			token, err := first.stdout.ReadString('\n')
+			require.NoError(t, err)
+			out, _ := runs(t, 0, nil, "inspect", "--url", s.URL)
+			for _, want := range []string{"deploy", name, "pid=", strings.TrimSpace(token)[:8]} {
+				require.Contains(t, out, want)
+			}
+			_, stderr := runs(t, exitNotAcquired, nil, "run", "--url", s.URL, "--key", "deploy", "--wait", "0", "--", "true")
+			require.Contains(t, stderr, "was not run")
+			asked := map[string]struct {
+				code int
+				says string
+			}{"postgres": {exitNotAcquired, "still held"}, "mysql": {exitNone, "cannot be asked"}}[name]
+			_, stderr = runs(t, asked.code, nil, "ask", "--url", s.URL, "--wait", "10ms", "deploy")
+			require.Contains(t, stderr, asked.says)
+			_, err = stdin.Write([]byte("\n"))
+			require.NoError(t, err)
+			require.Equal(t, 3, first.code(t))
+
+			lost := command(t, s.URL, "run", "--key", "deploy", "--ttl", "1s", "--", "sh", "-c", `echo ready; exec sleep 60`)
+			lost.begin(t)
+			out, _ = runs(t, 0, nil, "unlock", "--url", s.URL, "--force", "--yes", "deploy")
+			require.Contains(t, out, "was taken")
+			require.Equal(t, exitLost, lost.code(t))
+			_, stderr = runs(t, 1, nil, "unlock", "--url", s.URL, "--force", "--yes", "deploy")
+			require.Contains(t, stderr, "is free")
+			runs(t, 1, nil, "inspect", "--url", s.URL, "deploy")
+		})
+	}
+}
+
+// TestOtherStoresRefuse: what is wrong is said with a hint, and without the password.
+func TestOtherStoresRefuse(t *testing.T) {
+	t.Parallel()
+	for name := range otherStores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := otherStore(t, name)
+			right, err := url.Parse(s.URL)
+			require.NoError(t, err)
+			password, _ := right.User.Password()
+			elsewhere, wrongUser, wrongDatabase := *right, *right, *right
+			wrongUser.User, wrongDatabase.Path = url.UserPassword("app", "secret"), "/nowhere"
+			elsewhere.Host, elsewhere.RawQuery = "127.0.0.1:1", ""
+			for hint, u := range map[string]url.URL{"user name and password": wrongUser, "database": wrongDatabase, "is the server up": elsewhere} {
+				for _, args := range []string{"inspect k", "run --wait 0 --key k true"} {
+					fields := strings.Fields(args)
+					_, stderr := runs(t, exitUnavailable, nil, append([]string{fields[0], "--url", u.String()}, fields[1:]...)...)
+					require.Contains(t, stderr, hint)
+					require.NotContains(t, stderr, "secret")
+					require.NotContains(t, stderr, password)
+				}
+			}
+			_, stderr := runs(t, exitUsage, nil, "inspect", "--url", right.String()+"&nonsense=1&table=a.b.c")
+			require.NotContains(t, stderr, password)
+		})
+	}
+}
+
+// TestEveryStrategyIsKnown: the help names each strategy that a URL may.
+func TestEveryStrategyIsKnown(t *testing.T) {
+	t.Parallel()
+	for _, name := range knownStrategies() {
+		l, release, err := strategy.Open(t.Context(), strategy.Config{Strategy: name})
+		if err != nil {
+			require.ErrorIs(t, err, locker.ErrInvalid) // of what it wants besides
+			continue
+		}
+		require.NoError(t, l.Close())
+		release()
+	}
+	for _, name := range []string{"setnx", "hashreentrant", "blpop", "redlock", "postgres", "mysql"} {
+		require.Contains(t, knownStrategies(), name)
+		require.Contains(t, storeHelp, name)
+	}
+}

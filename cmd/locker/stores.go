@@ -1,0 +1,6 @@
+package main
+
+import (
+	_ "github.com/distlock/locker/strategy/mysql/register"    // mysql, mariadb
+	_ "github.com/distlock/locker/strategy/postgres/register" // postgres, postgresql
+)
