@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -16,31 +17,45 @@ import (
 	"time"
 
 	"github.com/distlock/locker/cmd/locker/internal/compare"
+	"github.com/distlock/locker/strategy"
 	"github.com/spf13/cobra"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-const compareLong = `Runs the conformance suite and some benchmarks on the strategies, and reports what each
-guarantees, what it does under faults, what it costs, and which of them these numbers
-speak for.
+const compareLong = `Runs benchmarks and the conformance suite on the strategies, and reports what each
+promises, what it does under faults, what it costs here, and which of them meet a need.
 
-Without --url and --nodes it starts redis-servers of its own, and kills and freezes them as
-the suite wants (without an installed redis-server: an embedded one, which is not killed).
+Without --url and --nodes it starts servers of its own: redis-server, PostgreSQL and MariaDB,
+as far as they are installed (without redis-server: an embedded one). The suite kills and
+freezes those of Redis. --url names a store: postgres://, mysql://, setnx+redis:// and the
+like for one strategy, or redis:// for each that works on a single server. It may be given
+several times; a strategy that is there twice is compared with itself.
+
+Every benchmark has --runs runs, in turns. A figure is their median, with the least and the
+greatest run. One strategy is called better than another one only from 30 runs on, and if
+the Mann-Whitney test finds it so (p < 0.001) and the medians differ by 5 %; else there is
+no difference. Processes contend for a key, not goroutines. A change is a grant to another
+process than the one before. Where there are too few, contended runs are longer, up to four
+times; if that is not enough the report says that there are too few.
 
 On a server of yours it sets, reads and deletes keys that contain locker-compare:<random>,
 and lists locker:inbox:*, which end by themselves; it looks for its own keys by SCAN, reads
-INFO, and puts load on the server for a minute or two. It flushes, configures, kills and
-stops nothing. --yes does without the question.
+INFO, and puts load on the server for a minute or two. In SQL it makes the library's table
+if there is none; its rows go with the next locks, after ten minutes. It flushes, configures,
+kills and stops nothing. --yes does without the question.
 
 Exit codes: 0 all cases passed, 1 some did not, or the answer was no, 123 the store could
 not be used, 125 wrong usage.`
 
 type compareFlags struct {
-	url, need, report string
-	nodes, strategies []string
-	quick, yes        bool
-	json, markdown    bool
+	need, report            string
+	urls, nodes, strategies []string
+	quick, noSuite, yes     bool
+	json, markdown          bool
+	runs                    int
+	time                    time.Duration
+	seed                    uint64
 }
 
 func compareCommand() *cobra.Command {
@@ -49,16 +64,20 @@ func compareCommand() *cobra.Command {
 		Use:                   "compare [flags]",
 		Short:                 "Compare the strategies, by the conformance suite and benchmarks",
 		Long:                  compareLong,
-		Example:               "  locker compare --quick\n  locker compare --url redis://localhost:6379 --need order --report locks.html",
+		Example:               "  locker compare --quick\n  locker compare --url redis://localhost:6379 --need order --report locks.html\n  locker compare --url blpop+redis://localhost --url postgres://app@localhost/app --no-suite --markdown",
 		DisableFlagsInUseLine: true,
 		Args:                  cobra.NoArgs,
 		RunE:                  func(c *cobra.Command, _ []string) error { return f.compare(c) },
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.url, "url", "", "URL of a server to compare on: redis://, rediss:// or unix://")
+	flags.StringArrayVar(&f.urls, "url", nil, "URL of a store to compare on, several times if need be")
+	flags.IntVar(&f.runs, "runs", 30, "how many runs each benchmark has, 1 to 1000")
+	flags.DurationVar(&f.time, "time", 100*time.Millisecond, "how long a run is, 1ms to 1m; that of contending processes is twice as long")
+	flags.Uint64Var(&f.seed, "seed", 0, "of the order of the runs; 0 draws one")
+	flags.BoolVar(&f.noSuite, "no-suite", false, "benchmarks only, without the conformance suite")
 	flags.StringSliceVar(&f.nodes, "nodes", nil, "URLs of three servers or more, for redlock")
 	flags.StringSliceVar(&f.strategies, "strategies", nil, "which: "+strings.Join(compare.Names(), ",")+" (default all that the servers allow)")
-	flags.BoolVar(&f.quick, "quick", false, "without the cases that take long, and with shorter benchmarks")
+	flags.BoolVar(&f.quick, "quick", false, "without the cases that take long, and 5 runs of 50ms unless --runs and --time say otherwise")
 	flags.StringVar(&f.need, "need", "", "what to advise on: "+strings.Join(needs(), ", ")+" (default all)")
 	flags.StringVar(&f.report, "report", "locker-report.html", "`file` for the HTML report; - for none")
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of tables")
@@ -81,6 +100,12 @@ func needs() (all []string) {
 }
 
 func (f *compareFlags) check(c *cobra.Command) error {
+	if f.runs < 1 || f.runs > 1000 {
+		return fmt.Errorf("--runs=%d: 1 to 1000", f.runs)
+	}
+	if f.time < time.Millisecond || f.time > time.Minute {
+		return fmt.Errorf("--time=%v: 1ms to 1m", f.time)
+	}
 	if f.json && f.markdown {
 		return fmt.Errorf("--json and --markdown: one of them; see %s --help", c.CommandPath())
 	}
@@ -98,7 +123,7 @@ func (f *compareFlags) check(c *cobra.Command) error {
 	if f.need != "" && !slices.Contains(compare.Needs, compare.Need(f.need)) {
 		return fmt.Errorf("--need=%s: there are %s", f.need, strings.Join(needs(), ", "))
 	}
-	if f.url == "" && len(f.nodes) == 0 || f.yes {
+	if len(f.urls) == 0 && len(f.nodes) == 0 || f.yes {
 		return nil
 	}
 	if !isTerminal(c.InOrStdin()) {
@@ -123,10 +148,7 @@ func (f *compareFlags) compare(c *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	show := newProgress(c.ErrOrStderr())
-	result, err := compare.Run(ctx, compare.Options{
-		Strategies: f.strategies, URL: f.url, Nodes: f.nodes, Quick: f.quick, Need: compare.Need(f.need),
-		Begin: show.begin, Suite: show.suite,
-	})
+	result, err := compare.Run(ctx, f.options(c, show))
 	show.end()
 	var left *compare.LeftError
 	switch {
@@ -137,7 +159,10 @@ func (f *compareFlags) compare(c *cobra.Command) error {
 	case errors.Is(err, compare.ErrUsage):
 		return &exit{exitUsage, err}
 	case err != nil && result == nil:
-		store := storeFlags{tls: slices.ContainsFunc(append(f.nodes, f.url), speaksTLS)}
+		store := storeFlags{tls: slices.ContainsFunc(slices.Concat(f.nodes, f.urls), speaksTLS)}
+		if len(f.urls) == 1 {
+			store.store = storeOf(strategy.Config{URL: f.urls[0]})
+		}
 		if hint := store.hint(err); hint != "" {
 			err = fmt.Errorf("%w (%s)", err, hint)
 		}
@@ -159,6 +184,23 @@ func (f *compareFlags) compare(c *cobra.Command) error {
 		return &exit{code: exitNone}
 	}
 	return nil
+}
+
+func (f *compareFlags) options(c *cobra.Command, show *progress) compare.Options {
+	o := compare.Options{
+		Strategies: f.strategies, URLs: f.urls, Nodes: f.nodes, Quick: f.quick, NoSuite: f.noSuite, Need: compare.Need(f.need),
+		Runs: f.runs, Time: f.time, Seed: f.seed, Begin: show.begin, Suite: show.suite,
+	}
+	if f.quick && !c.Flags().Changed("runs") {
+		o.Runs = 5
+	}
+	if f.quick && !c.Flags().Changed("time") {
+		o.Time = 50 * time.Millisecond
+	}
+	if o.Seed == 0 {
+		o.Seed = rand.Uint64()
+	}
+	return o
 }
 
 // page is the file of the report. A file that was there stays until there is another.

@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,101 +10,173 @@ import (
 type Need string
 
 // Needs are all there are.
-var Needs = []Need{"order", "speed", "interop", "failover"}
+var Needs = []Need{"order", "speed", "throughput", "contention", "interop", "failover"}
 
-// needs says what each is, and how strategies are ranked for it: by a figure, the
-// greatest first, among those that fulfil what it demands.
+// needs says what each is: the property that it demands, and the metrics that it weighs.
 var needs = map[Need]struct {
 	what    string
-	demands func(s *Strategy) bool
-	figure  func(s *Strategy) float64
-	because func(s *Strategy) string
-	none    string // it can be had of these
+	demands string   // a property; "" is none
+	weighs  []string // metrics; none: what meets it is not ranked
+	none    string   // who has the property
 }{
-	"order": {
-		what:    "first come, first served, between processes",
-		demands: func(s *Strategy) bool { ok, _ := s.passed("FIFOAcrossLockers"); return ok },
-		figure:  func(s *Strategy) float64 { return s.Bench.Contended.Fairness },
-		because: func(s *Strategy) string {
-			return fmt.Sprintf("the suite saw it serve in order (waiting/FIFOAcrossLockers), and of processes that contend the one with the smallest share had %.0f %% of the largest", 100*s.Bench.Contended.Fairness)
-		},
-		none: "blpop keeps a queue in Redis",
-	},
-	"speed": {
-		what:    "the most locks a second, free and contended",
-		demands: func(*Strategy) bool { return true },
-		figure:  func(s *Strategy) float64 { return s.Bench.Solo.PerS * s.Bench.Wide.PerS * s.Bench.Contended.GrantsPerS },
-		because: func(s *Strategy) string {
-			return fmt.Sprintf("%s pairs/s by one goroutine, %s by %d, and %s grants/s of a contended key: the most of the three multiplied",
-				figure(s.Bench.Solo.PerS), figure(s.Bench.Wide.PerS), wideGoroutines, figure(s.Bench.Contended.GrantsPerS))
-		},
-	},
-	"interop": {
-		what:    "a lock that programs with other libraries take, too",
-		demands: func(s *Strategy) bool { return s.Name == "setnx" || s.Name == "hashreentrant" },
-		figure:  func(s *Strategy) float64 { return map[string]float64{"setnx": 2, "hashreentrant": 1}[s.Name] },
-		because: func(s *Strategy) string {
-			if s.Name == "hashreentrant" {
-				return "it has Redisson's layout and messages, so Java and Go exclude and wake one another"
-			}
-			return "its lock is SET NX PX, which each Redis client and most libraries take; where the others use Redisson it is hashreentrant"
-		},
-		none: "setnx (SET NX PX) and hashreentrant (Redisson) are made for it",
-	},
-	"failover": {
-		what:    "no lock is given twice, or lost, when one Redis server dies with what it knows",
-		demands: func(s *Strategy) bool { return s.Name == "redlock" },
-		figure:  func(*Strategy) float64 { return 1 },
-		because: func(s *Strategy) string {
-			return fmt.Sprintf("a majority of independent servers decides, for %s pairs/s by one goroutine here. The others lose a lock that a dead server had not replicated; WithReplicaAcks makes that rare, fencing tokens make it safe",
-				figure(s.Bench.Solo.PerS))
-		},
-		none: "redlock is made for it, and needs three servers or more (--nodes)",
-	},
+	"order":      {"first come, first served, between processes", "order", []string{"longest", "share"}, "blpop keeps a queue in Redis, etcd is one"},
+	"speed":      {"a lock that is mostly free, one after another", "processes", []string{"pair"}, ""},
+	"throughput": {"many locks at a time, of one process", "processes", []string{"wide"}, ""},
+	"contention": {"one key that many processes want", "processes", []string{"changes", "gap", "longest"}, ""},
+	"interop":    {"a lock that programs with other libraries take, too", "interop", nil, "setnx (SET NX PX) and hashreentrant (Redisson) are made for it"},
+	"failover":   {"no lock is given twice, or lost, when one server dies with what it knows", "failover", nil, "redlock and etcd are made for it"},
 }
 
-// Advice is the strategy that the figures favour.
+// Advice says which strategies meet a need, and which of them are the best outside the noise.
 type Advice struct {
-	Need     Need   `json:"need"`
-	What     string `json:"what"`
-	Strategy string `json:"strategy,omitempty"` // "" is none of those that were compared
-	Because  string `json:"because"`
+	Need    Need     `json:"need"`
+	What    string   `json:"what"`
+	Weighs  []string `json:"weighs,omitempty"` // metrics
+	Meet    []string `json:"meet"`
+	Best    []string `json:"best,omitempty"` // those that no other one is better than; left out: not ranked
+	Because string   `json:"because"`
+	Prices  []Price  `json:"prices,omitempty"`
 }
 
-// advise finds, for each need that is asked for, the best one of those that the suite found
+// Price is what a strategy that meets a need costs.
+type Price struct {
+	Strategy string `json:"strategy"`
+	How      string `json:"how,omitempty"` // it has the property
+	Figures  string `json:"figures,omitempty"`
+}
+
+// advise finds, for each need that is asked for, those that meet it and that the suite found
 // nothing wrong with.
 func (r *Result) advise() {
+	r.Advice = nil
 	if len(r.Strategies) < 2 {
 		return // there was no choice
 	}
 	for _, need := range Needs {
-		if r.need != "" && r.need != need {
-			continue
+		if r.need == "" || r.need == need {
+			r.Advice = append(r.Advice, r.adviseOn(need))
 		}
-		of := needs[need]
-		a := Advice{Need: need, What: of.what}
-		var fit []*Strategy
-		var failed []string
-		for _, s := range r.Strategies {
-			switch {
-			case s.Suite == nil || s.Bench == nil || !of.demands(s):
-			case s.Suite.Failed > 0:
-				failed = append(failed, s.Name)
-			default:
-				fit = append(fit, s)
-			}
-		}
-		slices.SortStableFunc(fit, func(a, b *Strategy) int { return cmp.Compare(of.figure(b), of.figure(a)) })
-		switch {
-		case len(fit) > 0:
-			a.Strategy, a.Because = fit[0].Name, of.because(fit[0])
-		case len(failed) > 0:
-			a.Because = "cases of the suite failed for " + strings.Join(failed, ", ") + ": look into these first"
-		default:
-			a.Because = "none of those compared: " + of.none
-		}
-		r.Advice = append(r.Advice, a)
 	}
+}
+
+func (r *Result) adviseOn(need Need) Advice {
+	of := needs[need]
+	a := Advice{Need: need, What: of.what, Weighs: of.weighs}
+	var meet []*Strategy
+	var failed []string
+	for _, s := range r.Strategies {
+		how, has := s.Properties[of.demands]
+		switch {
+		case !has:
+		case s.Suite != nil && s.Suite.Failed > 0:
+			failed = append(failed, s.Name)
+		case s.Error != "":
+			failed = append(failed, s.Name)
+		default:
+			meet = append(meet, s)
+			a.Meet = append(a.Meet, s.Name)
+			a.Prices = append(a.Prices, Price{s.Name, how, s.price(of.weighs)})
+		}
+	}
+	if of.demands == "processes" {
+		for i := range a.Prices {
+			a.Prices[i].How = ""
+		}
+	}
+	switch {
+	case len(meet) == 0 && len(failed) > 0:
+		a.Because = "there were errors, or cases of the suite failed, for " + strings.Join(failed, ", ") + ": look into these first"
+	case len(meet) == 0:
+		a.Because = "none of those compared: " + of.none
+	case len(of.weighs) == 0:
+		a.Because = "they have the property, whatever this run measured"
+	case len(meet) == 1:
+		a.Best, a.Because = a.Meet, "no other one here meets the need"
+	default:
+		a.Best, a.Because = rank(meet, of.weighs)
+	}
+	return a
+}
+
+// rank returns those that no other one is better than: better by one of the metrics and worse by
+// none, outside the noise.
+func rank(meet []*Strategy, weighs []string) (best []string, because string) {
+	var whys []string
+	differ := false
+	for _, s := range meet {
+		beaten := false
+		for _, o := range meet {
+			better, worse := false, false
+			for _, id := range weighs {
+				c := metricOf(id).compared(o.Figures[id], s.Figures[id])
+				better, worse = better || c.better, worse || c.worse
+				if c.why != "" && o != s && !slices.Contains(whys, c.why) {
+					whys = append(whys, c.why)
+				}
+			}
+			differ = differ || better
+			beaten = beaten || better && !worse
+		}
+		if !beaten {
+			best = append(best, s.Name)
+		}
+	}
+	slices.Sort(whys)
+	names := titlesOf(weighs)
+	switch {
+	case !differ:
+		return nil, "no difference between them by " + names + " (" + strings.Join(whys, "; ") + ")"
+	case len(best) == 1:
+		return best, "better than each other one by " + names + ", outside the noise"
+	}
+	return best, "none of these is better than another by all of " + names + ", outside the noise; the rest are worse"
+}
+
+func titlesOf(ids []string) string {
+	var titles []string
+	for _, id := range ids {
+		titles = append(titles, strings.TrimPrefix(metricOf(id).title, "… "))
+	}
+	return strings.Join(titles, ", ")
+}
+
+// price shows the figures that a need weighs, and those of a free key, which everybody pays.
+func (s *Strategy) price(weighs []string) string {
+	var parts []string
+	for _, m := range metrics {
+		if f := s.Figures[m.id]; f != nil && (m.id == "pair" || slices.Contains(weighs, m.id)) {
+			parts = append(parts, strings.TrimPrefix(m.title, "… ")+" "+f.text()+" "+m.unit)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// text is a figure with its spread.
+func (f *Figure) text() string {
+	switch {
+	case f == nil:
+		return "–"
+	case f.Few:
+		return fmt.Sprintf("too few to say (%d)", f.Events)
+	case len(f.Runs) == 1:
+		return figure(f.Median)
+	}
+	least := ""
+	if f.AtLeast {
+		least = "≥ "
+	}
+	return fmt.Sprintf("%s (%s to %s%s)", figure(f.Median), figure(f.Least), least, figure(f.Greatest))
+}
+
+// verdict is the advice in a line.
+func (a Advice) verdict() string {
+	switch {
+	case len(a.Best) > 0:
+		return strings.Join(a.Best, ", ") + ": " + a.Because
+	case len(a.Meet) > 0:
+		return strings.Join(a.Meet, ", ") + ": " + a.Because
+	}
+	return a.Because
 }
 
 // figure is a number with three digits that count.

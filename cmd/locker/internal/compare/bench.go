@@ -1,218 +1,232 @@
 package compare
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/redis/go-redis/v9"
 )
 
 const (
 	wideGoroutines = 64
-	contenders     = 6                       // Lockers, each as a process has it
 	waiters        = 8                       // Lockers that wait for one key
 	watched        = 1500 * time.Millisecond // for how long: they look about once a second
+	held           = 300                     // locks at a time
+	heldTTL        = 3 * time.Second         // they are renewed each third of that
+	longestBout    = 4                       // by which contended runs are made longer at most, where little happens
 )
 
-// bench runs the benchmarks of all strategies, of so long each. They take turns for some
-// rounds, so that what the machine does besides meets all of them.
-func (r *Result) bench(ctx context.Context, s *stores, d time.Duration, rounds int) {
-	runs := make(map[*Strategy][]*Bench)
-	for range rounds {
-		for _, st := range r.Strategies {
-			if ctx.Err() != nil || st.Error != "" {
-				continue
-			}
-			b, err := s.bench(ctx, st.Name, d)
-			if err != nil {
-				st.fail(fmt.Errorf("benchmarks: %w", err))
-				continue
-			}
-			runs[st] = append(runs[st], b)
+// bench runs the benchmarks. In each round every strategy has a run, in an order that is drawn
+// anew, so that what the machine does besides meets all of them.
+type bench struct {
+	o       Options
+	all     []*Strategy
+	lockers map[*Strategy]*locker.Client
+	bout    time.Duration // how long a contended run is: the longest wait depends on it, so it is one for all
+	ring    *ring
+	met     map[*Strategy]map[string]*series
+	calm    []float64 // of the calibration
+	fewest  int       // changes of a strategy in the round that warms up
+}
+
+// series collects the runs of a metric.
+type series struct {
+	runs    []float64
+	events  int
+	atLeast bool // the greatest one is
+}
+
+func (r *Result) bench(ctx context.Context, s *stores, o Options) error {
+	b := &bench{
+		o: o, all: r.Strategies, lockers: make(map[*Strategy]*locker.Client), bout: 2 * o.Time,
+		met: make(map[*Strategy]map[string]*series), fewest: math.MaxInt,
+	}
+	var places []place
+	for _, st := range b.all {
+		p := st.place(s)
+		l, release, err := p.open(ctx)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrUsage, err)
+		}
+		defer release()
+		b.lockers[st], b.met[st] = l, make(map[string]*series)
+		if st.on.kind != "memory" {
+			places = append(places, p)
 		}
 	}
-	for st, of := range runs {
-		if len(of) < rounds {
+	var err error
+	if b.ring, err = newRing(places, s); err != nil {
+		return err
+	}
+	defer b.ring.close()
+	random := rand.New(rand.NewPCG(o.Seed, 1))
+	order := slices.Clone(b.all)
+	for round := range o.Runs + 1 { // the first one warms up
+		random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		for _, st := range order {
+			b.calm = append(b.calm, calibrate())
+			if st.Error != "" {
+				continue
+			}
+			if err := b.round(ctx, st, round == 0); err != nil {
+				st.fail(fmt.Errorf("benchmarks: %w", err))
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+		if round == 0 { // enough events in all, or as many as there is time for
+			need := 3 * fewestChanges / float64(o.Runs) / float64(max(1, b.fewest))
+			b.bout = time.Duration(float64(b.bout) * min(longestBout, max(1, need)))
+			r.BoutS = b.bout.Seconds()
+		}
+	}
+	for range max(1, min(3, o.Runs/10)) { // these take seconds
+		for _, st := range order {
+			if st.Error != "" {
+				continue
+			}
+			if err := errors.Join(b.wait(ctx, st, s), b.hold(ctx, st, s)); err != nil {
+				st.fail(fmt.Errorf("benchmarks: %w", err))
+			}
+		}
+	}
+	b.tell(r)
+	return ctx.Err()
+}
+
+// tell makes the figures.
+func (b *bench) tell(r *Result) {
+	r.Load.Calibration = newFigure(metric{}, b.calm, len(b.calm))
+	for st, met := range b.met {
+		if st.Error != "" {
 			continue
 		}
-		st.Bench = &Bench{
-			Solo:                medianBy(of, func(b *Bench) float64 { return b.Solo.PerS }).Solo,
-			Wide:                medianBy(of, func(b *Bench) float64 { return b.Wide.PerS }).Wide,
-			Contended:           medianBy(of, func(b *Bench) float64 { return b.Contended.GrantsPerS }).Contended,
-			WaitingCommandsPerS: of[0].WaitingCommandsPerS,
-		}
-		if of[0].WaitingCommandsPerS != nil {
-			st.Bench.WaitingCommandsPerS = medianBy(of, func(b *Bench) float64 { return *b.WaitingCommandsPerS }).WaitingCommandsPerS
+		st.Figures = make(map[string]*Figure)
+		for id, of := range met {
+			if f := newFigure(metricOf(id), of.runs, of.events); f != nil {
+				f.AtLeast = of.atLeast
+				st.Figures[id] = f
+			}
 		}
 	}
 }
 
-// medianBy is the run with the median of a figure.
-func medianBy(runs []*Bench, of func(b *Bench) float64) *Bench {
-	sorted := slices.SortedFunc(slices.Values(runs), func(a, b *Bench) int { return cmp.Compare(of(a), of(b)) })
-	return sorted[len(sorted)/2]
+// add adds a run of a metric.
+func (b *bench) add(st *Strategy, id string, value float64, events int) {
+	of := b.met[st][id]
+	if of == nil {
+		of = &series{}
+		b.met[st][id] = of
+	}
+	of.runs, of.events = append(of.runs, value), of.events+events
 }
 
-// bench runs each benchmark of a strategy once.
-func (s *stores) bench(ctx context.Context, name string, d time.Duration) (b *Bench, err error) {
-	l, on, end, err := s.locker(name)
+// place is where the locks of a strategy are.
+func (st *Strategy) place(s *stores) place {
+	place := place{Name: st.Name, URL: st.on.url, Mark: s.mark}
+	for _, node := range st.on.nodes {
+		place.Nodes = append(place.Nodes, bareURL(node))
+	}
+	return place
+}
+
+// round is a run of a strategy.
+func (b *bench) round(ctx context.Context, st *Strategy, warm bool) error {
+	l := b.lockers[st]
+	solo, err := pairs(ctx, l, 1, b.o.Time)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer end()
-	b = &Bench{}
-	if b.Solo, err = pairs(ctx, l, 1, d); err != nil {
-		return nil, err
+	wide, err := pairs(ctx, l, wideGoroutines, b.o.Time)
+	if err != nil {
+		return err
 	}
-	if b.Wide, err = pairs(ctx, l, wideGoroutines, d); err != nil {
-		return nil, err
+	if !warm {
+		b.add(st, "pair", quantile(solo, 0.5), len(solo))
+		b.add(st, "wide", float64(len(wide))/b.o.Time.Seconds(), len(wide))
 	}
-	if b.Contended, err = s.contend(ctx, name, on, d); err != nil {
-		return nil, err
+	if st.on.kind == "memory" {
+		return nil
 	}
-	b.WaitingCommandsPerS, err = s.wait(ctx, name, l, on)
-	return b, err
+	before := st.on.meter.read(ctx)
+	f, err := b.ring.fight(ctx, st.Name, b.bout)
+	if err != nil {
+		return err
+	}
+	if warm {
+		b.fewest = min(b.fewest, f.changes)
+		return nil
+	}
+	b.addFight(st, f, st.on.meter.read(ctx).since(before))
+	return nil
 }
 
-// pairs locks and unlocks free keys.
-func pairs(ctx context.Context, l locker.Locker, goroutines int, d time.Duration) (Pairs, error) {
+func (b *bench) addFight(st *Strategy, f *fought, used load) {
+	b.add(st, "changes", f.changesS, f.changes)
+	b.add(st, "grants", f.perS, f.changes)
+	b.add(st, "longest", f.longest, f.changes)
+	if of := b.met[st]["longest"]; f.longest == slices.Max(of.runs) {
+		of.atLeast = f.cutLongest
+	}
+	b.add(st, "share", f.share, f.changes)
+	if f.changes == 0 {
+		return
+	}
+	b.add(st, "gap", quantile(f.gaps, 0.5), f.changes)
+	if used.commands >= 0 {
+		b.add(st, "commands", used.commands/float64(f.changes), f.changes)
+	}
+	if used.cpu >= 0 {
+		b.add(st, "cpu", float64(used.cpu.Microseconds())/float64(f.changes), f.changes)
+	}
+	st.waits, st.gaps = append(st.waits, f.waits...), append(st.gaps, f.gaps...)
+}
+
+// pairs locks and unlocks free keys, and returns how many µs each took, sorted.
+func pairs(ctx context.Context, l locker.Locker, goroutines int, d time.Duration) ([]float64, error) {
 	var mu sync.Mutex
 	var all []time.Duration
 	var failed error
 	var wg sync.WaitGroup
-	warm := time.Now().Add(d / 5)
-	end := warm.Add(d)
+	end := time.Now().Add(d)
 	for i := range goroutines {
 		wg.Go(func() {
 			var took []time.Duration
+			var err error
 			key := fmt.Sprintf("bench %d", i)
-			for now := time.Now(); now.Before(end) && ctx.Err() == nil; {
+			for now := time.Now(); err == nil && now.Before(end) && ctx.Err() == nil; {
 				start := now
-				err := locker.Do(ctx, l, key, func(context.Context) error { return nil })
+				err = locker.Do(ctx, l, key, func(context.Context) error { return nil })
 				now = time.Now()
-				if err != nil {
-					mu.Lock()
-					failed = err
-					mu.Unlock()
-					return
-				}
-				if start.After(warm) {
-					took = append(took, now.Sub(start))
-				}
+				took = append(took, now.Sub(start))
 			}
 			mu.Lock()
+			defer mu.Unlock()
 			all = append(all, took...)
-			mu.Unlock()
+			failed = errors.Join(failed, err)
 		})
 	}
 	wg.Wait()
-	us := sortedBy(all, time.Microsecond)
-	return Pairs{PerS: float64(len(all)) / d.Seconds(), P50US: quantile(us, 0.5), P99US: quantile(us, 0.99)}, failed
+	return sortedBy(all, time.Microsecond), failed
 }
 
-// contention has the measurements of several Lockers that contend for one key.
-type contention struct {
-	mu        sync.Mutex
-	waits     []time.Duration
-	handOvers []time.Duration
-	unlocked  time.Time // when the last holder began to unlock
-	grants    []float64 // of each
-	failed    error
-}
-
-// contend has several Lockers fight for one key.
-func (s *stores) contend(ctx context.Context, name string, on []*redis.Client, d time.Duration) (c Contended, err error) {
-	var all []locker.Locker
-	for range contenders {
-		l, _, end, err := s.locker(name)
-		if err != nil {
-			return c, err
-		}
-		defer end()
-		if err := locker.Do(ctx, l, "warm", func(context.Context) error { return nil }); err != nil {
-			return c, err
-		}
-		all = append(all, l)
+// wait measures what processes that wait for a held key cost. Here they are Lockers with
+// connections of their own.
+func (b *bench) wait(ctx context.Context, st *Strategy, s *stores) error {
+	if !st.on.meter.some() {
+		return nil
 	}
-	met := contention{grants: make([]float64, contenders)}
-	before, _ := readLoad(ctx, on)
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	start := time.Now()
-	var wg sync.WaitGroup
-	for i, l := range all {
-		wg.Go(func() {
-			if err := met.fight(ctx, i, l); err != nil {
-				met.mu.Lock()
-				defer met.mu.Unlock()
-				met.failed = err
-			}
-		})
-	}
-	wg.Wait()
-	took := time.Since(start)
-	after, err := readLoad(context.WithoutCancel(ctx), on)
-	if n := float64(len(met.waits)); err == nil && n > 0 && after.commands > before.commands {
-		commands, cpu := (after.commands-before.commands)/n, (after.cpu-before.cpu)/n*1e6
-		c.CommandsPerGrant = &commands
-		if s.own { // elsewhere it is others' work, too
-			c.ServerCPUPerGrant = &cpu
-		}
-	}
-	met.tell(&c, took)
-	return c, met.failed
-}
-
-// fight locks and unlocks until ctx ends.
-func (m *contention) fight(ctx context.Context, i int, l locker.Locker) error {
-	for {
-		asked := time.Now()
-		lease, err := l.Lock(ctx, "contended")
-		switch {
-		case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
-			return nil
-		case err != nil:
-			return err
-		}
-		now := time.Now()
-		m.mu.Lock()
-		m.waits = append(m.waits, now.Sub(asked))
-		if !m.unlocked.IsZero() {
-			m.handOvers = append(m.handOvers, now.Sub(m.unlocked))
-		}
-		m.grants[i]++
-		m.unlocked = time.Now()
-		m.mu.Unlock()
-		if err := lease.Unlock(context.WithoutCancel(ctx)); err != nil {
-			return err
-		}
-	}
-}
-
-func (m *contention) tell(c *Contended, took time.Duration) {
-	c.WaitsMS, c.HandOversUS = sortedBy(m.waits, time.Millisecond), sortedBy(m.handOvers, time.Microsecond)
-	c.GrantsPerS = float64(len(m.waits)) / took.Seconds()
-	c.WaitP50MS, c.WaitP99MS, c.WaitMaxMS = quantile(c.WaitsMS, 0.5), quantile(c.WaitsMS, 0.99), quantile(c.WaitsMS, 1)
-	c.HandOverP50US, c.HandOverP99US = quantile(c.HandOversUS, 0.5), quantile(c.HandOversUS, 0.99)
-	if most := slices.Max(m.grants); most > 0 {
-		c.Fairness = slices.Min(m.grants) / most
-	}
-}
-
-// wait counts what processes that wait for a held key send to Redis; nil if it does not
-// count commands.
-func (s *stores) wait(ctx context.Context, name string, l locker.Locker, on []*redis.Client) (*float64, error) {
-	lease, err := l.Lock(ctx, "waited for")
+	lease, err := b.lockers[st].Lock(ctx, "waited for")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = lease.Unlock(context.WithoutCancel(ctx)) }()
 	waiting, cancel := context.WithCancel(ctx)
@@ -220,62 +234,77 @@ func (s *stores) wait(ctx context.Context, name string, l locker.Locker, on []*r
 	defer wg.Wait()
 	defer cancel()
 	for range waiters {
-		l, _, end, err := s.locker(name)
+		l, release, err := st.place(s).open(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		defer end()
+		defer release()
 		wg.Go(func() { _, _ = l.Lock(waiting, "waited for") })
 	}
-	bound, stop := context.WithTimeout(ctx, 300*time.Millisecond) // until they wait
-	<-bound.Done()
-	stop()
-	start := time.Now()
-	before, err := readLoad(ctx, on)
-	bound, stop = context.WithTimeout(ctx, watched)
-	<-bound.Done()
-	stop()
-	after, err2 := readLoad(ctx, on)
-	took := time.Since(start)
-	if err != nil || err2 != nil || after.commands == 0 {
-		return nil, ctx.Err()
+	pause(ctx, 300*time.Millisecond) // until they wait
+	start, before := time.Now(), st.on.meter.read(ctx)
+	pause(ctx, watched)
+	used, took := st.on.meter.read(ctx).since(before), time.Since(start).Seconds()
+	if used.commands >= 0 {
+		b.add(st, "waiting", used.commands/took/waiters, 1)
 	}
-	perS := (after.commands - before.commands) / took.Seconds() / waiters
-	return &perS, nil
+	if used.cpu >= 0 {
+		b.add(st, "waitingcpu", float64(used.cpu.Microseconds())/took/waiters, 1)
+	}
+	return ctx.Err()
 }
 
-// load is the work of all servers together.
-type load struct{ commands, cpu float64 }
-
-// readLoad reads it: the commands that locks are made of as clients send them, not those
-// that scripts call.
-func readLoad(ctx context.Context, on []*redis.Client) (l load, err error) {
-	for _, c := range on {
-		stats, err := c.Info(ctx, "commandstats").Result()
-		if err != nil {
-			return l, err
-		}
-		for line := range strings.Lines(stats) {
-			name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
-			switch name {
-			case "evalsha", "eval", "blpop", "subscribe", "ssubscribe", "unsubscribe", "sunsubscribe":
-				calls, _, _ := strings.Cut(rest, ",")
-				n, _ := strconv.ParseFloat(calls, 64)
-				l.commands += n
+// hold measures what held locks cost.
+func (b *bench) hold(ctx context.Context, st *Strategy, s *stores) (err error) {
+	l, release, err := st.place(s).open(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	leases := make([]*locker.Lease, held)
+	take := func(i int) (err error) {
+		leases[i], err = l.Lock(ctx, fmt.Sprint("held ", i), locker.WithTTL(heldTTL))
+		return err
+	}
+	defer func() {
+		for _, lease := range leases {
+			if lease != nil {
+				err = errors.Join(err, lease.Unlock(context.WithoutCancel(ctx)))
 			}
 		}
-		cpu, err := c.Info(ctx, "cpu").Result()
-		if err != nil {
-			return l, err
-		}
-		for line := range strings.Lines(cpu) {
-			for _, field := range []string{"used_cpu_sys:", "used_cpu_user:"} {
-				if v, ok := strings.CutPrefix(strings.TrimSpace(line), field); ok {
-					n, _ := strconv.ParseFloat(v, 64)
-					l.cpu += n
-				}
-			}
+	}()
+	if err := take(0); err != nil { // the connections are there
+		return err
+	}
+	before := heap()
+	for i := 1; i < held; i++ {
+		if err := take(i); err != nil {
+			return err
 		}
 	}
-	return l, nil
+	if after := heap(); after > before {
+		b.add(st, "heldmemory", float64(after-before)/(held-1), 1)
+	}
+	was := st.on.meter.read(ctx)
+	pause(ctx, heldTTL*2/3) // two renewals of each
+	if used := st.on.meter.read(ctx).since(was); used.cpu >= 0 {
+		b.add(st, "heldcpu", float64(used.cpu.Microseconds())/held/2, 1)
+	}
+	return ctx.Err()
+}
+
+// heap is the memory that is in use.
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// pause waits for so long, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	bound, stop := context.WithTimeout(ctx, d)
+	defer stop()
+	<-bound.Done()
 }

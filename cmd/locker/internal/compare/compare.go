@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -11,13 +10,16 @@ import (
 
 // Options say what is compared.
 type Options struct {
-	Strategies []string // of [Names]; default all that the servers allow
-	URL        string   // of a server; "" for servers that are started
-	Nodes      []string // URLs of redlock's
-	Quick      bool
-	Need       Need   // to be advised on; "" for all
-	Rounds     int    // of the benchmarks; default 3
-	Only       string // of the suite's cases, a regular expression; "" for all
+	Strategies []string      // of [Names]; default all that the servers allow
+	URLs       []string      // of stores; none for servers that are started
+	Nodes      []string      // URLs of redlock's
+	Quick      bool          // the suite without the cases that take long
+	NoSuite    bool          // benchmarks only
+	Need       Need          // to be advised on; "" for all
+	Runs       int           // of each benchmark
+	Time       time.Duration // of a run
+	Seed       uint64        // of the order of the runs
+	Only       string        // of the suite's cases, a regular expression; "" for all
 	// Begin is called when a part begins, and Suite with the progress of a strategy's suite.
 	Begin func(what string)
 	Suite func(strategy string, done, of int)
@@ -38,11 +40,12 @@ func (e *LeftError) Unwrap() error { return e.Err }
 // Run compares. What it has found when ctx ends is thrown away. With a [LeftError] there may be
 // a Result as well.
 func Run(ctx context.Context, o Options) (r *Result, err error) {
-	s, err := openStores(ctx, o.URL, o.Nodes)
+	before := loadAverage()
+	s, err := openStores(ctx, o.URLs, o.Nodes)
 	if err != nil {
 		return nil, err
 	}
-	defer s.stop()
+	defer s.end()
 	if !s.own {
 		defer func() { // Ctrl-C does not spare us this
 			if left := s.cleanUp(context.WithoutCancel(ctx)); left != nil {
@@ -50,36 +53,32 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 			}
 		}()
 	}
-	names := o.Strategies
-	if len(names) == 0 {
-		for _, name := range Names() {
-			if _, err := s.nodes(); name != "redlock" || err == nil {
-				names = append(names, name)
-			}
-		}
+	contestants, err := s.contestants(ctx, o)
+	if err != nil {
+		return nil, err
 	}
 	r = &Result{
-		Started: time.Now(), OwnServers: s.own, Quick: o.Quick, need: o.Need, Server: s.about,
+		Schema: schema, Started: time.Now(), OwnServers: s.own, Quick: o.Quick, Seed: o.Seed, RunCount: o.Runs, RunS: o.Time.Seconds(), need: o.Need,
+		Load:    Load{Before: before},
 		Machine: fmt.Sprintf("%s/%s, %d processors, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version()),
 	}
-	for _, name := range names {
-		if _, err := s.harness(name); err != nil {
-			return nil, err
-		}
-		r.Strategies = append(r.Strategies, &Strategy{Name: name})
+	for _, c := range contestants {
+		r.Strategies = append(r.Strategies, &Strategy{Name: c.name, Strategy: c.kind, Store: c.about, Properties: propertiesOf(c.kind), on: c})
 	}
-	o.Begin("the conformance suite, all strategies side by side")
-	r.suites(ctx, s, o)
-	length := 500 * time.Millisecond
-	if o.Quick {
-		length = 200 * time.Millisecond
+	o.Begin(fmt.Sprintf("benchmarks, %d runs of %d strategies in turn", o.Runs, len(r.Strategies)))
+	if err := r.bench(ctx, s, o); err != nil {
+		return nil, err
 	}
-	o.Begin("benchmarks")
-	r.bench(ctx, s, length, cmp.Or(o.Rounds, 3))
+	r.Load.After = loadAverage()
+	r.Load.judge()
+	if !o.NoSuite {
+		o.Begin("the conformance suite, all strategies side by side")
+		r.suites(ctx, s, o)
+	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	r.limits(s)
+	r.limits(s, o)
 	r.advise()
 	r.TookS = time.Since(r.Started).Round(100 * time.Millisecond).Seconds()
 	return r, nil
@@ -91,6 +90,9 @@ func (r *Result) suites(ctx context.Context, s *stores, o Options) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	for _, st := range r.Strategies {
+		if !st.on.suite {
+			continue
+		}
 		all.Go(func() {
 			n := 0
 			suite, err := s.suite(ctx, st.Name, o, func(of int, _ bool) {
@@ -119,13 +121,16 @@ func (s *Strategy) fail(err error) {
 }
 
 // limits says what these figures do not.
-func (r *Result) limits(s *stores) {
-	length := "0.5 s"
-	if r.Quick {
-		length = "0.2 s; cases that take long are left out"
-	}
-	r.Limits = append(r.Limits, "Each figure is the median of three runs in turn, of "+length+". Differences of a fifth mean nothing. The contending processes are Lockers with connections of their own, in one process.")
+func (r *Result) limits(s *stores, o Options) {
+	r.Limits = append(r.Limits, fmt.Sprintf("Figures are the median of %d runs of %v (of a contended key: %v), in turns, with the least and the greatest run. A strategy is called better than another one only from %d runs of each on, if the Mann-Whitney test gives p < %v and the medians differ by %.0f %%. The processes that contend are processes.",
+		o.Runs, o.Time, time.Duration(r.BoutS*float64(time.Second)).Round(time.Millisecond), runsToRank, alpha, 100*leastEffect))
 	if !s.own {
-		r.Limits = append(r.Limits, "The server may have had other work, which the figures include. It was not crashed: those cases are left out.")
+		r.Limits = append(r.Limits, "The servers may have had other work, which the figures include. They were not crashed: those cases are left out.")
+	}
+	for _, why := range s.missing {
+		r.Limits = append(r.Limits, "Left out: "+why+".")
+	}
+	if !o.NoSuite {
+		r.Limits = append(r.Limits, "The conformance suite ran for the strategies in Redis; in a clone make conformance runs that of the others.")
 	}
 }

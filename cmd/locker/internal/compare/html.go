@@ -18,7 +18,8 @@ func (r *Result) HTML(w io.Writer) error {
 		return err
 	}
 	return report.Execute(w, map[string]any{
-		"R": r, "Names": r.names(), "Guarantees": r.guarantees(), "Figures": r.figures(), "Plots": plots, "Failures": r.failures(),
+		"R": r, "Names": r.names(), "Tables": r.tables(), "Plots": plots, "Failures": r.failures(),
+		"Only": r.only(), "Warning": r.warning(), "About": r.about(),
 		"When": r.Started.Format("2 January 2006, 15:04"),
 	})
 }

@@ -2,10 +2,10 @@ package compare
 
 import (
 	"bytes"
-	"fmt"
 	"html/template"
 	"image/color"
 	"math"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -16,7 +16,7 @@ import (
 )
 
 // colours are seen on white and on black.
-var colours = []color.RGBA{{66, 113, 214, 255}, {214, 110, 40, 255}, {40, 150, 90, 255}, {170, 80, 190, 255}}
+var colours = []color.RGBA{{66, 113, 214, 255}, {214, 110, 40, 255}, {40, 150, 90, 255}, {170, 80, 190, 255}, {120, 120, 120, 255}, {200, 60, 90, 255}, {30, 150, 170, 255}, {150, 130, 30, 255}}
 
 // Small enough to be read on a telephone.
 const width, height = 10 * vg.Centimeter, 6.5 * vg.Centimeter
@@ -38,28 +38,18 @@ func (r *Result) plots() (all []figurePlot, err error) {
 			all = append(all, figurePlot{name, about, svg})
 		}
 	}
-	for _, f := range []struct {
-		name, title, y, about string
-		of                    func(b *Bench) *float64
-	}{
-		{"solo", "A free key, one goroutine", "Lock + Unlock, pairs/s", "More is better. How fast a lock is when there is no contention.", func(b *Bench) *float64 { return &b.Solo.PerS }},
-		{"wide", fmt.Sprintf("Free keys, %d goroutines", wideGoroutines), "Lock + Unlock, pairs/s", "More is better. What a busy process gets through.", func(b *Bench) *float64 { return &b.Wide.PerS }},
-		{"contended", fmt.Sprintf("One key, %d processes", contenders), "grants/s", "More is better. How often a contended lock changes hands.", func(b *Bench) *float64 { return &b.Contended.GrantsPerS }},
-		{"fairness", "Fairness between the processes", "smallest ÷ largest share", "1 is equal shares, of the processes that contend for one key.", func(b *Bench) *float64 { return &b.Contended.Fairness }},
-		{"commands", "Redis' work for a contended grant", "commands per grant", "Less is better. Between processes; within one most grants are handed over and cost none.", func(b *Bench) *float64 { return b.Contended.CommandsPerGrant }},
-		{"waiting", "A process that waits for a held key", "commands/s", "Less is better. What waiting costs Redis, for each process that waits.", func(b *Bench) *float64 { return b.WaitingCommandsPerS }},
-	} {
+	for _, m := range metrics {
 		if err == nil {
-			p, perr := r.bars(f.title, f.y, f.of)
-			add(f.name, f.about, p, perr)
+			p, perr := r.bars(m)
+			add(m.id, m.about, p, perr)
 		}
 	}
 	for _, f := range []struct {
 		name, title, x, about string
-		of                    func(b *Bench) []float64
+		of                    func(s *Strategy) []float64
 	}{
-		{"waits", "How long a caller waits for the contended key", "wait, ms (logarithmic)", "Further to the left is better; a steep line is fair.", func(b *Bench) []float64 { return b.Contended.WaitsMS }},
-		{"hand-overs", "From Unlock to the next grant", "idle, µs (logarithmic)", "For so long the key has no holder though others wait. Further to the left is better.", func(b *Bench) []float64 { return b.Contended.HandOversUS }},
+		{"waits", "How long a process waits for the contended key", "wait, ms (logarithmic)", "Further to the left is better; a steep line is fair. Waits that the end of a run cut off are not in it.", func(s *Strategy) []float64 { return s.waits }},
+		{"gaps", "From Unlock to the grant in another process", "idle, µs (logarithmic)", "For so long the key has no holder though others wait. Further to the left is better.", func(s *Strategy) []float64 { return s.gaps }},
 	} {
 		if err == nil {
 			p, perr := r.distribution(f.title, f.x, f.of)
@@ -94,33 +84,44 @@ func (t ticks) Ticks(least, most float64) []plot.Tick {
 	return all
 }
 
-// bars has a bar for each strategy; nil without figures.
-func (r *Result) bars(title, y string, of func(b *Bench) *float64) (*plot.Plot, error) {
-	p := newPlot(title, "", y)
+// bars has a bar for each strategy, with a line from the least run to the greatest one; nil
+// without figures.
+func (r *Result) bars(m metric) (*plot.Plot, error) {
+	p := newPlot(strings.TrimPrefix(m.title, "… "), "", m.unit)
 	p.Y.Min, p.Y.Tick.Marker = 0, ticks{}
 	var names []string
 	for i, s := range r.Strategies {
-		if s.Bench == nil || of(s.Bench) == nil {
+		f := s.Figures[m.id]
+		if f == nil || f.Few {
 			continue
 		}
-		chart, err := plotter.NewBarChart(plotter.Values{*of(s.Bench)}, vg.Points(34))
+		chart, err := plotter.NewBarChart(plotter.Values{f.Median}, vg.Points(18))
 		if err != nil {
 			return nil, err
 		}
-		chart.XMin, chart.Color, chart.LineStyle.Width = float64(len(names)), colours[i%len(colours)], 0
-		labels, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: float64(len(names)), Y: *of(s.Bench)}}, Labels: []string{figure(*of(s.Bench))}})
+		x := float64(len(names))
+		chart.XMin, chart.Color, chart.LineStyle.Width = x, colours[i%len(colours)], 0
+		spread, err := plotter.NewLine(plotter.XYs{{X: x, Y: f.Least}, {X: x, Y: f.Greatest}})
+		if err != nil {
+			return nil, err
+		}
+		spread.Width = vg.Points(1.2)
+		labels, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: x, Y: f.Greatest}}, Labels: []string{figure(f.Median)}})
 		if err != nil {
 			return nil, err
 		}
 		labels.TextStyle[0].XAlign = -0.5
 		labels.Offset.Y = vg.Points(2)
-		p.Add(chart, labels)
+		p.Add(chart, spread, labels)
 		names = append(names, s.Name)
 	}
 	if len(names) == 0 {
 		return nil, nil
 	}
 	p.NominalX(names...)
+	if len(names) > 4 {
+		p.X.Tick.Label.Rotation, p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = 0.5, -0.9, -0.5
+	}
 	p.X.Min, p.X.Max = -0.6, float64(len(names))-0.4
 	p.Y.Max *= 1.15
 	if p.Y.Max == 0 {
@@ -130,18 +131,20 @@ func (r *Result) bars(title, y string, of func(b *Bench) *float64) (*plot.Plot, 
 }
 
 // distribution has a line for each strategy: the share of the values that are at most x.
-func (r *Result) distribution(title, x string, of func(b *Bench) []float64) (*plot.Plot, error) {
+func (r *Result) distribution(title, x string, of func(s *Strategy) []float64) (*plot.Plot, error) {
 	p := newPlot(title, x, "that long at most, %")
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.Y.Min, p.Y.Max = 0, 100
 	least, most := math.Inf(1), 0.0
 	for i, s := range r.Strategies {
-		if s.Bench == nil || len(of(s.Bench)) == 0 {
+		values := slices.Sorted(slices.Values(of(s)))
+		if len(values) == 0 {
 			continue
 		}
 		var line plotter.XYs
-		for q := 0.0; q <= 1; q += 0.005 {
-			v := max(quantile(of(s.Bench), q), 1e-3)
+		for step := range 201 { // to the last one, which is the longest
+			q := float64(step) / 200
+			v := max(quantile(values, q), 1e-3)
 			least, most = min(least, v), max(most, v)
 			line = append(line, plotter.XY{X: v, Y: 100 * q})
 		}

@@ -9,9 +9,9 @@ import (
 // TestAxes: numbers on an axis are written as those on the bars are.
 func TestAxes(t *testing.T) {
 	t.Parallel()
-	pairs := 22_400.0
-	r := &Result{Strategies: []*Strategy{{Name: "setnx", Bench: &Bench{}}}}
-	p, err := r.bars("title", "pairs/s", func(*Bench) *float64 { return &pairs })
+	m := metricOf("wide")
+	r := &Result{Strategies: []*Strategy{{Name: "setnx", Figures: map[string]*Figure{"wide": newFigure(m, []float64{22_400}, 1000)}}}}
+	p, err := r.bars(m)
 	require.NoError(t, err)
 	svg, err := inSVG(p)
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 // sample is a Result as a run makes it, of figures that are made up.
 func sample(t *testing.T) *Result {
 	t.Helper()
-	r := &Result{Started: time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC), TookS: 68, Machine: "a machine", Server: "a server"}
+	r := &Result{Started: time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC), TookS: 68, Machine: "a machine", Load: Load{Calibration: newFigure(metric{}, []float64{3, 4}, 2)}}
 	for i, name := range Names() {
 		s := &Strategy{Name: name}
 		var report conformance.Report
@@ -25,17 +25,22 @@ func sample(t *testing.T) *Result {
 		}
 		s.Suite = suiteOf(report)
 		k := float64(i + 1)
-		commands := 2 * k
-		s.Bench = &Bench{Solo: Pairs{12_000 / k, 60 * k, 200 * k}, Wide: Pairs{50_000 / k, 900 * k, 3000 * k}, WaitingCommandsPerS: &commands}
-		c := &s.Bench.Contended
-		for q := range 1000 {
-			c.WaitsMS = append(c.WaitsMS, 0.05*k*math.Exp(float64(q)/150))
-			c.HandOversUS = append(c.HandOversUS, 40*k*math.Exp(float64(q)/400))
+		s.Strategy, s.Store, s.Properties, s.on = name, "a server", propertiesOf(name), &contestant{name: name, kind: name}
+		s.Figures = make(map[string]*Figure)
+		for _, m := range metrics {
+			var runs []float64
+			for run := range 30 {
+				runs = append(runs, 1000*k*(1+float64(run)/1000))
+			}
+			s.Figures[m.id] = newFigure(m, runs, 300)
 		}
-		c.GrantsPerS, c.Fairness, c.CommandsPerGrant = 9000/k, 1/k, &commands
+		for q := range 1000 {
+			s.waits = append(s.waits, 0.05*k*math.Exp(float64(q)/150))
+			s.gaps = append(s.gaps, 40*k*math.Exp(float64(q)/400))
+		}
 		r.Strategies = append(r.Strategies, s)
 	}
 	r.advise()
-	r.limits(&stores{own: true})
+	r.limits(&stores{own: true}, Options{Runs: 30, Time: 100 * time.Millisecond})
 	return r
 }

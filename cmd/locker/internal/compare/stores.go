@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/conformance/redisconformance"
 	"github.com/distlock/locker/internal/embedredis"
@@ -33,40 +33,99 @@ var candidates = []candidate{
 	{"redlock", redisconformance.Strategy{}},
 }
 
-// Names are those of the strategies that can be compared.
-func Names() (names []string) {
-	for _, c := range candidates {
-		names = append(names, c.name)
-	}
-	return names
-}
-
 // stores are the servers that are compared on.
 type stores struct {
 	own   bool     // started for this, and so to be crashed
 	embed bool     // they are within a process
-	urls  []string // the first one is for strategies on one server
+	urls  []string // of Redis: the first one is for strategies on one server
+	bare  bool     // each strategy of one server is compared there
 	mark  string   // in every key
 	about string
 	stop  func()
+
+	started   bool     // other stores are to be started, too
+	more      []string // URLs of single strategies
+	moreRedis []string // those of them that are of Redis
+	missing   []string // why stores were not started
+	ends      []func() // what ends with this
+}
+
+// end ends what was started.
+func (s *stores) end() {
+	for _, f := range slices.Backward(s.ends) {
+		f()
+	}
+	s.stop()
 }
 
 const quorumNodes = 3
 
 // openStores finds or starts the servers.
-func openStores(ctx context.Context, url string, nodes []string) (*stores, error) {
+func openStores(ctx context.Context, urls, nodes []string) (*stores, error) {
 	s := &stores{mark: fmt.Sprintf("locker-compare:%x:", rand.Uint32()), stop: func() {}}
-	if url != "" || len(nodes) > 0 {
-		if url == "" {
-			url = nodes[0]
-		}
-		s.urls = append([]string{url}, nodes...)
-		if err := s.reachable(ctx); err != nil {
-			return nil, err
-		}
-		s.about = "a server of yours, Redis " + version(ctx, url)
-		return s, nil
+	if len(urls) > 0 || len(nodes) > 0 {
+		return s, s.find(ctx, urls, nodes)
 	}
+	return s.launch(ctx)
+}
+
+// find finds the servers of the given URLs.
+func (s *stores) find(ctx context.Context, urls, nodes []string) error {
+	for _, u := range urls {
+		scheme, _, isURL := strings.Cut(u, "://")
+		_, last, combined := strings.Cut(scheme, "+")
+		switch single := slices.Contains([]string{"redis", "rediss", "unix"}, scheme); {
+		case scheme == "memory":
+			return fmt.Errorf("%w: memory is no store of yours; without --url it is compared, too", ErrUsage)
+		case isURL && (combined && len(nodes) == 0 || !single && !strings.Contains(scheme, "redis")):
+			s.more = append(s.more, u)
+			if strings.HasPrefix(last, "redis") || last == "unix" {
+				s.moreRedis = append(s.moreRedis, u)
+			}
+		case s.bare:
+			return fmt.Errorf("%w: two servers for all strategies: put one before the scheme of each, as in setnx+redis://", ErrUsage)
+		default:
+			s.urls, s.bare = []string{u}, true
+		}
+	}
+	if len(nodes) > 0 && len(s.urls) == 0 {
+		s.urls, s.bare = nodes[:1:1], len(urls) == 0
+	}
+	s.urls = append(s.urls, nodes...)
+	if err := s.reachable(ctx); err != nil {
+		return err
+	}
+	for _, u := range s.more {
+		if err := (place{URL: u, Mark: s.mark}).probe(ctx); err != nil {
+			return err
+		}
+	}
+	if len(s.urls) > 0 {
+		s.about = "a server of yours, Redis " + version(ctx, s.urls[0])
+	}
+	return nil
+}
+
+// probe finds out whether locks can be taken.
+func (p place) probe(ctx context.Context) error {
+	l, release, err := p.open(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUsage, err)
+	}
+	defer release()
+	lease, err := l.TryLock(ctx, "probe")
+	if err != nil {
+		return err
+	}
+	return lease.Unlock(ctx)
+}
+
+// redisURLs are those of all Redis servers.
+func (s *stores) redisURLs() []string { return slices.Concat(s.urls, s.moreRedis) }
+
+// launch starts servers: Redis', and later those of contestants.
+func (s *stores) launch(ctx context.Context) (*stores, error) {
+	s.bare, s.started = true, true
 	var stops []func()
 	s.stop = func() {
 		for _, stop := range stops {
@@ -119,7 +178,7 @@ func (s *stores) startEmbedded() error {
 
 func (s *stores) reachable(ctx context.Context) error {
 	seen := make(map[string]bool)
-	for i, url := range s.urls {
+	for i, url := range s.redisURLs() {
 		o, err := options(url)
 		if err != nil {
 			return err
@@ -135,9 +194,9 @@ func (s *stores) reachable(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return fmt.Errorf("%s: %w", o.Addr, err)
-		case i > 0 && id != "" && seen[id]:
+		case i > 0 && i < len(s.urls) && id != "" && seen[id]:
 			return fmt.Errorf("%w: two of --nodes are the same server, %s; each must be independent of the others", ErrUsage, o.Addr)
-		case i > 0:
+		case i > 0 && i < len(s.urls):
 			seen[id] = true
 		}
 	}
@@ -227,45 +286,6 @@ func (s *stores) nodes() (all []*redis.Options, err error) {
 	return all, nil
 }
 
-// locker makes a Locker as another process would have it, and says on which servers it is.
-func (s *stores) locker(name string, opts ...locker.Option) (l locker.Locker, on []*redis.Client, end func(), err error) {
-	c, err := find(name)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	var servers []*redis.Options
-	if c.single.New == nil {
-		servers, err = s.nodes()
-	} else {
-		servers = make([]*redis.Options, 1)
-		servers[0], err = options(s.urls[0])
-	}
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	var rdbs []redis.UniversalClient
-	for _, o := range servers {
-		rdb := redis.NewClient(o)
-		on, rdbs = append(on, rdb), append(rdbs, rdb)
-	}
-	closeClients := func() {
-		for _, rdb := range on {
-			_ = rdb.Close()
-		}
-	}
-	opts = append(opts, locker.WithPrefix(s.mark))
-	if c.single.New == nil {
-		l, err = redlock.New(rdbs, opts...)
-	} else {
-		l, err = c.single.New(rdbs[0], opts...)
-	}
-	if err != nil {
-		closeClients()
-		return nil, nil, nil, err
-	}
-	return l, on, func() { _ = l.Close(); closeClients() }, nil
-}
-
 const (
 	pageKeys = 1000
 	pageTime = 10 * time.Second // for each page: a server that is far takes longer in all
@@ -273,7 +293,7 @@ const (
 
 // cleanUp deletes what is left of our keys on servers that stay.
 func (s *stores) cleanUp(ctx context.Context) (err error) {
-	for _, url := range s.urls {
+	for _, url := range s.redisURLs() {
 		if left := s.deleteOwn(ctx, url); left != nil && err == nil { // one says enough
 			err = &LeftError{s.mark, left}
 		}

@@ -52,6 +52,7 @@ const parallel = 12
 // Serve does not return in a process that this program was started for by itself, nor in one
 // that the suite of a strategy has started.
 func Serve() {
+	child.Serve(contenderKind, contend)
 	child.Serve(suiteKind, func(parent child.Parent, j job) error { return j.serve(parent) })
 	c, err := find(os.Getenv(childOf))
 	switch {

@@ -61,25 +61,6 @@ func (r *Result) guarantees() (rows []row) {
 			rows = append(rows, line)
 		}
 	}
-	for _, f := range []struct{ title, name, yes, no string }{
-		{"first come, first served, across processes", "FIFOAcrossLockers", "yes", "no"},
-		{"a release wakes the next process", "NotifiedWake", "yes", "polls"},
-		{"an owner re-enters from another process", "SharedOwnerCounts", "yes", "no"},
-	} {
-		line := row{Title: f.title}
-		for _, s := range r.Strategies {
-			c := cell{Text: f.no}
-			if ok, ran := s.passed(f.name); ran && ok {
-				c = cell{f.yes, "good"}
-			} else if ran {
-				c = cell{"fails", "bad"}
-			} else if s.Suite == nil {
-				c = cell{Text: "–"}
-			}
-			line.Cells = append(line.Cells, c)
-		}
-		rows = append(rows, line)
-	}
 	return rows
 }
 
@@ -108,54 +89,69 @@ func outcome(s *Strategy, group string) cell {
 
 // figures is the table of the benchmarks.
 func (r *Result) figures() (rows []row) {
-	optional := func(v *float64) string {
-		if v == nil {
-			return "–"
+	for _, m := range metrics {
+		line := row{Title: m.title}
+		if m.unit != "" {
+			line.Title += ", " + m.unit
 		}
-		return figure(*v)
-	}
-	for _, f := range []struct {
-		title string
-		of    func(b *Bench) string
-	}{
-		{"free key, 1 goroutine: pairs/s", func(b *Bench) string { return figure(b.Solo.PerS) }},
-		{"… Lock + Unlock, median / p99, µs", func(b *Bench) string { return figure(b.Solo.P50US) + " / " + figure(b.Solo.P99US) }},
-		{fmt.Sprintf("free keys, %d goroutines: pairs/s", wideGoroutines), func(b *Bench) string { return figure(b.Wide.PerS) }},
-		{fmt.Sprintf("one key, %d processes: grants/s", contenders), func(b *Bench) string { return figure(b.Contended.GrantsPerS) }},
-		{"… wait, median / p99 / longest, ms", func(b *Bench) string {
-			return figure(b.Contended.WaitP50MS) + " / " + figure(b.Contended.WaitP99MS) + " / " + figure(b.Contended.WaitMaxMS)
-		}},
-		{"… Unlock to next grant, median / p99, µs", func(b *Bench) string {
-			return figure(b.Contended.HandOverP50US) + " / " + figure(b.Contended.HandOverP99US)
-		}},
-		{"… smallest share ÷ largest, of processes", func(b *Bench) string { return figure(b.Contended.Fairness) }},
-		{"… commands to Redis per grant", func(b *Bench) string { return optional(b.Contended.CommandsPerGrant) }},
-		{"… Redis CPU per grant, µs", func(b *Bench) string { return optional(b.Contended.ServerCPUPerGrant) }},
-		{"a process that waits: commands/s", func(b *Bench) string { return optional(b.WaitingCommandsPerS) }},
-	} {
-		line := row{Title: f.title}
+		some := false
 		for _, s := range r.Strategies {
-			c := cell{Text: "–"}
-			if s.Bench != nil {
-				c.Text = f.of(s.Bench)
-			}
-			line.Cells = append(line.Cells, c)
+			f := s.Figures[m.id]
+			some = some || f != nil
+			line.Cells = append(line.Cells, cell{Text: f.text()})
 		}
-		rows = append(rows, line)
+		if some {
+			rows = append(rows, line)
+		}
 	}
 	return rows
+}
+
+// table is a title and its rows.
+type table struct {
+	Title string
+	Rows  []row
+}
+
+// tables are all that have rows.
+func (r *Result) tables() (all []table) {
+	for _, t := range []table{{"What each promises, whatever this run measured", r.promises()}, {"Figures: median (least to greatest run)", r.figures()}, {"Conformance", r.guarantees()}} {
+		if len(t.Rows) > 0 {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// about has the lines that say where the figures are from.
+func (r *Result) about() (lines []string) {
+	lines = append(lines, fmt.Sprintf("%s. Load before: %.1f, after: %.1f. A constant piece of work took %s ms between the runs. Seed %d.",
+		r.Machine, r.Load.Before, r.Load.After, r.Load.Calibration.text(), r.Seed))
+	seen := ""
+	for _, s := range r.Strategies {
+		if s.Store != seen {
+			lines = append(lines, s.Name+": "+s.Store+".")
+		}
+		seen = s.Store
+	}
+	return append(lines, r.Limits...)
+}
+
+// warning says that the machine was busy, if it was.
+func (r *Result) warning() string {
+	if r.Load.Busy == "" {
+		return ""
+	}
+	return "This machine was busy: " + r.Load.Busy + "."
 }
 
 // Text is the result for a terminal.
 func (r *Result) Text() string {
 	var b strings.Builder
-	for _, t := range []struct {
-		title string
-		rows  []row
-	}{{"CONFORMANCE", r.guarantees()}, {"FIGURES", r.figures()}} {
+	for _, t := range r.tables() {
 		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, strings.Join(append([]string{t.title}, r.names()...), "\t"))
-		for _, line := range t.rows {
+		fmt.Fprintln(w, strings.Join(append([]string{strings.ToUpper(t.Title)}, r.names()...), "\t"))
+		for _, line := range t.Rows {
 			fmt.Fprint(w, line.Title)
 			for _, c := range line.Cells {
 				fmt.Fprint(w, "\t", c.Text)
@@ -165,35 +161,36 @@ func (r *Result) Text() string {
 		_ = w.Flush()
 		fmt.Fprintln(&b)
 	}
-	for _, f := range r.failures() {
-		fmt.Fprintln(&b, f)
+	for _, line := range slices.Concat(r.failures(), r.only()) {
+		fmt.Fprintln(&b, line)
 	}
+	fmt.Fprintln(&b)
 	for _, a := range r.Advice {
 		fmt.Fprintf(&b, "%s (%s): %s\n", a.Need, a.What, a.verdict())
+		for _, p := range a.Prices {
+			fmt.Fprintf(&b, "    %s\n", p.line())
+		}
 	}
-	fmt.Fprintf(&b, "\nOn %s; %s.\n", r.Server, r.Machine)
-	for _, l := range r.Limits {
-		fmt.Fprintln(&b, l)
+	fmt.Fprintln(&b)
+	if warning := r.warning(); warning != "" {
+		fmt.Fprintln(&b, warning)
+	}
+	for _, line := range r.about() {
+		fmt.Fprintln(&b, line)
 	}
 	return b.String()
 }
 
-func (a Advice) verdict() string {
-	if a.Strategy == "" {
-		return a.Because
-	}
-	return a.Strategy + ": " + a.Because
+func (p Price) line() string {
+	return p.Strategy + ": " + strings.Join(slices.DeleteFunc([]string{p.How, p.Figures}, func(s string) bool { return s == "" }), "; ")
 }
 
-// Markdown is the result for a page.
+// Markdown is the result for a page: a column for each strategy.
 func (r *Result) Markdown() string {
 	var b strings.Builder
-	for _, t := range []struct {
-		title string
-		rows  []row
-	}{{"Conformance", r.guarantees()}, {"Figures", r.figures()}} {
-		fmt.Fprintf(&b, "| %s | %s |\n|---|%s\n", t.title, strings.Join(r.names(), " | "), strings.Repeat("---|", len(r.Strategies)))
-		for _, line := range t.rows {
+	for _, t := range r.tables() {
+		fmt.Fprintf(&b, "| %s | %s |\n|---|%s\n", t.Title, strings.Join(r.names(), " | "), strings.Repeat("---|", len(r.Strategies)))
+		for _, line := range t.Rows {
 			fmt.Fprintf(&b, "| %s |", line.Title)
 			for _, c := range line.Cells {
 				fmt.Fprintf(&b, " %s |", c.Text)
@@ -202,13 +199,20 @@ func (r *Result) Markdown() string {
 		}
 		fmt.Fprintln(&b)
 	}
-	for _, f := range r.failures() {
-		fmt.Fprintf(&b, "- %s\n", f)
+	for _, line := range slices.Concat(r.failures(), r.only()) {
+		fmt.Fprintf(&b, "- %s\n", line)
 	}
 	for _, a := range r.Advice {
 		fmt.Fprintf(&b, "- **%s** (%s): %s\n", a.Need, a.What, a.verdict())
+		for _, p := range a.Prices {
+			fmt.Fprintf(&b, "  - %s\n", p.line())
+		}
 	}
-	fmt.Fprintf(&b, "\nOn %s; %s. %s\n", r.Server, r.Machine, strings.Join(r.Limits, " "))
+	fmt.Fprintln(&b)
+	if warning := r.warning(); warning != "" {
+		fmt.Fprintf(&b, "**%s** ", warning)
+	}
+	fmt.Fprintln(&b, strings.Join(r.about(), " "))
 	return b.String()
 }
 
@@ -241,5 +245,5 @@ func (r *Result) failures() (all []string) {
 
 // Failed says whether anything has.
 func (r *Result) Failed() bool {
-	return slices.ContainsFunc(r.Strategies, func(s *Strategy) bool { return s.Error != "" || s.Suite == nil || s.Suite.Failed > 0 })
+	return slices.ContainsFunc(r.Strategies, func(s *Strategy) bool { return s.Error != "" || s.Suite != nil && s.Suite.Failed > 0 })
 }

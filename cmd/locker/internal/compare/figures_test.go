@@ -1,0 +1,85 @@
+package compare
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// strategies are some whose runs of a metric are drawn around medians.
+func strategies(id string, events int, medians ...float64) (all []*Strategy) {
+	random := rand.New(rand.NewPCG(7, 7))
+	for i, median := range medians {
+		var runs []float64
+		for range runsToRank {
+			runs = append(runs, median*(1+random.NormFloat64()/5))
+		}
+		name := string(rune('a' + i))
+		all = append(all, &Strategy{Name: name, Figures: map[string]*Figure{id: newFigure(metricOf(id), runs, events)}})
+	}
+	return all
+}
+
+// TestRank: ranked is outside the noise only.
+func TestRank(t *testing.T) {
+	t.Parallel()
+	best, because := rank(strategies("pair", 1000, 100, 100, 101), []string{"pair"})
+	require.Empty(t, best, because)
+	require.Contains(t, because, "no difference")
+	best, because = rank(strategies("pair", 1000, 100, 200, 101), []string{"pair"})
+	require.Equal(t, []string{"a", "c"}, best, because)
+	best, because = rank(strategies("wide", 1000, 100, 200, 101), []string{"wide"})
+	require.Equal(t, []string{"b"}, best, because)
+	best, because = rank(strategies("changes", 5, 100, 200), []string{"changes"})
+	require.Empty(t, best, because)
+	require.Contains(t, because, "too few")
+	few := strategies("pair", 1000, 100, 200)
+	few[0].Figures["pair"].Runs = few[0].Figures["pair"].Runs[:29]
+	best, because = rank(few, []string{"pair"})
+	require.Empty(t, best, because)
+	require.Contains(t, because, "fewer than 30 runs")
+}
+
+// TestPrices: who is better by one metric and worse by another one is beaten by nobody.
+func TestPrices(t *testing.T) {
+	t.Parallel()
+	all := strategies("pair", 1000, 100, 200)
+	for i, s := range strategies("wide", 1000, 100, 200) {
+		all[i].Figures["wide"] = s.Figures["wide"]
+	}
+	best, because := rank(all, []string{"pair", "wide"})
+	require.Equal(t, []string{"a", "b"}, best, because)
+}
+
+// TestJudge: a process that takes its own lock again is no change, and a wait that is cut off
+// counts with what it has lasted.
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	const us, second = 1000, 1_000_000_000
+	f := bout{End: second}.judge([]corner{
+		{Grants: []grant{{Token: 1, Asked: 0, Got: 1 * us, Left: 2 * us}, {Token: 2, Asked: 3 * us, Got: 4 * us, Left: 5 * us}}, Cut: second / 2},
+		{Grants: []grant{{Token: 3, Asked: 0, Got: 12 * us, Left: 13 * us}}},
+		{Cut: second / 4},
+	})
+	require.Equal(t, 3, f.grants)
+	require.Equal(t, 1, f.changes)
+	require.Equal(t, []float64{7}, f.gaps)
+	require.Equal(t, 750.0, f.longest)
+	require.True(t, f.cutLongest)
+	require.Zero(t, f.share)
+	require.InDelta(t, 3, f.perS, 1e-9)
+}
+
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	l := Load{Before: -1, Calibration: newFigure(metric{}, []float64{1, 1, 1.2}, 3)}
+	l.judge()
+	require.Empty(t, l.Busy)
+	l.Calibration = newFigure(metric{}, []float64{1, 2, 3}, 3)
+	l.judge()
+	require.Contains(t, l.Busy, "constant piece of work")
+	l = Load{Before: 1000}
+	l.judge()
+	require.Contains(t, l.Busy, "1000.0")
+}
