@@ -3,11 +3,14 @@
 package main
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/distlock/locker"
@@ -16,8 +19,31 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// otherStores start the stores that are not Redis.
-var otherStores = map[string]func(context.Context) (*servers.Server, error){"postgres": servers.Postgres, "mysql": servers.MySQL}
+// testFiles is a directory for what all tests share. Others may look into it: servers run as users of their own.
+var testFiles string
+
+func runTests(m *testing.M) int {
+	var err error
+	if testFiles, err = os.MkdirTemp("", "lockertest"); err == nil {
+		err = os.Chmod(testFiles, 0o755)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(testFiles)
+	return m.Run()
+}
+
+// etcdProgram compiles an etcd. Its directory is removed with the tests.
+var etcdProgram = sync.OnceValues(func() (string, error) {
+	program := filepath.Join(testFiles, "etcd")
+	out, err := exec.Command("go", "-C", "../../strategy/etcd/internal/member", "build", "-trimpath", "-o", program, ".").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("go build: %w: %s", err, out)
+	}
+	return program, nil
+})
 
 // otherStore starts one, or skips the test where it is not installed.
 func otherStore(t *testing.T, name string) *servers.Server {
@@ -25,7 +51,12 @@ func otherStore(t *testing.T, name string) *servers.Server {
 	if os.Getenv("LOCKER_"+strings.ToUpper(name)) == "off" {
 		t.Skip("LOCKER_" + strings.ToUpper(name) + "=off")
 	}
-	s, err := otherStores[name](t.Context())
+	if name == "etcd" && os.Getenv("LOCKER_ETCD_SERVER") == "" {
+		program, err := etcdProgram()
+		require.NoError(t, err)
+		require.NoError(t, os.Setenv("LOCKER_ETCD_SERVER", program)) // of all parallel tests alike
+	}
+	s, err := servers.ByStrategy[name](t.Context())
 	if errors.Is(err, servers.ErrNotInstalled) {
 		t.Skip(err)
 	}
@@ -37,7 +68,7 @@ func otherStore(t *testing.T, name string) *servers.Server {
 // TestOtherStores: every command works on the locks of a store that is not Redis.
 func TestOtherStores(t *testing.T) {
 	t.Parallel()
-	for name := range otherStores {
+	for name := range servers.ByStrategy {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := otherStore(t, name)
@@ -58,7 +89,7 @@ func TestOtherStores(t *testing.T) {
 			asked := map[string]struct {
 				code int
 				says string
-			}{"postgres": {exitNotAcquired, "still held"}, "mysql": {exitNone, "cannot be asked"}}[name]
+			}{"postgres": {exitNotAcquired, "still held"}, "mysql": {exitNone, "cannot be asked"}, "etcd": {exitNone, "cannot be asked"}}[name]
 			_, stderr = runs(t, asked.code, nil, "ask", "--url", s.URL, "--wait", "10ms", "deploy")
 			require.Contains(t, stderr, asked.says)
 			_, err = stdin.Write([]byte("\n"))
@@ -80,7 +111,7 @@ func TestOtherStores(t *testing.T) {
 // TestOtherStoresRefuse: what is wrong is said with a hint, and without the password.
 func TestOtherStoresRefuse(t *testing.T) {
 	t.Parallel()
-	for name := range otherStores {
+	for name := range servers.ByStrategy {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := otherStore(t, name)
@@ -90,7 +121,11 @@ func TestOtherStoresRefuse(t *testing.T) {
 			elsewhere, wrongUser, wrongDatabase := *right, *right, *right
 			wrongUser.User, wrongDatabase.Path = url.UserPassword("app", "secret"), "/nowhere"
 			elsewhere.Host, elsewhere.RawQuery = "127.0.0.1:1", ""
-			for hint, u := range map[string]url.URL{"user name and password": wrongUser, "database": wrongDatabase, "is the server up": elsewhere} {
+			wrong := map[string]url.URL{"user name and password": wrongUser, "database": wrongDatabase, "is the server up": elsewhere}
+			if name == "etcd" { // this one has neither users nor databases
+				wrong, password = map[string]url.URL{"is the server up": elsewhere}, "secret"
+			}
+			for hint, u := range wrong {
 				for _, args := range []string{"inspect k", "run --wait 0 --key k true"} {
 					fields := strings.Fields(args)
 					_, stderr := runs(t, exitUnavailable, nil, append([]string{fields[0], "--url", u.String()}, fields[1:]...)...)
@@ -99,7 +134,7 @@ func TestOtherStoresRefuse(t *testing.T) {
 					require.NotContains(t, stderr, password)
 				}
 			}
-			_, stderr := runs(t, exitUsage, nil, "inspect", "--url", right.String()+"&nonsense=1&table=a.b.c")
+			_, stderr := runs(t, exitUsage, nil, "inspect", "--url", right.Scheme+"://app:"+password+"@h/app?nonsense=1&table=a.b.c")
 			require.NotContains(t, stderr, password)
 		})
 	}
@@ -117,7 +152,7 @@ func TestEveryStrategyIsKnown(t *testing.T) {
 		require.NoError(t, l.Close())
 		release()
 	}
-	for _, name := range []string{"setnx", "hashreentrant", "blpop", "redlock", "postgres", "mysql"} {
+	for _, name := range []string{"setnx", "hashreentrant", "blpop", "redlock", "postgres", "mysql", "etcd"} {
 		require.Contains(t, knownStrategies(), name)
 		require.Contains(t, storeHelp, name)
 	}

@@ -129,7 +129,10 @@ func rank(meet []*Strategy, weighs []string) (best []string, because string) {
 	case len(best) == 1:
 		return best, "better than each other one by " + names + ", outside the noise"
 	}
-	return best, "none of these is better than another by all of " + names + ", outside the noise; the rest are worse"
+	if len(best) == len(meet) {
+		return nil, "each is better by one and worse by another one of " + names + ", or there is no difference"
+	}
+	return best, "better than the others by " + names + ", outside the noise; among these each is better by one figure and worse by another one, or there is no difference"
 }
 
 func titlesOf(ids []string) string {
@@ -151,7 +154,7 @@ func (s *Strategy) price(weighs []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// text is a figure with its spread.
+// text is a figure with its spread and the number of events.
 func (f *Figure) text() string {
 	switch {
 	case f == nil:
@@ -165,7 +168,7 @@ func (f *Figure) text() string {
 	if f.AtLeast {
 		least = "≥ "
 	}
-	return fmt.Sprintf("%s (%s to %s%s)", figure(f.Median), figure(f.Least), least, figure(f.Greatest))
+	return fmt.Sprintf("%s (%s to %s%s; %s)", figure(f.Median), figure(f.Least), least, figure(f.Greatest), strings.TrimSuffix(figure(float64(f.Events)), ".00"))
 }
 
 // verdict is the advice in a line.

@@ -114,7 +114,7 @@ func TestReportInABrowser(t *testing.T) {
 				require.NoError(t, os.WriteFile(filepath.Join(*shots, "report-"+scheme+map[int64]string{400: "-narrow", 1400: ""}[width]+".png"), shot, 0o600))
 				require.NoError(t, os.WriteFile(filepath.Join(*shots, "top-"+scheme+map[int64]string{400: "-narrow", 1400: ""}[width]+".png"), top, 0o600))
 			}
-			require.Len(t, l.Plots, 8)
+			require.GreaterOrEqual(t, len(l.Plots), 8)
 			for _, p := range l.Plots {
 				require.Greater(t, p.Width, 300.0, p.Name)
 				require.Greater(t, p.Height, 180.0, p.Name)
@@ -125,7 +125,7 @@ func TestReportInABrowser(t *testing.T) {
 			require.LessOrEqual(t, l.Overflow, 0.0, "%d pixels wide", width)
 			require.NotEqual(t, l.Ink, l.Ground)
 			inks[l.Ink] = true
-			for _, want := range []string{"Recommended, by these numbers", "mutual exclusion", "blpop", "pairs/s"} {
+			for _, want := range []string{"Which strategy for which need", "mutual exclusion", "blpop", "pairs/s"} {
 				require.Contains(t, l.Text, want)
 			}
 		}

@@ -23,9 +23,6 @@ type contestant struct {
 	suite bool // the conformance suite for it is within this program
 }
 
-// others are the stores that are not Redis, with what starts a server of each.
-var others = map[string]func(context.Context) (*servers.Server, error){"postgres": servers.Postgres, "mysql": servers.MySQL}
-
 // kinds are all strategies, by the names that URLs have.
 var kinds = map[string]string{"postgresql": "postgres", "mariadb": "mysql", "etcds": "etcd"}
 
@@ -34,7 +31,7 @@ func Names() (names []string) {
 	for _, c := range candidates {
 		names = append(names, c.name)
 	}
-	return append(names, "memory", "postgres", "mysql")
+	return append(names, "memory", "postgres", "mysql", "etcd")
 }
 
 // contestants finds what is compared. What of it has been started is ended by s.stop.
@@ -99,12 +96,12 @@ func (s *stores) startOthers(ctx context.Context, o Options, wanted func(string)
 	if wanted("memory") {
 		all = append(all, &contestant{name: "memory", kind: "memory", url: "memory://compare", about: "the memory of one process", meter: &meter{}})
 	}
-	for _, name := range []string{"postgres", "mysql"} {
+	for _, name := range []string{"postgres", "mysql", "etcd"} {
 		if !wanted(name) {
 			continue
 		}
 		o.Begin("starting a server for " + name)
-		server, err := others[name](ctx)
+		server, err := servers.ByStrategy[name](ctx)
 		switch {
 		case errors.Is(err, servers.ErrNotInstalled) && len(o.Strategies) == 0:
 			s.missing = append(s.missing, err.Error())

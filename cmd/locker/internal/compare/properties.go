@@ -13,7 +13,7 @@ type property struct {
 
 // properties are what strategies differ in.
 var properties = []property{
-	{"order", "first come, first served, among processes", map[string]string{"blpop": "yes", "etcd": "yes", "memory": "yes"}},
+	{"order", "first come, first served, among processes", map[string]string{"blpop": "yes", "etcd": "yes"}},
 	{"woken", "a release wakes a waiter in another process", map[string]string{
 		"hashreentrant": "pub/sub", "blpop": "the release grants it the lock", "redlock": "notices of a majority", "postgres": "NOTIFY", "etcd": "a watch",
 	}},
@@ -22,7 +22,7 @@ var properties = []property{
 		"setnx": "with WithReplicaAcks", "hashreentrant": "with WithReplicaAcks", "blpop": "with WithReplicaAcks", "redlock": "a minority of the nodes",
 		"postgres": "with synchronous replicas", "mysql": "with semi-synchronous or group replication", "etcd": "a minority of the members",
 	}},
-	{"crash", "locks outlive a crash of the server", map[string]string{
+	{"crash", "locks outlive a crash of the server, by its default settings", map[string]string{
 		"postgres": "as its commits do", "mysql": "as its commits do", "etcd": "yes",
 	}},
 	{"clock", "no jump of a server's clock ends a lease early", map[string]string{"memory": "yes", "etcd": "yes"}},
@@ -66,22 +66,36 @@ func (r *Result) promises() (rows []row) {
 	return rows
 }
 
-// only has a line for each strategy that promises what no other one here does.
+// families are the kinds of stores of strategies.
+var families = map[string]string{
+	"setnx": "Redis", "hashreentrant": "Redis", "blpop": "Redis", "redlock": "Redis",
+	"postgres": "PostgreSQL", "mysql": "MySQL", "etcd": "etcd", "memory": "memory",
+}
+
+// only has a line for what one store or two promise and the other stores here do not.
 func (r *Result) only() (lines []string) {
+	all := make(map[string]bool)
 	for _, s := range r.Strategies {
-		var alone []string
-		for _, p := range properties {
-			shared := slices.ContainsFunc(r.Strategies, func(o *Strategy) bool {
-				_, has := o.Properties[p.id]
-				return has && o.Strategy != s.Strategy
-			})
-			if _, has := s.Properties[p.id]; has && !shared {
-				alone = append(alone, p.title)
+		all[families[s.Strategy]] = true
+	}
+	promised := make(map[string][]string) // by stores
+	var order []string
+	for _, p := range properties {
+		var by []string
+		for _, s := range r.Strategies {
+			if _, has := s.Properties[p.id]; has && !slices.Contains(by, families[s.Strategy]) {
+				by = append(by, families[s.Strategy])
 			}
 		}
-		if len(alone) > 0 && len(r.Strategies) > 1 {
-			lines = append(lines, "Only "+s.Name+": "+strings.Join(alone, "; "))
+		if who := strings.Join(by, " and "); len(by) > 0 && len(by) <= 2 && len(by) < len(all) {
+			if promised[who] == nil {
+				order = append(order, who)
+			}
+			promised[who] = append(promised[who], p.title)
 		}
+	}
+	for _, who := range order {
+		lines = append(lines, "Only "+who+": "+strings.Join(promised[who], "; "))
 	}
 	return lines
 }

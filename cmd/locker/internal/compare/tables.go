@@ -115,7 +115,7 @@ type table struct {
 
 // tables are all that have rows.
 func (r *Result) tables() (all []table) {
-	for _, t := range []table{{"What each promises, whatever this run measured", r.promises()}, {"Figures: median (least to greatest run)", r.figures()}, {"Conformance", r.guarantees()}} {
+	for _, t := range []table{{"What each promises, whatever this run measured", r.promises()}, {"Figures: median (least to greatest run; events)", r.figures()}, {"Conformance", r.guarantees()}} {
 		if len(t.Rows) > 0 {
 			all = append(all, t)
 		}

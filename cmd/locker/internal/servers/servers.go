@@ -12,9 +12,13 @@ import (
 	"time"
 
 	"github.com/distlock/locker/strategy"
+	_ "github.com/distlock/locker/strategy/etcd/register"     // opens etcd://
 	_ "github.com/distlock/locker/strategy/mysql/register"    // opens mysql://
 	_ "github.com/distlock/locker/strategy/postgres/register" // opens postgres://
 )
+
+// ByStrategy start a server for a strategy that is not for Redis.
+var ByStrategy = map[string]func(context.Context) (*Server, error){"postgres": Postgres, "mysql": MySQL, "etcd": Etcd}
 
 // ErrNotInstalled is matched by the errors of stores whose programs are missing.
 var ErrNotInstalled = errors.New("not installed")

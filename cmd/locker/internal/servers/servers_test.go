@@ -3,7 +3,6 @@
 package servers
 
 import (
-	"context"
 	"errors"
 	"os"
 	"syscall"
@@ -15,7 +14,7 @@ import (
 // TestServers: a server keeps locks, and leaves no file.
 func TestServers(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(context.Context) (*Server, error){"postgres": Postgres, "mysql": MySQL} {
+	for name, start := range ByStrategy {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, err := start(t.Context())

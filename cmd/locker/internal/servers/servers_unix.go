@@ -4,9 +4,11 @@ package servers
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -96,6 +98,39 @@ func MySQL(ctx context.Context) (*Server, error) {
 	return s, s.orStop(ctx, err)
 }
 
+// Etcd starts a single member of etcd, on ports of this host: the program that LOCKER_ETCD_SERVER
+// names, or else etcd. Locks of other members of a cluster would cost more.
+func Etcd(ctx context.Context) (*Server, error) {
+	program, err := exec.LookPath(cmp.Or(os.Getenv("LOCKER_ETCD_SERVER"), "etcd"))
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w: it is not in PATH, and LOCKER_ETCD_SERVER names none", ErrNotInstalled)
+	}
+	as := unprivileged()
+	dir, err := newDir(as)
+	if err != nil {
+		return nil, err
+	}
+	clients, err := freeAddress()
+	peers, err2 := freeAddress()
+	if err := errors.Join(err, err2); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	s := &Server{URL: "etcd://" + clients, About: version(program) + ", one member", dir: dir}
+	err = s.start(as, "KILL", program, "--name=one", "--data-dir="+filepath.Join(dir, "data"), "--log-level=error",
+		"--listen-client-urls=http://"+clients, "--advertise-client-urls=http://"+clients,
+		"--listen-peer-urls=http://"+peers, "--initial-advertise-peer-urls=http://"+peers, "--initial-cluster=one=http://"+peers)
+	return s, s.orStop(ctx, err)
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
 // start starts the server below a shell that waits for the end of a pipe from this process. It
 // ends the server by a signal then, and removes the files.
 func (s *Server) start(as *syscall.Credential, signal, program string, args ...string) error {
@@ -178,5 +213,6 @@ func output(cmd *exec.Cmd) error {
 // version is what a program prints for --version.
 func version(program string) string {
 	out, _ := exec.Command(program, "--version").Output()
-	return strings.TrimPrefix(strings.TrimSpace(string(out)), program+"  ")
+	line, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(string(out)), program+"  "), "\n")
+	return line
 }

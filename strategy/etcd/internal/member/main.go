@@ -5,16 +5,21 @@
 // commands: "cut" drops all messages from and to the other members, "mend" ends that; each is
 // answered by "done". At the end of its input it removes all that the tests have made, and exits: they have ended
 // without doing so.
+//
+// With flags instead of its own argument it is a server as etcd is with these flags.
 package main
 
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"log"
 	"net/url"
 	"os"
+	"strings"
 
+	apiversion "go.etcd.io/etcd/api/v3/version"
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
@@ -28,6 +33,10 @@ type config struct {
 }
 
 func main() {
+	if strings.HasPrefix(os.Args[1], "-") {
+		plain()
+		return
+	}
 	var c config
 	if err := json.Unmarshal([]byte(os.Args[1]), &c); err != nil {
 		log.Fatal(err)
@@ -64,4 +73,36 @@ func main() {
 		}
 	}
 	_ = os.RemoveAll(c.Base)
+}
+
+// plain is etcd's own program, as far as its flags are known here.
+func plain() {
+	cfg := embed.NewConfig()
+	flag.StringVar(&cfg.Name, "name", cfg.Name, "")
+	flag.StringVar(&cfg.Dir, "data-dir", "", "")
+	flag.StringVar(&cfg.LogLevel, "log-level", cfg.LogLevel, "")
+	flag.StringVar(&cfg.InitialCluster, "initial-cluster", "", "")
+	for name, to := range map[string]*[]url.URL{
+		"listen-client-urls": &cfg.ListenClientUrls, "advertise-client-urls": &cfg.AdvertiseClientUrls,
+		"listen-peer-urls": &cfg.ListenPeerUrls, "initial-advertise-peer-urls": &cfg.AdvertisePeerUrls,
+	} {
+		flag.Func(name, "", func(value string) error {
+			u, err := url.Parse(value)
+			if err == nil {
+				*to = []url.URL{*u}
+			}
+			return err
+		})
+	}
+	version := flag.Bool("version", false, "")
+	flag.Parse()
+	if *version {
+		fmt.Println("etcd Version:", apiversion.Version)
+		return
+	}
+	e, err := embed.StartEtcd(cfg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(<-e.Err())
 }
