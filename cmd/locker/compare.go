@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,16 +12,14 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/distlock/locker/cmd/locker/internal/compare"
 	"github.com/distlock/locker/strategy"
 	"github.com/spf13/cobra"
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 )
 
 const compareLong = `Runs benchmarks and the conformance suite on the strategies, and reports what each
@@ -45,11 +44,15 @@ INFO, and puts load on the server for a minute or two. In SQL it makes the libra
 if there is none; its rows go with the next locks, after ten minutes. It flushes, configures,
 kills and stops nothing. --yes does without the question.
 
-Exit codes: 0 all cases passed, 1 some did not, or the answer was no, 123 the store could
+--against compares with the JSON that an earlier --json has printed, metric by metric.
+
+Exit codes: 0 all cases passed, 1 some did not, something is worse than in --against by more
+than --threshold, or the answer was no, 123 the store could
 not be used, 125 wrong usage.`
 
 type compareFlags struct {
 	need, report            string
+	against, threshold      string
 	urls, nodes, strategies []string
 	quick, noSuite, yes     bool
 	json, markdown          bool
@@ -74,6 +77,8 @@ func compareCommand() *cobra.Command {
 	flags.IntVar(&f.runs, "runs", 30, "how many runs each benchmark has, 1 to 1000")
 	flags.DurationVar(&f.time, "time", 100*time.Millisecond, "how long a run is, 1ms to 1m; that of contending processes is twice as long")
 	flags.Uint64Var(&f.seed, "seed", 0, "of the order of the runs; 0 draws one")
+	flags.StringVar(&f.against, "against", "", "`file` with the JSON of an earlier comparison, to compare with")
+	flags.StringVar(&f.threshold, "threshold", "10%", "with --against: what is worse by more, outside the noise, makes exit code 1")
 	flags.BoolVar(&f.noSuite, "no-suite", false, "benchmarks only, without the conformance suite")
 	flags.StringSliceVar(&f.nodes, "nodes", nil, "URLs of three servers or more, for redlock")
 	flags.StringSliceVar(&f.strategies, "strategies", nil, "which: "+strings.Join(compare.Names(), ",")+" (default all that the servers allow)")
@@ -89,6 +94,7 @@ func compareCommand() *cobra.Command {
 	complete("strategies", compare.Names())
 	complete("need", needs())
 	_ = c.MarkFlagFilename("report", "html")
+	_ = c.MarkFlagFilename("against", "json")
 	return c
 }
 
@@ -105,6 +111,9 @@ func (f *compareFlags) check(c *cobra.Command) error {
 	}
 	if f.time < time.Millisecond || f.time > time.Minute {
 		return fmt.Errorf("--time=%v: 1ms to 1m", f.time)
+	}
+	if _, err := f.share(); err != nil {
+		return err
 	}
 	if f.json && f.markdown {
 		return fmt.Errorf("--json and --markdown: one of them; see %s --help", c.CommandPath())
@@ -140,6 +149,10 @@ func (f *compareFlags) compare(c *cobra.Command) error {
 	if err := f.check(c); err != nil {
 		return err
 	}
+	old, err := f.earlier()
+	if err != nil {
+		return err
+	}
 	page, err := newPage(f.report) // before a minute has gone by
 	if err != nil {
 		return err
@@ -159,14 +172,7 @@ func (f *compareFlags) compare(c *cobra.Command) error {
 	case errors.Is(err, compare.ErrUsage):
 		return &exit{exitUsage, err}
 	case err != nil && result == nil:
-		store := storeFlags{tls: slices.ContainsFunc(slices.Concat(f.nodes, f.urls), speaksTLS)}
-		if len(f.urls) == 1 {
-			store.store = storeOf(strategy.Config{URL: f.urls[0]})
-		}
-		if hint := store.hint(err); hint != "" {
-			err = fmt.Errorf("%w (%s)", err, hint)
-		}
-		return &exit{exitUnavailable, err}
+		return &exit{exitUnavailable, f.hinted(err)}
 	}
 	if err := page.write(result); err != nil {
 		return err
@@ -180,10 +186,70 @@ func (f *compareFlags) compare(c *cobra.Command) error {
 	if err != nil { // of the end
 		return &exit{exitUnavailable, err}
 	}
-	if result.Failed() {
+	worse := false
+	if old != nil {
+		if worse, err = f.compareWith(c, old, result); err != nil {
+			return err
+		}
+	}
+	if worse || result.Failed() {
 		return &exit{code: exitNone}
 	}
 	return nil
+}
+
+// earlier returns the earlier comparison; nil if there is none.
+func (f *compareFlags) earlier() ([]byte, error) {
+	if f.against == "" {
+		return nil, nil
+	}
+	old, err := os.ReadFile(f.against)
+	if err != nil {
+		return nil, err
+	}
+	if err := compare.CheckEarlier(old); err != nil {
+		return nil, fmt.Errorf("--against=%s: %w", f.against, err)
+	}
+	return old, nil
+}
+
+// hinted is err with what may help, where it is clear which store it is of.
+func (f *compareFlags) hinted(err error) error {
+	store := storeFlags{tls: slices.ContainsFunc(slices.Concat(f.nodes, f.urls), speaksTLS)}
+	switch len(f.urls) {
+	case 0:
+	case 1:
+		store.store = storeOf(strategy.Config{URL: f.urls[0]})
+	default:
+		return err
+	}
+	if hint := store.hint(err); hint != "" {
+		return fmt.Errorf("%w (%s)", err, hint)
+	}
+	return err
+}
+
+// share is the threshold as a share.
+func (f *compareFlags) share() (float64, error) {
+	percent, err := strconv.ParseFloat(strings.TrimSuffix(f.threshold, "%"), 64)
+	if err != nil || percent < 0 || !strings.HasSuffix(f.threshold, "%") {
+		return 0, fmt.Errorf("--threshold=%s: a percentage such as 10%%", f.threshold)
+	}
+	return percent / 100, nil
+}
+
+// compareWith prints what has changed since an earlier comparison: on stderr, as stdout has this one.
+func (f *compareFlags) compareWith(c *cobra.Command, old []byte, r *compare.Result) (worse bool, err error) {
+	threshold, err := f.share()
+	if err != nil {
+		return false, err
+	}
+	against, err := r.Against(bytes.NewReader(old), threshold)
+	if err != nil {
+		return false, fmt.Errorf("--against=%s: %w", f.against, err)
+	}
+	fmt.Fprint(c.ErrOrStderr(), "\n"+against.Text())
+	return against.Worse, nil
 }
 
 func (f *compareFlags) options(c *cobra.Command, show *progress) compare.Options {
@@ -263,62 +329,4 @@ func (f *compareFlags) print(w io.Writer, r *compare.Result) (err error) {
 		_, err = io.WriteString(w, r.Text())
 	}
 	return err
-}
-
-// progress shows how far the comparison is: by bars on a terminal, else by lines.
-type progress struct {
-	w     io.Writer
-	bars  *mpb.Progress // nil: lines
-	mu    sync.Mutex
-	suits map[string]*mpb.Bar
-}
-
-func newProgress(w io.Writer) *progress {
-	p := &progress{w: w, suits: make(map[string]*mpb.Bar)}
-	if isTerminal(w) {
-		p.bars = mpb.New(mpb.WithOutput(w), mpb.WithWidth(40), mpb.WithRefreshRate(100*time.Millisecond))
-	}
-	return p
-}
-
-func (p *progress) begin(what string) {
-	if p.bars != nil {
-		_, _ = fmt.Fprintf(p.bars, "%s\n", what)
-		return
-	}
-	fmt.Fprintln(p.w, "locker:", what)
-}
-
-// suite shows how many cases of a strategy are done.
-func (p *progress) suite(strategy string, done, of int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.bars == nil {
-		if done == of {
-			fmt.Fprintf(p.w, "locker: %s: %d cases are through\n", strategy, done)
-		}
-		return
-	}
-	bar := p.suits[strategy]
-	if bar == nil {
-		bar = p.bars.AddBar(int64(of),
-			mpb.PrependDecorators(decor.Name(fmt.Sprintf("%-14s", strategy))),
-			mpb.AppendDecorators(decor.CountersNoUnit("%d of %d cases")))
-		p.suits[strategy] = bar
-	}
-	bar.SetTotal(int64(of), false)
-	bar.SetCurrent(int64(done))
-	if done == of {
-		bar.SetTotal(int64(of), true)
-	}
-}
-
-func (p *progress) end() {
-	if p.bars == nil {
-		return
-	}
-	for _, b := range p.suits {
-		b.Abort(false)
-	}
-	p.bars.Wait()
 }

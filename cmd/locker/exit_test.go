@@ -50,6 +50,8 @@ func TestExitCodes(t *testing.T) {
 		"not asked":       {args: "compare --url redis://localhost", code: 125, says: "--yes"},
 		"out of reach":    {args: "compare --yes --report - --url redis://127.0.0.1:1", code: 123, says: "connection refused"},
 		"no runs":         {args: "compare --runs 0", code: 125, says: "--runs=0: 1 to 1000"},
+		"no threshold":    {args: "compare --threshold 10", code: 125, says: "a percentage such as 10%"},
+		"nothing earlier": {args: "compare --against /etc/hostname", code: 125, says: "no JSON of locker compare"},
 		"no report":       {args: "compare --report /nowhere/report.html", code: 125, says: "/nowhere"},
 		"short TTL":       {args: "run --key k --ttl 10ms -- true", code: 125, says: "--ttl=10ms: 100ms to 24h"},
 		"no hold":         {args: "run --key k --max-hold 0 -- true", code: 125, says: "--max-hold"},

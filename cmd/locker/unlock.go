@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -93,19 +94,8 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 		if h.Strategy == "" {
 			fmt.Fprintln(out, "No library is known to lock like this: it may be another program's data, which would be deleted.")
 		}
-		fmt.Fprintf(out, "Take it from this holder? [y/N] ")
-		answer := make(chan string, 1)
-		go func() {
-			answer <- readLine(c)
-		}()
-		select {
-		case said := <-answer:
-			if said != "y" && said != "yes" {
-				return &exit{exitNone, errors.New("it was left alone")}
-			}
-		case <-ctx.Done():
-			fmt.Fprintln(out)
-			return &exit{code: exitInterrupted}
+		if err := agreed(ctx, c); err != nil {
+			return err
 		}
 	}
 	if h.Strategy != "" { // so that its waiters are woken in its way
@@ -124,6 +114,23 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 	}
 	fmt.Fprintf(out, "%q was taken from its holder\n", key)
 	return nil
+}
+
+// agreed asks, and returns an error unless the answer is yes.
+func agreed(ctx context.Context, c *cobra.Command) error {
+	fmt.Fprintf(c.OutOrStdout(), "Take it from this holder? [y/N] ")
+	answer := make(chan string, 1)
+	go func() { answer <- readLine(c) }()
+	select {
+	case said := <-answer:
+		if said != "y" && said != "yes" {
+			return &exit{exitNone, errors.New("it was left alone")}
+		}
+		return nil
+	case <-ctx.Done():
+		fmt.Fprintln(c.OutOrStdout())
+		return &exit{code: exitInterrupted}
+	}
 }
 
 // readLine reads an answer.

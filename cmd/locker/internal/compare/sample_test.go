@@ -11,7 +11,7 @@ import (
 // sample is a Result as a run makes it, of figures that are made up.
 func sample(t *testing.T) *Result {
 	t.Helper()
-	r := &Result{Started: time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC), TookS: 68, Machine: "a machine", Load: Load{Calibration: newFigure(metric{}, []float64{3, 4}, 2)}}
+	r := &Result{Schema: schema, Started: time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC), TookS: 68, Machine: "a machine", Load: Load{Calibration: newFigure(metric{}, []float64{3, 4}, 2)}}
 	for i, name := range Names() {
 		s := &Strategy{Name: name}
 		var report conformance.Report

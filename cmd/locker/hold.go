@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/spf13/cobra"
+)
+
+const holdLong = `Holds the lock KEY until its standard input ends, or HUP, INT or TERM arrives, and gives it back
+then. Once it has the lock it prints the fencing token, a line, on standard output: the
+word "held" where fencing is off. Where somebody asks for the lock (locker ask), it prints
+the line "asked".
+
+In a script:
+
+  coproc LOCK { locker hold --wait 30s deploy; }
+  read -r token <&"${LOCK[0]}" || exit 1
+  ...
+  exec {LOCK[1]}>&-       # gives it back
+
+Unlike locker run it stops nothing when the lock is lost: it ends with code 122, and the
+script has to look.
+
+` + storeHelp + `
+
+Exit codes: 0 the lock was given back, 122 it was lost, 123 the store could not be used,
+124 it stayed taken, 125 wrong usage, 128 and the number of the signal that ended the wait.`
+
+type holdFlags struct {
+	storeFlags
+	wait, ttl time.Duration
+}
+
+func holdCommand() *cobra.Command {
+	f := holdFlags{}
+	c := &cobra.Command{
+		Use:                   "hold [flags] KEY",
+		Short:                 "Hold a lock until standard input ends",
+		Long:                  holdLong,
+		Example:               "  locker hold --url setnx+redis://localhost:6379 deploy",
+		DisableFlagsInUseLine: true,
+		Args:                  oneKey,
+		RunE:                  func(c *cobra.Command, args []string) error { return f.hold(c, args[0]) },
+	}
+	f.add(c)
+	c.Flags().DurationVar(&f.wait, "wait", -1, "how long to wait for the lock; 0 is one attempt (default until it is free)")
+	c.Flags().DurationVar(&f.ttl, "ttl", 0, "how long the lock outlives a locker that is gone: 100ms to 24h (default as configured, or 30s)")
+	c.Flags().Lookup("wait").DefValue = "0s"
+	return c
+}
+
+// options are those of the flags that were given.
+func (f *holdFlags) options(c *cobra.Command) (opts []locker.LockOption, err error) {
+	if c.Flags().Changed("wait") {
+		if f.wait < 0 || f.wait > locker.MaxDuration {
+			return nil, &exit{exitUsage, fmt.Errorf("--wait=%v: 0s to %v", f.wait, locker.MaxDuration)}
+		}
+		opts = append(opts, locker.WithWait(f.wait))
+	}
+	if c.Flags().Changed("ttl") {
+		if f.ttl < locker.MinTTL || f.ttl > locker.MaxTTL {
+			return nil, &exit{exitUsage, fmt.Errorf("--ttl=%v: %v to %v", f.ttl, locker.MinTTL, locker.MaxTTL)}
+		}
+		opts = append(opts, locker.WithTTL(f.ttl))
+	}
+	return opts, nil
+}
+
+func (f *holdFlags) hold(c *cobra.Command, key string) error {
+	opts, err := f.options(c)
+	if err != nil {
+		return err
+	}
+	cfg, err := f.configuration(c)
+	if err != nil {
+		return &exit{exitUsage, err}
+	}
+	cfg.Options = append(cfg.Options, locker.WithMetadata("command", "locker hold"))
+	locks, release, err := f.open(c, cfg)
+	if err != nil {
+		return err
+	}
+	defer release()
+	ctx, cancel := context.WithCancelCause(c.Context())
+	defer cancel(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	go func() {
+		if s, ok := (<-signals).(syscall.Signal); ok {
+			cancel(&signalled{name: s.String(), number: int(s)})
+		}
+	}()
+	go func() { // its end while it waits is one, too: nobody is there any more
+		_, _ = io.Copy(io.Discard, c.InOrStdin())
+		cancel(errStdinEnded)
+	}()
+	lease, err := locks.Lock(ctx, key, opts...)
+	if err != nil {
+		return f.notHeld(ctx, key, err)
+	}
+	return f.keep(ctx, c, lease)
+}
+
+var errStdinEnded = errors.New("standard input ended")
+
+// notHeld returns the command's error for an error of Lock.
+func (f *holdFlags) notHeld(ctx context.Context, key string, err error) error {
+	var s *signalled
+	switch cause := context.Cause(ctx); {
+	case errors.As(cause, &s):
+		return &exit{exitSignal + s.number, fmt.Errorf("%s while waiting for %q", s.name, key)}
+	case errors.Is(cause, errStdinEnded):
+		return &exit{exitNotAcquired, fmt.Errorf("standard input ended while waiting for %q", key)}
+	case errors.Is(err, locker.ErrNotAcquired):
+		return &exit{exitNotAcquired, err}
+	}
+	return f.storeError(err)
+}
+
+// keep holds the lock until ctx ends or it is lost.
+func (f *holdFlags) keep(ctx context.Context, c *cobra.Command, lease *locker.Lease) error {
+	if token := lease.Token(); token != 0 {
+		fmt.Fprintln(c.OutOrStdout(), token)
+	} else {
+		fmt.Fprintln(c.OutOrStdout(), "held")
+	}
+	for asked := lease.ReleaseRequested(); ; {
+		select {
+		case <-asked:
+			fmt.Fprintln(c.OutOrStdout(), "asked")
+			asked = nil
+		case <-lease.Lost():
+			return &exit{exitLost, fmt.Errorf("%q was lost: %s", lease.Key(), plain(lease.Err()))}
+		case <-ctx.Done():
+			switch err := lease.Unlock(c.Context()); {
+			case errors.Is(err, locker.ErrLost):
+				return &exit{exitLost, fmt.Errorf("%q was lost", lease.Key())}
+			case err != nil:
+				return f.storeError(err)
+			}
+			return nil
+		}
+	}
+}

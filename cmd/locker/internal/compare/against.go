@@ -1,0 +1,105 @@
+package compare
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+)
+
+// Against is a comparison with an earlier one.
+type Against struct {
+	Lines []string
+	Worse bool // something is worse outside the noise, by more than the threshold
+	table [][]string
+}
+
+// earlier is what is read of an earlier Result.
+type earlier struct {
+	Schema     int
+	Machine    string
+	Load       Load
+	Strategies []*struct {
+		Name    string
+		Figures map[string]*Figure
+	}
+}
+
+func readEarlier(old io.Reader) (e earlier, err error) {
+	if err := json.NewDecoder(old).Decode(&e); err != nil {
+		return e, fmt.Errorf("%w: it is no JSON of locker compare: %w", ErrUsage, err)
+	}
+	if e.Schema != schema {
+		return e, fmt.Errorf("%w: its schema is %d, and this locker reads %d", ErrUsage, e.Schema, schema)
+	}
+	return e, nil
+}
+
+// CheckEarlier returns an error if text is not the JSON of an earlier comparison.
+func CheckEarlier(text []byte) error {
+	_, err := readEarlier(bytes.NewReader(text))
+	return err
+}
+
+// Against compares with the JSON of an earlier comparison. threshold is a share, such as 0.1.
+func (r *Result) Against(old io.Reader, threshold float64) (*Against, error) {
+	e, err := readEarlier(old)
+	if err != nil {
+		return nil, err
+	}
+	a := &Against{}
+	if e.Machine != r.Machine {
+		a.Lines = append(a.Lines, "The machines differ: "+e.Machine+" then, "+r.Machine+" now.")
+	}
+	work := metric{fewest: 1}
+	if c := work.compared(r.Load.Calibration, e.Load.Calibration); c.better || c.worse {
+		a.Lines = append(a.Lines, fmt.Sprintf("The machine itself differs: a constant piece of work took %s ms then, %s ms now.", e.Load.Calibration.text(), r.Load.Calibration.text()))
+	}
+	for _, was := range e.Strategies {
+		for _, s := range r.Strategies {
+			if s.Name == was.Name {
+				a.add(s, was.Figures, threshold)
+			}
+		}
+	}
+	return a, nil
+}
+
+// add compares the figures of a strategy.
+func (a *Against) add(s *Strategy, was map[string]*Figure, threshold float64) {
+	for _, m := range metrics {
+		now, then := s.Figures[m.id], was[m.id]
+		if now == nil || then == nil {
+			continue
+		}
+		c := m.compared(now, then)
+		verdict := "~ (" + c.why + ")"
+		if c.better || c.worse {
+			change := now.Median/then.Median - 1
+			verdict = fmt.Sprintf("%+.0f %%, %s (p=%.1g)", 100*change, map[bool]string{true: "better", false: "worse"}[c.better], c.p)
+			if c.worse && math.Abs(change) > threshold {
+				a.Worse = true
+				verdict += ", more than the threshold"
+			}
+		}
+		a.table = append(a.table, []string{s.Name, strings.TrimPrefix(m.title, "… "), figure(then.Median), figure(now.Median) + " " + m.unit, verdict})
+	}
+}
+
+// Text is for a terminal.
+func (a *Against) Text() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "STRATEGY\tFIGURE\tTHEN\tNOW\tCHANGE")
+	for _, line := range a.table {
+		fmt.Fprintln(w, strings.Join(line, "\t"))
+	}
+	_ = w.Flush()
+	for _, line := range a.Lines {
+		fmt.Fprintln(&b, line)
+	}
+	return b.String()
+}
