@@ -144,11 +144,13 @@ var plainGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // ForceUnlock frees the key of h, whoever has a share in the lock, and wakes the waiters
 // of this strategy; those of others poll about once a second. It fails with [ErrNotHeld]
-// if the key was free or the grant that Inspect returned has ended since, and with
+// if the key was free or the grant that Inspect returned has ended since (a hand-over inside the
+// holder's process keeps the grant: see [WithHandOver]), and with
 // [ErrConflict] if h.ID is "" or the lock is on other servers, too: then it frees nothing.
 // A lock of another library is known by its value only, which a later one may have as
 // well: Redisson's by the thread. The holder learns of it within a round trip if it listens (see
-// [Lease.ReleaseRequested]), and else at its next renewal; until then two may be inside, whom fencing tokens tell apart. It needs a driver that is a
+// [Lease.ReleaseRequested]), and else at its next renewal; until then two may be inside, and the holder's process may hand its lock over; the fencing token
+// of the new holder is greater than all of these. It needs a driver that is a
 // [driver.Inspector].
 func (e *Client) ForceUnlock(ctx context.Context, h Holder) error {
 	if err := checkKey(h.Key, e.set.prefix+h.Key); err != nil {

@@ -10,6 +10,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // conn sends commands on the client's connections, each to the server that is next in turn. Unlike the client
@@ -44,7 +46,7 @@ func send[T any](ctx context.Context, c *conn, command func(context.Context) (T,
 			break
 		}
 	}
-	if err != nil && isUndialled(err) {
+	if status.Code(err) == codes.Unavailable {
 		c.redial()
 	}
 	return res, err

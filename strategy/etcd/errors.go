@@ -26,11 +26,11 @@ func storeError(err error, notSent bool) error {
 	if err == nil {
 		return nil
 	}
-	e := &driver.StoreError{Err: err, NotApplied: notSent || isUndialled(err)}
+	e := &driver.StoreError{Err: err, NotApplied: notSent || isUndialled(err) || isClosed(err), Permanent: isClosed(err)}
 	var answer rpctypes.EtcdError
 	if errors.As(rpctypes.Error(err), &answer) {
 		code := answer.Code()
-		e.Permanent = code == codes.PermissionDenied || slices.ContainsFunc(needPerson, func(p error) bool { return errors.Is(answer, p) })
+		e.Permanent = e.Permanent || code == codes.PermissionDenied || slices.ContainsFunc(needPerson, func(p error) bool { return errors.Is(answer, p) })
 		e.NotApplied = e.NotApplied || slices.Contains(refusals, code) || errors.Is(answer, rpctypes.ErrNoLeader)
 	}
 	return e
@@ -42,7 +42,13 @@ func applied(err error) error {
 	return &driver.StoreError{Err: err, Permanent: driver.IsPermanent(err)}
 }
 
-// isUndialled reports whether there was no connection to send the command by. gRPC says so in words only.
+// undialled are gRPC's words for a connection that was not made: it has no code for them.
+var undialled = []string{"transport: Error while dialing", "error reading server preface", "authentication handshake failed"}
+
+// isUndialled reports whether there was no connection to send the command by.
 func isUndialled(err error) bool {
-	return strings.Contains(err.Error(), "transport: Error while dialing")
+	return slices.ContainsFunc(undialled, func(words string) bool { return strings.Contains(err.Error(), words) })
 }
+
+// isClosed reports whether the caller has closed the client.
+func isClosed(err error) bool { return strings.Contains(err.Error(), "the client connection is closing") }

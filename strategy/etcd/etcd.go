@@ -74,6 +74,7 @@ func (d *etcdDriver) Acquire(ctx context.Context, req driver.Request) (driver.An
 	var l line
 	var err error
 	if p := d.place(req); p != nil {
+		defer p.asked()
 		m, l, err = d.wait(ctx, p, req)
 	} else {
 		m = member{req.Key, req.ID}
@@ -100,6 +101,7 @@ func (d *etcdDriver) Acquire(ctx context.Context, req driver.Request) (driver.An
 type line struct {
 	first    bool             // the member holds the key
 	revision int64            // created the member; 0: there is none
+	modified int64            // the revision that wrote the member last
 	lease    clientv3.LeaseID // the member's
 	term     uint64           // of the leader
 	base     *mvccpb.KeyValue // what tokens count from
@@ -117,7 +119,7 @@ func lineOf(m member, res *clientv3.TxnResponse) line {
 	if own == nil {
 		return line{}
 	}
-	return line{string(holder.Key) == m.name(), own.CreateRevision, clientv3.LeaseID(own.Lease), res.Header.RaftTerm, kv(found[2])}
+	return line{string(holder.Key) == m.name(), own.CreateRevision, own.ModRevision, clientv3.LeaseID(own.Lease), res.Header.RaftTerm, kv(found[2])}
 }
 
 // enter puts a member on a condition, and reads the line. A member that is there already
@@ -166,16 +168,18 @@ func (d *etcdDriver) hold(ctx context.Context, m member, is line, l *lease) erro
 	return nil
 }
 
-// move gives a member that is first another lease.
+// move gives a member that is first another lease, on condition that nobody has written the member since it
+// was read: a move that arrives late, after its lease was given up, must not take the member along.
 func (d *etcdDriver) move(ctx context.Context, m member, req driver.Request, is line, l *lease) (line, error) {
-	next, err := d.enter(ctx, m, req, l, clientv3.Compare(clientv3.CreateRevision(m.name()), "=", is.revision))
+	next, err := d.enter(ctx, m, req, l, clientv3.Compare(clientv3.ModRevision(m.name()), "=", is.modified))
 	switch {
 	case err != nil:
 		d.leases.doubt(m.id, l)
 		return line{}, err
-	case next.revision != is.revision: // it has ended meanwhile
+	case next.lease != l.id: // it has ended meanwhile, or an earlier move has arrived: the next look sees to it
 		d.leases.unused(m.id, l)
-		return line{}, nil
+		next.first = false
+		return next, nil
 	}
 	return next, d.hold(ctx, m, next, l)
 }

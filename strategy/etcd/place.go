@@ -17,6 +17,7 @@ type place struct {
 	c   chan struct{}
 
 	// Of etcdDriver.mu:
+	asking    bool   // an attempt is under way
 	id, owner string // of the member; "" is none
 	before    *watch // on the member before; nil is none
 	closed    bool
@@ -38,14 +39,26 @@ func (d *etcdDriver) Watch(_ context.Context, key string) (driver.Watch, error) 
 // process that has died while it waited holds the others up for no longer.
 const placeTTL = 2 * time.Second
 
-// place returns the place in which an attempt waits; nil if it does not.
+// place returns the place in which an attempt waits; nil if it does not. A place serves one attempt at
+// a time, which ends by asked: attempts that overlap would be granted one member, and each give it another
+// lease. The Locker lets attempts overlap when one is not answered for 300 ms; the later ones then
+// try for themselves, and are refused while the place's member is in line.
 func (d *etcdDriver) place(req driver.Request) *place {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !req.Wait {
+	p := d.places[req.Key]
+	if !req.Wait || p == nil || p.asking {
 		return nil
 	}
-	return d.places[req.Key]
+	p.asking = true
+	return p
+}
+
+// asked ends what place began.
+func (p *place) asked() {
+	p.d.mu.Lock()
+	defer p.d.mu.Unlock()
+	p.asking = false
 }
 
 // ownerOf is the name of the owner, "" if the caller gave none.

@@ -18,6 +18,10 @@ import (
 // write cannot happen. A tx may lock a key again, and several keys; those who lock several lock them in the
 // same order, or the server ends one of two that wait for each other.
 //
+// Be ready to repeat the whole transaction: the server may end it by a deadlock (1213) also when it
+// locks one key. That happens to the waiters of a key which nobody has locked for ten minutes or more, when
+// the first transaction that locks it is rolled back: one of the waiters goes on, and the others fail.
+//
 // It locks a row of its own in the table locker_locks of tx's database, which has to exist:
 // [Schema] makes it, and so does the first Lock. It takes one statement, and waits in it.
 //
