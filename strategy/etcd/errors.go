@@ -42,13 +42,13 @@ func applied(err error) error {
 	return &driver.StoreError{Err: err, Permanent: driver.IsPermanent(err)}
 }
 
-// undialled are gRPC's words for a connection that was not made: it has no code for them.
-var undialled = []string{"transport: Error while dialing", "error reading server preface", "authentication handshake failed"}
-
-// isUndialled reports whether there was no connection to send the command by.
+// isUndialled reports whether there was no connection to send the command by. gRPC says so in words only.
+// (It also answers a command that was sent with the words of a connection that is being made.)
 func isUndialled(err error) bool {
-	return slices.ContainsFunc(undialled, func(words string) bool { return strings.Contains(err.Error(), words) })
+	return strings.Contains(err.Error(), "transport: Error while dialing")
 }
 
 // isClosed reports whether the caller has closed the client.
-func isClosed(err error) bool { return strings.Contains(err.Error(), "the client connection is closing") }
+func isClosed(err error) bool {
+	return strings.Contains(err.Error(), "the client connection is closing")
+}
