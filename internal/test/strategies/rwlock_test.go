@@ -1,6 +1,7 @@
 package strategies
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -95,6 +96,9 @@ func TestSemaphoreOfProcesses(t *testing.T) {
 			var all []*locker.Semaphore
 			for range 6 {
 				s, err := locker.NewSemaphore(openOn(t, rdb, name, newLocker), "k", 3)
+				if errors.Is(err, locker.ErrInvalid) {
+					return // it keeps no permits
+				}
 				require.NoError(t, err)
 				all = append(all, s)
 			}
