@@ -93,6 +93,19 @@ func (c *command) appendArg(d *Driver, name string, more bool) (needed bool) {
 			c.Words = append(c.Words, &unnamed)
 		}
 		return named
+	case "weight":
+		c.Words = append(c.Words, c.req.Permits)
+		return true
+	case "limit":
+		c.Words = append(c.Words, c.req.Limit)
+		return true
+	case "waited":
+		if !c.req.Waits {
+			c.Words = append(c.Words, &unnamed)
+			return false
+		}
+		c.Words = append(c.Words, c.req.Waited.Milliseconds())
+		return c.req.Limit > 0 || c.req.Waited >= time.Millisecond
 	case "channel":
 		if d.channels == nil || !more && d.channels.IsDefault(c.req.Key) {
 			return false
