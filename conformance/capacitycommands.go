@@ -95,7 +95,7 @@ func testPermitsOfTheDead(t *T) {
 	dead := a.takes(key, ttl, 2, 3)
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
 		b.keeps(alive, "a grant")
-		next, answer := b.ask(b.claim(key, time.Minute), 2, 3, -1)
+		next, answer := b.ask(b.claim(key, time.Minute), 2, 3, time.Since(began)) // it bids
 		switch {
 		case answer.Granted && time.Since(began) < ttl-margin(ttl):
 			t.Fatalf("its permits are granted to others %v after the grant, and its TTL is %v", time.Since(began), ttl)
@@ -105,10 +105,29 @@ func testPermitsOfTheDead(t *T) {
 			b.gives(next)
 			b.gives(alive)
 			b.wantOut(key, 0, "in the end")
+			a.lockAfter(b, t.Key("l"), ttl)
 			return
 		case time.Since(start) > ttl+t.Timing().PollWithin:
 			t.Fatalf("its permits are out %v after the grant, and its TTL is %v", time.Since(began), ttl)
 		}
+	}
+}
+
+// lockAfter checks that other, who waits for a lock, gets the key of a dead claim of permits.
+func (d *commander) lockAfter(other *commander, key string, ttl time.Duration) {
+	d.t.Helper()
+	began := time.Now()
+	d.takes(key, ttl, 1, 3)
+	for {
+		lock, answer := other.ask(other.claim(key, time.Minute), 0, 0, time.Since(began))
+		switch {
+		case answer.Granted:
+			other.gives(lock)
+			return
+		case time.Since(began) > ttl+d.t.Timing().PollWithin:
+			d.t.Fatalf("a lock is refused %v after a grant of permits, whose TTL is %v", time.Since(began), ttl)
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -28,7 +28,8 @@ import (
 //	ttl        in ms
 //	retention  how long to keep the fencing counter, in ms; 0: no fencing
 //	fence      the key of its fencing counter, and queue, AuxKey("locker:queue:", key), where
-//	queue      they are no keys of the script, so that it runs while their slot moves
+//	queue      they are no keys of the script, so that it runs while their slot moves; permits,
+//	           AuxKey("locker:permits:", key), if the caller has waited
 //	tokens     how many to reserve; 1 by default
 //	owner      the owner if the caller named one; "" by default
 //	weight     how many permits, and of how many

@@ -43,9 +43,11 @@
 // UNSUBSCRIBE, PING (on a cluster of Redis 7 or newer SSUBSCRIBE, SUNSUBSCRIBE and
 // PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS and ASKING), and inside scripts HGET,
 // HSET, HDEL, HLEN, HGETALL, EXISTS, DEL, PTTL, PEXPIRE, TYPE, GET, SET, INCRBY, TIME,
-// PUBLISH or SPUBLISH. A key with permits (locker.Semaphore, locker.RWLock) is a hash, too, and beside it is
-// locker:permits:{N}, a sorted set of the permits' ends; both go with the last permit. Its scripts
-// need HMGET, HKEYS, HSCAN, PEXPIREAT, ZADD, ZREM, ZSCORE, ZCARD, ZRANGE and ZRANGEBYSCORE besides. It is not
-// Redisson's RSemaphore or RReadWriteLock, which hold it to be somebody's lock. Without the permission to subscribe or publish waiters poll, and
+// PUBLISH or SPUBLISH, and for permits HMGET, HKEYS, HSCAN, PEXPIREAT, ZADD, ZREM, ZSCORE, ZCARD, ZRANGE,
+// ZRANGEBYSCORE. Without the permission to subscribe or publish waiters poll, and
 // holders get no signals.
+//
+// A key with permits (locker.Semaphore, locker.RWLock) is a hash, too, and beside it is
+// locker:permits:{N}, a sorted set of the permits' ends; both go with the last permit. It is neither
+// Redisson's RSemaphore nor its RReadWriteLock.
 package hashreentrant

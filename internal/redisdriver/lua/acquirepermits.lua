@@ -15,8 +15,8 @@ local claim, ttl, retention, tokens, owner, weight, limit, waited = unpack(ARGV)
 -- permits.lua
 
 weight, limit, waited = tonumber(weight), tonumber(limit), tonumber(waited or '') or -1
-local fields = redis.pcall('HMGET', lock, '', '>', claim)
-if fields.err then
+local fields = fields_of(lock, '', '>', claim)
+if not fields then
   local kind = redis.call('TYPE', lock).ok
   if kind == 'string' then
     return {0, redis.call('PTTL', lock), 1, 0, 0}
@@ -64,7 +64,7 @@ if out + weight + ahead > limit then
 end
 if out + weight + ahead > limit then
   if ahead == 0 and waited >= 0 and (weight > 1 or waited >= PATIENCE) then
-    make_bid(lock, claim, weight, waited, now)
+    make_bid(lock, permits, claim, weight, waited, now)
   end
   local first = redis.call('ZRANGE', permits, 0, 0, 'WITHSCORES')[2]
   local remaining = first and math.max(first - now, 0) or -1

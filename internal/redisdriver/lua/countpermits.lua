@@ -4,8 +4,7 @@ local lock, permits = unpack(KEYS)
 -- fence.lua
 -- permits.lua
 
-local head = redis.pcall('HGET', lock, '')
-local limit, out = head_of(type(head) == 'string' and head or nil)
+local limit, out = head_of((fields_of(lock, '') or {})[1])
 if not out then
   local kind = redis.call('TYPE', lock).ok
   return kind == 'none' and {0, 0} or {-1, kind}

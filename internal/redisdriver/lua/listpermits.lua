@@ -7,8 +7,7 @@ local cursor = unpack(ARGV)
 -- fence.lua
 -- permits.lua
 
-local head = redis.pcall('HGET', lock, '')
-local limit = head_of(type(head) == 'string' and head or nil)
+local limit = head_of((fields_of(lock, '') or {})[1])
 if not limit then
   return {'0', 0, 0}
 end

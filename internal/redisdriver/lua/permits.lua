@@ -15,6 +15,17 @@ local BID = 2000
 local PATIENCE = 1000 -- ms before a request for one permit bids
 local PAGE = 100 -- claims
 
+-- The fields of the hash that have these names; nil if the key has another type. A server that refuses a
+-- command fails the script: a refusal does not look like a free key.
+local function fields_of(lock, ...)
+  local fields = redis.pcall('HMGET', lock, ...)
+  if not fields.err then
+    return fields
+  elseif not string.find(fields.err, 'WRONGTYPE') then
+    error(fields.err)
+  end
+end
+
 local function head_of(head)
   local limit, out = string.match(head or '', '^permits (%d+) (%d+)$')
   return tonumber(limit), tonumber(out)
@@ -36,14 +47,6 @@ end
 -- The id of the Locker that a claim is of.
 local function locker_of(claim)
   return string.match(claim, '^[^:]+')
-end
-
--- Notes that the Locker of claim has waited longest. waited is in ms.
-local function make_bid(lock, claim, count, waited, now)
-  redis.call('HSET', lock, '>', string.format('%s %d %.0f %.0f', locker_of(claim), count, now - waited, now))
-  if redis.call('PTTL', lock) < BID then
-    redis.call('PEXPIRE', lock, BID)
-  end
 end
 
 -- Forgets claims that have ended, until at most `enough` permits are out; returns how many are. A call sweeps
@@ -74,32 +77,47 @@ local function heal(lock, ends, now)
   redis.call('PEXPIREAT', ends, last)
 end
 
--- Makes the key last until its claims have ended. A user who may not do that leaves nothing behind for ever.
+-- Makes both keys last for ttl, and the set as long as the hash, which a bid may keep. A user who may not do
+-- that leaves nothing behind for ever.
 local function last_for(lock, ends, ttl)
-  if redis.call('PTTL', lock) >= tonumber(ttl) then
-    return
-  end
+  local left = redis.call('PTTL', lock)
   for _, key in ipairs({lock, ends}) do
-    local expires = redis.pcall('PEXPIRE', key, ttl)
-    if type(expires) == 'table' then
-      if redis.call('PTTL', key) < 0 then
-        redis.call('DEL', lock, ends)
+    local until_then = key == lock and tonumber(ttl) or math.max(ttl, left)
+    if redis.call('PTTL', key) < until_then then
+      local expires = redis.pcall('PEXPIRE', key, until_then)
+      if type(expires) == 'table' then
+        if redis.call('PTTL', key) < 0 then
+          redis.call('DEL', lock, ends)
+        end
+        error(expires.err)
       end
-      error(expires.err)
     end
   end
 end
 
+-- Notes that the Locker of claim has waited longest. waited is in ms.
+local function make_bid(lock, ends, claim, count, waited, now)
+  redis.call('HSET', lock, '>', string.format('%s %d %.0f %.0f', locker_of(claim), count, now - waited, now))
+  last_for(lock, ends, BID)
+end
+
 -- What a lock does at a key with permits: it waits as one that asks for all of them. Returns true if it
--- may take the key, which is gone then; false if it is refused; nil if the key has no permits. It sweeps
--- nothing: what is out of dead claims alone ends with the key.
-local function lock_instead(lock, claim, waited)
+-- may take the key, which is gone then; false if it is refused; nil if the key has no permits. ends is nil for
+-- a lock that does not wait: what is out of dead claims alone ends with the key.
+local function lock_instead(lock, ends, claim, waited)
   local limit, out = head_of(redis.call('HGET', lock, ''))
   if not out then
     return nil
   end
   local now = math.floor(clock() / 1000)
   waited = tonumber(waited or '') or 0
+  if waited > 0 then
+    local swept = sweep(lock, ends, now, out, 0)
+    if swept ~= out then
+      put_head(lock, limit, swept)
+      out = swept
+    end
+  end
   local bidder, _, since = bid_of(redis.call('HGET', lock, '>'), now)
   if bidder and bidder ~= locker_of(claim) and since <= now - waited then
     return false
@@ -107,7 +125,7 @@ local function lock_instead(lock, claim, waited)
     redis.call('DEL', lock)
     return true
   elseif waited > 0 then
-    make_bid(lock, claim, 1000000000, waited, now)
+    make_bid(lock, ends, claim, 1000000000, waited, now)
   end
   return false
 end

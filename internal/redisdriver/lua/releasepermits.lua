@@ -9,11 +9,8 @@ channel, publish = channel or 'redisson_lock__channel:{' .. lock .. '}', publish
 -- fence.lua
 -- permits.lua
 
-local fields = redis.pcall('HMGET', lock, '', '>', claim)
-local limit, out = nil, nil
-if not fields.err then
-  limit, out = head_of(fields[1])
-end
+local fields = fields_of(lock, '', '>', claim) or {}
+local limit, out = head_of(fields[1])
 if not out or not fields[3] then
   return 0
 end
@@ -22,15 +19,16 @@ local ended = tonumber(redis.call('ZSCORE', permits, claim)) or math.huge
 out = math.max(out - (tonumber(string.match(fields[3], '^%d+')) or 0), 0)
 redis.call('HDEL', lock, claim)
 redis.call('ZREM', permits, claim)
+local bidder, _, _, left = bid_of(fields[2], now)
 if out > 0 then
   put_head(lock, limit, out)
   local last = tonumber(redis.call('ZRANGE', permits, -1, -1, 'WITHSCORES')[2])
   if last and last < ended then -- a lock is not kept out for the TTL of a claim that is gone
-    redis.call('PEXPIREAT', lock, math.max(last, now + 1))
-    redis.call('PEXPIREAT', permits, math.max(last, now + 1))
+    last = math.max(last, now + (left or 1))
+    redis.call('PEXPIREAT', lock, last)
+    redis.call('PEXPIREAT', permits, last)
   end
 else
-  local bidder, _, _, left = bid_of(fields[2], now)
   if bidder then
     put_head(lock, limit, 0)
     redis.call('PEXPIRE', lock, left)

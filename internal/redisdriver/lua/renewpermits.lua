@@ -11,7 +11,8 @@ local claim, ttl, retention, fence = unpack(ARGV)
 -- keep.lua
 -- permits.lua
 
-if type(redis.pcall('HGET', lock, claim)) ~= 'string' then
+local fields = fields_of(lock, claim)
+if not fields or not fields[1] then
   return 0
 end
 local now = math.floor(clock() / 1000)

@@ -1,5 +1,5 @@
 local lock, fence, queue = unpack(KEYS)
-local claim, ttl, retention, tokens, owner, waited, inbox, nth, blocks, earlier = unpack(ARGV)
+local claim, ttl, retention, tokens, owner, waited, permits, inbox, nth, blocks, earlier = unpack(ARGV)
 tokens, owner = tokens or 1, owner or '' -- unless named
 -- waited: so far, in ms.
 -- Only of a process that waits: inbox; nth, a count of its
@@ -81,7 +81,7 @@ if kind == 'string' then
 elseif kind ~= 'hash' and kind ~= 'none' then
   return {-1, kind}
 end
-local may = kind == 'hash' and lock_instead(lock, claim, waited)
+local may = kind == 'hash' and lock_instead(lock, permits, claim, waited)
 if may then
   kind = 'none'
 elseif kind == 'hash' and may == false then

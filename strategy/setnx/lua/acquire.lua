@@ -1,5 +1,5 @@
 local lock, fence = unpack(KEYS)
-local claim, ttl, retention, tokens, waited = unpack(ARGV) -- waited: so far, in ms
+local claim, ttl, retention, tokens, waited, permits = unpack(ARGV) -- waited: so far, in ms
 tokens = tokens or 1
 -- Reply: {1, first token} granted; {0, ms remaining or -1, 1} held by
 --        another; {-1, type} not a lock
@@ -33,7 +33,7 @@ if kind == 'string' then
     return {1, issued(fence, retention, tokens)}
   end
 elseif kind == 'hash' then
-  if lock_instead(lock, claim, waited) then
+  if lock_instead(lock, permits, claim, waited) then
     local token = issue(fence, retention, tokens)
     redis.call('SET', lock, claim, 'PX', ttl)
     return {1, token}
