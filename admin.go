@@ -72,6 +72,37 @@ func (e *Client) Inspect(ctx context.Context, key string) (h Holder, err error) 
 	return h, nil
 }
 
+// Permits goes through the claims that have permits of key, in no order: who has how many of them. A claim
+// that comes or goes meanwhile may be left out. [Client.ForceUnlock] of one frees its permits. It costs one
+// command for about a hundred claims, and needs a driver that is a [driver.PermitInspector].
+func (e *Client) Permits(ctx context.Context, key string) iter.Seq2[Holder, error] {
+	return func(yield func(Holder, error) bool) {
+		if err := checkKey(key, e.set.prefix+key); err != nil {
+			yield(Holder{}, err)
+			return
+		}
+		c, _, err := e.administer(ctx, "look for the permits of", key)
+		if err != nil {
+			yield(Holder{}, err)
+			return
+		}
+		c.leave() // the body of the loop is the caller's: Close is not to wait for it
+		d, ok := e.driver.(driver.PermitInspector)
+		if !ok {
+			yield(Holder{}, c.inspection(errors.ErrUnsupported))
+			return
+		}
+		for h, err := range d.PermitClaims(ctx, c.key) {
+			if err != nil {
+				err = c.inspection(err)
+			}
+			if h.Key = key; !yield(h, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 // administer readies a command of an operator, which is under way until the call's stripe is
 // left.
 func (e *Client) administer(ctx context.Context, op, key string) (*call, driver.Inspector, error) {
@@ -164,6 +195,8 @@ func (e *Client) ForceUnlock(ctx context.Context, h Holder) error {
 	switch {
 	case !h.Held:
 		return c.fail(ErrNotHeld, errors.New("the Holder given is of a free key"), "")
+	case h.ID == "" && h.Limit > 0:
+		return c.fail(ErrConflict, errors.New("the Holder given is of a key with permits"), "give those that Permits returns, one by one")
 	case h.ID == "":
 		return c.fail(ErrConflict, errors.New("the key has a lock of an unknown library, which cannot be distinguished from a later one"), "inspect it, and delete the key yourself if necessary")
 	}
@@ -180,7 +213,9 @@ func (e *Client) ForceUnlock(ctx context.Context, h Holder) error {
 		_ = own.denied() // its lease is lost now, and not at its next renewal
 	}
 	c.signalBroken(h)
-	c.wakeWaiters()
+	if h.Limit == 0 {
+		c.wakeWaiters()
+	}
 	return nil
 }
 
@@ -191,8 +226,11 @@ func (c *call) ownShare(h Holder) *claim {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	ks := c.s.keys[c.key]
-	if ks == nil || ks.current == nil {
+	if ks == nil {
 		return nil
+	}
+	if ks.current == nil {
+		return ks.claim(h.ID)
 	}
 	if own := ks.current; own.ID == h.ID || own.Owner == h.Owner {
 		return own

@@ -16,12 +16,14 @@ func (c *call) acquire(cl driver.Claim, wait bool, tokens int) (a driver.Answer,
 	sent = c.e.sched.Now()
 	short := c.renewals == noLimit && c.maxHold == 0 && c.millis == 0 && c.e.set.interval(&c.callSettings) > 0
 	err = c.command(min(commandTimeout, c.ttl), func(ctx context.Context) (err error) {
-		a, err = c.e.driver.Acquire(ctx, driver.Request{Claim: cl, Fencing: !c.e.set.noFencing, Tokens: tokens, Short: short, Wait: wait})
+		a, err = c.e.driver.Acquire(ctx, driver.Request{Claim: cl, Fencing: !c.e.set.noFencing, Tokens: tokens, Short: short,
+			Wait: wait, Waits: c.ks != nil, Waited: sent - c.began})
 		return err
 	})
 	if err != nil && driver.MaybeApplied(err) {
 		c.e.cleanUp(cl, sent, false)
 	}
+	c.tellLimit(a.Limit)
 	return a, sent, err
 }
 
@@ -81,6 +83,7 @@ func (c *call) answered(err error) {
 	now := c.e.sched.Now()
 	switch {
 	case err == nil:
+		c.ks.full = c.limit > 0
 		c.s.heard(c, now)
 	case stopped:
 		c.s.asked(c)
@@ -167,7 +170,7 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 	cl.Token = a.Token
 	if a.Claim != "" { // granted by a release, or to a later try of the driver
 		sent = now - time.Since(a.Since)
-		if cl.ID = a.Claim; !c.named {
+		if cl.ID = a.Claim; c.owner == "" {
 			cl.Owner = cl.ID
 		}
 		if a.TTL > 0 {
@@ -179,7 +182,7 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 		deadline:    sent + validityOf(lasts), lasts: lasts, next: never,
 		renewals: c.renewals, renewable: c.renewals}
 	claim.tenure, claim.entry.Item = &claim.firstTenure, claim
-	if e.counter != nil {
+	if claim.counted() {
 		claim.turn = make(chan struct{}, 1)
 	}
 	if a.Tokens > 1 || e.set.noFencing {
@@ -201,7 +204,7 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 	}
 	l, err := claim.newLease(), errLate
 	if end, _, _ := claim.ending(); now < end {
-		err = c.install(claim)
+		err = c.install(claim, a.Free)
 	}
 	if err != nil {
 		e.cleanUp(cl, sent, true)
@@ -216,14 +219,17 @@ var errMerge = errors.New("another goroutine of the same owner was granted the k
 // install makes cl the key's claim, and ends the call's attempt and wait. It refuses with
 // errLate when the Locker knows a later grant (cl's answer was late, cl is not the
 // holder any more), with errMerge when cl's owner has a claim here already, and with
-// ErrClosed.
-func (c *call) install(cl *claim) error {
+// ErrClosed. free is how many permits more the store has.
+func (c *call) install(cl *claim, free int) error {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var old *claim
 	if ks := s.keys[cl.Key]; ks != nil {
 		old = ks.current
+		if !ks.loseOthers(cl) {
+			return errLate
+		}
 	}
 	switch {
 	case s.closed:
@@ -245,7 +251,7 @@ func (c *call) install(cl *claim) error {
 	}
 	cl.schedule()
 	ks := s.at(cl.Key)
-	ks.current = cl
+	ks.hold(cl, free)
 	ks.outage, ks.holder = outage{}, ""
 	if c.asking {
 		s.heard(c, c.e.sched.Now())
@@ -253,7 +259,7 @@ func (c *call) install(cl *claim) error {
 	if cl.named {
 		ks.wakeOwner(cl.Owner)
 	}
-	c.served(ks)
+	c.served(ks, false)
 	return nil
 }
 

@@ -59,8 +59,11 @@ func (e *Client) start(ctx context.Context, key string, try bool, opts []LockOpt
 		return nil, err
 	}
 	c := &call{e: e, callSettings: set, ctx: ctx, caller: ctx, op: "lock", key: full,
-		waiter: waiter{owner: owner, named: named}, s: e.stripeOf(full), began: e.sched.Now()}
-	if try {
+		waiter: waiter{owner: owner, named: named && !set.alone}, s: e.stripeOf(full), began: e.sched.Now()}
+	switch {
+	case set.what != "":
+		c.op = set.what
+	case try:
 		c.op = "try to lock"
 	}
 	defer c.leave()
@@ -112,10 +115,14 @@ func (c *call) run(try bool) (l *Lease, err error) {
 // outer returns the lease that this call re-enters: one that the caller's context carries, or
 // nil.
 func (c *call) outer() (*Lease, error) {
+	l, _ := c.caller.Value(carried{e: c.e, key: c.key, anyOwner: true}).(*Lease)
+	if c.limit > 0 || l != nil && l.claim.Limit > 0 {
+		return c.outerPermit(l)
+	}
 	if c.owner != readers && c.e.readerIn(c.caller, c.key) != nil {
 		return nil, c.fail(ErrInvalid, nil, "a reader of this RWLock cannot become its writer: unlock it first")
 	}
-	l, _ := c.caller.Value(carried{e: c.e, key: c.key}).(*Lease)
+	l, _ = c.caller.Value(carried{e: c.e, key: c.key}).(*Lease)
 	return l, nil
 }
 
@@ -198,11 +205,7 @@ func (e *Client) newID() string {
 // newClaim returns the claim that the next attempt asks for.
 func (c *call) newClaim() driver.Claim {
 	id := c.e.newID()
-	cl := driver.Claim{Key: c.key, ID: id, Owner: c.owner, TTL: c.ttl}
-	if !c.named {
-		cl.Owner = id
-	}
-	return cl
+	return driver.Claim{Key: c.key, ID: id, Owner: cmp.Or(c.owner, id), TTL: c.ttl, Permits: c.permits, Limit: c.limit}
 }
 
 // forCall returns the settings of a call with opts.

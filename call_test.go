@@ -285,8 +285,7 @@ func TestCallsUnderADetachedContext(t *testing.T) {
 			return second(newRW(b.t, b).RLock(ctx, WithWait(wait)))
 		}, "", wait, ErrNotAcquired},
 		"Semaphore": {func(b *bench, ctx context.Context, _ *Lease) error {
-			s, _ := NewSemaphore(b.Client, "sem", 1)
-			return second(s.Acquire(ctx, WithWait(wait)))
+			return second(newSemaphore(b.t, b, "k", 1).Acquire(ctx, WithWait(wait)))
 		}, "", wait, ErrNotAcquired},
 		"TryLock": {func(b *bench, ctx context.Context, _ *Lease) error {
 			return second(b.TryLock(ctx, "free"))
@@ -301,10 +300,13 @@ func TestCallsUnderADetachedContext(t *testing.T) {
 		for deadline, d := range map[string]time.Duration{"passed": time.Millisecond, "ahead": time.Second} {
 			t.Run(name+", its Deadline is "+deadline, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					b := newBench(t, plain)
+					k := plain
+					if name == "Semaphore" {
+						k = permitting
+					}
+					b := newBench(t, k)
 					held := b.lock(t.Context(), "mine")
 					b.store.seize("k", "stranger", time.Hour)
-					b.store.seize("sem:0", "stranger", time.Hour)
 					if c.hangs != "" {
 						b.store.from(c.hangs, hang)
 						defer b.store.from(c.hangs, obey)

@@ -32,7 +32,7 @@ type claim struct {
 	reported  bool          // the end of the present tenure was reported
 	grantKept bool          // the observer gets the event of the present tenure's grant
 	atRisk    bool          // so is, or was, the present tenure
-	turn      chan struct{} // has an element while a SetHolds or Release is under way; nil without a HoldCounter
+	turn      chan struct{} // has an element while a SetHolds or Release is under way; nil unless counted
 	outcome   error         // of the last renewal, if it failed; once lost or freed, of that
 	leases    *Lease        // not unlocked, the newest first
 	first     Lease
@@ -339,7 +339,7 @@ func (c *claim) unavailable(op string, err error) error {
 func (c *claim) userKey() string { return c.e.userKey(c.Key) }
 
 func (c *claim) ownerName() string {
-	if c.named {
+	if c.named || c.Owner != c.ID {
 		return c.Owner
 	}
 	return ""

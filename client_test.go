@@ -69,11 +69,6 @@ func TestLocksThroughAWrapper(t *testing.T) {
 		wantErr(t, err, ErrNotAcquired, "it is locked")
 		wantBetween(t, "it failed at", b.at(), time.Second, time.Second, "the wait is the Client's")
 		b.unlock(l)
-		s, err := NewSemaphore(w, "s", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.unlock(must(s.Acquire(t.Context()))(t))
 		b.lock(t.Context(), "b")
 		_, err = LockAll(t.Context(), w, []string{"a", "b"})
 		wantErr(t, err, ErrNotAcquired, "b is locked")

@@ -95,6 +95,8 @@ type (
 		key   string
 		named bool // only leases of owner
 		owner string
+
+		anyOwner bool // whatever owner is named
 	}
 	// ownerKey: the owner named by ContextWithOwner.
 	ownerKey struct{}
@@ -139,7 +141,7 @@ func (c *ownerCtx) Value(key any) any {
 	case readsKey:
 		return c.reads
 	case carried:
-		if !k.named {
+		if !k.named && !k.anyOwner {
 			k.named, k.owner = true, c.owner
 		}
 		return c.Context.Value(k)

@@ -130,6 +130,7 @@ type (
 	fakeCounter  struct{ f *fake }
 	fakeNotifier struct{ f *fake }
 	fakeSharder  struct{ f *fake }
+	fakeKeeper   struct{ f *fake }
 )
 
 // SetHolds implements [HoldCounter].
@@ -142,6 +143,15 @@ func (h fakeCounter) SetHolds(ctx context.Context, cl driver.Claim, n int) error
 func (s fakeSharder) Shard(key string) string {
 	s.f.look()
 	return shardOf(key)
+}
+
+// Permits implements [PermitKeeper].
+func (k fakeKeeper) Permits(ctx context.Context, key string) (out, limit int, err error) {
+	err = k.f.do(ctx, &command{op: opPermits, Request: driver.Request{Claim: driver.Claim{Key: key}}}, func() (err error) {
+		out, limit, err = k.f.t.Permits(key)
+		return err
+	})
+	return out, limit, err
 }
 
 // shardOf returns what stands before the slash.
@@ -205,11 +215,13 @@ const (
 	counting
 	notifying
 	sharding
+	permitting         // and notifying
+	permittingCounting // and counting
 )
 
 // as is f as a driver of kind k.
 func (f *fake) as(k kind) driver.Driver {
-	f.t.Joins = k == counting
+	f.t.Joins = k == counting || k == permittingCounting
 	switch k {
 	case counting:
 		return struct {
@@ -221,6 +233,18 @@ func (f *fake) as(k kind) driver.Driver {
 			*fake
 			fakeNotifier
 		}{f, fakeNotifier{f}}
+	case permitting:
+		return struct {
+			*fake
+			fakeNotifier
+			fakeKeeper
+		}{f, fakeNotifier{f}, fakeKeeper{f}}
+	case permittingCounting:
+		return struct {
+			*fake
+			fakeCounter
+			fakeKeeper
+		}{f, fakeCounter{f}, fakeKeeper{f}}
 	case sharding:
 		return struct {
 			*fake

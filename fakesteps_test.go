@@ -17,6 +17,7 @@ const (
 	opRelease  op = "release"
 	opSetHolds op = "set holds"
 	opWatch    op = "watch"
+	opPermits  op = "permits"
 )
 
 // command is something the driver was asked to do.

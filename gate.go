@@ -2,7 +2,7 @@ package locker
 
 import "context"
 
-// RWLock and Semaphore make their callers wait at a gate: a lock on the key with this suffix.
+// An RWLock without permits makes its callers wait at a gate: a lock on the key with this suffix.
 const gateSuffix = ":gate"
 
 // clientOf returns the Client of l, if key and its gate may be locked.

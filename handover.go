@@ -61,7 +61,7 @@ func (c *claim) setHandOvers(tokens int) {
 		n = min(n, max(tokens-1, 0))
 	}
 	c.handOvers = int32(n)
-	if n > 0 && c.e.counter != nil && !c.named {
+	if n > 0 && c.counted() && !c.named {
 		c.firstTenure.owner = c.e.newID()
 	}
 }
@@ -71,7 +71,8 @@ func (c *claim) offered() bool { return c.state == claimHeld && c.leases == nil 
 
 // suits reports whether w may take over the claim as it is in the store.
 func (c *claim) suits(w *call) bool {
-	return !c.named && !w.named && w.ttl == c.TTL && w.margin() == c.margin() && w.renewals == c.renewable
+	return c.Owner == c.ID && w.owner == "" && w.ttl == c.TTL && w.margin() == c.margin() && w.renewals == c.renewable &&
+		w.permits == c.Permits && w.limit == c.Limit
 }
 
 // offer leaves the claim of l, of which it is the last lease, to the next waiter, and
@@ -82,11 +83,14 @@ func (c *claim) offer(ctx context.Context, l *Lease) bool {
 		return false
 	}
 	ks := c.s.keys[c.Key]
+	now := c.e.sched.Now()
 	next := ks.next()
-	if next == nil || ks.opening || ks.attempts > 0 || !c.suits(next) {
+	if c.Limit > 0 {
+		next = ks.heir(now)
+	}
+	if next == nil || ks.opening || c.Limit == 0 && ks.attempts > 0 || !c.suits(next) {
 		return false
 	}
-	now := c.e.sched.Now()
 	switch {
 	case c.inRenewal && c.renewable != noLimit: // it counts for the present tenure
 		return false
@@ -105,24 +109,32 @@ func (c *claim) offer(ctx context.Context, l *Lease) bool {
 		c.rarely().limit, c.renewals = never, c.renewable
 		c.schedule()
 	}
-	next.signal()
+	if c.Limit > 0 {
+		c.give(next)
+	} else {
+		next.signal()
+	}
 	return true
 }
 
 // accept takes over the claim that is offered to the call, which is next in the queue. It
 // returns nil if that has changed meanwhile. A claim that does not suit the call is
 // released, and the call asks the store.
-func (c *call) accept() *Lease {
-	l, unsuited := c.acceptOffer()
+func (c *call) accept(signalled bool) *Lease {
+	l, unsuited := c.acceptOffer(signalled)
 	unsuited.freeUnclaimed()
 	return l
 }
 
-func (c *call) acceptOffer() (l *Lease, unsuited *claim) {
+func (c *call) acceptOffer(signalled bool) (l *Lease, unsuited *claim) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	cl := c.ks.present()
 	switch {
+	case c.given != nil:
+		if cl = c.take(); cl == nil {
+			return nil, nil
+		}
 	case cl == nil || c.ks.next() != c || !cl.offered():
 		return nil, nil
 	case !cl.suits(c):
@@ -140,7 +152,7 @@ func (c *call) acceptOffer() (l *Lease, unsuited *claim) {
 		ev.HandOver = true
 		cl.grantKept = c.e.notices.event(c.ctx, ev)
 	}
-	c.served(c.ks)
+	c.served(c.ks, signalled)
 	return cl.newLease(), nil
 }
 

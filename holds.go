@@ -11,6 +11,9 @@ import (
 // The commands that change how often a claim is held in the store, SetHolds and Release, are
 // sent one at a time, so that the absolute counts arrive in order.
 
+// counted reports whether the store counts the claim's holds.
+func (c *claim) counted() bool { return c.e.counter != nil && c.Limit == 0 }
+
 // takeTurn waits, at most for d, until no other SetHolds or Release of the claim is under way.
 // It needs a HoldCounter.
 func (c *claim) takeTurn(ctx context.Context, d time.Duration) error {

@@ -19,8 +19,9 @@ const (
 // table with the last of these. Its methods, and those of its queue, need the mutex.
 type keyState struct {
 	key     string
-	current *claim // held, or being released
-	*queue         // nil for a key that is held and no more
+	current *claim              // the lock that is held, or being released
+	permits map[*claim]struct{} // likewise; such a key has no current claim
+	*queue                      // nil for a key that is held and no more
 }
 
 // queue is the part of a keyState that exists while calls wait for the key, a command about it
@@ -37,6 +38,8 @@ type queue struct {
 	attempts   int32         // under way
 	releases   int32         // under way
 	begun      time.Duration // when the latest of both was sent
+	full       bool          // the store has refused permits, or has none left
+	room       int32         // how many attempts for permits may be under way at once; 0: unknown
 	unanswered time.Duration // since when the store has answered no attempt
 
 	watch  driver.Watch
@@ -72,7 +75,10 @@ type waiter struct {
 	entered    bool          // Close waits for it
 	queued     bool          // it is in the queue
 	asking     bool          // an attempt is under way
+	asked      time.Duration // since when
+	given      *claim        // permits that another caller of this Locker has left
 	reported   bool          // so was the wait, by EventWaiting
+	blocked    bool          // it is next, and waits for what this process does
 	woken      bool          // its next turn asks the store without waiting for pollAt
 	pollAt     time.Duration // when it asks the store next, unless it is woken or signalled
 	wake       chan struct{} // holds one; made before the call parks
@@ -81,6 +87,11 @@ type waiter struct {
 
 func (w *waiter) signal() {
 	w.woken = true
+	w.rouse()
+}
+
+// rouse lets the waiter see what its turn allows.
+func (w *waiter) rouse() {
 	if w.wake != nil {
 		select {
 		case w.wake <- struct{}{}:
@@ -100,7 +111,7 @@ func (q *queue) push(c *call) {
 	q.tail = c
 }
 
-// remove takes c out of the queue, if it is there, and wakes the next.
+// remove takes c out of the queue, if it is there.
 func (q *queue) remove(c *call) {
 	if !c.queued {
 		return
@@ -117,7 +128,6 @@ func (q *queue) remove(c *call) {
 		c.next.prev = c.prev
 	}
 	c.prev, c.next = nil, nil
-	q.wakeNext()
 }
 
 // empty reports whether no call is queued, waiting or asking.
@@ -190,6 +200,9 @@ func (ks *keyState) ofOwner(owner string) (held *Lease, lost *claim) {
 	if cur := ks.present(); cur != nil && cur.state == claimHeld && cur.owner == owner {
 		held = cur.leases
 	}
+	if held == nil {
+		held = ks.permitsOf(owner)
+	}
 	if ks.queue == nil {
 		return held, nil
 	}
@@ -202,11 +215,10 @@ func (ks *keyState) ofOwner(owner string) (held *Lease, lost *claim) {
 // detach ends c's hold of the key in this process. The queue goes on.
 func (s *stripe) detach(c *claim) {
 	ks := s.keys[c.Key]
-	if ks == nil || ks.current != c {
+	if ks == nil || !ks.drop(c) {
 		return
 	}
-	ks.current = nil
-	if c.state == claimLost && c.named && c.Owner != readers && c.leases != nil {
+	if c.state == claimLost && c.named && !c.reads() && c.leases != nil {
 		s.at(c.Key)
 		ks.lost = append(ks.lost, c)
 		ks.wakeOwner(c.Owner)
@@ -225,9 +237,12 @@ func (s *stripe) forgetLost(c *claim) {
 
 // blocked reports whether the next waiter has to wait for what this process itself
 // holds, or for a command of its own that is not overdue yet.
-func (ks *keyState) blocked(now time.Duration) bool {
-	if ks.current != nil && ks.current.state == claimHeld {
+func (ks *keyState) blocked(c *call, now time.Duration) bool {
+	switch {
+	case ks.current != nil && ks.current.state == claimHeld:
 		return true
+	case c.limit > 0 && ks.hasRoom():
+		return false
 	}
 	return ks.busy() && now < ks.overdueAt()
 }
@@ -261,13 +276,16 @@ func (s *stripe) guardTurn(ks *keyState, now time.Duration) {
 // ask notes that c's attempt is sent.
 func (s *stripe) ask(c *call, now time.Duration) {
 	ks := c.ks
-	c.asking = true
+	c.asking, c.asked = true, now
 	if ks.attempts == 0 {
 		ks.unanswered = now
 	}
 	ks.attempts++
 	ks.begun = now
-	if ks.next() != nil {
+	if w := ks.next(); w != nil {
+		if w.limit > 0 && !ks.blocked(w, now) {
+			w.signal()
+		}
 		s.guardTurn(ks, now)
 	}
 }
@@ -276,7 +294,7 @@ func (s *stripe) ask(c *call, now time.Duration) {
 func (s *stripe) asked(c *call) {
 	c.asking = false
 	c.ks.attempts--
-	if w := c.ks.next(); w != nil && w != c {
+	if w := c.ks.next(); w != nil && w != c && (w.limit == 0 || w.blocked) {
 		w.signal() // it may have waited for this attempt's end
 	}
 }
@@ -294,6 +312,9 @@ func (s *stripe) heard(c *call, now time.Duration) {
 // claim any more: then the queue does not wait for that release.
 func (s *stripe) beginRelease(c *claim) *keyState {
 	ks := s.keys[c.Key]
+	if ks != nil && c.Limit > 0 {
+		return ks
+	}
 	if ks == nil || ks.current != c {
 		return nil
 	}
@@ -302,7 +323,7 @@ func (s *stripe) beginRelease(c *claim) *keyState {
 	ks.releases++
 	ks.begun = now
 	if ks.next() != nil {
-		if s.guardTurn(ks, now); !ks.blocked(now) {
+		if s.guardTurn(ks, now); !ks.blocked(ks.next(), now) {
 			ks.wakeNext() // the TTL has freed the key
 		}
 	}
@@ -314,10 +335,10 @@ func (s *stripe) endRelease(ks *keyState, c *claim) {
 	if ks == nil {
 		return
 	}
-	ks.releases--
-	if ks.current == c {
-		ks.current = nil
+	if c.Limit == 0 {
+		ks.releases--
 	}
+	ks.drop(c)
 	ks.wakeNext()
 	s.prune(ks)
 }

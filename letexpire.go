@@ -50,7 +50,7 @@ func (l *Lease) letExpire() (ctxs leaseContexts, recount bool, answer error) {
 		c.reportEnd(context.Background(), EventLetExpire, nil)
 		c.s.detach(c)
 	default:
-		recount = c.e.counter != nil
+		recount = c.counted()
 	}
 	return ctxs, recount, answer
 }

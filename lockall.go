@@ -71,6 +71,16 @@ func LockAll(ctx context.Context, l Locker, keys []string, opts ...LockOption) (
 	return held, nil
 }
 
+// DoAll runs fn while holding keys, of which an error has the first in order; see [LockAll] for the keys
+// and [Do] for the rules. Context given to fn ends with the first lease that ends.
+func DoAll(ctx context.Context, l Locker, keys []string, fn func(ctx context.Context) error, opts ...LockOption) error {
+	key := ""
+	if len(keys) > 0 {
+		key = slices.Min(keys)
+	}
+	return doHolding(ctx, key, fn, func() (held, error) { return LockAll(ctx, l, keys, opts...) })
+}
+
 // atOnce is for how many keys a call asks at the same time.
 const atOnce = 128
 

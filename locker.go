@@ -52,11 +52,27 @@ type Locker interface {
 // Do returns fn's error as it is. When fn did not run, or when the lock could not
 // be given back after it, the error is a [*DoError] that says which. A fn error
 // that has a DoError in it, of a Do within fn, is wrapped in one of this Do's.
-func Do(ctx context.Context, l Locker, key string, fn func(ctx context.Context) error, opts ...LockOption) (err error) {
-	if ctx == nil || l == nil || fn == nil {
-		return &DoError{Key: key, Err: invalid("Do needs a context, a Locker and a function; one of them is nil")}
+func Do(ctx context.Context, l Locker, key string, fn func(ctx context.Context) error, opts ...LockOption) error {
+	if l == nil {
+		return &DoError{Key: key, Err: errDoNeeds}
 	}
-	lease, err := l.Lock(ctx, key, opts...)
+	return doHolding(ctx, key, fn, func() (held, error) { return l.Lock(ctx, key, opts...) })
+}
+
+var errDoNeeds = invalid("Do needs a context, a Locker and a function; one of them is nil")
+
+// held is what fn of a Do runs under.
+type held interface {
+	Unlock(ctx context.Context) error
+	Context(parent context.Context) context.Context
+}
+
+// doHolding is each Do, with the rules of the function [Do]. take takes what fn is to hold.
+func doHolding(ctx context.Context, key string, fn func(ctx context.Context) error, take func() (held, error)) (err error) {
+	if ctx == nil || fn == nil {
+		return &DoError{Key: key, Err: errDoNeeds}
+	}
+	lease, err := take()
 	if err != nil {
 		return &DoError{Key: key, Err: err}
 	}

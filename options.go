@@ -60,6 +60,7 @@ type callSettings struct {
 	renewals int32         // noLimit: as many as it takes; 0: none
 	millis   uint32        // the margin
 	maxHold  time.Duration // 0: no limit
+	capacity               // of a call for permits
 	chosen   string        // the option that set renewals, at this level
 	err      error         // the first bad argument
 }

@@ -55,7 +55,7 @@ func (c *call) share(of *Lease, try bool) (*Lease, error) {
 
 // addHold adds a lease to the tenure t of cl. A store that keeps counts learns of it first.
 func (c *call) addHold(cl *claim, t *tenure) (*Lease, error) {
-	if c.e.counter == nil {
+	if !cl.counted() {
 		return cl.addLease(t)
 	}
 	if err := cl.takeTurn(c.ctx, min(commandTimeout, cl.TTL)); err != nil {

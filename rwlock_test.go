@@ -2,322 +2,145 @@ package locker
 
 import (
 	"context"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-func newRW(t *testing.T, b *bench) *RWLock {
-	t.Helper()
-	rw, err := NewRWLock(b.Client, "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rw
-}
-
-func must(l *Lease, err error) func(*testing.T) *Lease {
-	return func(t *testing.T) *Lease {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
-}
-
-// Readers are inside together, a writer alone; a reader that comes after a waiting writer
-// waits for it.
-func TestRWLockTakesTurns(t *testing.T) {
-	for _, k := range []kind{plain, counting} {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, k)
-			rw := newRW(t, b)
-			ctx := t.Context()
-			first := must(rw.RLock(ctx))(t)
-			other := must(rw.RLock(ctx))(t)
-			writer := b.begin(func() (*Lease, error) { return rw.Lock(ctx) })
-			b.until(time.Second)
-			reader := b.begin(func() (*Lease, error) { return rw.RLock(ctx) })
-			b.until(2 * time.Second)
-			b.unlock(first)
-			b.until(3 * time.Second)
-			if writer.over() || reader.over() {
-				t.Fatalf("a reader is inside: writer %v, later reader %v", writer.over(), reader.over())
-			}
-			b.unlock(other)
-			w := writer.wantLease(t)
-			if w.Token() <= first.Token() {
-				t.Errorf("token %d after %d", w.Token(), first.Token())
-			}
-			b.until(4 * time.Second)
-			if reader.over() {
-				t.Fatal("the writer is inside, and a reader")
-			}
-			b.wantHeld("k", "k:gate") // the reader is at the gate
-			b.unlock(w)
-			r := reader.wantLease(t)
-			if r.Token() <= w.Token() {
-				t.Errorf("token %d after %d", r.Token(), w.Token())
-			}
-			b.wantHeld("k")
-			b.unlock(r)
-			b.wantHeld()
-		})
-	}
-}
-
-func TestRWLockReenters(t *testing.T) {
+// Readers of all Lockers are inside together, a writer alone, in the order in which they came; each
+// costs one command.
+func TestReadersAndWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, counting)
+		b := newBench(t, permitting)
+		other := b.beside()
 		rw := newRW(t, b)
-		r, err := rw.RLock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx := r.Context(t.Context())
-		writer := b.begin(func() (*Lease, error) { return rw.Lock(t.Context()) })
-		again, err := rw.RLock(ctx) // though a writer waits
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, ctx := range []context.Context{ctx, ContextWithOwner(ctx, "the owner")} {
-			_, err = rw.Lock(ctx)
-			wantErr(t, err, ErrInvalid, "a reader that waits for the readers")
-			_, err = b.Lock(ctx, "k")
-			wantErr(t, err, ErrInvalid, "a reader's lease is none for a plain Lock")
-			_, err = b.TryLock(ctx, "k")
-			wantErr(t, err, ErrInvalid, "a reader's lease is none for a plain Lock")
-			inner, err := rw.RLock(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.unlock(inner)
-		}
-		b.unlock(again)
-		b.unlock(r)
-		w := writer.wantLease(t)
-		ctx = w.Context(t.Context())
-		for _, lock := range []func(context.Context, ...LockOption) (*Lease, error){rw.Lock, rw.RLock} {
-			inner, err := lock(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if inner.Owner() != w.Owner() {
-				t.Errorf("owner %q, under %q", inner.Owner(), w.Owner())
-			}
-			b.unlock(inner)
-		}
-		b.unlock(w)
-		b.wantHeld()
-	})
-}
-
-// The wait is that of the whole call, and what it has is given back.
-func TestRWLockWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, plain)
-		rw := newRW(t, b)
-		gate, room := b.lock(t.Context(), "k:gate"), b.lock(t.Context(), "k")
-		call := b.begin(func() (*Lease, error) { return rw.RLock(t.Context(), WithWait(3*time.Second)) })
-		b.until(2 * time.Second)
-		b.unlock(gate)
-		call.wantEnd(t, 3*time.Second, 3*time.Second, "WithWait counts from the call")
-		wantErr(t, call.err, ErrNotAcquired, "the key is held")
-		b.wantHeld("k")
-		_, err := rw.Lock(t.Context(), WithWait(0))
-		wantErr(t, err, ErrNotAcquired, "the key is held")
-		b.wantHeld("k")
-		b.unlock(room)
-	})
-}
-
-// No reader's limit ends the lease that it shares with others.
-func TestReadersHaveNoLimits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, plain, WithMaxHold(time.Second), WithoutRenewal(), WithTTL(time.Second))
-		rw := newRW(t, b)
-		for _, o := range []LockOption{WithMaxHold(time.Second), WithoutRenewal(), WithMaxRenewals(1)} {
-			_, err := rw.RLock(t.Context(), o)
-			wantErr(t, err, ErrInvalid, "a limit")
-		}
-		first := must(rw.RLock(t.Context()))(t)
-		b.until(time.Minute)
-		if first.Err() != nil {
-			t.Error(first.Err())
-		}
-		b.unlock(first)
-
-		room := b.lock(t.Context(), "k", WithMaxHold(time.Hour), WithRenewal())
-		writer := b.begin(func() (*Lease, error) { return rw.Lock(t.Context(), WithoutRenewal()) })
-		b.until(2 * time.Minute)
-		b.wantHeld("k", "k:gate") // for which its limits do not count
-		b.unlock(room)
-		b.unlock(writer.wantLease(t))
-		b.wantHeld()
-	})
-}
-
-// A named owner re-enters, whoever waits at the gate. The readers' name is no user's.
-func TestNamedWriter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, counting)
-		rw := newRW(t, b)
-		ctx := ContextWithOwner(t.Context(), "ann")
-		w := must(rw.Lock(ctx))(t)
-		reader := b.begin(func() (*Lease, error) { return rw.RLock(t.Context()) })
-		for _, lock := range []func(context.Context, ...LockOption) (*Lease, error){rw.Lock, rw.RLock} {
-			b.unlock(must(lock(ctx, WithWait(time.Second)))(t))
-		}
-		b.unlock(w)
-		b.unlock(reader.wantLease(t))
-		_, err := rw.Lock(ContextWithOwner(t.Context(), readers))
-		wantErr(t, err, ErrInvalid, "the readers' name")
-		_, err = b.Lock(ContextWithOwner(t.Context(), readers), "k")
-		wantErr(t, err, ErrInvalid, "the readers' name")
-		b.wantHeld()
-	})
-}
-
-// Attempts without a wait do not fail for want of their turn at the gate.
-func TestTriesPassTheGate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, plain)
-		gate := b.lock(t.Context(), "k:gate")
-		rw := newRW(t, b)
-		b.unlock(must(rw.RLock(t.Context(), WithWait(0)))(t))
-		b.unlock(must(rw.Lock(t.Context(), WithWait(0)))(t))
-		s, _ := NewSemaphore(b.Client, "k", 5)
-		for range 5 {
-			defer b.unlock(must(s.Acquire(t.Context(), WithWait(0)))(t))
-		}
-		_, err := s.Acquire(t.Context(), WithWait(0))
-		wantErr(t, err, ErrNotAcquired, "there are five")
-		b.unlock(gate)
-	})
-}
-
-func TestSemaphore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, plain)
-		s, err := NewSemaphore(b.Client, "k", 3)
+		far, err := NewRWLock(other, "k")
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx := t.Context()
-		var permits []*Lease
-		for range 3 {
-			p, err := s.Acquire(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			permits = append(permits, p)
-			ctx = p.Context(ctx) // there is no re-entry
-		}
-		b.wantHeld("k:0", "k:1", "k:2")
-		_, err = s.Acquire(ctx, WithWait(0))
-		wantErr(t, err, ErrNotAcquired, "there are three permits")
-		_, err = s.Acquire(ctx, WithWait(time.Second))
-		wantErr(t, err, ErrNotAcquired, "there are three permits")
-		b.wantHeld("k:0", "k:1", "k:2")
-
-		start := b.at()
-		next := b.begin(func() (*Lease, error) { return s.Acquire(t.Context()) })
-		later := b.begin(func() (*Lease, error) { return s.Acquire(t.Context()) })
-		b.until(start + time.Second)
-		b.unlock(permits[1])
-		b.unlock(next.wantLease(t))
-		b.unlock(later.wantLease(t))
-		b.unlock(permits[0])
-		b.unlock(permits[2])
-		b.until(start + time.Minute)
-		b.wantHeld()
-	})
-}
-
-// A caller keeps one of several permits that come free at once.
-func TestSemaphoreKeepsOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, notifying)
-		s, _ := NewSemaphore(b.Client, "k", 5)
-		var inside, most atomic.Int32
-		var wg sync.WaitGroup
-		for range 20 {
-			wg.Go(func() {
-				for range 20 {
-					p, err := s.Acquire(t.Context())
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					most.Store(max(most.Load(), inside.Add(1)))
-					time.Sleep(time.Millisecond) // of the bubble's clock
-					inside.Add(-1)
-					if err := p.Unlock(t.Context()); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		if most.Load() < 2 || most.Load() > 5 {
-			t.Errorf("%d were inside, of 5 permits", most.Load())
-		}
-		b.wantHeld()
-	})
-}
-
-func TestRWLockAndSemaphoreRefuse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, plain)
-		rw := newRW(t, b)
-		s, _ := NewSemaphore(b.Client, "k", 1)
-		for what, err := range map[string]error{
-			"no locker":     second(NewRWLock(nil, "k")),
-			"a wrapper":     second(NewRWLock(b, "k")),
-			"no key":        second(NewRWLock(b.Client, "locker:x")),
-			"no permits":    second(NewSemaphore(b.Client, "k", 0)),
-			"many permits":  second(NewSemaphore(b.Client, "k", maxPermits+1)),
-			"no ctx, read":  second(rw.RLock(noContext)),
-			"no ctx, write": second(rw.Lock(noContext)),
-			"no ctx":        second(s.Acquire(noContext)),
-			"option":        second(rw.Lock(t.Context(), WithWait(-1))),
-		} {
-			wantErr(t, err, ErrInvalid, what)
-		}
-	})
-}
-
-// A call's unbounded wait undoes the Locker's bound at the gate, too.
-func TestGateWaitsAsTheCallSays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, plain, WithWait(time.Second))
-		gate := b.lock(t.Context(), "k:gate")
-		rw := newRW(t, b)
-		call := b.begin(func() (*Lease, error) { return rw.RLock(t.Context(), WithUnboundedWait()) })
-		b.until(time.Minute)
-		b.unlock(gate)
-		b.unlock(call.wantLease(t))
-	})
-}
-
-// The error of a wait that is over tells the wait that was asked for.
-func TestWaitIsToldAsGiven(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, plain)
-		gate, room := b.lock(t.Context(), "k:gate"), b.lock(t.Context(), "k")
-		rw := newRW(t, b)
-		call := b.begin(func() (*Lease, error) { return rw.Lock(t.Context(), WithWait(3*time.Second)) })
+		first := must(rw.RLock(ctx, WithMaxHold(time.Hour)))(t)
+		second := must(far.RLock(ctx))(t)
+		b.wantSent(opAcquire, 2, "one each")
+		_, err = rw.TryLock(ctx)
+		wantErr(t, err, ErrNotAcquired, "readers are inside")
+		b.unlock(must(rw.TryRLock(ctx))(t))
+		writer := b.begin(func() (*Lease, error) { return rw.Lock(ctx) })
 		b.until(time.Second)
-		b.unlock(gate)
-		<-call.done
-		wantErr(t, call.err, ErrNotAcquired, "the key is held")
-		if !strings.Contains(call.err.Error(), "not within 3s") {
-			t.Errorf("the wait was 3 s: %v", call.err)
+		_, err = rw.TryRLock(ctx)
+		wantErr(t, err, ErrNotAcquired, "a writer waits")
+		_, err = far.TryRLock(ctx)
+		wantErr(t, err, ErrNotAcquired, "a writer of another Locker waits")
+		reader := b.begin(func() (*Lease, error) { return far.RLock(ctx) })
+		b.unlock(first)
+		b.until(2 * time.Second)
+		if writer.over() || reader.over() {
+			t.Fatalf("a reader is inside: writer %v, later reader %v", writer.over(), reader.over())
 		}
-		b.unlock(room)
+		b.unlock(second)
+		w := writer.wantLease(t)
+		if w.Token() <= second.Token() {
+			t.Errorf("token %d after %d", w.Token(), second.Token())
+		}
+		b.until(3 * time.Second)
+		if reader.over() {
+			t.Fatal("the writer is inside, and a reader")
+		}
+		b.unlock(w)
+		r := reader.wantLease(t)
+		if r.Token() <= w.Token() {
+			t.Errorf("token %d after %d", r.Token(), w.Token())
+		}
+		b.unlock(r)
+		b.wantOut("k", 0)
+	})
+}
+
+// A writer's lease, and a reader's, are re-entered by their contexts, and by a named owner in this
+// process. A reader does not become a writer.
+func TestReadersAndWritersReenter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, permittingCounting)
+		rw := newRW(t, b)
+		ctx := t.Context()
+		ann := ContextWithOwner(ctx, "ann")
+		w := must(rw.Lock(ann))(t)
+		reader := b.begin(func() (*Lease, error) { return rw.RLock(ctx) })
+		for _, as := range []context.Context{ann, w.Context(ctx), ContextWithOwner(w.Context(ctx), "joe")} {
+			b.unlock(must(rw.RLock(as, WithWait(time.Second)))(t))
+			b.unlock(must(rw.Lock(as, WithWait(time.Second)))(t))
+			b.unlock(must(rw.TryLock(as))(t))
+		}
+		_, err := b.Lock(ann, "k")
+		wantErr(t, err, ErrInvalid, "the writer's lease is none for a plain Lock")
+		b.unlock(w)
+		b.unlock(reader.wantLease(t))
+		r := must(rw.RLock(ann))(t)
+		writer := b.begin(func() (*Lease, error) { return rw.Lock(ctx) })
+		for _, as := range []context.Context{ann, r.Context(ctx), ContextWithOwner(r.Context(ctx), "joe")} {
+			inner := must(rw.RLock(as, WithWait(time.Second)))(t) // though a writer waits
+			if inner.Token() != r.Token() {
+				t.Errorf("token %d, want that of the outer lease, %d", inner.Token(), r.Token())
+			}
+			b.unlock(inner)
+			_, err := rw.Lock(as)
+			wantErr(t, err, ErrInvalid, "a reader that waits for the readers")
+			_, err = rw.TryLock(as)
+			wantErr(t, err, ErrInvalid, "a reader that waits for the readers")
+			_, err = b.Lock(as, "k")
+			wantErr(t, err, ErrInvalid, "a reader that waits for the readers")
+		}
+		b.unlock(r)
+		b.unlock(writer.wantLease(t))
+		b.wantOut("k", 0)
+		b.until(b.at() + 3*time.Second)
+		b.wantIdle("all is given back")
+	})
+}
+
+// The loss of a writer's lease is that of its owner's sections; a reader's is no other reader's.
+func TestLostWriters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, permitting, WithTTL(time.Second))
+		rw := newRW(t, b)
+		ann := ContextWithOwner(t.Context(), "ann")
+		w := must(rw.Lock(ann))(t)
+		b.store.free("k")
+		<-w.Lost()
+		_, err := rw.RLock(ann)
+		wantErr(t, err, ErrLost, "its outer section is not protected any more")
+		_, err = rw.Lock(w.Context(t.Context()))
+		wantErr(t, err, ErrLost, "its outer section is not protected any more")
+		wantErr(t, w.Unlock(t.Context()), ErrLost, "it was lost")
+		r := must(rw.RLock(ann))(t)
+		b.store.free("k")
+		<-r.Lost()
+		b.unlock(must(rw.RLock(ann))(t))
+		wantErr(t, r.Unlock(t.Context()), ErrLost, "it was lost")
+		b.wantOut("k", 0)
+	})
+}
+
+func TestRWLockRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, k := range []kind{plain, permitting} {
+			b := newBench(t, k)
+			rw := newRW(t, b)
+			for what, err := range map[string]error{
+				"no locker":     second(NewRWLock(nil, "k")),
+				"a wrapper":     second(NewRWLock(b, "k")),
+				"no key":        second(NewRWLock(b.Client, "")),
+				"a bad key":     second(NewRWLock(b.Client, "locker:x")),
+				"no ctx, read":  second(rw.RLock(noContext)),
+				"no ctx, write": second(rw.Lock(noContext)),
+				"option":        second(rw.Lock(t.Context(), WithWait(-1))),
+				"zero reader":   second(new(RWLock).RLock(t.Context())),
+				"zero writer":   second((*RWLock)(nil).Lock(t.Context())),
+				"zero Do":       new(RWLock).Do(t.Context(), func(context.Context) error { return nil }),
+				"no fn":         rw.RDo(t.Context(), nil),
+			} {
+				wantErr(t, err, ErrInvalid, what)
+			}
+		}
 	})
 }

@@ -2,120 +2,132 @@ package locker
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
-	"strconv"
-	"sync"
+	"slices"
+	"sync/atomic"
 
-	"github.com/distlock/locker/internal/bound"
+	"github.com/distlock/locker/driver"
 )
 
-// Semaphore lets in at most a number of callers at the same time, of all processes that use
-// it with the same number of permits. They are let in first come, first served, as the
-// strategy's Locks are.
+// Semaphore lets in callers that take a number of permits, of all processes that name its key: at most so many
+// permits are out at the same time. It needs a strategy that keeps permits: memory, hashreentrant or
+// setnx, or a driver that is a [driver.PermitKeeper].
 //
-// A permit is the lock on the key with ":0", ":1" and so on behind it, with its own lease and
-// a fencing token that orders the holders of this permit. A caller waits at a gate first, the
-// lock on the key with ":gate" behind it. So a permit costs three round trips while some
-// are free. Only the first caller in the queue waits for all of them, with as many
-// commands a second as there are permits.
+// A permit is a lease like any other: it has a TTL, is renewed, may be lost, and is given back by its
+// Unlock. The permits of a process that died are free after their TTL. A free permit costs one round trip,
+// and so does its release, whatever the number of permits; a caller that waits costs
+// what a Lock that waits does.
+//
+// Within a Locker callers are served first come, first served. Between processes whoever asks
+// first wins, but nobody is passed over for ever: for a caller that waits for several permits, or
+// for more than a second for one, its permits are kept free of callers that came later.
+//
+// The number of permits is what the newest caller says. Where it shrinks, permits that are out
+// stay out, and nobody is let in until enough have come back. A caller is never let in past the number that it
+// names itself. The Logger gets a warning when processes differ.
+//
+// The fencing token of a permit is unique, and greater than that of each permit that had ended before. It is no
+// fence: holders with smaller tokens are inside rightfully, and a resource must not refuse
+// them.
 type Semaphore struct {
-	l       Locker // which locks: a Client, or what wraps it
+	l       Locker // which locks: e, or what wraps it
+	e       *Client
 	key     string
 	permits int
+	others  atomic.Int64
 }
 
-const maxPermits = 1000
+// MaxPermits is the most permits that a [Semaphore] has.
+const MaxPermits = driver.MaxPermits
 
-// NewSemaphore returns the semaphore on key, of 1 to 1,000 permits. l is a [Client], or a
-// [Wrapper] of one: then each Lock, of the gate, too, goes through the wrapper, which has to
-// pass contexts and options on.
+// NewSemaphore returns the semaphore on key, of 1 to [MaxPermits] permits. l is a [Client], or a
+// [Wrapper] of one: then each call goes through the Lock and TryLock of the wrapper, which has to pass contexts and
+// options on. It fails with [ErrInvalid] if the strategy of l keeps no permits. A key has one use:
+// a plain Lock of it waits until all permits are back, and the other way round.
 func NewSemaphore(l Locker, key string, permits int) (*Semaphore, error) {
-	_, err := clientOf("NewSemaphore", l, key)
+	e, err := clientOf("NewSemaphore", l, key)
 	switch {
 	case err != nil:
 		return nil, err
-	case permits < 1 || permits > maxPermits:
-		return nil, invalid("NewSemaphore(%q, %d): there are 1 to %d permits", key, permits, maxPermits)
+	case permits < 1 || permits > MaxPermits:
+		return nil, invalid("NewSemaphore(%q, %d): want 1 to %d permits", key, permits, MaxPermits)
 	}
-	return &Semaphore{l, key, permits}, nil
+	if err := e.keepsPermits("NewSemaphore"); err != nil {
+		return nil, err
+	}
+	return &Semaphore{l: l, e: e, key: key, permits: permits}, nil
 }
 
-// Acquire waits for a permit, with [Locker].Lock's options and errors; WithWait bounds the
-// wait as a whole, and WithWait(0) is one attempt at each permit, past those that wait. Unlock of the lease gives the permit
-// back. There is no re-entry: each call gets a permit of its own, under any context.
+// Acquire waits for a permit, with [Locker].Lock's options and errors. Unlock of the lease gives the
+// permit back. There is no re-entry: each call gets a permit of its own, under any context. Under
+// the context of a plain Lock of the key it fails with [ErrInvalid].
 func (s *Semaphore) Acquire(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	if ctx == nil || s == nil || s.l == nil {
-		return nil, invalid("Acquire needs a context, and a semaphore that NewSemaphore has made")
-	}
-	wait, err := waitOf(s.l, opts)
+	return s.AcquireN(ctx, 1, opts...)
+}
+
+// AcquireN waits for n permits, 1 to the number that there are. They are one lease, and come back
+// together.
+func (s *Semaphore) AcquireN(ctx context.Context, n int, opts ...LockOption) (*Lease, error) {
+	opts, err := s.taking(ctx, n, opts)
 	if err != nil {
 		return nil, err
 	}
-	if wait.isTry() {
-		return s.tryEach(ctx, opts)
-	}
-	gate, err := enterGate(ctx, s.l, s.key, wait)
+	return s.l.Lock(ctx, s.key, opts...)
+}
+
+// TryAcquire makes one attempt to get a permit and never waits, whatever WithWait says. It fails with
+// [ErrNotAcquired] if none is free; without asking the store while others of this Locker wait for one.
+func (s *Semaphore) TryAcquire(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	opts, err := s.taking(ctx, 1, opts)
 	if err != nil {
 		return nil, err
 	}
-	defer gate.giveBack(ctx)
-	trying, cancel := wait.bound(ctx)
-	defer cancel()
-	l, err := s.l.TryLock(bareCtx{trying}, s.slot(rand.IntN(s.permits)), opts...)
-	switch {
-	case err == nil:
-		return l, nil
-	case errors.Is(err, ErrUnavailable) && ctx.Err() != nil:
-		return nil, err
-	case errors.Is(err, ErrUnavailable) && wait.isOver():
-		return nil, wait.fail(s.l, s.key, err)
-	}
-	return s.anyOf(ctx, wait.rest(opts))
+	return s.l.TryLock(ctx, s.key, opts...)
 }
 
-// tryEach asks for one permit after the other.
-func (s *Semaphore) tryEach(ctx context.Context, opts []LockOption) (l *Lease, err error) {
-	for _, i := range rand.Perm(s.permits) {
-		l, err = s.l.TryLock(bareCtx{ctx}, s.slot(i), opts...)
-		if !errors.Is(err, ErrNotAcquired) || ctx.Err() != nil {
-			break
-		}
+// Do runs fn while it has a permit; see the function [Do] for its rules.
+func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context) error, opts ...LockOption) error {
+	key := ""
+	if s != nil {
+		key = s.key
 	}
-	return l, err
+	return doHolding(ctx, key, fn, func() (held, error) { return s.Acquire(ctx, opts...) })
 }
 
-func (s *Semaphore) slot(i int) string { return s.key + ":" + strconv.Itoa(i) }
-
-// anyOf waits for all permits at the same time, and keeps the first.
-func (s *Semaphore) anyOf(ctx context.Context, opts []LockOption) (*Lease, error) {
-	waiting, cancel := context.WithCancel(bound.Undated(ctx))
-	defer cancel()
-	var mu sync.Mutex
-	var got *Lease
-	errs := make([]error, s.permits)
-	inParallel(s.permits, func(i int) {
-		l, err := s.l.Lock(bareCtx{waiting}, s.slot(i), opts...)
-		errs[i] = err
-		if err != nil {
-			return
-		}
-		mu.Lock()
-		extra := l
-		if got == nil {
-			got, extra = l, nil
-		}
-		mu.Unlock()
-		cancel()
-		extra.giveBack(ctx)
+// Available returns how many permits are free: others may take them before the caller does. It
+// sends one command. It fails with [ErrConflict] if the key is held as a lock, and with
+// [ErrUnavailable].
+func (s *Semaphore) Available(ctx context.Context) (int, error) {
+	if ctx == nil || s == nil || s.e == nil {
+		return 0, invalid("Available needs a context, and a semaphore that NewSemaphore has made")
+	}
+	e, full := s.e, s.e.set.prefix+s.key
+	c := &call{e: e, callSettings: e.set.call, ctx: ctx, caller: ctx, op: "count the permits of", key: full, s: e.stripeOf(full)}
+	if !c.mayEnter() {
+		return 0, c.fail(ErrClosed, nil, "")
+	}
+	defer c.leave()
+	var out int
+	err := c.command(commandTimeout, func(ctx context.Context) (err error) {
+		out, _, err = e.driver.(driver.PermitKeeper).Permits(ctx, full)
+		return err
 	})
-	if got != nil {
-		return got, nil
+	if err != nil {
+		return 0, c.unavailable(err, "")
 	}
-	for _, err := range errs {
-		if !errors.Is(err, ErrNotAcquired) {
-			return nil, err // trouble says more than a permit that is taken
-		}
+	return max(s.permits-out, 0), nil
+}
+
+// taking returns opts for a call that takes n permits.
+func (s *Semaphore) taking(ctx context.Context, n int, opts []LockOption) ([]LockOption, error) {
+	switch {
+	case ctx == nil || s == nil || s.l == nil:
+		return nil, invalid("Acquire needs a context, and a semaphore that NewSemaphore has made")
+	case n < 1 || n > s.permits:
+		return nil, invalid("AcquireN(%d): want 1 to %d permits, of which there are %d", n, s.permits, s.permits)
 	}
-	return nil, errs[0]
+	what := "acquire a permit of"
+	if n > 1 {
+		what = "acquire permits of"
+	}
+	return append(slices.Clip(opts), withCapacity(capacity{permits: n, limit: s.permits, alone: true, what: what, others: &s.others})), nil
 }

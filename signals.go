@@ -62,8 +62,8 @@ func (e *Client) heard(sig driver.Signal) {
 	if ks == nil {
 		return
 	}
-	c := ks.present()
-	if c == nil || c.state != claimHeld || c.ID != sig.Claim {
+	c := ks.claim(sig.Claim)
+	if c == nil || c.state != claimHeld {
 		return
 	}
 	switch sig.Kind {
@@ -144,7 +144,7 @@ func (c *claim) check() {
 		return
 	}
 	inspector, ok := c.e.driver.(driver.Inspector)
-	if !ok {
+	if !ok || c.Limit > 0 { // Inspect does not show who has permits
 		return
 	}
 	// The owner's share may be another claim of the owner's.
@@ -187,6 +187,8 @@ func (e *Client) RequestRelease(ctx context.Context, key string) error {
 	switch locker, ours := driver.LockerOf(h.ID); {
 	case !h.Held:
 		return c.fail(ErrNotHeld, errors.New("the key is free"), "")
+	case h.Limit > 0:
+		return c.fail(ErrConflict, errors.New("the key has permits, whose holders cannot be asked"), "")
 	case !ours:
 		return c.fail(ErrConflict, errors.New("the holder is no Locker of this library, and cannot be asked"), "")
 	case locker == e.id():

@@ -1,10 +1,10 @@
 package locker
 
-// Stats counts what a Locker has at one moment; see [Client.Stats]. The keys that an [RWLock] or a
-// [Semaphore] locks count as any others.
+// Stats counts what a Locker has at one moment; see [Client.Stats]. The permits of a key are leases on one
+// key.
 type Stats struct {
 	Locks   int // keys that this Locker holds
-	Leases  int // on them, not unlocked: more than Locks by those that re-entered
+	Leases  int // on them, not unlocked: more than Locks by those that re-entered, and by permits
 	Waiting int // calls that wait for a lock or ask for one
 	// Background is how many releases and clean-ups go on after their calls have returned,
 	// as they do while the store does not answer.
@@ -32,11 +32,16 @@ func (s *stripe) count(st *Stats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, ks := range s.keys {
-		if c := ks.current; c != nil {
-			if n := c.leasesHeld(); n > 0 {
-				st.Locks++
-				st.Leases += n
-			}
+		n := 0
+		if ks.current != nil {
+			n = ks.current.leasesHeld()
+		}
+		for c := range ks.permits {
+			n += c.leasesHeld()
+		}
+		if n > 0 {
+			st.Locks++
+			st.Leases += n
 		}
 		if ks.queue != nil {
 			for w := ks.head; w != nil; w = w.next {

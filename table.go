@@ -86,6 +86,14 @@ func (s *stripe) close() (after aftermath, unclaimed []*claim) {
 		} else if c = ks.current; c != nil {
 			after = append(after, c.lose(lossClosed, ErrClosed)...)
 		}
+		for c := range ks.permits {
+			if c.offered() {
+				c.release(claimReleasing)
+				unclaimed = append(unclaimed, c)
+			} else {
+				after = append(after, c.lose(lossClosed, ErrClosed)...)
+			}
+		}
 	}
 	return after, unclaimed
 }
@@ -141,7 +149,7 @@ func (s *stripe) prune(ks *keyState) {
 		if q.head != nil {
 			return
 		}
-		q.outage, q.answered, q.holder = outage{}, false, ""
+		q.outage, q.answered, q.holder, q.full, q.room = outage{}, false, "", false, 0
 		if q.watch != nil && !s.closed {
 			s.setTimer(ks, watchLinger)
 		}
@@ -154,7 +162,7 @@ func (s *stripe) prune(ks *keyState) {
 		*q = queue{}
 		s.spare, ks.queue = q, nil
 	}
-	if ks.current == nil && s.keys[ks.key] == ks {
+	if ks.current == nil && len(ks.permits) == 0 && s.keys[ks.key] == ks {
 		delete(s.keys, ks.key)
 	}
 }
@@ -172,11 +180,16 @@ func (s *stripe) setTimer(ks *keyState, d time.Duration) {
 // a command outlives its answer. Where nobody waits, the watch has lingered for long enough.
 func (s *stripe) tick(ks *keyState) {
 	s.mu.Lock()
-	if w := ks.next(); w != nil && ks.late(w.e.sched.Now()) {
-		w.signal()
+	var now time.Duration
+	if w := ks.next(); w != nil {
+		if now = w.e.sched.Now(); ks.late(now) {
+			w.signal()
+		}
 	}
+	unclaimed := ks.passOnLate()
 	watch := ks.endWatch()
 	s.prune(ks)
 	s.mu.Unlock()
 	closeWatch(watch)
+	unclaimed.freeUnclaimed()
 }

@@ -67,7 +67,13 @@ func (c *call) lookUp() (mine *Lease, taken bool, err error) {
 			return nil, false, c.lost(lost.outcome)
 		}
 	}
+	if mine != nil && !c.mayJoin(mine.claim) {
+		return nil, false, c.failPart()
+	}
 	// A named owner may hold from another process, and re-enter here.
 	queued := !ks.empty() && !(c.named && c.e.counter != nil)
-	return mine, queued || current != nil && ks.blocked(c.e.sched.Now()), nil
+	if c.limit > 0 {
+		queued = !ks.empty() && ks.full
+	}
+	return mine, queued || current != nil && ks.blocked(c, c.e.sched.Now()), nil
 }

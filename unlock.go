@@ -148,7 +148,7 @@ func (u *unlocking) decide() (d duty, answer error) {
 	case c.state == claimHeld && l.last:
 		c.release(claimReleasing)
 		d = dutyRelease
-	case c.state == claimHeld && c.e.counter != nil:
+	case c.state == claimHeld && c.counted():
 		d = dutyCount
 	case c.state == claimReleasing && l.last:
 		d = dutyRelease
@@ -254,7 +254,7 @@ func (e *Client) retry(ctx context.Context, f func(context.Context) error) error
 
 // free sends one release of the claim.
 func (c *claim) free(ctx context.Context) error {
-	if c.e.counter != nil {
+	if c.counted() {
 		if err := c.takeTurn(ctx, releaseTimeout); err != nil {
 			return err
 		}

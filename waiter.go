@@ -33,9 +33,10 @@ func (c *call) lock() (*Lease, error) {
 			if c.ended() {
 				return nil, c.gaveUp(false)
 			}
-			if l := c.accept(); l != nil {
+			if l := c.accept(m.signalled); l != nil {
 				return l, nil
 			}
+			signalled = m.signalled
 		case m.attempt:
 			if l, err := c.attempt(m); l != nil || err != nil {
 				return l, err
@@ -51,14 +52,15 @@ func (c *call) lock() (*Lease, error) {
 
 // move is the next step of a waiting call.
 type move struct {
-	err     error         // fail
-	failed  error         // fail with the queue, whose trouble this is
-	mine    *Lease        // re-enter it
-	offered bool          // accept the claim that is offered
-	attempt bool          // ask the store
-	tokens  int           // for how many tenures
-	watch   driver.Watch  // of the key; nil: there is none
-	pollAt  time.Duration // waits until then, also under a watch; never: until it is woken
+	err       error         // fail
+	failed    error         // fail with the queue, whose trouble this is
+	mine      *Lease        // re-enter it
+	offered   bool          // accept the claim that is offered, or given to the call
+	signalled bool          // the key's watch has signalled, and nobody has asked since
+	attempt   bool          // ask the store
+	tokens    int           // for how many tenures
+	watch     driver.Watch  // of the key; nil: there is none
+	pollAt    time.Duration // waits until then, also under a watch; never: until it is woken
 }
 
 // turn returns the next step that the call's place in the queue allows. The call joins the queue
@@ -74,6 +76,10 @@ func (c *call) turn(signalled bool) move {
 		c.ks.push(c)
 	}
 	ks, cur, now := c.ks, c.ks.present(), c.e.sched.Now()
+	c.blocked = false
+	if c.given != nil {
+		return move{offered: true, signalled: signalled}
+	}
 	if c.failed != nil {
 		return move{failed: c.failed} // the caller's context is asked without the mutex
 	}
@@ -81,6 +87,8 @@ func (c *call) turn(signalled bool) move {
 		switch mine, lost := ks.ofOwner(c.owner); {
 		case lost != nil:
 			return move{err: c.lost(lost.outcome)}
+		case mine != nil && !c.mayJoin(mine.claim):
+			return move{err: c.failPart()}
 		case mine != nil:
 			return move{mine: mine}
 		}
@@ -90,8 +98,8 @@ func (c *call) turn(signalled bool) move {
 	}
 	// A waiter whose owner holds the key from another process joins that hold; in
 	// turn it would wait for itself.
-	joins := cur == nil && c.named && c.e.counter != nil && c.owner == ks.holder
-	asks := joins || ks.next() == c && !ks.blocked(now)
+	joins := cur == nil && c.limit == 0 && c.named && c.e.counter != nil && c.owner == ks.holder
+	asks := joins || ks.next() == c && !ks.blocked(c, now)
 	signalled, c.woken = signalled || c.woken, false
 	switch {
 	case asks && (signalled || now >= c.pollAt):
@@ -104,6 +112,7 @@ func (c *call) turn(signalled bool) move {
 	case asks:
 		return c.waits(move{watch: ks.watch, pollAt: c.pollAt})
 	}
+	c.blocked = ks.next() == c
 	c.s.guardTurn(ks, now)
 	return c.waits(move{pollAt: never})
 }
@@ -117,7 +126,7 @@ func (c *call) waits(m move) move {
 	case <-c.wake: // from before
 	default:
 	}
-	if !c.reported && c.e.notices.wanted {
+	if !c.reported && c.e.notices.wanted && c.isRefused() {
 		c.reported = true
 		c.e.notices.event(c.ctx, c.event(EventWaiting, 0, nil))
 	}
@@ -197,9 +206,17 @@ func (c *call) givingUp(asking bool) (heldHere bool, trouble error) {
 	return ks.current != nil, found.err
 }
 
-// served ends the wait of a call that was granted the lock of ks. It needs the mutex.
-func (c *call) served(ks *keyState) {
+// served ends the wait of a call that was granted the lock of ks; signalled says that the key may
+// be free for the next. It needs the mutex.
+func (c *call) served(ks *keyState, signalled bool) {
 	ks.remove(c)
+	switch w := ks.next(); {
+	case w == nil:
+	case c.limit > 0 && ks.full && ks.watch != nil && !signalled:
+		w.rouse() // it has the watch from now on
+	default:
+		w.signal()
+	}
 	c.s.prune(ks)
 	c.exit()
 }
@@ -208,6 +225,9 @@ func (c *call) served(ks *keyState) {
 // next. The last to give up also closes the watch, and with it the place that the driver
 // keeps for it.
 func (c *call) leave() {
+	if !c.queued && c.given != nil { // the store has granted it another claim
+		c.passOn().freeUnclaimed()
+	}
 	if !c.entered {
 		return
 	}
@@ -215,6 +235,7 @@ func (c *call) leave() {
 		watch, unclaimed := c.dequeue()
 		closeWatch(watch)
 		unclaimed.freeUnclaimed()
+		c.passOn().freeUnclaimed()
 	}
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -231,6 +252,7 @@ func (c *call) dequeue() (watch driver.Watch, unclaimed *claim) {
 	}
 	ks := c.ks
 	ks.remove(c)
+	ks.wakeNext()
 	if ks.empty() {
 		watch, unclaimed = ks.endWatch(), ks.withdraw()
 	}

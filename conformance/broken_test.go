@@ -32,6 +32,7 @@ var broken = func() map[string]brokenStrategy {
 	maps.Copy(all, brokenSignals)
 	maps.Copy(all, brokenCommands)
 	maps.Copy(all, brokenWires)
+	maps.Copy(all, brokenPermits)
 	return all
 }()
 
@@ -56,7 +57,7 @@ var brokenLocks = map[string]brokenStrategy{
 			return d.Acquire(ctx, req)
 		}
 		return a, err
-	}), []string{"AcquireRelease", "KeysTogetherExclude", "AllKeysOrNone", "WritersExclude", "PermitsAreBounded", "ProcessesContend"}},
+	}), []string{"AcquireRelease", "KeysTogetherExclude", "AllKeysOrNone", "WritersExclude", "ProcessesContend"}},
 	"releases some time later": {releasing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		go func() {
 			time.Sleep(500 * time.Millisecond) // the bug: Unlock has returned by then

@@ -44,6 +44,8 @@ var (
 	fakeCounting = fake{name: "fake, counting", fakeDriver: withCounts, caps: func(c *conformance.Capabilities) {
 		c.Notified, c.StoredHolds = true, true
 	}}
+	fakePermitting = fake{name: "fake, permitting", fakeDriver: func(s *fakeStore) driver.Driver { return keeping{newCounted(s)} },
+		caps: func(c *conformance.Capabilities) { c.Notified, c.StoredHolds, c.Permits = true, true, true }}
 	fakeUnfenced = fake{name: "fake, without fencing", fakeDriver: polling, opts: []locker.Option{locker.WithoutFencing()},
 		caps: func(c *conformance.Capabilities) { c.Fencing = false }}
 )
@@ -55,9 +57,10 @@ func TestFakeCounting(t *testing.T) {
 	runFake(t, fakeCounting, conformance.WithCases(conformance.TroubleCases(fakeTroubles...)...))
 }
 
-func TestFakeNotified(t *testing.T) { runFake(t, fakeNotified) }
-func TestFakePolling(t *testing.T)  { runFake(t, fakePolling) }
-func TestFakeUnfenced(t *testing.T) { runFake(t, fakeUnfenced) }
+func TestFakeNotified(t *testing.T)   { runFake(t, fakeNotified) }
+func TestFakePermitting(t *testing.T) { runFake(t, fakePermitting) }
+func TestFakePolling(t *testing.T)    { runFake(t, fakePolling) }
+func TestFakeUnfenced(t *testing.T)   { runFake(t, fakeUnfenced) }
 
 func runFake(t *testing.T, f fake, opts ...conformance.Option) {
 	t.Helper()

@@ -56,6 +56,8 @@ type Capabilities struct {
 	Admin bool
 	// Signals: the driver is a [driver.Signaller], beside an Inspector.
 	Signals bool
+	// Permits: the driver is a [driver.PermitKeeper].
+	Permits bool
 
 	Construct bool // the harness is a Constructor
 	Inspect   bool // the harness is an Inspector

@@ -51,13 +51,16 @@ var (
 	errRefused = &driver.StoreError{Err: errors.New("injected fault: connection refused"), NotApplied: true}
 )
 
-// Wrap puts the faults around d. The driver returned implements [driver.Notifier] and
-// [driver.HoldCounter] if d does; the other optional interfaces it always has, with
+// Wrap puts the faults around d. The driver returned implements [driver.Notifier],
+// [driver.HoldCounter] and [driver.PermitKeeper] if d does; the other optional interfaces it always has, with
 // what a driver without them means.
 func (in *Injector) Wrap(d driver.Driver) driver.Driver {
 	i := injected{d, in}
 	n, notifies := d.(driver.Notifier)
 	c, counts := d.(driver.HoldCounter)
+	if k, keeps := d.(driver.PermitKeeper); keeps {
+		return in.wrapKeeper(injectedKeeper{i, k}, n, c)
+	}
 	switch {
 	case notifies && counts:
 		return struct {

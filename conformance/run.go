@@ -14,7 +14,7 @@ import (
 // Cases returns every case of the suite.
 func Cases() []Case {
 	return slices.Concat(
-		exclusionCases, ownershipCases, doCases, reentryCases, ownerCases, severalCases, leaseCases, limitCases,
+		exclusionCases, ownershipCases, doCases, reentryCases, ownerCases, severalCases, capacityCases, leaseCases, limitCases,
 		waitingCases, wakeCases, handOverCases, loadCases, fencingCases, failureCases, outageCases, faultCases, userCodeCases, keyCases,
 		hygieneCases, closingCases, observerCases, adminCases, signalCases, processCases,
 		commandCases, raceCases, watchCases, wireCases, stepCases,

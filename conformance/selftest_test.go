@@ -119,7 +119,7 @@ func TestDriverFaultsAreNoticedByDefault(t *testing.T) {
 // soundFor is a sound strategy that claims what c needs.
 func soundFor(t *testing.T, c conformance.Case) fake {
 	t.Helper()
-	for _, f := range []fake{fakeCounting, fakeNotified, fakePolling, fakeUnfenced} {
+	for _, f := range []fake{fakeCounting, fakeNotified, fakePolling, fakeUnfenced, fakePermitting} {
 		if c.RunsOn(f.harness(t)) {
 			return f
 		}
@@ -233,7 +233,7 @@ func TestCases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := 1; i <= 27; i++ {
+	for i := 1; i <= 28; i++ {
 		rule := fmt.Sprintf("R%d", i)
 		if anchor := fmt.Sprintf(`<a id="r%d"></a>**R%d. `, i, i); strings.Count(string(rules), anchor) != 1 {
 			t.Errorf("docs/rules.md does not say %s once, as %s", rule, anchor)

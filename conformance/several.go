@@ -22,16 +22,12 @@ var severalCases = group("several", []Case{
 		Contract: "readers of one Locker are inside together, and a writer gets in after the last of them"},
 	{Name: "ReadersOfLockersShare", Rules: []string{"R8"}, Needs: Capabilities{StoredHolds: true}, Test: testReadersOfLockersShare,
 		Contract: "where the store counts holds, readers of several Lockers are inside together, and a writer after the last of them"},
-	{Name: "ReadersOfLockersTakeTurns", Rules: []string{"R8"}, Without: Capabilities{StoredHolds: true}, Test: testReadersOfLockersTakeTurns,
-		Contract: "where the store does not count holds, readers of another Locker wait"},
+	{Name: "ReadersOfLockersTakeTurns", Rules: []string{"R8"}, Without: Capabilities{StoredHolds: true, Permits: true}, Test: testReadersOfLockersTakeTurns,
+		Contract: "where the store neither counts holds nor keeps permits, readers of another Locker wait"},
 	{Name: "WritersExclude", Rules: []string{"R1"}, Test: testWritersExclude,
 		Contract: "a writer is alone, however many readers and writers of however many Lockers contend"},
 	{Name: "WriterIsNotPassedOver", Rules: []string{"R14"}, Locker: true, Test: testWriterIsNotPassedOver,
 		Contract: "a reader that comes after a waiting writer waits for it"},
-	{Name: "PermitsAreBounded", Rules: []string{"R1"}, Test: testPermitsAreBounded,
-		Contract: "a semaphore of n permits has n callers inside, and never more, whatever Lockers they are of"},
-	{Name: "PermitsComeBack", Rules: []string{"R2", "R15"}, Test: testPermitsComeBack,
-		Contract: "a waiter gets the permit that is given back, and that of a holder whose lease has ended"},
 })
 
 func testKeysTogetherExclude(t *T) {
@@ -257,6 +253,9 @@ func testWriterIsNotPassedOver(t *T) {
 	first := t.reads(rw)
 	w := t.writer(rw, key)
 	gate := key + ":gate"
+	if t.caps().Permits {
+		gate = key
+	}
 	second := t.UntilWaits(t.StartCall(t.Context(), gate, func(ctx context.Context) (*locker.Lease, error) { return rw.RLock(ctx) }))
 	t.Waits(second)
 	t.Unlock(first)
@@ -264,67 +263,4 @@ func testWriterIsNotPassedOver(t *T) {
 	t.Open(second.Done(), "the reader behind the writer returns")
 	t.Unlock(lease)
 	t.Unlock(t.Granted(second, t.Timing().PollWithin))
-}
-
-// semaphore is that of n permits on key, of each Locker.
-func (t *T) semaphore(key string, n int, ls ...locker.Locker) (all []*locker.Semaphore) {
-	t.Helper()
-	for _, l := range ls {
-		s, err := locker.NewSemaphore(l, key, n)
-		t.NoError(err, "NewSemaphore"+madeByNew)
-		all = append(all, s)
-	}
-	return all
-}
-
-func (t *T) permit(s *locker.Semaphore, opts ...locker.LockOption) *locker.Lease {
-	t.Helper()
-	ctx, cancel := t.Bounded(t.Context(), t.Timing().Patience)
-	defer cancel()
-	lease, err := s.Acquire(ctx, opts...)
-	return t.Got("Acquire", lease, err)
-}
-
-func testPermitsAreBounded(t *T) {
-	const permits, rounds = 2, 4
-	var inside atomic.Int32
-	sems := t.semaphore(t.Key("k"), permits, t.Lockers(3)...)
-	t.Together(2*len(sems), func(i int) {
-		for range rounds {
-			lease := t.permit(sems[i%len(sems)])
-			if n := inside.Add(1); n > permits {
-				t.Errorf("%d callers have one of %d permits", n, permits)
-			}
-			time.Sleep(time.Duration(t.IntN(1000)) * time.Microsecond) // the section
-			inside.Add(-1)
-			t.Unlock(lease)
-		}
-	})
-	all := []*locker.Lease{t.permit(sems[0]), t.permit(sems[1])}
-	_, err := sems[2].Acquire(t.Context(), locker.WithWait(0))
-	t.Is(err, locker.ErrNotAcquired)
-	for _, lease := range all {
-		t.Unlock(lease)
-	}
-}
-
-func testPermitsComeBack(t *T) {
-	key, ttl := t.Key("k"), t.Timing().ShortTTL
-	sems := t.semaphore(key, 2, t.Lockers(2)...)
-	waiter := func() *suite.Waiter {
-		slot := key + ":0" // it waits for this one as well as for the other
-		return t.UntilWaits(t.StartCall(t.Context(), slot, func(ctx context.Context) (*locker.Lease, error) { return sems[1].Acquire(ctx) }))
-	}
-	first := t.permit(sems[0])
-	abandoned := t.permit(sems[0], locker.WithTTL(ttl), locker.WithoutRenewal())
-	w := waiter()
-	second := t.Granted(w, ttl+t.Timing().PollWithin)
-	if early := abandoned.Deadline().Sub(w.At.Time); early > 0 {
-		t.Errorf("a permit was granted %v before the deadline of its holder", early)
-	}
-	w = waiter()
-	t.Waits(w)
-	t.Unlock(first)
-	t.Unlock(t.Granted(w, t.Timing().PollWithin))
-	t.Unlock(second)
 }

@@ -46,7 +46,7 @@ import (
 )
 
 // Driver is implemented by a strategy. See the package comment for the rules of all methods, and the optional interfaces [Configurer], [Notifier], [Signaller],
-// [HoldCounter], [Sharder] and [NodeCounter] for what it may implement besides.
+// [HoldCounter], [PermitKeeper], [Sharder] and [NodeCounter] for what it may implement besides.
 //
 // The Locker takes an error for transient trouble of unknown outcome unless it
 // matches [ErrLost] (Renew, Release, SetHolds: the claim does not hold the key),
@@ -83,6 +83,9 @@ type Claim struct {
 	Owner string        // who holds: ID itself unless the caller named an owner
 	Token int64         // the fencing token, once granted
 	TTL   time.Duration // a whole number of milliseconds, 100 ms to 24 h; the same for the claim's life
+	// Limit is how many permits the key has, and Permits how many of them the claim takes: 1 to
+	// Limit. Both are 0 for a lock. Only a [PermitKeeper] gets claims of permits.
+	Permits, Limit int
 }
 
 // Request is one attempt to acquire.
@@ -99,6 +102,10 @@ type Request struct {
 	// the driver may keep a place in a queue for it, until the grant or until
 	// the Watch is closed.
 	Wait bool
+	// Waits says that the caller waits if refused, and Waited for how long it has waited so far. By
+	// it a [PermitKeeper] orders those that wait: no decision uses another host's clock.
+	Waits  bool
+	Waited time.Duration
 }
 
 // Answer is the store's word on a Request. Zero values mean "unknown".
@@ -119,10 +126,18 @@ type Answer struct {
 	Since time.Time
 	TTL   time.Duration
 
+	// Of a Request for permits, granted or not:
+
+	// Free is how many permits more could be granted now; not more than that.
+	Free int
+	// Limit is the limit that the Request before has named, if it is another one.
+	Limit int
+
 	// If not granted:
 
 	// Remaining is the rest of the holder's TTL, rounded up; 0 if it is
-	// unknown or endless. A waiter looks again when it is over.
+	// unknown or endless. A waiter looks again when it is over. Of permits it is the
+	// time until the first claim ends.
 	Remaining time.Duration
 	// Owner is the holder's owner; "" if unknown. A [HoldCounter] gives it, so
 	// that waiters of the same owner join the hold instead of queueing behind

@@ -23,7 +23,8 @@ type Inspector interface {
 	// Break frees h.Key, whoever else has a share in it, if the grant that h.ID names still
 	// holds it; otherwise it touches nothing and returns an error that matches [ErrLost].
 	// The Locker acquires and releases the key after it, so that waiters are woken. A driver
-	// whose queue refuses that wakes the first waiter itself.
+	// whose queue refuses that wakes the first waiter itself. Of a key with permits h is one
+	// claim, and only its permits are freed.
 	Break(ctx context.Context, h Holder) error
 }
 
@@ -42,6 +43,10 @@ type Holder struct {
 	// Metadata has the pairs that WithMetadata gave to the holder's Locker.
 	Metadata map[string]string
 	Holds    int // re-entrant holds, if the store counts them
+	// Limit is how many permits the key has, and Permits how many are out; of one claim of
+	// permits (see [PermitInspector]) how many that claim has. Both are 0 for a lock. The holder of a key with
+	// permits has no ID and no Owner: these are its claims'.
+	Permits, Limit int
 	// Token is the last fencing token that the store has issued, or reserved, for the key.
 	Token int64
 	// Since is the time of the grant, on the store's clock.

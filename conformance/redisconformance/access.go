@@ -199,6 +199,7 @@ func denied(t *testing.T, srv *redistest.Server) (all []string) {
 // elsewhere are commands used on clusters only, or after a long silence or contention.
 var elsewhere = []string{
 	"ping", "spublish", "ssubscribe", "sunsubscribe", "pubsub|numsub", "pubsub|shardnumsub", "cluster|slots", "asking",
+	"hkeys", "hscan", // of permits whose ends were lost, and for those who look at them
 }
 
 // unused fails for documented commands that nobody has used.
@@ -245,7 +246,7 @@ func (u users) NewLocker(tb testing.TB, opts ...locker.Option) locker.Locker {
 }
 
 func (u users) Capabilities() conformance.Capabilities {
-	return conformance.Capabilities{Name: u.Name, Fencing: true, StoredHolds: u.StoredHolds, Notified: u.Notified, Fair: u.Fair}
+	return conformance.Capabilities{Name: u.Name, Fencing: true, StoredHolds: u.StoredHolds, Permits: u.Permits, Notified: u.Notified, Fair: u.Fair}
 }
 
 func (u users) Timing() conformance.Timing { return u.Strategy.Timing }
@@ -308,4 +309,36 @@ func exercises(t *conformance.T) {
 		t.Unlock(two)
 	}
 	t.Free(b, "k")
+	if t.Harness().Capabilities().Permits {
+		exercisesPermits(t, a, b)
+	}
+}
+
+func exercisesPermits(t *conformance.T, a, b locker.Locker) {
+	for _, key := range []string{"k", "}x", "{a}b"} {
+		one, err := locker.NewSemaphore(a, key, 2)
+		t.NoError(err, "NewSemaphore")
+		two, err := locker.NewSemaphore(b, key, 2)
+		t.NoError(err, "NewSemaphore")
+		acquire := func(s *locker.Semaphore, n int, opts ...locker.LockOption) *locker.Lease {
+			lease, err := s.AcquireN(t.Context(), n, opts...)
+			return t.Got("AcquireN", lease, err)
+		}
+		first, second := acquire(one, 1), acquire(two, 1, locker.WithoutRenewal(), locker.WithTTL(t.Timing().ShortTTL))
+		t.NoError(first.Renew(t.Context()), "Renew")
+		w := t.UntilWaits(t.StartCall(t.Context(), key, func(ctx context.Context) (*locker.Lease, error) { return two.AcquireN(ctx, 2) }))
+		t.Waits(w)
+		<-second.Lost()
+		t.Unlock(first)
+		t.Unlock(t.Granted(w, t.Timing().PollWithin))
+		n, err := one.Available(t.Context())
+		t.NoError(err, "Available")
+		if n != 2 {
+			t.Errorf("%d permits are free, want 2", n)
+		}
+		first = acquire(one, 1)
+		lock := t.Wait(b, key)
+		t.Unlock(first)
+		t.Unlock(t.Granted(lock, t.Timing().PollWithin))
+	}
 }

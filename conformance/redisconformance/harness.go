@@ -33,6 +33,7 @@ type Strategy struct {
 
 	// Its claims; see [conformance.Capabilities].
 	StoredHolds bool
+	Permits     bool
 	Notified    bool
 	Fair        bool
 
@@ -136,6 +137,7 @@ func (h *harness) Capabilities() conformance.Capabilities {
 		Name:        name,
 		Fencing:     true,
 		StoredHolds: h.StoredHolds,
+		Permits:     h.Permits,
 		Notified:    h.Notified,
 		Fair:        h.Fair,
 		Admin:       true,

@@ -31,6 +31,8 @@ type Lock struct {
 	Token  int64 // 0 without fencing
 	Since  time.Time
 	Claims []*Claim
+
+	permits *permits // nil: it is a lock
 }
 
 // Claim is a process's share of a lock.
@@ -94,6 +96,13 @@ func (t *Table) live(key string, now time.Time) *Lock {
 	if l == nil {
 		return nil
 	}
+	if l.permits != nil {
+		if !l.permits.alive(now) {
+			delete(t.Locks, key)
+			return nil
+		}
+		return l
+	}
 	l.Claims = slices.DeleteFunc(l.Claims, func(c *Claim) bool { return !now.Before(c.Until) })
 	if len(l.Claims) == 0 {
 		delete(t.Locks, key)
@@ -131,7 +140,16 @@ func (t *Table) Put(key, owner, id string, token int64, ttl time.Duration) *Lock
 // Acquire is that of a [driver.Driver].
 func (t *Table) Acquire(req driver.Request) driver.Answer {
 	now := time.Now()
+	if req.Limit > 0 {
+		return t.acquirePermits(req, now)
+	}
 	l, a := t.live(req.Key, now), driver.Answer{Granted: true}
+	if l != nil && l.permits != nil {
+		if refusal, refused := t.refuseLock(l.permits, req, now); refused {
+			return refusal
+		}
+		l = nil
+	}
 	switch {
 	case l == nil:
 		l = t.Put(req.Key, req.Owner, req.ID, 0, req.TTL)
@@ -159,6 +177,9 @@ var ErrLost = fmt.Errorf("the claim does not hold the key: %w", driver.ErrLost)
 
 // Renew is that of a [driver.Driver], for one claim.
 func (t *Table) Renew(c driver.Claim) error {
+	if c.Limit > 0 {
+		return t.renewPermits(c, time.Now())
+	}
 	_, held := t.Held(c)
 	if held == nil {
 		return ErrLost
@@ -179,6 +200,9 @@ func (t *Table) SetHolds(c driver.Claim, n int) error {
 
 // Release is that of a [driver.Driver].
 func (t *Table) Release(c driver.Claim) error {
+	if c.Limit > 0 {
+		return t.releasePermits(c, time.Now())
+	}
 	l, held := t.Held(c)
 	if held == nil {
 		return ErrLost
@@ -192,6 +216,11 @@ func (t *Table) Release(c driver.Claim) error {
 // Drop frees key, and wakes those who watch it.
 func (t *Table) Drop(key string) {
 	delete(t.Locks, key)
+	t.wake(key)
+}
+
+// wake signals those who watch key, but for the deaf.
+func (t *Table) wake(key string) {
 	for w := range t.Watches[key] {
 		if t.Deaf == nil || !t.Deaf(w) {
 			w.signal()
@@ -219,6 +248,13 @@ func (t *Table) Inspect(key string) driver.Holder {
 	now := time.Now()
 	l := t.live(key, now)
 	if l == nil {
+		return h
+	}
+	if p := l.permits; p != nil {
+		h.Held, h.Permits, h.Limit, h.Since = p.out > 0, p.out, p.limit, l.Since
+		for _, c := range p.claims {
+			h.Remaining, h.Token = max(h.Remaining, c.until.Sub(now)), max(h.Token, c.Token)
+		}
 		return h
 	}
 	h.Held, h.Owner, h.Token, h.Since, h.Remaining = true, l.Owner, l.Token, l.Since, l.Until().Sub(now)
@@ -251,6 +287,9 @@ var noSlash = strings.NewReplacer("/", "\x00")
 
 // Break is that of a [driver.Inspector].
 func (t *Table) Break(h driver.Holder) error {
+	if t.permitsAt(h.Key) != nil {
+		return t.releasePermits(driver.Claim{Key: h.Key, ID: h.ID}, time.Now())
+	}
 	if _, held := t.Held(driver.Claim{Key: h.Key, ID: h.ID}); held == nil {
 		return ErrLost
 	}

@@ -93,6 +93,22 @@ func (c *command) appendArg(d *Driver, name string, more bool) (needed bool) {
 			c.Words = append(c.Words, &unnamed)
 		}
 		return named
+	case "weight":
+		c.Words = append(c.Words, c.req.Permits)
+		return true
+	case "limit":
+		c.Words = append(c.Words, c.req.Limit)
+		return true
+	case "waited":
+		if !c.req.Waits {
+			c.Words = append(c.Words, &unnamed)
+			return false
+		}
+		c.Words = append(c.Words, c.req.Waited.Milliseconds())
+		return c.req.Limit > 0 || c.req.Waited >= time.Millisecond
+	case "permits":
+		c.Words = append(c.Words, redisconn.AuxKey("locker:permits:", c.req.Key))
+		return c.req.Waits && c.req.Waited >= time.Millisecond
 	case "channel":
 		if d.channels == nil || !more && d.channels.IsDefault(c.req.Key) {
 			return false

@@ -28,9 +28,13 @@ import (
 //	ttl        in ms
 //	retention  how long to keep the fencing counter, in ms; 0: no fencing
 //	fence      the key of its fencing counter, and queue, AuxKey("locker:queue:", key), where
-//	queue      they are no keys of the script, so that it runs while their slot moves
+//	queue      they are no keys of the script, so that it runs while their slot moves; permits,
+//	           AuxKey("locker:permits:", key), if the caller has waited
 //	tokens     how many to reserve; 1 by default
 //	owner      the owner if the caller named one; "" by default
+//	weight     how many permits, and of how many
+//	limit
+//	waited     for how long the caller has waited, in ms; "" if it does not wait
 //	channel    where to publish a release, and behind it
 //	publish    the command for it; PUBLISH by default, to the strategy's prefix and "{lock}"
 //
@@ -120,7 +124,11 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Answer
 
 // AcquireWith is Acquire with further arguments.
 func (d *Driver) AcquireWith(ctx context.Context, req driver.Request, args ...any) (driver.Answer, error) {
-	c := d.command(d.p.Acquire, req, args...)
+	script := d.p.Acquire
+	if req.Limit > 0 {
+		script = acquirePermits
+	}
+	c := d.command(script, req, args...)
 	do := d.conn.Do
 	if d.acks.n > 0 {
 		do = d.acks.grants.Do
@@ -128,6 +136,9 @@ func (d *Driver) AcquireWith(ctx context.Context, req driver.Request, args ...an
 	reply, err := d.do(ctx, c, do)
 	if err != nil {
 		return driver.Answer{}, err
+	}
+	if req.Limit > 0 {
+		return permitsAnswer(reply, req.Tokens)
 	}
 	return answerOf(reply, req.Tokens)
 }
@@ -137,6 +148,9 @@ func (d *Driver) ReplicaAcks() bool { return d.acks.n > 0 }
 
 // Release implements [driver.Driver]: one round trip.
 func (d *Driver) Release(ctx context.Context, c driver.Claim) error {
+	if c.Limit > 0 {
+		return d.Run(ctx, releasePermits, c)
+	}
 	return d.Run(ctx, d.p.Release, c)
 }
 
@@ -175,7 +189,8 @@ func (d *Driver) do(ctx context.Context, c *command, send func(context.Context, 
 func (d *Driver) awaitEarlier(ctx context.Context, c *command) error {
 	err := d.conn.AwaitAbandoned(ctx, func(earlier *redisconn.Command) bool {
 		return earlier.Group == c.Group &&
-			(earlier.Script == d.p.Acquire || earlier.Script == c.Script && c.Script != d.p.Release)
+			(earlier.Script == d.p.Acquire || earlier.Script == acquirePermits ||
+				earlier.Script == c.Script && c.Script != d.p.Release && c.Script != releasePermits)
 	})
 	if err != nil {
 		return &driver.StoreError{Err: fmt.Errorf("it was not sent: an earlier command of the claim is unanswered: %w", err), NotApplied: true}
@@ -187,7 +202,11 @@ func (d *Driver) awaitEarlier(ctx context.Context, c *command) error {
 func (d *Driver) Renew(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
 	own, cmds := make([]*command, len(claims)), make([]*redisconn.Command, len(claims))
 	for i, c := range claims {
-		own[i] = d.command(d.p.Renew, driver.Request{Claim: c, Fencing: c.Token != 0})
+		script := d.p.Renew
+		if c.Limit > 0 {
+			script = renewPermits
+		}
+		own[i] = d.command(script, driver.Request{Claim: c, Fencing: c.Token != 0})
 		own[i].Urgent = true
 		cmds[i] = &own[i].Command
 	}

@@ -63,6 +63,9 @@ func (d *Driver) Break(ctx context.Context, h driver.Holder) error {
 			return fmt.Errorf("%w: this server is one of several that have the lock; %s takes it from all of them", locker.ErrConflict, l.Strategy)
 		}
 	}
+	if h.Limit > 0 {
+		return d.Run(ctx, releasePermits, driver.Claim{Key: h.Key, ID: h.ID})
+	}
 	return d.Run(ctx, breakScript, driver.Claim{Key: h.Key, ID: h.ID})
 }
 

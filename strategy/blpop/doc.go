@@ -53,4 +53,7 @@
 // HMGET, HSET, HDEL, HLEN, HGETALL, RPUSH, EXISTS, DEL, PTTL, PEXPIRE, TYPE, GET,
 // SET, INCRBY, TIME, PUBSUB NUMSUB, PUBLISH or SPUBLISH. Without the permission to publish
 // waiters of other strategies look by themselves; without BLPOP waiters poll.
+//
+// It keeps no permits: locker.NewSemaphore refuses it, and locker.RWLock is made of Locks. At a key
+// with permits, which setnx or hashreentrant keep, its waiters poll.
 package blpop

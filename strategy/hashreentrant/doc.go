@@ -30,7 +30,8 @@
 // Free: one round trip to lock, one to unlock; re-entry one, and one to undo it.
 // Contended: two attempts and a subscription for the first waiter of a process,
 // then one attempt for each release, and one about every second in case a
-// message was missed. One connection for all subscriptions of a Locker (on a
+// message was missed. A permit of a semaphore, a reader and a writer cost as much as a lock,
+// whatever number is out. One connection for all subscriptions of a Locker (on a
 // cluster one a node), closed when no caller waits.
 //
 // # Keys
@@ -42,6 +43,11 @@
 // UNSUBSCRIBE, PING (on a cluster of Redis 7 or newer SSUBSCRIBE, SUNSUBSCRIBE and
 // PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS and ASKING), and inside scripts HGET,
 // HSET, HDEL, HLEN, HGETALL, EXISTS, DEL, PTTL, PEXPIRE, TYPE, GET, SET, INCRBY, TIME,
-// PUBLISH or SPUBLISH. Without the permission to subscribe or publish waiters poll, and
+// PUBLISH or SPUBLISH, and for permits HMGET, HKEYS, HSCAN, PEXPIREAT, ZADD, ZREM, ZSCORE, ZCARD, ZRANGE,
+// ZRANGEBYSCORE. Without the permission to subscribe or publish waiters poll, and
 // holders get no signals.
+//
+// A key with permits (locker.Semaphore, locker.RWLock) is a hash, too, and beside it is
+// locker:permits:{N}, a sorted set of the permits' ends; both go with the last permit. It is neither
+// Redisson's RSemaphore nor its RReadWriteLock.
 package hashreentrant

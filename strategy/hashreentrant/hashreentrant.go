@@ -24,13 +24,18 @@ var protocol = redisdriver.Protocol{
 }
 
 // pubsubDriver adds wake-ups by pub/sub to the hash lock.
-type pubsubDriver struct{ hashlock.Driver }
+type pubsubDriver struct {
+	hashlock.Driver
+	redisdriver.PermitKeeper
+}
 
 var _ interface {
 	driver.Driver
 	driver.Notifier
 	driver.HoldCounter
 	driver.Signaller
+	driver.PermitKeeper
+	driver.PermitInspector
 } = (*pubsubDriver)(nil)
 
 // New makes a Locker on rdb: a single Redis, a Sentinel set-up or a cluster. rdb
@@ -46,7 +51,7 @@ func New(rdb redis.UniversalClient, opts ...locker.Option) (*locker.Client, erro
 
 func newDriver(rdb redis.UniversalClient) (*pubsubDriver, error) {
 	d, err := hashlock.NewDriver(rdb, protocol)
-	return &pubsubDriver{d}, err
+	return &pubsubDriver{d, redisdriver.NewPermitKeeper(d.Driver)}, err
 }
 
 // Configure implements [driver.Configurer].

@@ -13,6 +13,7 @@ func on(topology redisconformance.Topology) redisconformance.Strategy {
 		New:         hashreentrant.New,
 		NewDriver:   hashreentrant.NewDriver,
 		StoredHolds: true,
+		Permits:     true,
 		Notified:    true,
 		Topology:    topology,
 	}

@@ -12,6 +12,8 @@ var _ interface {
 	driver.Notifier
 	driver.Inspector
 	driver.Signaller
+	driver.PermitKeeper
+	driver.PermitInspector
 } = storeDriver{}
 
 type storeDriver struct{ s *Store }
@@ -100,4 +102,33 @@ func (d storeDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string,
 // Break implements [driver.Inspector].
 func (d storeDriver) Break(ctx context.Context, h driver.Holder) error {
 	return d.do(ctx, func() error { return d.s.t.Break(h) })
+}
+
+// Permits implements [driver.PermitKeeper].
+func (d storeDriver) Permits(ctx context.Context, key string) (out, limit int, err error) {
+	err = d.do(ctx, func() (err error) {
+		out, limit, err = d.s.t.Permits(key)
+		return err
+	})
+	return out, limit, err
+}
+
+// PermitClaims implements [driver.PermitInspector].
+func (d storeDriver) PermitClaims(ctx context.Context, key string) iter.Seq2[driver.Holder, error] {
+	return func(yield func(driver.Holder, error) bool) {
+		var all []driver.Holder
+		err := d.do(ctx, func() error {
+			all = d.s.t.PermitClaims(key)
+			return nil
+		})
+		if err != nil {
+			yield(driver.Holder{}, err)
+			return
+		}
+		for _, h := range all {
+			if h.Strategy = d.Name(); !yield(h, nil) {
+				return
+			}
+		}
+	}
 }

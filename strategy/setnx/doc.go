@@ -17,7 +17,8 @@
 //
 // # Cost
 //
-// Free: one round trip to lock, one to unlock. Contended: an attempt every 10 to
+// Free: one round trip to lock, one to unlock, and the same for a permit of a semaphore, a reader and a
+// writer. Contended: an attempt every 10 to
 // 100 ms from each process, or when the holder's lease ends.
 //
 // # Keys
@@ -26,6 +27,12 @@
 // holders (Lease.ReleaseRequested) the channel locker:claims:{UUID}. Redis 6.0 or
 // newer. Commands: EVALSHA, EVAL, for signals SUBSCRIBE, UNSUBSCRIBE, PING (on a cluster of
 // Redis 7 or newer SSUBSCRIBE, SUNSUBSCRIBE and PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS
-// and ASKING), and inside scripts GET, SET, DEL, PTTL, PEXPIRE, TYPE, INCRBY, TIME. Without the
+// and ASKING), and inside scripts GET, SET, DEL, PTTL, PEXPIRE, TYPE, INCRBY, TIME, and for permits HGET, HMGET,
+// HSET, HDEL, HLEN, HKEYS, HSCAN, EXISTS, PEXPIREAT, ZADD, ZREM, ZSCORE, ZCARD, ZRANGE, ZRANGEBYSCORE, PUBLISH. Without the
 // permission to subscribe holders get no signals.
+//
+// A key with permits (locker.Semaphore, locker.RWLock) is a hash, which SET NX of a plain client does not
+// replace, and beside it is locker:permits:{key}, a sorted set of the permits' ends; both go with the last
+// permit. hashreentrant keeps permits in the same way, so that both share them; its waiters are woken by the channel
+// redisson_lock__channel:{key}.
 package setnx

@@ -2,11 +2,10 @@ package setnx
 
 import (
 	"github.com/distlock/locker/driver"
-	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/redis/go-redis/v9"
 )
 
 // NewDriver makes a driver without a Locker, for the suite's group commands.
 func NewDriver(rdb redis.UniversalClient) (driver.Driver, error) {
-	return redisdriver.NewDriver(rdb, protocol)
+	return newDriver(rdb)
 }

@@ -12,6 +12,7 @@ func on(topology redisconformance.Topology) redisconformance.Strategy {
 		Name:      "setnx",
 		New:       setnx.New,
 		NewDriver: setnx.NewDriver,
+		Permits:   true,
 		Topology:  topology,
 	}
 }

@@ -77,11 +77,10 @@ end
 -- Changes one claim's {count, expiry}; a count of 0 ends it. Returns the owner's total,
 -- or nil if the claim does not hold the key.
 local function change(lock, claim, owner, to)
-  if owner == '' then
-    owner = claim
-  elseif not redis.pcall('HGET', lock, claim) then
+  if not redis.pcall('HGET', lock, claim) then -- in a hash of any size
     return nil
   end
+  owner = owner == '' and claim or owner
   local now = math.floor(clock() / 1000)
   local holds = holds_of(lock, owner, now)
   local c = holds and holds.claims[claim]

@@ -1,4 +1,4 @@
-local lock, queue, fence = unpack(KEYS)
+local lock, queue, permits, fence = unpack(KEYS)
 local listened, publish = unpack(ARGV) -- channel and command of releases; nil: the strategy publishes none
 -- Reply: {type, ms remaining, the string or the fields of the hash, the fencing counter,
 --        the fields of blpop's queue, how many listen on the channel, the clock in µs}
@@ -6,12 +6,21 @@ local listened, publish = unpack(ARGV) -- channel and command of releases; nil: 
 -- It only reads.
 
 -- fence.lua
+-- permits.lua
 
 local MOST_BYTES, MOST_FIELDS = 1024, 4096 -- a larger value is no lock of a known layout
 
 local kind, content = redis.call('TYPE', lock).ok, {}
 if kind == 'string' and redis.call('STRLEN', lock) <= MOST_BYTES then
   content = redis.call('GET', lock)
+elseif kind == 'hash' and head_of(redis.call('HGET', lock, '')) then
+  -- Of permits the head will do, less what has ended of it, as far as a look at some claims shows.
+  local limit, out = head_of(redis.call('HGET', lock, ''))
+  local now = math.floor(clock() / 1000)
+  for _, claim in ipairs(redis.call('ZRANGEBYSCORE', permits, '-inf', now, 'LIMIT', 0, PAGE)) do
+    out = out - (tonumber(string.match(redis.call('HGET', lock, claim) or '', '^%d+')) or 0)
+  end
+  content = {'', string.format('permits %d %d', limit, math.max(out, 0))}
 elseif kind == 'hash' and redis.call('HLEN', lock) <= MOST_FIELDS then
   content = redis.call('HGETALL', lock)
 end

@@ -36,7 +36,7 @@ func TestDocumentedPermissions(t *testing.T) {
 			t.Parallel()
 			require.NotEmpty(t, rules[name])
 			redisconformance.RunAs(t, redisconformance.Strategy{
-				Name: name, New: newLocker, StoredHolds: name != "setnx", Notified: name != "setnx", Fair: name == "blpop",
+				Name: name, New: newLocker, StoredHolds: name != "setnx", Permits: name != "blpop", Notified: name != "setnx", Fair: name == "blpop",
 			}, rules[name]...)
 		})
 	}

@@ -1,6 +1,7 @@
 local lock, fence, queue = unpack(KEYS)
-local claim, ttl, retention, tokens, owner, inbox, nth, blocks, earlier = unpack(ARGV)
+local claim, ttl, retention, tokens, owner, waited, permits, inbox, nth, blocks, earlier = unpack(ARGV)
 tokens, owner = tokens or 1, owner or '' -- unless named
+-- waited: so far, in ms.
 -- Only of a process that waits: inbox; nth, a count of its
 -- attempts; blocks, 1 if it blocks on its inbox else 0; earlier, the claims of its attempts
 -- before this one that were refused or not answered and may have been granted the lock
@@ -45,6 +46,7 @@ end
 -- claim.lua
 -- holds.lua
 -- join.lua
+-- permits.lua
 -- queue.lua
 
 local now_us = clock()
@@ -78,6 +80,13 @@ if kind == 'string' then
   return {0, redis.call('PTTL', lock), 1}
 elseif kind ~= 'hash' and kind ~= 'none' then
   return {-1, kind}
+end
+local may = kind == 'hash' and lock_instead(lock, permits, claim, waited)
+if may then
+  kind = 'none'
+elseif kind == 'hash' and may == false then
+  leave() -- the release of permits looks at no queue either
+  return {0, redis.call('PTTL', lock), 1}
 end
 
 for before in string.gmatch(kind == 'hash' and earlier or '', '%S+') do

@@ -1,5 +1,5 @@
 local lock, fence = unpack(KEYS)
-local claim, ttl, retention, tokens, owner = unpack(ARGV)
+local claim, ttl, retention, tokens, owner, waited, permits = unpack(ARGV) -- waited: so far, in ms
 tokens, owner = tokens or 1, owner or '' -- unless named
 -- Reply: {1, first token, how many if not all} granted; {0, ms remaining or -1, 0, the holder's
 --        owner} held by another; {0, ms remaining or -1, 1} by a holder whose release
@@ -24,9 +24,18 @@ end
 -- claim.lua
 -- holds.lua
 -- join.lua
+-- permits.lua
 
 local kind = redis.call('TYPE', lock).ok
 if kind == 'hash' then
+  local may = lock_instead(lock, permits, claim, waited)
+  if may then
+    local token = issue(fence, retention, tokens)
+    take(lock, nil, claim, owner, ttl, token)
+    return {1, token}
+  elseif may == false then
+    return {0, redis.call('PTTL', lock), 0, ''}
+  end
   local token, n = join(lock, fence, claim, owner, ttl, retention, tokens)
   if token then
     return {1, token, n}

@@ -12,6 +12,7 @@ import (
 
 // All are the layouts, in the order in which they are tried.
 var All = []redisdriver.Layout{
+	{Strategy: "permits", Recognize: isPermits},
 	{Strategy: "redlock", Recognize: isRedlocks, OnSeveralServers: true},
 	{Strategy: "setnx", Recognize: isSetnxs},
 	{Strategy: "blpop", Recognize: isBlpops, Queue: blpopQueue},

@@ -1,5 +1,5 @@
 local lock, fence = unpack(KEYS)
-local claim, ttl, retention, tokens = unpack(ARGV)
+local claim, ttl, retention, tokens, waited, permits = unpack(ARGV) -- waited: so far, in ms
 tokens = tokens or 1
 -- Reply: {1, first token} granted; {0, ms remaining or -1, 1} held by
 --        another; {-1, type} not a lock
@@ -24,6 +24,7 @@ end
 
 -- issued.lua
 -- shared.lua
+-- permits.lua
 
 local kind = redis.call('TYPE', lock).ok
 if kind == 'string' then
@@ -32,6 +33,11 @@ if kind == 'string' then
     return {1, issued(fence, retention, tokens)}
   end
 elseif kind == 'hash' then
+  if lock_instead(lock, permits, claim, waited) then
+    local token = issue(fence, retention, tokens)
+    redis.call('SET', lock, claim, 'PX', ttl)
+    return {1, token}
+  end
   ask(lock)
 else
   return {-1, kind}

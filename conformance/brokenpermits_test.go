@@ -1,0 +1,135 @@
+package conformance_test
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/driver"
+)
+
+// keeping is a driver that keeps permits.
+type keeping struct{ counted }
+
+// Permits implements [driver.PermitKeeper].
+func (d keeping) Permits(ctx context.Context, key string) (out, limit int, err error) {
+	err = d.sound.s.obey(ctx, conformance.OpPermits, func() (err error) {
+		out, limit, err = d.sound.s.Table.Permits(key)
+		return err
+	})
+	return out, limit, err
+}
+
+// keepingBadly is a driver that keeps permits, changed by f.
+func keepingBadly(f func(d *counted)) fake {
+	v := fakePermitting
+	v.fakeDriver = func(s *fakeStore) driver.Driver {
+		d := keeping{newCounted(s)}
+		f(&d.counted)
+		return d
+	}
+	return v
+}
+
+func takingBadly(f func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error)) fake {
+	return keepingBadly(func(d *counted) { d.acquire = f })
+}
+
+// brokenPermits break what is promised of keys with permits.
+var brokenPermits = map[string]brokenStrategy{
+	"counts a permit twice that is asked for twice": {takingBadly(func() func(*counting, context.Context, driver.Request) (driver.Answer, error) {
+		var mu sync.Mutex
+		asked := map[string]int{}
+		return func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+			a, err := d.Acquire(ctx, req)
+			mu.Lock()
+			asked[req.ID]++
+			again := a.Granted && req.Limit > 0 && asked[req.ID] > 1
+			mu.Unlock()
+			if again {
+				req.ID += "0"
+				_, _ = d.Acquire(ctx, req)
+			}
+			return a, err
+		}
+	}()), []string{"PermitsSentTwice"}},
+	"keeps the permits of a dead process": {takingBadly(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+		if req.Limit > 0 {
+			req.TTL = time.Hour
+		}
+		return d.Acquire(ctx, req)
+	}), []string{"PermitsOfTheDead", "PermitsComeBack"}},
+	"ignores weights": {takingBadly(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+		req.Permits = min(req.Permits, 1)
+		return d.Acquire(ctx, req)
+	}), []string{"WeightsCount", "PermitsAreBounded"}},
+	"starves big requests": {takingBadly(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+		req.Waits = false
+		return d.Acquire(ctx, req)
+	}), []string{"BigRequestIsServed", "WriterIsServed"}},
+	"keeps permits free for ever": {takingBadly(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+		a, err := d.Acquire(ctx, req)
+		if req.Waits && !a.Granted && req.Limit > 0 {
+			go func() {
+				req.Permits = req.Limit
+				for range 500 { // the bug: it is not the waiter that goes on asking
+					time.Sleep(20 * time.Millisecond)
+					req.Waited += 20 * time.Millisecond
+					if a, _ := d.Acquire(context.Background(), req); a.Granted {
+						_ = d.Release(context.Background(), req.Claim)
+						return
+					}
+				}
+			}()
+		}
+		return a, err
+	}), []string{"BigRequestIsServed"}},
+	"keeps the first limit": {takingBadly(func() func(*counting, context.Context, driver.Request) (driver.Answer, error) {
+		var mu sync.Mutex
+		limits := map[string]int{}
+		return func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+			mu.Lock()
+			if limits[req.Key] == 0 {
+				limits[req.Key] = req.Limit
+			}
+			if req.Limit > 0 {
+				req.Limit = max(limits[req.Key], req.Permits)
+			}
+			mu.Unlock()
+			return d.Acquire(ctx, req)
+		}
+	}()), []string{"NewestLimitCounts"}},
+	"gives all permits back with one": {keepingBadly(func(d *counted) {
+		d.release = func(d *counting, ctx context.Context, c driver.Claim) error {
+			err := d.Release(ctx, c)
+			if err == nil && c.Limit > 0 {
+				d.locked(func() { d.s.Drop(c.Key) })
+			}
+			return err
+		}
+	}), []string{"PermitsSentTwice", "WeightsCount"}},
+	"never gives permits back": {keepingBadly(func(d *counted) {
+		d.release = func(d *counting, ctx context.Context, c driver.Claim) error {
+			if c.Limit > 0 {
+				return nil
+			}
+			return d.Release(ctx, c)
+		}
+	}), []string{"PermitsSurviveFaults", "PermitsSentTwice", "ReadersOfProcessesShare"}},
+	"grants a lock beside permits": {takingBadly(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+		a, err := d.Acquire(ctx, req)
+		if !a.Granted && req.Limit == 0 && err == nil {
+			d.locked(func() { delete(d.s.Locks, req.Key) })
+			return d.Acquire(ctx, req)
+		}
+		return a, err
+	}), []string{"PermitsAndLocksExclude"}},
+	"gives all permits one token": {takingBadly(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+		a, err := d.Acquire(ctx, req)
+		if a.Granted && req.Limit > 0 {
+			a.Token = 7
+		}
+		return a, err
+	}), []string{"PermitsHaveTokens"}},
+}

@@ -1,0 +1,51 @@
+package driver
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// PermitKeeper is implemented by a driver that keeps keys with permits. Such a key has a limit, and
+// claims that take one permit or more each. A Request with a Limit is granted if the permits
+// that are out, and those that it asks for, are at most its Limit. Permits are out until their claim
+// is released or has ended.
+//
+//   - Each Request is judged by its own Limit, and the newest one stands in the store: permits that
+//     are out stay out when the limit shrinks.
+//   - A key is a lock or has permits. A Request of the other kind is refused until the key is free, and
+//     so is a Request for the key of another program's lock.
+//   - Each claim has an expiry of its own, moved by its own renewals, and a token of its own. The
+//     token is greater than that of each claim that had ended before the grant. Renew, Release and a
+//     Request that is sent twice are as for locks: sent twice, a claim counts once.
+//   - Nobody joins a claim. The owner's name is kept for those who look.
+//   - A release signals the Watches of the key.
+//   - A grant costs the same whatever number of permits is out.
+//
+// A Request that Waits is not starved. While the one that has Waited longest goes on asking, the driver keeps
+// free what that one asks for, and refuses it to those that have waited for less; a lock asks for
+// all permits. A driver may do without that for a Request for one permit that has waited for less
+// than [Patience]. What is kept free for a waiter that falls silent is given to others after at most [BidTime].
+type PermitKeeper interface {
+	// Permits returns how many permits of key are out, and the limit that was named last: 0 and 0
+	// if the key is free. It returns an error that matches [ErrConflict] if the key is held as a
+	// lock.
+	Permits(ctx context.Context, key string) (out, limit int, err error)
+}
+
+const (
+	// BidTime is for how long a driver keeps permits free for a waiter that is silent.
+	BidTime = 2 * time.Second
+	// Patience is for how long others may pass a waiter that asks for one permit.
+	Patience = time.Second
+	// MaxPermits is the largest Limit.
+	MaxPermits = 1_000_000_000
+)
+
+// PermitInspector is implemented by an [Inspector] that is a [PermitKeeper].
+type PermitInspector interface {
+	// PermitClaims goes through the claims that have permits of key and have not ended, in no
+	// order. Each has ID, Owner, Permits, Limit, Token and Remaining. A claim that comes or goes
+	// meanwhile may be left out.
+	PermitClaims(ctx context.Context, key string) iter.Seq2[Holder, error]
+}

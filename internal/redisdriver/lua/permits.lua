@@ -1,0 +1,131 @@
+-- A key with permits. The hash at the lock key has the fields
+--
+--   ''         "permits limit out": the limit that was named last, and how many permits are out
+--   '>'        "who count since heard": the bid of the Locker that has waited longest, as far as it
+--              was heard of (ms, server clock); after BID ms without a word it is none
+--   a claim    "count token owner" of one claim; owner only where it was named
+--
+-- and the sorted set beside it has the claims by their ends (ms, server clock), which only their own
+-- renewals move. Both expire with the last claim. What has ended is swept where it is in the way: each
+-- claim once, at O(log n). So no command looks at all claims. No value is a mere number, or three of
+-- them, and the first word of '' is no kind of claim.lua's: for every strategy that locks here, an
+-- older one or Redisson, it is a hash that somebody else holds, and for this one theirs are.
+
+local BID = 2000
+local PATIENCE = 1000 -- ms before a request for one permit bids
+local PAGE = 100 -- claims
+
+-- The fields of the hash that have these names; nil if the key has another type. A server that refuses a
+-- command fails the script: a refusal does not look like a free key.
+local function fields_of(lock, ...)
+  local fields = redis.pcall('HMGET', lock, ...)
+  if not fields.err then
+    return fields
+  elseif not string.find(fields.err, 'WRONGTYPE') then
+    error(fields.err)
+  end
+end
+
+local function head_of(head)
+  local limit, out = string.match(head or '', '^permits (%d+) (%d+)$')
+  return tonumber(limit), tonumber(out)
+end
+
+local function put_head(lock, limit, out, ...)
+  redis.call('HSET', lock, '', string.format('permits %d %d', limit, out), ...)
+end
+
+-- Returns whose bid it is, for how many, since when, and for how long it is one still; nil if it is none.
+local function bid_of(bid, now)
+  local who, count, since, heard = string.match(bid or '', '^(%S+) (%d+) (%d+) (%d+)$')
+  local left = who and heard + BID - now
+  if who and left > 0 and left <= BID then
+    return who, tonumber(count), tonumber(since), left
+  end
+end
+
+-- The id of the Locker that a claim is of.
+local function locker_of(claim)
+  return string.match(claim, '^[^:]+')
+end
+
+-- Forgets claims that have ended, until at most `enough` permits are out; returns how many are. A call sweeps
+-- a few hundred claims: whoever needs more asks again.
+local function sweep(lock, ends, now, out, enough)
+  for _ = 1, 3 do
+    local gone = out > enough and redis.call('ZRANGEBYSCORE', ends, '-inf', now, 'LIMIT', 0, PAGE) or {}
+    if #gone == 0 then
+      break
+    end
+    for _, value in ipairs(redis.call('HMGET', lock, unpack(gone))) do
+      out = out - (tonumber(string.match(value or '', '^%d+')) or 0)
+    end
+    redis.call('HDEL', lock, unpack(gone))
+    redis.call('ZREM', ends, unpack(gone))
+  end
+  return math.max(out, 0)
+end
+
+-- The set of ends was lost (evicted, deleted): the claims without an end get the key's.
+local function heal(lock, ends, now)
+  local last = now + math.max(redis.call('PTTL', lock), 0)
+  for _, field in ipairs(redis.call('HKEYS', lock)) do
+    if field ~= '' and field ~= '>' then
+      redis.call('ZADD', ends, 'NX', last, field)
+    end
+  end
+  redis.call('PEXPIREAT', ends, last)
+end
+
+-- Makes both keys last for ttl, and the set as long as the hash, which a bid may keep. A user who may not do
+-- that leaves nothing behind for ever.
+local function last_for(lock, ends, ttl)
+  local left = redis.call('PTTL', lock)
+  for _, key in ipairs({lock, ends}) do
+    local until_then = key == lock and tonumber(ttl) or math.max(ttl, left)
+    if redis.call('PTTL', key) < until_then then
+      local expires = redis.pcall('PEXPIRE', key, until_then)
+      if type(expires) == 'table' then
+        if redis.call('PTTL', key) < 0 then
+          redis.call('DEL', lock, ends)
+        end
+        error(expires.err)
+      end
+    end
+  end
+end
+
+-- Notes that the Locker of claim has waited longest. waited is in ms.
+local function make_bid(lock, ends, claim, count, waited, now)
+  redis.call('HSET', lock, '>', string.format('%s %d %.0f %.0f', locker_of(claim), count, now - waited, now))
+  last_for(lock, ends, BID)
+end
+
+-- What a lock does at a key with permits: it waits as one that asks for all of them. Returns true if it
+-- may take the key, which is gone then; false if it is refused; nil if the key has no permits. ends is nil for
+-- a lock that does not wait: what is out of dead claims alone ends with the key.
+local function lock_instead(lock, ends, claim, waited)
+  local limit, out = head_of(redis.call('HGET', lock, ''))
+  if not out then
+    return nil
+  end
+  local now = math.floor(clock() / 1000)
+  waited = tonumber(waited or '') or 0
+  if waited > 0 then
+    local swept = sweep(lock, ends, now, out, 0)
+    if swept ~= out then
+      put_head(lock, limit, swept)
+      out = swept
+    end
+  end
+  local bidder, _, since = bid_of(redis.call('HGET', lock, '>'), now)
+  if bidder and bidder ~= locker_of(claim) and since <= now - waited then
+    return false
+  elseif out == 0 then
+    redis.call('DEL', lock)
+    return true
+  elseif waited > 0 then
+    make_bid(lock, ends, claim, 1000000000, waited, now)
+  end
+  return false
+end

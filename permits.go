@@ -1,0 +1,242 @@
+package locker
+
+import (
+	"cmp"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/distlock/locker/driver"
+)
+
+// Permits in the engine. A claim of permits is as any other, but for these:
+//
+//   - A process may have several claims of a key. They stand in keyState.permits, and none is the
+//     current one.
+//   - Attempts go on beside one another while the store is not known to refuse: so n callers
+//     that come to n free permits need one round trip and not n of them in a row. Once
+//     the store has refused, the first waiter alone asks.
+//   - Unlock gives the claim to a waiter, and does not leave it for whoever is next: with several
+//     claims and waiters that would need a list of claims, and of who is about to take one.
+//   - The store does not count their holds.
+
+// capacity is what a call for permits asks for; its zero value is that of a lock.
+type capacity struct {
+	permits, limit int
+	alone          bool   // nobody joins its claim, whatever owner is named
+	what           string // what it does, for errors
+	others         *atomic.Int64
+}
+
+const (
+	firstRoom = 16  // attempts for permits that are under way at once, before the store has answered
+	mostRoom  = 128 // after a grant
+)
+
+// withCapacity has a Lock ask for permits. It goes through a [Wrapper] as the caller's options do.
+func withCapacity(of capacity) LockOption {
+	return lockOption(func(c *callSettings) { c.capacity = of })
+}
+
+// keepsPermits returns an error unless e's driver keeps permits.
+func (e *Client) keepsPermits(who string) error {
+	if _, ok := e.driver.(driver.PermitKeeper); !ok {
+		return invalid("%s: %s keeps no permits; want a driver.PermitKeeper, as memory and hashreentrant are", who, e.name)
+	}
+	return nil
+}
+
+// tellLimit logs the limit that another process has named for the key, once for each.
+func (c *call) tellLimit(other int) {
+	if other != 0 && c.others != nil && c.others.Swap(int64(other)) != int64(other) {
+		c.e.log.Warn("processes name different numbers of permits; the newest number counts", "strategy", c.e.name, "key", c.e.userKey(c.key), "permits", c.limit, "elsewhere", other)
+	}
+}
+
+var errPart = errors.New("this caller holds the key, or a part of it, and would wait for itself")
+
+func (c *call) failPart() error {
+	return c.fail(ErrInvalid, errPart, "unlock what it holds first")
+}
+
+// mayJoin reports whether what the call asks for is a part of cl.
+func (c *call) mayJoin(cl *claim) bool {
+	return (c.limit > 0) == (cl.Limit > 0) && c.permits <= cl.Permits
+}
+
+// outerPermit is outer where the call, or l, is one of permits. l is the lease on the key that the
+// caller's context carries, or nil.
+func (c *call) outerPermit(l *Lease) (*Lease, error) {
+	switch {
+	case l == nil || c.alone && l.claim.Limit > 0:
+		return nil, nil
+	case !c.mayJoin(l.claim):
+		return nil, c.failPart()
+	}
+	return l, nil
+}
+
+// isRefused reports whether the call waits because the key is taken, and not for its turn
+// to ask. It needs the mutex.
+func (c *call) isRefused() bool { return c.limit == 0 || c.ks.full || c.ks.current != nil }
+
+// hasRoom reports whether a further attempt for permits may be made beside those under way.
+func (q *queue) hasRoom() bool {
+	most := cmp.Or(q.room, firstRoom)
+	if q.full {
+		most = 1
+	}
+	return q.attempts < most && q.releases == 0
+}
+
+// hold adds a claim that was granted; free is how many permits the store has left.
+func (ks *keyState) hold(c *claim, free int) {
+	if c.Limit == 0 {
+		ks.current = c
+		return
+	}
+	if ks.permits == nil {
+		ks.permits = make(map[*claim]struct{})
+	}
+	ks.permits[c] = struct{}{}
+	// No more attempts than there is room for: who is refused would be passed over by those behind.
+	ks.full, ks.room = free < c.Permits, int32(max(1, min(free/c.Permits, mostRoom)))
+}
+
+// drop removes a claim, and reports whether the key had it.
+func (ks *keyState) drop(c *claim) bool {
+	if ks.current == c {
+		ks.current = nil
+		return true
+	}
+	_, ok := ks.permits[c]
+	delete(ks.permits, c)
+	return ok
+}
+
+// loseOthers loses the claims that the store cannot have any more, since it has granted c, which
+// excludes them. It returns false if one of them was granted later than c.
+func (ks *keyState) loseOthers(c *claim) bool {
+	if len(ks.permits) == 0 || c.Permits < c.Limit {
+		return true
+	}
+	var ended aftermath
+	for other := range ks.permits {
+		if other.state != claimHeld {
+			continue
+		}
+		if other.token > c.token {
+			ended.run()
+			return false
+		}
+		ended = append(ended, other.lose(lossDenied, ErrDenied)...)
+	}
+	ended.run()
+	return true
+}
+
+// claim returns the claim of that id, or nil; one whose end has come is lost first.
+func (ks *keyState) claim(id string) *claim {
+	if c := ks.present(); c != nil && c.ID == id {
+		return c
+	}
+	for c := range ks.permits {
+		if c.ID == id {
+			c.expire().run()
+			return c
+		}
+	}
+	return nil
+}
+
+// permitsOf returns a lease of the owner's, whom ContextWithOwner has named, on permits; nil if
+// there is none.
+func (ks *keyState) permitsOf(owner string) *Lease {
+	for c := range ks.permits {
+		if c.named && c.Owner == owner {
+			if c.expire().run(); c.state == claimHeld {
+				return c.leases
+			}
+		}
+	}
+	return nil
+}
+
+// reads reports whether the claim is a reader's: the loss of one reader's lease is no other reader's.
+func (c *claim) reads() bool { return c.Owner == readers || c.Permits < c.Limit }
+
+// heir returns the waiter that is given permits that come free: the first one, whether or not it
+// asks the store, but for one whose answer is late. It returns nil if there is none.
+func (q *queue) heir(now time.Duration) *call {
+	if q == nil {
+		return nil
+	}
+	for w := q.head; w != nil; w = w.next {
+		if w.failed == nil && w.given == nil && !w.isLate(now) {
+			return w
+		}
+	}
+	return nil
+}
+
+func (w *waiter) isLate(now time.Duration) bool { return w.asking && now-w.asked >= overdueAfter }
+
+// give gives the claim, which has no lease, to w. If w is granted another one, or leaves, it passes
+// the claim on; so does the timer if w's answer is late. It needs the mutex.
+func (c *claim) give(w *call) {
+	w.given = c
+	w.signal()
+	if w.asking {
+		c.s.setTimer(w.ks, w.asked+overdueAfter-c.e.sched.Now())
+	}
+}
+
+// take returns the claim that the call was given; nil if it has been lost. It needs the mutex.
+func (c *call) take() *claim {
+	cl := c.given
+	c.given = nil
+	if cl.expire().run(); !cl.offered() {
+		return nil
+	}
+	return cl
+}
+
+// passOn passes the claim that the call was given to the next waiter. It returns the claim if
+// there is none, for freeUnclaimed.
+func (c *call) passOn() *claim {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.given == nil {
+		return nil
+	}
+	return c.ks.regive(c)
+}
+
+// passOnLate passes on what was given to waiters whose attempts are late. It returns a claim for
+// which there is no other waiter.
+func (ks *keyState) passOnLate() (unclaimed *claim) {
+	if ks.queue == nil {
+		return nil
+	}
+	for w := ks.head; w != nil && unclaimed == nil; w = w.next {
+		if w.given != nil && w.isLate(w.e.sched.Now()) {
+			unclaimed = ks.regive(w)
+		}
+	}
+	return unclaimed
+}
+
+// regive takes from w what it was given. It needs the mutex.
+func (ks *keyState) regive(w *call) (unclaimed *claim) {
+	c := w.take()
+	if c == nil {
+		return nil
+	}
+	now := c.e.sched.Now()
+	if heir := ks.heir(now); heir != nil && c.suits(heir) && c.deadline-now >= c.lasts/2 {
+		c.give(heir)
+		return nil
+	}
+	c.release(claimReleasing)
+	return c
+}
