@@ -23,7 +23,9 @@ func (c *call) acquire(cl driver.Claim, wait bool, tokens int) (a driver.Answer,
 	if err != nil && driver.MaybeApplied(err) {
 		c.e.cleanUp(cl, sent, false)
 	}
-	c.tellLimit(a.Limit)
+	if a.Limit != 0 {
+		c.tellLimit(a.Limit)
+	}
 	return a, sent, err
 }
 
@@ -182,7 +184,7 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 		deadline:    sent + validityOf(lasts), lasts: lasts, next: never,
 		renewals: c.renewals, renewable: c.renewals}
 	claim.tenure, claim.entry.Item = &claim.firstTenure, claim
-	if claim.counted() {
+	if e.counter != nil && cl.Limit == 0 {
 		claim.turn = make(chan struct{}, 1)
 	}
 	if a.Tokens > 1 || e.set.noFencing {
@@ -227,7 +229,7 @@ func (c *call) install(cl *claim, free int) error {
 	var old *claim
 	if ks := s.keys[cl.Key]; ks != nil {
 		old = ks.current
-		if !ks.loseOthers(cl) {
+		if len(ks.permits) > 0 && !ks.loseOthers(cl) {
 			return errLate
 		}
 	}
@@ -251,7 +253,11 @@ func (c *call) install(cl *claim, free int) error {
 	}
 	cl.schedule()
 	ks := s.at(cl.Key)
-	ks.hold(cl, free)
+	if cl.Limit == 0 {
+		ks.current = cl
+	} else {
+		ks.hold(cl, free)
+	}
 	ks.outage, ks.holder = outage{}, ""
 	if c.asking {
 		s.heard(c, c.e.sched.Now())

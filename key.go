@@ -338,7 +338,11 @@ func (s *stripe) endRelease(ks *keyState, c *claim) {
 	if c.Limit == 0 {
 		ks.releases--
 	}
-	ks.drop(c)
+	if ks.current == c {
+		ks.current = nil
+	} else {
+		ks.drop(c)
+	}
 	ks.wakeNext()
 	s.prune(ks)
 }

@@ -48,7 +48,7 @@ func (e *Client) keepsPermits(who string) error {
 
 // tellLimit logs the limit that another process has named for the key, once for each.
 func (c *call) tellLimit(other int) {
-	if other != 0 && c.others != nil && c.others.Swap(int64(other)) != int64(other) {
+	if c.others != nil && c.others.Swap(int64(other)) != int64(other) {
 		c.e.log.Warn("processes name different numbers of permits; the newest number counts", "strategy", c.e.name, "key", c.e.userKey(c.key), "permits", c.limit, "elsewhere", other)
 	}
 }
@@ -89,12 +89,8 @@ func (q *queue) hasRoom() bool {
 	return q.attempts < most && q.releases == 0
 }
 
-// hold adds a claim that was granted; free is how many permits the store has left.
+// hold adds a claim of permits that was granted; free is how many permits the store has left.
 func (ks *keyState) hold(c *claim, free int) {
-	if c.Limit == 0 {
-		ks.current = c
-		return
-	}
 	if ks.permits == nil {
 		ks.permits = make(map[*claim]struct{})
 	}
@@ -117,7 +113,7 @@ func (ks *keyState) drop(c *claim) bool {
 // loseOthers loses the claims that the store cannot have any more, since it has granted c, which
 // excludes them. It returns false if one of them was granted later than c.
 func (ks *keyState) loseOthers(c *claim) bool {
-	if len(ks.permits) == 0 || c.Permits < c.Limit {
+	if c.Permits < c.Limit {
 		return true
 	}
 	var ended aftermath

@@ -254,7 +254,7 @@ func (e *Client) retry(ctx context.Context, f func(context.Context) error) error
 
 // free sends one release of the claim.
 func (c *claim) free(ctx context.Context) error {
-	if c.counted() {
+	if c.e.counter != nil && c.Limit == 0 {
 		if err := c.takeTurn(ctx, releaseTimeout); err != nil {
 			return err
 		}

@@ -75,7 +75,7 @@ func (f *fastPath) revive(c *fastConn) *fastConn {
 
 // give gives the connection back.
 func (f *fastPath) give(c *fastConn) {
-	if c.wire.interrupted() {
+	if c.wire.unusable.Load() {
 		c.close()
 		c = nil
 	}
@@ -144,7 +144,7 @@ func (c *fastConn) isAlive(life context.Context) bool {
 	defer cancel()
 	// HELLO needs no permission; any answer is a sign of life.
 	err := c.conn.Do(ctx, "hello").Err()
-	return (err == nil || isServerError(err)) && !c.wire.interrupted()
+	return (err == nil || isServerError(err)) && !c.wire.unusable.Load()
 }
 
 func (c *fastConn) close() {

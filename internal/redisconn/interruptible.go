@@ -17,7 +17,7 @@ type interruptibleConn struct {
 	unhook func() bool // from the context that closes Conn
 	wrote  atomic.Bool // the whole command was written, as far as we know
 
-	unusable atomic.Bool // interrupted, or closed; mu is held where it is set
+	unusable atomic.Bool // interrupted, or closed: no more commands can be sent; mu is held where it is set
 
 	mu        sync.Mutex
 	closing   bool          // the end of the closing context interrupts the command
@@ -60,9 +60,6 @@ func (w *interruptibleConn) interruptClosing() {
 		w.interruptLocked()
 	}
 }
-
-// interrupted reports whether no more commands can be sent.
-func (w *interruptibleConn) interrupted() bool { return w.unusable.Load() }
 
 // awaited returns a channel that is closed when the reply to an interrupted command has
 // arrived. It returns nil if none is awaited.

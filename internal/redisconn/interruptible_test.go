@@ -80,7 +80,7 @@ func TestStuckConnectionIsClosedBesideTheCaller(t *testing.T) {
 			close(closes)
 			t.Fatal("the caller waits")
 		}
-		require.True(t, w.interrupted())
+		require.True(t, w.unusable.Load())
 		close(closes)
 	})
 }

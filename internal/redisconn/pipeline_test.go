@@ -88,7 +88,7 @@ func (l *proxied) connected(t *testing.T) {
 			return false
 		}
 		defer d.give(n)
-		return !n.wire.interrupted()
+		return !n.wire.unusable.Load()
 	}, soon, time.Millisecond)
 }
 
