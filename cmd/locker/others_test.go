@@ -54,7 +54,7 @@ func otherStore(t *testing.T, name string) *servers.Server {
 	if name == "etcd" && os.Getenv("LOCKER_ETCD_SERVER") == "" {
 		program, err := etcdProgram()
 		require.NoError(t, err)
-		require.NoError(t, os.Setenv("LOCKER_ETCD_SERVER", program)) // of all parallel tests alike
+		require.NoError(t, os.Setenv("LOCKER_ETCD_SERVER", program)) //nolint:usetesting // all parallel tests have it
 	}
 	s, err := servers.ByStrategy[name](t.Context())
 	if errors.Is(err, servers.ErrNotInstalled) {

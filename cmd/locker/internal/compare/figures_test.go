@@ -66,7 +66,7 @@ func TestJudge(t *testing.T) {
 	require.Equal(t, 3, f.grants)
 	require.Equal(t, 1, f.changes)
 	require.Equal(t, []float64{7}, f.gaps)
-	require.Equal(t, 750.0, f.longest)
+	require.InDelta(t, 750, f.longest, 1e-9)
 	require.True(t, f.cutLongest)
 	require.Zero(t, f.share)
 	require.InDelta(t, 3, f.perS, 1e-9)

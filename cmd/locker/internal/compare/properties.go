@@ -35,10 +35,6 @@ var properties = []property{
 	}},
 }
 
-func propertyOf(id string) property {
-	return properties[slices.IndexFunc(properties, func(p property) bool { return p.id == id })]
-}
-
 // propertiesOf are those of a strategy.
 func propertiesOf(strategy string) map[string]string {
 	all := make(map[string]string)

@@ -1,0 +1,44 @@
+package compare
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"testing"
+
+	"github.com/distlock/locker/cmd/locker/internal/servers"
+	"github.com/distlock/locker/internal/test/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// TestOtherStores: strategies on stores of several kinds are compared, and no output has a password.
+func TestOtherStores(t *testing.T) {
+	t.Parallel()
+	server, err := servers.Postgres(t.Context())
+	if errors.Is(err, servers.ErrNotInstalled) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(server.Stop)
+	rdb := redistest.Start(t)
+	r, err := Run(t.Context(), quiet(Options{URLs: []string{server.URL, "blpop+" + rdb.URL()}, NoSuite: true}))
+	require.NoError(t, err)
+	require.Equal(t, []string{"postgres", "blpop"}, r.names())
+	require.Empty(t, r.failures())
+	require.Contains(t, r.only(), "Only PostgreSQL: locks outlive a crash of the server, by its default settings; a transaction of the application's can check the lock")
+	require.Empty(t, rdb.Client(t).Keys(t.Context(), "*locker-compare*").Val())
+	var out bytes.Buffer
+	require.NoError(t, r.HTML(&out))
+	require.NoError(t, json.NewEncoder(&out).Encode(r))
+	u, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	password, _ := u.User.Password()
+	require.NotContains(t, out.String()+r.Text()+r.Markdown(), password)
+
+	wrong := *u
+	wrong.User = url.UserPassword("app", "secret")
+	_, err = Run(t.Context(), quiet(Options{URLs: []string{wrong.String()}, NoSuite: true}))
+	require.ErrorContains(t, err, "28P01")
+	require.NotContains(t, err.Error(), "secret")
+}
