@@ -124,6 +124,11 @@ soak: redis ## all strategies and topologies under random faults for DURATION, c
 	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && \
 	$(GO) build -o "$$bin/soak" ./internal/test/soak/cmd/soak && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
 
+.PHONY: soak-etcd
+soak-etcd: redis ## strategy/etcd on three members under random faults for DURATION, checked; SOAK_FLAGS as for soak
+	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && \
+	$(GO) -C strategy/etcd build -o "$$bin/soak" ./internal/soak && cd strategy/etcd && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
+
 .PHONY: browser
 browser: redis ## the report of locker compare in headless Chromium, which is installed when it is missing; screenshots in docs/images
 	@if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then \

@@ -33,7 +33,7 @@ func (r *round) newArena(t Topology, resource string) *arena {
 	cfg, st := r.cfg, r.stage
 	a := &arena{
 		cfg: cfg, topology: t, strategies: cfg.strategiesOn(t), maxTTL: slices.Max(cfg.ttls(t)),
-		seed: r.seed + uint64(slices.Index(Topologies(), t))<<48, dir: r.dir, stage: st,
+		seed: r.seed + uint64(slices.Index(cfg.topologies(), t))<<48, dir: r.dir, stage: st,
 		deployment: deploy(st, cfg, t), workers: make([]*process, cfg.Processes),
 	}
 	a.spec = workerSpec{

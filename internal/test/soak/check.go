@@ -100,12 +100,12 @@ func (h *history) checkStalls(k *keyHistory) {
 		}
 	}
 	for _, x := range k.holds {
-		busy = append(busy, span{x.ret, x.over()})
+		busy = append(busy, span{x.ret, x.over(h.linger)})
 		wait(x.attempt)
 	}
 	for _, a := range k.tries {
 		if a.unknown {
-			busy = append(busy, span{a.call, a.ret.add(a.ttl)})
+			busy = append(busy, span{a.call, a.ret.add(a.ttl + h.linger)})
 		}
 		wait(a)
 	}

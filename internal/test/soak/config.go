@@ -25,7 +25,7 @@ const (
 	Quorum   Topology = "quorum"   // five independent masters
 )
 
-// Topologies lists all of them.
+// Topologies lists all of them. A program may have an [Own] one.
 func Topologies() []Topology { return []Topology{Single, Sentinel, Cluster, Quorum} }
 
 // Strategy is one strategy under test.
@@ -45,7 +45,8 @@ func (s Strategy) key(n int) string { return fmt.Sprintf("%s:k%d", s.Name, n) }
 // Process has what a Locker is made from in one of the processes.
 type Process struct {
 	Index   int                     // so that processes may differ
-	Clients []redis.UniversalClient // one, or on Quorum one for each server
+	Clients []redis.UniversalClient // one, or on Quorum one for each server; none on an Own topology
+	Addrs   []string                // on an Own topology: the links to the servers
 	Options []locker.Option
 }
 
@@ -55,10 +56,11 @@ type Config struct {
 	// to [ServeWorker].
 	Strategies []Strategy
 	Topologies []Topology    // default: all that the strategies run on
+	Own        *Own          // a further topology
 	Duration   time.Duration // default 1 min, without a limit if Operations is set
 	Operations int           // the run ends after so many; 0: only Duration counts
 	Seed       uint64        // default: a random one
-	Faults     []string      // names of [Faults]; nil means all, empty none
+	Faults     []string      // names of [Faults] and of Own.Faults; nil means all, empty none
 
 	Processes int             // of each topology, default 3
 	Callers   int             // of each strategy in a process, default 8
@@ -93,10 +95,10 @@ func (c Config) withDefaults() (_ Config, err error) {
 		c.Progress = func(string) {}
 	}
 	if c.Faults == nil {
-		c.Faults = faultNames()
+		c.Faults = c.faultNames()
 	}
 	if c.Topologies == nil {
-		c.Topologies = Topologies()
+		c.Topologies = c.topologies()
 	}
 	if err := c.check(); err != nil {
 		return c, err
@@ -110,8 +112,8 @@ func (c Config) withDefaults() (_ Config, err error) {
 func (c Config) check() error {
 	runs := 0
 	for _, t := range c.Topologies {
-		if !slices.Contains(Topologies(), t) {
-			return fmt.Errorf("soak: no topology %q; there are: %v", t, Topologies())
+		if !slices.Contains(c.topologies(), t) {
+			return fmt.Errorf("soak: no topology %q; there are: %v", t, c.topologies())
 		}
 		runs += len(c.strategiesOn(t))
 	}
@@ -119,8 +121,8 @@ func (c Config) check() error {
 		return errors.New("soak: no strategy runs on the topologies given")
 	}
 	for _, name := range c.Faults {
-		if !slices.Contains(faultNames(), name) {
-			return fmt.Errorf("soak: no fault %q; there are: %s", name, strings.Join(faultNames(), ", "))
+		if !slices.Contains(c.faultNames(), name) {
+			return fmt.Errorf("soak: no fault %q; there are: %s", name, strings.Join(c.faultNames(), ", "))
 		}
 	}
 	return nil
@@ -142,6 +144,8 @@ func (c Config) ttls(t Topology) []time.Duration {
 	switch {
 	case len(c.TTLs) > 0:
 		return c.TTLs
+	case c.isOwn(t):
+		return c.Own.TTLs
 	case t == Sentinel || t == Cluster:
 		return []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}
 	}

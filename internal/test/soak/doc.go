@@ -1,6 +1,7 @@
 // Package soak is a nemesis for lockers on Redis: several processes lock, the package
 // kills and freezes them and makes random trouble for their servers and connections,
-// for as long as one likes. Every process logs what it asked and what it was answered,
+// for as long as one likes. A program that brings the servers of another store, and their
+// faults, has an [Own] topology. Every process logs what it asked and what it was answered,
 // with times of one monotonic clock. Afterwards the logs are checked.
 //
 // It complements the conformance suite: a case of the suite makes one fault happen at

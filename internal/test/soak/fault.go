@@ -3,6 +3,7 @@ package soak
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/distlock/locker/internal/bound"
@@ -22,6 +23,11 @@ type Fault struct {
 	// granted in time.
 	harmless bool
 	redis    bool // it needs a Redis of the run's own
+}
+
+// happensOn reports whether the fault is for one of these topologies.
+func (f *Fault) happensOn(some ...Topology) bool {
+	return f.on == nil || slices.ContainsFunc(some, func(t Topology) bool { return slices.Contains(f.on, t) })
 }
 
 // loss is the data that a fault loses by design.
@@ -56,9 +62,9 @@ func (t *trouble) between(least, most time.Duration) time.Duration {
 
 func (t *trouble) sleep(least, most time.Duration) { bound.Sleep(t.ctx, nil, t.between(least, most)) }
 
-// Faults lists what the nemesis can do.
+// Faults lists what the nemesis can do to processes, to connections, and to Redis.
 func Faults() []Fault {
-	masters, replicated := []Topology{Single, Quorum}, []Topology{Sentinel, Cluster}
+	masters, replicated, redis := []Topology{Single, Quorum}, []Topology{Sentinel, Cluster}, Topologies()
 	return []Fault{
 		{Name: "freeze", Doc: "a process stands still (SIGSTOP) for half a TTL to three", process: freeze},
 		{Name: "kill", Doc: "a process is killed (kill -9), and another one started", process: kill},
@@ -66,7 +72,7 @@ func Faults() []Fault {
 		{Name: "restart", Doc: "a server is killed and started with its data", on: masters, server: restart, redis: true},
 		{Name: "lose-data", Doc: "a server is killed and started empty", on: masters, server: loseData, redis: true},
 		{Name: "flush", Doc: "FLUSHALL", on: []Topology{Single}, server: flush},
-		{Name: "pause", Doc: "a server stands still (SIGSTOP) for up to two seconds", server: pause, redis: true},
+		{Name: "pause", Doc: "a server stands still (SIGSTOP) for up to two seconds", on: redis, server: pause, redis: true},
 		{Name: "clock", Doc: "a server's clock is set ahead by up to three seconds, and back again", on: masters, server: clockJump, redis: true},
 		{Name: "failover", Doc: "a replica becomes the master in an orderly way", on: replicated, server: failover},
 		{Name: "kill-master", Doc: "a master is killed and its replica takes over", on: replicated, server: killMaster},
@@ -76,20 +82,13 @@ func Faults() []Fault {
 		{Name: "cut", Doc: "all connections are reset", link: cut},
 		{Name: "refuse", Doc: "connections are cut and refused for up to a TTL", link: refuse},
 		{Name: "black-hole", Doc: "a link goes silent for up to two TTLs", link: blackHole},
-		{Name: "lose-messages", Doc: "the links of subscriptions go silent for up to two TTLs", link: loseMessages, harmless: true},
-		{Name: "lose-reply", Doc: "commands are applied, their replies lost, connections closed", link: some(loseReply, 1)},
-		{Name: "hang-reply", Doc: "commands are applied, their replies never come", link: some(hangReply, 1)},
-		{Name: "duplicate", Doc: "commands arrive twice", link: some(duplicate, 1), harmless: true},
-		{Name: "delay", Doc: "commands arrive late, even after their sender has given up", link: some(delay, len(delays))},
-		{Name: "late-reply", Doc: "replies come late", link: some(lateReply, len(delays))},
+		{Name: "lose-messages", Doc: "the links of subscriptions go silent for up to two TTLs", on: redis, link: loseMessages, harmless: true},
+		{Name: "lose-reply", Doc: "commands are applied, their replies lost, connections closed", on: redis, link: some(loseReply, 1)},
+		{Name: "hang-reply", Doc: "commands are applied, their replies never come", on: redis, link: some(hangReply, 1)},
+		{Name: "duplicate", Doc: "commands arrive twice", on: redis, link: some(duplicate, 1), harmless: true},
+		{Name: "delay", Doc: "commands arrive late, even after their sender has given up", on: redis, link: some(delay, len(delays))},
+		{Name: "late-reply", Doc: "replies come late", on: redis, link: some(lateReply, len(delays))},
 	}
-}
-
-func faultNames() (names []string) {
-	for _, f := range Faults() {
-		names = append(names, f.Name)
-	}
-	return names
 }
 
 func freeze(t *trouble, p *process) {

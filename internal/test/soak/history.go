@@ -10,6 +10,7 @@ import (
 // A history has the events of one strategy in one arena in a round.
 type history struct {
 	slack      time.Duration
+	linger     time.Duration // how long the store may keep a lock after its TTL
 	keys       map[uint16]*keyHistory
 	losses     spans // in which locks may have been lost
 	wiped      spans // in which all of them were
@@ -74,19 +75,19 @@ func (h *hold) end() instant {
 
 // over is when the key is free in the store at the latest, if no other caller gets it. A
 // last renewal may have been applied without an answer.
-func (h *hold) over() instant {
+func (h *hold) over(linger time.Duration) instant {
 	switch {
 	case h.freed != 0:
 		return h.freed
 	case h.killed != 0:
-		return h.killed.add(h.ttl)
+		return h.killed.add(h.ttl + linger)
 	}
-	return max(h.deadline, h.unlocking).add(h.ttl)
+	return max(h.deadline, h.unlocking).add(h.ttl + linger)
 }
 
 func newHistory(a *arena, s Strategy) *history {
 	h := &history{
-		slack: a.cfg.Slack, keys: make(map[uint16]*keyHistory), count: make(map[string]int), found: make(map[Kind]int),
+		slack: a.cfg.Slack, linger: a.cfg.linger(a.topology), keys: make(map[uint16]*keyHistory), count: make(map[string]int), found: make(map[Kind]int),
 	}
 	for _, e := range a.events {
 		if e.loss != lossNone && (e.loss != lossUnconfirmed || !s.Acked) {
@@ -96,7 +97,7 @@ func newHistory(a *arena, s Strategy) *history {
 			h.wiped = append(h.wiped, e.span)
 		}
 		if !e.fault.harmless {
-			h.troubled = append(h.troubled, span{e.from, e.to.add(a.maxTTL)}) // with what it leaves behind
+			h.troubled = append(h.troubled, span{e.from, e.to.add(a.maxTTL + h.linger)}) // with what it leaves behind
 		}
 	}
 	return h

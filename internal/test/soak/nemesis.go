@@ -19,11 +19,11 @@ type nemesis struct {
 
 func newNemesis(a *arena) *nemesis {
 	n := &nemesis{a: a}
-	all := Faults()
+	all := a.cfg.faults()
 	for i := range all {
 		f := &all[i]
 		switch {
-		case !slices.Contains(a.cfg.Faults, f.Name), f.on != nil && !slices.Contains(f.on, a.topology), f.redis && a.cfg.Server != "":
+		case !slices.Contains(a.cfg.Faults, f.Name), !f.happensOn(a.topology), f.redis && a.cfg.Server != "":
 		case f.process != nil:
 			n.onProcess = append(n.onProcess, f)
 		case f.link != nil:

@@ -33,6 +33,7 @@ type deployment struct {
 	shards   []*shard
 	sentinel *redistest.Sentinel // or nil
 	cluster  *redistest.Cluster  // or nil
+	own      Servers             // or nil
 }
 
 func deploy(st *stage, cfg Config, t Topology) *deployment {
@@ -59,6 +60,8 @@ func deploy(st *stage, cfg Config, t Topology) *deployment {
 		for i := range 3 {
 			add(connect(st, &node{server: all[i]}), connect(st, &node{server: all[3+i]}))
 		}
+	default:
+		d.deployOwn(st, cfg.Own)
 	}
 	return d
 }
@@ -118,10 +121,17 @@ type route struct {
 	Addrs    []string          // of the servers, on Sentinel of the Sentinels
 	Master   string            // on Sentinel: what they call the master
 	Links    map[string]string // the link's address, by the server's
+	Own      []string          // the links' addresses, on an Own topology: then the others are empty
 }
 
 func (d *deployment) route() route {
 	r := route{Topology: d.topology, Links: make(map[string]string)}
+	if d.own != nil {
+		for _, n := range d.shards[0].nodes {
+			r.Own = append(r.Own, n.link.Addr())
+		}
+		return r
+	}
 	for _, s := range d.shards {
 		for _, n := range s.nodes {
 			r.Addrs = append(r.Addrs, n.addr)

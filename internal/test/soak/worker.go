@@ -66,7 +66,7 @@ func newWorker(spec workerSpec, strategies []Strategy) (*worker, error) {
 		if i < 0 {
 			return nil, fmt.Errorf("this program has no strategy %q", name)
 		}
-		l, err := strategies[i].New(Process{Index: w.Process, Clients: w.Route.clients()})
+		l, err := strategies[i].New(Process{Index: w.Process, Clients: w.Route.clients(), Addrs: w.Route.Own})
 		if err != nil {
 			return nil, err
 		}

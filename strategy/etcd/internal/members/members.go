@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,36 +22,51 @@ import (
 	"go.uber.org/zap"
 )
 
+// source is the directory of internal/member, which is looked for from the working directory upwards.
+func source() (string, error) {
+	dir, err := os.Getwd()
+	for ; err == nil; dir = filepath.Dir(dir) {
+		member := filepath.Join(dir, "internal", "member")
+		if _, err := os.Stat(member); err == nil {
+			return member, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("there is no internal/member: want a working directory in strategy/etcd")
+		}
+	}
+	return "", err
+}
+
+// made is what base returns, once it was called.
+var made string
+
 // base is a directory with a short name, for sockets are in it, and internal/member, compiled.
 var base = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "etcd")
+	member, err := source()
+	if err == nil {
+		made, err = os.MkdirTemp("", "etcd")
+	}
 	if err != nil {
 		return "", err
 	}
-	source, err := filepath.Abs("internal/member")
-	for ; err == nil; source = filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(source))), "internal", "member") {
-		if _, missing := os.Stat(source); missing == nil {
-			break
-		}
-	}
-	build := exec.Command("go", "-C", source, "build", "-trimpath", "-o", filepath.Join(dir, "member"), ".")
+	build := exec.Command("go", "-C", member, "build", "-trimpath", "-o", filepath.Join(made, "member"), ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w: %s", err, out)
 	}
-	return dir, nil
+	return made, nil
 })
 
-// Tests is a *testing.M that removes what this package has made after the tests.
+// Tests is a *testing.M, or what a program does, and removes what this package has made after it.
 type Tests struct{ M interface{ Run() int } }
 
-// Run runs the tests.
+// Run runs M.
 func (t Tests) Run() int {
 	defer func() {
 		for _, s := range idle.all {
 			s.Kill()
 		}
-		if dir, err := base(); err == nil {
-			_ = os.RemoveAll(dir)
+		if made != "" {
+			_ = os.RemoveAll(made)
 		}
 	}()
 	return t.M.Run()

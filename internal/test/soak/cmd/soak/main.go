@@ -5,15 +5,7 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
-	"os/signal"
-	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/distlock/locker"
@@ -57,82 +49,5 @@ var strategies = []soak.Strategy{
 
 func main() {
 	soak.ServeWorker(strategies...)
-	cfg, err := parse(os.Args[1:])
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	var report *soak.Report
-	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		if report, err = soak.Run(ctx, cfg); report.Rounds > 0 {
-			fmt.Print(report)
-		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
-	}
-	if len(report.Violations) > 0 {
-		fmt.Println("\nlogs are in", report.Dir)
-		os.Exit(1)
-	}
-}
-
-func parse(args []string) (soak.Config, error) {
-	cfg := soak.Config{Progress: progress(os.Stderr)}
-	var names, known []string
-	for _, s := range strategies {
-		known = append(known, s.Name)
-	}
-	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
-	list := func(name, usage string, set func([]string)) {
-		flags.Func(name, usage+", separated by commas (default all)", func(text string) error {
-			set(strings.Split(text, ","))
-			return nil
-		})
-	}
-	list("strategies", strings.Join(known, ", "), func(l []string) { names = l })
-	list("topologies", fmt.Sprint(soak.Topologies()), func(l []string) {
-		for _, name := range l {
-			cfg.Topologies = append(cfg.Topologies, soak.Topology(name))
-		}
-	})
-	faults := "none, or some of:"
-	for _, f := range soak.Faults() {
-		faults += fmt.Sprintf("\n  %-14s %s", f.Name, f.Doc)
-	}
-	list("faults", faults+"\n", func(l []string) {
-		cfg.Faults = slices.DeleteFunc(l, func(name string) bool { return name == "none" })
-	})
-	flags.DurationVar(&cfg.Duration, "duration", 0, "how long (default 1m, or as long as -operations takes)")
-	flags.IntVar(&cfg.Operations, "operations", 0, "end after so many")
-	flags.Uint64Var(&cfg.Seed, "seed", 0, "of what is tried (default a random one)")
-	flags.IntVar(&cfg.Callers, "callers", 0, "of each strategy in a process (default 8)")
-	flags.IntVar(&cfg.Keys, "keys", 0, "of each strategy (default 32)")
-	flags.DurationVar(&cfg.Slack, "slack", 0, "how late a busy machine may make things (default 2s)")
-	flags.StringVar(&cfg.Dir, "dir", "", "for logs (default a new one for temporary files)")
-	if err := flags.Parse(args); err != nil {
-		return cfg, err
-	}
-	names = append(names, flags.Args()...)
-	for _, name := range names {
-		i := slices.Index(known, name)
-		if i < 0 {
-			return cfg, fmt.Errorf("soak: no strategy %q; there are: %v", name, known)
-		}
-		cfg.Strategies = append(cfg.Strategies, strategies[i])
-	}
-	if names == nil {
-		cfg.Strategies = strategies
-	}
-	return cfg, nil
-}
-
-// progress keeps a line up to date if out is a terminal.
-func progress(out *os.File) func(string) {
-	if info, err := out.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return nil
-	}
-	return func(line string) { fmt.Fprintf(out, "\r%s\x1b[K", line) }
+	os.Exit(soak.Main(soak.Config{Strategies: strategies}, os.Args[1:]))
 }
