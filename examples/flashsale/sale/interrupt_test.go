@@ -46,7 +46,7 @@ func startLong(t *testing.T, strategy string) (*exec.Cmd, *bufio.Reader) {
 // TestPaused: the late write of a shop that was stopped oversells, unless its token is checked.
 func TestPaused(t *testing.T) {
 	results, code := sell(t, "-paused", "-strategy", "setnx", "-buyers", "80", "-stock", "20", "-concurrency", "24")
-	require.Equal(t, cli.OK, code)
+	require.Equal(t, cli.OK, code, "%+v", results)
 	require.Len(t, results, 2)
 	require.Equal(t, "setnx, not fenced", results[0].Strategy)
 	require.Equal(t, "oversold by a late write, as expected", results[0].Verdict)

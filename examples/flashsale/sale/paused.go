@@ -23,7 +23,7 @@ type pausing struct {
 }
 
 // pausedTTL is short, so that nobody waits for long, and long enough for a busy machine.
-const pausedTTL = 2 * time.Second
+const pausedTTL = 5 * time.Second
 
 // withPause returns each method twice, without a check of tokens and with it. A careless one has
 // no tokens, and with one shop nobody sells while it is stopped.
