@@ -33,21 +33,7 @@ func testEventsAddUp(t *T) {
 		l := ls[i%2]
 		for range 8 {
 			attempts.Add(1)
-			var lease *locker.Lease
-			var err error
-			switch t.IntN(4) {
-			case 0:
-				lease, err = l.TryLock(t.Context(), key)
-			case 1:
-				lease, err = l.Lock(t.Context(), key, locker.WithWait(5*time.Millisecond))
-			case 2: // to be lost
-				lease, err = l.Lock(t.Context(), key, locker.WithTTL(t.Timing().MinTTL), locker.WithoutRenewal())
-				if err == nil {
-					t.Ends(lease.Lost(), t.Timing().MinTTL+t.Timing().Slack, "the loss of a lease that is not renewed")
-				}
-			default:
-				lease, err = l.Lock(t.Context(), key)
-			}
+			lease, err := lockAnyhow(t, l, key)
 			if err != nil {
 				// Or ErrUnavailable, if the store took too long to answer.
 				t.Isnt(err, locker.ErrInvalid, locker.ErrLost, locker.ErrClosed)
@@ -73,8 +59,30 @@ func testEventsAddUp(t *T) {
 	if !t.caps().Fencing {
 		return // nothing tells the grants apart
 	}
+	grantsHaveEnds(t, events.All())
+}
+
+// lockAnyhow is one of the ways to lock; the lease of one of them is lost.
+func lockAnyhow(t *T, l locker.Locker, key string) (lease *locker.Lease, err error) {
+	switch t.IntN(4) {
+	case 0:
+		return l.TryLock(t.Context(), key)
+	case 1:
+		return l.Lock(t.Context(), key, locker.WithWait(5*time.Millisecond))
+	case 2:
+		lease, err = l.Lock(t.Context(), key, locker.WithTTL(t.Timing().MinTTL), locker.WithoutRenewal())
+		if err == nil {
+			t.Ends(lease.Lost(), t.Timing().MinTTL+t.Timing().Slack, "the loss of a lease that is not renewed")
+		}
+		return lease, err
+	}
+	return l.Lock(t.Context(), key)
+}
+
+// grantsHaveEnds checks that each token has as many grants as ends.
+func grantsHaveEnds(t *T, events []locker.Event) {
 	open := map[int64]int{}
-	for _, ev := range events.All() {
+	for _, ev := range events {
 		switch ev.Kind {
 		case locker.EventAcquired:
 			open[ev.Token]++

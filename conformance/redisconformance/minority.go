@@ -101,20 +101,7 @@ func testMinority(t *conformance.T, begin, end func(*harness) error) {
 
 func testClocksJump(t *conformance.T, by time.Duration) {
 	h := t.Harness().(*quorumHarness)
-	var jumpers []*redistest.Server
-	var rdbs []redis.UniversalClient
-	for i := range h.Nodes {
-		var opts []redistest.Option
-		jumps := i < (h.Nodes-1)/2
-		if jumps {
-			opts = append(opts, redistest.WithSettableClock())
-		}
-		s := redistest.Start(t, opts...)
-		if jumps {
-			jumpers = append(jumpers, s)
-		}
-		rdbs = append(rdbs, s.Client(t))
-	}
+	jumpers, rdbs := nodesThatJump(t, h.Nodes)
 	open := func(opts ...locker.Option) locker.Locker {
 		l, err := h.Quorum.New(rdbs, append(opts, suite.WithObserver(nil))...)
 		t.NoError(err, "New")
@@ -159,6 +146,23 @@ func testClocksJump(t *conformance.T, by time.Duration) {
 	w.Cancel()
 	_ = t.Refused(w, t.Timing().Prompt)
 	t.Unlock(lease)
+}
+
+// nodesThatJump starts n servers, of which a minority has clocks that can be set.
+func nodesThatJump(t *conformance.T, n int) (jumpers []*redistest.Server, rdbs []redis.UniversalClient) {
+	for i := range n {
+		var opts []redistest.Option
+		jumps := i < (n-1)/2
+		if jumps {
+			opts = append(opts, redistest.WithSettableClock())
+		}
+		s := redistest.Start(t, opts...)
+		if jumps {
+			jumpers = append(jumpers, s)
+		}
+		rdbs = append(rdbs, s.Client(t))
+	}
+	return jumpers, rdbs
 }
 
 // onEveryNode reports whether all servers have the lock, as far as the strategy tells.

@@ -109,6 +109,21 @@ func (d *dialed) Close() error {
 	return d.Conn.Close()
 }
 
+// connectBy returns a client that connects by dial.
+func (h *harness) connectBy(dial func(ctx context.Context, network, addr string) (net.Conn, error)) redis.UniversalClient {
+	switch h.Topology {
+	case Cluster:
+		o := h.clusterOptions()
+		o.Dialer = dial
+		return redis.NewClusterClient(o)
+	case Sentinel:
+		o := h.sentinel.Options()
+		o.Dialer = dial
+		return redis.NewFailoverClient(o)
+	}
+	return redis.NewClient(&redis.Options{Addr: h.nodes[0].Addr(), Dialer: dial})
+}
+
 func testConnectionsEndWithClose(t *conformance.T) {
 	var open atomic.Int32
 	counting := func(h *harness) func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -121,20 +136,7 @@ func testConnectionsEndWithClose(t *conformance.T) {
 			return &dialed{Conn: conn, open: &open}, nil
 		}
 	}
-	connect := func(h *harness) redis.UniversalClient {
-		switch h.Topology {
-		case Cluster:
-			o := h.clusterOptions()
-			o.Dialer = counting(h)
-			return redis.NewClusterClient(o)
-		case Sentinel:
-			o := h.sentinel.Options()
-			o.Dialer = counting(h)
-			return redis.NewFailoverClient(o)
-		default:
-			return redis.NewClient(&redis.Options{Addr: h.nodes[0].Addr(), Dialer: counting(h)})
-		}
-	}
+	connect := func(h *harness) redis.UniversalClient { return h.connectBy(counting(h)) }
 	var clients []redis.UniversalClient
 	newLocker := func() (locker.Locker, error) {
 		switch h := t.Harness().(type) {
