@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/distlock/locker"
@@ -275,8 +277,45 @@ func (c noValues) Value(key any) any {
 
 // looking is a Lock that waits by trying again and again.
 func looking(every time.Duration) fake {
+	return lookingIf(every, func() (may func() bool, leave func()) { return func() bool { return true }, func() {} })
+}
+
+// lastFirst is a Lock that tries again and again while nobody has come later.
+func lastFirst() fake {
+	var mu sync.Mutex
+	var waiting []*int
+	return lookingIf(5*time.Millisecond, func() (may func() bool, leave func()) {
+		mu.Lock()
+		defer mu.Unlock()
+		me := new(int)
+		waiting = append(waiting, me)
+		return func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return waiting[len(waiting)-1] == me
+			}, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				waiting = slices.DeleteFunc(waiting, func(o *int) bool { return o == me })
+			}
+	})
+}
+
+// lookingIf is a Lock that tries again and again when it may.
+func lookingIf(every time.Duration, enter func() (may func() bool, leave func())) fake {
 	return wrapping(wrapped{lock: func(l locker.Locker, ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {
+		may, leave := enter()
+		defer leave()
 		for {
+			if !may() {
+				suite.SeenWaiting(ctx)
+				select {
+				case <-ctx.Done():
+					return nil, fmt.Errorf("%w: %w", locker.ErrNotAcquired, ctx.Err())
+				case <-time.After(every):
+				}
+				continue
+			}
 			lease, err := l.TryLock(ctx, key, opts...)
 			if err == nil || !errors.Is(err, locker.ErrNotAcquired) {
 				return lease, err

@@ -262,7 +262,7 @@ var brokenLocks = map[string]brokenStrategy{
 		return l.Lock(ctx, key, append(opts, locker.WithWait(slowOnEveryMachine))...)
 	}}), []string{"TryLockDoesNotWait"}},
 	"does not mind the context": {changing(context.WithoutCancel), []string{"CancelIsPrompt", "DeadlineMatchesBoth", "DeadContextGetsNothing", "CancelledWhileReentering"}},
-	"serves in any order":       {looking(5 * time.Millisecond), []string{"FIFOWithinLocker", "TryLockFailsBehindTheQueue", "QueueSurvivesItsMembers"}},
+	"serves the last first":     {lastFirst(), []string{"FIFOWithinLocker", "TryLockFailsBehindTheQueue", "QueueSurvivesItsMembers"}},
 	"hardly ever looks":         {looking(20 * time.Second), []string{"LooksEverySecond", "WakesOneAfterAnother"}},
 	"claims to be fair":         {claiming(fakeCounting, func(c *conformance.Capabilities) { c.Fair = true }), []string{"FIFOAcrossLockers"}},
 	"loses every wake-up": {near(func(d *nearby) {

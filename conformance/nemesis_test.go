@@ -93,7 +93,7 @@ var hunts = map[string]hunt{
 	"gives everybody one owner":           {want: soak.Overlap},
 	"waits in TryLock":                    {want: soak.Stall, ttls: []time.Duration{200 * time.Millisecond}, slack: 200 * time.Millisecond},
 	"does not mind the context":           {want: soak.Stall, length: 15 * time.Second},
-	"serves in any order":                 {want: soak.Stall, length: 15 * time.Second},
+	"serves the last first":               {want: soak.Stall, length: 15 * time.Second},
 	"hardly ever looks":                   {want: soak.Stall, length: 15 * time.Second},
 	"repeats tokens":                      {want: soak.TokenOrder, quick: true},
 	"counts tokens from 1":                {want: soak.TokenOrder, faults: flushes},
