@@ -104,7 +104,7 @@ func (t *T) Timing() Timing { return t.timing }
 // Harness returns what the case runs on.
 func (t *T) Harness() Harness { return t.h }
 
-// What the case has said it needs.
+// The interfaces that the case needs.
 
 func (t *T) caps() Capabilities    { return t.h.Capabilities() }
 func (t *T) inspector() Inspector  { return must[Inspector](t.h) }

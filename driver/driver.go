@@ -126,7 +126,7 @@ type Answer struct {
 	Since time.Time
 	TTL   time.Duration
 
-	// Of a Request for permits, granted or not:
+	// For a Request for permits, granted or not:
 
 	// Free is how many permits more could be granted now; not more than that.
 	Free int

@@ -38,7 +38,7 @@ type Advice struct {
 	Prices  []Price  `json:"prices,omitempty"`
 }
 
-// Price is what a strategy that meets a need costs.
+// Price has the costs of a strategy that meets a need.
 type Price struct {
 	Strategy string `json:"strategy"`
 	How      string `json:"how,omitempty"` // it has the property

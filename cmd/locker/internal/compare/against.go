@@ -17,7 +17,7 @@ type Against struct {
 	table [][]string
 }
 
-// earlier is what is read of an earlier Result.
+// earlier has the fields of an earlier Result that are compared.
 type earlier struct {
 	Schema     int
 	Machine    string

@@ -43,14 +43,14 @@ type grant struct {
 	process          int
 }
 
-// corner is what a contender has done in a bout.
+// corner records one contender of a bout.
 type corner struct {
 	Grants []grant
 	Cut    int64 // when it asked for what the end of the bout cut off; 0: nothing
 	Error  string
 }
 
-// contenderSpec is what a contender is started with.
+// contenderSpec starts a contender.
 type contenderSpec struct {
 	Places []place
 	// Clean are the Redis servers of others, where it deletes all with Mark if its parent dies. One contender does that.
@@ -201,7 +201,7 @@ func (r *ring) fight(ctx context.Context, name string, d time.Duration) (*fought
 	return b.judge(corners), nil
 }
 
-// fought is what happened in a bout.
+// fought records a bout.
 type fought struct {
 	grants, changes int
 	perS, changesS  float64

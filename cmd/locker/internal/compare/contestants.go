@@ -156,7 +156,7 @@ func bareURL(u string) string {
 	return u
 }
 
-// hostOf is what may be shown of a URL.
+// hostOf returns the part of a URL that may be shown.
 func hostOf(u string) string {
 	parsed, err := url.Parse(u)
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Load is what the machine did besides.
+// Load describes the other work of the machine.
 type Load struct {
 	// Before and After are the load averages of the last minute; -1 where the system does not have them.
 	Before float64 `json:"before"`
 	After  float64 `json:"after"` // with the comparison itself
-	// Calibration is what a constant piece of work took between the runs, in ms.
+	// Calibration has the times of a constant piece of work between the runs, in ms.
 	Calibration *Figure `json:"calibration_ms"`
 	// Busy says why the figures are those of a busy machine; "" if they are not.
 	Busy string `json:"busy,omitempty"`

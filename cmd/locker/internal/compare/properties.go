@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// property is what a strategy promises whatever the machine. The conformance suites hold them.
+// property is a promise of a strategy that does not depend on the machine. The conformance suites hold them.
 type property struct {
 	id, title string
 	of        map[string]string // by strategy; those that have it not are missing
 }
 
-// properties are what strategies differ in.
+// properties lists the promises in which strategies differ.
 var properties = []property{
 	{"order", "first come, first served, among processes", map[string]string{"blpop": "yes", "etcd": "yes"}},
 	{"woken", "a release wakes a waiter in another process", map[string]string{
