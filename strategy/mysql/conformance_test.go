@@ -67,20 +67,20 @@ func newHarness(tb testing.TB) conformance.DriverHarness {
 }
 
 // idle are servers that a harness has left as it found them.
-var idle servers
+var idle spare
 
-type servers struct {
+type spare struct {
 	mu  sync.Mutex
 	all []*server
 }
 
-func (i *servers) put(s *server) {
+func (i *spare) put(s *server) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.all = append(i.all, s)
 }
 
-func (i *servers) take() (*server, error) {
+func (i *spare) take() (*server, error) {
 	i.mu.Lock()
 	n := len(i.all)
 	if n == 0 {
@@ -214,10 +214,10 @@ func (h *harness) Crash() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.hurt = true
-	h.s.crash()
+	h.s.Crash()
 	h.undo = append(h.undo, func(context.Context) error {
 		if !h.persist {
-			if err := h.s.fresh(); err != nil {
+			if err := h.s.Fresh(); err != nil {
 				return err
 			}
 		}
@@ -274,8 +274,8 @@ func (h *harness) Cause(trouble string) error {
 	case "TooManyConnections":
 		return h.crowd(ctx)
 	case "Frozen":
-		h.undo = append(h.undo, func(context.Context) error { h.s.thaw(); return nil })
-		h.s.freeze()
+		h.undo = append(h.undo, func(context.Context) error { h.s.Thaw(); return nil })
+		h.s.Freeze()
 		return nil
 	}
 	return fmt.Errorf("no such trouble: %s", trouble)

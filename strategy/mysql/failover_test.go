@@ -29,7 +29,7 @@ func replicated(t *testing.T, format string) (primary, replica *server) {
 	replica = startServer(t, "--server-id=2")
 	require.NoError(t, primary.admin(t.Context(), `CREATE USER replica; GRANT REPLICATION SLAVE ON *.* TO replica`))
 	require.NoError(t, replica.admin(t.Context(), fmt.Sprintf(`CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = %d, MASTER_USER = 'replica',
-		MASTER_USE_GTID = slave_pos; START SLAVE`, primary.port)))
+		MASTER_USE_GTID = slave_pos; START SLAVE`, primary.Ports[0])))
 	return primary, replica
 }
 

@@ -155,7 +155,7 @@ func TestCancelledCommand(t *testing.T) {
 	c := driver.Claim{Key: "k", ID: "i", Owner: "i", TTL: time.Minute}
 	_, err := d.Acquire(ctx, driver.Request{Claim: c})
 	require.NoError(t, err)
-	s.freeze()
+	s.Freeze()
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	start := time.Now()
@@ -163,7 +163,7 @@ func TestCancelledCommand(t *testing.T) {
 	require.Error(t, err)
 	require.True(t, driver.MaybeApplied(err))
 	require.Less(t, time.Since(start), 2*time.Second)
-	s.thaw()
+	s.Thaw()
 	if err := d.Release(ctx, c); err != nil {
 		require.ErrorIs(t, err, driver.ErrLost, "the first one went through")
 	}
@@ -193,7 +193,7 @@ func TestServerFrozenForTenTTLs(t *testing.T) {
 	holder, next := newLocker(t, s.pool(t, 0, ""), locker.WithTTL(ttl)), newLocker(t, s.pool(t, 0, ""), locker.WithTTL(time.Minute))
 	lease, err := holder.Lock(ctx, "k")
 	require.NoError(t, err)
-	s.freeze()
+	s.Freeze()
 	got := make(chan *locker.Lease, 1)
 	go func() {
 		defer close(got)
@@ -206,7 +206,7 @@ func TestServerFrozenForTenTTLs(t *testing.T) {
 	<-lease.Lost()
 	time.Sleep(9 * ttl)
 	require.Empty(t, got)
-	s.thaw()
+	s.Thaw()
 	second := <-got
 	require.NotNil(t, second)
 	require.Greater(t, second.Token(), lease.Token())

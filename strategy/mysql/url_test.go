@@ -22,8 +22,8 @@ import (
 	_ "github.com/distlock/locker/strategy/mysql/register"
 )
 
-// certificate writes one for 127.0.0.1, which signs itself.
-func certificate(t *testing.T) (cert, key string) {
+// certificate writes one for 127.0.0.1, which signs itself. The server reads it as another user.
+func certificate(t *testing.T, dir string) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -33,18 +33,22 @@ func certificate(t *testing.T) (cert, key string) {
 	require.NoError(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
 	require.NoError(t, err)
-	dir := t.TempDir()
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
+	require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644))
+	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o644))
 	return cert, key
 }
 
 // A Locker by URL, with a password that needs escapes, by TLS and by the socket.
 func TestURL(t *testing.T) {
 	t.Parallel()
-	cert, key := certificate(t)
-	s, ctx := startServer(t, "--ssl-cert="+cert, "--ssl-key="+key), t.Context()
+	s, err := newServer()
+	require.NoError(t, err)
+	t.Cleanup(s.stop)
+	cert, key := certificate(t, s.Dir)
+	s.Settings = append(s.Settings, "--ssl-cert="+cert, "--ssl-key="+key)
+	require.NoError(t, s.start())
+	ctx := t.Context()
 	const password = `p@ss/w:o?r&d%#`
 	require.NoError(t, s.admin(ctx, `CREATE USER safe IDENTIFIED BY '`+password+`' REQUIRE SSL; CREATE USER plain IDENTIFIED BY '`+password+`';
 		GRANT ALL ON app.* TO safe; GRANT ALL ON app.* TO plain`))
@@ -71,7 +75,7 @@ func TestURL(t *testing.T) {
 	require.ErrorContains(t, open("safe", "tls_server_name=other&tls_ca_file="+cert), "certificate")
 	require.NoError(t, open("plain", "table=app.locks&max_conns=2"))
 
-	l, release, err := strategy.OpenURL(ctx, "mysql://plain:"+url.QueryEscape(password)+"@/app?socket="+s.socket())
+	l, release, err := strategy.OpenURL(ctx, "mysql://plain:"+url.QueryEscape(password)+"@/app?socket="+s.Socket())
 	require.NoError(t, err)
 	defer release()
 	cycle(t, l, "k")

@@ -62,7 +62,7 @@ func newHarness(tb testing.TB) conformance.DriverHarness {
 	h := &harness{tb: tb, s: s, plants: make(map[string]pgx.Tx)}
 	tb.Cleanup(func() {
 		if h.hurt || s.admin(context.Background(), `DROP TABLE IF EXISTS `+table) != nil {
-			s.stop()
+			s.Stop()
 		} else {
 			idle.put(s)
 		}
@@ -78,20 +78,20 @@ func newHarness(tb testing.TB) conformance.DriverHarness {
 
 // idle are servers that a harness has left as it found them: they take most of the suite's
 // time to make.
-var idle servers
+var idle spare
 
-type servers struct {
+type spare struct {
 	mu  sync.Mutex
 	all []*server
 }
 
-func (i *servers) put(s *server) {
+func (i *spare) put(s *server) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.all = append(i.all, s)
 }
 
-func (i *servers) take() (*server, error) {
+func (i *spare) take() (*server, error) {
 	i.mu.Lock()
 	n := len(i.all)
 	if n == 0 {
@@ -109,7 +109,7 @@ func (h *harness) NewDriver() (driver.Driver, error) {
 }
 
 // StoreAddr implements [conformance.Wired].
-func (h *harness) StoreAddr() string { return filepath.Join(h.s.dir, ".s.PGSQL.5432") }
+func (h *harness) StoreAddr() string { return filepath.Join(h.s.Dir, ".s.PGSQL.5432") }
 
 // NewDriverAt implements [conformance.Wired].
 func (h *harness) NewDriverAt(addr string) (driver.Driver, error) {
@@ -277,10 +277,10 @@ func (h *harness) Crash() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.hurt = true
-	h.s.crash()
+	h.s.Crash()
 	h.undo = append(h.undo, func(context.Context) error {
 		if !h.persist {
-			if err := h.s.fresh(); err != nil {
+			if err := h.s.Fresh(); err != nil {
 				return err
 			}
 		}
@@ -309,8 +309,8 @@ func (h *harness) Cause(trouble string) error {
 	case "NoPermission":
 		return do(`REVOKE ALL ON `+table+` FROM app`, `GRANT ALL ON `+table+` TO app`)
 	case "Frozen":
-		h.undo = append(h.undo, func(context.Context) error { h.s.thaw(); return nil })
-		h.s.freeze()
+		h.undo = append(h.undo, func(context.Context) error { h.s.Thaw(); return nil })
+		h.s.Freeze()
 		return nil
 	}
 	return fmt.Errorf("no such trouble: %s", trouble)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/servers"
 	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/strategy/postgres"
 )
@@ -53,15 +54,15 @@ func TestPgBouncer(t *testing.T) {
 	}
 	s, ctx := startServer(t), t.Context()
 	write := func(name, content string) string {
-		path := filepath.Join(s.dir, name)
+		path := filepath.Join(s.Dir, name)
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 		return path
 	}
 	users := write("users.txt", `"app" ""`+"\n")
 	ini := write("pgbouncer.ini", fmt.Sprintf("[databases]\napp = host=%[1]s\n[pgbouncer]\npool_mode = transaction\ndefault_pool_size = 2\n"+
 		"listen_addr =\nunix_socket_dir = %[1]s\nlisten_port = 6432\nauth_type = trust\nauth_file = %[2]s\npidfile = %[1]s/pgbouncer.pid\n"+
-		"logfile = %[1]s/pgbouncer.log\n", s.dir, users))
-	bouncer := asServer(exec.Command(binary, ini))
+		"logfile = %[1]s/pgbouncer.log\n", s.Dir, users))
+	bouncer := servers.Command(binary, ini)
 	require.NoError(t, bouncer.Start())
 	t.Cleanup(func() {
 		_ = bouncer.Process.Kill()
@@ -114,7 +115,7 @@ func TestCancelledCommand(t *testing.T) {
 	c := driver.Claim{Key: "k", ID: "i", Owner: "i", TTL: time.Minute}
 	_, err = d.Acquire(ctx, driver.Request{Claim: c})
 	require.NoError(t, err)
-	s.freeze()
+	s.Freeze()
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	start := time.Now()
@@ -122,7 +123,7 @@ func TestCancelledCommand(t *testing.T) {
 	require.Error(t, err)
 	require.True(t, driver.MaybeApplied(err))
 	require.Less(t, time.Since(start), 2*time.Second)
-	s.thaw()
+	s.Thaw()
 	if err := d.Release(ctx, c); err != nil {
 		require.ErrorIs(t, err, driver.ErrLost, "the first one went through")
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/distlock/locker/fence/sqlfence"
+	"github.com/distlock/locker/internal/servers"
 	"github.com/distlock/locker/internal/test/docblocks"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/stretchr/testify/require"
@@ -111,12 +112,14 @@ func TestDocsGo(t *testing.T) {
 func TestDocsShell(t *testing.T) {
 	t.Parallel()
 	s, srv, bin := pageServer(t), redistest.Start(t), t.TempDir()
+	programs, err := servers.PostgresPrograms()
+	require.NoError(t, err)
 	out, err := docblocks.Go("../../cmd/locker", "build", "-o", filepath.Join(bin, "locker"), ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, b := range pageBlocks(t, "sh") {
 		sh := exec.Command("sh", "-e", "-x", "-c", strings.ReplaceAll(docblocks.Script(b), "localhost:6379", srv.Addr()))
 		sh.Dir = t.TempDir()
-		sh.Env = append(os.Environ(), "PATH="+bin+":"+s.bin+":"+os.Getenv("PATH"), "PGHOST="+s.dir, "PGUSER=postgres", "PGDATABASE=app")
+		sh.Env = append(os.Environ(), "PATH="+bin+":"+programs+":"+os.Getenv("PATH"), "PGHOST="+s.Dir, "PGUSER=postgres", "PGDATABASE=app")
 		report := `UPDATE stock SET units = 3, token = :token WHERE id = 'lamp' AND token <= :token;`
 		require.NoError(t, os.WriteFile(filepath.Join(sh.Dir, "report.sql"), []byte(report), 0o600))
 		out, err := sh.CombinedOutput()

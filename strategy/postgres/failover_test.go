@@ -2,15 +2,14 @@ package postgres_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/servers"
 	"github.com/distlock/locker/internal/test/pace"
 )
 
@@ -19,14 +18,18 @@ var replicated = []string{"wal_level=replica", "max_wal_senders=4"}
 // standby starts a server that replicates s.
 func (s *server) standby(t *testing.T) *server {
 	t.Helper()
-	b := &server{dir: filepath.Join(filepath.Dir(s.dir), strconv.FormatInt(launched.Add(1), 10)), bin: s.bin, settings: s.settings}
-	out, err := asServer(exec.Command(filepath.Join(s.bin, "pg_basebackup"), "-D", b.dir, "-h", s.dir, "-U", "postgres",
-		"-R", "--checkpoint=fast", "--no-sync")).CombinedOutput()
+	b, err := servers.Postgres(append(replicated, quick...)...)
+	require.NoError(t, err)
+	t.Cleanup(b.Stop)
+	require.NoError(t, os.RemoveAll(b.Data()))
+	bin, err := servers.PostgresPrograms()
+	require.NoError(t, err)
+	out, err := servers.Command(filepath.Join(bin, "pg_basebackup"), "-D", b.Data(), "-h", s.Dir, "-U", "postgres",
+		"-R", "--checkpoint=fast", "--no-sync").CombinedOutput()
 	require.NoError(t, err, string(out))
-	require.NoError(t, os.Remove(filepath.Join(b.dir, ".s.PGSQL.5432.lock"))) // the other server's
-	require.NoError(t, b.start())
-	t.Cleanup(b.stop)
-	return b
+	replica := &server{b}
+	require.NoError(t, replica.start())
+	return replica
 }
 
 // After a fail-over the old primary takes no writes and keeps its connections. The pool would
@@ -35,7 +38,7 @@ func TestFailOverThatKeepsConnections(t *testing.T) {
 	t.Parallel()
 	old := startServer(t, replicated...)
 	fresh, ctx := old.standby(t), t.Context()
-	pool := newPool(t, "postgres://app@/app?sslmode=disable&host="+old.dir+","+fresh.dir+"&target_session_attrs=read-write&pool_max_conns=3&pool_min_conns=3")
+	pool := newPool(t, "postgres://app@/app?sslmode=disable&host="+old.Dir+","+fresh.Dir+"&target_session_attrs=read-write&pool_max_conns=3&pool_min_conns=3")
 	waiting := newWaiting()
 	l := newLocker(t, pool, locker.WithTTL(time.Minute))
 	other := newLocker(t, pool, locker.WithTTL(time.Minute), locker.WithObserver(waiting))

@@ -184,7 +184,7 @@ func ExampleLockTx() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer server.stop()
+	defer server.Stop()
 
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, server.url("app", "app"))

@@ -219,7 +219,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer server.stop()
+	defer server.Stop()
 
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, server.url("app", "app"))

@@ -20,7 +20,7 @@ import (
 	"github.com/distlock/locker/fence"
 	"github.com/distlock/locker/fence/fencetest"
 	"github.com/distlock/locker/fence/sqlfence"
-	"github.com/distlock/locker/internal/test/fencing/servers"
+	"github.com/distlock/locker/internal/test/fencing/databases"
 )
 
 // flavour is a dialect with a way to reach a database.
@@ -63,8 +63,8 @@ func mysqlFlavour(name, params string) flavour {
 }
 
 // start returns a func that starts a server for all tests, once.
-func start(server func() (*servers.Server, error)) func(testing.TB) (driver, dsn string) {
-	once := sync.OnceValues(func() (*servers.Server, error) {
+func start(server func() (*databases.Database, error)) func(testing.TB) (driver, dsn string) {
+	once := sync.OnceValues(func() (*databases.Database, error) {
 		s, err := server()
 		if err == nil {
 			stopping.Lock()
@@ -75,17 +75,17 @@ func start(server func() (*servers.Server, error)) func(testing.TB) (driver, dsn
 	})
 	return func(tb testing.TB) (driver, dsn string) {
 		tb.Helper()
-		s, err := once()
-		if errors.Is(err, servers.ErrMissing) {
-			tb.Skip(err)
+		if databases.LeftOut() {
+			tb.Skip("a database is left out")
 		}
+		s, err := once()
 		require.NoError(tb, err)
 		return s.Driver, s.DSN
 	}
 }
 
 var (
-	postgres, mariadb = start(servers.Postgres), start(servers.MariaDB)
+	postgres, mariadb = start(databases.Postgres), start(databases.MariaDB)
 
 	stopping sync.Mutex
 	stops    []func()

@@ -3,7 +3,6 @@ package compare
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"net/url"
 	"testing"
 
@@ -15,14 +14,17 @@ import (
 // TestOtherStores: strategies on stores of several kinds are compared, and no output has a password.
 func TestOtherStores(t *testing.T) {
 	t.Parallel()
-	server, err := servers.Postgres(t.Context())
-	if errors.Is(err, servers.ErrNotInstalled) {
-		t.Skip(err)
+	if servers.LeftOut("postgres") {
+		t.Skip("left out")
 	}
+	server, err := servers.Postgres(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(server.Stop)
+	u, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	u.User = url.UserPassword("app", "secret") // the server asks for none
 	rdb := redistest.Start(t)
-	r, err := Run(t.Context(), quiet(Options{URLs: []string{server.URL, "blpop+" + rdb.URL()}, NoSuite: true}))
+	r, err := Run(t.Context(), quiet(Options{URLs: []string{u.String(), "blpop+" + rdb.URL()}, NoSuite: true}))
 	require.NoError(t, err)
 	require.Equal(t, []string{"postgres", "blpop"}, r.names())
 	require.Empty(t, r.failures())
@@ -31,14 +33,10 @@ func TestOtherStores(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, r.HTML(&out))
 	require.NoError(t, json.NewEncoder(&out).Encode(r))
-	u, err := url.Parse(server.URL)
-	require.NoError(t, err)
-	password, _ := u.User.Password()
-	require.NotContains(t, out.String()+r.Text()+r.Markdown(), password)
+	require.NotContains(t, out.String()+r.Text()+r.Markdown(), "secret")
 
-	wrong := *u
-	wrong.User = url.UserPassword("app", "secret")
-	_, err = Run(t.Context(), quiet(Options{URLs: []string{wrong.String()}, NoSuite: true}))
-	require.ErrorContains(t, err, "28P01")
+	u.User = url.UserPassword("stranger", "secret")
+	_, err = Run(t.Context(), quiet(Options{URLs: []string{u.String()}, NoSuite: true}))
+	require.ErrorContains(t, err, "28000")
 	require.NotContains(t, err.Error(), "secret")
 }

@@ -3,14 +3,9 @@ package servers
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
-	"io"
-	"net/url"
-	"os"
-	"time"
 
+	"github.com/distlock/locker/internal/servers"
 	"github.com/distlock/locker/strategy"
 	_ "github.com/distlock/locker/strategy/etcd/register"     // opens etcd://
 	_ "github.com/distlock/locker/strategy/mysql/register"    // opens mysql://
@@ -21,55 +16,58 @@ import (
 var ByStrategy = map[string]func(context.Context) (*Server, error){"postgres": Postgres, "mysql": MySQL, "etcd": Etcd}
 
 // ErrNotInstalled is matched by the errors of stores whose programs are missing.
-var ErrNotInstalled = errors.New("not installed")
+var ErrNotInstalled = servers.ErrNotInstalled
+
+// LeftOut reports whether the environment leaves tests on a store out.
+func LeftOut(store string) bool { return servers.LeftOut(store) }
 
 // Server is a server that this program has started. It ends, and its files go, with this program,
 // however that ends.
 type Server struct {
-	URL   string // as package strategy takes it, with user and password
-	About string // the program and its version
-	PID   int
+	URL string // as package strategy takes it
 
-	dir      string
-	lifeline io.Closer
-	ended    chan struct{}
+	*servers.Server
 }
 
-// Stop ends the server and removes its files.
-func (s *Server) Stop() {
-	_ = s.lifeline.Close()
-	<-s.ended
+// Postgres starts a PostgreSQL, which is reached by a socket.
+func Postgres(ctx context.Context) (*Server, error) {
+	s, err := servers.Postgres()
+	return start(ctx, s, err, func() string { return "postgres://app@/app?sslmode=disable&host=" + s.Dir })
 }
 
-// patience is for a server that starts on a busy machine.
-const patience = time.Minute
+// MySQL starts a MariaDB or MySQL, which is reached by a socket.
+func MySQL(ctx context.Context) (*Server, error) {
+	s, err := servers.MySQL(false)
+	return start(ctx, s, err, func() string { return "mysql://app@/app?socket=" + s.Socket() })
+}
 
-// ready returns once a lock of the server can be taken.
-func (s *Server) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	l, release, err := strategy.OpenURL(ctx, s.URL)
+// Etcd starts a single member of etcd, which is reached by a port. Locks of a cluster of several
+// members would cost more.
+func Etcd(ctx context.Context) (*Server, error) {
+	s, err := servers.Etcd()
+	return start(ctx, s, err, func() string { return fmt.Sprintf("etcd://127.0.0.1:%d", s.Ports[0]) })
+}
+
+// start starts what was made, if err is nil, and returns once a lock of the server can be taken.
+func start(ctx context.Context, s *servers.Server, err error, url func() string) (*Server, error) {
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer release()
-	for {
+	err = s.Start(ctx, func(ctx context.Context) error {
+		l, release, err := strategy.OpenURL(ctx, url())
+		if err != nil {
+			return err
+		}
+		defer release()
 		lease, err := l.TryLock(ctx, "ready")
-		if err == nil {
-			return lease.Unlock(ctx)
+		if err != nil {
+			return err
 		}
-		select {
-		case <-ctx.Done():
-			log, _ := os.ReadFile(s.dir + "/log")
-			return fmt.Errorf("%s did not start: %w: %s", s.About, err, log[max(0, len(log)-1000):])
-		case <-time.After(20 * time.Millisecond):
-		}
+		return lease.Unlock(ctx)
+	})
+	if err != nil {
+		s.Stop()
+		return nil, err
 	}
-}
-
-// withPassword returns a new password, and the URL with user app and that password.
-func withPassword(scheme, path string, query url.Values) (password, address string) {
-	password = rand.Text()
-	u := url.URL{Scheme: scheme, User: url.UserPassword("app", password), Path: "/" + path, RawQuery: query.Encode()}
-	return password, scheme + "://" + u.User.String() + "@" + u.Path + "?" + u.RawQuery
+	return &Server{url(), s}, nil
 }

@@ -14,7 +14,7 @@ import (
 	"syscall"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/internal/test/fencing/servers"
+	"github.com/distlock/locker/internal/test/fencing/databases"
 	"github.com/distlock/locker/internal/test/redistest"
 )
 
@@ -76,9 +76,9 @@ func launch() (at addresses, stop func(), err error) {
 		}
 	}()
 	for _, db := range []struct {
-		start func() (*servers.Server, error)
+		start func() (*databases.Database, error)
 		at    *[2]string
-	}{{servers.Postgres, &at.Postgres}, {servers.MariaDB, &at.MariaDB}} {
+	}{{databases.Postgres, &at.Postgres}, {databases.MariaDB, &at.MariaDB}} {
 		s, err := db.start()
 		if err != nil {
 			return at, nil, err
