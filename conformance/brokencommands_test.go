@@ -204,6 +204,47 @@ var brokenCommands = map[string]brokenStrategy{
 			return w, err
 		}
 	}), []string{"WatchesAreApart"}},
+	"has one place for attempts that overlap": {placing(nil), []string{"WatchersOverlap"}},
+	"ends its place by an attempt that is refused": {placing(func(d fullDriver, c driver.Claim) {
+		_ = d.Release(context.Background(), c)
+	}), []string{"WatchersOverlap"}},
+}
+
+// placing is a strategy whose attempts under a Watch ask for one claim, that of the first, until it is granted. late gets the
+// claim when an attempt learns that another one was granted it meanwhile, and is refused; nil: it is granted, too.
+func placing(late func(d fullDriver, c driver.Claim)) fake {
+	return near(func(d *nearby) {
+		var mu sync.Mutex
+		places := make(map[string]string)
+		d.acquire = func(d fullDriver, ctx context.Context, req driver.Request) (driver.Answer, error) {
+			if !req.Wait {
+				return d.Acquire(ctx, req)
+			}
+			mu.Lock()
+			own := req
+			if places[req.Key] == "" {
+				places[req.Key] = req.ID
+			}
+			own.ID = places[req.Key]
+			own.Owner = own.ID
+			mu.Unlock()
+			asked := time.Now()
+			a, err := d.Acquire(ctx, own)
+			if !a.Granted || own.ID == req.ID {
+				return a, err
+			}
+			mu.Lock()
+			taken := places[req.Key] != own.ID
+			delete(places, req.Key)
+			mu.Unlock()
+			if taken && late != nil {
+				late(d, own.Claim)
+				return driver.Answer{}, nil
+			}
+			a.Claim, a.Since, a.TTL = own.ID, asked, req.TTL
+			return a, err
+		}
+	})
 }
 
 // impostors is a strategy in which c is taken for the holder where is says so.

@@ -2,6 +2,8 @@ package conformance
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/distlock/locker/driver"
@@ -17,6 +19,8 @@ var watchCases = group("commands", []Case{
 		Contract: "a Watch lasts until it is closed, whatever becomes of the context that it was opened under"},
 	{Name: "WatchesAreApart", Rules: []string{"R15", "R16"}, Needs: Capabilities{Drivers: true, Notified: true}, Test: testWatchesAreApart,
 		Contract: "the Close of a Watch ends no other Watch, of another key or of another driver"},
+	{Name: "WatchersOverlap", Rules: []string{"R1", "R14"}, Needs: Capabilities{Drivers: true, Notified: true}, Test: testWatchersOverlap,
+		Contract: "of attempts under one Watch that overlap at most one is granted, and its claim holds the key for its TTL"},
 })
 
 // watcher is a driver that waits for a key as a Locker does.
@@ -147,4 +151,59 @@ func testWatchesAreApart(t *T) {
 		t.Fatalf("a Watch of a key that was watched before does not signal")
 	}
 	again.ends()
+}
+
+// testWatchersOverlap: the Locker lets the next waiter ask when an attempt has not been answered for 300 ms. A driver with
+// a queue in the store has one place for all of them.
+func testWatchersOverlap(t *T) {
+	a, b := t.drivers()
+	type grant struct {
+		w *watcher
+		c driver.Claim
+	}
+	var grants []grant
+	for i := range 5 {
+		key := t.Key(fmt.Sprint(i))
+		held := a.grant(key, time.Minute)
+		w := b.watch(t.Context(), key)
+		t.NoError(a.Release(t.Context(), held), "Release")
+		var mu sync.Mutex
+		var claims []driver.Claim
+		t.Together(8, func(int) {
+			c := b.claim(key, time.Minute)
+			answer, err := b.Acquire(t.Context(), driver.Request{Claim: c, Fencing: t.caps().Fencing, Wait: true})
+			switch {
+			case err != nil && t.caps().Quorum:
+				t.transient("Acquire", err)
+				_ = b.Release(t.Context(), c)
+			case err != nil:
+				t.Errorf("Acquire beside others under one Watch: %v", err)
+			case answer.Granted:
+				if answer.Claim != "" {
+					c.ID = answer.Claim
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				claims = append(claims, c)
+			}
+		})
+		if len(claims) > 1 {
+			t.Fatalf("of 8 attempts under one Watch, beside one another, %d are granted: two callers hold %q", len(claims), key)
+		}
+		for _, c := range claims {
+			grants = append(grants, grant{w, c})
+		}
+		if len(claims) == 0 { // contenders may refuse one another
+			w.ends()
+			a.freeSoon(key)
+		}
+	}
+	t.Sleep(t.Timing().TTL / 2) // for what the refused attempts have left behind
+	for _, g := range grants {
+		a.refused(g.c.Key, "beside a claim that was granted while other attempts were under way: has one of these taken it along?")
+		b.keeps(g.c, "the end of attempts that overlapped its own")
+		t.NoError(b.Release(t.Context(), g.c), "Release")
+		g.w.w.Close()
+		a.freeSoon(g.c.Key)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -20,6 +21,7 @@ type conn struct {
 	cc     *grpc.ClientConn
 	kv     clientv3.KV
 	leases pb.LeaseClient
+	term   atomic.Uint64 // one in which something was committed before now; 0: none is known
 
 	mu    sync.Mutex
 	redid time.Time
@@ -51,6 +53,10 @@ func send[T any](ctx context.Context, c *conn, command func(context.Context) (T,
 	}
 	return res, err
 }
+
+// learn takes the term of an answer: of the last command that the member had carried out. It is not the greatest one
+// seen, for a store that replaces this one begins anew.
+func (c *conn) learn(h *pb.ResponseHeader) { c.term.Store(h.GetRaftTerm()) }
 
 // redial has gRPC connect now, and not when its back-off is over, which grows to two minutes. It does so at most
 // once a second.

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -103,7 +105,6 @@ type line struct {
 	revision int64            // created the member; 0: there is none
 	modified int64            // the revision that wrote the member last
 	lease    clientv3.LeaseID // the member's
-	term     uint64           // of the leader
 	base     *mvccpb.KeyValue // what tokens count from
 }
 
@@ -119,13 +120,13 @@ func lineOf(m member, res *clientv3.TxnResponse) line {
 	if own == nil {
 		return line{}
 	}
-	return line{string(holder.Key) == m.name(), own.CreateRevision, own.ModRevision, clientv3.LeaseID(own.Lease), res.Header.RaftTerm, kv(found[2])}
+	return line{string(holder.Key) == m.name(), own.CreateRevision, own.ModRevision, clientv3.LeaseID(own.Lease), kv(found[2])}
 }
 
 // enter puts a member on a condition, and reads the line. A member that is there already
 // is not put again, so that a command which arrives twice changes nothing.
-func (d *etcdDriver) enter(ctx context.Context, m member, req driver.Request, l *lease, may clientv3.Cmp) (line, error) {
-	put := clientv3.OpPut(m.name(), ownerOf(req), clientv3.WithLease(l.id))
+func (d *etcdDriver) enter(ctx context.Context, m member, c driver.Claim, l *lease, may clientv3.Cmp) (line, error) {
+	put := clientv3.OpPut(m.name(), ownerOf(c), clientv3.WithLease(l.id))
 	res, err := d.txn(ctx, []clientv3.Cmp{may}, append([]clientv3.Op{put}, look(m)...), look(m))
 	if err != nil {
 		return line{}, err
@@ -136,52 +137,48 @@ func (d *etcdDriver) enter(ctx context.Context, m member, req driver.Request, l 
 // try puts the member if the key is free. One that is there, since the attempt is repeated, gets the lease of
 // this attempt.
 func (d *etcdDriver) try(ctx context.Context, m member, req driver.Request) (line, error) {
-	l, err := d.leases.of(ctx, m.id, req.TTL)
-	if l == nil && err == nil {
-		l, err = d.leases.take(ctx, req.TTL)
-	}
+	l, err := d.leases.take(ctx, req.TTL)
 	if err != nil {
 		return line{}, storeError(err, true)
 	}
 	start, end := rangeOf(m.key)
-	is, err := d.enter(ctx, m, req, l, clientv3.Compare(clientv3.CreateRevision(start).WithRange(end), "=", 0))
+	free := clientv3.Compare(clientv3.CreateRevision(start).WithRange(end), "=", 0)
+	is, err := d.enter(ctx, m, req.Claim, l, free)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) { // a person has revoked it, or the store has lost its data
+		if l, err = d.leases.grant(ctx, req.TTL); err != nil {
+			return line{}, storeError(err, true)
+		}
+		is, err = d.enter(ctx, m, req.Claim, l, free)
+	}
 	switch {
 	case err != nil:
-		d.leases.doubt(m.id, l)
+		d.leases.spend(l) // it may put the member yet
 		return line{}, err
 	case !is.first:
-		d.leases.unused(m.id, l)
+		d.leases.rest(l)
 		return line{}, nil
 	case is.lease != l.id:
-		return d.move(ctx, m, req, is, l)
+		return d.move(ctx, m, req.Claim, is, l)
 	}
-	return is, d.hold(ctx, m, is, l)
-}
-
-// hold notes that a member holds with a lease that lasts.
-func (d *etcdDriver) hold(ctx context.Context, m member, is line, l *lease) error {
-	if err := d.leases.confirm(ctx, l, is.term); err != nil {
-		d.leases.doubt(m.id, l) // nobody learns of this grant
-		return applied(err)
-	}
-	d.leases.keep(m.id, l)
-	return nil
+	d.leases.keep(m.id, l, 0)
+	return is, nil
 }
 
 // move gives a member that is first another lease, on condition that nobody has written the member since it
 // was read: a move that arrives late, after its lease was given up, must not take the member along.
-func (d *etcdDriver) move(ctx context.Context, m member, req driver.Request, is line, l *lease) (line, error) {
-	next, err := d.enter(ctx, m, req, l, clientv3.Compare(clientv3.ModRevision(m.name()), "=", is.modified))
+func (d *etcdDriver) move(ctx context.Context, m member, c driver.Claim, is line, l *lease) (line, error) {
+	next, err := d.enter(ctx, m, c, l, clientv3.Compare(clientv3.ModRevision(m.name()), "=", is.modified))
 	switch {
 	case err != nil:
-		d.leases.doubt(m.id, l)
-		return line{}, err
+		d.leases.spend(l) // nobody learns of this grant
+		return line{}, applied(err)
 	case next.lease != l.id: // it has ended meanwhile, or an earlier move has arrived: the next look sees to it
-		d.leases.unused(m.id, l)
+		d.leases.rest(l)
 		next.first = false
 		return next, nil
 	}
-	return next, d.hold(ctx, m, next, l)
+	d.leases.keep(m.id, l, is.lease)
+	return next, nil
 }
 
 // token makes a token of the revision that created a member. base is the time when tokens
@@ -263,5 +260,8 @@ func (d *etcdDriver) txn(ctx context.Context, ifs []clientv3.Cmp, then, els []cl
 	res, err := send(ctx, d.conn, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return d.conn.kv.Txn(ctx).If(ifs...).Then(then...).Else(els...).Commit()
 	})
+	if err == nil {
+		d.conn.learn(res.Header)
+	}
 	return res, storeError(err, false)
 }

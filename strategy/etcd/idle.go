@@ -10,44 +10,57 @@ import (
 )
 
 const (
-	// idleFor is how long a lease without a member is kept for the next claim.
-	idleFor = time.Second
 	// revokesAtOnce is how many leases are revoked beside one another.
 	revokesAtOnce = 8
 	// revokeTimeout is for a batch of these.
 	revokeTimeout = 2 * time.Second
 )
 
-// rest keeps a lease for the next claim.
+// rest keeps a lease for the next claim, while it can serve one.
 func (s *leases) rest(l *lease) {
 	s.mu.Lock()
-	if s.closed || l.doubtful {
-		s.mu.Unlock()
-		s.spend(l)
+	defer s.mu.Unlock()
+	spare := l.spare()
+	if s.closed || spare <= 0 {
+		s.spent = append(s.spent, l)
+		s.revoke()
 		return
 	}
-	defer s.mu.Unlock()
-	l.idle = time.Now()
 	if s.idle = append(s.idle, l); len(s.idle) == 1 {
-		time.AfterFunc(idleFor, s.tidy)
+		time.AfterFunc(spare, s.tidy)
 	}
 }
 
-// tidy revokes the leases that nobody has wanted.
+// takeIdle returns a lease that the next claim can have, or nil. The one that has become idle last is likely to
+// last longest.
+func (s *leases) takeIdle(seconds int64) *lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, l := range slices.Backward(s.idle) {
+		if l.seconds == seconds && l.spare() >= 0 {
+			s.idle = slices.Delete(s.idle, i, i+1)
+			return l
+		}
+	}
+	return nil
+}
+
+// tidy revokes the leases that nobody has wanted in time.
 func (s *leases) tidy() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := time.Now().Add(-idleFor)
-	n, _ := slices.BinarySearchFunc(s.idle, old, func(l *lease, t time.Time) int {
-		if l.idle.After(t) {
-			return 1
+	next := time.Hour
+	s.idle = slices.DeleteFunc(s.idle, func(l *lease) bool {
+		spare := l.spare()
+		if spare < 0 {
+			s.spent = append(s.spent, l)
+		} else {
+			next = min(next, spare)
 		}
-		return -1
+		return spare < 0
 	})
-	s.spent = append(s.spent, s.idle[:n]...)
-	s.idle = slices.Delete(s.idle, 0, n)
 	if len(s.idle) > 0 {
-		time.AfterFunc(max(s.idle[0].idle.Sub(old), time.Millisecond), s.tidy)
+		time.AfterFunc(next+10*time.Millisecond, s.tidy)
 	}
 	s.revoke()
 }

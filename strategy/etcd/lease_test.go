@@ -72,3 +72,26 @@ func TestLeaseOfALateCommandIsRevoked(t *testing.T) {
 		return len(leases.Leases) == 0 && len(members.Kvs) == 0
 	}, 30*time.Second, 20*time.Millisecond)
 }
+
+// A lease that was kept for the next claim, and that a person has revoked, is replaced by another one.
+func TestIdleLeaseRevoked(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	admin, d := newClient(t, s), etcd.NewDriver(newClient(t, s))
+	defer d.Close()
+	require.Eventually(t, func() bool { // not if a second is over before the lease is revoked
+		first := request("first")
+		_, err := d.Acquire(t.Context(), first)
+		require.NoError(t, err)
+		require.NoError(t, d.Release(t.Context(), first.Claim))
+		leases, err := admin.Leases(t.Context())
+		require.NoError(t, err)
+		for _, l := range leases.Leases {
+			_, _ = admin.Revoke(t.Context(), l.ID)
+		}
+		return etcd.IdleLeases(d) > 0
+	}, 30*time.Second, time.Millisecond)
+	a, err := d.Acquire(t.Context(), request("next"))
+	require.NoError(t, err)
+	require.True(t, a.Granted)
+}

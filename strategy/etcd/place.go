@@ -16,6 +16,8 @@ type place struct {
 	key string
 	c   chan struct{}
 
+	lease *lease // of the attempt under way: the member's; nil is none
+
 	// Of etcdDriver.mu:
 	asking    bool   // an attempt is under way
 	id, owner string // of the member; "" is none
@@ -62,11 +64,11 @@ func (p *place) asked() {
 }
 
 // ownerOf is the name of the owner, "" if the caller gave none.
-func ownerOf(req driver.Request) string {
-	if req.Owner == req.ID {
+func ownerOf(c driver.Claim) string {
+	if c.Owner == c.ID {
 		return ""
 	}
-	return req.Owner
+	return c.Owner
 }
 
 // seat returns the claim that a place is for: that of an earlier attempt of the same owner, or id.
@@ -77,7 +79,7 @@ func (p *place) seat(owner, id string) string {
 		p.d.mu.Unlock()
 		return old
 	}
-	p.id, p.owner = id, owner
+	p.id, p.owner, p.lease = id, owner, nil
 	p.unwatch()
 	p.d.mu.Unlock()
 	p.d.giveUp(member{p.key, old})
@@ -87,8 +89,8 @@ func (p *place) seat(owner, id string) string {
 // wait looks after the member in line, which has a short lease. Once it is the first it gets the lease of a holder,
 // and holds the key.
 func (d *etcdDriver) wait(ctx context.Context, p *place, req driver.Request) (member, line, error) {
-	m := member{p.key, p.seat(ownerOf(req), req.ID)}
-	is, err := d.queue(ctx, m, req)
+	m := member{p.key, p.seat(ownerOf(req.Claim), req.ID)}
+	is, err := d.queue(ctx, p, m, req.Claim)
 	if err == nil && is.first {
 		is, err = d.promote(ctx, m, req, is)
 	}
@@ -104,22 +106,19 @@ func (d *etcdDriver) wait(ctx context.Context, p *place, req driver.Request) (me
 // promote makes a holder of the first in line. Whatever becomes of that, the member is there.
 func (d *etcdDriver) promote(ctx context.Context, m member, req driver.Request, is line) (line, error) {
 	l, err := d.leases.take(ctx, req.TTL)
-	if err == nil {
-		is, err = d.move(ctx, m, req, is, l)
-	}
 	if err != nil {
 		return line{}, applied(err)
 	}
-	return is, nil
+	return d.move(ctx, m, req.Claim, is, l)
 }
 
 // queue puts the member at the end of the line, unless it is there.
-func (d *etcdDriver) queue(ctx context.Context, m member, req driver.Request) (line, error) {
-	l, err := d.leases.of(ctx, m.id, placeTTL)
-	if err != nil {
-		return line{}, storeError(err, true)
-	}
-	if l != nil {
+func (d *etcdDriver) queue(ctx context.Context, p *place, m member, c driver.Claim) (line, error) {
+	if p.lease != nil {
+		_, err := d.leases.keepAlive(ctx, []*lease{p.lease})
+		if err != nil {
+			return line{}, storeError(err, true)
+		}
 		res, err := d.txn(ctx, nil, look(m), nil)
 		if err != nil {
 			return line{}, err
@@ -127,15 +126,17 @@ func (d *etcdDriver) queue(ctx context.Context, m member, req driver.Request) (l
 		if is := lineOf(m, res); is.revision != 0 {
 			return is, nil
 		}
-	} else if l, err = d.leases.take(ctx, placeTTL); err != nil {
+	}
+	l, err := d.leases.grant(ctx, placeTTL)
+	if err != nil {
 		return line{}, storeError(err, true)
 	}
-	is, err := d.enter(ctx, m, req, l, clientv3.Compare(clientv3.CreateRevision(m.name()), "=", 0))
+	is, err := d.enter(ctx, m, c, l, clientv3.Compare(clientv3.CreateRevision(m.name()), "=", 0))
 	if err != nil {
-		d.leases.doubt(m.id, l)
+		d.leases.spend(l) // it may put the member yet
 		return line{}, err
 	}
-	d.leases.keep(m.id, l)
+	p.lease = l
 	return is, nil
 }
 
@@ -222,7 +223,7 @@ func (p *place) leave(id string) {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()
 	if p.id == id {
-		p.id = ""
+		p.id, p.lease = "", nil
 		p.unwatch()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -16,6 +17,8 @@ import (
 const (
 	mostInBatch  = 64
 	bytesInBatch = 256 << 10 // of keys, which are there twice
+	// grantsAtOnce is how many leases are granted beside one another for the claims of a batch.
+	grantsAtOnce = 16
 )
 
 // Renew implements driver.Driver, in batches beside one another.
@@ -71,38 +74,118 @@ func (d *etcdDriver) renew(ctx context.Context, batch []driver.Claim, answer fun
 	}
 }
 
-// extend looks whether each claim's member is the first of its line, for a lease that lives does not
-// prove that the key is there, and then extends the leases that these members have. A
-// member that is deleted between the two is deleted as if it were after both.
+// extend extends the leases of a batch, and then looks whether each claim's member is the first of its line and has
+// the lease: that a lease lives does not prove that the key is there.
+//
+// The look is decided by the majority. When it shows the term of a lease, no leader of a later term was elected
+// before, and what has extended the lease is the leader of its term. Otherwise the member moves to another lease; see
+// lease.
 func (d *etcdDriver) extend(ctx context.Context, batch []driver.Claim) []error {
-	outcome := make([]error, len(batch))
+	begun := time.Now()
+	known := make([]*lease, len(batch))
+	var all []*lease
 	look := make([]clientv3.Op, len(batch))
 	for i, c := range batch {
 		look[i] = first(c.Key)
+		if known[i] = d.leases.of(c.ID); known[i] != nil {
+			all = append(all, known[i])
+		}
+	}
+	extended, err := d.leases.keepAlive(ctx, all)
+	if err != nil {
+		return slices.Repeat([]error{storeError(err, false)}, len(batch))
 	}
 	res, err := d.txn(ctx, nil, look, nil)
 	if err != nil {
 		return slices.Repeat([]error{err}, len(batch))
 	}
-	var held []int
-	var all []*lease
+	outcome := make([]error, len(batch))
+	var moves []*transfer
 	for i, c := range batch {
+		l, alive := known[i], false
+		if l != nil {
+			alive, extended = extended[0], extended[1:]
+		}
 		own := kv(res.Responses[i])
-		if own == nil || string(own.Key) != (member{c.Key, c.ID}).name() {
+		switch {
+		case own == nil || string(own.Key) != (member{c.Key, c.ID}).name():
 			d.leases.left(c.ID, 0)
 			outcome[i] = errLost
-			continue
+		case alive && own.Lease == int64(l.id) && l.term == res.Header.RaftTerm:
+			d.leases.lasts(l, begun)
+		default:
+			moves = append(moves, &transfer{claim: c, own: own, outcome: &outcome[i]})
 		}
-		held, all = append(held, i), append(all, d.leases.renewed(c.ID, clientv3.LeaseID(own.Lease), c.TTL))
 	}
-	done := 0
-	err = d.leases.keepAlive(ctx, all, res.Header.RaftTerm, func(n int, err error) error {
-		outcome[held[n]] = err
-		done++
-		return nil
-	})
-	for _, i := range held[done:] {
-		outcome[i] = storeError(err, false)
+	if changed := d.transfer(ctx, moves); len(changed) > 0 {
+		claims := make([]driver.Claim, len(changed))
+		for i, t := range changed {
+			claims[i] = t.claim
+		}
+		for i, err := range d.extend(ctx, claims) {
+			*changed[i].outcome = err
+		}
 	}
 	return outcome
+}
+
+// transfer is a member that moves to another lease.
+type transfer struct {
+	claim   driver.Claim
+	own     *mvccpb.KeyValue
+	to      *lease
+	outcome *error
+}
+
+// transfer moves members to leases that last from now, each on condition that nobody has written the member since it was
+// read. A lease that a member may have got without our learning of it is not revoked: the next renewal or the release
+// sees which one the member has. transfer returns the moves whose members were written meanwhile, by another renewal of
+// the claim, or deleted.
+func (d *etcdDriver) transfer(ctx context.Context, moves []*transfer) (changed []*transfer) {
+	d.grantAll(ctx, moves)
+	moves = slices.DeleteFunc(moves, func(t *transfer) bool { return t.to == nil })
+	if len(moves) == 0 {
+		return nil
+	}
+	var ops []clientv3.Op
+	for _, t := range moves {
+		name := string(t.own.Key)
+		ops = append(ops, clientv3.OpTxn(
+			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(name), "=", t.own.ModRevision)},
+			[]clientv3.Op{clientv3.OpPut(name, string(t.own.Value), clientv3.WithLease(t.to.id))}, nil))
+	}
+	res, err := d.txn(ctx, nil, ops, nil)
+	for i, t := range moves {
+		switch {
+		case err != nil && driver.MaybeApplied(err):
+			*t.outcome = err
+			d.leases.expect(t.claim.ID, t.to)
+		case err != nil:
+			*t.outcome = err
+			d.leases.spend(t.to)
+		case !res.Responses[i].GetResponseTxn().Succeeded:
+			d.leases.rest(t.to)
+			changed = append(changed, t)
+		default:
+			d.leases.keep(t.claim.ID, t.to, clientv3.LeaseID(t.own.Lease))
+		}
+	}
+	return changed
+}
+
+// grantAll makes the leases.
+func (d *etcdDriver) grantAll(ctx context.Context, moves []*transfer) {
+	var all sync.WaitGroup
+	places := make(chan struct{}, grantsAtOnce)
+	for _, t := range moves {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			var err error
+			if t.to, err = d.leases.grant(ctx, t.claim.TTL); err != nil {
+				*t.outcome = storeError(err, false)
+			}
+		})
+	}
+	all.Wait()
 }

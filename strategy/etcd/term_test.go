@@ -3,7 +3,7 @@ package etcd_test
 import (
 	"context"
 	"net"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,26 +14,112 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/strategy/etcd"
 )
 
-// deposed is a member that reads through the majority, in term 5, and answers keep-alives by itself, in a term of
-// its own.
+// leaseOf is the lease of the one member of a key.
+func leaseOf(t *testing.T, admin *clientv3.Client, key string) clientv3.LeaseID {
+	t.Helper()
+	res, err := admin.Get(t.Context(), "locker/"+key+"\x00", clientv3.WithPrefix())
+	require.NoError(t, err)
+	require.Len(t, res.Kvs, 1)
+	return clientv3.LeaseID(res.Kvs[0].Lease)
+}
+
+// A leader that is deposed may revoke leases of its term, however often the next leader has extended them. A lock that
+// is renewed in the next term no longer depends on any.
+func TestRevokedByADeposedLeader(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	admin, l, other := newClient(t, s), newLocker(t, newClient(t, s)), newLocker(t, newClient(t, s))
+	warm, err := l.Lock(t.Context(), "warm") // the Locker learns the term
+	require.NoError(t, err)
+	require.NoError(t, warm.Unlock(t.Context()))
+	lease, err := l.Lock(t.Context(), "k", locker.WithTTL(time.Minute))
+	require.NoError(t, err)
+	granted := leaseOf(t, admin, "k")
+	require.NoError(t, lease.Renew(t.Context()))
+	require.Equal(t, granted, leaseOf(t, admin, "k"), "in one term a claim keeps its lease")
+
+	s.Kill() // it is elected anew, in another term
+	require.NoError(t, s.Start())
+	require.Eventually(t, func() bool { return lease.Renew(t.Context()) == nil }, 30*time.Second, 10*time.Millisecond)
+	moved := leaseOf(t, admin, "k")
+	require.NotEqual(t, granted, moved)
+	_, err = admin.Revoke(t.Context(), granted) // as the deposed leader would; or the Locker has done so
+	if err != nil {
+		require.ErrorContains(t, err, "requested lease not found")
+	}
+	_, err = other.TryLock(t.Context(), "k")
+	require.ErrorIs(t, err, locker.ErrNotAcquired)
+	require.NoError(t, lease.Renew(t.Context()))
+	require.Equal(t, moved, leaseOf(t, admin, "k"))
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.Eventually(t, func() bool {
+		res, err := admin.TimeToLive(t.Context(), moved)
+		return err == nil && res.TTL < 0
+	}, 30*time.Second, 20*time.Millisecond, "the lease is revoked when nobody wants it")
+}
+
+// deposed is a member whose keep-alives always succeed, and that reads in the term it is given. It has one member of a
+// line.
 type deposed struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedLeaseServer
 	holder string
-	term   atomic.Uint64
+
+	mu     sync.Mutex
+	term   uint64
+	lease  int64 // of the holder; 0: there is none
+	grants int
+	moves  int
+	lost   bool // moves are carried out, their answers lost
 }
 
-func (*deposed) header(term uint64) *pb.ResponseHeader { return &pb.ResponseHeader{RaftTerm: term} }
+func (d *deposed) header() *pb.ResponseHeader { return &pb.ResponseHeader{RaftTerm: d.term} }
 
-func (d *deposed) Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error) {
-	holder := &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{{Key: []byte(d.holder), CreateRevision: 2, Lease: 7}}}
-	return &pb.TxnResponse{Header: d.header(5), Succeeded: true, Responses: []*pb.ResponseOp{
-		{Response: &pb.ResponseOp_ResponseRange{ResponseRange: holder}},
-	}}, nil
+// Txn carries out what puts or moves the holder. Each reads the holder wherever it reads.
+func (d *deposed) Txn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	res := &pb.TxnResponse{Header: d.header(), Succeeded: true}
+	for _, op := range req.Success {
+		answer := &pb.ResponseOp{}
+		switch op := op.Request.(type) {
+		case *pb.RequestOp_RequestPut:
+			d.lease = op.RequestPut.Lease
+			answer.Response = &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{}}
+		case *pb.RequestOp_RequestRange:
+			found := &pb.RangeResponse{}
+			if d.lease != 0 {
+				found.Kvs = []*mvccpb.KeyValue{{Key: []byte(d.holder), CreateRevision: 2, ModRevision: 2, Lease: d.lease}}
+			}
+			answer.Response = &pb.ResponseOp_ResponseRange{ResponseRange: found}
+		case *pb.RequestOp_RequestTxn:
+			d.moves++
+			d.lease = op.RequestTxn.Success[0].GetRequestPut().Lease
+			answer.Response = &pb.ResponseOp_ResponseTxn{ResponseTxn: &pb.TxnResponse{Succeeded: true}}
+			if d.lost {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+		}
+		res.Responses = append(res.Responses, answer)
+	}
+	return res, nil
+}
+
+func (d *deposed) LeaseGrant(_ context.Context, req *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.grants++
+	return &pb.LeaseGrantResponse{Header: d.header(), ID: req.ID, TTL: req.TTL}, nil
+}
+
+func (*deposed) LeaseRevoke(context.Context, *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
+	return &pb.LeaseRevokeResponse{}, nil
 }
 
 func (d *deposed) LeaseKeepAlive(s pb.Lease_LeaseKeepAliveServer) error {
@@ -42,17 +128,25 @@ func (d *deposed) LeaseKeepAlive(s pb.Lease_LeaseKeepAliveServer) error {
 		if err != nil {
 			return err
 		}
-		if err := s.Send(&pb.LeaseKeepAliveResponse{Header: d.header(d.term.Load()), ID: req.ID, TTL: 3600}); err != nil {
+		if err := s.Send(&pb.LeaseKeepAliveResponse{ID: req.ID, TTL: 3600}); err != nil {
 			return err
 		}
 	}
 }
 
-// A renewal is none if a leader of an earlier term has answered it: the leader of today does not know of it.
-func TestRenewalByADeposedLeader(t *testing.T) {
+// set changes what the server does.
+func (d *deposed) set(change func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change()
+}
+
+// A keep-alive that succeeds counts only if a later read shows the term in which the lease was granted. Otherwise the
+// member gets another lease, and which one it has is seen again when the answer is lost.
+func TestRenewalInAnotherTerm(t *testing.T) {
 	t.Parallel()
 	c := driver.Claim{Key: "k", ID: "id", Owner: "id", TTL: 10 * time.Second}
-	d := &deposed{holder: etcd.MemberName(c.Key, c.ID)}
+	d := &deposed{holder: etcd.MemberName(c.Key, c.ID), term: 5}
 	server := grpc.NewServer()
 	pb.RegisterKVServer(server, d)
 	pb.RegisterLeaseServer(server, d)
@@ -65,15 +159,38 @@ func TestRenewalByADeposedLeader(t *testing.T) {
 	defer client.Close()
 	drv := etcd.NewDriver(client)
 	defer drv.Close()
-	renew := func() (outcome error) {
-		drv.Renew(t.Context(), []driver.Claim{c}, func(_ int, err error) { outcome = err })
+	renew := func(within time.Duration) (outcome error) {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		drv.Renew(ctx, []driver.Claim{c}, func(_ int, err error) { outcome = err })
 		return outcome
 	}
-	d.term.Store(4)
-	err = renew()
-	require.ErrorContains(t, err, "earlier term")
+	made := func(grants, moves int, why string) {
+		t.Helper()
+		d.set(func() { require.Equal(t, []int{grants, moves}, []int{d.grants, d.moves}, why) })
+	}
+	a, err := drv.Acquire(t.Context(), driver.Request{Claim: c})
+	require.NoError(t, err)
+	require.True(t, a.Granted)
+	made(1, 0, "an attempt")
+	require.NoError(t, renew(time.Minute))
+	made(2, 1, "of the first lease it is not known in which term it was granted")
+	require.NoError(t, renew(time.Minute))
+	made(2, 1, "in one term a claim keeps its lease")
+
+	d.set(func() { d.term = 6 })
+	require.NoError(t, renew(time.Minute))
+	made(3, 2, "in the next term it moves")
+	require.NoError(t, renew(time.Minute))
+	made(3, 2, "and keeps the lease of that term")
+
+	d.set(func() { d.term, d.lost = 7, true })
+	err = renew(300 * time.Millisecond)
+	require.Error(t, err)
 	require.NotErrorIs(t, err, driver.ErrLost)
-	require.False(t, driver.IsPermanent(err))
-	d.term.Store(5)
-	require.NoError(t, renew())
+	d.set(func() { d.lost = false })
+	var before int64
+	d.set(func() { before = d.lease })
+	require.NoError(t, renew(time.Minute))
+	d.set(func() { require.Equal(t, before, d.lease, "the lease that it has got without an answer is one of this term") })
 }

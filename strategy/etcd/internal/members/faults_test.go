@@ -2,9 +2,11 @@ package members_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -155,6 +157,57 @@ func TestLeaderFrozen(t *testing.T) {
 	c := newCluster(t)
 	leader, _ := c.leader()
 	c.survives(10*faultTTL, leader.Freeze, leader.Thaw)
+}
+
+// A leader that goes on after it stood still for longer than a lease has all leases on its list of those that have
+// ended, and hands it on to its successor over the next seconds: those that were kept alive there meanwhile
+// end (see lease in package etcd). Locks are held on.
+func TestLeaderThawed(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes three TTLs")
+	}
+	const many, seconds = 60, 6
+	c := newCluster(t)
+	leader, others := c.leader()
+	client, err := members.Dial(others...)
+	require.NoError(t, err)
+	defer client.Close()
+	l := c.locker(others...)
+	var locks []*locker.Lease
+	var ended atomic.Int32
+	for i := range many {
+		lock, err := l.Lock(t.Context(), fmt.Sprint("many ", i), locker.WithTTL((seconds-1)*time.Second))
+		require.NoError(t, err)
+		locks = append(locks, lock)
+		lease, err := client.Grant(t.Context(), seconds) // without our driver
+		require.NoError(t, err)
+		alive, err := client.KeepAlive(t.Context(), lease.ID)
+		require.NoError(t, err)
+		go func() {
+			for range alive {
+			}
+			if t.Context().Err() == nil {
+				ended.Add(1)
+			}
+		}()
+	}
+	leader.Freeze()
+	time.Sleep((seconds + 2) * time.Second)
+	leader.Thaw()
+	held := func() {
+		for _, lock := range locks {
+			require.NoError(t, lock.Err())
+		}
+	}
+	for end := time.Now().Add(9 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		held()
+	}
+	for _, lock := range locks { // what a holder believes is found in the store
+		require.NoError(t, lock.Renew(t.Context()))
+		require.NoError(t, lock.Unlock(t.Context()))
+	}
+	t.Logf("etcd has ended %d of %d leases that were kept alive", ended.Load(), many)
 }
 
 func TestMemberWiped(t *testing.T) {
