@@ -28,8 +28,11 @@ const (
 // all when they are escaped. A pair named host or pid replaces ours. The pairs become
 // part of the claim's id, and so of [Lease.Owner] unless the caller named one: each command
 // is longer by as much, and there is no other cost. Default none: an id is a UUID and a number.
-func WithMetadata(pairs ...string) Option {
-	return option(func(o *settings) {
+//
+// Given to one call it replaces the constructor's. The store then shows the pairs for as long as that
+// call's lock lasts: the lock is not handed over inside the process (see [WithHandOver]).
+func WithMetadata(pairs ...string) LockOption {
+	return lockOption(func(o *callSettings) {
 		host, _ := os.Hostname()
 		values := url.Values{"host": {host}, "pid": {strconv.Itoa(os.Getpid())}}
 		for i := 0; i+1 < len(pairs); i += 2 {

@@ -53,7 +53,7 @@ func (c *call) attempt(m move) (*Lease, error) {
 		case errors.Is(gerr, ErrClosed):
 			c.answered(nil)
 			return nil, c.fail(ErrClosed, nil, "")
-		case errors.Is(gerr, errMerge): // to be re-entered
+		case errors.Is(gerr, errMerge), errors.Is(gerr, errOther): // to be re-entered, or asked for anew
 			c.answered(nil)
 			return nil, nil
 		}
@@ -165,11 +165,16 @@ func (c *call) unwatch(w driver.Watch) {
 }
 
 // grant makes a lease of a granted attempt, and ends the call's wait. Where it
-// fails (with errLate, errMerge or ErrClosed), the key is released in the
+// fails (with errLate, errMerge, errOther or ErrClosed), the key is released in the
 // background.
 func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lease, error) {
 	e, now, lasts := c.e, c.e.sched.Now(), c.ttl
 	cl.Token = a.Token
+	if a.Claim != "" && metadataIn(a.Claim) != c.metadata { // an earlier call's, which has given up
+		cl.ID = a.Claim
+		e.cleanUp(cl, sent, true)
+		return nil, errOther
+	}
 	if a.Claim != "" { // granted by a release, or to a later try of the driver
 		sent = now - time.Since(a.Since)
 		if cl.ID = a.Claim; c.owner == "" {
@@ -187,7 +192,7 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 	if e.counter != nil && cl.Limit == 0 {
 		claim.turn = make(chan struct{}, 1)
 	}
-	if a.Tokens > 1 || e.set.noFencing {
+	if (a.Tokens > 1 || e.set.noFencing) && !c.described() {
 		claim.setHandOvers(a.Tokens)
 	}
 	if i := e.set.interval(&c.callSettings); i > 0 {
@@ -215,8 +220,11 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 	return l, nil
 }
 
-// errMerge says why a claim that was granted is not installed.
-var errMerge = errors.New("another goroutine of the same owner was granted the key")
+// errMerge and errOther say why a claim that was granted is not installed.
+var (
+	errMerge = errors.New("another goroutine of the same owner was granted the key")
+	errOther = errors.New("the claim has the metadata of another call")
+)
 
 // install makes cl the key's claim, and ends the call's attempt and wait. It refuses with
 // errLate when the Locker knows a later grant (cl's answer was late, cl is not the

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -276,5 +277,23 @@ func TestLimitOfAShortGrant(t *testing.T) {
 		}
 		b.until(granted + time.Second)
 		wantErr(t, lease.Err(), ErrLost, "its limit is reached")
+	})
+}
+
+// A grant to the claim of an earlier call, with other metadata, is given back.
+func TestGrantWithOtherMetadata(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, notifying)
+		b.store.next(opAcquire, busy(time.Minute, false), busy(time.Minute, false), handedOver(0, 2*time.Second))
+		waiting := b.locking(t.Context(), "k", WithMetadata("job", "own"))
+		b.store.signal("k")
+		lease := waiting.wantLease(t)
+		if id := lease.claim.ID; !strings.Contains(id, "job=own") {
+			t.Errorf("the claim is %q, which has not the metadata of the call", id)
+		}
+		if released := b.wantSent(opRelease, 1, "the earlier claim"); released[0].ID != "earlier" {
+			t.Errorf("released was %q", released[0].ID)
+		}
+		b.unlock(lease)
 	})
 }

@@ -198,13 +198,25 @@ func (c *call) command(d time.Duration, f func(ctx context.Context) error) error
 
 // newID returns a claim id that is unique across processes and time.
 func (e *Client) newID() string {
+	return e.newIDWith(e.set.call.metadata)
+}
+
+// metadataIn returns the metadata in a claim's id as it stands there.
+func metadataIn(id string) string {
+	if i := strings.Index(id, driver.MetadataMark); i >= 0 {
+		return id[i:]
+	}
+	return ""
+}
+
+func (e *Client) newIDWith(metadata string) string {
 	var id [64]byte
-	return string(append(strconv.AppendUint(append(id[:0], e.idPrefix...), e.claims.Add(1), 10), e.set.metadata...))
+	return string(append(strconv.AppendUint(append(id[:0], e.idPrefix...), e.claims.Add(1), 10), metadata...))
 }
 
 // newClaim returns the claim that the next attempt asks for.
 func (c *call) newClaim() driver.Claim {
-	id := c.e.newID()
+	id := c.e.newIDWith(c.metadata)
 	return driver.Claim{Key: c.key, ID: id, Owner: cmp.Or(c.owner, id), TTL: c.ttl, Permits: c.permits, Limit: c.limit}
 }
 

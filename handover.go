@@ -45,11 +45,15 @@ func WithoutHandOver() Option {
 // tokensFor returns how many tokens an attempt asks for: as many as there may be tenures, if
 // others wait behind it. It needs the mutex.
 func (c *call) tokensFor() int {
-	if c.named || c.e.set.noFencing || c.e.set.handOvers == 0 {
+	if c.named || c.e.set.noFencing || c.e.set.handOvers == 0 || c.described() {
 		return 0
 	}
 	return 1 + c.e.set.handOvers
 }
+
+// described reports whether the call has metadata of its own. Its claim is nobody else's then, and it takes
+// over none: the store shows the metadata of whoever asked for the claim.
+func (c *call) described() bool { return c.metadata != c.e.set.call.metadata }
 
 // setHandOvers notes what the grant allows; tokens are those that the store has reserved. Where
 // the store lets in whoever names the claim's owner, the first lease of a claim that may be
@@ -72,7 +76,7 @@ func (c *claim) offered() bool { return c.state == claimHeld && c.leases == nil 
 // suits reports whether w may take over the claim as it is in the store.
 func (c *claim) suits(w *call) bool {
 	return c.Owner == c.ID && w.owner == "" && w.ttl == c.TTL && w.margin() == c.margin() && w.renewals == c.renewable &&
-		w.permits == c.Permits && w.limit == c.Limit
+		w.permits == c.Permits && w.limit == c.Limit && !w.described()
 }
 
 // offer leaves the claim of l, of which it is the last lease, to the next waiter, and

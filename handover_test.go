@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -315,4 +316,27 @@ func TestHandOverUnderLoad(t *testing.T) {
 	if held := f.held("k"); held != "" {
 		t.Errorf("%q holds the key after Close", held)
 	}
+}
+
+// A call with metadata of its own neither takes over a claim nor leaves its claim to the next waiter.
+func TestNoHandOverOfMetadata(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain, WithMetadata("job", "all"))
+		b.store.blocks = true
+		own := WithMetadata("job", "own")
+		lease := b.lock(t.Context(), "k")
+		waiting := []*locking{b.locking(t.Context(), "k"), b.locking(t.Context(), "k", own), b.locking(t.Context(), "k", own), b.locking(t.Context(), "k")}
+		for i, want := range []string{"job=all", "job=own", "job=own", "job=all"} {
+			b.unlock(lease)
+			synctest.Wait()
+			lease = waiting[i].wantLease(t)
+			if id := lease.claim.ID; !strings.Contains(id, want) {
+				t.Errorf("lease %d has the claim %q, want %q in it", i, id, want)
+			}
+			if own := want == "job=own"; own && lease.claim.handOvers != 0 {
+				t.Errorf("lease %d may be handed over", i)
+			}
+		}
+		b.unlock(lease)
+	})
 }

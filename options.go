@@ -61,6 +61,7 @@ type callSettings struct {
 	millis   uint32        // the margin
 	maxHold  time.Duration // 0: no limit
 	capacity               // of a call for permits
+	metadata string        // ends the claims' ids
 	chosen   string        // the option that set renewals, at this level
 	err      error         // the first bad argument
 }
@@ -77,7 +78,6 @@ type settings struct {
 	handOvers     int           // in a row; 0: none
 	handOverFor   time.Duration // since the store's grant
 	driverOptions []any
-	metadata      string // ends the claims' ids
 	err           error
 }
 

@@ -40,7 +40,7 @@ type Holder struct {
 	// Strategy is the name of the strategy whose layout the lock has, or of another library:
 	// "redisson". It is "" if any program may have written it.
 	Strategy string
-	// Metadata has the pairs that WithMetadata gave to the holder's Locker.
+	// Metadata has the pairs that WithMetadata gave to the holder's Locker, or to its Lock.
 	Metadata map[string]string
 	Holds    int // re-entrant holds, if the store counts them
 	// Limit is how many permits the key has, and Permits how many are out; of one claim of

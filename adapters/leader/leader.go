@@ -1,37 +1,3 @@
-// Package leader elects one of several candidates to lead, by a lock.
-//
-//	err := leader.Run(ctx, l, "billing/leader", func(ctx context.Context, token int64) error {
-//		return bill(ctx, token) // until ctx ends
-//	})
-//
-// A term begins when a candidate gets the lock, and ends when its function has
-// returned. What happens next depends on why the function returned:
-//
-//   - ctx has ended: Run waits for the function, gives the lock back and returns ctx's
-//     cause.
-//   - The leadership is lost: the function's context ends, and Run waits for the
-//     function, whatever it returns then. The candidate runs again after a pause.
-//   - The function returns an error: the candidate gives the lock back and runs
-//     again after a pause, so that another one has its turn.
-//   - The function returns nil while it leads: the candidate gives the lock back and Run
-//     returns nil. It does not run again.
-//   - The function panics: the lock is given back and the panic goes on.
-//
-// The guarantees are those of the lock: at most one candidate holds the
-// leadership, and its context ends when it does not hold it any more. A leader that was
-// paused between its last look at the context and its write may still write
-// when another one leads: let what it writes to refuse tokens that are smaller than the
-// greatest it has seen. A function that does not heed its context goes on beside the
-// next leader.
-//
-// A leader that is asked to step down ([locker.Client.RequestRelease], locker ask on the command
-// line) learns of it by [StepDownRequested], and does so at a point of its own choice: its
-// function returns [ErrSteppedDown].
-//
-// When a leader crashes, another one follows after the TTL of its lock, 30 s by default:
-// WithLockOptions(locker.WithTTL(d)) sets another. WithMaxHold limits the length of a
-// term. Candidates whose contexts name the same owner ([locker.ContextWithOwner]) share the
-// leadership, as they share every lock.
 package leader
 
 import (
@@ -60,11 +26,11 @@ var ErrSteppedDown = errors.New("leader: stepped down")
 // of a term waits until requests can arrive, for a second at most; see
 // [locker.Lease.ReleaseRequested].
 func StepDownRequested(ctx context.Context) <-chan struct{} {
-	lease, ok := locker.LeaseFromContext(ctx)
+	t, ok := ctx.Value(termKey{}).(*term)
 	if !ok {
 		return nil
 	}
-	return lease.ReleaseRequested()
+	return t.lease.ReleaseRequested()
 }
 
 // Run is [New] and [Elector.Run].
@@ -81,8 +47,9 @@ type Elector struct {
 	l    locker.Locker
 	key  string
 	set  settings
-	busy atomic.Bool                  // Run is under way
-	term atomic.Pointer[locker.Lease] // nil between terms
+	busy atomic.Bool          // Run is under way
+	term atomic.Pointer[term] // nil between terms
+	past past
 }
 
 // New makes a candidate for the leadership that key stands for. A wrong argument is
@@ -100,12 +67,12 @@ func New(l locker.Locker, key string, opts ...Option) (*Elector, error) {
 
 // IsLeader reports whether the candidate leads. It looks at the clock and does not ask the store.
 // It may not be true any more when the caller acts on it; a [Func] has a context for that.
-func (e *Elector) IsLeader() bool { return e.term.Load().Err() == nil }
+func (e *Elector) IsLeader() bool { return e.term.Load().leads() }
 
 // Token is the fencing token of the present term; 0 while the candidate does not lead.
 func (e *Elector) Token() int64 {
-	if lease := e.term.Load(); lease.Err() == nil {
-		return lease.Token()
+	if t := e.term.Load(); t.leads() {
+		return t.Token
 	}
 	return 0
 }
@@ -140,6 +107,7 @@ func (e *Elector) Run(ctx context.Context, lead Func) error {
 		case e.isFinal(ctx, err):
 			return err
 		case err != nil:
+			e.past.count(func(s *Stats) { s.Failed++ })
 			e.tell(Event{Kind: Failed, Err: err})
 		default:
 			began := time.Now()
@@ -175,13 +143,17 @@ func (e *Elector) lead(ctx context.Context, lease *locker.Lease, lead Func) (ove
 	if ctx.Err() != nil { // it ended while the lock was granted
 		return true, lease.Unlock(ctx)
 	}
-	returned := false
+	t, returned := e.newTerm(lease), false
 	defer func() {
-		e.term.Store(nil)
+		e.over(t)
 		if !returned {
 			err = errors.New("the function panicked")
 		}
+		t.last(e.set.minTerm)
 		lost := lease.Err()
+		if lost != nil {
+			e.past.count(func(s *Stats) { s.Lost++ })
+		}
 		over = err == nil && lost == nil || errors.Is(lost, locker.ErrClosed)
 		err = errors.Join(err, lost)
 		if unlocked := lease.Unlock(ctx); unlocked != nil && lost == nil {
@@ -190,9 +162,9 @@ func (e *Elector) lead(ctx context.Context, lease *locker.Lease, lead Func) (ove
 		}
 		e.tell(Event{Kind: Ended, Token: lease.Token(), Err: err})
 	}()
-	e.term.Store(lease)
-	e.tell(Event{Kind: Elected, Token: lease.Token()})
-	err = lead(lease.Context(ctx), lease.Token())
+	e.term.Store(t)
+	e.tell(Event{Kind: Elected, Token: t.Token})
+	err = lead(t.context(ctx), t.Token)
 	returned = true
 	return false, err
 }

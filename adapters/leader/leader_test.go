@@ -3,6 +3,7 @@ package leader_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -189,7 +190,7 @@ func TestBackoff(t *testing.T) {
 				return nil
 			}
 			return context.DeadlineExceeded
-		}, leader.WithBackoff(time.Second, 8*time.Second), leader.WithObserver(seen.observe))
+		}, leader.WithBackoff(time.Second, 8*time.Second), leader.WithObserver(seen.observe), leader.WithMinTerm(10*time.Millisecond))
 		require.NoError(t, <-c.ended)
 		require.ErrorIs(t, seen.seen[1].Err, context.DeadlineExceeded)
 		require.Len(t, seen.kinds(), 16)
@@ -211,7 +212,7 @@ func TestEndsInThePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		c := stand(t, ctx, newLocker(t, memory.NewStore()), func(context.Context, int64) error { return errors.New("no") })
-		synctest.Wait()
+		time.Sleep(700 * time.Millisecond) // the shortest term is over
 		began := time.Now()
 		stop()
 		require.ErrorIs(t, <-c.ended, context.Canceled)
@@ -284,6 +285,9 @@ func TestMisuse(t *testing.T) {
 		"nil option":  leader.Run(t.Context(), l, key, untilEnd, nil),
 		"observer":    leader.Run(t.Context(), l, key, untilEnd, leader.WithObserver(nil)),
 		"backoff":     leader.Run(t.Context(), l, key, untilEnd, leader.WithBackoff(time.Second, 0)),
+		"name":        leader.Run(t.Context(), l, key, untilEnd, leader.WithIdentity("", "x")),
+		"payload":     leader.Run(t.Context(), l, key, untilEnd, leader.WithIdentity("x", strings.Repeat("x", 512))),
+		"term":        leader.Run(t.Context(), l, key, untilEnd, leader.WithMinTerm(0)),
 		"TTL":         leader.Run(t.Context(), l, key, untilEnd, leader.WithLockOptions(locker.WithTTL(0))),
 	} {
 		require.ErrorIs(t, err, locker.ErrInvalid, name)

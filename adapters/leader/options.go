@@ -1,6 +1,9 @@
 package leader
 
 import (
+	"cmp"
+	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -19,16 +22,50 @@ func (o option) apply(to *settings) error { return o(to) }
 
 type settings struct {
 	least, most time.Duration // of the pauses
+	minTerm     time.Duration
+	name        string
+	payload     string
 	observer    func(Event)
 	lock        []locker.LockOption
 }
 
 func newSettings(opts []Option) (settings, error) {
-	s := settings{least: time.Second, most: 30 * time.Second}
+	s := settings{least: time.Second, most: 30 * time.Second, minTerm: 500 * time.Millisecond}
 	err := check.Options(opts, func(o Option) error { return o.apply(&s) })
+	if s.name == "" {
+		host, _ := os.Hostname()
+		s.name = fmt.Sprintf("%s/%d", cmp.Or(host, "localhost"), os.Getpid())
+	}
 	// A candidate that has waited for long is no failure, whatever the Locker's default is.
-	s.lock = append(slices.Clip(s.lock), locker.WithUnboundedWait())
+	s.lock = append(slices.Clip(s.lock), locker.WithUnboundedWait(), locker.WithMetadata(metaName, s.name, metaPayload, s.payload))
 	return s, err
+}
+
+// WithIdentity sets what [Elector.Leader] and [Elector.Observe] show of this candidate while it leads: a
+// name, and a payload such as an address. It lasts for a term. Both are of any characters; escaped as in a URL, with the names
+// of the host and process they take at most 512 bytes. The default is the name of the host with the id of the
+// process, "web-7/4711", and no payload.
+func WithIdentity(name, payload string) Option {
+	return option(func(s *settings) error {
+		if name == "" {
+			return check.Invalid("WithIdentity: want a name, got an empty one")
+		}
+		s.name, s.payload = name, payload
+		return nil
+	})
+}
+
+// WithMinTerm sets how long a term lasts at least: the lock of a function that returns earlier is kept until
+// then, and Run waits. [Elector.Observe] looks twice in that time, so that it sees each term. Give it to all
+// candidates and observers alike. Default 500 ms, at least 10 ms, less than the TTL.
+func WithMinTerm(d time.Duration) Option {
+	return option(func(s *settings) error {
+		if d < 10*time.Millisecond || d > locker.MaxTTL {
+			return check.Invalid("WithMinTerm(%v): want 10ms to %v", d, locker.MaxTTL)
+		}
+		s.minTerm = d
+		return nil
+	})
 }
 
 // WithBackoff sets the pause before a candidate stands again whose term did not end
@@ -45,8 +82,8 @@ func WithBackoff(least, most time.Duration) Option {
 	})
 }
 
-// WithLockOptions gives the lock options, WithTTL and WithMaxHold above all. WithWait
-// counts for nothing: a candidate waits until its context ends.
+// WithLockOptions gives the lock options, WithTTL and WithMaxHold above all. WithWait and
+// WithMetadata count for nothing: a candidate waits until its context ends, and has an identity.
 func WithLockOptions(opts ...locker.LockOption) Option {
 	return option(func(s *settings) error {
 		s.lock = append(s.lock, opts...)

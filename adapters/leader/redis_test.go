@@ -9,12 +9,14 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/adapters/leader"
+	"github.com/distlock/locker/internal/child"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/internal/test/redistest/leaktest"
 	"github.com/distlock/locker/strategy/hashreentrant"
 )
 
 func TestMain(m *testing.M) {
+	child.Serve("candidate", candidate)
 	leaktest.Main(m)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/distlock/locker/driver"
@@ -46,10 +47,14 @@ func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.
 }
 
 // another is the claim of the next try: the clean-up of the one before may be late, and must
-// not find the id of a grant.
+// not find the id of a grant. It has the metadata of the call.
 func (d *quorumDriver) another(c driver.Claim) driver.Claim {
 	named := c.Owner != c.ID
-	if c.ID = d.newID(); !named {
+	id, _, _ := strings.Cut(d.newID(), driver.MetadataMark)
+	if _, metadata, ok := strings.Cut(c.ID, driver.MetadataMark); ok {
+		id += driver.MetadataMark + metadata
+	}
+	if c.ID = id; !named {
 		c.Owner = c.ID
 	}
 	return c

@@ -1,0 +1,173 @@
+package leader_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/adapters/leader"
+	"github.com/distlock/locker/internal/child"
+	"github.com/distlock/locker/internal/test/pace"
+	"github.com/distlock/locker/internal/test/redistest"
+	"github.com/distlock/locker/strategy/blpop"
+	"github.com/distlock/locker/strategy/hashreentrant"
+	"github.com/distlock/locker/strategy/setnx"
+)
+
+const takeoverTTL = time.Second
+
+var strategies = map[string]func(redis.UniversalClient, ...locker.Option) (*locker.Client, error){
+	"setnx": setnx.New, "hashreentrant": hashreentrant.New, "blpop": blpop.New,
+}
+
+type candidateSpec struct{ Strategy, Addr, Key string }
+
+// candidate is a process that stands for election: it prints a line when it waits, and one as its first act.
+func candidate(p child.Parent, spec candidateSpec) error {
+	ctx, stop := p.Context()
+	defer stop()
+	rdb := redis.NewClient(&redis.Options{Addr: spec.Addr})
+	defer rdb.Close()
+	l, err := strategies[spec.Strategy](rdb, locker.WithObserver(locker.ObserverFunc(func(_ context.Context, e locker.Event) {
+		if e.Kind == locker.EventWaiting {
+			fmt.Fprintln(p, "waits")
+		}
+	})))
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	_ = leader.Run(ctx, l, spec.Key, func(ctx context.Context, _ int64) error {
+		fmt.Fprintln(p, "leads")
+		<-ctx.Done()
+		return nil
+	}, leader.WithLockOptions(locker.WithTTL(takeoverTTL)))
+	return nil
+}
+
+type process struct {
+	*child.Child
+	lines *bufio.Reader
+}
+
+func start(t *testing.T, spec candidateSpec) process {
+	c, err := child.Start("candidate", spec, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Stop(10 * time.Second) })
+	return process{c, bufio.NewReader(c)}
+}
+
+func (p process) says(t *testing.T, want string) {
+	line, err := p.lines.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, want+"\n", line)
+}
+
+// rounds is how many leaders are killed for a measurement. For figures:
+//
+//	LOCKER_LEADER_ROUNDS=100 go test -v -run Takeover ./adapters/leader
+func rounds(t *testing.T) int {
+	n, err := strconv.Atoi(os.Getenv("LOCKER_LEADER_ROUNDS"))
+	if os.Getenv("LOCKER_LEADER_ROUNDS") == "" {
+		n, err = 2, nil
+	}
+	require.NoError(t, err)
+	return n
+}
+
+// p99 prints a distribution and returns its 99th percentile.
+func p99(t *testing.T, what string, took []time.Duration) time.Duration {
+	slices.Sort(took)
+	at := func(p int) time.Duration { return took[min(len(took)*p/100, len(took)-1)] }
+	t.Logf("%s, %d times: median %v, p99 %v, most %v", what, len(took), at(50), at(99), took[len(took)-1])
+	return at(99)
+}
+
+// Leaders are killed as kill -9 does, at any moment between two renewals. From there to the first act of
+// the next one, which is another process, it takes a TTL and 200 ms at most.
+func TestTakeover(t *testing.T) {
+	server := redistest.Shared(t)
+	for name := range strategies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			defer pace.Keep()()
+			spec := candidateSpec{name, server.Addr(), t.Name()}
+			leads := start(t, spec)
+			leads.says(t, "leads")
+			var took []time.Duration
+			for range rounds(t) {
+				next := start(t, spec)
+				next.says(t, "waits")
+				time.Sleep(rand.N(takeoverTTL / 3)) // where between two renewals
+				killed := pace.Now()
+				leads.Kill()
+				next.says(t, "leads")
+				took = append(took, killed.Took())
+				leads = next
+			}
+			require.LessOrEqual(t, p99(t, name+": kill -9 to the next leader's first act", took), takeoverTTL+200*time.Millisecond)
+		})
+	}
+}
+
+// From the return of a function that steps down to the first act of the next leader it takes 50 ms at most, where
+// waiters are woken; with setnx they poll.
+func TestPoliteTakeover(t *testing.T) {
+	server := redistest.Shared(t)
+	for name, newLocker := range strategies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			defer pace.Keep()()
+			ctx, stop := context.WithCancel(t.Context())
+			began, left := make(chan pace.Moment, 1), make(chan pace.Moment, 1)
+			var candidates sync.WaitGroup
+			var all []*locker.Client
+			for range 2 {
+				l, err := newLocker(server.Client(t))
+				require.NoError(t, err)
+				defer l.Close()
+				all = append(all, l)
+				candidates.Go(func() {
+					_ = leader.Run(ctx, l, t.Name(), func(ctx context.Context, _ int64) error {
+						asked := leader.StepDownRequested(ctx)
+						began <- pace.Now()
+						select {
+						case <-asked:
+							left <- pace.Now()
+							return leader.ErrSteppedDown
+						case <-ctx.Done():
+							return nil
+						}
+					}, leader.WithMinTerm(10*time.Millisecond), leader.WithBackoff(10*time.Millisecond, 10*time.Millisecond))
+				})
+			}
+			<-began
+			var took []time.Duration
+			for range 10 * rounds(t) {
+				pace.Eventually(t, 10*time.Second, "the other one waits", func() bool {
+					return all[0].Stats().Waiting+all[1].Stats().Waiting > 0
+				})
+				time.Sleep(20 * time.Millisecond) // it listens; the shortest term is over
+				require.NoError(t, all[0].RequestRelease(ctx, t.Name()))
+				from := <-left
+				took = append(took, (<-began).Since(from))
+			}
+			stop()
+			candidates.Wait()
+			if most := p99(t, name+": a step-down to the next leader's first act", took); name != "setnx" {
+				require.LessOrEqual(t, most, 50*time.Millisecond)
+			}
+		})
+	}
+}

@@ -1,0 +1,217 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/adapters/internal/check"
+	"github.com/distlock/locker/internal/bound"
+)
+
+// The names of the metadata of a leader's claim.
+const (
+	metaName    = "leader"
+	metaPayload = "payload"
+)
+
+// Term is one leadership. Its zero value is vacant.
+type Term struct {
+	// Identity is the name of [WithIdentity]. Of a holder of the lock that is no candidate of this package
+	// it is the owner, if the store knows it.
+	Identity string
+	Payload  string
+	// Token is the fencing token, greater than that of every term before; 0 if the Locker gives none. One
+	// that was read from a store that keeps locks on several servers (redlock) may be greater than the
+	// leader's own.
+	Token int64
+	// Since is when the term began: on the clock of the store, or for [TermFromContext] on the local
+	// one. It is zero if the store does not know it.
+	Since time.Time
+
+	held bool
+	id   string // of the claim
+}
+
+// Vacant reports whether nobody leads.
+func (t Term) Vacant() bool { return !t.held }
+
+// TermFromContext returns the term of a [Func], whose context ctx is, or derives from. It is the term's under
+// the lease of another lock, too. ok is false under another context.
+func TermFromContext(ctx context.Context) (t Term, ok bool) {
+	if own, ok := ctx.Value(termKey{}).(*term); ok {
+		return own.Term, true
+	}
+	return Term{}, false
+}
+
+type termKey struct{}
+
+// term is one of this candidate's. A nil one is over.
+type term struct {
+	Term
+	lease  *locker.Lease
+	lostAt atomic.Pointer[time.Time] // when the loss was noticed
+}
+
+func (e *Elector) newTerm(lease *locker.Lease) *term {
+	return &term{lease: lease, Term: Term{held: true, id: lease.Owner(),
+		Identity: e.set.name, Payload: e.set.payload, Token: lease.Token(), Since: time.Now()}}
+}
+
+func (t *term) leads() bool { return t != nil && t.lease.Err() == nil }
+
+// context returns the context of the function.
+func (t *term) context(parent context.Context) context.Context {
+	ctx := context.WithValue(t.lease.Context(parent), termKey{}, t)
+	context.AfterFunc(ctx, func() {
+		if now := time.Now(); t.lease.Err() != nil {
+			t.lostAt.Store(&now)
+		}
+	})
+	return ctx
+}
+
+// last returns when the term has lasted for d, or is lost.
+func (t *term) last(d time.Duration) {
+	timer := time.NewTimer(d - time.Since(t.Since))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.lease.Lost():
+	}
+}
+
+// Leader asks the store who leads. It sends one command. If nobody leads, the error matches [locker.ErrNotHeld]. It
+// fails with [locker.ErrUnavailable], with [locker.ErrConflict] if the key holds something that is no lock, with
+// [locker.ErrClosed], and with [locker.ErrInvalid] if the Locker is no [locker.Client], or its driver does not show who
+// holds a lock.
+func (e *Elector) Leader(ctx context.Context) (Term, error) {
+	t, err := e.look(ctx)
+	switch {
+	case err != nil:
+		return Term{}, fmt.Errorf("leader: %w", err)
+	case t.Vacant():
+		return Term{}, fmt.Errorf("leader: nobody leads %q: %w", e.key, locker.ErrNotHeld)
+	}
+	return t, nil
+}
+
+// look returns the present term, which may be vacant.
+func (e *Elector) look(ctx context.Context) (Term, error) {
+	c, ok := locker.ClientOf(e.l)
+	if !ok {
+		return Term{}, check.Invalid("%T is no Client and wraps none: it cannot show who leads", e.l)
+	}
+	h, err := c.Inspect(ctx, e.key)
+	if err != nil || !h.Held {
+		return Term{}, err
+	}
+	t := Term{held: true, id: h.ID, Token: h.Token, Since: h.Since, Identity: h.Owner}
+	if name := h.Metadata[metaName]; name != "" {
+		t.Identity, t.Payload = name, h.Metadata[metaPayload]
+	}
+	return t, nil
+}
+
+// Observe goes through the terms: first who leads now, then each change, until ctx ends. A vacant term
+// comes when nobody leads, if that lasts for long enough to be seen. It asks the store twice
+// in the time of [WithMinTerm], beside the loop, whose body may take its time: no term is left out
+// that lasted that long, as all do unless somebody takes the lock away, as long as the store answers within half of it.
+//
+// When the store cannot be asked, an error comes, with a vacant term; later the present term comes, whether or not it
+// has changed, and those in between may be missing. The errors are those of [Elector.Leader]. ErrInvalid and ErrClosed
+// end the loop.
+func (e *Elector) Observe(ctx context.Context) iter.Seq2[Term, error] {
+	return func(yield func(Term, error) bool) {
+		if ctx == nil {
+			yield(Term{}, fmt.Errorf("leader: %w", check.Invalid("Observe needs a context")))
+			return
+		}
+		ctx, stop := context.WithCancel(ctx)
+		seen := &changes{more: make(chan struct{}, 1)}
+		var watching sync.WaitGroup
+		watching.Go(func() { e.watch(ctx, seen) })
+		defer watching.Wait()
+		defer stop()
+		for {
+			c, ok := seen.next(ctx)
+			if !ok || !yield(c.term, c.err) || final(c.err) {
+				return
+			}
+		}
+	}
+}
+
+// watch notes the changes until ctx ends.
+func (e *Elector) watch(ctx context.Context, seen *changes) {
+	var last Term
+	for first, failed := true, false; ; {
+		next := time.Now().Add(e.set.minTerm / 2)
+		t, err := e.look(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !failed:
+			seen.add(change{err: fmt.Errorf("leader: %w", err)})
+		case err == nil && (first || failed || t.held != last.held || t.id != last.id):
+			seen.add(change{term: t})
+			last, first = t, false
+		}
+		failed = err != nil
+		if final(err) || !bound.Sleep(ctx, nil, time.Until(next)) {
+			return
+		}
+	}
+}
+
+// final reports whether no later look will do better.
+func final(err error) bool {
+	return errors.Is(err, locker.ErrInvalid) || errors.Is(err, locker.ErrClosed)
+}
+
+// change is what Observe yields.
+type change struct {
+	term Term
+	err  error
+}
+
+// changes are those that the loop has yet to take.
+type changes struct {
+	mu   sync.Mutex
+	all  []change
+	more chan struct{} // holds one: there may be some
+}
+
+func (q *changes) add(c change) {
+	q.mu.Lock()
+	q.all = append(q.all, c)
+	q.mu.Unlock()
+	select {
+	case q.more <- struct{}{}:
+	default:
+	}
+}
+
+// next waits for the next one; ok is false after the end of ctx.
+func (q *changes) next(ctx context.Context) (c change, ok bool) {
+	for ctx.Err() == nil {
+		q.mu.Lock()
+		if len(q.all) > 0 {
+			c, q.all = q.all[0], q.all[1:]
+			q.mu.Unlock()
+			return c, true
+		}
+		q.mu.Unlock()
+		select {
+		case <-q.more:
+		case <-ctx.Done():
+		}
+	}
+	return change{}, false
+}
