@@ -8,6 +8,8 @@ FUZZTIME ?= 30s
 DURATION ?= 5m
 SOAK_FLAGS ?=
 PEERS_FLAGS ?=
+MATRIX_FLAGS ?=
+SERVERS ?=
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 WIRE := github.com/google/wire/cmd/wire@v0.7.0
@@ -128,6 +130,11 @@ soak: redis ## all strategies and topologies under random faults for DURATION, c
 soak-etcd: redis ## strategy/etcd on three members under random faults for DURATION, checked; SOAK_FLAGS as for soak
 	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && \
 	$(GO) -C strategy/etcd build -o "$$bin/soak" ./internal/soak && cd strategy/etcd && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
+
+.PHONY: matrix
+matrix: ## the tests of the strategies on the programs in SERVERS, into docs/compatibility.md; MATRIX_FLAGS=-all runs every case everywhere
+	@[ -n "$(SERVERS)" ] || { echo 'make matrix SERVERS="/path/to/redis-server /path/to/postgres ..."' >&2; exit 1; }
+	$(GO) run ./internal/test/matrix -docs docs $(MATRIX_FLAGS) $(SERVERS)
 
 .PHONY: browser
 browser: redis ## the report of locker compare in headless Chromium, which is installed when it is missing; screenshots in docs/images

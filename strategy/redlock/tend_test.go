@@ -71,7 +71,8 @@ func TestLossOfEverythingIsNotUndone(t *testing.T) {
 		return d.running == 0
 	})
 	require.Zero(t, have(lease))
-	require.ErrorIs(t, lease.Renew(t.Context()), locker.ErrLost)
+	// A connection that was cut may still be in use: what is sent by it is unavailable, and no proof of the loss.
+	eventually(t, "the loss is noticed", func() bool { return errors.Is(lease.Renew(t.Context()), locker.ErrLost) })
 	for i := range m.servers {
 		require.Empty(t, m.holder(t, i, "k"))
 	}

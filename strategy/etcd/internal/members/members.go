@@ -1,5 +1,5 @@
 // Package members starts members of etcd clusters for the tests of strategy/etcd: processes of
-// internal/member, which it compiles.
+// internal/member, which it compiles, or of the etcd that LOCKER_ETCD_SERVER names.
 package members
 
 import (
@@ -49,6 +49,9 @@ var base = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if Released() {
+		return made, sweep(made)
+	}
 	build := exec.Command("go", "-C", member, "build", "-trimpath", "-o", filepath.Join(made, "member"), ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w: %s", err, out)
@@ -79,6 +82,7 @@ type Server struct {
 	Existing  bool // it joins a cluster that there is
 	cmd       *exec.Cmd
 	in        io.WriteCloser
+	stdout    io.Reader
 	out       *bufio.Scanner
 	words     *lastWords
 }
@@ -129,22 +133,31 @@ func (s *Server) begin() error {
 	}
 	s.words = &lastWords{}
 	s.cmd = exec.Command(filepath.Join(dir, "member"), string(config))
+	program := os.Getenv(releasedEnv)
+	if program != "" {
+		s.cmd = s.released(program)
+	}
 	s.cmd.Dir, s.cmd.Stderr = s.dir, s.words
 	// In a group of its own it is woken, and ended, when this process ends while it is stopped.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if s.in, err = s.cmd.StdinPipe(); err != nil {
 		return err
 	}
-	out, err := s.cmd.StdoutPipe()
-	if err != nil {
+	if s.stdout, err = s.cmd.StdoutPipe(); err != nil {
 		return err
 	}
-	s.out = bufio.NewScanner(out)
-	return s.cmd.Start()
+	s.out = bufio.NewScanner(s.stdout)
+	if err := s.cmd.Start(); err != nil || program == "" {
+		return err
+	}
+	return s.note()
 }
 
 // ready returns when the member serves.
 func (s *Server) ready() error {
+	if Released() {
+		return s.serves()
+	}
 	if !s.out.Scan() || s.out.Text() != "ready" {
 		return fmt.Errorf("the member %s ended: %s", s.Name, s.words)
 	}
@@ -161,6 +174,9 @@ func (s *Server) Start() error {
 
 // Tell has the member do a command.
 func (s *Server) Tell(command string) error {
+	if Released() {
+		return ErrReleased
+	}
 	if _, err := fmt.Fprintln(s.in, command); err != nil {
 		return err
 	}
