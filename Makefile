@@ -152,6 +152,10 @@ browser: redis ## the report of locker compare in headless Chromium, which is in
 nemesis: redis ## the soak on lockers broken on purpose: it has to find what is wrong with each
 	LOCKER_CONFORMANCE=all $(GO) test -v -p 1 -parallel 3 -timeout 40m -run '^(TestNemesis|TestFindsPlantedBugs)$$' ./conformance ./internal/test/soak | grep -E '^ok|FAIL|---|found'
 
+.PHONY: verification
+verification: redis ## docs/verification.md from the tables of the conformance suite
+	$(GO) test -count=1 -run '^TestVerification$$' ./conformance -verification
+
 .PHONY: pauses
 pauses: redis postgres mysql ## 1,000 late writers on PostgreSQL, MariaDB, Redis and HTTP, with a check of their tokens and without, into docs/fencing.md
 	$(GO) -C internal/test/fencing run ./pauses -n 1000 -docs ../../../docs/fencing.md

@@ -1,5 +1,7 @@
 package conformance
 
+import "iter"
+
 // RunsOn reports whether h claims what the case needs.
 func (c Case) RunsOn(h Harness) bool { return c.unmet(h) == "" }
 
@@ -12,3 +14,9 @@ func (c Case) NeedsUpgrade() bool {
 	}
 	return false
 }
+
+// Claims goes through the claims without which the case does not run.
+func (c Case) Claims() iter.Seq[string] { return claims(c.Needs) }
+
+// Path is the case's name in reports.
+func (c Case) Path() string { return c.path() }

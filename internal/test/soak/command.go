@@ -25,6 +25,9 @@ func Main(cfg Config, args []string) int {
 		defer stop()
 		if report, err = Run(ctx, cfg); report.Rounds > 0 {
 			fmt.Print(report)
+			if cfg.Record != "" {
+				err = errors.Join(err, report.recordIn(cfg.Record))
+			}
 		}
 	}
 	if err != nil {
@@ -75,6 +78,7 @@ func parse(cfg Config, args []string) (Config, error) {
 	flags.IntVar(&cfg.Callers, "callers", 0, "of each strategy in a process (default 8)")
 	flags.IntVar(&cfg.Keys, "keys", 0, "of each strategy (default 32)")
 	flags.DurationVar(&cfg.Slack, "slack", 0, "how late a busy machine may make things (default 2s)")
+	flags.StringVar(&cfg.Record, "record", "", "add the run to this file, for docs/verification.md")
 	flags.StringVar(&cfg.Dir, "dir", "", "for logs (default a new one for temporary files)")
 	if err := flags.Parse(args); err != nil {
 		return cfg, err

@@ -76,6 +76,8 @@ type Config struct {
 	// Dir is where logs go; those of a round without violations are removed.
 	// Default: a new directory below os.TempDir.
 	Dir string
+	// Record, if set, is a file of runs to which Main adds this one; see [Past].
+	Record string
 	// Progress, if set, is called twice a second with the state of the run.
 	Progress func(line string)
 }

@@ -1,0 +1,60 @@
+package conformance_test
+
+import "github.com/distlock/locker/internal/test/soak"
+
+// soakedFor is what the soak looks for, by the rule that it would break.
+var soakedFor = map[string][]soak.Kind{
+	"R1":  {soak.Overlap},
+	"R9":  {soak.Overlap, soak.LateLoss},
+	"R10": {soak.LateLoss},
+	"R11": {soak.LateLoss},
+	"R15": {soak.Stall},
+	"R17": {soak.Stall, soak.Unexpected},
+	"R19": {soak.Overlap, soak.Stall},
+	"R21": {soak.TokenOrder},
+	"R22": {soak.Overlap},
+}
+
+// besides are tests outside the suite that are about a rule: a directory, and a test in it.
+var besides = map[string][]string{
+	"R1":  {"strategy/redlock: TestTokenProtocol", "strategy/redlock: TestConformanceWhileNodesFail", "strategy/redlock: TestConformanceWhileClocksMove", ".: TestChaos"},
+	"R8":  {"strategy/hashreentrant: TestExplicitOwnerAcrossLockers"},
+	"R9":  {"strategy/redlock: TestConformanceWithoutClocks"},
+	"R18": {"internal/test/strategies: TestFullServer"},
+	"R21": {"strategy/redlock: TestTokenProtocol", "strategy/redlock: TestExplorerFindsMistakes"},
+	"R22": {"internal/test/strategies: TestStrategiesMix", "strategy/hashreentrant: TestJavaIsExcludedAndWoken", "strategy/hashreentrant: TestJavaExcludesAndWakes", "strategy/redlock: TestExcludesRedsyncAndIsExcluded"},
+	"R23": {"strategy/redlock: TestConflicts"},
+}
+
+// unproven is what no test shows, by rule.
+var unproven = map[string]string{
+	"R1": "A store that forgets what it acknowledged (a failover that loses writes, an emptied server, a clock set ahead) lets two owners in: faults.md lists each case. " +
+		"A race that is rarer than the operations that were run may not have shown. strategy/etcd has one open case: a grant 0.09 s early after leaders were cut off.",
+	"R2":  "That a script, a statement or a transaction of the store is atomic is taken from its manual.",
+	"R3":  "Schedules of goroutines are samples: the race detector and many runs, no search of all of them.",
+	"R4":  "That two random UUIDs differ.",
+	"R5":  "Code of the caller's that passes the context of one section to another one holds its locks: no test can see that.",
+	"R6":  "Nothing beyond what R3 says of schedules.",
+	"R7":  "Nothing beyond what R3 says of schedules.",
+	"R8":  "Redisson's commands are sent as its Java client sends them, from versions 3.15 to 4.x by their source: no Java client runs in the tests.",
+	"R9":  "A machine that is suspended: its monotonic clock stands still. Clocks that drift by more than 1 %.",
+	"R10": "A section that does not look at its context runs on. The time until Lost closes is that of a process that runs: a process that gets no processor is told when it gets one.",
+	"R11": "Renewal under a store that is slower than the TTL ends in a loss, as promised: how slow a store may be is measured by locker compare, not proven.",
+	"R12": "That the time left is enough for the caller to roll back.",
+	"R13": "Shards on real clusters of more than three masters.",
+	"R14": "Order among processes, but for strategies that claim it. The 300 ms bound is measured with slack for busy machines.",
+	"R15": "Bounds are measured with slack for busy machines: 4 s in a case, 1.5 s and 2 s of slack in the soak.",
+	"R16": "Tens of milliseconds are measured as a median; a machine that is busy is slower.",
+	"R17": "Words of servers that were not tested (compatibility.md): an error that nobody knows counts as permanent trouble.",
+	"R18": "Thousands of goroutines and 20 ms were tried; hundreds of thousands were not.",
+	"R19": "Each command is lost, late or repeated once or twice in a case and at random in the soak; not in every combination.",
+	"R20": "Nothing beyond what R3 says of schedules.",
+	"R21": "A store that loses its data and sets its clock back behind the last token may repeat tokens. Whether the resource checks the token is up to the resource.",
+	"R22": "Pairs of strategies on one Redis, with Sentinel and on a cluster; not every pair under every fault.",
+	"R23": "Keys are drawn at random and from a list of hostile ones.",
+	"R24": "What the runtime and the store's client keep for themselves.",
+	"R25": "That the margin is longer than what a write may take on its way.",
+	"R26": "Nothing beyond what R10 says of processes that get no processor.",
+	"R27": "Signals are hints: what happens without one is R10 and R11. PgBouncer and roles that may not subscribe pass none on.",
+	"R28": "Strategies blpop, redlock, postgres, mysql and etcd keep no permits.",
+}

@@ -1,0 +1,227 @@
+package conformance_test
+
+import (
+	_ "embed"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"text/template"
+
+	"github.com/distlock/locker/conformance"
+	"github.com/distlock/locker/conformance/redisconformance"
+	"github.com/distlock/locker/internal/test/redistest"
+	"github.com/distlock/locker/internal/test/soak"
+	"github.com/stretchr/testify/require"
+)
+
+var writeVerification = flag.Bool("verification", false, "write docs/verification.md instead of comparing with it")
+
+const verificationPage = "../docs/verification.md"
+
+//go:embed testdata/verification.md.tmpl
+var verificationTemplate string
+
+// TestVerification: docs/verification.md is what the tables of the suite make of it.
+func TestVerification(t *testing.T) {
+	if runtime.GOOS != "linux" || !redistest.AtLeast(7, 0) {
+		t.Skip("some cases are for Linux and Redis 7 alone, and the page has all")
+	}
+	want := verification(t)
+	if *writeVerification {
+		require.NoError(t, os.WriteFile(verificationPage, []byte(want), 0o644))
+		return
+	}
+	have, err := os.ReadFile(verificationPage)
+	require.NoError(t, err)
+	if string(have) != want {
+		t.Errorf("docs/verification.md is stale: make verification")
+	}
+}
+
+// promise is a rule with everything that is known to check it.
+type promise struct {
+	Rule, Title string
+	Cases       []checked
+	Bugs        []planted
+	Soaked      []soak.Kind
+	Besides     []string // tests, by package and name
+	Unproven    string
+}
+
+// checked is a case. Faulty: something goes wrong in it.
+type checked struct {
+	conformance.Case
+	Faulty bool
+}
+
+// planted is a strategy that is broken on purpose, and the cases of a rule that notice it.
+type planted struct {
+	Name   string
+	Caught []string
+}
+
+// Anchor is where the rule is in docs/rules.md.
+func (p promise) Anchor() string { return strings.ToLower(p.Rule) }
+
+// Faulty counts the cases in which something goes wrong.
+func (p promise) Faulty() (n int) {
+	for _, c := range p.Cases {
+		if c.Faulty {
+			n++
+		}
+	}
+	return n
+}
+
+// Soak says what the soak looks for.
+func (p promise) Soak() string {
+	var kinds []string
+	for _, k := range p.Soaked {
+		kinds = append(kinds, string(k))
+	}
+	return strings.Join(kinds, ", ")
+}
+
+// NeedsText names the claims without which the case does not run.
+func (c checked) NeedsText() string {
+	var claims []string
+	for claim := range c.Claims() {
+		claims = append(claims, claim)
+	}
+	return strings.Join(claims, ", ")
+}
+
+// faultCases are the cases of make faults.
+var faultCases = regexp.MustCompile(`^(failure|outage|faults|minority|failover|slots)/|^processes/(Killed|Frozen)|^wake-ups/(LostNotification|NotifiedAgain)`)
+
+// verification makes the page.
+func verification(t *testing.T) string {
+	t.Helper()
+	promises := promises(t)
+	bugs, soakBugs := plantedBugs(), plantedInSoak(t)
+	runs, err := soak.Runs("../internal/test/soak/runs.json")
+	require.NoError(t, err)
+	cases, faulty := map[string]bool{}, 0
+	for _, p := range promises {
+		for _, c := range p.Cases {
+			if !cases[c.Path()] && c.Faulty {
+				faulty++
+			}
+			cases[c.Path()] = true
+		}
+	}
+	tmpl, err := template.New("page").Funcs(template.FuncMap{"join": strings.Join}).Parse(verificationTemplate)
+	require.NoError(t, err)
+	var b strings.Builder
+	require.NoError(t, tmpl.Execute(&b, map[string]any{
+		"Promises": promises, "Cases": len(cases), "Faulty": faulty, "Bugs": len(bugs),
+		"SoakBugs": soakBugs, "Runs": runs,
+	}))
+	return b.String()
+}
+
+// promises are the rules of docs/rules.md in their order.
+func promises(t *testing.T) (all []promise) {
+	t.Helper()
+	rules, err := os.ReadFile("../docs/rules.md")
+	require.NoError(t, err)
+	bugs := plantedBugs()
+	for _, m := range regexp.MustCompile(`(?m)^<a id="r\d+"></a>\*\*(R\d+)\. (.*?)\.\*\*`).FindAllStringSubmatch(string(rules), -1) {
+		p := promise{Rule: m[1], Title: m[2], Besides: besides[m[1]], Unproven: unproven[m[1]], Soaked: soakedFor[m[1]]}
+		if p.Unproven == "" {
+			t.Errorf("unproven does not say what is not proven of %s", p.Rule)
+		}
+		for _, name := range p.Besides {
+			exists(t, name)
+		}
+		of := map[string]bool{}
+		for _, c := range everyCase() {
+			if slices.Contains(c.Rules, p.Rule) {
+				p.Cases = append(p.Cases, checked{c, faultCases.MatchString(c.Path())})
+				of[c.Name] = true
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(bugs)) {
+			caught := slices.DeleteFunc(slices.Clone(bugs[name].caught), func(cn string) bool { return !of[cn] })
+			if len(caught) > 0 {
+				p.Bugs = append(p.Bugs, planted{name, caught})
+			}
+		}
+		all = append(all, p)
+	}
+	require.Len(t, all, 28)
+	return all
+}
+
+// everyCase is the suite with what Redis has besides, each case once.
+func everyCase() (all []conformance.Case) {
+	all = conformance.Cases()
+	for _, topology := range []redisconformance.Topology{redisconformance.Single, redisconformance.Sentinel, redisconformance.Cluster} {
+		all = append(all, redisconformance.Strategy{Topology: topology}.Cases()...)
+	}
+	all = append(all, redisconformance.Quorum{}.Cases()...)
+	seen := map[string]bool{}
+	return slices.DeleteFunc(all, func(c conformance.Case) bool {
+		defer func() { seen[c.Path()] = true }()
+		return seen[c.Path()]
+	})
+}
+
+func plantedBugs() map[string]brokenStrategy {
+	all := maps.Clone(broken)
+	maps.Copy(all, strained)
+	return all
+}
+
+// plantedInSoak are the strategies on which the soak is tested, by what it finds in them.
+func plantedInSoak(t *testing.T) map[soak.Kind][]string {
+	t.Helper()
+	found := map[soak.Kind][]string{}
+	for _, name := range slices.Sorted(maps.Keys(hunts)) {
+		found[hunts[name].want] = append(found[hunts[name].want], name)
+	}
+	// Those of package soak are in its own test.
+	source, err := os.ReadFile("../internal/test/soak/planted_test.go")
+	require.NoError(t, err)
+	kinds := map[string]soak.Kind{"Overlap": soak.Overlap, "TokenOrder": soak.TokenOrder, "Stall": soak.Stall, "LateLoss": soak.LateLoss}
+	bugs := regexp.MustCompile(`(?m)^\t\tname: "([^"]+)",.* want: soak\.(\w+)`).FindAllStringSubmatch(string(source), -1)
+	require.Len(t, bugs, strings.Count(string(source), "\t\tname: "))
+	for _, m := range bugs {
+		require.Contains(t, kinds, m[2])
+		found[kinds[m[2]]] = append(found[kinds[m[2]]], m[1])
+	}
+	return found
+}
+
+// exists checks that a test named "directory: TestName" is there.
+func exists(t *testing.T, name string) {
+	t.Helper()
+	dir, test, _ := strings.Cut(name, ": ")
+	files, err := filepath.Glob(filepath.Join("..", dir, "*_test.go"))
+	require.NoError(t, err)
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		require.NoError(t, err)
+		if strings.Contains(string(source), fmt.Sprintf("\nfunc %s(", test)) {
+			return
+		}
+	}
+	t.Errorf("there is no test %s in %s", test, dir)
+}
+
+// TestFaultCases: the page counts as fault cases what make faults runs.
+func TestFaultCases(t *testing.T) {
+	makefile, err := os.ReadFile("../Makefile")
+	require.NoError(t, err)
+	for _, part := range []string{"(failure|outage|faults|minority|failover|slots)", "processes/(Killed|Frozen)", "wake-ups/(LostNotification|NotifiedAgain)"} {
+		require.Contains(t, string(makefile), part)
+		require.Contains(t, faultCases.String(), part)
+	}
+}

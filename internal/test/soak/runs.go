@@ -1,0 +1,74 @@
+package soak
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// Past is a run that was recorded, for docs/verification.md.
+type Past struct {
+	Date, Commit string
+	Seed         uint64 // of the first round; each round has one more
+	Rounds       int
+	Seconds      int
+	Operations   int
+	Faults       int // how many were caused
+	Regranted    int
+	Stale        int
+	Violations   int
+	On           []string // "strategy on topology"
+}
+
+// past is the report of a run that has just ended.
+func (r *Report) past() Past {
+	p := Past{
+		Date: time.Now().UTC().Format(time.DateOnly), Seed: r.Seed, Rounds: r.Rounds,
+		Seconds: int(time.Since(r.began).Seconds()), Operations: r.Operations(),
+	}
+	if out, err := exec.Command("git", "describe", "--always", "--dirty").Output(); err == nil {
+		p.Commit = strings.TrimSpace(string(out))
+	}
+	for _, n := range r.Faults {
+		p.Faults += n
+	}
+	for _, row := range r.Rows {
+		p.Regranted += row.Count[Regranted]
+		p.Stale += row.Count[Stale]
+		p.Violations += row.Count[Violations]
+		p.On = append(p.On, row.Strategy+" on "+string(row.Topology))
+	}
+	return p
+}
+
+// Runs returns what was recorded in a file, which need not be there.
+func Runs(file string) (all []Past, err error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	return all, err
+}
+
+// recordIn adds the run to a file of runs.
+func (r *Report) recordIn(file string) error {
+	all, err := Runs(file)
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(append(all, r.past()), "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
+
+// Minutes is how long the run took.
+func (p Past) Minutes() int { return (p.Seconds + 30) / 60 }
