@@ -59,7 +59,11 @@ func (r row) Outcome() string {
 	case len(r.Failed) > 0:
 		return fmt.Sprintf("%d passed, **%d failed**", r.Passed, len(r.Failed))
 	}
-	return fmt.Sprintf("%d passed", r.Passed)
+	text := fmt.Sprintf("%d passed", r.Passed)
+	if len(r.Alone) > 0 {
+		text += fmt.Sprintf(", %d of them alone", len(r.Alone))
+	}
+	return text
 }
 
 // Left says how many tests need what the server lacks.
