@@ -102,7 +102,7 @@ func (s *Server) Socket() string { return filepath.Join(s.Dir, "sock") }
 
 // small are settings of all of them. An unknown one is no error.
 var small = []string{"--loose-innodb-log-file-size=4M", "--loose-innodb-redo-log-capacity=8M", "--innodb-buffer-pool-size=16M",
-	"--loose-innodb-temp-data-file-path=ibtmp1:2M:autoextend", "--skip-log-bin", "--loose-mysqlx=OFF", "--loose-performance-schema=OFF"}
+	"--loose-innodb-temp-data-file-path=ibtmp1:12M:autoextend", "--skip-log-bin", "--loose-mysqlx=OFF", "--loose-performance-schema=OFF"}
 
 func mysqlArgs(s *Server) []string {
 	args := append([]string{"--no-defaults", "--datadir=" + s.Data(), "--socket=" + s.Socket(), "--pid-file=" + filepath.Join(s.Dir, "own-pid"),
