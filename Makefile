@@ -24,7 +24,7 @@ UNTESTED := benchmarks strategy/etcd/internal/member
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 # apt HOW PACKAGE...: installs Debian packages, after saying so; HOW is how to do without them.
 define apt
@@ -214,8 +214,26 @@ release: ## make the modules ready for VERSION=v1.2.3, and say which tags to set
 		done; \
 	done
 	@for of in $(command_replaces); do $(GO) -C cmd/locker mod edit -dropreplace "github.com/distlock/$$of"; done # go install refuses a module that replaces others
-	@echo "commit this, and then:"; echo "git tag $(VERSION)"; for m in $(filter-out $(UNTESTED) examples/% internal/%,$(MODULES)); do echo "git tag $$m/$(VERSION)"; done; \
+	@echo "commit this, and then:"; echo "git tag $(VERSION)"; for m in $(RELEASED); do echo "git tag $$m/$(VERSION)"; done; \
 	echo "for of in $(command_replaces); do go -C cmd/locker mod edit -replace github.com/distlock/\$$of=../..\$${of#locker}; done # and commit that"
+
+# The modules that others use; each has tags of its own.
+RELEASED := $(filter-out $(UNTESTED) benchmarks/% examples/% internal/% %/monitoring,$(MODULES))
+
+.PHONY: release-check
+release-check: ## whether HEAD has the tags of VERSION for all modules, and go install takes the command
+	@head=$$(git rev-parse HEAD); \
+	for tag in $(VERSION) $(addsuffix /$(VERSION),$(RELEASED)); do \
+		[ "$$(git rev-parse -q --verify "refs/tags/$$tag^{commit}")" = "$$head" ] || { echo "HEAD has no tag $$tag" >&2; exit 1; }; \
+	done; \
+	if grep -q '^replace' cmd/locker/go.mod; then echo "cmd/locker/go.mod replaces modules: go install refuses it" >&2; exit 1; fi; \
+	for m in $(RELEASED); do \
+		if grep 'github.com/distlock/locker.* v0\.0\.0' $$m/go.mod; then echo "$$m/go.mod needs a version that is none" >&2; exit 1; fi; \
+	done
+
+.PHONY: release-rehearsal
+release-rehearsal: ## the release of HEAD as VERSION (v0.1.0) in a clone: tags, modules fetched from there, programs that build with them
+	@internal/test/release/rehearse $(or $(VERSION),v0.1.0)
 
 .PHONY: fuzz
 fuzz: redis ## every fuzz target in turn, for FUZZTIME each
