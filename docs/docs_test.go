@@ -27,6 +27,7 @@ var notRun = map[string]string{
 	"README.md, Common tasks, go 1":                                           "lines to choose from, not a sequence: compiled only",
 	"README.md, Two commands, sh 1":                                           "make test runs this test; examples/flashsale/sale tests the sale",
 	"docs/command.md, Comparing the strategies, sh 1":                         "takes minutes; cmd/locker/internal/compare tests it",
+	"docs/compatibility.md, Testing a server, sh 1":                           "takes minutes; internal/test/matrix tests it",
 	"docs/faq.md, Does it work through a proxy, or on a managed Redis?, sh 1": "takes minutes; cmd/locker/internal/compare tests it",
 	"docs/faults.md, Soak, sh 1":                                              "takes minutes; internal/test/soak tests it",
 	"docs/faults.md, What goes wrong, and what you see, sh 1":                 "takes minutes; runs the tests of the strategies",

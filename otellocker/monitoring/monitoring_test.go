@@ -148,6 +148,8 @@ func TestAlerts(t *testing.T) {
 	groups, errs := rulefmt.Parse(text, false, model.LegacyValidation, promQL, slog.New(slog.DiscardHandler))
 	require.Empty(t, errs)
 	x := readExported(t)
+	runbooks, err := os.ReadFile("../../docs/runbooks.md")
+	require.NoError(t, err)
 	var alerts []string
 	for _, g := range groups.Groups {
 		for _, r := range g.Rules {
@@ -156,6 +158,8 @@ func TestAlerts(t *testing.T) {
 			require.NotEmpty(t, r.Labels["severity"], r.Alert)
 			require.NotEmpty(t, r.Annotations["summary"], r.Alert)
 			require.NotEmpty(t, r.Annotations["description"], r.Alert)
+			require.Equal(t, "https://github.com/distlock/locker/blob/main/docs/runbooks.md#"+strings.ToLower(r.Alert), r.Annotations["runbook_url"])
+			require.Contains(t, string(runbooks), "\n## "+r.Alert+"\n")
 		}
 	}
 	for _, want := range []string{"LockerLeaseLost", "LockerStoreUnavailable", "LockerRenewalsFailing", "LockerLongWaits", "LockerNodeInTrouble"} {
