@@ -11,6 +11,7 @@ PEERS_FLAGS ?=
 MATRIX_FLAGS ?=
 SERVERS ?=
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 WIRE := github.com/google/wire/cmd/wire@v0.7.0
 APIDIFF := golang.org/x/exp/cmd/apidiff@v0.0.0-20261014143641-f0251eb4aa3e
@@ -172,14 +173,19 @@ bench: redis ## benchmarks
 bench-peers: redis ## beside other lock libraries, 13 minutes, into docs/performance.md; PEERS_FLAGS="-help" lists more
 	$(GO) -C benchmarks/peers run . -docs ../../docs $(PEERS_FLAGS)
 
+.PHONY: peers
+peers: ## whether a library with which docs/choosing.md compares has a newer version than the one compared
+	LOCKER_PEERS=newest $(GO) test -count=1 -v -run '^TestPeersAreNewest$$' ./docs
+
 .PHONY: lint
-lint: ## gofmt, golangci-lint (vet and staticcheck among its linters), tidy go.mod files, fresh wire_gen.go
+lint: ## gofmt, golangci-lint (vet and staticcheck among its linters), tidy go.mod files, workflows, fresh wire_gen.go
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then printf 'not gofmt-ed:\n%s\n' "$$unformatted" >&2; exit 1; fi
 	@for m in . $(MODULES); do \
 		echo "$$m: golangci-lint, tidy"; \
 		(cd $$m && $(GO) run $(GOLANGCI) run ./... && $(GO) mod tidy -diff) || exit 1; \
 	done
+	$(GO) run $(ACTIONLINT) # .github/workflows
 	$(GO) run $(WIRE) diff ./examples/wire || { echo "wire_gen.go is not what wire makes of wire.go: make wire" >&2; exit 1; }
 	@$(MAKE) --no-print-directory apidiff
 
