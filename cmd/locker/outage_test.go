@@ -23,8 +23,8 @@ func TestNotGivenBack(t *testing.T) {
 	}{
 		"the server is gone":            {(*redistest.Server).Kill, 30 * time.Second, "redis.sock: connect: "},
 		"the server hangs":              {(*redistest.Server).Pause, 30 * time.Second, "time"},
-		"the server is gone, short TTL": {(*redistest.Server).Kill, 3 * time.Second, "has ended by itself: the store did not answer"},
-		"the server hangs, short TTL":   {(*redistest.Server).Pause, 3 * time.Second, "has ended by itself: the store did not answer"},
+		"the server is gone, short TTL": {(*redistest.Server).Kill, 3 * time.Second, "the store did not answer"},
+		"the server hangs, short TTL":   {(*redistest.Server).Pause, 3 * time.Second, "the store did not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

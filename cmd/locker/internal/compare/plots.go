@@ -2,6 +2,7 @@ package compare
 
 import (
 	"bytes"
+	"fmt"
 	"html/template"
 	"image/color"
 	"math"
@@ -48,7 +49,7 @@ func (r *Result) plots() (all []figurePlot, err error) {
 		name, title, x, about string
 		of                    func(s *Strategy) []float64
 	}{
-		{"waits", "How long a process waits for the contended key", "wait, ms (logarithmic)", "Further to the left is better; a steep line is fair. Waits that the end of a run cut off are not in it.", func(s *Strategy) []float64 { return s.waits }},
+		{"waits", "How long a process waits for the contended key", "wait, ms (logarithmic)", "Further to the left is better; a steep line is fair. A curve ends at the last wait; those that the end of a run cut off count with what they had lasted.", func(s *Strategy) []float64 { return s.waits }},
 		{"gaps", "From Unlock to the grant in another process", "idle, µs (logarithmic)", "For so long the key has no holder though others wait. Further to the left is better.", func(s *Strategy) []float64 { return s.gaps }},
 	} {
 		if err == nil {
@@ -71,6 +72,8 @@ func newPlot(title, x, y string) *plot.Plot {
 	return p
 }
 
+func hex(c color.RGBA) string { return fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B) }
+
 // ticks are labelled as bars are.
 type ticks struct{ plot.DefaultTicks }
 
@@ -78,7 +81,7 @@ func (t ticks) Ticks(least, most float64) []plot.Tick {
 	all := t.DefaultTicks.Ticks(least, most)
 	for i := range all {
 		if !all[i].IsMinor() {
-			all[i].Label = figure(all[i].Value)
+			all[i].Label = onAxis(all[i].Value)
 		}
 	}
 	return all
