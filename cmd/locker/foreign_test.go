@@ -47,7 +47,7 @@ func TestInspectShowsLocksOnly(t *testing.T) {
 	states, held := make(map[any]any), make(map[any]any)
 	for _, one := range inLines(t, lines) {
 		states[one["key"]], held[one["key"]] = one["state"], one["held"]
-		require.Contains(t, table, one["state"])
+		require.Contains(t, table, one["key"])
 	}
 	require.Equal(t, map[any]any{"ours": "held", "redsync": "foreign", "large": "data", "counter": "data", "user:1": "data"}, states)
 	require.Equal(t, map[any]any{"ours": true, "redsync": true, "large": false, "counter": false, "user:1": false}, held)

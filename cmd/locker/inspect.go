@@ -135,6 +135,7 @@ func (f *inspectFlags) inspect(c *cobra.Command, args []string) error {
 // view is the result of one look.
 type view struct {
 	at   time.Time // when the store was asked
+	done time.Time // when it had answered
 	key  string    // that was asked for, if it was one
 	err  error     // it could not be asked
 	rows []row
@@ -235,9 +236,12 @@ func (f *inspectFlags) row(ctx context.Context, a *locker.Client, h locker.Holde
 		return r
 	}
 	for claim, err := range a.Permits(ctx, h.Key) {
-		if err != nil {
+		switch {
+		case errors.Is(err, errors.ErrUnsupported): // by this strategy: how many permits are out is known
+			return r
+		case err != nil:
 			r.state, r.why = stateUnknown, f.explained(err)
-			break
+			return r
 		}
 		r.claims = append(r.claims, claim)
 	}

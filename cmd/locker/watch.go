@@ -51,6 +51,7 @@ func (f *inspectFlags) watchLocks(ctx context.Context, c *cobra.Command, a *lock
 	w := &watcher{f: f}
 	for {
 		v := f.view(ctx, a, args)
+		v.done = time.Now()
 		if ctx.Err() != nil {
 			return &exit{code: exitInterrupted}
 		}
@@ -88,12 +89,12 @@ func (w *watcher) look(v view) (all []event) {
 			}
 			continue
 		}
-		w.changes(add, v.at, was, r)
+		w.changes(add, v.done, was, r)
 		now[r.Key] = r
 	}
 	for _, key := range keysOf(w.rows) {
 		if _, still := now[key]; !still {
-			w.changes(add, v.at, w.rows[key], row{Holder: locker.Holder{Key: key}, state: stateFree})
+			w.changes(add, v.done, w.rows[key], row{Holder: locker.Holder{Key: key}, state: stateFree})
 		}
 	}
 	for _, r := range now {
@@ -110,11 +111,11 @@ func (w *watcher) look(v view) (all []event) {
 }
 
 // changes adds the events of a key.
-func (w *watcher) changes(add func(string, row), at time.Time, was, r row) {
+func (w *watcher) changes(add func(string, row), done time.Time, was, r row) {
 	before, after := was.holders(), r.holders()
 	for _, h := range before {
 		if !has(after, h) {
-			add(w.ended(at, was, h), was.of(h))
+			add(w.ended(done, was, h), was.of(h))
 		}
 	}
 	for _, h := range after {
@@ -138,8 +139,8 @@ func (w *watcher) changes(add func(string, row), at time.Time, was, r row) {
 }
 
 // ended returns how a holder that is there no more has ended, as far as that can be known.
-func (w *watcher) ended(at time.Time, was row, h locker.Holder) string {
-	switch over := h.Remaining >= 0 && h.Remaining <= at.Sub(w.seen); {
+func (w *watcher) ended(done time.Time, was row, h locker.Holder) string {
+	switch over := h.Remaining >= 0 && h.Remaining <= done.Sub(w.seen); {
 	case w.gap || was.state != stateHeld:
 		return eventGone
 	case !over:
@@ -153,7 +154,7 @@ func (w *watcher) ended(at time.Time, was row, h locker.Holder) string {
 // holders are those of a key: one, or those who have permits of it.
 func (r row) holders() []locker.Holder {
 	switch {
-	case r.Limit > 0:
+	case len(r.claims) > 0:
 		return r.claims
 	case r.state == stateHeld || r.state == stateForeign:
 		return []locker.Holder{r.Holder}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/strategy/blpop"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -40,14 +39,17 @@ func watch(t *testing.T, url string, args ...string) watching {
 // until reads lines up to the first one that is as wanted; each line before it passes check.
 func (w watching) until(t *testing.T, want func(line string) bool, check func(line string)) {
 	t.Helper()
+	var others []string
 	for w.lines.Scan() {
-		if line := w.lines.Text(); want(line) {
+		line := w.lines.Text()
+		if want(line) {
 			return
-		} else if check != nil {
+		}
+		if others = append(others, line); check != nil {
 			check(line)
 		}
 	}
-	t.Fatalf("it has ended: %s", w.stderr)
+	t.Fatalf("it has ended: %v, %s; it said %q", w.lines.Err(), w.stderr, others)
 }
 
 func (w watching) interrupt(t *testing.T) {
@@ -112,6 +114,7 @@ func TestWatchSaysWho(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, other.Close()) })
 	w := watch(t, "blpop+unix://"+s.Socket())
+	w.until(t, says("watching"), nil)
 	lease, err := l.Lock(t.Context(), "k", locker.WithTTL(2*time.Second), locker.WithoutRenewal())
 	require.NoError(t, err)
 	w.until(t, says("granted"), nil)
@@ -127,6 +130,9 @@ func TestWatchSaysWho(t *testing.T) {
 	require.NoError(t, (<-next).Unlock(t.Context()))
 	w.until(t, says("released"), nil)
 
+	w.interrupt(t)
+	w = watch(t, "setnx+unix://"+s.Socket())
+	w.until(t, says("watching"), nil)
 	permits := keep(t, "setnx+unix://"+s.Socket(), "run", "--key", "s", "--of", "2", "--", "sh", "-c", "echo ready; cat")
 	w.until(t, says("granted", "permits 1 of 2", "command=sh"), nil)
 	more := keep(t, "setnx+unix://"+s.Socket(), "run", "--key", "s", "--of", "2", "--", "sh", "-c", "echo ready; cat")
@@ -215,6 +221,7 @@ func TestEnds(t *testing.T) {
 		var got []string
 		for i, v := range c.looks {
 			v.at = at.Add(time.Duration(i) * time.Second)
+			v.done = v.at
 			for _, e := range w.look(v) {
 				got = append(got, e.what)
 			}
@@ -230,13 +237,7 @@ func TestInspectOfManyKeys(t *testing.T) {
 	lease, err := l.Lock(t.Context(), "lock 7")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = lease.Unlock(context.Background()) })
-	_, err = s.Client(t).Pipelined(t.Context(), func(p redis.Pipeliner) error {
-		for i := range 100_000 {
-			p.Set(t.Context(), fmt.Sprint("session:", i), "x", time.Hour)
-		}
-		return nil
-	})
-	require.NoError(t, err)
+	require.NoError(t, s.Client(t).Eval(t.Context(), `for i = 1, 100000 do redis.call("SET", "session:" .. i, "x", "EX", 3600) end return 1`, []string{}).Err())
 	begun := time.Now()
 	out, _ := runs(t, 0, nil, "inspect", "--url", url, "--json")
 	require.Len(t, inLines(t, out), 1)

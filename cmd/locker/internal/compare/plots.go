@@ -26,6 +26,13 @@ const width, height = 10 * vg.Centimeter, 6.5 * vg.Centimeter
 type figurePlot struct {
 	Name, About string
 	SVG         template.HTML
+	Legend      []legend // of lines: beside the plot no line goes through it
+}
+
+// legend is the name of a line.
+type legend struct {
+	Name   string
+	Colour template.CSS
 }
 
 // plots are those for which there are figures.
@@ -36,7 +43,7 @@ func (r *Result) plots() (all []figurePlot, err error) {
 		}
 		var svg template.HTML
 		if svg, err = inSVG(p); err == nil {
-			all = append(all, figurePlot{name, about, svg})
+			all = append(all, figurePlot{Name: name, About: about, SVG: svg})
 		}
 	}
 	for _, m := range metrics {
@@ -54,7 +61,9 @@ func (r *Result) plots() (all []figurePlot, err error) {
 	} {
 		if err == nil {
 			p, perr := r.distribution(f.title, f.x, f.of)
-			add(f.name, f.about, p, perr)
+			if add(f.name, f.about, p, perr); p != nil && err == nil {
+				all[len(all)-1].Legend = r.legend(f.of)
+			}
 		}
 	}
 	return all, err
@@ -64,11 +73,10 @@ func newPlot(title, x, y string) *plot.Plot {
 	plot.DefaultFont.Variant = "Sans" // by whose widths texts are placed
 	p := plot.New()
 	p.Title.TextStyle.Font.Size, p.X.Tick.Label.Font.Size, p.Y.Tick.Label.Font.Size = 11, 8.5, 8.5
-	p.X.Label.TextStyle.Font.Size, p.Y.Label.TextStyle.Font.Size, p.Legend.TextStyle.Font.Size = 9.5, 9.5, 9
+	p.X.Label.TextStyle.Font.Size, p.Y.Label.TextStyle.Font.Size = 9.5, 9.5
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
 	p.BackgroundColor = nil
 	p.Title.Padding = vg.Points(6)
-	p.Legend.Padding = vg.Points(2)
 	return p
 }
 
@@ -157,13 +165,22 @@ func (r *Result) distribution(title, x string, of func(s *Strategy) []float64) (
 		}
 		l.Color, l.Width = colours[i%len(colours)], vg.Points(1.8)
 		p.Add(l)
-		p.Legend.Add(s.Name, l)
 	}
 	if most == 0 {
 		return nil, nil
 	}
 	p.X.Min, p.X.Max = math.Pow(10, math.Floor(math.Log10(least))), math.Pow(10, math.Ceil(math.Log10(most*1.01)))
 	return p, nil
+}
+
+// legend names the lines of a distribution.
+func (r *Result) legend(of func(s *Strategy) []float64) (all []legend) {
+	for i, s := range r.Strategies {
+		if len(of(s)) > 0 {
+			all = append(all, legend{s.Name, template.CSS(hex(colours[i%len(colours)]))})
+		}
+	}
+	return all
 }
 
 // inSVG makes SVG that takes its ink from the page around it.
