@@ -53,8 +53,10 @@ func TestCompare(t *testing.T) {
 		require.Positive(t, s.Figures["pair"].Least, s.Name)
 		require.Len(t, s.Figures["wide"].Runs, 3, s.Name)
 		if s.Name != "memory" {
-			require.Positive(t, s.Figures["grants"].Greatest, s.Name)
 			require.Positive(t, s.Figures["longest"].Greatest, s.Name)
+			if s.Figures["grants"].Greatest == 0 { // a busy machine may not come to it in so short a time: then all waited
+				require.True(t, s.Figures["longest"].AtLeast, s.Name)
+			}
 		}
 	}
 	require.Greater(t, by["setnx"].Figures["waiting"].Median, by["blpop"].Figures["waiting"].Median, "one polls, the other is woken")

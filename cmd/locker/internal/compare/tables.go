@@ -140,9 +140,8 @@ func (r *Result) figures() (rows []row) {
 		}
 		some := false
 		for _, s := range r.Strategies {
-			f := s.Figures[m.id]
-			some = some || f != nil
-			line.Cells = append(line.Cells, cell{Text: f.text(), At: "figures/" + m.id + "/" + s.Name})
+			some = some || s.Figures[m.id] != nil
+			line.Cells = append(line.Cells, cell{Text: s.text(m.id), At: "figures/" + m.id + "/" + s.Name})
 		}
 		if some {
 			rows = append(rows, line)
@@ -170,6 +169,15 @@ func (r *Result) seenFaults() (rows []row) {
 		}
 	}
 	return rows
+}
+
+// text is the figure of a metric.
+func (s *Strategy) text(id string) string {
+	f := s.Figures[id]
+	if commands := id == "commands" || id == "waiting"; f == nil && commands && s.Error == "" && s.Strategy != "memory" && families[s.Strategy] != "Redis" {
+		return "not counted" // these servers do not say it
+	}
+	return f.text()
 }
 
 // table is a title and its rows.
