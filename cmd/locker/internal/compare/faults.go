@@ -137,7 +137,7 @@ func (st *Strategy) seen(ctx context.Context, kind string, s *stores, ready chan
 	got := make(chan struct{})
 	go func() {
 		defer close(got)
-		next, err := waiter.Lock(waiting, key, locker.WithTTL(time.Minute)) // it rides out an outage of that length
+		next, err := waiter.Lock(waiting, key, locker.WithTTL(faultTTL)) // what it sent to the frozen server may take the lock for so long
 		granted = time.Now()
 		if failed = err; err == nil {
 			failed = next.Unlock(context.WithoutCancel(ctx))

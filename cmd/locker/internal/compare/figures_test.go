@@ -104,7 +104,7 @@ func TestOnly(t *testing.T) {
 // their runs are like: with a long tail, with a machine that becomes slower, and one that is busy at times.
 func TestTwoCopies(t *testing.T) {
 	t.Parallel()
-	const comparisons = 2000
+	const comparisons = 100
 	random := rand.New(rand.NewPCG(3, 3))
 	tail := func(int) float64 { return math.Exp(random.NormFloat64()) }
 	noises := map[string]func(run int) float64{
