@@ -145,9 +145,15 @@ browser: redis ## the report of locker compare in headless Chromium, which is in
 		apt "another Chromium or Chrome in PATH" chromium; \
 	fi
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
-	$(GO) -C cmd/locker run . compare --report "$$dir/report.html" && mkdir -p docs/images && \
-	$(GO) -C cmd/locker test -tags browser -count=1 -run TestReportInABrowser ./internal/compare -report "$$dir/report.html" -screenshots "$$dir" && \
+	$(GO) -C cmd/locker run . compare --json --report "$$dir/report.html" >"$$dir/report.json" && mkdir -p docs/images && \
+	$(GO) -C cmd/locker test -tags browser -count=1 -run TestReportInABrowser ./internal/compare -report "$$dir/report.html" -json "$$dir/report.json" -screenshots "$$dir" && \
 	cp "$$dir/top-light.png" docs/images/compare.png
+
+OUT ?= dist-docs
+.PHONY: docs-of-command
+docs-of-command: ## the manual pages and shell completions of the command, into OUT
+	@mkdir -p "$(OUT)/completions" && $(GO) -C cmd/locker run . man "$(abspath $(OUT))/man"
+	@for shell in bash zsh fish powershell; do $(GO) -C cmd/locker run . completion $$shell >"$(OUT)/completions/locker.$$shell" || exit 1; done
 
 .PHONY: nemesis
 nemesis: redis ## the soak on lockers broken on purpose: it has to find what is wrong with each

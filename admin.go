@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/distlock/locker/driver"
@@ -137,8 +138,8 @@ func (c *call) inspection(err error) error {
 // is any characters, ? is one, [abc] is one of these, \ makes the next one plain), in no order.
 // A lock that comes or goes meanwhile may be left out, and one that moves to another node of
 // a cluster may come twice. An error with a Holder that has a Key is about that key only. On
-// Redis it looks at every key of the database, a thousand at a time. It needs a driver that is
-// a [driver.Inspector].
+// Redis it looks at every key of the database, a thousand at a time, and asks for the holders of 64 at a
+// time, which share round trips. It needs a driver that is a [driver.Inspector].
 func (e *Client) Holders(ctx context.Context, pattern string) iter.Seq2[Holder, error] {
 	return func(yield func(Holder, error) bool) {
 		c, d, err := e.administer(ctx, "look for", pattern)
@@ -147,6 +148,7 @@ func (e *Client) Holders(ctx context.Context, pattern string) iter.Seq2[Holder, 
 			return
 		}
 		c.leave() // the body of the loop is the caller's: Close is not to wait for it
+		var batch []string
 		for full, err := range d.Keys(ctx, plainGlob.Replace(e.set.prefix)+pattern) {
 			if err != nil {
 				yield(Holder{}, c.inspection(err))
@@ -156,22 +158,45 @@ func (e *Client) Holders(ctx context.Context, pattern string) iter.Seq2[Holder, 
 			if checkKey(key, full) != nil {
 				continue // no Locker can have it
 			}
-			h, err := e.Inspect(ctx, key)
-			switch {
-			case errors.Is(err, ErrConflict), err == nil && !h.Held:
-			case err != nil && (ctx.Err() != nil || errors.Is(err, ErrClosed)):
-				yield(Holder{}, err)
-				return
-			case err != nil:
-				h.Key = key
-				fallthrough
-			default:
-				if !yield(h, err) {
+			if batch = append(batch, key); len(batch) == inspectedAtOnce {
+				if !e.inspectAll(ctx, batch, yield) {
 					return
 				}
+				batch = batch[:0]
+			}
+		}
+		e.inspectAll(ctx, batch, yield)
+	}
+}
+
+// inspectedAtOnce is small enough for a pool of one connection: what else waits for that does so for
+// as many commands at most.
+const inspectedAtOnce = 64
+
+// inspectAll inspects keys at the same time, and yields those that are held. It reports whether to go on.
+func (e *Client) inspectAll(ctx context.Context, keys []string, yield func(Holder, error) bool) bool {
+	holders, errs := make([]Holder, len(keys)), make([]error, len(keys))
+	var all sync.WaitGroup
+	for i, key := range keys {
+		all.Go(func() { holders[i], errs[i] = e.Inspect(ctx, key) })
+	}
+	all.Wait()
+	for i, h := range holders {
+		switch err := errs[i]; {
+		case errors.Is(err, ErrConflict), err == nil && !h.Held:
+		case err != nil && (ctx.Err() != nil || errors.Is(err, ErrClosed)):
+			yield(Holder{}, err)
+			return false
+		case err != nil:
+			h.Key = keys[i]
+			fallthrough
+		default:
+			if !yield(h, err) {
+				return false
 			}
 		}
 	}
+	return true
 }
 
 var plainGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)

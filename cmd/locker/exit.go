@@ -42,7 +42,10 @@ func (s *signalled) Error() string { return s.name }
 // notLocked returns the command's error for an error of Lock.
 func notLocked(err error, key string, conflictCode int, store *storeFlags) error {
 	var s *signalled
+	var e *exit
 	switch {
+	case errors.As(err, &e):
+		return e
 	case errors.As(err, &s):
 		return &exit{exitSignal + s.number, fmt.Errorf("%s while waiting for %q; the command was not run", s.name, key)}
 	case errors.Is(err, locker.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded):

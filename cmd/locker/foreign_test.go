@@ -38,20 +38,19 @@ func TestInspectShowsLocksOnly(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = lease.Unlock(t.Context()) })
 
-	table, _ := runs(t, 0, nil, "inspect", url, "*")
 	lines, _ := runs(t, 0, nil, "inspect", url, "--json", "*")
-	for _, out := range []string{table, lines} {
-		require.NotContains(t, out, "secret")
-		require.NotContains(t, out, "counter")
-		require.NotContains(t, out, "user:1")
-		require.Contains(t, out, "foreign")
-	}
-	held := make(map[any]any)
+	require.Len(t, inLines(t, lines), 1)
+	require.Equal(t, "ours", inLines(t, lines)[0]["key"])
+	table, _ := runs(t, 0, nil, "inspect", url, "--all")
+	lines, _ = runs(t, 0, nil, "inspect", url, "--all", "--json", "*")
+	require.NotContains(t, table+lines, "secret")
+	states, held := make(map[any]any), make(map[any]any)
 	for _, one := range inLines(t, lines) {
-		require.Equal(t, true, one["held"])
-		held[one["key"]] = one["state"]
+		states[one["key"]], held[one["key"]] = one["state"], one["held"]
+		require.Contains(t, table, one["key"])
 	}
-	require.Equal(t, map[any]any{"ours": "held", "redsync": "foreign"}, held)
+	require.Equal(t, map[any]any{"ours": "held", "redsync": "foreign", "large": "data", "counter": "data", "user:1": "data"}, states)
+	require.Equal(t, map[any]any{"ours": true, "redsync": true, "large": false, "counter": false, "user:1": false}, held)
 
 	for _, key := range []string{"counter", "user:1", "large"} {
 		out, _ := runs(t, exitNone, nil, "inspect", url, key)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/distlock/locker"
 	"github.com/spf13/cobra"
@@ -16,7 +15,7 @@ import (
 
 const holdLong = `Holds the lock KEY until its standard input ends, or HUP, INT or TERM arrives, and gives it back
 then. Once it has the lock it prints the fencing token, a line, on standard output: the
-word "held" where fencing is off. Where somebody asks for the lock (locker ask), it prints
+word "held" where there is none, or it is no fence (--of). Where somebody asks for the lock (locker ask), it prints
 the line "asked".
 
 In a script:
@@ -29,6 +28,8 @@ In a script:
 Unlike locker run it stops nothing when the lock is lost: it ends with code 122, and the
 script has to look.
 
+` + lockHelp + `
+
 ` + storeHelp + `
 
 Exit codes: 0 the lock was given back, 122 it was lost, 123 the store could not be used,
@@ -36,7 +37,7 @@ Exit codes: 0 the lock was given back, 122 it was lost, 123 the store could not 
 
 type holdFlags struct {
 	storeFlags
-	wait, ttl time.Duration
+	lock lockFlags
 }
 
 func holdCommand() *cobra.Command {
@@ -51,32 +52,12 @@ func holdCommand() *cobra.Command {
 		RunE:                  func(c *cobra.Command, args []string) error { return f.hold(c, args[0]) },
 	}
 	f.add(c)
-	c.Flags().DurationVar(&f.wait, "wait", -1, "how long to wait for the lock; 0 is one attempt (default until it is free)")
-	c.Flags().DurationVar(&f.ttl, "ttl", 0, "how long the lock outlives a locker that is gone: 100ms to 24h (default as configured, or 30s)")
-	c.Flags().Lookup("wait").DefValue = "0s"
+	f.lock.add(c)
 	return c
 }
 
-// options are those of the flags that were given.
-func (f *holdFlags) options(c *cobra.Command) (opts []locker.LockOption, err error) {
-	if c.Flags().Changed("wait") {
-		if f.wait < 0 || f.wait > locker.MaxDuration {
-			return nil, &exit{exitUsage, fmt.Errorf("--wait=%v: 0s to %v", f.wait, locker.MaxDuration)}
-		}
-		opts = append(opts, locker.WithWait(f.wait))
-	}
-	if c.Flags().Changed("ttl") {
-		if f.ttl < locker.MinTTL || f.ttl > locker.MaxTTL {
-			return nil, &exit{exitUsage, fmt.Errorf("--ttl=%v: %v to %v", f.ttl, locker.MinTTL, locker.MaxTTL)}
-		}
-		opts = append(opts, locker.WithTTL(f.ttl))
-	}
-	return opts, nil
-}
-
 func (f *holdFlags) hold(c *cobra.Command, key string) error {
-	opts, err := f.options(c)
-	if err != nil {
+	if err := f.lock.check(c); err != nil {
 		return err
 	}
 	cfg, err := f.configuration(c)
@@ -103,7 +84,7 @@ func (f *holdFlags) hold(c *cobra.Command, key string) error {
 		_, _ = io.Copy(io.Discard, c.InOrStdin())
 		cancel(errStdinEnded)
 	}()
-	lease, err := locks.Lock(ctx, key, opts...)
+	lease, err := f.lock.lock(ctx, locks, strategyOf(cfg), key)
 	if err != nil {
 		return f.notHeld(ctx, key, err)
 	}
@@ -115,6 +96,7 @@ var errStdinEnded = errors.New("standard input ended")
 // notHeld returns the command's error for an error of Lock.
 func (f *holdFlags) notHeld(ctx context.Context, key string, err error) error {
 	var s *signalled
+	var e *exit
 	switch cause := context.Cause(ctx); {
 	case errors.As(cause, &s):
 		return &exit{exitSignal + s.number, fmt.Errorf("%s while waiting for %q", s.name, key)}
@@ -122,13 +104,15 @@ func (f *holdFlags) notHeld(ctx context.Context, key string, err error) error {
 		return &exit{exitNotAcquired, fmt.Errorf("standard input ended while waiting for %q", key)}
 	case errors.Is(err, locker.ErrNotAcquired):
 		return &exit{exitNotAcquired, err}
+	case errors.As(err, &e):
+		return e
 	}
 	return f.storeError(err)
 }
 
 // keep holds the lock until ctx ends or it is lost.
 func (f *holdFlags) keep(ctx context.Context, c *cobra.Command, lease *locker.Lease) error {
-	if token := lease.Token(); token != 0 {
+	if token := f.lock.token(lease); token != 0 {
 		fmt.Fprintln(c.OutOrStdout(), token)
 	} else {
 		fmt.Fprintln(c.OutOrStdout(), "held")

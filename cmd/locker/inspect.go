@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 	"os/signal"
 	"regexp"
@@ -14,40 +13,45 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/internal/bound"
 	"github.com/spf13/cobra"
 )
 
 const inspectLong = `Shows who holds the lock KEY, or each lock whose key matches PATTERN: * is any characters,
 ? is one, [abc] is one of these, \ makes the next one plain. Without either it shows every
-lock of this library and of Redisson. With a pattern it also shows as "foreign" each string
-that has a TTL: other libraries lock so, and caches look the same. Their values are hidden
-unless --values asks for them. A pattern looks at every key of the database by SCAN, which
-holds up no other command.
+lock of this library and of Redisson. A pattern looks at every key of the database by SCAN, which
+holds up no other command, and asks for 64 keys at a time.
 
-Other data at KEY is shown as "data": it is no lock, but no lock can be taken there.
+What is no lock is not shown. With --all a pattern shows it, too: as "foreign" a string that
+has a TTL, as other libraries lock and caches look, and as "data" other strings and hashes, at
+whose keys no lock can be taken. A KEY is shown whatever it has. Values are hidden unless
+--values asks for them.
 
-With --watch, what was seen last is marked as unknown while the store cannot be asked.
+With --watch it prints what changes, a line for each event, until Ctrl-C: held (at the
+beginning), watching, granted, released, lost (it was not renewed in time), gone (it is not
+known how it ended), waiting (the number of those who wait), away (the store cannot be
+asked: nothing is known), back. It looks every --every: what comes and goes
+between two looks is not seen, and a lock that was taken by force counts as released.
 
 --json prints an object a line. "time" is when the store was asked, "state" is held,
 foreign, data, free or unknown, and "held" is true, false, or null for unknown, where
-"error" says why. With --watch each look prints a line at least: one without "key" if
-there is no lock, or if the store could not be asked for PATTERN. The lines of one look
-have the same time. What is not UTF-8 is an object: {"base64": "..."}.
+"error" says why. With --watch "event" is the event, with the holder that it is about, and
+"held" and "state" are as they are after it; "back" and "watching" have no "key", and
+"held" for whether there is any lock. What is not UTF-8 is an object: {"base64": "..."}.
 
 ` + storeHelp + `
 Its strategy does not matter here: the others' locks are recognised, too. Only redlock's
 are looked for on their nodes by redlock.
 
-Exit codes: 0 a lock is held, 1 none is, 123 the store could not be used, 125 wrong usage.`
+Exit codes: 0 a lock is held, 1 none is, 123 the store could not be used, 125 wrong usage,
+130 interrupted.`
 
 // exitNone: there is no such lock.
 const exitNone = 1
 
 type inspectFlags struct {
 	storeFlags
-	exact, json, watch, values bool
-	every                      time.Duration
+	exact, json, watch, values, all bool
+	every                           time.Duration
 }
 
 func inspectCommand() *cobra.Command {
@@ -69,8 +73,9 @@ func inspectCommand() *cobra.Command {
 	f.add(c)
 	c.Flags().BoolVar(&f.exact, "exact", false, "the argument is a KEY, whatever characters it has")
 	c.Flags().BoolVar(&f.json, "json", false, "a JSON object for each lock, a line each")
+	c.Flags().BoolVarP(&f.all, "all", "a", false, "with a PATTERN: show also what is no lock")
 	c.Flags().BoolVar(&f.values, "values", false, "show the values of other programs' keys")
-	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "look again and again, until Ctrl-C")
+	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "print what changes, until Ctrl-C")
 	c.Flags().DurationVar(&f.every, "every", time.Second, "how often to look with --watch")
 	return c
 }
@@ -106,13 +111,13 @@ func (f *inspectFlags) inspect(c *cobra.Command, args []string) error {
 	}
 	defer release()
 	if f.watch {
-		return f.look(ctx, c, a, args)
+		return f.watchLocks(ctx, c, a, args)
 	}
 	v := f.view(ctx, a, args)
 	switch {
 	case v.err != nil:
 		return f.storeError(v.err)
-	case f.print(c.OutOrStdout(), v) != nil:
+	case f.print(c.OutOrStdout(), v) != nil: // who reads it is gone
 		return &exit{code: exitNone}
 	}
 	in := func(state string) bool {
@@ -127,37 +132,23 @@ func (f *inspectFlags) inspect(c *cobra.Command, args []string) error {
 	return &exit{code: exitNone}
 }
 
-// look looks again and again.
-func (f *inspectFlags) look(ctx context.Context, c *cobra.Command, a *locker.Client, args []string) error {
-	var last view
-	for {
-		v := f.view(ctx, a, args)
-		if ctx.Err() != nil {
-			return &exit{code: exitInterrupted}
-		}
-		if why := f.trouble(v); why != "" && f.trouble(last) == "" && !isTerminal(c.OutOrStdout()) { // where it stays on the screen
-			fmt.Fprintf(c.ErrOrStderr(), "locker: %s\n", why)
-		}
-		if v.err != nil {
-			v.rows, v.seen = last.rows, last.seen
-		}
-		if f.print(c.OutOrStdout(), v) != nil {
-			return &exit{code: exitNone}
-		}
-		last = v
-		if !bound.Sleep(ctx, nil, f.every) {
-			return &exit{code: exitInterrupted}
-		}
-	}
-}
-
 // view is the result of one look.
 type view struct {
 	at   time.Time // when the store was asked
+	done time.Time // when it had answered
 	key  string    // that was asked for, if it was one
 	err  error     // it could not be asked
-	rows []row     // as they were at the time seen
-	seen time.Time // zero: never
+	rows []row
+}
+
+// held returns the number of locks that are held.
+func (v view) held() (n int) {
+	for _, r := range v.rows {
+		if r.state == stateHeld {
+			n++
+		}
+	}
+	return n
 }
 
 // trouble is why something is unknown; "" if nothing is.
@@ -184,9 +175,9 @@ const (
 
 type row struct {
 	locker.Holder
-	state string
-	why   string // of stateUnknown, and of data by its type
-	stale bool   // it was so, and may be so no more
+	state  string
+	why    string          // of stateUnknown, and of data by its type
+	claims []locker.Holder // those who have permits of the key
 }
 
 // stateOf reads the state of a Holder that the store has told of.
@@ -205,55 +196,63 @@ func stateOf(h locker.Holder) string {
 // view asks the store: for a row about a key, held or not; for a pattern those of the locks.
 func (f *inspectFlags) view(ctx context.Context, a *locker.Client, args []string) view {
 	v := view{at: time.Now()}
-	v.seen = v.at
 	if len(args) > 0 && !f.isPattern(args) {
 		v.key = args[0]
 		h, err := a.Inspect(ctx, v.key)
 		switch {
 		case errors.Is(err, locker.ErrConflict):
 			_, kind, _ := strings.Cut(err.Error(), locker.ErrConflict.Error()+": ")
-			v.rows = []row{{locker.Holder{Key: v.key}, stateData, kind, false}}
+			v.rows = []row{{Holder: locker.Holder{Key: v.key}, state: stateData, why: kind}}
 		case err != nil:
 			v.err = err
 		default:
-			v.rows = []row{{h, stateOf(h), "", false}}
+			v.rows = []row{f.row(ctx, a, h)}
 		}
 		return v
 	}
-	var found iter.Seq2[locker.Holder, error]
+	pattern := "*"
 	if len(args) > 0 {
-		found = a.Holders(ctx, args[0])
-	} else {
-		found = a.Holders(ctx, "*")
+		pattern = args[0]
 	}
-	for h, err := range found {
+	for h, err := range a.Holders(ctx, pattern) {
 		switch state := stateOf(h); {
 		case err != nil && h.Key == "":
 			v.rows, v.err = nil, err
 			return v
 		case err != nil:
-			v.rows = append(v.rows, row{h, stateUnknown, f.explained(err), false})
-		case state == stateHeld, state == stateForeign && len(args) > 0:
-			v.rows = append(v.rows, row{h, state, "", false})
+			v.rows = append(v.rows, row{Holder: h, state: stateUnknown, why: f.explained(err)})
+		case state == stateHeld, f.all:
+			v.rows = append(v.rows, f.row(ctx, a, h))
 		}
 	}
 	slices.SortFunc(v.rows, func(a, b row) int { return strings.Compare(a.Key, b.Key) })
 	return v
 }
 
-// print prints what was seen, in one piece: what is on a terminal is replaced at once.
-func (f *inspectFlags) print(w io.Writer, v view) error {
-	var text string
-	switch {
-	case f.json:
-		text = f.inJSON(v)
-	case f.watch:
-		if isTerminal(w) {
-			text = "\x1b[H\x1b[2J"
+// row is that of a Holder, with those who have permits of its key.
+func (f *inspectFlags) row(ctx context.Context, a *locker.Client, h locker.Holder) row {
+	r := row{Holder: h, state: stateOf(h)}
+	if h.Limit == 0 {
+		return r
+	}
+	for claim, err := range a.Permits(ctx, h.Key) {
+		switch {
+		case errors.Is(err, errors.ErrUnsupported): // by this strategy: how many permits are out is known
+			return r
+		case err != nil:
+			r.state, r.why = stateUnknown, f.explained(err)
+			return r
 		}
-		text += v.at.Format(time.DateTime) + "\n" + f.frame(v)
-	default:
-		text = f.table(v.rows, v.seen)
+		r.claims = append(r.claims, claim)
+	}
+	slices.SortFunc(r.claims, func(a, b locker.Holder) int { return a.Since.Compare(b.Since) })
+	return r
+}
+
+func (f *inspectFlags) print(w io.Writer, v view) error {
+	text := f.table(v.rows, v.at)
+	if f.json {
+		text = f.inJSON(v)
 	}
 	_, err := io.WriteString(w, text)
 	return err

@@ -44,7 +44,7 @@ func TestInspect(t *testing.T) {
 	out, _ = runs(t, 1, nil, "inspect", url, "list")
 	require.Contains(t, out, "it is a list, which is no lock")
 	for _, format := range []string{"--json=true", "--json=false"} {
-		out, _ = runs(t, 0, nil, "inspect", url, format, "f*")
+		out, _ = runs(t, 0, nil, "inspect", url, format, "--all", "f*")
 		require.NotContains(t, out, "\x1b")
 		require.NotContains(t, out, "\u009b")
 		require.Len(t, strings.Split(strings.TrimSpace(out), "\n"), map[string]int{"--json=true": 1, "--json=false": 2}[format], out)
@@ -54,9 +54,8 @@ func TestInspect(t *testing.T) {
 		require.Contains(t, out, want)
 	}
 	require.NotContains(t, out, "app data")
-	out, _ = runs(t, 0, nil, "inspect", url, "*a*")
-	require.NotContains(t, out, "app data", "it is no lock")
-	require.NotContains(t, out, "deploy")
+	out, _ = runs(t, exitNone, nil, "inspect", url, "*a*")
+	require.Equal(t, "no lock is held\n", out)
 	out, _ = runs(t, 0, nil, "inspect", url, "--values", "--exact", "a*b")
 	require.Contains(t, out, `"me\x1b[2J"`, "what others wrote cannot change the screen")
 

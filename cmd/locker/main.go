@@ -53,7 +53,7 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
 	})
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.AddCommand(runCommand(), inspectCommand(), unlockCommand(), askCommand(), compareCommand(), holdCommand(), versionCommand())
+	root.AddCommand(runCommand(), inspectCommand(), unlockCommand(), askCommand(), compareCommand(), holdCommand(), versionCommand(), manCommand())
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

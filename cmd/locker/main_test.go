@@ -28,6 +28,9 @@ import (
 const asLocker = "LOCKER_TEST_AS_LOCKER"
 
 func TestMain(m *testing.M) {
+	if code, ok := helper(os.Args); ok { // of a command that a test has run in this process
+		os.Exit(code)
+	}
 	if len(os.Args) > 1 && os.Args[1] == "clock" {
 		os.Exit(clock(os.Args[2:]))
 	}

@@ -92,7 +92,7 @@ func TestOtherStores(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 3, first.code(t))
 
-			lost := command(t, s.URL, "run", "--key", "deploy", "--ttl", "1s", "--", "sh", "-c", `echo ready; exec sleep 60`)
+			lost := command(t, s.URL, "run", "--key", "deploy", "--ttl", "6s", "--", "sh", "-c", `echo ready; exec sleep 60`)
 			lost.begin(t)
 			out, _ = runs(t, 0, nil, "unlock", "--url", s.URL, "--force", "--yes", "deploy")
 			require.Contains(t, out, "was taken")

@@ -19,12 +19,12 @@ func TestNotGivenBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		harm func(s *redistest.Server)
 		ttl  time.Duration
-		why  string
+		why  string // a regular expression
 	}{
-		"the server is gone":            {(*redistest.Server).Kill, 30 * time.Second, "redis.sock: connect: "},
+		"the server is gone":            {(*redistest.Server).Kill, 30 * time.Second, "redis.sock: connect: |it was not sent"},
 		"the server hangs":              {(*redistest.Server).Pause, 30 * time.Second, "time"},
-		"the server is gone, short TTL": {(*redistest.Server).Kill, 3 * time.Second, "has ended by itself: the store did not answer"},
-		"the server hangs, short TTL":   {(*redistest.Server).Pause, 3 * time.Second, "has ended by itself: the store did not answer"},
+		"the server is gone, short TTL": {(*redistest.Server).Kill, 3 * time.Second, "the store did not answer"},
+		"the server hangs, short TTL":   {(*redistest.Server).Pause, 3 * time.Second, "the store did not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -41,7 +41,7 @@ func TestNotGivenBack(t *testing.T) {
 			require.Less(t, time.Since(begun), c.ttl+3*time.Second, "an Unlock takes 5 s, and Close 2 s")
 			said := cmd.stderr.String()
 			require.Contains(t, said, "could not be given back")
-			require.Contains(t, said, c.why)
+			require.Regexp(t, c.why, said)
 			require.NotContains(t, said, "nil")
 			require.NotContains(t, said, "locker: locker:")
 		})

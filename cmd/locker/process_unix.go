@@ -141,7 +141,7 @@ func (p *process) wait() {
 func stop(group int, grace time.Duration) {
 	_ = syscall.Kill(-group, syscall.SIGTERM)
 	_ = syscall.Kill(-group, syscall.SIGCONT) // one that is stopped would not see the other
-	for end := time.Now().Add(grace); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(grace); time.Now().Before(end); time.Sleep(min(50*time.Millisecond, time.Until(end))) {
 		if syscall.Kill(-group, 0) == syscall.ESRCH {
 			return
 		}

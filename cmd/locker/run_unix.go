@@ -25,10 +25,11 @@ import (
 // runFlags are the flags of locker run.
 type runFlags struct {
 	storeFlags
+	lock            lockFlags
 	key             string
-	wait            time.Duration // negative: no end
-	ttl, maxHold    time.Duration // 0: as configured
-	grace           time.Duration
+	maxHold         time.Duration // 0: as configured
+	grace           time.Duration // negative: as much as the TTL has room for
+	margin          time.Duration // of the lease: the grace, and time for the kill
 	conflictCode    int
 	warn, ask       string // names of signals; "": none
 	warning, asking syscall.Signal
@@ -42,11 +43,17 @@ const runLong = `Runs COMMAND while holding the lock KEY, and gives the lock bac
 
 COMMAND finds the name of the lock in LOCKER_KEY, and in LOCKER_TOKEN a number that is
 greater with each holder: a resource that refuses a smaller number than it has seen is
-safe from a COMMAND that was stopped for too long.
+safe from a COMMAND that was stopped for too long. Permits (--of) have no such number.
+
+` + lockHelp + `
 
 Signals (HUP, INT, QUIT, TERM, USR1, USR2) are passed on to COMMAND and what it has
-started in its process group; the first four continue it, too, if it is stopped. If the lock is lost they get SIGTERM, and after --grace
-SIGKILL; so they do if locker itself is killed.`
+started in its process group; the first four continue it, too, if it is stopped.
+
+If the lock cannot be renewed, they get SIGTERM, and after --grace SIGKILL, before the
+lock ends and another one can have it; so they do if locker itself is killed. The
+grace is a part of the TTL, two fifths at most. Where the lock is taken by force, or
+its key is deleted, the next holder may be there before the grace is over.`
 
 const runCodes = `Exit codes:
   COMMAND's own, or 128 and the number of the signal that ended it, or else
@@ -73,15 +80,14 @@ func runCommand() *cobra.Command {
 	flags.SetInterspersed(false) // what follows COMMAND is COMMAND's
 	f.add(c)
 	flags.StringVar(&f.key, "key", "", "name of the lock")
-	flags.DurationVar(&f.wait, "wait", -1, "how long to wait for the lock; 0 is one attempt (default until it is free)")
-	flags.DurationVar(&f.ttl, "ttl", 0, "how long the lock outlives a locker that is gone: 100ms to 24h (default as configured, or 30s)")
+	f.lock.add(c)
 	flags.DurationVar(&f.maxHold, "max-hold", 0, "how long COMMAND may hold the lock, which is lost then (default as configured, or no end)")
-	flags.DurationVar(&f.grace, "grace", 10*time.Second, "time between SIGTERM and SIGKILL for COMMAND once the lock is lost")
+	flags.DurationVar(&f.grace, "grace", -1, "time between SIGTERM and SIGKILL for COMMAND once the lock is lost, two fifths of the TTL at most (default 10s, or a third of the TTL if that is less)")
 	flags.IntVar(&f.conflictCode, "conflict-exit-code", exitNotAcquired, "exit `code` if the lock stays taken")
 	flags.StringVar(&f.warn, "warn-signal", "", "`signal` for COMMAND, such as USR1, when renewals have failed for so long that the lock is in danger")
 	flags.StringVar(&f.ask, "ask-signal", "", "`signal` for COMMAND when somebody asks for the lock, as locker ask does")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell on stderr of the wait, the lock and trouble with the store")
-	flags.Lookup("wait").DefValue = "0s"
+	flags.Lookup("grace").DefValue = "0s"
 	return c
 }
 
@@ -95,15 +101,11 @@ func (f *runFlags) check(c *cobra.Command, args []string) (path string, err erro
 		return "", wrong("--key is missing: the name of the lock")
 	case len(args) == 0:
 		return "", wrong("COMMAND is missing: what to run while %q is locked", f.key)
-	case f.wait < 0 && c.Flags().Changed("wait"):
-		return "", wrong("--wait=%v is negative", f.wait)
-	case f.wait > locker.MaxDuration:
-		return "", wrong("--wait=%v: at most %v; leave it out to wait without end", f.wait, locker.MaxDuration)
-	case c.Flags().Changed("ttl") && (f.ttl < locker.MinTTL || f.ttl > locker.MaxTTL):
-		return "", wrong("--ttl=%v: %v to %v", f.ttl, locker.MinTTL, locker.MaxTTL)
+	case f.lock.check(c) != nil:
+		return "", wrong("%w", f.lock.check(c))
 	case c.Flags().Changed("max-hold") && (f.maxHold <= 0 || f.maxHold > locker.MaxDuration):
 		return "", wrong("--max-hold=%v: more than 0s, at most %v", f.maxHold, locker.MaxDuration)
-	case f.grace < 0:
+	case f.grace < 0 && c.Flags().Changed("grace"):
 		return "", wrong("--grace=%v is negative", f.grace)
 	case f.conflictCode < 0 || f.conflictCode > 255:
 		return "", wrong("--conflict-exit-code=%d is not from 0 to 255", f.conflictCode)
@@ -156,6 +158,9 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return &exit{exitUsage, err}
 	}
+	if err := f.fit(f.lock.lasts(cfg)); err != nil {
+		return err
+	}
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a stderr that is gone is no reason to end
 	signals := make(chan os.Signal, 16)
 	for _, s := range passedOn {
@@ -175,7 +180,7 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 		}
 	}()
 	patient := time.AfterFunc(tellAfter, func() { f.tellWait(c, locks) })
-	lease, err := f.lock(c.Context(), locks, signals)
+	lease, err := f.take(c.Context(), locks, strategyOf(cfg), signals)
 	patient.Stop()
 	if err != nil {
 		if errors.Is(err, locker.ErrNotAcquired) {
@@ -188,7 +193,7 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 		return strings.HasPrefix(v, "LOCKER_KEY=") || strings.HasPrefix(v, "LOCKER_TOKEN=")
 	})
 	env = append(env, "LOCKER_KEY="+f.key)
-	if token := lease.Token(); token != 0 {
+	if token := f.lock.token(lease); token != 0 {
 		env = append(env, "LOCKER_TOKEN="+strconv.FormatInt(token, 10))
 	}
 	for _, s := range []os.Signal{syscall.SIGTSTP, syscall.SIGCONT} {
@@ -230,8 +235,25 @@ func (f *runFlags) tellWait(c *cobra.Command, locks *locker.Client) {
 	}
 }
 
-// lock waits for the lock, or for a signal.
-func (f *runFlags) lock(ctx context.Context, locks locker.Locker, signals <-chan os.Signal) (*locker.Lease, error) {
+// defaultGrace is the grace where a third of the TTL is more.
+const defaultGrace = 10 * time.Second
+
+// fit makes the grace a part of the TTL, with some time for the kill. The lease ends for us when
+// no more than these are left of the lock in the store ([locker.WithMargin]): COMMAND is dead when
+// another one can have it.
+func (f *runFlags) fit(ttl time.Duration) error {
+	switch {
+	case f.grace < 0:
+		f.grace = min(defaultGrace, ttl/3)
+	case f.grace > ttl*2/5:
+		return &exit{exitUsage, fmt.Errorf("--grace=%v: at most two fifths of the TTL, which is %v (--ttl): COMMAND is to be dead when the lock ends; see locker run --help", f.grace, ttl)}
+	}
+	f.margin = f.grace + min(ttl/10, time.Second)
+	return nil
+}
+
+// take waits for the lock, or for a signal.
+func (f *runFlags) take(ctx context.Context, locks *locker.Client, strategy string, signals <-chan os.Signal) (*locker.Lease, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	locked := make(chan struct{})
@@ -244,17 +266,11 @@ func (f *runFlags) lock(ctx context.Context, locks locker.Locker, signals <-chan
 		case <-locked:
 		}
 	}()
-	opts := []locker.LockOption{}
-	if f.wait >= 0 {
-		opts = append(opts, locker.WithWait(f.wait))
-	}
-	if f.ttl > 0 {
-		opts = append(opts, locker.WithTTL(f.ttl))
-	}
+	opts := []locker.LockOption{locker.WithMargin(f.margin)}
 	if f.maxHold > 0 {
 		opts = append(opts, locker.WithMaxHold(f.maxHold))
 	}
-	lease, err := locks.Lock(ctx, f.key, opts...)
+	lease, err := f.lock.lock(ctx, locks, strategy, f.key, opts...)
 	close(locked)
 	<-ended
 	if s, ok := errors.AsType[*signalled](context.Cause(ctx)); ok {
@@ -299,10 +315,11 @@ func (f *runFlags) attend(c *cobra.Command, p *process, lease *locker.Lease, sig
 			}
 		case <-lost:
 			lost = nil
-			go func() { stop(p.pid, f.grace); close(stopped) }()
+			grace := max(0, min(f.grace, time.Until(lease.Deadline())+f.grace)) // the lock lasts so much longer than the lease
+			go func() { stop(p.pid, grace); close(stopped) }()
 			go func() { // stderr may be stuck
 				why := strings.ReplaceAll(strings.TrimPrefix(lease.Err().Error(), "locker: "), "WithMaxHold", "--max-hold")
-				fmt.Fprintf(c.ErrOrStderr(), "locker: %s; %s is asked to stop, and killed in %v\n", why, p.name, f.grace)
+				fmt.Fprintf(c.ErrOrStderr(), "locker: %s; %s is asked to stop, and killed in %v\n", why, p.name, grace.Round(time.Millisecond))
 				close(told)
 			}()
 		case status := <-p.ended:
@@ -331,10 +348,9 @@ func (f *runFlags) finish(c *cobra.Command, p *process, lease *locker.Lease, sta
 		return &exit{exitLost, fmt.Errorf("%w: while %s ran", err, p.name)}
 	case err != nil:
 		ends := "has ended by itself"
-		if left := time.Until(lease.Deadline()).Round(100 * time.Millisecond); left > 0 {
+		f.ended = !time.Now().Before(lease.Deadline())
+		if left := time.Until(lease.Deadline().Add(f.margin)).Round(100 * time.Millisecond); left > 0 {
 			ends = fmt.Sprintf("ends by itself in %v", left)
-		} else {
-			f.ended = true
 		}
 		fmt.Fprintf(c.ErrOrStderr(), "locker: %q could not be given back, and %s: %v\n", f.key, ends, cause(err))
 	}

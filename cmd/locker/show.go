@@ -15,26 +15,6 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// frame returns the text that --watch shows below the time.
-func (f *inspectFlags) frame(v view) string {
-	if v.err == nil {
-		return f.table(v.rows, v.seen)
-	}
-	text := "unknown: " + f.explained(v.err) + "\n"
-	if v.seen.IsZero() {
-		return text
-	}
-	text += fmt.Sprintf("seen last at %s, %v ago", v.seen.Format(time.TimeOnly), v.at.Sub(v.seen).Round(time.Second))
-	if len(v.rows) == 0 {
-		return text + ": none\n"
-	}
-	rows := slices.Clone(v.rows)
-	for i := range rows {
-		rows[i].stale = true
-	}
-	return text + ":\n" + f.table(rows, v.at)
-}
-
 // table has a line for each row, and those who wait in turn below it.
 func (f *inspectFlags) table(rows []row, now time.Time) string {
 	if len(rows) == 0 {
@@ -49,13 +29,16 @@ func (f *inspectFlags) table(rows []row, now time.Time) string {
 			since = max(0, now.Sub(r.Since)).Round(time.Second).String() + " ago"
 		}
 		switch {
-		case r.stale || !r.Held:
+		case !r.Held:
 		case r.Remaining >= 0:
 			ends = r.Remaining.Round(100 * time.Millisecond).String()
 		default:
 			ends = "never"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", shown(r.Key), r.as(), f.holder(r), since, ends, orDash(r.Holds), orDash(int(r.Token)), orDash(r.Waiting))
+		for _, h := range r.claims {
+			fmt.Fprintf(w, "\t  %d\t%s\t%s ago\t%s\t\t\t\n", h.Permits, whom(h), max(0, now.Sub(h.Since)).Round(time.Second), h.Remaining.Round(100*time.Millisecond))
+		}
 		for i, id := range r.Queue {
 			fmt.Fprintf(w, "\t\t%d. %s\t\t\t\t\t\n", i+1, named(id, driver.MetadataOf(id)))
 		}
@@ -70,20 +53,30 @@ func (f *inspectFlags) table(rows []row, now time.Time) string {
 
 // as is the column HELD AS.
 func (r row) as() string {
-	as := r.state
-	if r.state == stateHeld {
-		as = r.Strategy
+	switch {
+	case r.state == stateHeld && r.Limit > 0:
+		return shares(r.Holder)
+	case r.state == stateHeld:
+		return r.Strategy
 	}
-	if r.stale && r.state != stateUnknown {
-		return "unknown (was " + as + ")"
+	return r.state
+}
+
+// shares is what is out of a key with permits, or of which a claim has so much.
+func shares(h locker.Holder) string {
+	switch {
+	case h.Limit < locker.MaxPermits: // all that there can be are those of readers and writers
+		return fmt.Sprintf("permits %d of %d", h.Permits, h.Limit)
+	case h.Permits == h.Limit:
+		return "exclusive"
 	}
-	return as
+	return fmt.Sprintf("shared by %d", h.Permits)
 }
 
 // holder is the column HOLDER.
 func (f *inspectFlags) holder(r row) string {
 	switch {
-	case r.state == stateFree:
+	case r.state == stateFree, r.Limit > 0 && r.ID == "":
 		return "-"
 	case r.state == stateUnknown:
 		return onOneLine(r.why)
@@ -110,6 +103,9 @@ func whom(h locker.Holder) string {
 		return "another program"
 	case stateData:
 		return "another program's data, which is no lock"
+	}
+	if h.Limit > 0 && h.ID == "" {
+		return "those who have it (" + shares(h) + ")"
 	}
 	return named(h.Owner, h.Metadata)
 }
@@ -168,9 +164,10 @@ func escaped(json string) string {
 // lookJSON is the output of --json.
 type lookJSON struct {
 	Time        time.Time       `json:"time"`
-	Key         string          `json:"key,omitempty"` // left out: no lock was found, or the store could not be asked
-	Held        *bool           `json:"held"`          // null: unknown
-	State       string          `json:"state"`
+	Event       string          `json:"event,omitempty"` // of --watch
+	Key         string          `json:"key,omitempty"`   // left out: it is about no key
+	Held        *bool           `json:"held"`            // null: unknown
+	State       string          `json:"state,omitempty"`
 	Error       string          `json:"error,omitempty"`
 	Strategy    string          `json:"strategy,omitempty"`
 	Owner       text            `json:"owner,omitempty"`
@@ -183,6 +180,9 @@ type lookJSON struct {
 	Token       int64           `json:"token,omitempty"`
 	Waiting     *int            `json:"waiting,omitempty"` // left out: unknown
 	Queue       []text          `json:"queue,omitempty"`
+	Permits     int             `json:"permits,omitempty"` // that are out, or that a claim has
+	Limit       int             `json:"limit,omitempty"`   // how many there are
+	Claims      []lookJSON      `json:"claims,omitempty"`  // who has them
 }
 
 // text is a JSON string, or an object with its bytes if it is not UTF-8.
@@ -204,23 +204,11 @@ func inOneLine(v any) []byte {
 	return b.Bytes()
 }
 
-// inJSON has a line for each row. A look of --watch that has none has a line, too.
+// inJSON has a line for each row.
 func (f *inspectFlags) inJSON(v view) string {
-	var all []lookJSON
-	switch {
-	case v.err != nil:
-		all = append(all, lookJSON{Time: v.at, Key: v.key, State: stateUnknown, Error: f.explained(v.err)})
-	case len(v.rows) == 0 && f.watch:
-		all = append(all, lookJSON{Time: v.at, Held: new(false), State: stateFree, Waiting: nil})
-	}
-	for _, r := range v.rows {
-		if v.err == nil {
-			all = append(all, f.rowInJSON(v.at, r))
-		}
-	}
 	var b strings.Builder
-	for _, one := range all {
-		b.Write(inOneLine(one))
+	for _, r := range v.rows {
+		b.Write(inOneLine(f.rowInJSON(v.at, r)))
 	}
 	return escaped(b.String())
 }
@@ -252,6 +240,12 @@ func (f *inspectFlags) rowInJSON(at time.Time, r row) lookJSON {
 	}
 	for _, id := range r.Queue {
 		j.Queue = append(j.Queue, text(id))
+	}
+	j.Permits, j.Limit = r.Permits, r.Limit
+	for _, h := range r.claims {
+		claim := f.rowInJSON(at, r.of(h))
+		claim.Waiting = nil
+		j.Claims = append(j.Claims, claim)
 	}
 	return j
 }

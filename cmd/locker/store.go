@@ -92,15 +92,18 @@ func knownStrategies() []string {
 	return slices.DeleteFunc(strategy.Names(), func(name string) bool { return name == "memory" })
 }
 
-// inRedis reports whether the locks of a configuration are in Redis, on one server or deployment.
-func inRedis(cfg strategy.Config) bool {
+// strategyOf returns the strategy of a configuration.
+func strategyOf(cfg strategy.Config) string {
 	scheme, _, isURL := strings.Cut(cfg.URL, "://")
 	name, _, _ := strings.Cut(scheme, "+")
 	if cfg.Strategy != "" || !isURL {
 		name = cfg.Strategy
 	}
-	return slices.Contains(redisStrategies, name)
+	return name
 }
+
+// inRedis reports whether the locks of a configuration are in Redis, on one server or deployment.
+func inRedis(cfg strategy.Config) bool { return slices.Contains(redisStrategies, strategyOf(cfg)) }
 
 // redisStrategies recognise one another's locks.
 var redisStrategies = []string{"setnx", "hashreentrant", "blpop"}

@@ -139,6 +139,47 @@ func TestTerminalInTheBackground(t *testing.T) {
 	free(t, l, "k")
 }
 
+// TestTerminalTermWhileStopped: a background job that is stopped for the terminal ends by TERM, as each other
+// one does, and gives the lock back.
+func TestTerminalTermWhileStopped(t *testing.T) {
+	t.Parallel()
+	_, l, url := server(t)
+	screen, _ := onTerminal(t, url, `exec bash -c 'set -m; "$LOCKER" run --key k -- "$LOCKER" clock /dev/stdin &
+		until [[ $(jobs) == *Stopped* ]]; do sleep 0.05; done; kill -TERM %1; wait -f %1; echo "status $?"'`)
+	sees(t, screen, "status 143")
+	free(t, l, "k")
+}
+
+// TestTerminalQuit: Ctrl-\ reaches COMMAND.
+func TestTerminalQuit(t *testing.T) {
+	t.Parallel()
+	_, l, url := server(t)
+	screen, keys := onTerminal(t, url, `"$LOCKER" run --key k -- "$LOCKER" clock /dev/stdin; echo "status $?"`)
+	sees(t, screen, "ready")
+	types(t, keys, "words\n")
+	sees(t, screen, "read words")
+	types(t, keys, "\x1c")
+	sees(t, screen, "status ")
+	free(t, l, "k")
+}
+
+// TestTerminalLossWhileStopped: after Ctrl-Z the lock ends, and fg says so.
+func TestTerminalLossWhileStopped(t *testing.T) {
+	t.Parallel()
+	_, l, url := server(t)
+	screen, keys := onTerminal(t, url, `set -m; "$LOCKER" run --key k --ttl 2s -- "$LOCKER" clock </dev/null; echo "status $?"; read line; fg; echo "status $?"`)
+	sees(t, screen, "ready")
+	types(t, keys, ctrlZ)
+	sees(t, screen, "status 14")
+	pace.Eventually(t, patience, "the lock is free", func() bool {
+		lease, err := l.TryLock(t.Context(), "k")
+		return err == nil && lease.Unlock(t.Context()) == nil
+	})
+	types(t, keys, "\n")
+	sees(t, screen, "lock lost")
+	sees(t, screen, "status 122")
+}
+
 // TestTerminalGoesAway: a background job that waits for the terminal ends with it.
 func TestTerminalGoesAway(t *testing.T) {
 	t.Parallel()
@@ -187,13 +228,11 @@ func TestCompareAsks(t *testing.T) {
 func TestWatchOnTerminal(t *testing.T) {
 	t.Parallel()
 	screen, _ := onTerminal(t, "setnx+unix:///nowhere.sock", `"$LOCKER" inspect --watch --every 20ms k`)
-	for range 3 {
-		sees(t, screen, "\x1b[2J") // and the time
-		line, err := screen.ReadString('\n')
-		require.NoError(t, err)
-		require.Contains(t, line, "unknown")
-		require.Contains(t, line, "nowhere.sock")
-	}
+	line, err := screen.ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, "away")
+	require.Contains(t, line, "nowhere.sock")
+	require.NotContains(t, line, "\x1b", "it stays on the screen")
 }
 
 // TestInterruptEndsLoops: bash ends a loop of lockers on Ctrl-C, which it goes on with after

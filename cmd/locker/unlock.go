@@ -15,7 +15,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const unlockLong = `Takes the lock KEY from its holder, and wakes those who wait for it. It shows the holder
+const unlockLong = `Takes the lock KEY from its holder, and wakes those who wait for it: of a key with permits
+from all who have some. It shows the holder
 first and asks; --yes does without. If the lock has changed hands since, it is left alone
 (a lock of another library is known by its value only, which the next one may have).
 
@@ -83,13 +84,17 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 		return f.storeError(err)
 	case !h.Held:
 		return &exit{exitNone, fmt.Errorf("%q is free (it is one KEY, not a pattern)", key)}
-	case h.Strategy == "" && h.ID == "":
+	case h.Strategy == "" && h.ID == "": // (one with permits has a strategy)
 		return &exit{exitNone, fmt.Errorf("%q is not a lock of a library that is known, and cannot be distinguished from what may be there a moment later: delete it with the store's own tools", key)}
 	case h.Strategy == "" && f.yes && !f.unknown:
 		return &exit{exitNone, fmt.Errorf("%q is held by no library that is known: it may be another program's data; --unknown takes it nevertheless", key)}
 	}
 	out := c.OutOrStdout()
-	fmt.Fprint(out, new(inspectFlags).table([]row{{h, stateOf(h), "", false}}, time.Now()))
+	shown := new(inspectFlags).row(ctx, a, h)
+	if shown.state == stateUnknown {
+		return &exit{exitUnavailable, errors.New(shown.why)}
+	}
+	fmt.Fprint(out, new(inspectFlags).table([]row{shown}, time.Now()))
 	if !f.yes {
 		if h.Strategy == "" {
 			fmt.Fprintln(out, "No library is known to lock like this: it may be another program's data, which would be deleted.")
@@ -98,7 +103,7 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 			return err
 		}
 	}
-	if h.Strategy != "" { // so that its waiters are woken in its way
+	if h.Strategy != "" && h.Limit == 0 { // so that its waiters are woken in its way
 		own, release, err := f.as(c, h.Strategy)
 		if err != nil {
 			return err
@@ -106,11 +111,18 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 		defer release()
 		a = own
 	}
-	switch err := a.ForceUnlock(ctx, h); {
-	case errors.Is(err, locker.ErrNotHeld), errors.Is(err, locker.ErrConflict):
-		return &exit{exitNone, err}
-	case err != nil:
-		return f.storeError(err)
+	targets := []locker.Holder{h}
+	if h.Limit > 0 {
+		targets = shown.claims
+	}
+	for _, h := range targets {
+		switch err := a.ForceUnlock(ctx, h); {
+		case errors.Is(err, locker.ErrNotHeld) && h.Limit > 0: // one claim of several
+		case errors.Is(err, locker.ErrNotHeld), errors.Is(err, locker.ErrConflict):
+			return &exit{exitNone, err}
+		case err != nil:
+			return f.storeError(err)
+		}
 	}
 	fmt.Fprintf(out, "%q was taken from its holder\n", key)
 	return nil

@@ -22,13 +22,23 @@ func TestInspectWithASilentNode(t *testing.T) {
 	require.NoError(t, m.direct[1].Del(t.Context(), "k").Err()) // as if it had restarted empty
 	m.kill(2)
 	operator := m.locker(t).(*locker.Client)
-	h, err := operator.Inspect(t.Context(), "k")
-	require.NoError(t, err)
+	inspect := func() (h locker.Holder) {
+		// On a busy machine a node that is well may be too late as well: then no majority answers.
+		eventually(t, "a majority answers", func() (answered bool) {
+			var err error
+			h, err = operator.Inspect(t.Context(), "k")
+			if err != nil {
+				require.ErrorIs(t, err, locker.ErrUnavailable)
+			}
+			return err == nil
+		})
+		return h
+	}
+	h := inspect()
 	require.True(t, h.Held)
 	require.Equal(t, lease.Owner(), h.Owner)
 	require.NoError(t, m.direct[0].Del(t.Context(), "k").Err())
-	h, err = operator.Inspect(t.Context(), "k")
-	require.NoError(t, err)
+	h = inspect()
 	require.False(t, h.Held, "a majority says that it is free")
 }
 

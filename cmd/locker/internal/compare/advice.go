@@ -182,6 +182,18 @@ func (a Advice) verdict() string {
 	return a.Because
 }
 
+// onAxis is a number as figure has it, without zeros that say nothing.
+func onAxis(v float64) string {
+	number, unit := strings.CutSuffix(figure(v), "k")
+	if strings.Contains(number, ".") {
+		number = strings.TrimRight(strings.TrimRight(number, "0"), ".")
+	}
+	if unit {
+		number += "k"
+	}
+	return number
+}
+
 // figure is a number with three digits that count.
 func figure(v float64) string {
 	switch {

@@ -4,9 +4,12 @@ package compare
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,12 +25,16 @@ import (
 var (
 	shots  = flag.String("screenshots", "", "a directory for screenshots")
 	opened = flag.String("report", "", "the report to open, by default one of made-up figures")
+	inJSON = flag.String("json", "", "what --json printed beside that report")
 )
 
 // look has the measurements of a page.
 type look struct {
 	Plots    []plotLook
-	Overflow float64 // pixels that the page is too wide
+	Lanes    []float64         // widths of the pictures
+	Numbers  map[string]string // the text of what names its place in the JSON
+	Loose    []string          // cells of tables that have a digit, and name no place
+	Overflow float64           // pixels that the page is too wide
 	Text     string
 	Ink      string
 	Ground   string
@@ -38,22 +45,27 @@ type plotLook struct {
 	Width, Height float64
 	Marks         int     // shapes with an extent
 	SmallestText  float64 // in pixels
+	Texts         []string
 	Ink           string
 }
 
 const looking = `(() => {
   const style = e => getComputedStyle(e)
   return {
-    Plots: [...document.querySelectorAll('figure')].map(f => {
+    Plots: [...document.querySelectorAll('figure.plot')].map(f => {
       const box = f.querySelector('svg').getBoundingClientRect()
       const texts = [...f.querySelectorAll('svg text')]
       return {
         Name: f.id, Width: box.width, Height: box.height,
         Marks: [...f.querySelectorAll('svg path')].filter(p => { const b = p.getBoundingClientRect(); return b.width + b.height > 0 }).length,
         SmallestText: Math.min(...texts.map(t => { const b = t.getBoundingClientRect(); return Math.min(b.width, b.height) })),
+        Texts: texts.map(t => t.textContent.trim()),
         Ink: style(texts[0]).fill,
       }
     }),
+    Lanes: [...document.querySelectorAll('.lane svg')].map(s => s.getBoundingClientRect().width),
+    Numbers: Object.fromEntries([...document.querySelectorAll('[data-at]')].map(e => [e.dataset.at, e.innerText.trim()])),
+    Loose: [...document.querySelectorAll('td')].filter(e => !e.dataset.at && /[0-9]/.test(e.innerText)).map(e => e.innerText),
     Overflow: document.documentElement.scrollWidth - window.innerWidth,
     Text: document.body.innerText,
     Ink: style(document.body).color,
@@ -61,19 +73,111 @@ const looking = `(() => {
   }
 })()`
 
-// TestReportInABrowser opens the report as people do: on a telephone and on a large screen,
-// light and dark.
-func TestReportInABrowser(t *testing.T) {
-	file := *opened
+// wanted returns the text of a number, by its place in the JSON.
+func wanted(t *testing.T, r *Result, at string) string {
+	t.Helper()
+	part := strings.Split(at, "/")
+	by := func(name string) *Strategy {
+		for _, s := range r.Strategies {
+			if s.Name == name {
+				return s
+			}
+		}
+		t.Fatalf("%s: there is no such strategy", at)
+		return nil
+	}
+	switch part[0] {
+	case "figures":
+		return by(part[2]).text(part[1])
+	case "suite":
+		return outcome(by(part[2]), part[1]).Text
+	case "answer":
+		for _, a := range r.Advice {
+			if string(a.Need) != part[1] {
+				continue
+			}
+			switch {
+			case slices.Contains(a.Best, part[2]) && len(a.Meet) > 1:
+				return strings.TrimSpace("best\n" + a.reason(by(part[2])))
+			case slices.Contains(a.Meet, part[2]):
+				return strings.TrimSpace("met\n" + a.reason(by(part[2])))
+			case by(part[2]).Properties[needs[a.Need].demands] != "":
+				return "failed a case"
+			}
+			return "no"
+		}
+	case "second":
+		s := by(part[1]).Second
+		changes, grants := 0, []string{}
+		for _, p := range s.Processes {
+			grants = append(grants, figure(float64(p.Grants)))
+		}
+		changes = s.Changes
+		return map[string]string{"span": s.Span(), "changes": figure(float64(changes)), "grants": strings.Join(grants, ", ")}[part[2]]
+	case "faults":
+		for _, f := range by(part[2]).Faults {
+			if f.Kind == part[1] {
+				ms := func(v float64) string { return fmt.Sprintf("%.0f ms", v) }
+				all := map[string]string{"back": ms(f.BackMS), "told": ms(f.ToldMS), "grant": ms(f.GrantMS), "overlap": ms(f.OverlapMS)}
+				if len(part) == 4 {
+					return all[part[3]]
+				}
+				return all["told"] + "; " + all["grant"] + "; " + all["overlap"]
+			}
+		}
+	}
+	t.Fatalf("the JSON has nothing at %s", at)
+	return ""
+}
+
+// numbers wants each number of the page to be that of the JSON, and each figure of the JSON to be on
+// the page.
+func numbers(t *testing.T, l look, r *Result) {
+	t.Helper()
+	for at, text := range l.Numbers {
+		require.Equal(t, wanted(t, r, at), strings.ReplaceAll(strings.ReplaceAll(text, "\n\n", "\n"), "✓ ", ""), at)
+	}
+	require.Empty(t, l.Loose, "a number without a place in the JSON")
+	for _, s := range r.Strategies {
+		for id, f := range s.Figures {
+			require.Contains(t, l.Numbers, "figures/"+id+"/"+s.Name)
+			for _, p := range l.Plots {
+				if p.Name == id && !f.Few {
+					require.Contains(t, p.Texts, figure(f.Median), "the bar of %s for %s", s.Name, id)
+				}
+			}
+		}
+	}
+}
+
+// reported returns the report to look at, and what --json has of it.
+func reported(t *testing.T) (file string, r *Result) {
+	t.Helper()
+	text, file := []byte{}, *opened
+	var err error
 	if file == "" {
 		file = filepath.Join(t.TempDir(), "report.html")
 		f, err := os.Create(file)
 		require.NoError(t, err)
 		require.NoError(t, sample(t).HTML(f))
 		require.NoError(t, f.Close())
+		text, err = json.Marshal(sample(t))
+		require.NoError(t, err)
+	} else {
+		text, err = os.ReadFile(*inJSON)
+		require.NoError(t, err)
 	}
-	file, err := filepath.Abs(file)
+	r = &Result{}
+	require.NoError(t, json.Unmarshal(text, r))
+	file, err = filepath.Abs(file)
 	require.NoError(t, err)
+	return file, r
+}
+
+// TestReportInABrowser opens the report as people do: on a telephone and on a large screen,
+// light and dark.
+func TestReportInABrowser(t *testing.T) {
+	file, result := reported(t)
 	allocator, cancel := chromedp.NewExecAllocator(t.Context(), append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox)...)
 	defer cancel()
 	ctx, cancel := chromedp.NewContext(allocator)
@@ -125,9 +229,15 @@ func TestReportInABrowser(t *testing.T) {
 			require.LessOrEqual(t, l.Overflow, 0.0, "%d pixels wide", width)
 			require.NotEqual(t, l.Ink, l.Ground)
 			inks[l.Ink] = true
-			for _, want := range []string{"Which strategy for which need", "mutual exclusion", "blpop", "pairs/s"} {
+			for _, want := range []string{"Which strategy for which need", "mutual exclusion", "blpop", "pairs/s", "both: 0 ms"} {
 				require.Contains(t, l.Text, want)
 			}
+			require.Less(t, strings.Index(l.Text, "Which strategy for which need"), 250, "the answer is first")
+			for _, w := range l.Lanes {
+				require.Greater(t, w, 300.0, "a picture at %d", width)
+			}
+			require.GreaterOrEqual(t, len(l.Lanes), 3)
+			numbers(t, l, result)
 		}
 	}
 	require.Len(t, inks, 2, "light and dark differ")

@@ -21,7 +21,7 @@ func far(t *testing.T, addr string) string {
 		defer to.Close()
 		for b := make([]byte, 1<<20); ; {
 			n, err := from.Read(b)
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // the way; nothing is waited for
 			if _, werr := to.Write(b[:n]); err != nil || werr != nil {
 				return
 			}

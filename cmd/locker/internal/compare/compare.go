@@ -71,6 +71,11 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	}
 	r.Load.After = loadAverage()
 	r.Load.judge()
+	if s.own {
+		if err := r.faults(ctx, s, o); err != nil {
+			return nil, err
+		}
+	}
 	if !o.NoSuite {
 		o.Begin("the conformance suite, all strategies side by side")
 		r.suites(ctx, s, o)
@@ -126,6 +131,9 @@ func (r *Result) limits(s *stores, o Options) {
 		o.Runs, o.Time, time.Duration(r.BoutS*float64(time.Second)).Round(time.Millisecond), runsToRank, alpha, 100*leastEffect))
 	if !s.own {
 		r.Limits = append(r.Limits, "The servers may have had other work, which the figures include. They were not crashed: those cases are left out.")
+	}
+	if len(r.Strategies) < 2 {
+		r.Limits = append(r.Limits, "There is no advice: one strategy is no choice.")
 	}
 	for _, why := range s.missing {
 		r.Limits = append(r.Limits, "Left out: "+why+".")

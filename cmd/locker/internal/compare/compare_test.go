@@ -53,8 +53,10 @@ func TestCompare(t *testing.T) {
 		require.Positive(t, s.Figures["pair"].Least, s.Name)
 		require.Len(t, s.Figures["wide"].Runs, 3, s.Name)
 		if s.Name != "memory" {
-			require.Positive(t, s.Figures["grants"].Greatest, s.Name)
 			require.Positive(t, s.Figures["longest"].Greatest, s.Name)
+			if s.Figures["grants"].Greatest == 0 { // a busy machine may not come to it in so short a time: then all waited
+				require.True(t, s.Figures["longest"].AtLeast, s.Name)
+			}
 		}
 	}
 	require.Greater(t, by["setnx"].Figures["waiting"].Median, by["blpop"].Figures["waiting"].Median, "one polls, the other is woken")
@@ -75,7 +77,20 @@ func TestCompare(t *testing.T) {
 	require.GreaterOrEqual(t, strings.Count(page.String(), "<figure"), 8)
 	require.NoError(t, json.NewEncoder(&printed).Encode(r))
 	require.Contains(t, printed.String(), `"schema":2`)
-	require.Contains(t, r.Markdown(), "| mutual exclusion | 1 pass | 1 pass | 1 pass | 1 pass |")
+	require.Regexp(t, "All of setnx, hashreentrant, blpop, redlock pass: mutual exclusion", r.Markdown())
+	require.NotContains(t, r.Markdown(), "| mutual exclusion |", "where all pass nothing differs")
+	for _, s := range r.Strategies {
+		if s.Name == "memory" {
+			continue
+		}
+		require.NotNil(t, s.Second, s.Name)
+		require.Len(t, s.Faults, map[bool]int{true: 2, false: 1}[s.on.suite], s.Name)
+		for _, f := range s.Faults {
+			require.Zero(t, f.OverlapMS, "%s: %+v", s.Name, f)
+			require.Positive(t, f.ToldMS, s.Name)
+			require.Greater(t, f.GrantMS, f.ToldMS, s.Name)
+		}
+	}
 	for _, secret := range []string{"app:", "secret"} {
 		require.NotContains(t, printed.String()+page.String()+r.Text(), secret)
 	}

@@ -170,18 +170,18 @@ func (r *ring) close() {
 }
 
 // fight has them contend for so long.
-func (r *ring) fight(ctx context.Context, name string, d time.Duration) (*fought, error) {
+func (r *ring) fight(ctx context.Context, name string, d time.Duration) (b bout, f *fought, err error) {
 	r.bouts++
 	start := time.Now()
 	key := fmt.Sprint("contended ", r.bouts) // what a bout leaves behind is not the next one's
-	b := bout{Name: name, Key: key, Start: start.UnixNano(), End: start.Add(d).UnixNano()}
+	b = bout{Name: name, Key: key, Start: start.UnixNano(), End: start.Add(d).UnixNano()}
 	line, err := json.Marshal(b)
 	if err != nil {
-		return nil, err
+		return b, nil, err
 	}
 	for _, c := range r.all {
 		if _, err := c.Write(append(line, '\n')); err != nil {
-			return nil, errors.Join(ctx.Err(), err)
+			return b, nil, errors.Join(ctx.Err(), err)
 		}
 	}
 	defer context.AfterFunc(ctx, func() { // a child that waits for its server is not waited for
@@ -192,21 +192,22 @@ func (r *ring) fight(ctx context.Context, name string, d time.Duration) (*fought
 	corners := make([]corner, len(r.in))
 	for i, in := range r.in {
 		if err := in.Decode(&corners[i]); err != nil {
-			return nil, errors.Join(ctx.Err(), fmt.Errorf("a contending process ended: %w", err))
+			return b, nil, errors.Join(ctx.Err(), fmt.Errorf("a contending process ended: %w", err))
 		}
 		if corners[i].Error != "" {
-			return nil, fmt.Errorf("a contending process: %s", corners[i].Error)
+			return b, nil, fmt.Errorf("a contending process: %s", corners[i].Error)
 		}
 	}
-	return b.judge(corners), nil
+	return b, b.judge(corners), nil
 }
 
 // fought records a bout.
 type fought struct {
+	all             []grant // in the order of the grants
 	grants, changes int
 	perS, changesS  float64
 	gaps            []float64 // at each change, in µs
-	waits           []float64 // in ms; those cut off are not among them
+	waits           []float64 // in ms; those cut off with what they had lasted
 	longest         float64   // in ms
 	cutLongest      bool      // the longest one was cut off
 	share           float64
@@ -228,8 +229,13 @@ func (b bout) judge(corners []corner) *fought {
 		}
 	}
 	for _, c := range corners {
-		if c.Cut != 0 && ms(b.End-c.Cut) > f.longest {
-			f.longest, f.cutLongest = ms(b.End-c.Cut), true
+		if c.Cut == 0 {
+			continue
+		}
+		lasted := ms(b.End - c.Cut)
+		f.waits = append(f.waits, lasted)
+		if lasted > f.longest {
+			f.longest, f.cutLongest = lasted, true
 		}
 	}
 	slices.SortFunc(all, func(x, y grant) int { return cmp.Or(cmp.Compare(x.Token, y.Token), cmp.Compare(x.Got, y.Got)) })
@@ -239,7 +245,7 @@ func (b bout) judge(corners []corner) *fought {
 			f.gaps = append(f.gaps, float64(all[i].Got-all[i-1].Left)/1e3)
 		}
 	}
-	f.grants = len(all)
+	f.all, f.grants = all, len(all)
 	took := float64(b.End-b.Start) / 1e9
 	f.perS, f.changesS = float64(f.grants)/took, float64(f.changes)/took
 	if most := slices.Max(turns); most > 0 {

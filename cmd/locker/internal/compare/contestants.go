@@ -20,7 +20,9 @@ type contestant struct {
 	nodes []string // instead of url: those of redlock
 	about string   // the store, for people
 	meter *meter
-	suite bool // the conformance suite for it is within this program
+
+	faulty []*faulty // its servers, if they can be broken
+	suite  bool      // the conformance suite for it is within this program
 }
 
 // kinds are all strategies, by the names that URLs have.
@@ -53,7 +55,7 @@ func (s *stores) contestants(ctx context.Context, o Options) (all []*contestant,
 				} else if err != nil {
 					return nil, err
 				}
-				all = append(all, &contestant{name: c.name, kind: c.name, nodes: s.urls[1:], about: s.about, meter: s.meterOf(nodes), suite: true})
+				all = append(all, &contestant{name: c.name, kind: c.name, nodes: s.urls[1:], about: s.about, meter: s.meterOf(nodes), faulty: s.breakable(1), suite: true})
 			case c.single.New != nil && wanted(c.name) && s.bare:
 				if len(m.redis) == 0 {
 					single, err := options(s.urls[0])
@@ -62,7 +64,7 @@ func (s *stores) contestants(ctx context.Context, o Options) (all []*contestant,
 					}
 					m = s.meterOf([]*redis.Options{single})
 				}
-				all = append(all, &contestant{name: c.name, kind: candidates[i].name, url: c.name + "+" + bareURL(s.urls[0]), about: s.about, meter: m, suite: true})
+				all = append(all, &contestant{name: c.name, kind: candidates[i].name, url: c.name + "+" + bareURL(s.urls[0]), about: s.about, meter: m, faulty: s.breakable(0), suite: true})
 			}
 		}
 	}
@@ -110,7 +112,7 @@ func (s *stores) startOthers(ctx context.Context, o Options, wanted func(string)
 			return nil, err
 		}
 		s.ends = append(s.ends, server.Stop)
-		all = append(all, &contestant{name: name, kind: name, url: server.URL, about: server.About + ", started for this on this machine", meter: &meter{pid: server.PID, own: true}})
+		all = append(all, &contestant{name: name, kind: name, url: server.URL, about: server.About + ", started for this on this machine", meter: &meter{pid: server.PID, own: true}, faulty: []*faulty{{freeze: server.Freeze, thaw: server.Thaw}}})
 	}
 	return all, nil
 }

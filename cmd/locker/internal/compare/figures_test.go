@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -97,4 +98,46 @@ func TestOnly(t *testing.T) {
 	require.Contains(t, r.only(), "Only Redis: an owner re-enters from another process; programs with other libraries take the lock")
 	r.Strategies = r.Strategies[:3]
 	require.Empty(t, r.only(), "there is one kind of store")
+}
+
+// TestTwoCopies: of two copies of a strategy none is called better, in 19 of 20 comparisons, whatever
+// their runs are like: with a long tail, with a machine that becomes slower, and one that is busy at times.
+func TestTwoCopies(t *testing.T) {
+	t.Parallel()
+	const comparisons = 100
+	random := rand.New(rand.NewPCG(3, 3))
+	tail := func(int) float64 { return math.Exp(random.NormFloat64()) }
+	noises := map[string]func(run int) float64{
+		"even":     func(int) float64 { return 1 + random.NormFloat64()/10 },
+		"a tail":   tail,
+		"slower":   func(run int) float64 { return (1 + float64(run)/15) * (1 + random.NormFloat64()/10) },
+		"at times": func(run int) float64 { return map[bool]float64{true: 3, false: 1}[run/5%3 == 0] * tail(run) },
+		"ties":     func(int) float64 { return float64(1 + random.IntN(3)) },
+	}
+	for name, noise := range noises {
+		for need, of := range needs {
+			if len(of.weighs) == 0 {
+				continue
+			}
+			ranked := 0
+			for range comparisons {
+				all := []*Strategy{{Name: "a", Figures: map[string]*Figure{}}, {Name: "b", Figures: map[string]*Figure{}}}
+				for _, id := range of.weighs {
+					runs := [2][]float64{}
+					for run := range runsToRank {
+						for i := range runs { // in turns: both have the noise of the time
+							runs[i] = append(runs[i], 100*noise(run))
+						}
+					}
+					for i, s := range all {
+						s.Figures[id] = newFigure(metricOf(id), runs[i], 1000)
+					}
+				}
+				if best, _ := rank(all, of.weighs); len(best) > 0 {
+					ranked++
+				}
+			}
+			require.Less(t, float64(ranked)/comparisons, 0.05, "%s, %s", need, name)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package compare
 
 import (
 	"bytes"
+	"fmt"
 	"html/template"
 	"image/color"
 	"math"
@@ -25,6 +26,13 @@ const width, height = 10 * vg.Centimeter, 6.5 * vg.Centimeter
 type figurePlot struct {
 	Name, About string
 	SVG         template.HTML
+	Legend      []legend // of lines: beside the plot no line goes through it
+}
+
+// legend is the name of a line.
+type legend struct {
+	Name   string
+	Colour template.CSS
 }
 
 // plots are those for which there are figures.
@@ -35,7 +43,7 @@ func (r *Result) plots() (all []figurePlot, err error) {
 		}
 		var svg template.HTML
 		if svg, err = inSVG(p); err == nil {
-			all = append(all, figurePlot{name, about, svg})
+			all = append(all, figurePlot{Name: name, About: about, SVG: svg})
 		}
 	}
 	for _, m := range metrics {
@@ -48,12 +56,14 @@ func (r *Result) plots() (all []figurePlot, err error) {
 		name, title, x, about string
 		of                    func(s *Strategy) []float64
 	}{
-		{"waits", "How long a process waits for the contended key", "wait, ms (logarithmic)", "Further to the left is better; a steep line is fair. Waits that the end of a run cut off are not in it.", func(s *Strategy) []float64 { return s.waits }},
+		{"waits", "How long a process waits for the contended key", "wait, ms (logarithmic)", "Further to the left is better; a steep line is fair. A curve ends at the last wait; those that the end of a run cut off count with what they had lasted.", func(s *Strategy) []float64 { return s.waits }},
 		{"gaps", "From Unlock to the grant in another process", "idle, µs (logarithmic)", "For so long the key has no holder though others wait. Further to the left is better.", func(s *Strategy) []float64 { return s.gaps }},
 	} {
 		if err == nil {
 			p, perr := r.distribution(f.title, f.x, f.of)
-			add(f.name, f.about, p, perr)
+			if add(f.name, f.about, p, perr); p != nil && err == nil {
+				all[len(all)-1].Legend = r.legend(f.of)
+			}
 		}
 	}
 	return all, err
@@ -63,13 +73,14 @@ func newPlot(title, x, y string) *plot.Plot {
 	plot.DefaultFont.Variant = "Sans" // by whose widths texts are placed
 	p := plot.New()
 	p.Title.TextStyle.Font.Size, p.X.Tick.Label.Font.Size, p.Y.Tick.Label.Font.Size = 11, 8.5, 8.5
-	p.X.Label.TextStyle.Font.Size, p.Y.Label.TextStyle.Font.Size, p.Legend.TextStyle.Font.Size = 9.5, 9.5, 9
+	p.X.Label.TextStyle.Font.Size, p.Y.Label.TextStyle.Font.Size = 9.5, 9.5
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
 	p.BackgroundColor = nil
 	p.Title.Padding = vg.Points(6)
-	p.Legend.Padding = vg.Points(2)
 	return p
 }
+
+func hex(c color.RGBA) string { return fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B) }
 
 // ticks are labelled as bars are.
 type ticks struct{ plot.DefaultTicks }
@@ -78,7 +89,7 @@ func (t ticks) Ticks(least, most float64) []plot.Tick {
 	all := t.DefaultTicks.Ticks(least, most)
 	for i := range all {
 		if !all[i].IsMinor() {
-			all[i].Label = figure(all[i].Value)
+			all[i].Label = onAxis(all[i].Value)
 		}
 	}
 	return all
@@ -154,13 +165,22 @@ func (r *Result) distribution(title, x string, of func(s *Strategy) []float64) (
 		}
 		l.Color, l.Width = colours[i%len(colours)], vg.Points(1.8)
 		p.Add(l)
-		p.Legend.Add(s.Name, l)
 	}
 	if most == 0 {
 		return nil, nil
 	}
 	p.X.Min, p.X.Max = math.Pow(10, math.Floor(math.Log10(least))), math.Pow(10, math.Ceil(math.Log10(most*1.01)))
 	return p, nil
+}
+
+// legend names the lines of a distribution.
+func (r *Result) legend(of func(s *Strategy) []float64) (all []legend) {
+	for i, s := range r.Strategies {
+		if len(of(s)) > 0 {
+			all = append(all, legend{s.Name, template.CSS(hex(colours[i%len(colours)]))})
+		}
+	}
+	return all
 }
 
 // inSVG makes SVG that takes its ink from the page around it.

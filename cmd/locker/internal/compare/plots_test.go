@@ -16,7 +16,7 @@ func TestAxes(t *testing.T) {
 	svg, err := inSVG(p)
 	require.NoError(t, err)
 	require.Contains(t, svg, ">22.4k<")
-	require.Contains(t, svg, ">25.0k<")
+	require.Contains(t, svg, ">25k<")
 	require.NotContains(t, svg, "000<")
 	require.NotContains(t, svg, ">0.00<")
 }

@@ -53,7 +53,7 @@ func (r *Result) promises() (rows []row) {
 		for _, s := range r.Strategies {
 			c := cell{Text: "no"}
 			if text, ok := s.Properties[p.id]; ok {
-				c = cell{text, "good"}
+				c = cell{Text: text, Mark: "good"}
 			}
 			line.Cells = append(line.Cells, c)
 		}

@@ -39,7 +39,9 @@ type Strategy struct {
 	Properties map[string]string  `json:"properties"`
 	Suite      *Suite             `json:"suite,omitempty"`
 	Figures    map[string]*Figure `json:"figures,omitempty"` // by metric
-	Error      string             `json:"error,omitempty"`   // why some of it is missing
+	Second     *Second            `json:"second,omitempty"`
+	Faults     []Fault            `json:"faults,omitempty"`
+	Error      string             `json:"error,omitempty"` // why some of it is missing
 
 	on          *contestant
 	waits, gaps []float64 // of all runs, for the plots

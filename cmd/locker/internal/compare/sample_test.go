@@ -8,6 +8,18 @@ import (
 	"github.com/distlock/locker/conformance"
 )
 
+// sampleSecond is one in which few changes, or many, are.
+func sampleSecond(i int) *Second {
+	b := bout{End: int64(time.Second)}
+	f := &fought{}
+	for at := int64(0); at < b.End; at += int64(time.Millisecond) {
+		process := int(at/int64(time.Millisecond)) / (1 + 100*(i%2)) % contenders
+		f.all = append(f.all, grant{Got: at, Left: at + 30_000, process: process})
+	}
+	f.changes = 1000 / (1 + 100*(i%2))
+	return b.second(f)
+}
+
 // sample is a Result as a run makes it, of figures that are made up.
 func sample(t *testing.T) *Result {
 	t.Helper()
@@ -37,6 +49,13 @@ func sample(t *testing.T) *Result {
 		for q := range 1000 {
 			s.waits = append(s.waits, 0.05*k*math.Exp(float64(q)/150))
 			s.gaps = append(s.gaps, 40*k*math.Exp(float64(q)/400))
+		}
+		if name != "memory" {
+			s.Second = sampleSecond(i)
+			s.Faults = []Fault{{Kind: "frozen", BackMS: 3000, ToldMS: 1480 + k, GrantMS: 3010 + k}}
+		}
+		if i < 3 {
+			s.Faults = append(s.Faults, Fault{Kind: "killed", BackMS: 3100, ToldMS: 1480 + k, GrantMS: 1400, OverlapMS: 80 + k})
 		}
 		r.Strategies = append(r.Strategies, s)
 	}

@@ -43,6 +43,8 @@ type stores struct {
 	about string
 	stop  func()
 
+	broken []*faulty // the servers of urls, if they can be
+
 	started   bool     // other stores are to be started, too
 	more      []string // URLs of single strategies
 	moreRedis []string // those of them that are of Redis
@@ -135,7 +137,7 @@ func (s *stores) launch(ctx context.Context) (*stores, error) {
 	server, stop, err := redistest.Launch()
 	if err == nil {
 		stops = append(stops, stop)
-		s.own, s.urls = true, []string{server.URL()}
+		s.own, s.urls, s.broken = true, []string{server.URL()}, []*faulty{faultyRedis(server)}
 		for range quorumNodes {
 			node, stop, err := redistest.Launch()
 			if err != nil {
@@ -143,7 +145,7 @@ func (s *stores) launch(ctx context.Context) (*stores, error) {
 				return nil, err
 			}
 			stops = append(stops, stop)
-			s.urls = append(s.urls, node.URL())
+			s.urls, s.broken = append(s.urls, node.URL()), append(s.broken, faultyRedis(node))
 		}
 		s.about = "redis-server " + version(ctx, server.URL()) + ", started for this on this machine"
 		return s, nil
@@ -153,6 +155,21 @@ func (s *stores) launch(ctx context.Context) (*stores, error) {
 	}
 	s.about = "miniredis within this program, as no redis-server is installed: its figures are not those of a Redis"
 	return s, nil
+}
+
+func faultyRedis(s *redistest.Server) *faulty {
+	return &faulty{freeze: s.Pause, thaw: s.Resume, kill: s.Kill, revive: func() { _ = s.Revive() }} // who it does not come back for will say so
+}
+
+// breakable returns the server for single strategies, or with i = 1 those of the quorum.
+func (s *stores) breakable(i int) []*faulty {
+	switch {
+	case len(s.broken) == 0:
+		return nil
+	case i == 0:
+		return s.broken[:1]
+	}
+	return s.broken[1:]
 }
 
 // startEmbedded starts servers within this process.

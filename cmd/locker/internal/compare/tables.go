@@ -12,6 +12,7 @@ import (
 // row is a line of a table: what it is about, and a cell for each strategy.
 type row struct {
 	Title string
+	About string
 	Cells []cell
 }
 
@@ -19,6 +20,8 @@ type row struct {
 type cell struct {
 	Text string
 	Mark string // "good", "bad", or ""
+	More string // what stands below the text, on the page
+	At   string // where the number is in the JSON
 }
 
 // titles name the subjects of the suite's groups.
@@ -44,24 +47,65 @@ var titles = []struct{ group, title string }{
 	{"processes", "processes killed and frozen"},
 }
 
-// guarantees is the table of the suite: strategy by guarantee, and by fault.
+// guarantees is the table of the suite, by guarantee and by fault: where strategies differ. The others
+// are the line of allPass.
 func (r *Result) guarantees() (rows []row) {
 	for _, t := range titles {
-		line := row{Title: t.title}
-		if t.group == "faults" && !r.OwnServers {
-			line.Title = "connections cut" // their servers are not killed
-		}
+		line := row{Title: r.titleOf(t.group, t.title)}
 		some := false
 		for _, s := range r.Strategies {
 			c := outcome(s, t.group)
 			some = some || c.Text != "–"
 			line.Cells = append(line.Cells, c)
 		}
-		if some {
+		if some && !r.passes(t.group) {
 			rows = append(rows, line)
 		}
 	}
 	return rows
+}
+
+// titleOf is the title of a group; servers of others are not killed.
+func (r *Result) titleOf(group, title string) string {
+	if group == "faults" && !r.OwnServers {
+		return "connections cut"
+	}
+	return title
+}
+
+// passes reports whether all strategies that the suite has run on pass the cases of a group.
+func (r *Result) passes(group string) bool {
+	some := false
+	for _, s := range r.Strategies {
+		if s.Suite == nil {
+			continue
+		}
+		if some = true; outcome(s, group).Mark != "good" {
+			return false
+		}
+	}
+	return some
+}
+
+// allPass says what all strategies that the suite has run on pass; "" without a suite.
+func (r *Result) allPass() string {
+	var passed []string
+	for _, t := range titles {
+		if r.passes(t.group) {
+			passed = append(passed, r.titleOf(t.group, t.title))
+		}
+	}
+	var on []string
+	cases := 0
+	for _, s := range r.Strategies {
+		if s.Suite != nil {
+			on, cases = append(on, s.Name), cases+s.Suite.Passed
+		}
+	}
+	if len(passed) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("The conformance suite: %d cases passed. All of %s pass: %s.", cases, strings.Join(on, ", "), strings.Join(passed, "; "))
 }
 
 func outcome(s *Strategy, group string) cell {
@@ -80,9 +124,9 @@ func outcome(s *Strategy, group string) cell {
 	}
 	switch {
 	case failed > 0:
-		return cell{fmt.Sprintf("%d of %d fail", failed, passed+failed), "bad"}
+		return cell{Text: fmt.Sprintf("%d of %d fail", failed, passed+failed), Mark: "bad", At: "suite/" + group + "/" + s.Name}
 	case passed > 0:
-		return cell{fmt.Sprintf("%d pass", passed), "good"}
+		return cell{Text: fmt.Sprintf("%d pass", passed), Mark: "good", At: "suite/" + group + "/" + s.Name}
 	}
 	return cell{Text: "–"}
 }
@@ -96,15 +140,44 @@ func (r *Result) figures() (rows []row) {
 		}
 		some := false
 		for _, s := range r.Strategies {
-			f := s.Figures[m.id]
-			some = some || f != nil
-			line.Cells = append(line.Cells, cell{Text: f.text()})
+			some = some || s.Figures[m.id] != nil
+			line.Cells = append(line.Cells, cell{Text: s.text(m.id), At: "figures/" + m.id + "/" + s.Name})
 		}
 		if some {
 			rows = append(rows, line)
 		}
 	}
 	return rows
+}
+
+// seenFaults is the table of the faults.
+func (r *Result) seenFaults() (rows []row) {
+	for _, kind := range faultKinds {
+		line, some := row{Title: "the server is " + kind}, false
+		for _, s := range r.Strategies {
+			c := cell{Text: "–"}
+			for _, f := range s.Faults {
+				if f.Kind == kind {
+					some = true
+					c = cell{Text: f.Told() + "; " + f.Grant() + "; " + f.Overlap(), At: "faults/" + kind + "/" + s.Name}
+				}
+			}
+			line.Cells = append(line.Cells, c)
+		}
+		if some {
+			rows = append(rows, line)
+		}
+	}
+	return rows
+}
+
+// text is the figure of a metric.
+func (s *Strategy) text(id string) string {
+	f := s.Figures[id]
+	if commands := id == "commands" || id == "waiting"; f == nil && commands && s.Error == "" && s.Strategy != "memory" && families[s.Strategy] != "Redis" {
+		return "not counted" // these servers do not say it
+	}
+	return f.text()
 }
 
 // table is a title and its rows.
@@ -115,7 +188,7 @@ type table struct {
 
 // tables are all that have rows.
 func (r *Result) tables() (all []table) {
-	for _, t := range []table{{"What each promises, whatever this run measured", r.promises()}, {"Figures: median (least to greatest run; events)", r.figures()}, {"Conformance", r.guarantees()}} {
+	for _, t := range []table{{"What each promises, whatever this run measured", r.promises()}, {"Figures: median (least to greatest run; events)", r.figures()}, {"Faults: the holder knows; the next grant; both at once", r.seenFaults()}, {"Conformance: where strategies differ", r.guarantees()}} {
 		if len(t.Rows) > 0 {
 			all = append(all, t)
 		}
@@ -161,7 +234,7 @@ func (r *Result) Text() string {
 		_ = w.Flush()
 		fmt.Fprintln(&b)
 	}
-	for _, line := range slices.Concat(r.failures(), r.only()) {
+	for _, line := range r.findings() {
 		fmt.Fprintln(&b, line)
 	}
 	fmt.Fprintln(&b)
@@ -199,7 +272,7 @@ func (r *Result) Markdown() string {
 		}
 		fmt.Fprintln(&b)
 	}
-	for _, line := range slices.Concat(r.failures(), r.only()) {
+	for _, line := range r.findings() {
 		fmt.Fprintf(&b, "- %s\n", line)
 	}
 	for _, a := range r.Advice {
@@ -214,6 +287,15 @@ func (r *Result) Markdown() string {
 	}
 	fmt.Fprintln(&b, strings.Join(r.about(), " "))
 	return b.String()
+}
+
+// findings are the lines below the tables.
+func (r *Result) findings() (lines []string) {
+	lines = append(lines, r.failures()...)
+	if all := r.allPass(); all != "" {
+		lines = append(lines, all)
+	}
+	return append(lines, r.only()...)
 }
 
 func (r *Result) names() (names []string) {
