@@ -12,15 +12,17 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite"
 
 	"github.com/distlock/locker/fence"
 	"github.com/distlock/locker/fence/fencetest"
 	"github.com/distlock/locker/fence/sqlfence"
-	"github.com/distlock/locker/internal/test/fencing/servers"
+	"github.com/distlock/locker/internal/test/sqlservers"
 )
 
 // flavour is a dialect with a way to reach a database.
@@ -63,8 +65,8 @@ func mysqlFlavour(name, params string) flavour {
 }
 
 // start returns a func that starts a server for all tests, once.
-func start(server func() (*servers.Server, error)) func(testing.TB) (driver, dsn string) {
-	once := sync.OnceValues(func() (*servers.Server, error) {
+func start(server func() (*sqlservers.Server, error)) func(testing.TB) (driver, dsn string) {
+	once := sync.OnceValues(func() (*sqlservers.Server, error) {
 		s, err := server()
 		if err == nil {
 			stopping.Lock()
@@ -76,7 +78,7 @@ func start(server func() (*servers.Server, error)) func(testing.TB) (driver, dsn
 	return func(tb testing.TB) (driver, dsn string) {
 		tb.Helper()
 		s, err := once()
-		if errors.Is(err, servers.ErrMissing) {
+		if errors.Is(err, sqlservers.ErrMissing) {
 			tb.Skip(err)
 		}
 		require.NoError(tb, err)
@@ -85,7 +87,7 @@ func start(server func() (*servers.Server, error)) func(testing.TB) (driver, dsn
 }
 
 var (
-	postgres, mariadb = start(servers.Postgres), start(servers.MariaDB)
+	postgres, mariadb = start(sqlservers.Postgres), start(sqlservers.MariaDB)
 
 	stopping sync.Mutex
 	stops    []func()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/distlock/locker/internal/test/fencing/servers"
+	"github.com/distlock/locker/internal/test/sqlservers"
 )
 
 func TestMain(m *testing.M) {
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 
 // TestPauses has fewer pauses than make pauses.
 func TestPauses(t *testing.T) {
-	if err := servers.Installed(); errors.Is(err, servers.ErrMissing) {
+	if err := sqlservers.Installed(); errors.Is(err, sqlservers.ErrMissing) {
 		t.Skip(err)
 	}
 	page := filepath.Join(t.TempDir(), "page.md")

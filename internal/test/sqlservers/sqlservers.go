@@ -1,5 +1,8 @@
-// Package servers starts PostgreSQL and MariaDB for the tests of package fence.
-package servers
+//go:build unix
+
+// Package sqlservers starts PostgreSQL and MariaDB for tests. Who uses it imports the drivers: pgx's stdlib, as
+// "pgx", and go-sql-driver's, as "mysql".
+package sqlservers
 
 import (
 	"context"
@@ -15,9 +18,6 @@ import (
 	"strconv"
 	"syscall"
 	"time"
-
-	_ "github.com/go-sql-driver/mysql" // the driver "mysql"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 )
 
 // ErrMissing is that of a server that is not installed.
@@ -116,7 +116,7 @@ func program(name, dirs string) string {
 // newServer makes the directory of a server, which runs as another user where this process is
 // root: servers refuse to run as root.
 func newServer(driver, as string) (*Server, error) {
-	dir, err := os.MkdirTemp("", "lockerfence")
+	dir, err := os.MkdirTemp("", "lockersql")
 	if err != nil {
 		return nil, err
 	}
