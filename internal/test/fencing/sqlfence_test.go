@@ -12,15 +12,17 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite"
 
 	"github.com/distlock/locker/fence"
 	"github.com/distlock/locker/fence/fencetest"
 	"github.com/distlock/locker/fence/sqlfence"
-	"github.com/distlock/locker/internal/test/fencing/databases"
+	"github.com/distlock/locker/internal/test/sqlservers"
 )
 
 // flavour is a dialect with a way to reach a database.
@@ -63,8 +65,8 @@ func mysqlFlavour(name, params string) flavour {
 }
 
 // start returns a func that starts a server for all tests, once.
-func start(server func() (*databases.Database, error)) func(testing.TB) (driver, dsn string) {
-	once := sync.OnceValues(func() (*databases.Database, error) {
+func start(server func() (*sqlservers.Server, error)) func(testing.TB) (driver, dsn string) {
+	once := sync.OnceValues(func() (*sqlservers.Server, error) {
 		s, err := server()
 		if err == nil {
 			stopping.Lock()
@@ -75,7 +77,7 @@ func start(server func() (*databases.Database, error)) func(testing.TB) (driver,
 	})
 	return func(tb testing.TB) (driver, dsn string) {
 		tb.Helper()
-		if databases.LeftOut() {
+		if sqlservers.LeftOut("postgres", "mysql") {
 			tb.Skip("a database is left out")
 		}
 		s, err := once()
@@ -85,7 +87,7 @@ func start(server func() (*databases.Database, error)) func(testing.TB) (driver,
 }
 
 var (
-	postgres, mariadb = start(databases.Postgres), start(databases.MariaDB)
+	postgres, mariadb = start(sqlservers.Postgres), start(sqlservers.MariaDB)
 
 	stopping sync.Mutex
 	stops    []func()

@@ -13,9 +13,12 @@ import (
 	"sync"
 	"syscall"
 
+	_ "github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/internal/test/fencing/databases"
 	"github.com/distlock/locker/internal/test/redistest"
+	"github.com/distlock/locker/internal/test/sqlservers"
 )
 
 // count starts the stores, and has n writers paused, some at the same time.
@@ -76,9 +79,9 @@ func launch() (at addresses, stop func(), err error) {
 		}
 	}()
 	for _, db := range []struct {
-		start func() (*databases.Database, error)
+		start func() (*sqlservers.Server, error)
 		at    *[2]string
-	}{{databases.Postgres, &at.Postgres}, {databases.MariaDB, &at.MariaDB}} {
+	}{{sqlservers.Postgres, &at.Postgres}, {sqlservers.MariaDB, &at.MariaDB}} {
 		s, err := db.start()
 		if err != nil {
 			return at, nil, err

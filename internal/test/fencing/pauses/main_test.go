@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/distlock/locker/internal/test/fencing/databases"
+	"github.com/distlock/locker/internal/test/sqlservers"
 )
 
 func TestMain(m *testing.M) {
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 
 // TestPauses has fewer pauses than make pauses.
 func TestPauses(t *testing.T) {
-	if databases.LeftOut() {
+	if sqlservers.LeftOut("postgres", "mysql") {
 		t.Skip("a database is left out")
 	}
 	page := filepath.Join(t.TempDir(), "page.md")
