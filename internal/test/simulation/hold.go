@@ -22,7 +22,8 @@ type hold struct {
 	since time.Duration // the store has granted the claim no earlier: it may have been handed over, or be shared
 	end   time.Duration // Unlock was called, or it was lost; 0: neither
 	lost  bool
-	stale bool // it was over when Lock returned it
+	until time.Time // the deadline when Unlock was called
+	stale bool      // it was over when Lock returned it
 }
 
 func (h *hold) String() string {
@@ -159,11 +160,12 @@ func (h *hold) ask() {
 
 // ends notes that the caller gives the lease back.
 func (h *hold) ends(how string) {
-	held := h.held()
+	held, until := h.held(), h.lease.Deadline()
 	w := h.c.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.note("caller %d: %s of %s, token %d, held %t", h.c.n, how, h.key, h.token, held)
+	h.until = until
 	if h.end == 0 {
 		h.end = w.now()
 		close(h.over)

@@ -79,6 +79,7 @@ func (w *world) arm(p *process, r chance) {
 	case 2:
 		w.fault(60*time.Second, "locker %d: the next %s arrives twice", p.index, op)
 		_ = p.faults.Repeat(op)
+		p.twice.Store(p.twice.Load() || op == conformance.OpRelease)
 	case 3:
 		w.fault(60*time.Second, "locker %d: the reply to the next %s is %v late", p.index, op, late)
 		_ = p.faults.DelayReply(op, late)

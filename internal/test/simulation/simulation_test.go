@@ -20,7 +20,7 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	var sum Result
-	for n := uint64(1); n <= *seeds; n++ {
+	for n := uint64(1); n <= *seeds && !t.Failed(); n++ {
 		play(t, n, func(r *Result) {
 			sum.Operations, sum.Granted, sum.Lost, sum.Faults = sum.Operations+r.Operations, sum.Granted+r.Granted, sum.Lost+r.Lost, sum.Faults+r.Faults
 			if len(r.Violations) > 0 {

@@ -66,6 +66,9 @@ func (c *caller) unlockOnce(ctx context.Context, h *hold) error {
 		if c.w.calm && !h.lost && !h.mayBeOver() {
 			c.w.violated("%v: Unlock: %v, though nothing is wrong", h, err)
 		}
+		if !h.lost && !h.mayBeOver() && !c.p.twice.Load() && !c.w.broken(h.key, h.since, c.w.now()) && time.Now().Before(h.until) {
+			c.w.violated("%v: Unlock: %v, though it was held when Unlock was called, and nobody has taken it away", h, err)
+		}
 	case errors.Is(err, locker.ErrUnavailable):
 		if c.w.calm && !ends {
 			c.w.violated("%v: Unlock: %v, though nothing is wrong", h, err)

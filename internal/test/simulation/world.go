@@ -90,8 +90,8 @@ type process struct {
 	events  eventCount
 	calls   int  // that are to have an event
 	closed  bool // or about to be
-	freed   chan struct{}
 	closing sync.Once
+	twice   atomic.Bool // a release may have arrived twice: the answer to the second is a loss
 }
 
 // Play plays the history of a seed. It must be called in a bubble of testing/synctest.
