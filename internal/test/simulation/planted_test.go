@@ -63,7 +63,7 @@ var repaired = []bug{
 		old: "if n > 0 && c.counted() && !c.named {", new: "if false {",
 		missed: "no caller names the owner that another lease has made up"},
 	{name: "TryLock waits behind an Unlock that hangs", repair: "bb13235", file: "reentry.go",
-		old: "if err := cl.takeTurn(c.ctx, min(commandTimeout, cl.TTL)); err != nil {", new: "if err := cl.takeTurn(c.ctx, minOutage); err != nil {"},
+		old: "if err := cl.takeTurn(c.ctx, limit); err != nil {", new: "if err := cl.takeTurn(c.ctx, minOutage); err != nil {"},
 	{name: "the end of a lock is reported for each Unlock that is tried again", repair: "c7fb795", file: "claim.go",
 		old: "if !c.reported && c.e.notices.wanted {\n\t\tc.e.notices.end(ctx", new: "if c.e.notices.wanted {\n\t\tc.e.notices.end(ctx"},
 	{name: "a context of a lost lease ends as after Unlock, once Unlock was called", repair: "c7fb795", file: "lease.go",
@@ -87,6 +87,8 @@ var repaired = []bug{
 		old: "case c.releases > 0:\n\t\treturn nil // one that was sent in time, and whose answer did not come, was applied\n\t", new: ""},
 	{name: "a lock is handed over with a renewal under way that counts for its present holder", repair: "6f174f6", file: "handover.go",
 		old: "case c.inRenewal && c.renewable != noLimit: // it counts for the present tenure\n\t\treturn false\n\t", new: ""},
-	{name: "an error of Lock at Close matches a context error that is not the caller's", repair: "the simulation's first find", file: "call.go",
+	{name: "TryLock that re-enters has the time of an attempt for its turn, and once more for its command", repair: "found by the simulation", file: "reentry.go",
+		old: "c.command(limit-(c.e.sched.Now()-began), func", new: "c.command(limit+0*began, func"},
+	{name: "an error of Lock at Close matches a context error that is not the caller's", repair: "found by the simulation", file: "call.go",
 		old: "&lastFailure{ErrClosed, withoutContextErrors(err)}", new: "errors.Join(ErrClosed, err)"},
 }
