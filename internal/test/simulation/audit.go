@@ -3,6 +3,7 @@ package simulation
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/distlock/locker/driver"
 )
@@ -11,13 +12,13 @@ import (
 type audit struct {
 	w        *world
 	mu       sync.Mutex
-	asked    map[string]string // the key of each claim that an Acquire named
-	released map[string]bool   // claims that a Release was sent for
-	denied   map[string]bool   // claims whose renewal was answered with ErrLost
+	asked    map[string]string        // the key of each claim that an Acquire named
+	released map[string]time.Duration // when a Release was sent for a claim
+	denied   map[string]time.Duration // when a renewal of a claim was answered with ErrLost
 }
 
 func newAudit(w *world) *audit {
-	return &audit{w: w, asked: map[string]string{}, released: map[string]bool{}, denied: map[string]bool{}}
+	return &audit{w: w, asked: map[string]string{}, released: map[string]time.Duration{}, denied: map[string]time.Duration{}}
 }
 
 // acquire wants an id that was used by no attempt for another key, and by none once a release was
@@ -25,7 +26,7 @@ func newAudit(w *world) *audit {
 func (a *audit) acquire(c driver.Claim) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.released[c.ID] {
+	if _, ok := a.released[c.ID]; ok {
 		a.w.violate("an Acquire of %s was sent with the id of a claim that a release was sent for", c.Key)
 	}
 	if key, ok := a.asked[c.ID]; ok && key != c.Key {
@@ -34,29 +35,33 @@ func (a *audit) acquire(c driver.Claim) {
 	a.asked[c.ID] = c.Key
 }
 
-// renew wants no renewal of a claim that was given back, or that the store has denied.
+// renew wants no renewal of a claim that was given back, or that the store has denied. One that
+// begins in the same instant may have begun before.
 func (a *audit) renew(c driver.Claim) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.released[c.ID] {
-		a.w.violate("a renewal of %s was sent after the claim's release", c.Key)
+	now := a.w.now()
+	if at, ok := a.released[c.ID]; ok && at < now {
+		a.w.violate("a renewal of %s was sent %v after the claim's release", c.Key, now-at)
 	}
-	if a.denied[c.ID] {
-		a.w.violate("a renewal of %s was sent after the store had denied one", c.Key)
+	if at, ok := a.denied[c.ID]; ok && at < now {
+		a.w.violate("a renewal of %s was sent %v after the store had denied one", c.Key, now-at)
 	}
 }
 
 func (a *audit) renewed(c driver.Claim, err error) {
-	if !errors.Is(err, driver.ErrLost) {
-		return
+	if errors.Is(err, driver.ErrLost) {
+		a.first(a.denied, c.ID)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.denied[c.ID] = true
 }
 
-func (a *audit) release(c driver.Claim) {
+func (a *audit) release(c driver.Claim) { a.first(a.released, c.ID) }
+
+// first notes when something happened to a claim for the first time.
+func (a *audit) first(times map[string]time.Duration, id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.released[c.ID] = true
+	if _, ok := times[id]; !ok {
+		times[id] = a.w.now()
+	}
 }

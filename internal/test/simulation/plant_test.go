@@ -91,11 +91,11 @@ func (b bug) play(t *testing.T) (found bool, how string) {
 	return true, fmt.Sprintf("seed %s, after %v: %s", seed[1], took, firstViolation(string(out)))
 }
 
+var violationLine = regexp.MustCompile(`(?m)^ *(?:simulation_test.go:\d+: )?after \S+: (.*)$`)
+
 func firstViolation(out string) string {
-	for line := range strings.Lines(out) {
-		if _, what, ok := strings.Cut(line, "VIOLATION: "); ok {
-			return fmt.Sprintf("%.200s", strings.TrimSpace(what))
-		}
+	if m := violationLine.FindStringSubmatch(out); m != nil {
+		return fmt.Sprintf("%.200s", m[1])
 	}
 	return "a history did not end"
 }
