@@ -13,7 +13,7 @@ const (
 	ttl       = 2 // ticks for which the store keeps a claim
 	claims    = 3 // ids at most, each of which is used for one attempt
 	processes = 2
-	grants    = 3 // that the store makes at most: an acquire may arrive again when the key is free
+	grants    = 2 // that the store makes at most: an acquire may arrive again when the key is free
 	block     = 2 // tokens that a grant reserves: one for the claim, one for a hand-over
 )
 
