@@ -191,7 +191,7 @@ func (c *call) command(d time.Duration, f func(ctx context.Context) error) error
 	defer ctx.Stop()
 	err := f(ctx)
 	if err != nil && c.e.closing.Load() && ctx.Err() != nil && c.ctx.Err() == nil {
-		return &driver.StoreError{Err: errors.Join(ErrClosed, err), NotApplied: !driver.MaybeApplied(err)}
+		return &driver.StoreError{Err: &lastFailure{ErrClosed, withoutContextErrors(err)}, NotApplied: !driver.MaybeApplied(err)}
 	}
 	return err
 }

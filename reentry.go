@@ -58,7 +58,8 @@ func (c *call) addHold(cl *claim, t *tenure) (*Lease, error) {
 	if !cl.counted() {
 		return cl.addLease(t)
 	}
-	if err := cl.takeTurn(c.ctx, min(commandTimeout, cl.TTL)); err != nil {
+	limit, began := min(commandTimeout, cl.TTL), c.e.sched.Now() // the time of one attempt
+	if err := cl.takeTurn(c.ctx, limit); err != nil {
 		return nil, err
 	}
 	defer cl.passTurn() // until then there is no hand-over
@@ -66,7 +67,7 @@ func (c *call) addHold(cl *claim, t *tenure) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = c.command(min(commandTimeout, cl.TTL), func(ctx context.Context) error {
+	err = c.command(limit-(c.e.sched.Now()-began), func(ctx context.Context) error {
 		return c.e.counter.SetHolds(ctx, cl.Claim, holds+1)
 	})
 	switch {

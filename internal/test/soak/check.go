@@ -12,6 +12,7 @@ func (h *history) check() {
 		h.checkTokens(k)
 		h.checkWiped(k)
 		h.checkStalls(k)
+		h.replay(k)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/distlock/locker/internal/spec"
 )
 
 // A history has the events of one strategy in one arena in a round.
@@ -17,6 +19,7 @@ type history struct {
 	troubled   spans // in which a free lock may go untaken
 	count      map[string]int
 	found      map[Kind]int
+	processes  uint64      // that were read
 	violations []Violation // a few of each kind
 }
 
@@ -25,6 +28,7 @@ type keyHistory struct {
 	key   uint16
 	holds []*hold
 	tries []attempt // those that got nothing
+	trace []spec.Event
 }
 
 // attempt is a Lock or TryLock.
@@ -38,9 +42,12 @@ type attempt struct {
 	unknown   bool // it may have got the lock: the caller was not told
 }
 
-// since is when the grant may have been made at the earliest: a lock that is handed over
-// inside a process was granted to an earlier caller, at most 20 ms before the release.
-func (a attempt) since() instant { return a.call.add(-100 * time.Millisecond) }
+// handedOver is for how long a lock may have been an earlier caller's, before it is handed over inside
+// a process: 20 ms before the release at most.
+const handedOver = 100 * time.Millisecond
+
+// since is when the grant may have been made at the earliest.
+func (a attempt) since() instant { return a.call.add(-handedOver) }
 
 // hold is a lease, from the grant to its end.
 type hold struct {
@@ -123,6 +130,7 @@ func (h *history) violate(kind Kind, key uint16, around span, format string, arg
 type reader struct {
 	*history
 	p       *process
+	number  uint64             // of the process
 	pending map[uint32]attempt // by op
 	open    map[uint32]*hold   // by op
 }
@@ -130,7 +138,8 @@ type reader struct {
 // read takes in what p has logged about a strategy, and checks what can be seen in one
 // process alone.
 func (h *history) read(p *process, strategy uint8) error {
-	r := &reader{h, p, make(map[uint32]attempt), make(map[uint32]*hold)}
+	r := &reader{h, p, h.processes, make(map[uint32]attempt), make(map[uint32]*hold)}
+	h.processes++
 	last := instant(0)
 	err := readLog(p.spec.Log, func(rec record) {
 		last = max(last, rec.At)
@@ -143,16 +152,19 @@ func (h *history) read(p *process, strategy uint8) error {
 	}
 	for _, a := range r.pending {
 		a.ret, a.unknown = last, true
+		r.died(a.key, a.op, last)
 		h.count[Unknown]++
 		h.at(a.key).tries = append(h.at(a.key).tries, a)
 	}
 	for _, x := range r.open {
 		x.killed = last
+		r.died(x.key, x.op, last)
 	}
 	return err
 }
 
 func (r *reader) record(rec record) {
+	r.trace(rec)
 	x := r.open[rec.Op]
 	if x != nil {
 		x.deadline = max(x.deadline, rec.Deadline)

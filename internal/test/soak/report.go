@@ -24,6 +24,8 @@ const (
 	// LateLoss: a lease was used past its deadline (it said that it was held, was re-entered,
 	// or its Lost was not closed), or renewed after its lock was lost.
 	LateLoss Kind = "late loss"
+	// NoStep: an operation that is no step of the model of a claim's life.
+	NoStep Kind = "no step"
 	// Unexpected: an error that nothing calls for.
 	Unexpected Kind = "unexpected error"
 	// Crash: a process ended by itself, or did not finish.
@@ -49,6 +51,7 @@ func (v Violation) String() string {
 const (
 	Operations = "operations" // calls of Lock, TryLock, Renew and Unlock, re-entries included
 	Granted    = "granted"
+	Steps      = "steps"           // of the model, by which the record was replayed
 	Unknown    = "unknown"         // calls that a killed process was in
 	Lost       = "leases lost"     // and Lost was seen closed
 	Regranted  = "regranted"       // grants beside a holder whose lock was lost by design
@@ -57,7 +60,7 @@ const (
 	Violations = "violations"
 )
 
-var columns = []string{Operations, Granted, Unknown, Lost, Regranted, Stale, LongestMS, Violations}
+var columns = []string{Operations, Granted, Steps, Unknown, Lost, Regranted, Stale, LongestMS, Violations}
 
 // Row has the counts of one strategy on one topology.
 type Row struct {

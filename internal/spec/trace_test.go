@@ -1,0 +1,162 @@
+package spec
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// watched is a walk through the model of claims, with the events that are seen from outside.
+type watched struct {
+	life  Life
+	ticks time.Duration
+	steps time.Duration  // since the last tick
+	lease [claims]uint64 // of the present holder of each claim
+	last  uint64         // lease
+	trace *Trace
+}
+
+func (w *watched) now() time.Duration { return w.ticks*time.Second + w.steps }
+
+func (w *watched) event(id int, what What) Event {
+	c := w.life.Claims[id]
+	e := Event{What: what, At: w.now(), Lease: w.lease[id], Token: int64(c.Token), TTL: ttl * time.Second}
+	if c.State == Held {
+		e.Deadline = (w.ticks + time.Duration(c.Left)) * time.Second
+	}
+	e.Excused = func(time.Duration) bool {
+		return slices.ContainsFunc(w.life.Claims[:], func(c Claim) bool { return c.Broken })
+	}
+	return e
+}
+
+// follow takes a step, and replays what is seen of it.
+func (w *watched) follow(next Life, tick bool) (err error) {
+	before := w.life
+	if w.life, w.steps = next, w.steps+1; tick {
+		w.ticks, w.steps = w.ticks+1, 0
+	}
+	see := func(id int, whats ...What) {
+		for _, what := range whats {
+			if err == nil {
+				err = w.trace.Step(w.event(id, what))
+			}
+		}
+	}
+	newLease := func(id int) { w.last++; w.lease[id] = w.last }
+	for id := range next.Claims {
+		was, is := before.Claims[id], next.Claims[id]
+		switch {
+		case was.State != Asking && is.State == Asking:
+			newLease(id)
+			see(id, Asks)
+		case was.State == Asking && is.State == Released:
+			see(id, Refused)
+		case was.State == Asking && is.State == Held:
+			see(id, Granted)
+		case was.State == Held && is.Handed != was.Handed:
+			see(id, Unlocks, Unlocked)
+			newLease(id)
+			see(id, Asks, Granted)
+		case was.State == Held && is.State == Released:
+			see(id, Unlocks, Unlocked)
+		case was.State == Held && is.State == Over:
+			see(id, Lost, Unlocks, Unlocked)
+		case was.State == Held && is.State == Held:
+			see(id, Holds)
+		}
+	}
+	return err
+}
+
+// walk goes where chance takes it. It returns what is no step of the model as it is seen.
+func (m Mistakes) walk(r *rand.Rand) error {
+	w := &watched{life: ClaimModel(claims, m).Begin, trace: NewTrace()}
+	for range 60 {
+		var names []string
+		var states []Life
+		m.steps(w.life, func(name string, next Life) { names, states = append(names, name), append(states, next) })
+		i := r.IntN(len(states))
+		if err := w.follow(states[i], names[i] == "a tick passes"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestTraceFollowsClaims wants all that the model of claims does to be accepted as a trace, and what
+// it does with mistakes that are seen from outside to be refused.
+func TestTraceFollowsClaims(t *testing.T) {
+	const walks = 5_000
+	r := rand.New(rand.NewPCG(1, 2))
+	for range walks {
+		if err := (Mistakes{}).walk(r); err != nil {
+			t.Fatalf("the model does what is refused: %v", err)
+		}
+	}
+	for name, m := range map[string]Mistakes{
+		"releases any": {ReleasesAny: true}, "grants any": {GrantsAny: true}, "counts from the reply": {CountsFromReply: true},
+		"own tokens": {OwnTokens: true}, "repeats tokens": {RepeatsToken: true}, "reserves one": {ReservesOne: true},
+		"reuses ids": {ReusesID: true}, "ignores the clock": {IgnoresClock: true}, "accepts late grants": {AcceptsLate: true, IgnoresClock: true},
+	} {
+		var err error
+		for n := 0; n < walks && err == nil; n++ {
+			err = m.walk(r)
+		}
+		if err == nil {
+			t.Errorf("%s: nothing is refused", name)
+		}
+		t.Logf("%s: %v", name, err)
+	}
+}
+
+// TestTraceRefuses has records that cannot be.
+func TestTraceRefuses(t *testing.T) {
+	const s = time.Second
+	lock := func(lease uint64, from time.Duration, token int64) []Event {
+		return []Event{{What: Asks, Lease: lease, At: from, TTL: 3 * s}, {What: Granted, Lease: lease, At: from + 1, Token: token, Deadline: from + 3*s}}
+	}
+	unlock := func(lease uint64, at time.Duration) []Event {
+		return []Event{{What: Unlocks, Lease: lease, At: at}, {What: Unlocked, Lease: lease, At: at + 1}}
+	}
+	for name, c := range map[string]struct {
+		events [][]Event
+		wrong  bool
+	}{
+		"one after the other":        {[][]Event{lock(1, 0, 1), unlock(1, s), lock(2, 2*s, 2)}, false},
+		"after the deadline":         {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2)}, false},
+		"beside a holder":            {[][]Event{lock(1, 0, 1), lock(2, 2*s, 2)}, true},
+		"beside one that died":       {[][]Event{lock(1, 0, 1), {{What: Died, Lease: 1, At: s}}, lock(2, 2*s, 2)}, false},
+		"the token repeats":          {[][]Event{lock(1, 0, 1), unlock(1, s), lock(2, 2*s, 1)}, true},
+		"held past the deadline":     {[][]Event{lock(1, 0, 1), {{What: Holds, Lease: 1, At: 4 * s}}}, true},
+		"renewed":                    {[][]Event{lock(1, 0, 1), {{What: Holds, Lease: 1, At: 4 * s, Deadline: 5 * s}}}, false},
+		"renewed for too long":       {[][]Event{lock(1, 0, 1), {{What: Holds, Lease: 1, At: s, Deadline: 5 * s}}}, true},
+		"renewed beside the next":    {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Holds, Lease: 1, At: 5 * s, Deadline: 6 * s}}}, true},
+		"held after the loss":        {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Holds, Lease: 1, At: 2 * s}}}, true},
+		"renewed after the loss":     {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Unlocks, Lease: 1, At: s}}}, false},
+		"extended after the loss":    {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Lost, Lease: 1, At: 2 * s, Deadline: 4 * s}}}, true},
+		"granted twice":              {[][]Event{lock(1, 0, 1), {{What: Granted, Lease: 1, At: s, Token: 2, Deadline: 3 * s}}}, true},
+		"granted without a Lock":     {[][]Event{{{What: Granted, Lease: 1, At: s, Token: 2, Deadline: 3 * s}}}, true},
+		"a grant for too long":       {[][]Event{{{What: Asks, Lease: 1, TTL: s}, {What: Granted, Lease: 1, At: 1, Token: 2, Deadline: 3 * s}}}, true},
+		"a grant of the past":        {[][]Event{lock(1, 0, 2), unlock(1, s), {{What: Asks, Lease: 2, TTL: 3 * s}, {What: Granted, Lease: 2, At: 5 * s, Token: 1, Deadline: 3 * s}}}, false},
+		"unlocked without Unlock":    {[][]Event{lock(1, 0, 1), {{What: Unlocked, Lease: 1, At: s}}}, true},
+		"unlocked again":             {[][]Event{lock(1, 0, 1), {{What: Unlocks, Lease: 1, At: s}, {What: Failed, Lease: 1, At: s}}, unlock(1, 2*s)}, false},
+		"unlocked when it is over":   {[][]Event{lock(1, 0, 1), unlock(1, s), unlock(1, 2*s)}, true},
+		"re-entered":                 {[][]Event{lock(1, 0, 1), {{What: Reentered, Lease: 1, At: s, Token: 1}}}, false},
+		"re-entered, another token":  {[][]Event{lock(1, 0, 1), {{What: Reentered, Lease: 1, At: s, Token: 2}}}, true},
+		"re-entered after the loss":  {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Reentered, Lease: 1, At: s, Token: 1}}}, true},
+		"refused, and held":          {[][]Event{{{What: Asks, Lease: 1, TTL: s}, {What: Refused, Lease: 1, At: 1}, {What: Holds, Lease: 1, At: 2}}}, true},
+		"asked for twice, one lease": {[][]Event{lock(1, 0, 1), {{What: Asks, Lease: 1, At: s, TTL: s}}}, true},
+	} {
+		trace, err := NewTrace(), error(nil)
+		for _, e := range slices.Concat(c.events...) {
+			if err = trace.Step(e); err != nil {
+				break
+			}
+		}
+		if (err != nil) != c.wrong {
+			t.Errorf("%s: %v, want it refused: %t", name, err, c.wrong)
+		}
+	}
+}

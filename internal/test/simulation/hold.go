@@ -1,0 +1,197 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/distlock/locker"
+)
+
+// hold is a lease, from the grant to its end.
+type hold struct {
+	*op
+	lease   *locker.Lease
+	token   int64
+	over    chan struct{} // closed when its end is known
+	renewed atomic.Bool   // by hand
+
+	// Guarded by the world's mutex.
+	since time.Duration // the store has granted the claim no earlier: it may have been handed over, or be shared
+	end   time.Duration // Unlock was called, or it was lost; 0: neither
+	lost  bool
+	until time.Time // the deadline when Unlock was called
+	stale bool      // it was over when Lock returned it
+}
+
+func (h *hold) String() string {
+	return fmt.Sprintf("%v of %s by caller %d of locker %d, token %d, granted after %v", h.kind, h.key, h.c.n, h.c.p.index, h.token, h.ret)
+}
+
+func (w *world) count(f func(*Result)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f(&w.result)
+}
+
+func (p *process) countCall() {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.calls++
+}
+
+// begin notes a call of Lock.
+func (w *world) begin(o *op) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o.call = w.now()
+	w.result.Operations++
+	o.c.p.calls++
+	if !o.try {
+		w.waits[o] = struct{}{}
+	}
+	w.note("caller %d of locker %d: %v of %s, owner %q, try %t, TTL %v, wait %v, patience %v, renewals %d, max hold %v, margin %v", o.c.n, o.c.p.index, o.kind, o.key, o.owner, o.try, o.ttl, o.wait, o.patience, o.renewals, o.maxHold, o.margin)
+}
+
+// returned notes its end. It returns the hold, or nil.
+func (w *world) returned(o *op, ctx context.Context, l *locker.Lease, err error) *hold {
+	if err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		o.ret, o.err = w.now(), err
+		delete(w.waits, o)
+		w.note("caller %d: %v of %s: %v", o.c.n, o.kind, o.key, err)
+		w.checkTimely(o)
+		w.checkError(o, ctx, err)
+		return nil
+	}
+	h := &hold{op: o, lease: l, token: l.Token(), over: make(chan struct{})}
+	lost := l.Lost()
+	w.mu.Lock()
+	o.ret, o.granted = w.now(), true
+	delete(w.waits, o)
+	w.result.Granted++
+	h.since, h.stale = w.since(h), !time.Now().Before(l.Deadline())
+	w.holds = append(w.holds, h)
+	w.note("caller %d: %v of %s: granted, token %d, until %v", o.c.n, o.kind, o.key, h.token, l.Deadline().Sub(w.began))
+	w.checkTimely(o)
+	if h.stale && (o.kind == plain || w.variant == notified) {
+		w.violated("%v: it was over by then", h)
+	}
+	w.mu.Unlock()
+	go func() {
+		select {
+		case <-lost:
+			h.wasLost()
+		case <-h.over:
+		}
+	}()
+	return h
+}
+
+// wasLost notes that Lost was closed.
+func (h *hold) wasLost() {
+	w := h.c.w
+	deadline, why := h.lease.Deadline(), h.lease.Err()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.now()
+	if h.end == 0 {
+		h.end = now
+	}
+	h.lost = true
+	w.result.Lost++
+	w.note("caller %d: %s, token %d, is lost: %v", h.c.n, h.key, h.token, why)
+	// One that waits at the gate of an RWLock gives that back before it returns: the lease may be over by then.
+	if late := min(time.Since(deadline), now-h.ret); late > 0 {
+		w.violated("%v: Lost was closed %v after the deadline", h, late)
+	}
+	if !errors.Is(why, locker.ErrLost) {
+		w.violated("%v: Lost is closed, and Err is %v", h, why)
+	}
+	if w.calm && h.renewals < 0 && h.maxHold == 0 {
+		w.violated("%v: lost after %v though nothing is wrong: %v", h, now, why)
+	}
+}
+
+// held reports whether the lease says that it is held.
+func (h *hold) held() bool {
+	w := h.c.w
+	err, deadline := h.lease.Err(), h.lease.Deadline()
+	if err == nil && !time.Now().Before(deadline) {
+		w.violate("%v: it says that it is held %v after its deadline", h, time.Since(deadline))
+	}
+	if err != nil && !errors.Is(err, locker.ErrLost) {
+		w.violate("%v: not unlocked, and Err is %v", h, err)
+	}
+	return err == nil
+}
+
+// ask compares what the lease says with what the store has.
+func (h *hold) ask() {
+	w := h.c.w
+	if !h.held() {
+		return
+	}
+	in := w.store.at(h.key)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.now()
+	switch {
+	case h.end != 0: // lost in this instant
+	case w.broken(h.key, h.since, now):
+	case !in.Held:
+		w.violated("%v: it says that it is held, and the key is free in the store", h)
+	case h.kind != reader && w.variant != notified && w.fenced && (in.Token > h.token || h.token >= in.Token+locker.MaxHandOvers+1):
+		w.violated("%v: it says that it is held, and the store has token %d", h, in.Token)
+	}
+	if limit := h.ret + h.maxHold; h.maxHold > 0 && now > limit {
+		w.violated("%v: held %v longer than WithMaxHold(%v) allows", h, now-limit, h.maxHold)
+	}
+	if h.renewals == 0 && !h.renewed.Load() && now > h.ret+h.ttl {
+		w.violated("%v: held for %v without a renewal, its TTL is %v", h, now-h.ret, h.ttl)
+	}
+	if h.renewals > 0 && w.calm && !h.renewed.Load() && now > h.ret+time.Duration(h.renewals+2)*h.ttl/3 {
+		w.violated("%v: held for %v, with %d renewals", h, now-h.ret, h.renewals)
+	}
+}
+
+// ends notes that the caller gives the lease back.
+func (h *hold) ends(how string) {
+	held, until := h.held(), h.lease.Deadline()
+	w := h.c.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.note("caller %d: %s of %s, token %d, held %t", h.c.n, how, h.key, h.token, held)
+	h.until = until
+	if h.end == 0 {
+		h.end = w.now()
+		close(h.over)
+	}
+}
+
+// since returns a time before the grant of h's claim, which may have been an earlier caller's. It needs the mutex.
+func (w *world) since(h *hold) time.Duration {
+	if !w.fenced {
+		return h.call - 2*time.Second
+	}
+	since := h.call
+	for _, o := range w.holds {
+		if o.key == h.key && o.token <= h.token && h.token <= o.token+locker.MaxHandOvers {
+			since = min(since, o.call)
+		}
+	}
+	return since
+}
+
+// broken reports whether the lock of key was taken away between two times. It needs the mutex.
+func (w *world) broken(key string, from, to time.Duration) bool {
+	for _, b := range w.breaks {
+		if b.key == key && b.from <= to && from <= b.to {
+			return true
+		}
+	}
+	return false
+}
