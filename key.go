@@ -77,6 +77,7 @@ type waiter struct {
 	asking     bool          // an attempt is under way
 	asked      time.Duration // since when
 	given      *claim        // permits that another caller of this Locker has left
+	bid        string        // the claim of the attempt for which the driver keeps permits free
 	reported   bool          // so was the wait, by EventWaiting
 	blocked    bool          // it is next, and waits for what this process does
 	woken      bool          // its next turn asks the store without waiting for pollAt
@@ -241,7 +242,7 @@ func (ks *keyState) blocked(c *call, now time.Duration) bool {
 	switch {
 	case ks.current != nil && ks.current.state == claimHeld:
 		return true
-	case c.limit > 0 && ks.hasRoom():
+	case c.limit > 0 && ks.hasRoom(c):
 		return false
 	}
 	return ks.busy() && now < ks.overdueAt()

@@ -3,7 +3,7 @@ package locker
 import (
 	"context"
 	"slices"
-	"sync/atomic"
+	"sync"
 
 	"github.com/distlock/locker/driver"
 )
@@ -29,7 +29,7 @@ type RWLock struct {
 	e      *Client
 	key    string
 	gated  bool // the driver keeps no permits
-	others atomic.Int64
+	others sync.Map // for capacity
 }
 
 // NewRWLock returns the lock of readers and writers on key. l is a [Client], or a [Wrapper] of

@@ -3,7 +3,7 @@ package locker
 import (
 	"context"
 	"slices"
-	"sync/atomic"
+	"sync"
 
 	"github.com/distlock/locker/driver"
 )
@@ -33,7 +33,7 @@ type Semaphore struct {
 	e       *Client
 	key     string
 	permits int
-	others  atomic.Int64
+	others  sync.Map // for capacity
 }
 
 // MaxPermits is the most permits that a [Semaphore] has.
