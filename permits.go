@@ -25,8 +25,8 @@ import (
 // capacity is what a call for permits asks for; its zero value is that of a lock.
 type capacity struct {
 	permits, limit int
-	alone          bool   // nobody joins its claim, whatever owner is named
-	what           string // what it does, for errors
+	alone          bool      // nobody joins its claim, whatever owner is named
+	what           string    // what it does, for errors
 	others         *sync.Map // the limits of other processes that were logged
 }
 

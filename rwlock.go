@@ -28,7 +28,7 @@ type RWLock struct {
 	l      Locker // which locks: e, or what wraps it
 	e      *Client
 	key    string
-	gated  bool // the driver keeps no permits
+	gated  bool     // the driver keeps no permits
 	others sync.Map // for capacity
 }
 

@@ -55,7 +55,7 @@ if not bidder or own or since > now - math.max(waited, 0) then
 end
 
 if out + weight + ahead > limit then
-  if not is_whole(lock, permits) then
+  if not is_whole(lock, permits, fields[2]) then
     heal(lock, permits, now)
   end
   local swept = sweep(lock, permits, now, out, limit - weight - ahead)

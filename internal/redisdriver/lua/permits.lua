@@ -67,8 +67,9 @@ local function sweep(lock, ends, now, out, enough)
 end
 
 -- Reports whether each claim has an end: the set of them may have been lost (evicted, deleted).
-local function is_whole(lock, ends)
-  return redis.call('ZCARD', ends) + 1 + redis.call('HEXISTS', lock, '>') >= redis.call('HLEN', lock)
+-- bid is the field '>'.
+local function is_whole(lock, ends, bid)
+  return redis.call('ZCARD', ends) + (bid and 2 or 1) >= redis.call('HLEN', lock)
 end
 
 -- Gives the claims without an end that of the key.

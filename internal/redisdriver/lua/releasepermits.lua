@@ -31,7 +31,7 @@ redis.call('ZREM', permits, claim)
 if out > 0 then
   put_head(lock, limit, out)
   local last = tonumber(redis.call('ZRANGE', permits, -1, -1, 'WITHSCORES')[2])
-  if last and last < ended and is_whole(lock, permits) then -- a lock is not kept out for the TTL of a claim that is gone
+  if last and last < ended and is_whole(lock, permits, fields[2]) then -- a lock is not kept out for the TTL of a claim that is gone
     last = math.max(last, now + (left or 1))
     redis.call('PEXPIREAT', lock, last)
     redis.call('PEXPIREAT', permits, last)

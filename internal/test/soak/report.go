@@ -24,6 +24,8 @@ const (
 	// LateLoss: a lease was used past its deadline (it said that it was held, was re-entered,
 	// or its Lost was not closed), or renewed after its lock was lost.
 	LateLoss Kind = "late loss"
+	// Leak: permits were out when all processes had ended, and the TTL of their claims was over.
+	Leak Kind = "leak"
 	// Unexpected: an error that nothing calls for.
 	Unexpected Kind = "unexpected error"
 	// Crash: a process ended by itself, or did not finish.
