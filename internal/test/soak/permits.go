@@ -112,7 +112,8 @@ func (a *arena) checkFree(end time.Time) {
 		if s.Permits == 0 {
 			continue
 		}
-		l, err := s.New(Process{Clients: a.spec.Route.clients(), Addrs: a.spec.Route.Own})
+		clients := a.spec.Route.clients()
+		l, err := s.New(Process{Clients: clients, Addrs: a.spec.Route.Own})
 		if err != nil {
 			a.stage.Fatal(err)
 		}
@@ -130,5 +131,8 @@ func (a *arena) checkFree(end time.Time) {
 			}
 		}
 		_ = l.Close()
+		for _, c := range clients {
+			_ = c.Close()
+		}
 	}
 }
