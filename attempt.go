@@ -276,7 +276,7 @@ func (c *call) install(cl *claim, free int) error {
 	if cl.named {
 		ks.wakeOwner(cl.Owner)
 	}
-	c.served(ks, false)
+	c.served(ks)
 	return nil
 }
 

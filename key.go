@@ -88,11 +88,6 @@ type waiter struct {
 
 func (w *waiter) signal() {
 	w.woken = true
-	w.rouse()
-}
-
-// rouse lets the waiter see what its turn allows.
-func (w *waiter) rouse() {
 	if w.wake != nil {
 		select {
 		case w.wake <- struct{}{}:

@@ -97,7 +97,7 @@ func (q *queue) hasRoom(c *call) bool {
 			return false
 		}
 	}
-	return q.attempts < most && q.releases == 0
+	return q.attempts < most
 }
 
 // hold adds a claim of permits that was granted; free is how many permits the store has left.
@@ -129,9 +129,6 @@ func (ks *keyState) loseOthers(c *claim) bool {
 	}
 	var ended aftermath
 	for other := range ks.permits {
-		if other.state != claimHeld {
-			continue
-		}
 		if other.token > c.token {
 			ended.run()
 			return false
@@ -173,14 +170,13 @@ func (ks *keyState) permitsOf(owner string) *Lease {
 func (c *claim) reads() bool { return c.Owner == readers || c.Permits < c.Limit }
 
 // heir returns the waiter that is given permits that come free: the first one, whether or not it
-// asks the store, but for one whose answer is late. It returns nil if there is none, and while one opens the
-// watch: that takes time.
+// asks the store, but for one whose answer is late. It returns nil if there is none.
 func (q *queue) heir(now time.Duration) *call {
-	if q == nil || q.opening {
+	if q == nil {
 		return nil
 	}
 	for w := q.head; w != nil; w = w.next {
-		if w.failed == nil && w.given == nil && !w.isLate(now) {
+		if w.given == nil && !w.isLate(now) {
 			return w
 		}
 	}
@@ -269,8 +265,7 @@ func (ks *keyState) regive(w *call) (unclaimed *claim) {
 	if c == nil {
 		return nil
 	}
-	now := c.e.sched.Now()
-	if heir := ks.heir(now); heir != nil && c.suits(heir) && c.deadline-now >= c.lasts/2 {
+	if heir := ks.heir(c.e.sched.Now()); heir != nil && c.suits(heir) {
 		c.give(heir)
 		return nil
 	}

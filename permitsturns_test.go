@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/distlock/locker/driver"
 )
 
 // few returns the semaphore of n permits on key of another Locker.
@@ -135,6 +138,132 @@ func TestRefusedWaitersAskInTurn(t *testing.T) {
 		for _, c := range calls {
 			b.unlock(c.wantLease(t))
 		}
+	})
+}
+
+// Waiters are reported to wait as soon as the permits are known to be taken, also behind one that asks.
+func TestWaitersForPermitsAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, permitting)
+		b.store.from(opAcquire, replyAfter(10*time.Millisecond))
+		s := newSemaphore(t, b, "k", 1)
+		calls := []*locking{}
+		for range 3 { // the first is granted, the second asks, the third waits behind it
+			calls = append(calls, b.begin(func() (*Lease, error) { return s.Acquire(t.Context()) }))
+		}
+		b.until(b.at() + 15*time.Millisecond) // the second is asking still
+		last := b.begin(func() (*Lease, error) { return s.Acquire(t.Context()) })
+		b.until(b.at() + 100*time.Millisecond)
+		for _, c := range append(calls, last) {
+			b.unlock(c.wantLease(t))
+		}
+		if n := len(b.events()[EventWaiting]); n != 3 {
+			t.Errorf("%d events of callers that wait, want 3", n)
+		}
+	})
+}
+
+// A grant leaves room for as many attempts as there are permits left, weights counted.
+func TestRoomForAttempts(t *testing.T) {
+	c := &claim{Claim: driver.Claim{Permits: 2, Limit: 1000}}
+	for free, want := range map[int]queue{0: {room: 1, full: true}, 1: {room: 1, full: true}, 2: {room: 1}, 10: {room: 5}, 900: {room: mostRoom}} {
+		ks := &keyState{queue: &queue{}}
+		if ks.hold(c, free); ks.room != want.room || ks.full != want.full {
+			t.Errorf("with %d left: room for %d, full %v; want %d, %v", free, ks.room, ks.full, want.room, want.full)
+		}
+	}
+}
+
+// A writer whose grant is answered late, after the store has lost it and granted others, ends nobody's lease.
+func TestLateGrantOfAllPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, permitting)
+		rw := newRW(t, b)
+		b.store.next(opAcquire, replyAfter(400*time.Millisecond))
+		writer := b.begin(func() (*Lease, error) { return rw.Lock(t.Context()) })
+		b.store.free("k")
+		reader := b.begin(func() (*Lease, error) { return rw.RLock(t.Context()) }).wantLease(t)
+		b.until(b.at() + time.Second)
+		if writer.over() || reader.Err() != nil {
+			t.Fatalf("the writer is inside: %v; the reader's lease: %v", writer.over(), reader.Err())
+		}
+		b.unlock(reader)
+		b.unlock(writer.wantLease(t))
+	})
+}
+
+// A caller that tries is not refused because others of its Locker are asking.
+func TestTryBesideOthersThatAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, permitting)
+		s := newSemaphore(t, b, "k", 2)
+		b.store.next(opAcquire, replyAfter(10*time.Millisecond))
+		one := b.begin(func() (*Lease, error) { return s.Acquire(t.Context()) })
+		b.unlock(must(s.TryAcquire(t.Context()))(t))
+		b.unlock(one.wantLease(t))
+	})
+}
+
+// Permits are not handed to a caller past the number that it names.
+func TestPermitsAreHandedWithinTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, permitting, WithoutFencing())
+		five, three := newSemaphore(t, b, "k", 5), newSemaphore(t, b, "k", 3)
+		must(five.AcquireN(t.Context(), 4))(t)
+		held := must(five.Acquire(t.Context()))(t)
+		next := b.begin(func() (*Lease, error) { return three.Acquire(t.Context()) })
+		b.unlock(held)
+		b.until(b.at() + 5*time.Second)
+		if next.over() {
+			t.Error("a caller that names 3 was let in beside 4 that are out")
+		}
+	})
+}
+
+// What was given to a caller whose attempt hangs comes back to the store, for other processes, and by Close.
+func TestGivenPermitsComeBack(t *testing.T) {
+	for name, closes := range map[string]bool{"the attempt hangs": false, "the Locker is closed": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, permitting, WithoutFencing())
+				few, s := b.few("k", 1), newSemaphore(t, b, "k", 1)
+				held := must(s.Acquire(t.Context()))(t)
+				b.store.next(opAcquire, hang)
+				b.begin(func() (*Lease, error) { return s.Acquire(t.Context(), WithWait(time.Minute)) })
+				b.unlock(held)
+				b.wantSent(opRelease, 0, "it is given to the next")
+				other := b.begin(func() (*Lease, error) { return few.Acquire(t.Context()) })
+				start := b.at()
+				if closes {
+					_ = b.Close()
+				}
+				l := other.wantLease(t)
+				wantBetween(t, "the other process waited", other.end-start, 0, 2*overdueAfter, "nobody uses the permit")
+				synctest.Wait()
+				released := slices.DeleteFunc(b.store.sent(opRelease), func(c command) bool { return c.ID != held.Owner() })
+				if len(released) != 1 {
+					t.Errorf("%d releases of the permit, want 1", len(released))
+				}
+				if n := len(b.events()[EventLost]); n != 0 {
+					t.Errorf("%d leases were lost", n)
+				}
+				b.unlock(l)
+			})
+		})
+	}
+}
+
+// A caller that the store grants what was kept free for it sends nothing more about that.
+func TestGrantEndsTheBid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, permitting)
+		held := must(b.few("k", 4).Acquire(t.Context()))(t)
+		s := newSemaphore(t, b, "k", 4)
+		big := b.begin(func() (*Lease, error) { return s.AcquireN(t.Context(), 4) })
+		b.unlock(held)
+		big.wantLease(t)
+		b.until(b.at() + 5*time.Second)
+		b.wantSent(opRelease, 1, "that of the holder")
 	})
 }
 

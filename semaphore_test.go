@@ -191,6 +191,9 @@ func TestLimitsOfProcesses(t *testing.T) {
 		}
 		_, err := three.TryAcquire(t.Context())
 		wantErr(t, err, ErrNotAcquired, "four are out")
+		if n, err := three.Available(t.Context()); n != 0 || err != nil {
+			t.Errorf("%d of 3 are available, %v, want 0 while 4 are out", n, err)
+		}
 		b.unlock(out[0])
 		_, err = three.TryAcquire(t.Context())
 		wantErr(t, err, ErrNotAcquired, "three are out")
