@@ -45,6 +45,9 @@ func (c *call) attempt(m move) (*Lease, error) {
 	}
 	cl := c.newClaim()
 	a, sent, err := c.acquire(cl, watch != nil, m.tokens)
+	if err == nil {
+		c.keepsFree(a, cl)
+	}
 	if err == nil && a.Granted {
 		l, gerr := c.grant(cl, a, sent)
 		switch {
@@ -85,7 +88,7 @@ func (c *call) answered(err error) {
 	now := c.e.sched.Now()
 	switch {
 	case err == nil:
-		c.ks.full = c.limit > 0
+		c.ks.full = true // until a grant of permits
 		c.s.heard(c, now)
 	case stopped:
 		c.s.asked(c)
@@ -108,7 +111,7 @@ func (c *call) refused(a driver.Answer, watch driver.Watch) {
 	}
 	// Another call has opened the watch during this attempt, and may have missed a release before.
 	late := watch == nil && ks.watch != nil
-	open := first && ks.watch == nil && !ks.opening && !a.NoWakeUp && c.e.notifier != nil && now >= ks.reopen
+	open := first && c.given == nil && ks.watch == nil && !ks.opening && !a.NoWakeUp && c.e.notifier != nil && now >= ks.reopen
 	if open {
 		ks.opening = true
 	}
@@ -273,7 +276,7 @@ func (c *call) install(cl *claim, free int) error {
 	if cl.named {
 		ks.wakeOwner(cl.Owner)
 	}
-	c.served(ks, false)
+	c.served(ks)
 	return nil
 }
 

@@ -124,13 +124,13 @@ func (c *claim) offer(ctx context.Context, l *Lease) bool {
 // accept takes over the claim that is offered to the call, which is next in the queue. It
 // returns nil if that has changed meanwhile. A claim that does not suit the call is
 // released, and the call asks the store.
-func (c *call) accept(signalled bool) *Lease {
-	l, unsuited := c.acceptOffer(signalled)
+func (c *call) accept() *Lease {
+	l, unsuited := c.acceptOffer()
 	unsuited.freeUnclaimed()
 	return l
 }
 
-func (c *call) acceptOffer(signalled bool) (l *Lease, unsuited *claim) {
+func (c *call) acceptOffer() (l *Lease, unsuited *claim) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	cl := c.ks.present()
@@ -156,7 +156,7 @@ func (c *call) acceptOffer(signalled bool) (l *Lease, unsuited *claim) {
 		ev.HandOver = true
 		cl.grantKept = c.e.notices.event(c.ctx, ev)
 	}
-	c.served(c.ks, signalled)
+	c.served(c.ks)
 	return cl.newLease(), nil
 }
 

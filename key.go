@@ -77,6 +77,7 @@ type waiter struct {
 	asking     bool          // an attempt is under way
 	asked      time.Duration // since when
 	given      *claim        // permits that another caller of this Locker has left
+	bid        string        // the claim of the attempt for which the driver keeps permits free
 	reported   bool          // so was the wait, by EventWaiting
 	blocked    bool          // it is next, and waits for what this process does
 	woken      bool          // its next turn asks the store without waiting for pollAt
@@ -87,11 +88,6 @@ type waiter struct {
 
 func (w *waiter) signal() {
 	w.woken = true
-	w.rouse()
-}
-
-// rouse lets the waiter see what its turn allows.
-func (w *waiter) rouse() {
 	if w.wake != nil {
 		select {
 		case w.wake <- struct{}{}:
@@ -241,7 +237,7 @@ func (ks *keyState) blocked(c *call, now time.Duration) bool {
 	switch {
 	case ks.current != nil && ks.current.state == claimHeld:
 		return true
-	case c.limit > 0 && ks.hasRoom():
+	case c.limit > 0 && ks.hasRoom(c):
 		return false
 	}
 	return ks.busy() && now < ks.overdueAt()

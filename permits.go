@@ -2,11 +2,13 @@ package locker
 
 import (
 	"cmp"
+	"context"
 	"errors"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/retry"
 )
 
 // Permits in the engine. A claim of permits is as any other, but for these:
@@ -23,9 +25,9 @@ import (
 // capacity is what a call for permits asks for; its zero value is that of a lock.
 type capacity struct {
 	permits, limit int
-	alone          bool   // nobody joins its claim, whatever owner is named
-	what           string // what it does, for errors
-	others         *atomic.Int64
+	alone          bool      // nobody joins its claim, whatever owner is named
+	what           string    // what it does, for errors
+	others         *sync.Map // the limits of other processes that were logged
 }
 
 const (
@@ -48,7 +50,10 @@ func (e *Client) keepsPermits(who string) error {
 
 // tellLimit logs the limit that another process has named for the key, once for each.
 func (c *call) tellLimit(other int) {
-	if c.others != nil && c.others.Swap(int64(other)) != int64(other) {
+	if c.others == nil {
+		return
+	}
+	if _, before := c.others.LoadOrStore(other, true); !before {
 		c.e.log.Warn("processes name different numbers of permits; the newest number counts", "strategy", c.e.name, "key", c.e.userKey(c.key), "permits", c.limit, "elsewhere", other)
 	}
 }
@@ -80,13 +85,19 @@ func (c *call) outerPermit(l *Lease) (*Lease, error) {
 // to ask. It needs the mutex.
 func (c *call) isRefused() bool { return c.limit == 0 || c.ks.full || c.ks.current != nil }
 
-// hasRoom reports whether a further attempt for permits may be made beside those under way.
-func (q *queue) hasRoom() bool {
+// hasRoom reports whether c may make an attempt for permits beside those under way. It may not where one of
+// them asks for more: that one could be refused, and c, which came later, be granted.
+func (q *queue) hasRoom(c *call) bool {
 	most := cmp.Or(q.room, firstRoom)
 	if q.full {
 		most = 1
 	}
-	return q.attempts < most && q.releases == 0
+	for w := q.head; w != nil && w != c; w = w.next {
+		if w.asking && (w.limit == 0 || w.permits > c.permits) {
+			return false
+		}
+	}
+	return q.attempts < most
 }
 
 // hold adds a claim of permits that was granted; free is how many permits the store has left.
@@ -118,9 +129,6 @@ func (ks *keyState) loseOthers(c *claim) bool {
 	}
 	var ended aftermath
 	for other := range ks.permits {
-		if other.state != claimHeld {
-			continue
-		}
 		if other.token > c.token {
 			ended.run()
 			return false
@@ -168,7 +176,7 @@ func (q *queue) heir(now time.Duration) *call {
 		return nil
 	}
 	for w := q.head; w != nil; w = w.next {
-		if w.failed == nil && w.given == nil && !w.isLate(now) {
+		if w.given == nil && !w.isLate(now) {
 			return w
 		}
 	}
@@ -208,6 +216,35 @@ func (c *call) passOn() *claim {
 	return c.ks.regive(c)
 }
 
+// keepsFree notes whether the driver keeps permits free for the call, whose attempt for cl it has answered.
+func (c *call) keepsFree(a driver.Answer, cl driver.Claim) {
+	c.bid = ""
+	if a.Bids {
+		c.bid = cl.ID
+	}
+}
+
+// endBid lets the driver know, in the background, that nobody waits any more for what it keeps free: the
+// call has given up, or was given another caller's permits. A later waiter of this Locker makes a bid of its own.
+func (c *call) endBid() {
+	if c.bid == "" {
+		return
+	}
+	cl := driver.Claim{Key: c.key, ID: c.bid, Owner: c.bid, TTL: c.ttl, Permits: c.permits, Limit: c.limit}
+	c.bid = ""
+	c.e.later(c.key, &retry.Task{
+		ID:    "end bid " + cl.ID,
+		Until: c.e.sched.Now() + driver.BidTime,
+		Run: func(ctx context.Context) error {
+			if err := c.e.driver.Release(ctx, cl); !isLost(err) {
+				return err
+			}
+			return nil
+		},
+		Fails: func(error) {}, // it ends after BidTime
+	})
+}
+
 // passOnLate passes on what was given to waiters whose attempts are late. It returns a claim for
 // which there is no other waiter.
 func (ks *keyState) passOnLate() (unclaimed *claim) {
@@ -228,8 +265,7 @@ func (ks *keyState) regive(w *call) (unclaimed *claim) {
 	if c == nil {
 		return nil
 	}
-	now := c.e.sched.Now()
-	if heir := ks.heir(now); heir != nil && c.suits(heir) && c.deadline-now >= c.lasts/2 {
+	if heir := ks.heir(c.e.sched.Now()); heir != nil && c.suits(heir) {
 		c.give(heir)
 		return nil
 	}

@@ -26,7 +26,10 @@ func TestFreePermitsAreCheap(t *testing.T) {
 		if n := len(b.events()[EventWaiting]); n != 0 {
 			t.Errorf("%d events of callers that wait, want none", n)
 		}
-		wantBetween(t, "all took", b.at(), trip, 6*trip, "they do not queue for their turn to ask")
+		wantBetween(t, "all took", b.at(), trip, 4*trip, "they do not queue for their turn to ask")
+		if n := b.store.atOnce(opAcquire); n <= firstRoom || n > mostRoom {
+			t.Errorf("%d attempts at once, want more than %d, and at most %d", n, firstRoom, mostRoom)
+		}
 		st := b.Stats()
 		if st.Locks != 1 || st.Leases != callers {
 			t.Errorf("%+v, want %d leases on a key", st, callers)

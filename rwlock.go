@@ -3,7 +3,7 @@ package locker
 import (
 	"context"
 	"slices"
-	"sync/atomic"
+	"sync"
 
 	"github.com/distlock/locker/driver"
 )
@@ -28,8 +28,8 @@ type RWLock struct {
 	l      Locker // which locks: e, or what wraps it
 	e      *Client
 	key    string
-	gated  bool // the driver keeps no permits
-	others atomic.Int64
+	gated  bool     // the driver keeps no permits
+	others sync.Map // for capacity
 }
 
 // NewRWLock returns the lock of readers and writers on key. l is a [Client], or a [Wrapper] of

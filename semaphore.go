@@ -3,7 +3,7 @@ package locker
 import (
 	"context"
 	"slices"
-	"sync/atomic"
+	"sync"
 
 	"github.com/distlock/locker/driver"
 )
@@ -25,15 +25,15 @@ import (
 // stay out, and nobody is let in until enough have come back. A caller is never let in past the number that it
 // names itself. The Logger gets a warning when processes differ.
 //
-// The fencing token of a permit is unique, and greater than that of each permit that had ended before. It is no
-// fence: holders with smaller tokens are inside rightfully, and a resource must not refuse
-// them.
+// The fencing token of a permit is unique. It is no fence: holders with smaller tokens are inside rightfully,
+// and a resource must not refuse them. A hand-over inside the process (see [WithHandOver]) gives a
+// token that is smaller than those that other processes have been granted meanwhile.
 type Semaphore struct {
 	l       Locker // which locks: e, or what wraps it
 	e       *Client
 	key     string
 	permits int
-	others  atomic.Int64
+	others  sync.Map // for capacity
 }
 
 // MaxPermits is the most permits that a [Semaphore] has.

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -169,6 +170,16 @@ func TestPermitsEnd(t *testing.T) {
 	})
 }
 
+// toldOf reports whether these are the limits of others that were logged.
+func (s *Semaphore) toldOf(want ...int) bool {
+	var told []int
+	s.others.Range(func(limit, _ any) bool {
+		told = append(told, limit.(int))
+		return true
+	})
+	return slices.Equal(told, want)
+}
+
 // The newest number counts, and no caller gets past its own. Processes that differ are logged once.
 func TestLimitsOfProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -180,16 +191,19 @@ func TestLimitsOfProcesses(t *testing.T) {
 		}
 		_, err := three.TryAcquire(t.Context())
 		wantErr(t, err, ErrNotAcquired, "four are out")
+		if n, err := three.Available(t.Context()); n != 0 || err != nil {
+			t.Errorf("%d of 3 are available, %v, want 0 while 4 are out", n, err)
+		}
 		b.unlock(out[0])
 		_, err = three.TryAcquire(t.Context())
 		wantErr(t, err, ErrNotAcquired, "three are out")
-		if five.others.Load() != 0 || three.others.Load() != 5 {
-			t.Errorf("told of %d and %d", five.others.Load(), three.others.Load())
+		if !five.toldOf() || !three.toldOf(5) {
+			t.Error("the one with 5 was told of another number, or the one with 3 was not told of 5 alone")
 		}
 		b.unlock(must(five.TryAcquire(t.Context()))(t))
 		b.unlock(must(five.TryAcquire(t.Context()))(t))
-		if five.others.Load() != 3 {
-			t.Errorf("told of %d, want 3", five.others.Load())
+		if !five.toldOf(3) {
+			t.Error("the one with 5 was not told of 3 alone")
 		}
 	})
 }

@@ -33,7 +33,7 @@ func (c *call) lock() (*Lease, error) {
 			if c.ended() {
 				return nil, c.gaveUp(false)
 			}
-			if l := c.accept(m.signalled); l != nil {
+			if l := c.accept(); l != nil {
 				return l, nil
 			}
 			signalled = m.signalled
@@ -206,17 +206,10 @@ func (c *call) givingUp(asking bool) (heldHere bool, trouble error) {
 	return ks.current != nil, found.err
 }
 
-// served ends the wait of a call that was granted the lock of ks; signalled says that the key may
-// be free for the next. It needs the mutex.
-func (c *call) served(ks *keyState, signalled bool) {
+// served ends the wait of a call that was granted the lock of ks. It needs the mutex.
+func (c *call) served(ks *keyState) {
 	ks.remove(c)
-	switch w := ks.next(); {
-	case w == nil:
-	case c.limit > 0 && ks.full && ks.watch != nil && !signalled:
-		w.rouse() // it has the watch from now on
-	default:
-		w.signal()
-	}
+	ks.wakeNext()
 	c.s.prune(ks)
 	c.exit()
 }
@@ -225,6 +218,7 @@ func (c *call) served(ks *keyState, signalled bool) {
 // next. The last to give up also closes the watch, and with it the place that the driver
 // keeps for it.
 func (c *call) leave() {
+	c.endBid()
 	if !c.queued && c.given != nil { // the store has granted it another claim
 		c.passOn().freeUnclaimed()
 	}

@@ -85,6 +85,20 @@ var brokenPermits = map[string]brokenStrategy{
 		}
 		return a, err
 	}), []string{"BigRequestIsServed"}},
+	"keeps permits free for one that gave up": {keepingBadly(func(d *counted) {
+		d.release = func(d *counting, ctx context.Context, c driver.Claim) error {
+			held := c.Limit == 0
+			d.locked(func() {
+				for _, h := range d.s.PermitClaims(c.Key) {
+					held = held || h.ID == c.ID
+				}
+			})
+			if !held {
+				return driver.ErrLost
+			}
+			return d.Release(ctx, c)
+		}
+	}), []string{"NothingIsKeptForNobody"}},
 	"keeps the first limit": {takingBadly(func() func(*counting, context.Context, driver.Request) (driver.Answer, error) {
 		var mu sync.Mutex
 		limits := map[string]int{}

@@ -238,6 +238,33 @@ func testBigRequestIsServed(t *T) {
 	}
 }
 
+func testNothingIsKeptForNobody(t *T) {
+	const limit = 4
+	a, b := t.drivers()
+	key := t.Key("k")
+	first := b.takes(key, time.Minute, 1, limit)
+	asks := func() driver.Claim {
+		c, answer := a.ask(a.claim(key, time.Minute), limit, limit, 10*time.Second)
+		if answer.Granted {
+			t.Fatalf("%d permits of %d are granted beside one that is out", limit, limit)
+		}
+		if !answer.Bids {
+			t.Fatalf("a refusal of %d permits does not say that they are kept free: Answer.Bids", limit)
+		}
+		return c
+	}
+	before, now := asks(), asks()
+	a.lost(before, "a claim that was refused")
+	b.denied(key, 1, limit, "while one that came before goes on asking")
+	a.lost(now, "a claim that was refused")
+	b.gives(b.takes(key, time.Minute, limit-1, limit))
+	now = asks()
+	b.gives(first)
+	b.denied(key, 1, limit, "while one that came before goes on asking")
+	a.lost(now, "a claim that was refused")
+	b.free(b.grant(key, time.Minute), a) // as a lock
+}
+
 func testPermitsHaveTokens(t *T) {
 	a, b := t.drivers()
 	key := t.Key("k")

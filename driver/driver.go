@@ -133,6 +133,10 @@ type Answer struct {
 	// Limit is the limit that the Request before has named, if it is another one.
 	Limit int
 
+	// Bids says of a refusal that the driver keeps permits free for this Request. When its caller does
+	// not wait any more, the Locker sends a Release of the claim.
+	Bids bool
+
 	// If not granted:
 
 	// Remaining is the rest of the holder's TTL, rounded up; 0 if it is

@@ -30,7 +30,7 @@ type permit struct {
 
 // bid keeps permits free for the Locker that has waited longest.
 type bid struct {
-	who   string
+	claim string // of its last Request
 	count int
 	since time.Time
 	heard time.Time
@@ -45,13 +45,13 @@ func locker(id string) string {
 // older returns what is kept free for another Locker that has waited since before since.
 func (p *permits) older(who string, now, since time.Time) int {
 	b := &p.bid
-	if !b.alive(now) || b.who == who || b.since.After(since) {
+	if !b.alive(now) || locker(b.claim) == who || b.since.After(since) {
 		return 0
 	}
 	return b.count
 }
 
-func (b *bid) alive(now time.Time) bool { return b.who != "" && now.Sub(b.heard) < driver.BidTime }
+func (b *bid) alive(now time.Time) bool { return b.claim != "" && now.Sub(b.heard) < driver.BidTime }
 
 // sweep forgets claims that have ended until at most enough permits are out.
 func (p *permits) sweep(now time.Time, enough int) {
@@ -110,7 +110,7 @@ func (t *Table) acquirePermits(req driver.Request, now time.Time) driver.Answer 
 		heap.Push(&p.ends, held)
 		p.claims[req.ID] = held
 		p.out += req.Permits
-		if p.bid.who == who {
+		if locker(p.bid.claim) == who {
 			p.bid = bid{}
 		}
 	}
@@ -122,7 +122,8 @@ func (t *Table) acquirePermits(req driver.Request, now time.Time) driver.Answer 
 // refusePermits notes the bid of a Request that waits, and refuses it.
 func (t *Table) refusePermits(p *permits, req driver.Request, ahead int, now time.Time, a driver.Answer) driver.Answer {
 	if ahead == 0 && req.Waits && (req.Permits > 1 || req.Waited >= driver.Patience) {
-		p.bid = bid{locker(req.ID), req.Permits, now.Add(-req.Waited), now}
+		p.bid = bid{req.ID, req.Permits, now.Add(-req.Waited), now}
+		a.Bids = true
 	}
 	if len(p.ends) > 0 {
 		a.Remaining = max(p.ends[0].until.Sub(now), 1)
@@ -143,7 +144,7 @@ func (t *Table) refuseLock(p *permits, req driver.Request, now time.Time) (drive
 	}
 	req.Permits, req.Limit = driver.MaxPermits, driver.MaxPermits
 	a := t.refusePermits(p, req, ahead, now, driver.Answer{})
-	a.Free = 0
+	a.Free, a.Bids = 0, false // the Release of a lock ends no bid
 	return a, true
 }
 
@@ -180,12 +181,22 @@ func (t *Table) renewPermits(c driver.Claim, now time.Time) error {
 func (t *Table) releasePermits(c driver.Claim, now time.Time) error {
 	p, held := t.heldPermits(c, now)
 	if held == nil {
+		t.endBid(c, now)
 		return ErrLost
 	}
 	p.drop(held)
 	t.live(c.Key, now)
 	t.wake(c.Key)
 	return nil
+}
+
+// endBid ends the bid of c, if there is one.
+func (t *Table) endBid(c driver.Claim, now time.Time) {
+	if p := t.permitsAt(c.Key); p != nil && p.bid.claim == c.ID {
+		p.bid = bid{}
+		t.live(c.Key, now)
+		t.wake(c.Key)
+	}
 }
 
 // Permits is that of a [driver.PermitKeeper].

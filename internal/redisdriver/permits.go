@@ -109,8 +109,16 @@ func permitsAnswer(reply any, tokens int) (driver.Answer, error) {
 	if len(r) == 0 || r[0] == int64(-1) {
 		return answerOf(reply, tokens)
 	}
-	rest := r[len(r)-min(len(r), 2):] // free, limit before
-	a, err := answerOf(r[:len(r)-len(rest)], tokens)
+	common := 2
+	if r[0] == int64(0) {
+		common = 3
+	}
+	if len(r) < common+2 {
+		return driver.Answer{}, unexpected(reply)
+	}
+	a, err := answerOf(r[:common], tokens)
+	rest := r[common:] // free, limit before, whether it bids
 	a.Free, a.Limit = int(number(rest[0])), int(number(rest[1]))
+	a.Bids = len(rest) > 2 && rest[2] == int64(1)
 	return a, err
 }

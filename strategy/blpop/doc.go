@@ -54,6 +54,8 @@
 // SET, INCRBY, TIME, PUBSUB NUMSUB, PUBLISH or SPUBLISH. Without the permission to publish
 // waiters of other strategies look by themselves; without BLPOP waiters poll.
 //
-// It keeps no permits: locker.NewSemaphore refuses it, and locker.RWLock is made of Locks. At a key
-// with permits, which setnx or hashreentrant keep, its waiters poll.
+// It keeps no permits: locker.NewSemaphore refuses it, and locker.RWLock is made of Locks. What one
+// expects of it is the order of arrival of all processes. A release of permits would have to look through the queue for as many waiters as
+// fit, and to grant to each. With the bids of hashreentrant whoever asks first would
+// win, as there. At a key with permits, which setnx or hashreentrant keep, its waiters poll.
 package blpop

@@ -76,6 +76,73 @@ func TestPermitsWithoutTheirKeys(t *testing.T) {
 	require.EqualValues(t, 1, rdb.ZCard(t.Context(), permitsKey).Val(), "what was there before is gone")
 }
 
+// Where the set of ends was lost, a release does not end the claims that have no end there.
+func TestReleaseWithoutTheEnds(t *testing.T) {
+	t.Parallel()
+	d, rdb := newKeeper(t)
+	require.True(t, takePermits(t, d, idOf(1), time.Hour, 1, 9).Granted)
+	require.NoError(t, rdb.Del(t.Context(), permitsKey).Err())
+	require.True(t, takePermits(t, d, idOf(2), time.Second, 1, 9).Granted)
+	require.True(t, takePermits(t, d, idOf(3), 2*time.Hour, 1, 9).Granted)
+	require.NoError(t, d.Release(t.Context(), driver.Claim{Key: "k", ID: idOf(3), Limit: 9, Permits: 1}))
+	require.Greater(t, rdb.PTTL(t.Context(), "k").Val(), time.Minute, "one that has an hour is out")
+}
+
+// A server that is out of memory grants no permits, and takes renewals and releases.
+func TestPermitsWithoutMemory(t *testing.T) {
+	t.Parallel()
+	d, rdb := newKeeper(t)
+	held := driver.Claim{Key: "k", ID: idOf(1), Owner: idOf(1), TTL: time.Minute, Permits: 1, Limit: 9}
+	require.True(t, takePermits(t, d, held.ID, held.TTL, 1, 9).Granted)
+	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	for _, key := range []string{"k", "free"} {
+		for _, fencing := range []bool{true, false} {
+			c := driver.Claim{Key: key, ID: idOf(2), Owner: idOf(2), TTL: time.Minute, Permits: 1, Limit: 9}
+			_, err := d.Acquire(t.Context(), driver.Request{Claim: c, Fencing: fencing})
+			require.ErrorContains(t, err, "OOM", key)
+			require.True(t, driver.IsPermanent(err))
+		}
+	}
+	d.Renew(t.Context(), []driver.Claim{held}, func(_ int, err error) { require.NoError(t, err) })
+	require.NoError(t, d.Release(t.Context(), held))
+}
+
+// The bid of a claim ends with its Release, and no other claim's does.
+func TestBidEndsWithItsClaim(t *testing.T) {
+	t.Parallel()
+	d, rdb := newKeeper(t)
+	other := func(n int) string { return strings.Replace(idOf(n), "0", "1", 1) }
+	require.True(t, takePermits(t, d, other(1), time.Second, 1, 4).Granted)
+	asks := func(n int, waited time.Duration) driver.Claim {
+		c := driver.Claim{Key: "k", ID: idOf(n), Owner: idOf(n), TTL: time.Minute, Permits: 4, Limit: 4}
+		a, err := d.Acquire(t.Context(), driver.Request{Claim: c, Fencing: true, Waits: true, Waited: waited})
+		require.NoError(t, err)
+		require.False(t, a.Granted)
+		require.True(t, a.Bids)
+		return c
+	}
+	before, now := asks(1, time.Second), asks(2, 2*time.Second)
+	sub := rdb.Subscribe(t.Context(), "redisson_lock__channel:{k}")
+	defer sub.Close()
+	_, err := sub.Receive(t.Context())
+	require.NoError(t, err)
+	require.ErrorIs(t, d.Release(t.Context(), before), driver.ErrLost)
+	require.False(t, takePermits(t, d, other(2), time.Minute, 1, 4).Granted, "permits are kept free for the later attempt")
+	require.ErrorIs(t, d.Release(t.Context(), now), driver.ErrLost)
+	_, err = sub.ReceiveTimeout(t.Context(), 5*time.Second)
+	require.NoError(t, err, "those that it kept out are woken")
+	require.True(t, takePermits(t, d, other(2), time.Minute, 1, 4).Granted)
+	for n := 1; n <= 2; n++ {
+		require.NoError(t, d.Release(t.Context(), driver.Claim{Key: "k", ID: other(n), Limit: 4, Permits: 1}))
+	}
+	require.True(t, takePermits(t, d, other(3), time.Second, 1, 4).Granted)
+	last := asks(3, time.Second)
+	require.NoError(t, d.Release(t.Context(), driver.Claim{Key: "k", ID: other(3), Limit: 4, Permits: 1}))
+	require.EqualValues(t, 1, rdb.Exists(t.Context(), "k").Val(), "who bids is next")
+	require.ErrorIs(t, d.Release(t.Context(), last), driver.ErrLost)
+	require.Zero(t, rdb.Exists(t.Context(), "k", permitsKey).Val())
+}
+
 // Another program's keys are left alone.
 func TestPermitsOfForeignKeys(t *testing.T) {
 	t.Parallel()
@@ -177,6 +244,10 @@ func TestPermitsCost(t *testing.T) {
 	few := cost()
 	pipe := rdb.Pipeline()
 	for i := range many {
+		if i%1000 == 999 {
+			_, err := pipe.Exec(ctx)
+			require.NoError(t, err)
+		}
 		pipe.HSet(ctx, "k", idOf(i+1), fmt.Sprintf("1 %d", i+1))
 		pipe.ZAdd(ctx, permitsKey, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: idOf(i + 1)})
 	}

@@ -2,8 +2,8 @@ local lock, permits, fence = unpack(KEYS)
 local claim, ttl, retention, tokens, owner, weight, limit, waited = unpack(ARGV)
 -- waited: for how long the caller has waited, in ms; nil if it does not wait
 -- Reply: {1, first token, free, limit before} granted; {0, ms until a claim ends or -1, 1 if the holder's
---        release gives no wake-up else 0, free, limit before} refused; {-1, type} not a lock. The limit
---        before is 0 if it was the same.
+--        release gives no wake-up else 0, free, limit before, 1 if permits are kept free for the claim
+--        else 0} refused; {-1, type} not a lock. The limit before is 0 if it was the same.
 --
 -- Sent twice: the second run finds the claim, and answers with its token; its end moves only
 -- upwards. Reply lost: the claim is released, or ends with its TTL. A run that arrives after that release
@@ -19,7 +19,7 @@ local fields = fields_of(lock, '', '>', claim)
 if not fields then
   local kind = redis.call('TYPE', lock).ok
   if kind == 'string' then
-    return {0, redis.call('PTTL', lock), 1, 0, 0}
+    return {0, redis.call('PTTL', lock), 1, 0, 0, 0}
   end
   return {-1, kind}
 end
@@ -27,9 +27,11 @@ local was, out = head_of(fields[1])
 if not out then
   if redis.call('EXISTS', lock) == 1 then
     ask(lock)
-    return {0, redis.call('PTTL', lock), 0, 0, 0}
+    return {0, redis.call('PTTL', lock), 0, 0, 0, 0}
   end
-  redis.call('DEL', permits) -- of a key that was deleted
+  if redis.call('EXISTS', permits) == 1 then -- of a key that was deleted
+    redis.call('DEL', permits) -- not in vain: behind any write a server that is out of memory refuses none
+  end
   was, out = limit, 0
 end
 local other = was ~= limit and was or 0
@@ -46,14 +48,14 @@ if fields[3] then
   return {1, tonumber(token), math.max(limit - out, 0), other}
 end
 
-local who = locker_of(claim)
 local bidder, ahead, since, left = bid_of(fields[2], now)
-if not bidder or bidder == who or since > now - math.max(waited, 0) then
+local own = bidder and is_own(bidder, claim)
+if not bidder or own or since > now - math.max(waited, 0) then
   ahead = 0 -- it has not waited longer
 end
 
 if out + weight + ahead > limit then
-  if redis.call('ZCARD', permits) + (fields[2] and 2 or 1) < redis.call('HLEN', lock) then
+  if not is_whole(lock, permits, fields[2]) then
     heal(lock, permits, now)
   end
   local swept = sweep(lock, permits, now, out, limit - weight - ahead)
@@ -63,7 +65,8 @@ if out + weight + ahead > limit then
   out = swept
 end
 if out + weight + ahead > limit then
-  if ahead == 0 and waited >= 0 and (weight > 1 or waited >= PATIENCE) then
+  local bids = ahead == 0 and waited >= 0 and (weight > 1 or waited >= PATIENCE)
+  if bids then
     make_bid(lock, permits, claim, weight, waited, now)
   end
   local first = redis.call('ZRANGE', permits, 0, 0, 'WITHSCORES')[2]
@@ -71,14 +74,14 @@ if out + weight + ahead > limit then
   if ahead > 0 and out + weight <= limit then -- it waits for nothing but the bid
     remaining = first and math.min(remaining, left) or left
   end
-  return {0, remaining, 0, math.max(limit - out - ahead, 0), other}
+  return {0, remaining, 0, math.max(limit - out - ahead, 0), other, bids and 1 or 0}
 end
 
 local token = issue(fence, retention, tokens, now_us)
 redis.call('ZADD', permits, now + ttl, claim)
 out = out + weight
 put_head(lock, limit, out, claim, string.format(owner == '' and '%d %.0f' or '%d %.0f %s', weight, token, owner))
-if bidder == who then
+if own then
   redis.call('HDEL', lock, '>')
 end
 last_for(lock, permits, ttl)

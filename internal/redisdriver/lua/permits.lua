@@ -1,8 +1,8 @@
 -- A key with permits. The hash at the lock key has the fields
 --
 --   ''         "permits limit out": the limit that was named last, and how many permits are out
---   '>'        "who count since heard": the bid of the Locker that has waited longest, as far as it
---              was heard of (ms, server clock); after BID ms without a word it is none
+--   '>'        "claim count since heard": the bid of the Locker that has waited longest, by the claim
+--              of its last attempt (ms, server clock); after BID ms without a word it is none
 --   a claim    "count token owner" of one claim; owner only where it was named
 --
 -- and the sorted set beside it has the claims by their ends (ms, server clock), which only their own
@@ -35,18 +35,18 @@ local function put_head(lock, limit, out, ...)
   redis.call('HSET', lock, '', string.format('permits %d %d', limit, out), ...)
 end
 
--- Returns whose bid it is, for how many, since when, and for how long it is one still; nil if it is none.
+-- Returns which claim the bid is of, for how many, since when, and for how long it is one still; nil if it is none.
 local function bid_of(bid, now)
-  local who, count, since, heard = string.match(bid or '', '^(%S+) (%d+) (%d+) (%d+)$')
-  local left = who and heard + BID - now
-  if who and left > 0 and left <= BID then
-    return who, tonumber(count), tonumber(since), left
+  local claim, count, since, heard = string.match(bid or '', '^(%S+) (%d+) (%d+) (%d+)$')
+  local left = claim and heard + BID - now
+  if claim and left > 0 and left <= BID then
+    return claim, tonumber(count), tonumber(since), left
   end
 end
 
--- The id of the Locker that a claim is of.
-local function locker_of(claim)
-  return string.match(claim, '^[^:]+')
+-- Reports whether two claims are of one Locker.
+local function is_own(claim, other)
+  return string.match(claim, '^[^:]+') == string.match(other, '^[^:]+')
 end
 
 -- Forgets claims that have ended, until at most `enough` permits are out; returns how many are. A call sweeps
@@ -66,7 +66,13 @@ local function sweep(lock, ends, now, out, enough)
   return math.max(out, 0)
 end
 
--- The set of ends was lost (evicted, deleted): the claims without an end get the key's.
+-- Reports whether each claim has an end: the set of them may have been lost (evicted, deleted).
+-- bid is the field '>'.
+local function is_whole(lock, ends, bid)
+  return redis.call('ZCARD', ends) + (bid and 2 or 1) >= redis.call('HLEN', lock)
+end
+
+-- Gives the claims without an end that of the key.
 local function heal(lock, ends, now)
   local last = now + math.max(redis.call('PTTL', lock), 0)
   for _, field in ipairs(redis.call('HKEYS', lock)) do
@@ -95,9 +101,9 @@ local function last_for(lock, ends, ttl)
   end
 end
 
--- Notes that the Locker of claim has waited longest. waited is in ms.
+-- Notes that the Locker of the claim has waited longest. waited is in ms.
 local function make_bid(lock, ends, claim, count, waited, now)
-  redis.call('HSET', lock, '>', string.format('%s %d %.0f %.0f', locker_of(claim), count, now - waited, now))
+  redis.call('HSET', lock, '>', string.format('%s %d %.0f %.0f', claim, count, now - waited, now))
   last_for(lock, ends, BID)
 end
 
@@ -119,7 +125,7 @@ local function lock_instead(lock, ends, claim, waited)
     end
   end
   local bidder, _, since = bid_of(redis.call('HGET', lock, '>'), now)
-  if bidder and bidder ~= locker_of(claim) and since <= now - waited then
+  if bidder and not is_own(bidder, claim) and since <= now - waited then
     return false
   elseif out == 0 then
     redis.call('DEL', lock)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/distlock/locker/driver"
 )
 
 // arena is one topology for a round: its servers, its processes, and what befell them.
@@ -27,6 +29,7 @@ type arena struct {
 	all     []*process // and those that have ended
 	events  []event
 	crashes []string
+	left    []leftPermits
 }
 
 func (r *round) newArena(t Topology, resource string) *arena {
@@ -113,6 +116,7 @@ func (a *arena) run(ctx context.Context) {
 			a.crashes = append(a.crashes, problem)
 		}
 	}
+	a.checkFree(time.Now().Add(a.maxTTL + driver.BidTime + a.cfg.Slack))
 }
 
 // check checks what the processes have logged.
@@ -126,6 +130,11 @@ func (a *arena) check(report *Report, began instant) error {
 			}
 		}
 		h.check()
+		for _, l := range a.left {
+			if l.strategy == i {
+				h.leaked(l)
+			}
+		}
 		report.add(a.topology, s.Name, h)
 		for _, v := range h.violations {
 			v.Timeline, v.Again = a.timeline(uint8(i), v, began), again

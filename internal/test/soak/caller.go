@@ -22,13 +22,14 @@ type caller struct {
 	*worker
 	strategy int
 	locker   locker.Locker
+	permits  int // of each key; 0: they are locks
 	id       int
 	r        *rand.Rand
 }
 
 func newCaller(w *worker, strategy, id int) *caller {
 	return &caller{
-		worker: w, strategy: strategy, locker: w.lockers[strategy], id: id,
+		worker: w, strategy: strategy, locker: w.lockers[strategy], permits: w.strategies[strategy].Permits, id: id,
 		r: rand.New(rand.NewPCG(w.Seed, uint64(strategy)<<32|uint64(id))),
 	}
 }
@@ -124,10 +125,12 @@ func (s *section) acquire(opts []locker.LockOption) bool {
 	if c.oneIn(10) {
 		wait = patient
 	}
-	lock, call := c.locker.Lock, record{Kind: recLock, TTL: uint32(s.ttl.Milliseconds())}
+	n := c.weight()
+	call := record{Kind: recLock, TTL: uint32(s.ttl.Milliseconds()), Permits: uint32(n)}
+	lock, tryLock := c.lock(n)
 	switch n := c.r.IntN(10); {
 	case n < 3:
-		lock, wait, call.Flags = c.locker.TryLock, 0, flagTry
+		lock, wait, call.Flags = tryLock, 0, flagTry
 	case n < 6:
 		opts = append(opts, locker.WithWait(wait))
 	default:
@@ -163,7 +166,7 @@ func (s *section) ask(ctx context.Context) bool {
 func (s *section) work(hold time.Duration) {
 	c, held := s.c, s.lease.Context(context.Background())
 	end := time.Now().Add(hold)
-	if c.oneIn(8) {
+	if c.permits == 0 && c.oneIn(8) {
 		s.reenter(held)
 	}
 	if c.oneIn(4) {
@@ -200,6 +203,9 @@ func (s *section) lostWithin(d time.Duration) bool {
 
 // write writes to the resource, and asks whether the lease is held if that was refused.
 func (s *section) write(held context.Context) {
+	if s.c.permits > 0 {
+		return // the tokens of permits are no fence
+	}
 	accepted, err := s.c.resource.write(s.key, s.lease.Token())
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "op %d: the resource: %v\n", s.rec.Op, err)

@@ -8,8 +8,12 @@ import (
 // check looks for violations on every key.
 func (h *history) check() {
 	for _, k := range h.sorted() {
-		h.checkOverlap(k)
-		h.checkTokens(k)
+		if h.permits > 0 {
+			h.checkPermits(k)
+		} else {
+			h.checkOverlap(k)
+			h.checkTokens(k)
+		}
 		h.checkWiped(k)
 		h.checkStalls(k)
 		h.replay(k)

@@ -35,6 +35,9 @@ type Strategy struct {
 	// Acked: a grant or a renewal counts only once all replicas have confirmed it, so that it
 	// survives the loss of its master.
 	Acked bool
+	// Permits is how many each key has: callers take one or more of them. With driver.MaxPermits the
+	// keys are RWLocks. Where it is 0 they are locks.
+	Permits int
 	// New makes a Locker of one process. Closing it leaves the clients open.
 	New func(Process) (locker.Locker, error)
 }

@@ -35,6 +35,9 @@
 // tokens of holds must grow, a free lock must be granted to a waiter within [Config].Slack
 // and 1.5 s while nothing is wrong, and a lease must not be used past its deadline.
 //
+// Of a key with permits the holds that overlap must not have more permits than there are. All permits must be
+// free in the store when the processes have ended and the last TTL is over.
+//
 // Some faults lose locks by design: a server that loses its data, a clock that is set
 // ahead, a failover to a replica that lags. The log of faults says so. Then another grant
 // beside the old holder is accepted, but its token must be greater, and the old

@@ -12,6 +12,7 @@ import (
 // A history has the events of one strategy in one arena in a round.
 type history struct {
 	slack      time.Duration
+	permits    int           // of each key; 0: they are locks
 	linger     time.Duration // how long the store may keep a lock after its TTL
 	keys       map[uint16]*keyHistory
 	losses     spans // in which locks may have been lost
@@ -38,6 +39,7 @@ type attempt struct {
 	key       uint16
 	try       bool
 	ttl, wait time.Duration
+	permits   int // that it asks for; 0 of a lock
 	call, ret instant
 	unknown   bool // it may have got the lock: the caller was not told
 }
@@ -66,6 +68,9 @@ type hold struct {
 }
 
 func (h *hold) String() string {
+	if h.permits > 0 {
+		return fmt.Sprintf("%s, op %d, with %d permits and token %d", h.p.name, h.op, h.permits, h.token)
+	}
 	return fmt.Sprintf("%s, op %d, with token %d", h.p.name, h.op, h.token)
 }
 
@@ -94,7 +99,7 @@ func (h *hold) over(linger time.Duration) instant {
 
 func newHistory(a *arena, s Strategy) *history {
 	h := &history{
-		slack: a.cfg.Slack, linger: a.cfg.linger(a.topology), keys: make(map[uint16]*keyHistory), count: make(map[string]int), found: make(map[Kind]int),
+		slack: a.cfg.Slack, permits: s.Permits, linger: a.cfg.linger(a.topology), keys: make(map[uint16]*keyHistory), count: make(map[string]int), found: make(map[Kind]int),
 	}
 	for _, e := range a.events {
 		if e.loss != lossNone && (e.loss != lossUnconfirmed || !s.Acked) {
@@ -181,6 +186,7 @@ func (r *reader) record(rec record) {
 		r.pending[rec.Op] = attempt{
 			p: r.p, op: rec.Op, key: rec.Key, try: rec.Flags&flagTry != 0, call: rec.At,
 			ttl: time.Duration(rec.TTL) * time.Millisecond, wait: time.Duration(rec.Wait) * time.Millisecond,
+			permits: int(rec.Permits),
 		}
 	case (rec.Kind == recGranted || rec.Kind == recRefused) && !inner:
 		r.returned(rec)

@@ -30,14 +30,15 @@ type planted struct {
 	opts    []locker.Option
 	New     func(soak.Process) (locker.Locker, error)
 
-	want   soak.Kind
-	on     soak.Topology // default soak.Single
-	acked  bool
-	faults []string // default none
-	ttls   []time.Duration
-	keys   int           // default 16
-	length time.Duration // default 6 s
-	quick  bool          // in each test run
+	want    soak.Kind
+	on      soak.Topology // default soak.Single
+	permits int           // of each key; 0: they are locks
+	acked   bool
+	faults  []string // default none
+	ttls    []time.Duration
+	keys    int           // default 16
+	length  time.Duration // default 6 s
+	quick   bool          // in each test run
 }
 
 const (
@@ -92,6 +93,21 @@ var bugs = []planted{
 		},
 	},
 	{
+		name: "weights are ignored", quick: true, permits: 4, want: soak.Overlap, keys: 4, length: 3 * time.Second,
+		acquire: func(ctx context.Context, d driver.Driver, req driver.Request) (driver.Answer, error) {
+			req.Permits = 1
+			return d.Acquire(ctx, req)
+		},
+	},
+	{
+		// The permits of a process that was killed are not free after its TTL.
+		name: "permits of the dead are kept", permits: 4, want: soak.Leak, faults: []string{"kill"}, length: 10 * time.Second,
+		acquire: func(ctx context.Context, d driver.Driver, req driver.Request) (driver.Answer, error) {
+			req.TTL = time.Hour
+			return d.Acquire(ctx, req)
+		},
+	},
+	{
 		name: "processes that do not agree on the nodes", want: soak.Overlap, on: soak.Quorum,
 		New: func(p soak.Process) (locker.Locker, error) {
 			return redlock.New(p.Clients[p.Index:p.Index+3], p.Options...)
@@ -110,7 +126,7 @@ func plantedStrategies() (all []soak.Strategy) {
 		if b.New == nil {
 			b.New = b.locker
 		}
-		all = append(all, soak.Strategy{Name: b.name, On: []soak.Topology{cmp.Or(b.on, soak.Single)}, Acked: b.acked, New: b.New})
+		all = append(all, soak.Strategy{Name: b.name, On: []soak.Topology{cmp.Or(b.on, soak.Single)}, Permits: b.permits, Acked: b.acked, New: b.New})
 	}
 	return all
 }
@@ -131,7 +147,14 @@ func (b planted) locker(p soak.Process) (locker.Locker, error) {
 	if b.claim == nil {
 		b.claim = func(c driver.Claim) driver.Claim { return c }
 	}
-	return locker.New(bent{d, b}, append(p.Options, b.opts...)...)
+	opts := append(p.Options, b.opts...)
+	if b.permits > 0 {
+		return locker.New(struct {
+			bent
+			redisdriver.PermitKeeper
+		}{bent{d, b}, redisdriver.NewPermitKeeper(d)}, opts...)
+	}
+	return locker.New(bent{d, b}, opts...)
 }
 
 // script is one of setnx's, with what was put into it.

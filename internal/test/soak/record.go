@@ -78,6 +78,7 @@ type record struct {
 	Caller, Key  uint16
 	Op           uint32
 	TTL, Wait    uint32 // recLock: ms
+	Permits      uint32 // recLock: how many it asks for; 0 of a lock
 	At, Deadline instant
 	Token        int64
 }

@@ -26,6 +26,8 @@ const (
 	LateLoss Kind = "late loss"
 	// NoStep: an operation that is no step of the model of a claim's life.
 	NoStep Kind = "no step"
+	// Leak: permits were out when all processes had ended, and the TTL of their claims was over.
+	Leak Kind = "leak"
 	// Unexpected: an error that nothing calls for.
 	Unexpected Kind = "unexpected error"
 	// Crash: a process ended by itself, or did not finish.

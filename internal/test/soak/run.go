@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/internal/bound"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 // Run soaks the strategies until the time or the number of operations is reached, a
@@ -21,6 +22,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if err != nil {
 		return report, err
 	}
+	logging.Disable() // go-redis tells of each Sentinel
 	for n := 0; ; n++ {
 		left := cfg.Duration - time.Since(report.began)
 		enough := cfg.Operations > 0 && report.Operations() >= cfg.Operations

@@ -34,6 +34,13 @@ func acked(name string, newLocker constructor, acks func(int, time.Duration) loc
 	}}
 }
 
+// semaphores is on with keys of so many permits.
+func semaphores(name string, permits int, news ...constructor) soak.Strategy {
+	s := on(name, news...)
+	s.Permits = permits
+	return s
+}
+
 var strategies = []soak.Strategy{
 	on("setnx", setnx.New),
 	on("hashreentrant", hashreentrant.New),
@@ -42,6 +49,10 @@ var strategies = []soak.Strategy{
 	acked("setnx+acks", setnx.New, setnx.WithReplicaAcks),
 	acked("hashreentrant+acks", hashreentrant.New, hashreentrant.WithReplicaAcks),
 	acked("blpop+acks", blpop.New, blpop.WithReplicaAcks),
+	semaphores("setnx+semaphore", 5, setnx.New),
+	semaphores("hashreentrant+semaphore", 5, hashreentrant.New),
+	semaphores("mixed+semaphore", 3, setnx.New, hashreentrant.New), // they share permits
+	semaphores("hashreentrant+rwlock", locker.MaxPermits, hashreentrant.New),
 	{Name: "redlock", On: []soak.Topology{soak.Quorum}, New: func(p soak.Process) (locker.Locker, error) {
 		return redlock.New(p.Clients, p.Options...)
 	}},
