@@ -25,6 +25,8 @@ type keyHistory struct {
 	key   uint16
 	holds []*hold
 	tries []attempt // those that got nothing
+
+	broken spans // in which its lock may have been taken away
 }
 
 // attempt is a Lock or TryLock.
@@ -39,8 +41,8 @@ type attempt struct {
 }
 
 // since is when the grant may have been made at the earliest: a lock that is handed over
-// inside a process was granted to an earlier caller, at most 20 ms before the release.
-func (a attempt) since() instant { return a.call.add(-100 * time.Millisecond) }
+// inside a process, or kept there, was granted to an earlier caller, at most a second before the release.
+func (a attempt) since() instant { return a.call.add(-1100 * time.Millisecond) }
 
 // hold is a lease, from the grant to its end.
 type hold struct {
@@ -215,7 +217,7 @@ func (r *reader) lease(x *hold, rec record) {
 		if yes && rec.At >= rec.Deadline {
 			r.violate(LateLoss, x.key, span{rec.Deadline, rec.At}, "%v: %v after its deadline the lease says that it is held", x, rec.At.since(rec.Deadline))
 		}
-		if yes && x.refused != 0 && !r.losses.overlap(span{x.since(), rec.At}) {
+		if yes && x.refused != 0 && !r.lossesWithin(x.key, span{x.since(), rec.At}) {
 			r.violate(Overlap, x.key, span{x.refused, rec.At}, "%v: the lease says that it is held; but the resource has refused its token, so another caller was granted a greater one", x)
 		}
 	case recLost:
