@@ -52,11 +52,12 @@ func newFakeStore() *fakeStore {
 	return s
 }
 
-// token returns the first of n tokens. The clock keeps them growing after a flush.
-func (s *fakeStore) token(key string, n int) int64 {
-	first := max(s.tokens[key]+1, time.Now().UnixMicro())
+// token reserves up to n tokens. The clock keeps them growing after a flush.
+func (s *fakeStore) token(key string, n int) (first int64, got int) {
+	n = min(n, driver.TokensAhead)
+	first = max(s.tokens[key]+1, time.Now().UnixMicro())
 	s.tokens[key] = first + int64(n) - 1
-	return first
+	return first, n
 }
 
 // command has the store apply a command, unless there are faults.
@@ -95,7 +96,7 @@ func (d *fakeDriver) Configure(c driver.Config) (driver.Settings, error) {
 	if len(c.Options) > 0 {
 		return driver.Settings{}, fmt.Errorf("%w: no such option: %v", locker.ErrInvalid, c.Options[0])
 	}
-	return driver.Settings{}, nil
+	return driver.Settings{NamesHolders: true}, nil
 }
 
 func (d *fakeDriver) Acquire(ctx context.Context, req driver.Request) (a driver.Answer, err error) {

@@ -15,6 +15,9 @@ import (
 
 var (
 	acquirePermits = NewScript("acquire permits")
+
+	acquirePermitsInCluster = NewScript("acquire permits", InCluster)
+
 	renewPermits   = NewScript("renew permits")
 	releasePermits = NewScript("release permits")
 	countPermits   = NewScript("count permits")

@@ -192,5 +192,7 @@ func TestRenewalInAnotherTerm(t *testing.T) {
 	var before int64
 	d.set(func() { before = d.lease })
 	require.NoError(t, renew(time.Minute))
-	d.set(func() { require.Equal(t, before, d.lease, "the lease that it has got without an answer is one of this term") })
+	d.set(func() {
+		require.Equal(t, before, d.lease, "the lease that it has got without an answer is one of this term")
+	})
 }

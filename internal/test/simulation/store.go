@@ -23,10 +23,10 @@ type store struct {
 func newStore(counts bool) *store {
 	if counts {
 		last := int64(0)
-		t := locktable.New(func(_ string, n int) int64 {
-			first := max(last+1, time.Now().UnixMicro())
+		t := locktable.New(func(_ string, n int) (first int64, got int) {
+			first = max(last+1, time.Now().UnixMicro())
 			last = first + int64(n) - 1
-			return first
+			return first, n
 		})
 		t.Joins = true
 		d := counting{t: t}
