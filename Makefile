@@ -10,6 +10,7 @@ SOAK_FLAGS ?=
 PEERS_FLAGS ?=
 MATRIX_FLAGS ?=
 SERVERS ?=
+VERSION ?=
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0

@@ -13,6 +13,7 @@ var soakedFor = map[string][]soak.Kind{
 	"R19": {soak.Overlap, soak.Stall},
 	"R21": {soak.TokenOrder},
 	"R22": {soak.Overlap},
+	"R28": {soak.Overlap, soak.Leak},
 }
 
 // besides are tests outside the suite that are about a rule: a directory, and a test in it.

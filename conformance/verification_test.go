@@ -190,7 +190,7 @@ func plantedInSoak(t *testing.T) map[soak.Kind][]string {
 	// Those of package soak are in its own test.
 	source, err := os.ReadFile("../internal/test/soak/planted_test.go")
 	require.NoError(t, err)
-	kinds := map[string]soak.Kind{"Overlap": soak.Overlap, "TokenOrder": soak.TokenOrder, "Stall": soak.Stall, "LateLoss": soak.LateLoss}
+	kinds := map[string]soak.Kind{"Overlap": soak.Overlap, "TokenOrder": soak.TokenOrder, "Stall": soak.Stall, "LateLoss": soak.LateLoss, "Leak": soak.Leak}
 	bugs := regexp.MustCompile(`(?m)^\t\tname: "([^"]+)",.* want: soak\.(\w+)`).FindAllStringSubmatch(string(source), -1)
 	require.Len(t, bugs, strings.Count(string(source), "\t\tname: "))
 	for _, m := range bugs {
