@@ -23,11 +23,11 @@ import (
 // after the leader was cut off, 48 when one that had stood still went on). So a keep-alive by the next leader
 // promises nothing, and neither does one by a leader that has been deposed without noticing it.
 //
-// What every leader keeps to: a lease that was granted in a term ends no earlier than its TTL after the last
-// keep-alive by the leader of that term, or after its grant. For that leader lists it no earlier. Leaders of
-// later terms let it begin anew, and have it listed later still. Leaders of earlier terms have never seen
-// it while they led. So a lease counts as extended only by the leader of the term that has granted it,
-// and a claim that lives on in another term moves to a lease that is granted there.
+// What every leader keeps to: a lease that was granted in a term ends no earlier than its TTL after its grant, or
+// after a keep-alive by the leader of that term. For that leader lists it no earlier. Leaders of
+// later terms let it begin anew when they are elected. Leaders of earlier terms have never seen
+// it while they led. So a lease counts as extended only by the leader of the term that has granted it, before
+// a later one was elected, and a claim that lives on in another term moves to a lease that is granted there.
 type lease struct {
 	id      clientv3.LeaseID
 	seconds int64
@@ -55,8 +55,7 @@ type leases struct {
 }
 
 // seconds is the TTL of a lease: the claim's, rounded up, and one more. Within that second a lease
-// serves the next claim without a command. It also covers a keep-alive that a leader has
-// answered while the others elected the next one, by whose clock the lease lasts.
+// serves the next claim without a command.
 func seconds(ttl time.Duration) int64 { return int64((ttl+time.Second-1)/time.Second) + 1 }
 
 // spare is how long a lease can still serve the next claim. It needs leases.mu.
