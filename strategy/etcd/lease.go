@@ -68,24 +68,39 @@ func (s *leases) take(ctx context.Context, ttl time.Duration) (*lease, error) {
 	if l := s.takeIdle(seconds(ttl)); l != nil {
 		return l, nil
 	}
-	return s.grant(ctx, ttl)
+	return s.make(ctx, ttl)
 }
 
-// grant makes a lease with an id of our own, by which it can be revoked if there is no answer.
-func (s *leases) grant(ctx context.Context, ttl time.Duration) (*lease, error) {
+// make is take of a lease that is granted now.
+func (s *leases) make(ctx context.Context, ttl time.Duration) (*lease, error) {
+	l := s.plan(ttl)
+	if err := s.grant(ctx, l); err != nil {
+		s.spend(l)
+		return nil, err
+	}
+	return l, nil
+}
+
+// plan returns a lease that is to be granted from now on, with an id of our own, by which it can be revoked if there is
+// no answer.
+func (s *leases) plan(ttl time.Duration) *lease {
 	l := &lease{id: clientv3.LeaseID(rand.Int64N(1<<63-1) + 1), seconds: seconds(ttl), term: s.conn.term.Load()}
 	l.end = time.Now().Add(time.Duration(l.seconds) * time.Second)
+	return l
+}
+
+// grant asks for a lease. One that is there was granted by an earlier try: no two have the same one of 2^63 ids.
+func (s *leases) grant(ctx context.Context, l *lease) error {
 	res, err := send(ctx, s.conn, func(ctx context.Context) (*pb.LeaseGrantResponse, error) {
 		return s.conn.leases.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: int64(l.id), TTL: l.seconds})
 	})
-	if err != nil {
-		if !errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseExist) { // it would be another claim's
-			s.spend(l)
-		}
-		return nil, err
+	if errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseExist) {
+		return nil
 	}
-	s.conn.learn(res.Header)
-	return l, nil
+	if err == nil {
+		s.conn.learn(res.Header)
+	}
+	return err
 }
 
 // keepAlive extends leases by one stream, and returns for each whether some leader has extended it. It does not
