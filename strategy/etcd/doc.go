@@ -15,7 +15,8 @@
 // by an empty one.
 //
 // Not guaranteed: re-entry by the same named owner from another process (etcd has no hold counts); the order of a
-// process that did not reach etcd for 3 s while it waited: it joins the end of the line.
+// process that did not reach etcd for 3 s while it waited, or whose place a leader has ended that was deposed: it joins
+// the end of the line.
 //
 // # Time
 //
@@ -39,12 +40,13 @@
 //
 // # Commands
 //
-// A free Lock is one transaction, and so is its Unlock, while the process has a lease that it has used within the
-// last second for another lock with an equal TTL. Otherwise a Lock grants a lease before, and a second after the
-// Unlock the lease is revoked. A TryLock that is refused is one transaction. Renewals are one read of up to 64
-// claims and a keep-alive for each; neither is written to disk. A Lock that waits joins the line by a grant and a
-// transaction, reads once a second, and takes a grant and a transaction when it is the first. It watches the
-// member before its own, so that a release wakes one process. A hand-over inside a process sends nothing.
+// A free Lock is one transaction, and so is its Unlock, while the process has a lease that was granted or renewed
+// within the last second, for another lock with an equal TTL. Otherwise a Lock grants a lease before, and after the
+// Unlock the lease is revoked. A TryLock that is refused is one transaction. Renewals are a keep-alive for each claim
+// and one read for up to 64; neither is written to disk. After an election, and for the first lease of a
+// process, a renewal takes a grant for each claim and one transaction for up to 64, besides. A Lock that waits joins the line
+// by a grant and a transaction, reads once a second, and takes a grant and a transaction when it is the first. It
+// watches the member before its own, so that a release wakes one process. A hand-over inside a process sends nothing.
 //
 // At most 64 attempts of a Locker are under way at a time, so that renewals and releases do not queue behind them.
 //

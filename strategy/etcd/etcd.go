@@ -145,7 +145,7 @@ func (d *etcdDriver) try(ctx context.Context, m member, req driver.Request) (lin
 	free := clientv3.Compare(clientv3.CreateRevision(start).WithRange(end), "=", 0)
 	is, err := d.enter(ctx, m, req.Claim, l, free)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) { // a person has revoked it, or the store has lost its data
-		if l, err = d.leases.grant(ctx, req.TTL); err != nil {
+		if l, err = d.leases.make(ctx, req.TTL); err != nil {
 			return line{}, storeError(err, true)
 		}
 		is, err = d.enter(ctx, m, req.Claim, l, free)

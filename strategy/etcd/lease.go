@@ -23,11 +23,11 @@ import (
 // after the leader was cut off, 48 when one that had stood still went on). So a keep-alive by the next leader
 // promises nothing, and neither does one by a leader that has been deposed without noticing it.
 //
-// What every leader keeps to: a lease that was granted in a term ends no earlier than its TTL after the last
-// keep-alive by the leader of that term, or after its grant. For that leader lists it no earlier. Leaders of
-// later terms let it begin anew, and have it listed later still. Leaders of earlier terms have never seen
-// it while they led. So a lease counts as extended only by the leader of the term that has granted it,
-// and a claim that lives on in another term moves to a lease that is granted there.
+// What every leader keeps to: a lease that was granted in a term ends no earlier than its TTL after its grant, or
+// after a keep-alive by the leader of that term. For that leader lists it no earlier. Leaders of
+// later terms let it begin anew when they are elected. Leaders of earlier terms have never seen
+// it while they led. So a lease counts as extended only by the leader of the term that has granted it, before
+// a later one was elected, and a claim that lives on in another term moves to a lease that is granted there.
 type lease struct {
 	id      clientv3.LeaseID
 	seconds int64
@@ -55,8 +55,7 @@ type leases struct {
 }
 
 // seconds is the TTL of a lease: the claim's, rounded up, and one more. Within that second a lease
-// serves the next claim without a command. It also covers a keep-alive that a leader has
-// answered while the others elected the next one, by whose clock the lease lasts.
+// serves the next claim without a command.
 func seconds(ttl time.Duration) int64 { return int64((ttl+time.Second-1)/time.Second) + 1 }
 
 // spare is how long a lease can still serve the next claim. It needs leases.mu.
@@ -69,24 +68,39 @@ func (s *leases) take(ctx context.Context, ttl time.Duration) (*lease, error) {
 	if l := s.takeIdle(seconds(ttl)); l != nil {
 		return l, nil
 	}
-	return s.grant(ctx, ttl)
+	return s.make(ctx, ttl)
 }
 
-// grant makes a lease with an id of our own, by which it can be revoked if there is no answer.
-func (s *leases) grant(ctx context.Context, ttl time.Duration) (*lease, error) {
+// make is take of a lease that is granted now.
+func (s *leases) make(ctx context.Context, ttl time.Duration) (*lease, error) {
+	l := s.plan(ttl)
+	if err := s.grant(ctx, l); err != nil {
+		s.spend(l)
+		return nil, err
+	}
+	return l, nil
+}
+
+// plan returns a lease that is to be granted from now on, with an id of our own, by which it can be revoked if there is
+// no answer.
+func (s *leases) plan(ttl time.Duration) *lease {
 	l := &lease{id: clientv3.LeaseID(rand.Int64N(1<<63-1) + 1), seconds: seconds(ttl), term: s.conn.term.Load()}
 	l.end = time.Now().Add(time.Duration(l.seconds) * time.Second)
+	return l
+}
+
+// grant asks for a lease. One that is there was granted by an earlier try: no two have the same one of 2^63 ids.
+func (s *leases) grant(ctx context.Context, l *lease) error {
 	res, err := send(ctx, s.conn, func(ctx context.Context) (*pb.LeaseGrantResponse, error) {
 		return s.conn.leases.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: int64(l.id), TTL: l.seconds})
 	})
-	if err != nil {
-		if !errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseExist) { // it would be another claim's
-			s.spend(l)
-		}
-		return nil, err
+	if errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseExist) {
+		return nil
 	}
-	s.conn.learn(res.Header)
-	return l, nil
+	if err == nil {
+		s.conn.learn(res.Header)
+	}
+	return err
 }
 
 // keepAlive extends leases by one stream, and returns for each whether some leader has extended it. It does not

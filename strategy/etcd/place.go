@@ -127,7 +127,7 @@ func (d *etcdDriver) queue(ctx context.Context, p *place, m member, c driver.Cla
 			return is, nil
 		}
 	}
-	l, err := d.leases.grant(ctx, placeTTL)
+	l, err := d.leases.make(ctx, placeTTL)
 	if err != nil {
 		return line{}, storeError(err, true)
 	}

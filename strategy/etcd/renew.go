@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -12,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A batch of renewals is a transaction and a stream. A server refuses transactions of more than
+// A batch of renewals is a stream and a transaction. A server refuses transactions of more than
 // 128 operations, and requests above 1.5 MiB.
 const (
 	mostInBatch  = 64
@@ -23,6 +22,10 @@ const (
 
 // Renew implements driver.Driver, in batches beside one another.
 func (d *etcdDriver) Renew(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
+	r := renewal{d, time.Second}
+	if end, ok := ctx.Deadline(); ok {
+		r.patience = max(time.Until(end)/6, time.Millisecond)
+	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex // one answer at a time
 	for from := 0; from < len(claims); {
@@ -33,43 +36,57 @@ func (d *etcdDriver) Renew(ctx context.Context, claims []driver.Claim, answer fu
 		}
 		begin, batch := from, claims[from:to]
 		wg.Go(func() {
-			d.renew(ctx, batch, func(i int, err error) {
-				mu.Lock()
-				defer mu.Unlock()
+			outcome := r.extend(ctx, batch)
+			mu.Lock()
+			defer mu.Unlock()
+			for i, err := range outcome {
 				answer(begin+i, err)
-			})
+			}
 		})
 		from = to
 	}
 	wg.Wait()
 }
 
-// renew extends a batch. When a third of its time is over it begins anew beside the first try, on the connections
-// that are next in turn: a member that is frozen answers nothing, and each command goes to another member.
-func (d *etcdDriver) renew(ctx context.Context, batch []driver.Claim, answer func(i int, err error)) {
+// renewal is one Renew.
+type renewal struct {
+	*etcdDriver
+	patience time.Duration // after which a command is sent once more
+}
+
+// hedged runs a command of a renewal, which changes nothing when it arrives once more, and returns its first answer. Without
+// one it runs the command again beside the first try, twice at most: the client goes round the members, and one that is
+// frozen answers nothing.
+func hedged[T any](ctx context.Context, r renewal, command func(context.Context) (T, error)) (T, error) {
+	const tries = 3
+	type answer struct {
+		res T
+		err error
+	}
+	answers := make(chan answer, tries)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	outcomes := make(chan []error, 2)
-	begin := func() { go func() { outcomes <- d.extend(ctx, batch) }() }
-	late := make(<-chan time.Time)
-	if end, ok := ctx.Deadline(); ok {
-		late = time.After(time.Until(end) / 3)
+	begun, underWay := 0, 0
+	begin := func() {
+		begun++
+		underWay++
+		go func() {
+			res, err := command(ctx)
+			answers <- answer{res, err}
+		}()
 	}
-	begin()
-	for underWay := 1; ; {
+	late := time.NewTicker(r.patience)
+	defer late.Stop()
+	for begin(); ; {
 		select {
-		case <-late:
-			underWay++
-			begin()
-		case outcome := <-outcomes:
-			underWay--
-			if underWay > 0 && slices.ContainsFunc(outcome, func(err error) bool { return err != nil && !errors.Is(err, errLost) }) {
-				continue
+		case <-late.C:
+			if begun < tries {
+				begin()
 			}
-			for i, err := range outcome {
-				answer(i, err)
+		case a := <-answers:
+			if underWay--; a.err == nil || underWay == 0 {
+				return a.res, a.err
 			}
-			return
 		}
 	}
 }
@@ -80,22 +97,22 @@ func (d *etcdDriver) renew(ctx context.Context, batch []driver.Claim, answer fun
 // The look is decided by the majority. When it shows the term of a lease, no leader of a later term was elected
 // before, and what has extended the lease is the leader of its term. Otherwise the member moves to another lease; see
 // lease.
-func (d *etcdDriver) extend(ctx context.Context, batch []driver.Claim) []error {
+func (r renewal) extend(ctx context.Context, batch []driver.Claim) []error {
 	begun := time.Now()
 	known := make([]*lease, len(batch))
 	var all []*lease
-	look := make([]clientv3.Op, len(batch))
+	looks := make([]clientv3.Op, len(batch))
 	for i, c := range batch {
-		look[i] = first(c.Key)
-		if known[i] = d.leases.of(c.ID); known[i] != nil {
+		looks[i] = first(c.Key)
+		if known[i] = r.leases.of(c.ID); known[i] != nil {
 			all = append(all, known[i])
 		}
 	}
-	extended, err := d.leases.keepAlive(ctx, all)
+	extended, err := hedged(ctx, r, func(ctx context.Context) ([]bool, error) { return r.leases.keepAlive(ctx, all) })
 	if err != nil {
 		return slices.Repeat([]error{storeError(err, false)}, len(batch))
 	}
-	res, err := d.txn(ctx, nil, look, nil)
+	res, err := r.hedgedTxn(ctx, looks)
 	if err != nil {
 		return slices.Repeat([]error{err}, len(batch))
 	}
@@ -109,24 +126,28 @@ func (d *etcdDriver) extend(ctx context.Context, batch []driver.Claim) []error {
 		own := kv(res.Responses[i])
 		switch {
 		case own == nil || string(own.Key) != (member{c.Key, c.ID}).name():
-			d.leases.left(c.ID, 0)
+			r.leases.left(c.ID, 0)
 			outcome[i] = errLost
 		case alive && own.Lease == int64(l.id) && l.term == res.Header.RaftTerm:
-			d.leases.lasts(l, begun)
+			r.leases.lasts(l, begun)
 		default:
 			moves = append(moves, &transfer{claim: c, own: own, outcome: &outcome[i]})
 		}
 	}
-	if changed := d.transfer(ctx, moves); len(changed) > 0 {
+	if changed := r.transfer(ctx, moves); len(changed) > 0 {
 		claims := make([]driver.Claim, len(changed))
 		for i, t := range changed {
 			claims[i] = t.claim
 		}
-		for i, err := range d.extend(ctx, claims) {
+		for i, err := range r.extend(ctx, claims) {
 			*changed[i].outcome = err
 		}
 	}
 	return outcome
+}
+
+func (r renewal) hedgedTxn(ctx context.Context, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
+	return hedged(ctx, r, func(ctx context.Context) (*clientv3.TxnResponse, error) { return r.txn(ctx, nil, ops, nil) })
 }
 
 // transfer is a member that moves to another lease.
@@ -141,50 +162,53 @@ type transfer struct {
 // read. A lease that a member may have got without our learning of it is not revoked: the next renewal or the release
 // sees which one the member has. transfer returns the moves whose members were written meanwhile, by another renewal of
 // the claim, or deleted.
-func (d *etcdDriver) transfer(ctx context.Context, moves []*transfer) (changed []*transfer) {
-	d.grantAll(ctx, moves)
+func (r renewal) transfer(ctx context.Context, moves []*transfer) (changed []*transfer) {
+	r.grantAll(ctx, moves)
 	moves = slices.DeleteFunc(moves, func(t *transfer) bool { return t.to == nil })
 	if len(moves) == 0 {
 		return nil
 	}
-	var ops []clientv3.Op
-	for _, t := range moves {
-		name := string(t.own.Key)
-		ops = append(ops, clientv3.OpTxn(
-			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(name), "=", t.own.ModRevision)},
-			[]clientv3.Op{clientv3.OpPut(name, string(t.own.Value), clientv3.WithLease(t.to.id))}, nil))
-	}
-	res, err := d.txn(ctx, nil, ops, nil)
+	ops := make([]clientv3.Op, len(moves))
 	for i, t := range moves {
-		switch {
-		case err != nil && driver.MaybeApplied(err):
+		name := string(t.own.Key)
+		unchanged := clientv3.Compare(clientv3.ModRevision(name), "=", t.own.ModRevision)
+		put := clientv3.OpPut(name, string(t.own.Value), clientv3.WithLease(t.to.id))
+		ops[i] = clientv3.OpTxn([]clientv3.Cmp{unchanged}, []clientv3.Op{put}, []clientv3.Op{clientv3.OpGet(name)})
+	}
+	res, err := r.hedgedTxn(ctx, ops)
+	for i, t := range moves {
+		if err != nil {
 			*t.outcome = err
-			d.leases.expect(t.claim.ID, t.to)
-		case err != nil:
-			*t.outcome = err
-			d.leases.spend(t.to)
-		case !res.Responses[i].GetResponseTxn().Succeeded:
-			d.leases.rest(t.to)
-			changed = append(changed, t)
-		default:
-			d.leases.keep(t.claim.ID, t.to, clientv3.LeaseID(t.own.Lease))
+			r.leases.expect(t.claim.ID, t.to)
+			continue
 		}
+		if did := res.Responses[i].GetResponseTxn(); !did.Succeeded {
+			if now := kv(did.Responses[0]); now == nil || now.Lease != int64(t.to.id) { // else an earlier try has arrived
+				r.leases.rest(t.to)
+				changed = append(changed, t)
+				continue
+			}
+		}
+		r.leases.keep(t.claim.ID, t.to, clientv3.LeaseID(t.own.Lease))
 	}
 	return changed
 }
 
 // grantAll makes the leases.
-func (d *etcdDriver) grantAll(ctx context.Context, moves []*transfer) {
+func (r renewal) grantAll(ctx context.Context, moves []*transfer) {
 	var all sync.WaitGroup
 	places := make(chan struct{}, grantsAtOnce)
 	for _, t := range moves {
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
-			var err error
-			if t.to, err = d.leases.grant(ctx, t.claim.TTL); err != nil {
+			l := r.leases.plan(t.claim.TTL)
+			if _, err := hedged(ctx, r, func(ctx context.Context) (struct{}, error) { return struct{}{}, r.leases.grant(ctx, l) }); err != nil {
 				*t.outcome = storeError(err, false)
+				r.leases.spend(l)
+				return
 			}
+			t.to = l
 		})
 	}
 	all.Wait()
