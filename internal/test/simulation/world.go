@@ -120,7 +120,7 @@ func newWorld(seed uint64) *world {
 	r := newChance(seed, -1)
 	w := &world{
 		seed: seed, r: r, variant: variant(r.IntN(int(variants))), calm: r.oneIn(3), fenced: !r.oneIn(8), rw: r.oneIn(3), began: time.Now(),
-		far: pick(r, 0, time.Millisecond, 5*time.Millisecond, 20*time.Millisecond), grain: pick(r, 1, time.Millisecond, 5*time.Millisecond),
+		far: pick(r, 0, time.Millisecond, 5*time.Millisecond, 20*time.Millisecond), grain: pick(r, 1, time.Millisecond, 5*time.Millisecond, 20*time.Millisecond),
 		ttls: pick(r, []time.Duration{300 * time.Millisecond}, []time.Duration{time.Second}, []time.Duration{100 * time.Millisecond, time.Second}),
 		keys: []string{"a", "b", "c"}[:1+r.IntN(3)], waits: map[*op]struct{}{},
 	}

@@ -37,7 +37,8 @@ func (r *reader) trace(rec record) {
 	k := r.at(rec.Key)
 	k.trace = append(k.trace, spec.Event{
 		What: what, At: time.Duration(rec.At), Lease: r.lease64(rec.Op), Token: rec.Token,
-		Deadline: time.Duration(rec.Deadline), TTL: time.Duration(rec.TTL) * time.Millisecond,
+		Deadline: time.Duration(rec.Deadline),
+		TTL:      time.Duration(rec.TTL)*time.Millisecond + r.slack, // the deadline was looked at later than At
 	})
 }
 
