@@ -3,8 +3,10 @@ package gooselocker_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -40,7 +42,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// open returns a database of the test's own.
+var schemas atomic.Int32
+
+// open returns a database of the test's own: a schema.
 func open(t *testing.T) *sql.DB {
 	t.Helper()
 	if sqlservers.LeftOut("postgres") {
@@ -51,7 +55,7 @@ func open(t *testing.T) *sql.DB {
 	db, err := sql.Open(s.Driver, s.DSN)
 	require.NoError(t, err)
 	defer db.Close()
-	name := "test_" + time.Now().Format("150405_000000000")
+	name := fmt.Sprint("test_", schemas.Add(1))
 	_, err = db.ExecContext(t.Context(), "CREATE SCHEMA "+name)
 	require.NoError(t, err)
 	own, err := sql.Open(s.Driver, s.DSN+"&search_path="+name)

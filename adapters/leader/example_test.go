@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/adapters/leader"
+	"github.com/distlock/locker/internal/test/docblocks"
 	"github.com/distlock/locker/strategy/memory"
 )
 
@@ -65,4 +69,50 @@ func ExampleElector() {
 	// leads: true
 	// ended true
 	// leads: false
+}
+
+// candidacy is the first program of README.md, and watch the second.
+func candidacy(ctx context.Context, l locker.Locker) error {
+	e, err := leader.New(l, "billing/leader", leader.WithIdentity("web-7", "10.0.0.7:8080"))
+	if err != nil {
+		return err
+	}
+	err = e.Run(ctx, func(ctx context.Context, token int64) error { // called each time this process is elected
+		fmt.Println("leads with token", token)
+		<-ctx.Done() // the leadership is lost, or all of it is over
+		return nil
+	})
+	return err
+}
+
+func watch(ctx context.Context, l locker.Locker) error {
+	e, err := leader.New(l, "billing/leader")
+	if err != nil {
+		return err
+	}
+	for term, err := range e.Observe(ctx) {
+		if err != nil {
+			return err // or go on: Observe does
+		}
+		fmt.Println(term.Identity, "leads at", term.Payload, "with token", term.Token)
+	}
+	return nil
+}
+
+// The programs of README.md.
+func TestReadme(t *testing.T) {
+	docblocks.InFile(t, "README.md", "example_test.go")
+	l, err := memory.New()
+	require.NoError(t, err)
+	defer l.Close()
+	ctx, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	ended := make(chan error, 2)
+	go func() { ended <- candidacy(ctx, l) }()
+	go func() { ended <- watch(ctx, l) }()
+	for range 2 {
+		if err := <-ended; err != nil {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+	}
 }
