@@ -14,10 +14,14 @@ import (
 // have a grant for less than its TTL to begin with.
 func (c *call) acquire(cl driver.Claim, wait bool, tokens int) (a driver.Answer, sent time.Duration, err error) {
 	sent = c.e.sched.Now()
-	short := c.renewals == noLimit && c.maxHold == 0 && c.millis == 0 && c.e.set.interval(&c.callSettings) > 0
+	short := c.mayBeShort()
+	req := driver.Request{Claim: cl, Fencing: !c.e.set.noFencing, Tokens: tokens, Short: short,
+		Wait: wait, Waits: c.ks != nil, Waited: sent - c.began}
+	if req.TTL = c.grantFor(short); c.maySticky() && req.Fencing {
+		req.Tokens = stickyTokens
+	}
 	err = c.command(min(commandTimeout, c.ttl), func(ctx context.Context) (err error) {
-		a, err = c.e.driver.Acquire(ctx, driver.Request{Claim: cl, Fencing: !c.e.set.noFencing, Tokens: tokens, Short: short,
-			Wait: wait, Waits: c.ks != nil, Waited: sent - c.began})
+		a, err = c.e.driver.Acquire(ctx, req)
 		return err
 	})
 	if err != nil && driver.MaybeApplied(err) {
@@ -27,6 +31,11 @@ func (c *call) acquire(cl driver.Claim, wait bool, tokens int) (a driver.Answer,
 		c.tellLimit(a.Limit)
 	}
 	return a, sent, err
+}
+
+// mayBeShort reports whether a grant for less than the TTL will do.
+func (c *call) mayBeShort() bool {
+	return c.renewals == noLimit && c.maxHold == 0 && c.millis == 0 && c.e.set.interval(&c.callSettings) > 0
 }
 
 // attempt asks the store in turn. It returns neither a lease nor an error when the
@@ -75,6 +84,8 @@ func (c *call) attempt(m move) (*Lease, error) {
 		return nil, nil
 	}
 	c.retryPause = retry.Backoff{}
+	c.turnedAway = true
+	c.askHolder(a)
 	c.refused(a, watch)
 	return nil, nil
 }
@@ -171,7 +182,7 @@ func (c *call) unwatch(w driver.Watch) {
 // fails (with errLate, errMerge, errOther or ErrClosed), the key is released in the
 // background.
 func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lease, error) {
-	e, now, lasts := c.e, c.e.sched.Now(), c.ttl
+	e, now, lasts := c.e, c.e.sched.Now(), c.grantFor(c.mayBeShort())
 	cl.Token = a.Token
 	if a.Claim != "" && metadataIn(a.Claim) != c.metadata { // an earlier call's, which has given up
 		cl.ID = a.Claim
@@ -198,6 +209,9 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 	if (a.Tokens > 1 || e.set.noFencing) && !c.described() {
 		claim.setHandOvers(a.Tokens)
 	}
+	if c.maySticky() && a.Claim == "" {
+		claim.mayKeep(a.Tokens)
+	}
 	if i := e.set.interval(&c.callSettings); i > 0 {
 		claim.entry.Interval = i
 		claim.next = max(now, sent+i)
@@ -220,6 +234,7 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 		e.cleanUp(cl, sent, true)
 		return nil, err
 	}
+	e.hears(claim)
 	return l, nil
 }
 
@@ -262,6 +277,7 @@ func (c *call) install(cl *claim, free int) error {
 	if c.e.notices.wanted { // before its loss can be
 		cl.grantKept = c.e.notices.event(c.ctx, c.event(EventAcquired, cl.token, nil))
 	}
+	cl.installed()
 	cl.schedule()
 	ks := s.at(cl.Key)
 	if cl.Limit == 0 {

@@ -156,7 +156,8 @@ func handedOver(ago, ttl time.Duration) step {
 	return func(c *command) error {
 		c.f.t.Mu.Lock()
 		defer c.f.t.Mu.Unlock()
-		hold := c.f.t.Put(c.Key, "earlier", "earlier", c.f.tokens(c.Key, 1), ttl-ago)
+		token, _ := c.f.tokens(c.Key, 1)
+		hold := c.f.t.Put(c.Key, "earlier", "earlier", token, ttl-ago)
 		c.answer = driver.Answer{Granted: true, Claim: "earlier", Token: hold.Token, Since: time.Now().Add(-ago), TTL: ttl}
 		return nil
 	}

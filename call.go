@@ -106,6 +106,11 @@ func (c *call) run(try bool) (l *Lease, err error) {
 			return l, err
 		}
 	}
+	if c.e.set.sticky > 0 {
+		if l = c.takeKept(try); l != nil {
+			return l, nil
+		}
+	}
 	if try {
 		return c.tryLock()
 	}

@@ -135,6 +135,9 @@ func (c *claim) schedule() {
 	if !c.atRisk && (c.inRenewal || c.outcome != nil || c.next >= c.deadline-c.lasts/3) {
 		end = min(end, c.riskAt())
 	}
+	if st := c.stick(); st != nil {
+		end = min(end, st.look)
+	}
 	c.e.sched.Set(&c.entry, end, next)
 }
 
@@ -182,6 +185,7 @@ func (c *claim) lose(kind lossKind, cause error) (after aftermath) {
 	c.reportEnd(context.Background(), EventLost, c.outcome)
 	c.closeAtRisk()
 	c.hush()
+	c.unkeep()
 	for l := c.leases; l != nil; l = l.next {
 		l.lostBefore = true
 		if l.lost != nil {
@@ -285,6 +289,7 @@ func (c *claim) release(state claimState) {
 	c.end.Store(int64(never))
 	if c.rare != nil {
 		c.hush()
+		c.unkeep()
 	}
 	c.e.sched.Remove(&c.entry)
 }

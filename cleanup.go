@@ -49,18 +49,21 @@ func (e *Client) cleanUp(cl driver.Claim, sent time.Duration, granted bool) {
 	})
 }
 
-// freeLater goes on with a release whose Unlock has returned without an answer.
-func (e *Client) freeLater(ctx context.Context, c *claim) {
+// freeLater goes on with a release whose Unlock has returned without an answer, or that nobody
+// waits for. It calls tried after each try, and at the end.
+func (e *Client) freeLater(ctx context.Context, c *claim, tried func()) {
 	end := func(err error) {
 		kind, outcome := c.releaseEnd(err)
 		c.s.mu.Lock()
-		defer c.s.mu.Unlock()
 		c.released(ctx, kind, outcome)
+		c.s.mu.Unlock()
+		tried()
 	}
 	e.later(c.Key, &retry.Task{
 		ID:    "free " + c.ID,
 		Until: max(c.deadline, e.sched.Now()) + time.Second,
 		Run: func(rctx context.Context) error {
+			defer tried()
 			err := c.free(rctx)
 			if !isSettled(err) {
 				return err

@@ -136,6 +136,11 @@ func (e *Client) configure() error {
 		if s.IDVersion != 0 {
 			version = s.IDVersion
 		}
+		if err := e.setSticky(s); err != nil {
+			return err
+		}
+	} else if err := e.setSticky(driver.Settings{}); err != nil {
+		return err
 	} else if len(e.set.driverOptions) > 0 {
 		return invalid("%s takes no driver options, but was given %T", e.name, e.set.driverOptions[0])
 	}

@@ -44,10 +44,10 @@ func newFake() *fake {
 }
 
 // tokens returns the first of n tokens.
-func (f *fake) tokens(_ string, n int) int64 {
-	first := f.token + 1
+func (f *fake) tokens(_ string, n int) (first int64, got int) {
+	first = f.token + 1
 	f.token += int64(n)
-	return first
+	return first, n
 }
 
 // locked runs do with the store's mutex held.
@@ -65,7 +65,10 @@ func (f *fake) held(key string) (owner string) {
 
 // seize gives key to a program that is no Locker, whoever holds it.
 func (f *fake) seize(key, owner string, d time.Duration) {
-	f.locked(func() { f.t.Put(key, owner, owner, f.tokens(key, 1), d) })
+	f.locked(func() {
+		token, _ := f.tokens(key, 1)
+		f.t.Put(key, owner, owner, token, d)
+	})
 }
 
 // free drops key, whoever holds it, and signals it unless muted.

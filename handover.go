@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -25,7 +26,8 @@ const (
 // does so at most n times in a row, 1 to [MaxHandOvers], and for d after the store
 // granted the lock, above 0 and at most 1 s; then other processes get their turn, and
 // wait that much longer for it. Each lease has its own owner, token and limits. With a
-// store that cannot reserve tokens there are hand-overs only under [WithoutFencing]. Default
+// store that cannot reserve tokens there are hand-overs only under [WithoutFencing]. Under
+// [WithSticky] the lock may be handed over for longer while no other process asks for it. Default
 // 16 times and 20 ms.
 func WithHandOver(n int, d time.Duration) Option {
 	return option(func(o *settings) {
@@ -79,8 +81,8 @@ func (c *claim) suits(w *call) bool {
 		w.permits == c.Permits && w.limit == c.Limit && !w.described()
 }
 
-// offer leaves the claim of l, of which it is the last lease, to the next waiter, and
-// reports whether it did. It does not without hand-overs left, nor if a command of this Locker about the key is under
+// offer leaves the claim of l, of which it is the last lease, to the next waiter, or keeps it for one that
+// may come (sticky.go), and reports whether it did. It does not without hand-overs left, nor if a command of this Locker about the key is under
 // way, so that its answer finds what it expects; nor late in a lease. It needs the mutex.
 func (c *claim) offer(ctx context.Context, l *Lease) bool {
 	if c.state != claimHeld || c.leases != l || l.next != nil || len(c.turn) > 0 || c.s.closed || c.asked() {
@@ -92,30 +94,40 @@ func (c *claim) offer(ctx context.Context, l *Lease) bool {
 	if c.Limit > 0 {
 		next = ks.heir(now)
 	}
-	if next == nil || ks.opening || c.Limit == 0 && ks.attempts > 0 || !c.suits(next) {
-		return false
-	}
+	sticks := c.sticks(now)
 	switch {
+	case ks.queue != nil && (ks.opening || c.Limit == 0 && ks.attempts > 0):
+		return false
+	case next == nil && !sticks, next != nil && !c.suits(next):
+		return false
 	case c.inRenewal && c.renewable != noLimit: // it counts for the present tenure
 		return false
-	case now-c.firstTenure.granted >= c.e.set.handOverFor || c.deadline-now < (c.lasts-c.margin())/2:
+	case c.deadline-now < (c.lasts-c.margin())/2:
 		return false
+	case sticks && next == nil:
+		c.keep(now)
+	case sticks:
+	case c.handOvers == 0 || now-c.firstTenure.granted >= c.e.set.handOverFor || c.tokensLeft() == 0:
+		return false
+	default:
+		c.handOvers--
 	}
-	c.handOvers--
 	c.drop(l)
 	c.reported = true
 	if c.e.notices.wanted {
 		ev := c.event(EventReleased, nil)
-		ev.HandOver = true
+		ev.HandOver, ev.Kept = next != nil, next == nil
 		c.e.notices.end(ctx, ev, c.grantKept)
 	}
 	if c.rare != nil && c.rare.limit != never || c.renewals != c.renewable {
 		c.rarely().limit, c.renewals = never, c.renewable
 		c.schedule()
 	}
-	if c.Limit > 0 {
+	switch {
+	case next == nil:
+	case c.Limit > 0:
 		c.give(next)
-	} else {
+	default:
 		next.signal()
 	}
 	return true
@@ -144,30 +156,40 @@ func (c *call) acceptOffer() (l *Lease, unsuited *claim) {
 	case !cl.suits(c):
 		return nil, c.ks.withdraw()
 	}
+	return c.takeOver(c.ks, cl), nil
+}
+
+// takeOver gives the claim, which has no lease, to the call. It needs the mutex.
+func (c *call) takeOver(ks *keyState, cl *claim) *Lease {
 	now := c.e.sched.Now()
 	next := &tenure{owner: c.e.newID(), token: cl.token, granted: now}
 	if next.token != 0 {
 		next.token++ // reserved by the grant
 	}
+	kept := cl.taken()
 	cl.tenure, cl.reported = next, false
 	cl.begin(now, c.maxHold)
 	if c.e.notices.wanted {
 		ev := c.event(EventAcquired, next.token, nil)
-		ev.HandOver = true
+		ev.HandOver, ev.Kept = !kept, kept
 		cl.grantKept = c.e.notices.event(c.ctx, ev)
 	}
-	c.served(c.ks)
-	return cl.newLease(), nil
+	c.served(ks)
+	return cl.newLease()
 }
 
 // withdraw ends the offer of the key's claim, if there is one, and returns the claim for
-// freeUnclaimed. It needs the mutex.
+// freeUnclaimed, which follows. The queue waits for that release as for an Unlock's. It needs the mutex.
 func (ks *keyState) withdraw() *claim {
 	c := ks.current
 	if c == nil || !c.offered() {
 		return nil
 	}
+	if st := c.stick(); st != nil {
+		st.freed = make(chan struct{})
+	}
 	c.release(claimReleasing)
+	c.s.beginRelease(c)
 	return c
 }
 
@@ -177,8 +199,17 @@ func (c *claim) freeUnclaimed() {
 	if c == nil {
 		return
 	}
-	c.e.freeLater(context.Background(), c)
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	c.s.detach(c)
+	if c.Limit > 0 { // others are given theirs meanwhile
+		c.s.mu.Lock()
+		c.s.detach(c)
+		c.s.mu.Unlock()
+		c.e.freeLater(context.Background(), c, func() {})
+		return
+	}
+	c.e.freeLater(context.Background(), c, sync.OnceFunc(func() {
+		c.s.mu.Lock()
+		defer c.s.mu.Unlock()
+		c.s.endRelease(c.s.keys[c.Key], c)
+		c.gone()
+	}))
 }

@@ -79,6 +79,7 @@ type waiter struct {
 	given      *claim        // permits that another caller of this Locker has left
 	bid        string        // the claim of the attempt for which the driver keeps permits free
 	reported   bool          // so was the wait, by EventWaiting
+	turnedAway bool          // the store has refused it
 	blocked    bool          // it is next, and waits for what this process does
 	woken      bool          // its next turn asks the store without waiting for pollAt
 	pollAt     time.Duration // when it asks the store next, unless it is woken or signalled

@@ -20,7 +20,9 @@ const (
 
 // listening is what a Locker has to listen to signals, while leases wait for requests.
 type listening struct {
-	wanted atomic.Int64  // tenures that wait for a request
+	wanted atomic.Int64  // tenures that wait for a request, and claims that may be kept
+	live   atomic.Bool   // signals arrive
+	quiet  atomic.Int64  // until when none is listened to for claims that may be kept: it has just failed
 	none   chan struct{} // holds one: wanted has come to 0
 
 	mu      sync.Mutex
@@ -104,7 +106,9 @@ func (e *Client) endListening(never bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.never = g.never || never
+	live := g.live.Swap(false) // first: whoever is counted after that begins another session
 	if g.wanted.Load() > 0 && !g.never && !e.closing.Load() {
+		g.live.Store(live)
 		return false
 	}
 	g.session = nil
@@ -123,7 +127,9 @@ func (e *Client) hear(s *session) {
 		pause := listenAgain
 		switch {
 		case err == nil:
+			e.listening.live.Store(true)
 			ended := e.hearAll(l)
+			e.listening.live.Store(false)
 			l.Close()
 			if ended {
 				return
@@ -135,6 +141,7 @@ func (e *Client) hear(s *session) {
 		if driver.IsPermanent(err) {
 			pause = listenRefused
 		}
+		e.listening.quiet.Store(int64(e.sched.Now() + pause))
 		if e.endListening(errors.Is(err, errors.ErrUnsupported)) {
 			return
 		}

@@ -51,6 +51,9 @@ type Event struct {
 	// HandOver marks a Released and the Acquired after it that were a hand-over
 	// inside the process; see [WithHandOver].
 	HandOver bool
+	// Kept marks a Released after which the process has kept the lock for its next Lock, and the Acquired of
+	// that Lock; see [WithSticky].
+	Kept bool
 	// Node names the server that a Node is about.
 	Node string
 

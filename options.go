@@ -22,8 +22,9 @@ const (
 	// MaxKeyLen is the longest key accepted, in bytes, without the prefix.
 	MaxKeyLen = 16 << 10
 
-	// MaxHandOvers is how many hand-overs in a row WithHandOver accepts.
-	MaxHandOvers = 31
+	// MaxHandOvers is how many hand-overs in a row WithHandOver accepts. There are fewer where the store
+	// reserves fewer tokens for a grant.
+	MaxHandOvers = 255
 
 	maxOwnerLen = 1 << 10
 
@@ -77,6 +78,7 @@ type settings struct {
 	noFencing     bool
 	handOvers     int           // in a row; 0: none
 	handOverFor   time.Duration // since the store's grant
+	sticky        time.Duration // how long a claim is kept without a lease; 0: not at all
 	driverOptions []any
 	err           error
 }
@@ -293,6 +295,9 @@ func newSettings(opts []Option) (settings, error) {
 	}
 	if s.err == nil {
 		s.err = s.check(&s.call)
+	}
+	if s.sticky > 0 {
+		s.metadata = markSticky(s.metadata)
 	}
 	s.call.chosen = "" // a call may choose otherwise
 	return s, s.err

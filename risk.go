@@ -38,6 +38,7 @@ func (l *Lease) AtRisk() <-chan struct{} {
 type rarities struct {
 	limit  time.Duration // by WithMaxHold; never: none
 	margin time.Duration // by WithMargin
+	sticky *stickiness   // nil: it is not kept without a lease
 	signals
 }
 
@@ -126,7 +127,7 @@ func (c *claim) begin(now, maxHold time.Duration) {
 	if r := c.rare; r != nil {
 		c.hush()
 		asked := r.asked // since the offer
-		if r.signals = (signals{doubted: r.doubted, doubtNext: r.doubtNext}); asked {
+		if r.signals = (signals{listens: r.listens, doubted: r.doubted, doubtNext: r.doubtNext}); asked {
 			c.ask()
 		}
 	}

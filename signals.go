@@ -54,24 +54,31 @@ func (l *Lease) listen() (requested <-chan struct{}, waits bool) {
 
 // heard draws the conclusions from a signal, which may be late, or anybody's: it counts only
 // for a claim that is held.
-func (e *Client) heard(sig driver.Signal) {
+func (e *Client) heard(sig driver.Signal) { e.conclude(sig).freeUnclaimed() }
+
+// conclude returns the claim to be released, if that is kept without a lease.
+func (e *Client) conclude(sig driver.Signal) *claim {
 	s := e.stripeOf(sig.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if sig.Kind == driver.SignalWaiting {
+		return e.othersWait(s, sig)
+	}
 	ks := s.keys[sig.Key]
 	if ks == nil {
-		return
+		return nil
 	}
 	c := ks.claim(sig.Claim)
-	if c == nil || c.state != claimHeld {
-		return
-	}
-	switch sig.Kind {
-	case driver.SignalRequest:
+	switch {
+	case c == nil || c.state != claimHeld:
+	case c == ks.kept():
+		return s.wanted(c)
+	case sig.Kind == driver.SignalRequest:
 		c.ask()
-	case driver.SignalBroken:
+	case sig.Kind == driver.SignalBroken:
 		c.doubt()
 	}
+	return nil
 }
 
 // ask lets the leases know that somebody asks for the release. It needs the mutex.
@@ -92,9 +99,10 @@ func (c *claim) ask() {
 // asked reports whether somebody has asked for the release. It needs the mutex.
 func (c *claim) asked() bool { return c.rare != nil && c.rare.asked }
 
-// hush notes that the present tenure waits for no request any more. It needs the mutex.
+// hush notes that the present tenure waits for no request any more; a claim that may be kept does, as long as it
+// is held. It needs the mutex.
 func (c *claim) hush() {
-	if c.rare != nil && c.rare.listens {
+	if c.rare != nil && c.rare.listens && (c.rare.sticky == nil || c.state != claimHeld) {
 		c.rare.listens = false
 		c.e.listening.unwanted()
 	}

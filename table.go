@@ -31,6 +31,11 @@ type stripe struct {
 	spare  *queue    // of a key that needs none any more
 	calls  workCount // calls and Unlocks under way
 	closed bool
+
+	// Of a Locker WithSticky: the claims that are kept, in the order in which they were, and which keys cool.
+	oldest, newest *claim
+	kept           int
+	cool           []coolness
 }
 
 // workCount counts what runs, so that Close can wait for its end. Its owner's mutex guards it.

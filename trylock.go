@@ -1,30 +1,48 @@
 package locker
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
-// tryLock is TryLock: one attempt, none if this process can answer by itself.
+// tryLock is TryLock: one attempt, none if this process can answer by itself. A holder that may not be
+// using the lock is asked for it, and the store once more.
 func (c *call) tryLock() (*Lease, error) {
 	if l, err := c.local(); l != nil || err != nil {
 		return l, err
 	}
-	cl := c.newClaim()
-	a, sent, err := c.acquire(cl, false, 0)
-	switch {
-	case err != nil:
-		return nil, c.unavailable(err, "")
-	case a.Granted:
-		switch l, err := c.grant(cl, a, sent); {
-		case err == nil:
-			return l, nil
-		case !errors.Is(err, errMerge):
-			return nil, c.unavailable(err, "")
-		}
+	l, asked, sent, err := c.tryOnce()
+	if l == nil && err == nil && asked && c.afterAsking(sent) {
+		l, _, _, err = c.tryOnce()
+	}
+	if l != nil || err != nil {
+		return l, err
 	}
 	// The holder may be a goroutine with the same owner.
 	if l, err := c.local(); l != nil || err != nil {
 		return l, err
 	}
 	return nil, c.fail(ErrNotAcquired, errTaken, "")
+}
+
+// tryOnce asks the store, at the time sent. It returns neither a lease nor an error if the call was
+// refused; asked says that the holder was asked for the lock.
+func (c *call) tryOnce() (l *Lease, asked bool, sent time.Duration, err error) {
+	cl := c.newClaim()
+	a, sent, err := c.acquire(cl, false, 0)
+	switch {
+	case err != nil:
+		return nil, false, sent, c.unavailable(err, "")
+	case !a.Granted:
+		return nil, c.askHolder(a), sent, nil
+	}
+	switch l, err = c.grant(cl, a, sent); {
+	case err == nil:
+		return l, false, sent, nil
+	case !errors.Is(err, errMerge):
+		return nil, false, sent, c.unavailable(err, "")
+	}
+	return nil, false, sent, nil
 }
 
 // local answers TryLock without the store, if it can.

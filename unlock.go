@@ -137,7 +137,7 @@ func (u *unlocking) end() {
 func (u *unlocking) decide() (d duty, answer error) {
 	l, c := u.Lease, u.claim
 	defer c.lock().Unlock()
-	if c.handOvers > 0 && c.offer(u.caller, l) {
+	if (c.handOvers > 0 || c.stick() != nil) && c.offer(u.caller, l) {
 		u.done = true
 		return dutyNone, nil
 	}
@@ -207,7 +207,7 @@ func (u *unlocking) sendRelease(ctx context.Context) (err error) {
 			u.kind, u.outcome = u.claim.releaseEnd(err)
 		default:
 			u.settled = false
-			u.claim.e.freeLater(u.caller, u.claim)
+			u.claim.e.freeLater(u.caller, u.claim, func() {})
 		}
 	}()
 	err = u.claim.e.retry(ctx, u.claim.free)

@@ -297,7 +297,11 @@ func pauseFor(a driver.Answer, watched bool, poll *retry.Backoff) time.Duration 
 	if watched && !a.NoWakeUp {
 		d = pollAgain - rand.N(pollAgain/5)
 	} else {
-		d = poll.Next(pollMin, pollMax)
+		first := pollMin
+		if driver.MayBeUnused(a.Owner) { // it was asked for the lock
+			first = time.Millisecond
+		}
+		d = poll.Next(first, pollMax)
 	}
 	if a.Remaining > 0 && a.Remaining < d {
 		// The holder may be dead: ask when its lease is over, not all

@@ -25,15 +25,23 @@ const (
 // says. All are lost, and their leases told, before anything else happens.
 func (e *Client) expired(cs []*claim) {
 	var after aftermath
+	var unused []*claim
 	for _, c := range cs {
 		c.s.mu.Lock()
 		if after = append(after, c.expire()...); c.state == claimHeld {
 			c.noteRisk()
-			c.schedule() // the end is still to come
+			if u := c.lapse(); u != nil {
+				unused = append(unused, u)
+			} else {
+				c.schedule() // the end is still to come
+			}
 		}
 		c.s.mu.Unlock()
 	}
 	after.run()
+	for _, c := range unused {
+		c.freeUnclaimed()
+	}
 }
 
 // renewBatch renews claims of one shard that are due.
@@ -42,6 +50,7 @@ func (e *Client) renewBatch(ctx context.Context, due []*claim) {
 	var batch []*claim
 	var claims []driver.Claim
 	for _, c := range due {
+		c.unrenewed().freeUnclaimed()
 		if d, ok := c.beginRenewal(sent); ok {
 			left = min(left, d)
 			batch, claims = append(batch, c), append(claims, c.Claim)

@@ -305,7 +305,7 @@ var brokenLocks = map[string]brokenStrategy{
 	"gives each process a token": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		if a.Granted && req.Fencing {
-			d.locked(func() { a.Token = d.s.token(req.Key, 1) })
+			d.locked(func() { a.Token, _ = d.s.token(req.Key, 1) })
 		}
 		return a, err
 	}), []string{"SharedOwnerAcrossLockers"}},

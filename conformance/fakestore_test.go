@@ -52,11 +52,12 @@ func newFakeStore() *fakeStore {
 	return s
 }
 
-// token returns the first of n tokens. The clock keeps them growing after a flush.
-func (s *fakeStore) token(key string, n int) int64 {
-	first := max(s.tokens[key]+1, time.Now().UnixMicro())
+// token reserves up to n tokens. The clock keeps them growing after a flush.
+func (s *fakeStore) token(key string, n int) (first int64, got int) {
+	n = min(n, driver.TokensAhead)
+	first = max(s.tokens[key]+1, time.Now().UnixMicro())
 	s.tokens[key] = first + int64(n) - 1
-	return first
+	return first, n
 }
 
 // command has the store apply a command, unless there are faults.

@@ -57,8 +57,8 @@ type Driver interface {
 
 	// Acquire makes one attempt to grant req.Key to req.ID for req.TTL, counted
 	// by the store from its arrival. An attempt that is repeated with an id that
-	// holds the key already is granted again, with the same token, for the TTL from
-	// then on.
+	// holds the key already is granted again, with the same token (of several that were
+	// reserved, with one of them), for the TTL from then on.
 	Acquire(ctx context.Context, req Request) (Answer, error)
 
 	// Renew makes each claim last its TTL from now, if it still holds its key,
@@ -82,7 +82,7 @@ type Claim struct {
 	ID    string        // names this grant; never used for another one
 	Owner string        // who holds: ID itself unless the caller named an owner
 	Token int64         // the fencing token, once granted
-	TTL   time.Duration // a whole number of milliseconds, 100 ms to 24 h; the same for the claim's life
+	TTL   time.Duration // a whole number of milliseconds, 100 ms to 24 h; the same for the claim's life, but Acquire may be given less
 	// Limit is how many permits the key has, and Permits how many of them the claim takes: 1 to
 	// Limit. Both are 0 for a lock. Only a [PermitKeeper] gets claims of permits.
 	Permits, Limit int
@@ -93,7 +93,7 @@ type Request struct {
 	Claim
 	Fencing bool // issue a token
 	// Tokens is how many consecutive tokens the Locker could use, if more than one:
-	// for hand-overs inside the process. It is set only with Fencing.
+	// for leases without a command, by hand-over inside the process or WithSticky. It is set only with Fencing.
 	Tokens int
 	// Short says that a grant for less than the TTL will do: the Locker renews the claim
 	// before half of it is over.
@@ -113,7 +113,9 @@ type Answer struct {
 	Granted bool
 	Token   int64 // if granted with fencing
 	// Tokens is how many tokens, from Token on, are reserved for this grant: all
-	// later grants of the key get greater ones. 0 is one. At most Request.Tokens.
+	// later grants of the key get greater ones. 0 is one. At most Request.Tokens. A counter that
+	// begins at the clock must not be ahead of it when it is lost: reserve tokens between the last
+	// one issued and the clock, as many as there are, or at most [TokensAhead].
 	Tokens int
 	// Claim is the id that was granted, "" for the Request's own. A driver may let a
 	// release grant the key to a waiter: to the claim of an earlier Request under the same
@@ -145,8 +147,11 @@ type Answer struct {
 	Remaining time.Duration
 	// Owner is the holder's owner; "" if unknown. A [HoldCounter] gives it, so
 	// that waiters of the same owner join the hold instead of queueing behind
-	// others.
+	// others. So does a driver whose Settings say NamesHolders.
 	Owner string
+	// Asked says that the store has sent the holder a [SignalWaiting] with the refusal, as
+	// the holder's Owner [MayBeUnused]. Else the Locker sends it.
+	Asked bool
 	// NoWakeUp says that this holder's release will not signal this driver's
 	// Watch: the waiter polls.
 	NoWakeUp bool
@@ -177,7 +182,14 @@ type Settings struct {
 	// by default, or 8 (RFC 9562, for private use), by which a driver recognises
 	// its own claims in a store where other strategies lock, too.
 	IDVersion int
+	// NamesHolders says that each refusal by a claim whose owner was not named has its id in
+	// Answer.Owner. With it, and with a [Signaller], users may take locker.WithSticky.
+	NamesHolders bool
 }
+
+// TokensAhead is how many tokens a driver may reserve from the clock on for one grant: grants of a
+// key are slower than that.
+const TokensAhead = 32
 
 // Configurer is implemented by a driver that has options or settings of its own
 // or wants to log. Configure is called once, before any command. The driver

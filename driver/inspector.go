@@ -69,6 +69,10 @@ var isClaim = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[48][0-9a-f]{3}-[0-9a
 // [Holder].Queue; nil if there is none.
 func MetadataOf(id string) map[string]string {
 	claim, encoded, ok := strings.Cut(id, MetadataMark)
+	if MayBeUnused(id) {
+		encoded = strings.TrimPrefix(strings.TrimPrefix(encoded, StickyMark), "&")
+		ok = encoded != ""
+	}
 	values, err := url.ParseQuery(encoded)
 	if !ok || err != nil || !isClaim.MatchString(claim) {
 		return nil // a name that somebody gave an owner, or another program's value

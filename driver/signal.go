@@ -47,7 +47,21 @@ const (
 	SignalRequest SignalKind = 'r'
 	// SignalBroken says that the claim was taken away. The Locker asks the store before it believes that.
 	SignalBroken SignalKind = 'b'
+	// SignalWaiting says that another process was refused the key because of the claim. A Locker
+	// that keeps it without a lease (locker.WithSticky) gives it up.
+	SignalWaiting SignalKind = 'w'
 )
+
+// StickyMark follows [MetadataMark] in the ids of a Locker that may keep claims without a lease:
+// whoever is refused by such a claim sends a [SignalWaiting].
+const StickyMark = "sticky"
+
+// MayBeUnused reports whether the claim of that id may be kept without a lease. It is cheap.
+func MayBeUnused(id string) bool {
+	_, metadata, _ := strings.Cut(id, MetadataMark)
+	rest, marked := strings.CutPrefix(metadata, StickyMark)
+	return marked && (rest == "" || rest[0] == '&')
+}
 
 // LockerOf returns the UUID of the Locker whose claim has that id; false if id is no claim's.
 func LockerOf(id string) (locker string, ok bool) {

@@ -20,9 +20,9 @@ type Table struct {
 	Locks   map[string]*Lock // those that have ended may be there for a while
 	Watches map[string]map[*Watch]struct{}
 
-	Token func(key string, n int) int64 // returns the first of n new ones
-	Joins bool                          // another claim of the holder's owner is let in
-	Deaf  func(*Watch) bool             // says which watches a release does not signal; nil: it signals all
+	Token func(key string, n int) (first int64, got int) // reserves n new ones, or fewer
+	Joins bool                                           // another claim of the holder's owner is let in
+	Deaf  func(*Watch) bool                              // says which watches a release does not signal; nil: it signals all
 }
 
 // Lock is a key that is held.
@@ -53,7 +53,7 @@ type Watch struct {
 }
 
 // New returns a Table without locks.
-func New(token func(key string, n int) int64) *Table {
+func New(token func(key string, n int) (first int64, got int)) *Table {
 	return &Table{Locks: map[string]*Lock{}, Watches: map[string]map[*Watch]struct{}{}, Token: token}
 }
 
@@ -166,7 +166,7 @@ func (t *Table) Acquire(req driver.Request) driver.Answer {
 		return a
 	}
 	if l.Token == 0 {
-		l.Token = t.Token(req.Key, max(a.Tokens, 1))
+		l.Token, a.Tokens = t.Token(req.Key, max(a.Tokens, 1))
 	}
 	a.Token = l.Token
 	return a

@@ -85,7 +85,7 @@ func (t *Table) acquirePermits(req driver.Request, now time.Time) driver.Answer 
 	p := t.permitsAt(req.Key)
 	if p == nil {
 		if l := t.live(req.Key, now); l != nil {
-			return driver.Answer{Remaining: l.Until().Sub(now)}
+			return driver.Answer{Remaining: l.Until().Sub(now), Owner: l.Owner}
 		}
 		p = &permits{limit: req.Limit, claims: map[string]*permit{}}
 		t.Locks[req.Key] = &Lock{Since: now, permits: p}
@@ -103,8 +103,7 @@ func (t *Table) acquirePermits(req driver.Request, now time.Time) driver.Answer 
 		}
 		held = &permit{Claim: req.Claim, since: now}
 		if req.Fencing {
-			held.Token = t.Token(req.Key, max(req.Tokens, 1))
-			a.Tokens = req.Tokens
+			held.Token, a.Tokens = t.Token(req.Key, max(req.Tokens, 1))
 		}
 		held.until = now.Add(req.TTL)
 		heap.Push(&p.ends, held)

@@ -43,16 +43,18 @@ import (
 //
 //	{1, token, how many are reserved from it on if that is not all}  granted
 //	{0, what remains of the holder's lease in ms or -1, 1 if the holder's release
-//	gives no wake-up else 0, the holder's owner if known}  refused
+//	gives no wake-up else 0, the holder's owner if known, 1 if it was told}  refused
 //	{-1, type}  the key holds something that is no lock
 //
 // The others reply 1, or 0 when the claim does not hold the key.
 type Protocol struct {
 	Name    string
 	Acquire *redisconn.Script
-	Renew   *redisconn.Script
-	Release *redisconn.Script
-	Layouts []Layout // of all locks that Inspect recognises
+	// AcquireInCluster is Acquire made with [InCluster].
+	AcquireInCluster *redisconn.Script
+	Renew            *redisconn.Script
+	Release          *redisconn.Script
+	Layouts          []Layout // of all locks that Inspect recognises
 }
 
 // Driver is a [driver.Driver] made of a Protocol. Strategies embed it.
@@ -64,6 +66,7 @@ type Driver struct {
 	acks     replicaAcks
 	channels *redispubsub.Channels // of releases; nil: the strategy has none
 	signals  signals
+	permits  *redisconn.Script // acquires permits
 }
 
 // NewDriver makes a Driver that uses rdb, and private clients like it.
@@ -71,7 +74,11 @@ func NewDriver(rdb redis.UniversalClient, p Protocol) (*Driver, error) {
 	if v := reflect.ValueOf(rdb); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("locker: %w: the Redis client is nil", locker.ErrInvalid)
 	}
-	return &Driver{p: p, user: rdb, conn: redisconn.Open(rdb), log: slog.New(slog.DiscardHandler)}, nil
+	d := &Driver{p: p, user: rdb, conn: redisconn.Open(rdb), log: slog.New(slog.DiscardHandler), permits: acquirePermits}
+	if d.IsCluster() && p.AcquireInCluster != nil {
+		d.p.Acquire, d.permits = p.AcquireInCluster, acquirePermitsInCluster
+	}
+	return d, nil
 }
 
 // NewChannels makes the channels of releases, which begin with prefix.
@@ -114,7 +121,7 @@ func (d *Driver) Configure(cfg driver.Config) (driver.Settings, error) {
 		}
 		d.acks = acks.on(d.conn)
 	}
-	return driver.Settings{}, nil
+	return driver.Settings{NamesHolders: true}, nil
 }
 
 // Acquire implements [driver.Driver]: one round trip, two with [WithReplicaAcks].
@@ -126,7 +133,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Answer
 func (d *Driver) AcquireWith(ctx context.Context, req driver.Request, args ...any) (driver.Answer, error) {
 	script := d.p.Acquire
 	if req.Limit > 0 {
-		script = acquirePermits
+		script = d.permits
 	}
 	c := d.command(script, req, args...)
 	do := d.conn.Do
@@ -189,7 +196,7 @@ func (d *Driver) do(ctx context.Context, c *command, send func(context.Context, 
 func (d *Driver) awaitEarlier(ctx context.Context, c *command) error {
 	err := d.conn.AwaitAbandoned(ctx, func(earlier *redisconn.Command) bool {
 		return earlier.Group == c.Group &&
-			(earlier.Script == d.p.Acquire || earlier.Script == acquirePermits ||
+			(earlier.Script == d.p.Acquire || earlier.Script == d.permits ||
 				earlier.Script == c.Script && c.Script != d.p.Release && c.Script != releasePermits)
 	})
 	if err != nil {

@@ -26,6 +26,7 @@ func answerOf(reply any, tokens int) (driver.Answer, error) {
 			a := driver.Answer{Remaining: remaining(pttl), NoWakeUp: r[2] == int64(1)}
 			if len(r) > 3 {
 				a.Owner, _ = r[3].(string)
+				a.Asked = len(r) > 4
 			}
 			return a, nil
 		}

@@ -16,10 +16,11 @@ import (
 var files embed.FS
 
 var protocol = redisdriver.Protocol{
-	Name:    "blpop",
-	Layouts: layouts.All,
-	Acquire: hashlock.NewScript("acquire", files, limits{}),
-	Release: hashlock.NewScript("release", files, limits{}),
+	Name:             "blpop",
+	Layouts:          layouts.All,
+	Acquire:          hashlock.NewScript("acquire", files, limits{}),
+	AcquireInCluster: hashlock.NewScript("acquire", files, redisdriver.InCluster, limits{}),
+	Release:          hashlock.NewScript("release", files, limits{}),
 }
 
 // queueDriver adds the queue of processes to the hash lock.

@@ -29,7 +29,7 @@ const (
 	mostAttempts = 64
 	// tokensPerGrant is how many tokens a revision stands for, so that the Locker can use some
 	// for hand-overs.
-	tokensPerGrant = locker.MaxHandOvers + 1
+	tokensPerGrant = 32
 )
 
 // etcdDriver is a driver.Driver, driver.Notifier and driver.Inspector.

@@ -17,10 +17,11 @@ import (
 var files embed.FS
 
 var protocol = redisdriver.Protocol{
-	Name:    "hashreentrant",
-	Layouts: layouts.All,
-	Acquire: hashlock.NewScript("acquire", files),
-	Release: hashlock.NewScript("release", files),
+	Name:             "hashreentrant",
+	Layouts:          layouts.All,
+	Acquire:          hashlock.NewScript("acquire", files),
+	AcquireInCluster: hashlock.NewScript("acquire", files, redisdriver.InCluster),
+	Release:          hashlock.NewScript("release", files),
 }
 
 // pubsubDriver adds wake-ups by pub/sub to the hash lock.

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"fmt"
 	"iter"
 
 	"github.com/distlock/locker/driver"
@@ -9,6 +10,7 @@ import (
 
 var _ interface {
 	driver.Driver
+	driver.Configurer
 	driver.Notifier
 	driver.Inspector
 	driver.Signaller
@@ -19,6 +21,14 @@ var _ interface {
 type storeDriver struct{ s *Store }
 
 func (storeDriver) Name() string { return "memory" }
+
+// Configure implements [driver.Configurer].
+func (d storeDriver) Configure(cfg driver.Config) (driver.Settings, error) {
+	for _, o := range cfg.Options {
+		return driver.Settings{}, fmt.Errorf("locker: %w: %s takes no driver options, but was given %T", driver.ErrInvalid, d.Name(), o)
+	}
+	return driver.Settings{NamesHolders: true}, nil
+}
 
 // do runs a command on the table. Nothing there blocks, so that a caller who is gone
 // already is refused by asking once.

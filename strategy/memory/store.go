@@ -29,12 +29,21 @@ func New(opts ...locker.Option) (*locker.Client, error) {
 // NewStore returns an empty Store.
 func NewStore() *Store {
 	s := &Store{}
-	s.t = locktable.New(func(_ string, n int) int64 {
-		first := max(s.lastToken+1, time.Now().UnixMicro())
-		s.lastToken = first + int64(n) - 1
-		return first
-	})
+	s.t = locktable.New(s.tokens)
 	return s
+}
+
+// tokens reserves up to n tokens that end at the clock, as far as they are new. So tokens of a
+// store that is made later are greater.
+func (s *Store) tokens(_ string, n int) (first int64, got int) {
+	now := time.Now().UnixMicro()
+	first = max(s.lastToken+1, now-int64(n)+1)
+	if s.lastToken == 0 || s.lastToken >= now {
+		first = max(s.lastToken+1, now)
+		now = first + int64(min(n, driver.TokensAhead)) - 1
+	}
+	s.lastToken = now
+	return first, int(now - first + 1)
 }
 
 // New returns a Locker on s. Each stands for one process.

@@ -87,7 +87,7 @@ func (d *pgDriver) Configure(cfg driver.Config) (driver.Settings, error) {
 			return driver.Settings{}, fmt.Errorf("%w: postgres has no option %T", driver.ErrInvalid, opt)
 		}
 	}
-	return driver.Settings{}, nil
+	return driver.Settings{NamesHolders: true}, nil
 }
 
 // Acquire implements driver.Driver. However many wait, a release or a renewal has no more

@@ -14,11 +14,12 @@ import (
 var files embed.FS
 
 var protocol = redisdriver.Protocol{
-	Name:    "setnx",
-	Layouts: layouts.All,
-	Acquire: redisdriver.NewScript("acquire", files),
-	Renew:   redisdriver.NewScript("renew", files),
-	Release: redisdriver.NewScript("release", files),
+	Name:             "setnx",
+	Layouts:          layouts.All,
+	Acquire:          redisdriver.NewScript("acquire", files),
+	AcquireInCluster: redisdriver.NewScript("acquire", files, redisdriver.InCluster),
+	Renew:            redisdriver.NewScript("renew", files),
+	Release:          redisdriver.NewScript("release", files),
 }
 
 // keeper adds permits to the lock.

@@ -11,7 +11,7 @@ local function join(lock, fence, claim, owner, ttl, retention, tokens)
   end
   if owner == '' and is_alone(lock, claim) then
     extend(lock, ttl)
-    return issued(fence, retention, tokens), nil
+    return issued(fence, retention, tokens)
   end
   local now = math.floor(clock() / 1000)
   local holds = holds_of(lock, self, now)
@@ -39,19 +39,4 @@ local function join(lock, fence, claim, owner, ttl, retention, tokens)
   save(lock, self, holds, now)
   keep(fence, retention) -- it may last for longer than those before
   return retention == '0' and 0 or token, 1
-end
-
-local FEW = 64 -- fields; a larger hash is not looked through for the owner's name
-
--- Returns the owner that holds the hash, the field with a mere number; '' if none is found.
-local function holder_of(lock)
-  if redis.call('HLEN', lock) <= FEW then
-    local fields = redis.call('HGETALL', lock)
-    for i = 1, #fields, 2 do
-      if fields[i] ~= '' and string.find(fields[i + 1], '^%d+$') then
-        return fields[i]
-      end
-    end
-  end
-  return ''
 end

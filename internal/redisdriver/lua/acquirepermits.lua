@@ -1,7 +1,7 @@
 local lock, permits, fence = unpack(KEYS)
 local claim, ttl, retention, tokens, owner, weight, limit, waited = unpack(ARGV)
 -- waited: for how long the caller has waited, in ms; nil if it does not wait
--- Reply: {1, first token, free, limit before} granted; {0, ms until a claim ends or -1, 1 if the holder's
+-- Reply: {1, first token, how many if not all, free, limit before} granted; {0, ms until a claim ends or -1, 1 if the holder's
 --        release gives no wake-up else 0, free, limit before, 1 if permits are kept free for the claim
 --        else 0} refused; {-1, type} not a lock. The limit before is 0 if it was the same.
 --
@@ -13,12 +13,15 @@ local claim, ttl, retention, tokens, owner, weight, limit, waited = unpack(ARGV)
 -- fence.lua
 -- shared.lua
 -- permits.lua
+-- holder.lua
+-- tell.lua
 
 weight, limit, waited = tonumber(weight), tonumber(limit), tonumber(waited or '') or -1
 local fields = fields_of(lock, '', '>', claim)
 if not fields then
   local kind = redis.call('TYPE', lock).ok
   if kind == 'string' then
+    told(lock, redis.call('GET', lock))
     return {0, redis.call('PTTL', lock), 1, 0, 0, 0}
   end
   return {-1, kind}
@@ -27,6 +30,7 @@ local was, out = head_of(fields[1])
 if not out then
   if redis.call('EXISTS', lock) == 1 then
     ask(lock)
+    told(lock, holder_of(lock))
     return {0, redis.call('PTTL', lock), 0, 0, 0, 0}
   end
   if redis.call('EXISTS', permits) == 1 then -- of a key that was deleted
@@ -45,7 +49,7 @@ if fields[3] then
     last_for(lock, permits, ttl)
   end
   local token = string.match(fields[3], '^%d+ (%d+)')
-  return {1, tonumber(token), math.max(limit - out, 0), other}
+  return {1, tonumber(token), 1, math.max(limit - out, 0), other}
 end
 
 local bidder, ahead, since, left = bid_of(fields[2], now)
@@ -77,7 +81,7 @@ if out + weight + ahead > limit then
   return {0, remaining, 0, math.max(limit - out - ahead, 0), other, bids and 1 or 0}
 end
 
-local token = issue(fence, retention, tokens, now_us)
+local token, n = issue(fence, retention, tokens, now_us)
 redis.call('ZADD', permits, now + ttl, claim)
 out = out + weight
 put_head(lock, limit, out, claim, string.format(owner == '' and '%d %.0f' or '%d %.0f %s', weight, token, owner))
@@ -85,4 +89,7 @@ if own then
   redis.call('HDEL', lock, '>')
 end
 last_for(lock, permits, ttl)
-return {1, token, limit - out, other}
+local reply = {1, token, n}
+reply[#reply + 1] = limit - out
+reply[#reply + 1] = other
+return reply

@@ -29,19 +29,33 @@ end
 local PERIOD = 60000 -- ms
 local BRIEF = 900000 -- ms, the retention for a TTL of 5 minutes
 
--- Reserves `tokens` consecutive tokens; returns the first. now is the clock, if known.
+local AHEAD = 32 -- tokens; driver.TokensAhead
+
+-- Reserves up to `tokens` consecutive tokens. Returns the first, and how many they are if that is
+-- not all. now is the clock, if known.
+--
+-- They end at the clock, and begin behind the last one issued: so a block of any length moves the
+-- counter no further than a single token does, and the counter never outruns the clock. Without a
+-- counter the tokens begin at the clock: those just before it may have been issued before the counter was
+-- lost. A replica that is promoted without the last grants has a counter, and repeats tokens only if its
+-- clock is less than a block, in microseconds, ahead of the last token: a failover takes longer.
 local function issue(fence, retention, tokens, now)
   if retention == '0' then
     return 0
   end
   local last = tonumber(redis.call('GET', fence)) or 0
-  now = now or clock()
-  local ends = last - last % (PERIOD * 1000) + PERIOD * 1000 -- of the period that last is in
-  if last < now and now + tokens < ends and tonumber(retention) <= BRIEF then
-    redis.call('INCRBY', fence, now + tokens - 1 - last)
-    return now
+  now, tokens = now or clock(), tonumber(tokens)
+  local first, final = math.max(last + 1, now - tokens + 1), now
+  if last == 0 or last >= now then
+    first = math.max(last + 1, now)
+    final = first + math.min(tokens, AHEAD) - 1
   end
-  local first = math.max(now, last + 1)
-  redis.call('SET', fence, first + tokens - 1, 'PX', retention + PERIOD + math.ceil((first - now) / 1000))
-  return first
+  local ends = last - last % (PERIOD * 1000) + PERIOD * 1000 -- of the period that last is in
+  if last < now and now < ends and tonumber(retention) <= BRIEF then
+    redis.call('INCRBY', fence, now - last)
+  else
+    redis.call('SET', fence, final, 'PX', retention + PERIOD + math.ceil((final - now) / 1000))
+  end
+  local n = final - first + 1
+  return first, n < tokens and n or nil
 end

@@ -7,11 +7,11 @@ tokens, owner = tokens or 1, owner or '' -- unless named
 -- before this one that were refused or not answered and may have been granted the lock
 -- since, separated by spaces.
 -- Reply: {1, first token, how many if not all} granted; {0, ms remaining or -1, 1 if the holder's
---        release gives no wake-up else 0, its owner if known} held by another, or kept
+--        release gives no wake-up else 0, its owner if known, 1 if it was told} held by another, or kept
 --        for one that waits; {-1, type} not a lock
 --
 -- Sent twice: the second run finds the claim's own count and leaves it, answers with
--- the same tokens, and moves the TTL only upwards. If it was refused, the second run
+-- one of the same tokens, and moves the TTL only upwards. If it was refused, the second run
 -- finds its place in the queue and keeps it.
 -- Late, or sent again after a later attempt: it does nothing where the process waits with
 -- the later one, whose place and claim are what a release looks at, and which has named
@@ -31,9 +31,9 @@ tokens, owner = tokens or 1, owner or '' -- unless named
 -- take.lua
 
 local function granted()
-  local token = issue(fence, retention, tokens)
+  local token, n = issue(fence, retention, tokens)
   take(lock, 'blpop', claim, owner, ttl, token)
-  return {1, token}
+  return {1, token, n}
 end
 
 if redis.call('EXISTS', lock, queue) == 0 then
@@ -47,6 +47,8 @@ end
 -- holds.lua
 -- join.lua
 -- permits.lua
+-- holder.lua
+-- tell.lua
 -- queue.lua
 
 local now_us = clock()
@@ -77,7 +79,7 @@ if kind == 'string' then
   -- Its release looks at no queue, and waiters poll: a place would be written each time,
   -- or be one with an earlier claim. They take places when the string has gone.
   leave()
-  return {0, redis.call('PTTL', lock), 1}
+  return {0, redis.call('PTTL', lock), 1, wanted(lock, redis.call('GET', lock))}
 elseif kind ~= 'hash' and kind ~= 'none' then
   return {-1, kind}
 end
@@ -131,4 +133,5 @@ if token then
 end
 wait()
 local pushes = string.find(redis.call('HGET', lock, '') or '', '^blpop ')
-return {0, redis.call('PTTL', lock), pushes and 0 or 1, holder_of(lock)}
+local holder = holder_of(lock)
+return {0, redis.call('PTTL', lock), pushes and 0 or 1, holder, told(lock, holder)}

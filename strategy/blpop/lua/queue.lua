@@ -92,11 +92,11 @@ end
 -- Grants the lock, which is free, to w; returns for how many ms. now is in µs.
 local function grant(lock, fence, queue, w, now)
   local ttl = math.min(w.ttl, GRANT)
-  local token = issue(fence, w.retention, w.tokens, now)
+  local token, n = issue(fence, w.retention, w.tokens, now)
   take(lock, 'blpop', w.claim, w.owner, ttl, token)
   leave_queue(queue, w.inbox, 'granted', math.floor(now / 1000))
   if w.blocks == '1' then
-    push(w.inbox, string.format('%s %.0f %s', w.claim, token, w.tokens))
+    push(w.inbox, string.format('%s %.0f %s', w.claim, token, n or w.tokens))
   end
   return ttl
 end

@@ -1,0 +1,394 @@
+package locker
+
+import (
+	"context"
+	"hash/maphash"
+	"math"
+	"time"
+
+	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
+)
+
+// Sticky leases. The last Unlock of a claim may keep it: the claim is then held without a lease, as
+// one that is offered to a waiter (handover.go), and the next Lock of this Locker takes it as that
+// waiter would. In the store nothing changes, and there is nothing for a kept claim that a claim with a
+// lease does not have: no command, no state, no time. So for each thing that may happen:
+//
+//   - The process dies: the key is free at the claim's TTL, as if it had died inside. The grant was for
+//     stickyGrant only, which the first renewal makes a full TTL: unheld, a claim is not renewed.
+//   - A renewal fails: none is sent. One that was sent for a lease changes the claim, whoever has it by then.
+//   - The process stands still: the claim ends at its deadline, before anything else looks at it.
+//   - The store loses the key: leases are granted on a claim that is gone until stickyFor after its
+//     grant, and no longer; their tokens are from its block, smaller than any token issued later.
+//   - Another process is refused: the store, or that process, sends this Locker a signal, and the
+//     claim is released. A signal that is lost is sent again with the next attempt, within a second;
+//     by then the claim was released in any case. One that comes late, twice or from
+//     anybody names a claim that is not kept any more: it costs the key its stickiness for a moment.
+//   - The release is late: the key's queue waits for it for overdueAfter, as for any release; then the store
+//     decides. It names the claim, whose id is not used again.
+//   - ForceUnlock: the holder is told, and releases what it does not hold any more.
+//   - Close: releases it, with the offers that no waiter has taken.
+//
+// Other processes come first. A claim whose call had to wait is not kept, nor one that others were refused
+// because of; and its key cools: for a time its claims are not kept either.
+
+const (
+	// stickyFor is how long after the store's grant a claim may be kept: programs that cannot ask
+	// for it, such as other libraries, wait as long.
+	stickyFor = time.Second
+	// stickyGrant is the TTL of a grant that may be kept, unless the call's is shorter.
+	stickyGrant = 3 * time.Second
+	// stickyTokens is how many leases there may be on one grant. The store reserves their tokens.
+	stickyTokens = MaxHandOvers + 1
+	// keptMost is how many claims a stripe keeps: 4,096 a Locker.
+	keptMost = 64
+
+	// A key whose kept claim was asked for before it was of use cools for coolMin, and twice as long each time, up to
+	// coolMax; while processes are refused, for coolBusy, which is longer than they pause.
+	coolMin  = 50 * time.Millisecond
+	coolMax  = 3200 * time.Millisecond
+	coolBusy = 150 * time.Millisecond
+	useful   = 2 // leases
+
+	// askAgain is how long TryLock waits beside a round trip for a lock that was asked for.
+	askAgain = 2 * time.Millisecond
+)
+
+// WithSticky keeps a lock in the process for up to idle after its last Unlock, 1 ms to 1 s, and for 1 s
+// after the store's grant at most. The next Lock or TryLock of the key in this Locker takes it
+// without a command, with a greater token: for keys that one process uses again and again a pair costs no
+// round trip. Other Lockers, those without the option too, ask for a lock that they are refused, and the process
+// gives it up at once if nobody uses it: they wait for about two round trips more. Their TryLock, too, waits
+// for a round trip and 2 ms before it reports that the lock is held. While they ask, the process keeps nothing.
+//
+// Programs that cannot ask wait until idle is over: other libraries, the SQL or redis-cli of a
+// person, older versions of this one. After a crash the key is free within 3 s, or the TTL if that is shorter: so is the first
+// part of a lease, until its first renewal after half of that. Where the store loses the key, locks are granted
+// to this process for 1 s more; the tokens of others are greater. As with [WithHandOver], nil from
+// Unlock means that no loss was known, and [Lease.Owner] is known to this Locker only.
+//
+// Not kept are locks of named owners, permits, the locks of an RWLock, what is not renewed without limit, and what
+// another goroutine waits for, which is a hand-over; nor does a call take a lock that was kept with another TTL, margin or renewal.
+// A Locker keeps 4,096 locks at most, and gives up the longest unused first. It listens for requests as for
+// [Lease.ReleaseRequested] while it has locks that it may keep, and keeps nothing while it cannot. [New] fails with
+// [ErrInvalid] where the driver cannot ask. Default: nothing is kept.
+func WithSticky(idle time.Duration) Option {
+	return option(func(o *settings) {
+		if idle < time.Millisecond || idle > stickyFor {
+			o.refuse("WithSticky(%v): want 1ms to %v; leave it out to keep nothing", idle, stickyFor)
+			return
+		}
+		o.sticky = idle
+	})
+}
+
+// markSticky puts the mark by which others know whom to ask before the metadata of claims' ids.
+func markSticky(metadata string) string {
+	if metadata != "" {
+		metadata = "&" + metadata[len(driver.MetadataMark):]
+	}
+	return driver.MetadataMark + driver.StickyMark + metadata
+}
+
+// setSticky readies a Locker that was made WithSticky.
+func (e *Client) setSticky(s driver.Settings) error {
+	if e.set.sticky == 0 {
+		return nil
+	}
+	if e.signaller == nil || !s.NamesHolders {
+		return invalid("WithSticky: %s cannot ask the one who holds a lock for it, so others would wait in vain for a lock that nobody uses", e.name)
+	}
+	for i := range e.stripes {
+		e.stripes[i].cool = make([]coolness, 64)
+	}
+	return nil
+}
+
+// stickiness is what a claim that may be kept has. Its claim's mutex guards it.
+type stickiness struct {
+	off    bool          // others were refused because of the claim: it is not kept any more
+	until  time.Duration // it is kept until then at most
+	tokens int32         // reserved, and not used
+	uses   int32         // leases after the first
+
+	kept         bool
+	idle         time.Duration // kept until then
+	look         time.Duration // when the Scheduler fires; not after idle
+	older, newer *claim        // kept ones of the stripe
+
+	freed chan struct{} // closed when the release of a kept claim was answered
+}
+
+// stick returns what the claim has if it may be kept, or nil.
+func (c *claim) stick() *stickiness {
+	if c.rare == nil {
+		return nil
+	}
+	return c.rare.sticky
+}
+
+// maySticky reports whether the call may take a kept claim, and its own be kept.
+func (c *call) maySticky() bool {
+	return c.e.set.sticky > 0 && c.owner == "" && c.limit == 0 && c.renewals == noLimit && !c.turnedAway
+}
+
+// grantFor returns the TTL that the call asks the store for.
+func (c *call) grantFor(short bool) time.Duration {
+	if short && c.maySticky() {
+		return min(c.ttl, stickyGrant)
+	}
+	return c.ttl
+}
+
+// mayKeep readies a new claim, with that many reserved tokens, to be kept.
+func (c *claim) mayKeep(tokens int) {
+	n := int32(math.MaxInt32)
+	if !c.e.set.noFencing {
+		n = int32(tokens - 1)
+	}
+	if n <= 0 {
+		return
+	}
+	now := c.firstTenure.granted
+	c.rarely().sticky = &stickiness{until: now + stickyFor, look: now + c.e.set.sticky, tokens: n}
+	if c.counted() && c.firstTenure.owner == c.Owner { // see setHandOvers
+		c.firstTenure.owner = c.e.newID()
+	}
+}
+
+// installed has the Locker listen for whoever wants a claim that may be kept; not if its key cools. It
+// needs the mutex.
+func (c *claim) installed() {
+	st := c.stick()
+	if st == nil {
+		return
+	}
+	if c.e.coolness(c.s, c.Key).until > c.firstTenure.granted {
+		c.rare.sticky = nil
+		return
+	}
+	c.rare.listens = true
+	c.e.listening.wanted.Add(1)
+}
+
+// sticks reports whether the claim is kept if its last lease ends now. It needs the mutex.
+func (c *claim) sticks(now time.Duration) bool {
+	st := c.stick()
+	return st != nil && !st.off && st.tokens > 0 && now < st.until && !c.inRenewal && c.outcome == nil && !c.rare.doubted &&
+		c.e.listening.live.Load()
+}
+
+// tokensLeft returns how many more tenures the claim has tokens for, as far as handOvers does not say it.
+func (c *claim) tokensLeft() int32 {
+	if st := c.stick(); st != nil {
+		return st.tokens
+	}
+	return math.MaxInt32
+}
+
+// keep notes that the claim, which is about to have no lease, is kept. It needs the mutex.
+func (c *claim) keep(now time.Duration) {
+	st, s := c.stick(), c.s
+	st.kept, st.idle = true, min(now+c.e.set.sticky, st.until)
+	st.older = s.newest
+	if s.newest != nil {
+		s.newest.rare.sticky.newer = c
+	} else {
+		s.oldest = c
+	}
+	s.newest = c
+	if s.kept++; s.kept > keptMost {
+		go s.keys[s.oldest.Key].withdraw().freeUnclaimed()
+	}
+}
+
+// unkeep notes that the claim is not kept any more, and reports whether it was. It needs the mutex.
+func (c *claim) unkeep() bool {
+	st, s := c.stick(), c.s
+	if st == nil || !st.kept {
+		return false
+	}
+	if st.older != nil {
+		st.older.rare.sticky.newer = st.newer
+	} else {
+		s.oldest = st.newer
+	}
+	if st.newer != nil {
+		st.newer.rare.sticky.older = st.older
+	} else {
+		s.newest = st.older
+	}
+	st.kept, st.older, st.newer = false, nil, nil
+	s.kept--
+	return true
+}
+
+// taken notes that the claim gets a lease with the next token, and reports whether it was kept. It needs the mutex.
+func (c *claim) taken() (kept bool) {
+	if st := c.stick(); st != nil {
+		st.tokens--
+		st.uses++
+	}
+	return c.unkeep()
+}
+
+// kept returns the key's claim if it is kept, or nil. It needs the mutex.
+func (ks *keyState) kept() *claim {
+	if ks == nil {
+		return nil
+	}
+	c := ks.present()
+	if c == nil || c.stick() == nil || !c.rare.sticky.kept {
+		return nil
+	}
+	return c
+}
+
+// takeKept gives the call the claim that is kept for it, if there is one. One that does not suit is given up, and
+// so is the key's stickiness for a while. A TryLock waits for a claim that is being given up, as nobody has held it for long.
+func (c *call) takeKept(try bool) *Lease {
+	l, unsuited, freed := c.seekKept()
+	unsuited.freeUnclaimed()
+	if freed != nil && try {
+		timer := time.NewTimer(overdueAfter)
+		defer timer.Stop()
+		select {
+		case <-freed:
+		case <-timer.C:
+		case <-c.e.closed:
+		case <-c.ctx.Done():
+		}
+	}
+	return l
+}
+
+func (c *call) seekKept() (l *Lease, unsuited *claim, freed <-chan struct{}) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	ks := c.s.keys[c.key]
+	if ks == nil || c.s.closed {
+		return nil, nil, nil
+	}
+	cl := ks.kept()
+	switch {
+	case cl != nil && ks.empty() && cl.suits(c):
+		return c.takeOver(ks, cl, false), nil, nil
+	case cl != nil && ks.empty():
+		unsuited = c.s.wanted(cl)
+	}
+	if cl = ks.current; cl != nil && cl.state == claimReleasing && cl.stick() != nil {
+		freed = cl.rare.sticky.freed
+	}
+	return nil, unsuited, freed
+}
+
+// wanted gives up a kept claim that somebody has asked for, for freeUnclaimed. It needs the mutex.
+func (s *stripe) wanted(c *claim) *claim {
+	cool := c.e.coolness(s, c.Key)
+	if c.stick().uses >= useful {
+		cool.pause = coolMin
+	} else {
+		cool.pause = min(max(2*cool.pause, coolMin), coolMax)
+	}
+	cool.until = max(cool.until, c.e.sched.Now()+cool.pause)
+	return s.keys[c.Key].withdraw()
+}
+
+// othersWait draws the conclusions from a SignalWaiting. It returns the claim to be released, if that
+// is kept. It needs the mutex.
+func (e *Client) othersWait(s *stripe, sig driver.Signal) *claim {
+	if e.set.sticky == 0 {
+		return nil
+	}
+	ks := s.keys[sig.Key]
+	if c := ks.kept(); c != nil && c.ID == sig.Claim {
+		return s.wanted(c)
+	}
+	// A claim that is held; or one that is not known yet, as the answer to the attempt is on its way.
+	cool := e.coolness(s, sig.Key)
+	cool.until = max(cool.until, e.sched.Now()+coolBusy)
+	if ks != nil && ks.current != nil && ks.current.stick() != nil {
+		ks.current.rare.sticky.off = true
+	}
+	return nil
+}
+
+// coolness is until when claims of a key are not kept, and for how long that was. Keys share it: what
+// they lose is a command.
+type coolness struct{ until, pause time.Duration }
+
+func (e *Client) coolness(s *stripe, key string) *coolness {
+	return &s.cool[maphash.String(e.seed, key)>>32%uint64(len(s.cool))]
+}
+
+// lapse gives up a kept claim whose time is over, for freeUnclaimed; else it says when to look next. The Scheduler
+// looks once in an idle time at most, not for each Unlock. It needs the mutex.
+func (c *claim) lapse() *claim {
+	st := c.stick()
+	if st == nil {
+		return nil
+	}
+	switch now := c.e.sched.Now(); {
+	case st.kept && now >= st.idle:
+		return c.s.keys[c.Key].withdraw()
+	case st.kept:
+		st.look = st.idle
+	case st.off || now >= st.until:
+		st.look = never
+	case now >= st.look:
+		st.look = min(now+c.e.set.sticky, st.until)
+	}
+	return nil
+}
+
+// unrenewed gives up a kept claim whose renewal is due, for freeUnclaimed.
+func (c *claim) unrenewed() *claim {
+	if c.e.set.sticky == 0 {
+		return nil
+	}
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	ks := c.s.keys[c.Key]
+	if ks.kept() != c {
+		return nil
+	}
+	return ks.withdraw()
+}
+
+// gone lets those know who wait for the end of a kept claim. It needs the mutex.
+func (c *claim) gone() {
+	if st := c.stick(); st != nil && st.freed != nil {
+		close(st.freed)
+		st.freed = nil
+	}
+}
+
+// hears begins a session of listening for a claim that may be kept, unless one has failed of late.
+func (e *Client) hears(c *claim) {
+	if c.stick() != nil && !e.listening.live.Load() && int64(e.sched.Now()) >= e.listening.quiet.Load() {
+		e.session()
+	}
+}
+
+// askHolder asks the holder who is said to have the lock for it, if nobody may be using it. It reports whether the
+// holder was asked, now or by the store.
+func (c *call) askHolder(a driver.Answer) bool {
+	if !driver.MayBeUnused(a.Owner) {
+		return false
+	}
+	locker, ours := driver.LockerOf(a.Owner)
+	if a.Asked || !ours || locker == c.e.id() || c.e.signaller == nil {
+		return a.Asked
+	}
+	err := c.command(min(releaseTimeout, c.ttl), func(ctx context.Context) error {
+		return c.e.signaller.Signal(ctx, driver.Signal{Kind: driver.SignalWaiting, Key: c.key, Claim: a.Owner})
+	})
+	return err == nil
+}
+
+// afterAsking waits until a TryLock that was refused may try once more; it reports false if it may not.
+func (c *call) afterAsking(sent time.Duration) bool {
+	c.turnedAway = true
+	return bound.Sleep(c.ctx, c.e.closed, c.e.sched.Now()-sent+askAgain)
+}
