@@ -18,6 +18,7 @@ type ether struct {
 	mu        sync.Mutex
 	refuses   error         // Listen fails with it
 	late      time.Duration // Listen takes so long
+	mute      bool          // signals are lost
 	listeners []*fakeListener
 	opened    []time.Time
 }
@@ -42,6 +43,10 @@ func (l *fakeListener) Close() {
 type signalling struct {
 	breaking
 	*ether
+}
+
+func (d signalling) Configure(driver.Config) (driver.Settings, error) {
+	return driver.Settings{NamesHolders: true}, nil
 }
 
 func (d signalling) Listen(ctx context.Context, locker string) (driver.Listener, error) {
@@ -72,7 +77,7 @@ func (d signalling) Signal(_ context.Context, s driver.Signal) error {
 	d.ether.mu.Lock()
 	defer d.ether.mu.Unlock()
 	for _, l := range d.listeners {
-		if l.locker == locker {
+		if l.locker == locker && !d.mute {
 			l.c <- s
 		}
 	}

@@ -18,6 +18,7 @@ const mostPauseOfSplit = 32 * time.Millisecond
 // with fencing at times a second one. Contenders that refuse one another, each with some of
 // the nodes, begin anew after a random while, so that a free key has a winner.
 func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
+	req.Tokens = min(req.Tokens, driver.TokensAhead)
 	if d.enter() {
 		defer d.leave()
 	}
