@@ -69,13 +69,14 @@ func (e *Client) conclude(sig driver.Signal) *claim {
 		return nil
 	}
 	c := ks.claim(sig.Claim)
+	known := sig.Kind == driver.SignalRequest || sig.Kind == driver.SignalBroken
 	switch {
-	case c == nil || c.state != claimHeld:
+	case c == nil || c.state != claimHeld || !known:
 	case c == ks.kept():
 		return s.wanted(c)
 	case sig.Kind == driver.SignalRequest:
 		c.ask()
-	case sig.Kind == driver.SignalBroken:
+	default:
 		c.doubt()
 	}
 	return nil

@@ -207,6 +207,13 @@ func TestStickyOddSignals(t *testing.T) {
 			}
 			synctest.Wait()
 		}
+		send('?', "k", old)
+		send(driver.SignalWaiting, "k", "0194f2a4-58c1-8d7e-9b1a-5f3c2e1d0a9b:1")
+		send(driver.SignalRequest, "another", old)
+		if s.store.held("k") == "" {
+			t.Error("it is given up for a signal of an unknown kind, or about another lock")
+		}
+		time.Sleep(coolBusy)
 		send(driver.SignalWaiting, "k", old)
 		s.wantFree("k", "it was asked for")
 		l := s.lock(t.Context(), "k")

@@ -5,13 +5,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
 )
 
 // brokenSignals lose signals, change them, or say that they listen when they do not.
 var brokenSignals = map[string]brokenStrategy{
 	"sends signals nowhere": {sending(func(*counting, context.Context, driver.Signal) error { return nil }),
-		[]string{"RequestArrives", "RequestArrivesAfterCut", "ForceUnlockArrives", "OddSignalsBreakNothing", "SignalOfNoClaimIsInvalid"}},
+		[]string{"RequestArrives", "RequestArrivesAfterCut", "ForceUnlockArrives", "OddSignalsBreakNothing", "SignalOfNoClaimIsInvalid", "StickyGivesWay", "StickyHeedsRequests"}},
 	"sends one signal only": {sending(func() func(*counting, context.Context, driver.Signal) error {
 		sent := make(chan struct{}, 1)
 		return func(d *counting, ctx context.Context, s driver.Signal) error {
@@ -49,6 +50,31 @@ var brokenSignals = map[string]brokenStrategy{
 			return late, nil
 		}
 	}), []string{"RequestArrives", "ForceUnlockArrives"}},
+	// Sticky leases.
+	"says that it has asked": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+		a, err := d.Acquire(ctx, req)
+		a.Asked = err == nil && !a.Granted
+		return a, err
+	}), []string{"StickyGivesWay"}},
+	"asks by a request of another kind": {sending(func(d *counting, ctx context.Context, s driver.Signal) error {
+		if s.Kind == driver.SignalWaiting {
+			s.Kind = '?'
+		}
+		return d.Signal(ctx, s)
+	}), []string{"StickyGivesWay"}},
+	"grants the TTL of other Lockers": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+		req.TTL = max(req.TTL, locker.DefaultTTL)
+		return d.Acquire(ctx, req)
+	}), []string{"StickyEndsSoon"}},
+	"reserves tokens that the next grant gets": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+		tokens := req.Tokens
+		req.Tokens = min(tokens, 1)
+		a, err := d.Acquire(ctx, req)
+		if a.Granted && req.Fencing && tokens > 1 {
+			a.Tokens, a.Token = tokens, a.Token+5*time.Second.Microseconds() // behind what is issued next
+		}
+		return a, err
+	}), []string{"StickyPairs", "StickyGivesWay"}},
 	"ends leases at half of their TTL": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		req.TTL /= 2
 		return d.Acquire(ctx, req)

@@ -107,7 +107,7 @@ func (h *fakeHarness) Timing() conformance.Timing { return h.timing }
 
 func (h *fakeHarness) Capabilities() conformance.Capabilities {
 	c := conformance.Capabilities{
-		Name: h.name, Fencing: true, Admin: true, Signals: true,
+		Name: h.name, Fencing: true, Admin: true, Signals: true, Sticky: true,
 		Construct: true, Inspect: true, Break: true, Plant: true, Faults: true, Scripts: true, Servers: true, Processes: true, Drivers: true, Wired: true,
 	}
 	if h.caps != nil {

@@ -96,7 +96,7 @@ func (d *fakeDriver) Configure(c driver.Config) (driver.Settings, error) {
 	if len(c.Options) > 0 {
 		return driver.Settings{}, fmt.Errorf("%w: no such option: %v", locker.ErrInvalid, c.Options[0])
 	}
-	return driver.Settings{}, nil
+	return driver.Settings{NamesHolders: true}, nil
 }
 
 func (d *fakeDriver) Acquire(ctx context.Context, req driver.Request) (a driver.Answer, err error) {

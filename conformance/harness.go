@@ -56,6 +56,8 @@ type Capabilities struct {
 	Admin bool
 	// Signals: the driver is a [driver.Signaller], beside an Inspector.
 	Signals bool
+	// Sticky: users may take locker.WithSticky, as the driver has Signals and names holders.
+	Sticky bool
 	// Permits: the driver is a [driver.PermitKeeper].
 	Permits bool
 

@@ -16,7 +16,7 @@ func Cases() []Case {
 	return slices.Concat(
 		exclusionCases, ownershipCases, doCases, reentryCases, ownerCases, severalCases, capacityCases, leaseCases, limitCases,
 		waitingCases, wakeCases, handOverCases, loadCases, fencingCases, failureCases, outageCases, faultCases, userCodeCases, keyCases,
-		hygieneCases, closingCases, observerCases, adminCases, signalCases, processCases,
+		hygieneCases, closingCases, observerCases, adminCases, signalCases, stickyCases, processCases,
 		commandCases, raceCases, watchCases, wireCases, stepCases,
 	)
 }

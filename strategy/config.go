@@ -69,9 +69,13 @@ type Config struct {
 	RenewInterval time.Duration `json:"renew_interval,omitempty" yaml:"renew_interval,omitempty"`
 	MaxRenewals   int           `json:"max_renewals,omitempty" yaml:"max_renewals,omitempty"`
 	MaxHold       time.Duration `json:"max_hold,omitempty" yaml:"max_hold,omitempty"`
+	Margin        time.Duration `json:"margin,omitempty" yaml:"margin,omitempty"`
 	Prefix        string        `json:"prefix,omitempty" yaml:"prefix,omitempty"`
 	Fencing       *bool         `json:"fencing,omitempty" yaml:"fencing,omitempty"`     // default true
 	HandOver      *bool         `json:"hand_over,omitempty" yaml:"hand_over,omitempty"` // between goroutines of a process; default true
+	// Sticky is for how long a process keeps a lock that nobody uses, 1s at most; left out, it keeps
+	// none. Not every strategy can.
+	Sticky time.Duration `json:"sticky,omitempty" yaml:"sticky,omitempty"`
 	// ReplicaAcks is how many replicas must have a grant or renewal before it counts, and
 	// ReplicaAcksTimeout how long to wait for them, 1 s by default. Not every
 	// strategy can.

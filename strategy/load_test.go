@@ -47,6 +47,8 @@ renewal: off
 renew_interval: 1.5s
 max_renewals: 4
 max_hold: 1h
+margin: 2s
+sticky: 250ms
 prefix: 'app:'
 fencing: true
 hand_over: false
@@ -65,7 +67,7 @@ const everythingJSON = `{
 			"tls": {"ca_file": "ca", "cert_file": "cert", "key_file": "key", "server_name": "name"}},
 		{"unix_socket": "/s", "password_file": "npf"}
 	],
-	"ttl": "90s", "wait": "0s", "renewal": false, "renew_interval": "1.5s", "max_renewals": 4, "max_hold": "1h",
+	"ttl": "90s", "wait": "0s", "renewal": false, "renew_interval": "1.5s", "max_renewals": 4, "max_hold": "1h", "margin": "2s", "sticky": "250ms",
 	"prefix": "app:", "fencing": true, "hand_over": false, "replica_acks": 2, "replica_acks_timeout": "500ms"
 }`
 
@@ -76,7 +78,7 @@ func everything() Config {
 		UnixSocket: "/s", DB: 3, Username: "on", Password: "0123", SentinelUsername: "su", SentinelPassword: "sp", PasswordFile: "pf", SentinelPasswordFile: "spf", TLS: &tls,
 		Nodes: []Node{{URL: "redis://h1"}, {Addr: "h2", DB: 1, Username: "u", Password: "p", TLS: &tls}, {UnixSocket: "/s", PasswordFile: "npf"}},
 		TTL:   90 * time.Second, Wait: NoWait, Renewal: new(false), RenewInterval: 1500 * time.Millisecond, MaxRenewals: 4,
-		MaxHold: time.Hour, Prefix: "app:", Fencing: new(true), HandOver: new(false), ReplicaAcks: 2, ReplicaAcksTimeout: 500 * time.Millisecond,
+		MaxHold: time.Hour, Margin: 2 * time.Second, Sticky: 250 * time.Millisecond, Prefix: "app:", Fencing: new(true), HandOver: new(false), ReplicaAcks: 2, ReplicaAcksTimeout: 500 * time.Millisecond,
 	}
 }
 

@@ -54,8 +54,10 @@ func (c *Config) lockOptions(r *Registry, o Opener) ([]fieldOption, error) {
 		{c.RenewInterval != 0, fieldOption{"renew_interval", c.RenewInterval, locker.WithRenewInterval(c.RenewInterval)}},
 		{c.MaxRenewals != 0, fieldOption{"max_renewals", c.MaxRenewals, locker.WithMaxRenewals(c.MaxRenewals)}},
 		{c.MaxHold != 0, fieldOption{"max_hold", c.MaxHold, locker.WithMaxHold(c.MaxHold)}},
+		{c.Margin != 0, fieldOption{"margin", c.Margin, locker.WithMargin(c.Margin)}},
 		{c.Fencing != nil && !*c.Fencing, fieldOption{"fencing", false, locker.WithoutFencing()}},
 		{c.HandOver != nil && !*c.HandOver, fieldOption{"hand_over", false, locker.WithoutHandOver()}},
+		{c.Sticky != 0, fieldOption{"sticky", c.Sticky, locker.WithSticky(c.Sticky)}},
 		{acks != nil, fieldOption{option: acks}},
 	} {
 		if o.given {

@@ -148,6 +148,9 @@ func TestWrongConfigs(t *testing.T) {
 		{"limit of no renewal", Config{Strategy: "memory", Renewal: new(false), MaxRenewals: 3}, "max_renewals", `"3"`, "not together with renewal: false"},
 		{"negative limit", Config{Strategy: "memory", MaxRenewals: -1}, "max_renewals", `"-1"`, "1 to"},
 		{"negative hold", Config{Strategy: "memory", MaxHold: -time.Second}, "max_hold", `"-1s"`, "more than 0s"},
+		{"wide margin", "memory://?ttl=10s&margin=6s", "margin", `"6s"`, "half of the TTL, which is 10s"},
+		{"long stickiness", Config{Strategy: "memory", Sticky: time.Minute}, "sticky", `"1m0s"`, "want 1ms to 1s"},
+		{"sticky on several servers", "redlock+redis://h1?node=h2&node=h3&sticky=1s", "", ``, "WithSticky: redlock cannot ask"},
 		{"renewal neither on nor off", "memory://?renewal=maybe", "renewal", `"maybe"`, "true or false"},
 		{"long prefix", Config{Strategy: "memory", Prefix: strings.Repeat("x", 20000)}, "prefix", `(20000 bytes)`, "at most 16384 bytes of UTF-8"},
 		{"prefix that is no text", Config{Strategy: "memory", Prefix: "\xff"}, "prefix", `"\xff"`, "UTF-8"},
@@ -161,7 +164,7 @@ func TestWrongConfigs(t *testing.T) {
 
 		// Parameters and documents.
 		{"unknown parameter", "setnx+redis://u:hunter2@h?tll=3s", "parameter tll", `tll=xxxxx`, "there are client_name"},
-		{"unknown parameter of memory", "memory://?pool_size=3", "parameter pool_size", `memory:///?pool_size=3`, "there are fencing, hand_over, max_hold"},
+		{"unknown parameter of memory", "memory://?pool_size=3", "parameter pool_size", `memory:///?pool_size=3`, "there are fencing, hand_over, margin, max_hold"},
 		{"parameter of another scheme", "setnx+redis://u:hunter2@h?master_name=m", "parameter master_name", `master_name=m`, "there are client_name"},
 		{"bad parameter of go-redis", "setnx+redis://u:hunter2@h?protocol=x", "protocol", `"x"`, "number"},
 		{"bare & in a password", "setnx+redis-sentinel://h?master_name=m&password=hun&hunter2", "parameter behind the password", `password=xxxxx`, "& is %26"},

@@ -142,6 +142,7 @@ func (h *harness) Capabilities() conformance.Capabilities {
 		Fair:        h.Fair,
 		Admin:       true,
 		Signals:     true,
+		Sticky:      true,
 		Construct:   true,
 		Inspect:     true,
 		Break:       true,

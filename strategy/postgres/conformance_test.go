@@ -127,7 +127,7 @@ func (h *harness) NewDriverAt(addr string) (driver.Driver, error) {
 }
 
 func (h *harness) Capabilities() conformance.Capabilities {
-	return conformance.Capabilities{Name: "postgres", Fencing: true, Notified: true, Admin: true, Signals: true}
+	return conformance.Capabilities{Name: "postgres", Fencing: true, Notified: true, Admin: true, Signals: true, Sticky: true}
 }
 
 func (h *harness) ChildSpec() string { return h.s.url("app", "app") }
