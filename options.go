@@ -297,7 +297,7 @@ func newSettings(opts []Option) (settings, error) {
 		s.err = s.check(&s.call)
 	}
 	if s.sticky > 0 {
-		s.metadata = markSticky(s.metadata)
+		s.call.metadata = markSticky(s.call.metadata)
 	}
 	s.call.chosen = "" // a call may choose otherwise
 	return s, s.err

@@ -130,7 +130,7 @@ func (c *claim) stick() *stickiness {
 
 // maySticky reports whether the call may take a kept claim, and its own be kept.
 func (c *call) maySticky() bool {
-	return c.e.set.sticky > 0 && c.owner == "" && c.limit == 0 && c.renewals == noLimit && !c.turnedAway
+	return c.e.set.sticky > 0 && c.owner == "" && c.limit == 0 && !c.described() && c.renewals == noLimit && !c.turnedAway
 }
 
 // grantFor returns the TTL that the call asks the store for.

@@ -125,6 +125,11 @@ func (a *arena) check(report *Report, began instant) error {
 	for i, s := range a.strategies {
 		h := newHistory(a, s)
 		for _, p := range a.all {
+			if err := h.readBreaks(p, uint8(i)); err != nil {
+				return err
+			}
+		}
+		for _, p := range a.all {
 			if err := h.read(p, uint8(i)); err != nil {
 				return err
 			}

@@ -63,6 +63,10 @@ func (c *caller) once() {
 		c: c, key: c.strategies[c.strategy].key(n), ttl: c.TTLs[c.r.IntN(len(c.TTLs))],
 		rec: record{Strategy: uint8(c.strategy), Caller: uint16(c.id), Key: uint16(n), Op: c.ops.Add(1)},
 	}
+	s.operate()
+	if n%2 == 0 { // a claim can be kept for callers that want the same
+		s.ttl = c.TTLs[n/2%len(c.TTLs)]
+	}
 	opts, hold := []locker.LockOption{locker.WithTTL(s.ttl)}, time.Duration(0)
 	switch n := c.r.IntN(1000); {
 	case n < 960:
@@ -165,6 +169,7 @@ func (s *section) ask(ctx context.Context) bool {
 // work is the critical section.
 func (s *section) work(hold time.Duration) {
 	c, held := s.c, s.lease.Context(context.Background())
+	s.listen()
 	end := time.Now().Add(hold)
 	if c.permits == 0 && c.oneIn(8) {
 		s.reenter(held)

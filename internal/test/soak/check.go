@@ -30,7 +30,7 @@ func (h *history) checkOverlap(k *keyHistory) {
 		}
 		if next.ret < last.end() {
 			switch {
-			case next.token < last.token && h.losses.overlap(span{next.since(), next.ret}):
+			case next.token < last.token && h.lossesWithin(k.key, span{next.since(), next.ret}):
 				continue // granted before the loss, and told so only after it
 			case h.lost(last, next.ret):
 				h.count[Regranted]++
@@ -46,7 +46,7 @@ func (h *history) checkOverlap(k *keyHistory) {
 }
 
 // lost reports whether a hold may have been lost by design by the time t.
-func (h *history) lost(x *hold, t instant) bool { return h.losses.overlap(span{x.since(), t}) }
+func (h *history) lost(x *hold, t instant) bool { return h.lossesWithin(x.key, span{x.since(), t}) }
 
 // checkRenewedBeside wants a lease not to be renewed after another caller was granted its
 // lost lock: a deadline counts from before the renewal was sent.
@@ -70,7 +70,7 @@ func (h *history) checkTokens(k *keyHistory) {
 			continue
 		}
 		// One that was granted before a loss may be told so only after the next grant.
-		if !h.losses.overlap(span{next.since(), next.ret}) {
+		if !h.lossesWithin(k.key, span{next.since(), next.ret}) {
 			h.violate(TokenOrder, k.key, span{last.ret, next.ret}, "%v, was granted after %v", next, last)
 		}
 	}

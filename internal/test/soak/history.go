@@ -30,6 +30,8 @@ type keyHistory struct {
 	holds []*hold
 	tries []attempt // those that got nothing
 	trace []spec.Event
+
+	broken spans // in which its lock may have been taken away
 }
 
 // attempt is a Lock or TryLock.
@@ -45,8 +47,8 @@ type attempt struct {
 }
 
 // handedOver is for how long a lock may have been an earlier caller's, before it is handed over inside
-// a process: 20 ms before the release at most.
-const handedOver = 100 * time.Millisecond
+// a process, or taken where it is kept: a second before the release at most.
+const handedOver = 1100 * time.Millisecond
 
 // since is when the grant may have been made at the earliest.
 func (a attempt) since() instant { return a.call.add(-handedOver) }
@@ -233,7 +235,7 @@ func (r *reader) lease(x *hold, rec record) {
 		if yes && rec.At >= rec.Deadline {
 			r.violate(LateLoss, x.key, span{rec.Deadline, rec.At}, "%v: %v after its deadline the lease says that it is held", x, rec.At.since(rec.Deadline))
 		}
-		if yes && x.refused != 0 && !r.losses.overlap(span{x.since(), rec.At}) {
+		if yes && x.refused != 0 && !r.lossesWithin(x.key, span{x.since(), rec.At}) {
 			r.violate(Overlap, x.key, span{x.refused, rec.At}, "%v: the lease says that it is held; but the resource has refused its token, so another caller was granted a greater one", x)
 		}
 	case recLost:

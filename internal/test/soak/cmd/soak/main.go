@@ -26,6 +26,19 @@ func on(name string, news ...constructor) soak.Strategy {
 	}}
 }
 
+// sticky has every other process keep locks.
+func sticky(s soak.Strategy) soak.Strategy {
+	newLocker := s.New
+	s.Name += " sticky"
+	s.New = func(p soak.Process) (locker.Locker, error) {
+		if p.Index%2 == 0 {
+			p.Options = append(p.Options, locker.WithSticky(300*time.Millisecond))
+		}
+		return newLocker(p)
+	}
+	return s
+}
+
 // acked is a strategy that waits for the replica.
 func acked(name string, newLocker constructor, acks func(int, time.Duration) locker.Option) soak.Strategy {
 	const confirmed = 500 * time.Millisecond // by then
@@ -46,6 +59,10 @@ var strategies = []soak.Strategy{
 	on("hashreentrant", hashreentrant.New),
 	on("blpop", blpop.New),
 	on("mixed", setnx.New, hashreentrant.New, blpop.New), // they exclude one another
+	sticky(on("setnx", setnx.New)),
+	sticky(on("hashreentrant", hashreentrant.New)),
+	sticky(on("blpop", blpop.New)),
+	sticky(on("mixed", setnx.New, hashreentrant.New, blpop.New)),
 	acked("setnx+acks", setnx.New, setnx.WithReplicaAcks),
 	acked("hashreentrant+acks", hashreentrant.New, hashreentrant.WithReplicaAcks),
 	acked("blpop+acks", blpop.New, blpop.WithReplicaAcks),
