@@ -273,7 +273,7 @@ func (c *call) seekKept() (l *Lease, unsuited *claim, freed <-chan struct{}) {
 	cl := ks.kept()
 	switch {
 	case cl != nil && ks.empty() && cl.suits(c):
-		return c.takeOver(ks, cl, false), nil, nil
+		return c.takeOver(ks, cl), nil, nil
 	case cl != nil && ks.empty():
 		unsuited = c.s.wanted(cl)
 	}

@@ -3,14 +3,22 @@ package hashreentrant
 import (
 	"testing"
 
+	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/internal/test/tokentest"
 	"github.com/stretchr/testify/require"
 )
 
 func TestTokenBlocks(t *testing.T) {
-	d, err := newDriver(redistest.Start(t).Client(t))
+	rdb := redistest.Start(t).Client(t)
+	d, err := newDriver(rdb)
 	require.NoError(t, err)
 	defer d.Close()
 	tokentest.Blocks(t, d)
+	tokentest.Ahead(t, d, func(counter int64) {
+		require.NoError(t, rdb.Set(t.Context(), redisdriver.FenceKey("k"), counter, 0).Err())
+		if counter == 0 {
+			require.NoError(t, rdb.Del(t.Context(), redisdriver.FenceKey("k")).Err())
+		}
+	})
 }

@@ -10,8 +10,15 @@ import (
 )
 
 func TestTokenBlocks(t *testing.T) {
-	d, err := redisdriver.NewDriver(redistest.Start(t).Client(t), protocol)
+	rdb := redistest.Start(t).Client(t)
+	d, err := redisdriver.NewDriver(rdb, protocol)
 	require.NoError(t, err)
 	defer d.Close()
 	tokentest.Blocks(t, d)
+	tokentest.Ahead(t, d, func(counter int64) {
+		require.NoError(t, rdb.Set(t.Context(), redisdriver.FenceKey("k"), counter, 0).Err())
+		if counter == 0 {
+			require.NoError(t, rdb.Del(t.Context(), redisdriver.FenceKey("k")).Err())
+		}
+	})
 }
