@@ -234,7 +234,9 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 		e.cleanUp(cl, sent, true)
 		return nil, err
 	}
-	e.hears(claim)
+	if c.sticks {
+		e.hears()
+	}
 	return l, nil
 }
 
@@ -277,7 +279,7 @@ func (c *call) install(cl *claim, free int) error {
 	if c.e.notices.wanted { // before its loss can be
 		cl.grantKept = c.e.notices.event(c.ctx, c.event(EventAcquired, cl.token, nil))
 	}
-	cl.installed()
+	c.sticks = cl.installed()
 	cl.schedule()
 	ks := s.at(cl.Key)
 	if cl.Limit == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"os"
 	"time"
@@ -136,4 +137,43 @@ func ExampleWithObserver() {
 	<-done
 	_ = lease.Unlock(ctx)
 	// Output: orders/42 true
+}
+
+// A process that locks the same keys again and again keeps them: its next Lock needs no command. Another process
+// that wants one asks for it, and gets it at once.
+func ExampleWithSticky() {
+	store := memory.NewStore() // what the Redis server is to other strategies
+	l, err := store.New(locker.WithSticky(500 * time.Millisecond))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Close()
+	other, err := store.New()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer other.Close()
+
+	var last int64
+	for range 1000 {
+		err := locker.Do(context.Background(), l, "account/42", func(ctx context.Context) error {
+			lease, _ := locker.LeaseFromContext(ctx)
+			if lease.Token() <= last {
+				log.Fatal("tokens grow from lease to lease")
+			}
+			last = lease.Token()
+			return nil
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	lease, err := other.Lock(context.Background(), "account/42")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(context.Background())
+	fmt.Println("the other process has a greater token:", lease.Token() > last)
+	// Output: the other process has a greater token: true
 }

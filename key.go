@@ -80,6 +80,7 @@ type waiter struct {
 	bid        string        // the claim of the attempt for which the driver keeps permits free
 	reported   bool          // so was the wait, by EventWaiting
 	turnedAway bool          // the store has refused it
+	sticks     bool          // what it was granted may be kept
 	blocked    bool          // it is next, and waits for what this process does
 	woken      bool          // its next turn asks the store without waiting for pollAt
 	pollAt     time.Duration // when it asks the store next, unless it is woken or signalled

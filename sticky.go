@@ -157,19 +157,20 @@ func (c *claim) mayKeep(tokens int) {
 	}
 }
 
-// installed has the Locker listen for whoever wants a claim that may be kept; not if its key cools. It
-// needs the mutex.
-func (c *claim) installed() {
+// installed notes that the Locker is to listen for whoever wants the claim, if that may be kept, and reports whether it
+// may: not if its key cools. It needs the mutex.
+func (c *claim) installed() bool {
 	st := c.stick()
 	if st == nil {
-		return
+		return false
 	}
 	if c.e.coolness(c.s, c.Key).until > c.firstTenure.granted {
 		c.rare.sticky = nil
-		return
+		return false
 	}
 	c.rare.listens = true
 	c.e.listening.wanted.Add(1)
+	return true
 }
 
 // sticks reports whether the claim is kept if its last lease ends now. It needs the mutex.
@@ -364,9 +365,9 @@ func (c *claim) gone() {
 	}
 }
 
-// hears begins a session of listening for a claim that may be kept, unless one has failed of late.
-func (e *Client) hears(c *claim) {
-	if c.stick() != nil && !e.listening.live.Load() && int64(e.sched.Now()) >= e.listening.quiet.Load() {
+// hears begins a session of listening for a claim that may be kept, unless there is one, or one has failed of late.
+func (e *Client) hears() {
+	if !e.listening.live.Load() && int64(e.sched.Now()) >= e.listening.quiet.Load() {
 		e.session()
 	}
 }
