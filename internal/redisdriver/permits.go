@@ -112,11 +112,11 @@ func permitsAnswer(reply any, tokens int) (driver.Answer, error) {
 	if len(r) == 0 || r[0] == int64(-1) {
 		return answerOf(reply, tokens)
 	}
-	common := 2
-	if r[0] == int64(0) {
-		common = 3
+	common := 3
+	if r[0] == int64(1) {
+		common = len(r) - 2 // with how many tokens there are, or without
 	}
-	if len(r) < common+2 {
+	if common < 2 || len(r) < common+2 {
 		return driver.Answer{}, unexpected(reply)
 	}
 	a, err := answerOf(r[:common], tokens)

@@ -47,7 +47,7 @@ type attempt struct {
 }
 
 // handedOver is for how long a lock may have been an earlier caller's, before it is handed over inside
-// a process or taken there once more: a second before the release at most.
+// a process, or taken where it is kept: a second before the release at most.
 const handedOver = 1100 * time.Millisecond
 
 // since is when the grant may have been made at the earliest.
