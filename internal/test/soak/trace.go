@@ -17,7 +17,7 @@ func (r *reader) trace(rec record) {
 	switch {
 	case inner && rec.Kind == recGranted:
 		what = spec.Reentered
-	case inner || rec.Kind == recWrite || rec.Kind == recRenew || rec.Kind == recRenewed:
+	case inner, rec.Kind == recWrite, rec.Kind == recRenew, rec.Kind == recRenewed, rec.Kind == recBreak, rec.Kind == recBroken:
 		return // nothing that changes the lease from outside
 	case rec.Kind == recGranted:
 		what = spec.Granted
@@ -57,7 +57,7 @@ func (h *history) replay(k *keyHistory) {
 	t := spec.NewTrace()
 	for _, e := range k.trace {
 		e.Excused = func(asked time.Duration) bool {
-			return h.losses.overlap(span{instant(asked).add(-handedOver), instant(e.At)})
+			return h.lossesWithin(k.key, span{instant(asked).add(-handedOver), instant(e.At)})
 		}
 		h.count[Steps]++
 		if err := t.Step(e); err != nil {
