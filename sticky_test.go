@@ -172,6 +172,7 @@ func TestStickyHolderIsAsked(t *testing.T) {
 		wantErr(t, err, ErrNotAcquired, "it is held")
 		wantBetween(t, "it took", s.at(), askAgain, askAgain, "it tried once more")
 		s.wantSent(opAcquire, 3, "twice refused")
+		synctest.Wait() // it has heard of both
 		s.unlock(l)
 		s.wantFree("k", "it was asked for")
 		s.pair("k")
