@@ -164,6 +164,22 @@ nemesis: redis ## the soak on lockers broken on purpose: it has to find what is 
 verification: redis ## docs/verification.md from the tables of the conformance suite
 	$(GO) test -count=1 -run '^TestVerification$$' ./conformance -verification
 
+SEEDS ?= 10000
+SEED ?=
+PLANT ?= 2000
+
+.PHONY: simulate
+simulate: ## SEEDS histories of Lockers on a store in memory, in virtual time, with faults; SEED=n plays one again, many times
+	$(GO) test -race -timeout 60m -run '^TestSimulation$$' -v ./internal/test/simulation $(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS)) | grep -vE '^ *(=== RUN|--- PASS: TestSimulation/)'
+
+.PHONY: plant
+plant: ## plant bugs in the engine, one after the other, and simulate PLANT histories with each: it has to find them
+	$(GO) test -timeout 90m -run '^TestFindsPlantedBugs$$' -v ./internal/test/simulation -plant=$(PLANT) | $(without_beginnings)
+
+.PHONY: models
+models: ## go through the models of locks, and show how mistakes break their promises
+	$(GO) test -v -run '^Test(Claim|Quorum|Trace)' ./internal/spec | $(without_beginnings)
+
 .PHONY: pauses
 pauses: redis postgres mysql ## 1,000 late writers on PostgreSQL, MariaDB, Redis and HTTP, with a check of their tokens and without, into docs/fencing.md
 	$(GO) -C internal/test/fencing run ./pauses -n 1000 -docs ../../../docs/fencing.md

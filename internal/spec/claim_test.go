@@ -4,7 +4,7 @@ import "testing"
 
 // TestClaims goes through all states of two claims, and through many of three.
 func TestClaims(t *testing.T) {
-	for ids, most := range map[uint8]int{2: 1_000_000, 3: 150_000} {
+	for ids, most := range map[uint8]int{2: 1_000_000, 3: 50_000} {
 		m := ClaimModel(ids, Mistakes{})
 		m.States = most
 		r := m.Explore()

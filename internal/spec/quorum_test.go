@@ -2,7 +2,7 @@ package spec
 
 import "testing"
 
-const enough = 100_000 // states of a model that has more
+const enough = 30_000 // states of a model that has more
 
 // TestQuorum shows both results: as long as clocks go on, at most one client holds, and tokens grow. Where one has
 // stood still two hold, and the resource that compares tokens is safe all the same.
@@ -27,7 +27,7 @@ func TestQuorum(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := QuorumModel(c.a, c.promises...)
 			if m.States = enough; c.broken != "" {
-				m.States *= 10
+				m.States *= 30
 			}
 			r := m.Explore()
 			if r.Broken != c.broken {

@@ -88,7 +88,7 @@ func (m Mistakes) walk(r *rand.Rand) error {
 // TestTraceFollowsClaims wants all that the model of claims does to be accepted as a trace, and what
 // it does with mistakes that are seen from outside to be refused.
 func TestTraceFollowsClaims(t *testing.T) {
-	const walks = 5_000
+	const walks = 2_000
 	r := rand.New(rand.NewPCG(1, 2))
 	for range walks {
 		if err := (Mistakes{}).walk(r); err != nil {
