@@ -32,7 +32,7 @@ const (
 	tokensPerGrant = 32
 )
 
-// etcdDriver is a driver.Driver, driver.Notifier and driver.Inspector.
+// etcdDriver is a driver.Driver, driver.Notifier, driver.Inspector and driver.Signaller.
 type etcdDriver struct {
 	conn     *conn
 	watcher  clientv3.Watcher
