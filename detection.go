@@ -22,10 +22,11 @@ const (
 // WithLossDetection lets a holder learn at once that its key was deleted, has expired or was replaced
 // behind its back (by an operator's DEL, by another program, by an eviction), and not at its next renewal. What
 // the store shows only makes the Locker ask the store about the lock, at most once a second; the answer
-// decides. A change may be missed, while a connection breaks, say: then the next renewal shows it, as without this option.
+// decides. A change may be missed while a connection breaks: then the next renewal shows it, as without this option.
 //
-// It costs a connection while locks are held, and as the strategy's documentation says; a lock that is held for
-// less than 10 ms costs nothing. Permits are not watched. The strategies on Redis need keyspace notifications
+// It costs a connection while locks are held. A lock that is held for more than 10 ms is renewed once more, when the
+// store begins to watch it; on Redis there are two commands more (SUBSCRIBE, UNSUBSCRIBE), and a message for each
+// renewal. A shorter one costs nothing. Permits are not watched. The strategies on Redis need keyspace notifications
 // (notify-keyspace-events with K, g, $, x, e and h), which are off by default. It is refused with [ErrInvalid]
 // and [errors.ErrUnsupported] if the driver is no [driver.LossDetector]. Default off.
 func WithLossDetection() Option {
@@ -205,18 +206,46 @@ func (d *detection) forget() {
 	}
 }
 
-// tell lets the driver know what has changed.
+// tell lets the driver know what has changed. What happened to a key before the driver watched it the
+// store is asked: no change after the grant stays unnoticed.
 func (d *detection) tell(w driver.LossWatch, told map[string]*claim) error {
 	more, less := d.changes(told)
 	if len(more)+len(less) == 0 {
 		return nil
 	}
+	claims := make([]driver.Claim, len(more))
+	for i, c := range more {
+		claims[i] = c.Claim
+	}
 	ctx, cancel := context.WithTimeout(d.e.life, detectTimeout)
 	defer cancel()
-	return w.Watch(ctx, more, less)
+	if err := w.Watch(ctx, claims, less); err != nil {
+		return err
+	}
+	for _, c := range more {
+		c.verify()
+	}
+	return nil
 }
 
-func (d *detection) changes(told map[string]*claim) (more, less []driver.Claim) {
+// verify has the store asked whether the claim holds its key. One that is renewed by itself is due for that now: the
+// Scheduler renews those that are due together.
+func (c *claim) verify() {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	switch {
+	case c.state != claimHeld:
+	case c.entry.Interval > 0 && c.renewals == noLimit && !c.inRenewal:
+		c.next = c.e.sched.Now()
+		c.schedule()
+	default:
+		c.doubt()
+	}
+}
+
+// changes returns the claims that the driver does not know, and those that it has to forget. told is what it
+// knows then.
+func (d *detection) changes(told map[string]*claim) (more []*claim, less []driver.Claim) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key := range d.stale {
@@ -229,7 +258,7 @@ func (d *detection) changes(told map[string]*claim) (more, less []driver.Claim) 
 			delete(told, key)
 		}
 		if want != nil {
-			more = append(more, want.Claim)
+			more = append(more, want)
 			told[key] = want
 		}
 	}

@@ -54,8 +54,11 @@ func (d *Driver) DetectLoss(ctx context.Context, changed func(driver.Signal)) (d
 	case client == nil:
 		return nil, fmt.Errorf("this Redis client cannot be made to subscribe: %w", errors.ErrUnsupported)
 	}
-	if set, err := client.ConfigGet(ctx, "notify-keyspace-events").Result(); err == nil && !suffices(set["notify-keyspace-events"]) {
+	switch set, err := client.ConfigGet(ctx, "notify-keyspace-events").Result(); {
+	case err == nil && !suffices(set["notify-keyspace-events"]):
 		return nil, &driver.StoreError{Err: errSilent, Permanent: true, NotApplied: true}
+	case err != nil && !redisconn.IsRefusal(err):
+		return nil, &driver.StoreError{Err: err, NotApplied: true}
 	} // without the permission to ask it is not known
 	w := &lossWatch{prefix: fmt.Sprintf("__keyspace@%d__:", client.Options().DB), changed: changed, done: make(chan struct{}),
 		claims: make(map[string]driver.Claim), closer: make(map[string]io.Closer)}
