@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/distlock/locker"
@@ -222,8 +223,8 @@ func testChangedKeyIsNoticed(t *T) {
 		"deleted": breaker.Break, "ended": breaker.Expire, "stolen": breaker.Steal,
 	} {
 		for _, name := range []string{"k", "{a}b", "}x", "\x00\n*?[a]", "ü?&=%"} {
-			for _, opts := range [][]locker.LockOption{{}, {locker.WithoutRenewal()}} {
-				key := t.Key(what + name)
+			for i, opts := range [][]locker.LockOption{{}, {locker.WithoutRenewal()}} {
+				key := t.Key(fmt.Sprint(what, name, i))
 				lease := t.Lock(a, key, opts...)
 				t.NoError(change(t.Context(), key), what)
 				t.Ends(lease.Lost(), t.Timing().Patience, "Lost of a lock whose key was "+what)

@@ -53,6 +53,9 @@
 // A Locker that listens keeps a lease, by a keep-alive every 3 s, and watches its key. A signal is one transaction,
 // which writes only where somebody listens.
 //
+// With locker.WithLossDetection a Locker that holds locks has one watch, of what is deleted under its prefix: it gets
+// a message for each release there, of any process.
+//
 // At most 64 attempts of a Locker are under way at a time, so that renewals and releases do not queue behind them.
 //
 // # The client
