@@ -79,15 +79,14 @@ var brokenSignals = map[string]brokenStrategy{
 		return a, err
 	}), []string{"StickyPairs", "StickyGivesWay"}},
 	"takes a signal for the truth": {signalling(func(d *signalled) {
-		var broken sync.Map // claims of which a signal says so
 		d.signal = func(d *counting, ctx context.Context, s driver.Signal) error {
 			if s.Kind == driver.SignalBroken {
-				broken.Store(s.Claim, true)
+				saidBroken.Store(s.Claim, true)
 			}
 			return d.Signal(ctx, s)
 		}
 		d.renewEach = func(d *counting, ctx context.Context, c driver.Claim) error {
-			if _, is := broken.Load(c.ID); is {
+			if _, is := saidBroken.Load(c.ID); is {
 				return locktable.ErrLost // the bug: the store was not asked
 			}
 			return d.renewOne(ctx, c)
@@ -104,6 +103,9 @@ var brokenSignals = map[string]brokenStrategy{
 		return d.Acquire(ctx, req)
 	}), []string{"MarginKeepsOthersOut"}},
 }
+
+// saidBroken are claims of which a signal says that they were broken.
+var saidBroken sync.Map
 
 // lateListener passes on what another one hears.
 type lateListener struct {

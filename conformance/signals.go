@@ -223,9 +223,12 @@ func testChangedKeyIsNoticed(t *T) {
 		"deleted": breaker.Break, "ended": breaker.Expire, "stolen": breaker.Steal,
 	} {
 		for _, name := range []string{"k", "{a}b", "}x", "\x00\n*?[a]", "ü?&=%"} {
-			for i, opts := range [][]locker.LockOption{{}, {locker.WithoutRenewal()}} {
+			for i, opts := range [][]locker.LockOption{{}, {}, {locker.WithoutRenewal()}} {
 				key := t.Key(fmt.Sprint(what, name, i))
 				lease := t.Lock(a, key, opts...)
+				if end := lease.Deadline(); i == 0 { // it is watched when it has been renewed
+					t.Eventually(t.Timing().Patience, "the lock is renewed once it is watched", func() bool { return lease.Deadline().After(end) })
+				}
 				t.NoError(change(t.Context(), key), what)
 				t.Ends(lease.Lost(), t.Timing().Patience, "Lost of a lock whose key was "+what)
 				t.Is(lease.Err(), locker.ErrLost)
