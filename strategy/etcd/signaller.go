@@ -46,7 +46,7 @@ func (d *etcdDriver) Listen(ctx context.Context, locker string) (driver.Listener
 	life, stop := context.WithCancel(d.base)
 	s := &signals{make(chan driver.Signal, driver.SignalBuffer), stop}
 	if !d.spawn(func(context.Context) {
-		defer d.leases.spend(l)
+		defer d.leases.spendOthers(0, nil, l.id) // whatever is known of its end
 		defer close(s.c)
 		defer stop()
 		d.spawn(func(context.Context) { d.listens(life, s, l) })
@@ -69,9 +69,9 @@ var errClosed = errors.New("the driver is closed")
 func (d *etcdDriver) listens(ctx context.Context, s *signals, l *lease) {
 	for bound.Sleep(ctx, nil, listenTTL/3) {
 		ctx, cancel := context.WithTimeout(ctx, listenTTL/3)
-		err := d.leases.keepOne(ctx, l, 0)
+		extended, err := d.leases.keepAlive(ctx, []*lease{l})
 		cancel()
-		if errors.Is(err, errLost) {
+		if err == nil && !extended[0] {
 			s.stop()
 		}
 	}

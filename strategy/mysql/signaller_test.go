@@ -95,11 +95,11 @@ func TestSignalsWait(t *testing.T) {
 	s := startServer(t)
 	d, sender := signaller(t, s), signaller(t, s)
 	l := listen(t, d, lockerID)
-	s.freeze()
+	s.Freeze()
 	for range l.C() {
 	}
 	l.Close()
-	s.thaw()
+	s.Thaw()
 	sent := driver.Signal{Kind: driver.SignalRequest, Key: "k", Claim: lockerID + ":1"}
 	require.NoError(t, sender.Signal(t.Context(), sent))
 	l = listen(t, d, lockerID)
