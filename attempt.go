@@ -281,6 +281,7 @@ func (c *call) install(cl *claim, free int) error {
 	}
 	c.sticks = cl.installed()
 	cl.schedule()
+	cl.detect()
 	ks := s.at(cl.Key)
 	if cl.Limit == 0 {
 		ks.current = cl

@@ -186,6 +186,7 @@ func (c *claim) lose(kind lossKind, cause error) (after aftermath) {
 	c.closeAtRisk()
 	c.hush()
 	c.unkeep()
+	c.undetect()
 	for l := c.leases; l != nil; l = l.next {
 		l.lostBefore = true
 		if l.lost != nil {
@@ -291,6 +292,7 @@ func (c *claim) release(state claimState) {
 		c.hush()
 		c.unkeep()
 	}
+	c.undetect()
 	c.e.sched.Remove(&c.entry)
 }
 

@@ -56,6 +56,7 @@ type Client struct {
 	seed       maphash.Seed
 	stripes    [64]stripe
 	listening  listening
+	detection  *detection   // nil: losses are not detected
 	background *retry.Queue // releases and clean-ups whose callers have returned
 
 	closing atomic.Bool
@@ -118,7 +119,11 @@ func New(d driver.Driver, opts ...Option) (*Client, error) {
 	for i := range e.stripes {
 		e.stripes[i].keys = make(map[string]*keyState)
 	}
-	if err := e.configure(); err != nil {
+	err = e.detect()
+	if err == nil {
+		err = e.configure()
+	}
+	if err != nil {
 		e.unobserved()
 		return nil, err
 	}
@@ -129,7 +134,7 @@ func New(d driver.Driver, opts ...Option) (*Client, error) {
 func (e *Client) configure() error {
 	version := 4
 	if c, ok := e.driver.(driver.Configurer); ok {
-		s, err := c.Configure(driver.Config{Logger: e.log, Options: e.set.driverOptions, NodeChanged: e.nodeChanged, NewID: e.newID})
+		s, err := c.Configure(driver.Config{Logger: e.log, Options: e.set.driverOptions, Prefix: e.set.prefix, NodeChanged: e.nodeChanged, NewID: e.newID})
 		if err != nil {
 			return err
 		}
@@ -222,6 +227,7 @@ func (e *Client) awaitWork(end time.Time) {
 		await(e.stripes[i].done())
 	}
 	await(e.listening.done())
+	await(e.detection.done())
 	await(e.background.Done())
 	await(e.sched.Done())
 }

@@ -79,6 +79,7 @@ type settings struct {
 	handOvers     int           // in a row; 0: none
 	handOverFor   time.Duration // since the store's grant
 	sticky        time.Duration // how long a claim is kept without a lease; 0: not at all
+	lossDetection bool
 	driverOptions []any
 	err           error
 }

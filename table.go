@@ -20,8 +20,8 @@ import (
 //  3. Under it, a goroutine may be started. That is how the contexts of a lost lease end.
 //  4. Two stripes' mutexes are never held together. Who loses claims of several stripes
 //     ends no context before the last of the claims is lost.
-//  5. The mutexes that may be locked under it are the Scheduler's and the mailboxes' of the
-//     notices. They lock no other.
+//  5. The mutexes that may be locked under it are the Scheduler's, the mailboxes' of the
+//     notices and that of the detection of losses. They lock no other.
 //
 // Three things are read without it: claim.end, which is atomic; the outcome of a claim
 // that was seen lost; and the deadline of a claim that was seen not held any more.

@@ -2,11 +2,14 @@ package conformance_test
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/locktable"
 )
 
 // brokenSignals lose signals, change them, or say that they listen when they do not.
@@ -75,11 +78,34 @@ var brokenSignals = map[string]brokenStrategy{
 		}
 		return a, err
 	}), []string{"StickyPairs", "StickyGivesWay"}},
+	"takes a signal for the truth": {signalling(func(d *signalled) {
+		d.signal = func(d *counting, ctx context.Context, s driver.Signal) error {
+			if s.Kind == driver.SignalBroken {
+				saidBroken.Store(s.Claim, true)
+			}
+			return d.Signal(ctx, s)
+		}
+		d.renewEach = func(d *counting, ctx context.Context, c driver.Claim) error {
+			if _, is := saidBroken.Load(c.ID); is {
+				return locktable.ErrLost // the bug: the store was not asked
+			}
+			return d.renewOne(ctx, c)
+		}
+	}), []string{"OddSignalsBreakNothing"}},
+	"sees no losses": {signalling(func(d *signalled) {
+		d.watches = func(driver.Claim) bool { return false }
+	}), []string{"ChangedKeyIsNoticed"}},
+	"sees the losses of keys without braces": {signalling(func(d *signalled) {
+		d.watches = func(c driver.Claim) bool { return !strings.ContainsAny(c.Key, "{}") }
+	}), []string{"ChangedKeyIsNoticed"}},
 	"ends leases at half of their TTL": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		req.TTL /= 2
 		return d.Acquire(ctx, req)
 	}), []string{"MarginKeepsOthersOut"}},
 }
+
+// saidBroken are claims of which a signal says that they were broken.
+var saidBroken sync.Map
 
 // lateListener passes on what another one hears.
 type lateListener struct {
@@ -111,6 +137,27 @@ type signalled struct {
 	counted
 	listen func(d *counting, ctx context.Context, locker string) (driver.Listener, error)
 	signal func(d *counting, ctx context.Context, s driver.Signal) error
+
+	watches func(c driver.Claim) bool // says whose losses it sees; nil: all
+}
+
+func (d signalled) DetectLoss(ctx context.Context, changed func(driver.Signal)) (driver.LossWatch, error) {
+	w, err := d.counting.DetectLoss(ctx, changed)
+	if d.watches == nil {
+		return w, err
+	}
+	return blindLossWatch{w, d.watches}, err
+}
+
+// blindLossWatch watches some of the claims.
+type blindLossWatch struct {
+	driver.LossWatch
+	watches func(c driver.Claim) bool
+}
+
+func (w blindLossWatch) Watch(ctx context.Context, more, less []driver.Claim) error {
+	blind := func(c driver.Claim) bool { return !w.watches(c) }
+	return w.LossWatch.Watch(ctx, slices.DeleteFunc(more, blind), slices.DeleteFunc(less, blind))
 }
 
 func (d signalled) Listen(ctx context.Context, locker string) (driver.Listener, error) {

@@ -107,7 +107,7 @@ func (h *fakeHarness) Timing() conformance.Timing { return h.timing }
 
 func (h *fakeHarness) Capabilities() conformance.Capabilities {
 	c := conformance.Capabilities{
-		Name: h.name, Fencing: true, Admin: true, Signals: true, Sticky: true,
+		Name: h.name, Fencing: true, Admin: true, Signals: true, Sticky: true, LossDetection: true,
 		Construct: true, Inspect: true, Break: true, Plant: true, Faults: true, Scripts: true, Servers: true, Processes: true, Drivers: true, Wired: true,
 	}
 	if h.caps != nil {
@@ -214,12 +214,14 @@ func (h *fakeHarness) TTL(_ context.Context, key string) (left time.Duration, er
 }
 
 func (h *fakeHarness) Break(_ context.Context, key string) error {
+	defer h.s.changed(key)
 	return h.locked(func() { delete(h.s.Locks, key) })
 }
 
 func (h *fakeHarness) Expire(ctx context.Context, key string) error { return h.Break(ctx, key) }
 
 func (h *fakeHarness) Steal(_ context.Context, key string) error {
+	defer h.s.changed(key)
 	return h.locked(func() {
 		h.s.Put(key, "thief", "thief", 0, time.Minute)
 	})

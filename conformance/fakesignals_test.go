@@ -51,3 +51,50 @@ func (d *fakeDriver) Signal(ctx context.Context, s driver.Signal) error {
 		}
 	})
 }
+
+// fakeLossWatch watches claims, by their keys.
+type fakeLossWatch struct {
+	s       *fakeStore
+	changed func(driver.Signal)
+	done    chan struct{}
+	claims  map[string]driver.Claim
+}
+
+func (d *fakeDriver) DetectLoss(ctx context.Context, changed func(driver.Signal)) (driver.LossWatch, error) {
+	w := &fakeLossWatch{d.s, changed, make(chan struct{}), map[string]driver.Claim{}}
+	return w, d.s.command(ctx, opSignal, func() { d.s.losses[w] = true })
+}
+
+func (w *fakeLossWatch) Watch(ctx context.Context, more, less []driver.Claim) error {
+	return w.s.command(ctx, opSignal, func() {
+		for _, c := range less {
+			delete(w.claims, c.Key)
+		}
+		for _, c := range more {
+			w.claims[c.Key] = c
+		}
+	})
+}
+
+func (w *fakeLossWatch) Done() <-chan struct{} { return w.done }
+
+func (w *fakeLossWatch) Close() {
+	w.s.Mu.Lock()
+	defer w.s.Mu.Unlock()
+	delete(w.s.losses, w)
+}
+
+// changed shows that a key was changed from outside.
+func (s *fakeStore) changed(key string) {
+	s.Mu.Lock()
+	var told []func()
+	for w := range s.losses {
+		if c, ok := w.claims[key]; ok {
+			told = append(told, func() { w.changed(driver.Signal{Kind: driver.SignalBroken, Key: key, Claim: c.ID}) })
+		}
+	}
+	s.Mu.Unlock()
+	for _, tell := range told {
+		tell()
+	}
+}

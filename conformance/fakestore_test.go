@@ -26,6 +26,7 @@ type fakeStore struct {
 	garbage   map[string]time.Duration // other things broken drivers leave
 	tickets   map[string][]string      // ids of waiting Lockers, by key
 	listeners map[*fakeListener]bool
+	losses    map[*fakeLossWatch]bool
 	deaf      time.Time // no notifications until then, once they were cut
 
 	trouble  error // what it answers to every command; nil: it is well
@@ -43,7 +44,7 @@ var fakeTroubles = []conformance.Trouble{
 func newFakeStore() *fakeStore {
 	s := &fakeStore{
 		tokens: map[string]int64{}, foreign: map[string]string{}, garbage: map[string]time.Duration{}, tickets: map[string][]string{},
-		listeners: map[*fakeListener]bool{},
+		listeners: map[*fakeListener]bool{}, losses: map[*fakeLossWatch]bool{},
 	}
 	s.Table = locktable.New(s.token)
 	s.Deaf = func(w *locktable.Watch) bool {

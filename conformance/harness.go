@@ -58,6 +58,8 @@ type Capabilities struct {
 	Signals bool
 	// Sticky: users may take locker.WithSticky, as the driver has Signals and names holders.
 	Sticky bool
+	// LossDetection: the driver is a [driver.LossDetector].
+	LossDetection bool
 	// Permits: the driver is a [driver.PermitKeeper].
 	Permits bool
 

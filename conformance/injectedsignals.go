@@ -66,6 +66,26 @@ func (l *injectedListener) Close() {
 	l.inner.Close()
 }
 
+// DetectLoss passes on what the driver sees. A driver that detects no losses is asked once.
+func (d injected) DetectLoss(ctx context.Context, changed func(driver.Signal)) (w driver.LossWatch, err error) {
+	detector, ok := d.inner.(driver.LossDetector)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	err = d.in.Command(ctx, opSignal, func(ctx context.Context) (err error) {
+		if w != nil {
+			w.Close() // a command that arrives twice
+		}
+		w, err = detector.DetectLoss(ctx, changed)
+		return err
+	})
+	if err != nil && w != nil {
+		w.Close()
+		w = nil
+	}
+	return w, err
+}
+
 func (l *injectedListener) pass() {
 	defer close(l.c)
 	for {

@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 func (h memoryHarness) NewDriver() (driver.Driver, error) { return h.store.Driver(), nil }
 
 func (memoryHarness) Capabilities() conformance.Capabilities {
-	return conformance.Capabilities{Name: "memory", Fencing: true, Notified: true, Admin: true, Signals: true, Sticky: true, Permits: true}
+	return conformance.Capabilities{Name: "memory", Fencing: true, Notified: true, Admin: true, Signals: true, Sticky: true, LossDetection: true, Permits: true}
 }
 
 // The rest implements [conformance.Inspector] and [conformance.Breaker].

@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"context"
+	"fmt"
 	"time"
 
 	"github.com/distlock/locker"
@@ -18,6 +20,10 @@ var signalCases = group("signals", []Case{
 		Contract: "after ForceUnlock Lost of a holder that listens closes long before its next renewal"},
 	{Name: "OddSignalsBreakNothing", Rules: []string{"R10", "R27"}, Needs: Capabilities{Signals: true, Drivers: true}, Test: testOddSignalsBreakNothing,
 		Contract: "signals that are late, repeated, forged or of an unknown kind take nothing away, and a true one after them arrives"},
+	{Name: "ChangedKeyIsNoticed", Rules: []string{"R27"}, Needs: Capabilities{LossDetection: true, Break: true}, Test: testChangedKeyIsNoticed,
+		Contract: "with WithLossDetection Lost closes long before the next renewal when a key is deleted, ends, or gets another holder, at once after the grant or later, whatever the key"},
+	{Name: "DetectionAsksSeldom", Rules: []string{"R2", "R27"}, Needs: Capabilities{LossDetection: true, Faults: true}, Isolated: true, Test: testDetectionAsksSeldom,
+		Contract: "with WithLossDetection renewals, re-entry, hand-overs and releases of the holder's own raise no question, and a lock that is given back at once costs no command more"},
 	{Name: "SignalOfNoClaimIsInvalid", Rules: []string{"R27"}, Needs: Capabilities{Signals: true, Drivers: true}, Test: testSignalOfNoClaimIsInvalid,
 		Contract: "a Signal about what is no claim of a Locker is ErrInvalid"},
 	{Name: "AtRiskBeforeLoss", Rules: []string{"R26"}, Needs: Capabilities{Faults: true}, Isolated: true, Locker: true, Test: testAtRiskBeforeLoss,
@@ -207,4 +213,49 @@ func testMarginKeepsOthersOut(t *T) {
 		t.Errorf("the next owner came %v after the Deadline, want %v at least", after, ttl/2)
 	}
 	t.Unlock(next)
+}
+
+func testChangedKeyIsNoticed(t *T) {
+	a, b := t.Locker(locker.WithLossDetection(), locker.WithTTL(heardTTL)), t.Locker()
+	bystander := t.Lock(a, t.Key("bystander"))
+	breaker := must[Breaker](t.h)
+	for what, change := range map[string]func(ctx context.Context, key string) error{
+		"deleted": breaker.Break, "ended": breaker.Expire, "stolen": breaker.Steal,
+	} {
+		for _, name := range []string{"k", "{a}b", "}x", "\x00\n*?[a]", "ü?&=%"} {
+			for i, opts := range [][]locker.LockOption{{}, {}, {locker.WithoutRenewal()}} {
+				key := t.Key(fmt.Sprint(what, name, i))
+				lease := t.Lock(a, key, opts...)
+				if end := lease.Deadline(); i == 0 { // it is watched when it has been renewed
+					t.Eventually(t.Timing().Patience, "the lock is renewed once it is watched", func() bool { return lease.Deadline().After(end) })
+				}
+				t.NoError(change(t.Context(), key), what)
+				t.Ends(lease.Lost(), t.Timing().Patience, "Lost of a lock whose key was "+what)
+				t.Is(lease.Err(), locker.ErrLost)
+				t.Is(lease.Unlock(t.Context()), locker.ErrLost)
+			}
+		}
+	}
+	t.NoError(bystander.Renew(t.Context()), "Renew of another lock")
+	t.Taken(b, t.Key("bystander"))
+	t.Unlock(bystander)
+}
+
+func testDetectionAsksSeldom(t *T) {
+	every, ttl := t.Timing().RenewEvery, t.Timing().TTL+t.Timing().Slack
+	a := t.Locker(locker.WithLossDetection(), locker.WithRenewInterval(every), locker.WithTTL(ttl))
+	key := t.Key("k")
+	before := t.faults().Sent(OpRenew)
+	begun := time.Now()
+	lease := t.Lock(a, key)
+	for time.Since(begun) < 20*every {
+		t.Unlock(t.LockUnder(lease.Context(t.Context()), a, key))
+		t.Unlock(t.Lock(a, t.Key("short")))
+	}
+	t.NoError(lease.Err(), "a lock whose own doings were seen")
+	most := int(time.Since(begun)/every) + 1 + 2 // one more when it is watched; those that were due around it
+	t.Unlock(lease)
+	if n := t.faults().Sent(OpRenew) - before; n > most {
+		t.Errorf("%d renewals in %v of a lock that is renewed every %v, want %d at most", n, time.Since(begun).Round(time.Millisecond), every, most)
+	}
 }

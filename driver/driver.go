@@ -45,7 +45,7 @@ import (
 	"time"
 )
 
-// Driver is implemented by a strategy. See the package comment for the rules of all methods, and the optional interfaces [Configurer], [Notifier], [Signaller],
+// Driver is implemented by a strategy. See the package comment for the rules of all methods, and the optional interfaces [Configurer], [Notifier], [Signaller], [LossDetector],
 // [HoldCounter], [PermitKeeper], [Sharder] and [NodeCounter] for what it may implement besides.
 //
 // The Locker takes an error for transient trouble of unknown outcome unless it
@@ -164,6 +164,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Options are those given by locker.WithDriverOption, in order.
 	Options []any
+	// Prefix begins all keys of the Locker.
+	Prefix string
 	// NodeChanged is for a driver whose store is several servers, some of which it can do
 	// without. It reports to the users of the Locker that the node of this name is down, slow or
 	// unusable from now on, and why, or (nil) that the node is well again. It never blocks.

@@ -39,6 +39,21 @@ type Signal struct {
 	Claim string // the claim's id
 }
 
+// String returns the Signal as a message, for drivers that send it as text: its kind, the
+// claim's id and the key, with spaces between. Ids have no spaces.
+func (s Signal) String() string { return string(rune(s.Kind)) + " " + s.Claim + " " + s.Key }
+
+// ParseSignal returns the Signal whose String is message; false if there is none, as anybody may
+// send anything.
+func ParseSignal(message string) (s Signal, ok bool) {
+	kind, rest, _ := strings.Cut(message, " ")
+	claim, key, ok := strings.Cut(rest, " ")
+	if !ok || len(kind) != 1 {
+		return s, false
+	}
+	return Signal{Kind: SignalKind(kind[0]), Key: key, Claim: claim}, true
+}
+
 // SignalKind says what a Signal is about. A Locker ignores kinds that it does not know.
 type SignalKind byte
 

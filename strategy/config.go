@@ -76,6 +76,9 @@ type Config struct {
 	// Sticky is for how long a process keeps a lock that nobody uses, 1s at most; left out, it keeps
 	// none. Not every strategy can.
 	Sticky time.Duration `json:"sticky,omitempty" yaml:"sticky,omitempty"`
+	// LossDetection lets holders learn at once that a key was deleted, see [locker.WithLossDetection]. Not every
+	// strategy can.
+	LossDetection bool `json:"loss_detection,omitempty" yaml:"loss_detection,omitempty"`
 	// ReplicaAcks is how many replicas must have a grant or renewal before it counts, and
 	// ReplicaAcksTimeout how long to wait for them, 1 s by default. Not every
 	// strategy can.

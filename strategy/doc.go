@@ -50,6 +50,7 @@
 //	ttl=30s  wait=5s  prefix=app:                  wait=0s is one attempt; left out, Lock waits until its context is done
 //	renewal=on|off  renew_interval=10s  max_renewals=10  max_hold=5m  margin=1s
 //	fencing=on|off  hand_over=on|off  sticky=500ms  sticky: not redlock, etcd, mysql
+//	loss_detection=on|off                          not redlock, postgres, mysql
 //	replica_acks=1  replica_acks_timeout=1s        not memory, not redlock
 //
 // A prefix does not begin with "locker:", as this library's own keys do.

@@ -58,6 +58,7 @@ func (c *Config) lockOptions(r *Registry, o Opener) ([]fieldOption, error) {
 		{c.Fencing != nil && !*c.Fencing, fieldOption{"fencing", false, locker.WithoutFencing()}},
 		{c.HandOver != nil && !*c.HandOver, fieldOption{"hand_over", false, locker.WithoutHandOver()}},
 		{c.Sticky != 0, fieldOption{"sticky", c.Sticky, locker.WithSticky(c.Sticky)}},
+		{c.LossDetection, fieldOption{"loss_detection", true, locker.WithLossDetection()}},
 		{acks != nil, fieldOption{option: acks}},
 	} {
 		if o.given {

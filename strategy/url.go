@@ -21,7 +21,7 @@ const (
 // others with the name of a field of Config are that field, and all others are
 // go-redis's.
 const (
-	lockParams    = "fencing hand_over margin max_hold max_renewals prefix renew_interval renewal replica_acks replica_acks_timeout sticky ttl wait"
+	lockParams    = "fencing hand_over loss_detection margin max_hold max_renewals prefix renew_interval renewal replica_acks replica_acks_timeout sticky ttl wait"
 	tuningParams  = "client_name conn_max_idle_time conn_max_lifetime conn_max_lifetime_jitter dial_timeout pool_fifo protocol"
 	replicaParams = "read_only replica_only route_by_latency route_by_latency_tolerance route_randomly use_disconnected_replicas"
 )

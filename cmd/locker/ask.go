@@ -25,8 +25,7 @@ others never do.
 
 Exit codes:
     0  the holder has given the lock back (another one may have it now), or KEY is free
-    1  the holder cannot be asked: it is no program that uses this library, or the
-       store (mysql, etcd) does not reach holders
+    1  the holder cannot be asked: it is no program that uses this library
   123  the store could not be used
   124  the same holder still has the lock
   125  wrong usage

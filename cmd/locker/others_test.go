@@ -82,15 +82,16 @@ func TestOtherStores(t *testing.T) {
 			}
 			_, stderr := runs(t, exitNotAcquired, nil, "run", "--url", s.URL, "--key", "deploy", "--wait", "0", "--", "true")
 			require.Contains(t, stderr, "was not run")
-			asked := map[string]struct {
-				code int
-				says string
-			}{"postgres": {exitNotAcquired, "still held"}, "mysql": {exitNone, "cannot be asked"}, "etcd": {exitNone, "cannot be asked"}}[name]
-			_, stderr = runs(t, asked.code, nil, "ask", "--url", s.URL, "--wait", "10ms", "deploy")
-			require.Contains(t, stderr, asked.says)
+			_, stderr = runs(t, exitNotAcquired, nil, "ask", "--url", s.URL, "--wait", "10ms", "deploy")
+			require.Contains(t, stderr, "still held")
 			_, err = stdin.Write([]byte("\n"))
 			require.NoError(t, err)
 			require.Equal(t, 3, first.code(t))
+
+			asked := command(t, s.URL, "run", "--key", "deploy", "--ask-signal", "SIGUSR2", "--", "sh", "-c", heeds)
+			asked.begin(t)
+			runs(t, 0, nil, "ask", "--url", s.URL, "--wait", patience.String(), "deploy")
+			require.Equal(t, 7, asked.code(t))
 
 			lost := command(t, s.URL, "run", "--key", "deploy", "--ttl", "6s", "--", "sh", "-c", `echo ready; exec sleep 60`)
 			lost.begin(t)

@@ -69,13 +69,19 @@ func (s Strategy) harness(tb testing.TB) *harness {
 	if s.Op == nil {
 		s.Op = opOf
 	}
-	return &harness{
+	h := &harness{
 		Strategy:   s,
 		tb:         tb,
 		deployment: s.deploy(tb),
 		sent:       make(map[conformance.Op][]*atomic.Int64),
 		planted:    make(map[string]string),
 	}
+	if s.Server == nil {
+		require.NoError(tb, h.masters(tb.Context(), func(ctx context.Context, c *redis.Client) error {
+			return c.ConfigSet(ctx, "notify-keyspace-events", "Kg$xeh").Err() // for loss detection
+		}))
+	}
+	return h
 }
 
 type harness struct {
@@ -153,6 +159,8 @@ func (h *harness) Capabilities() conformance.Capabilities {
 		Processes:   h.Server == nil,
 		Drivers:     h.Strategy.NewDriver != nil && h.topology == Single,
 		Wired:       h.Strategy.NewDriver != nil && h.topology == Single && h.Server == nil,
+		// The topologies of miniredis and of servers given have no keyspace notifications.
+		LossDetection: h.Server == nil,
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 
 	"github.com/distlock/locker/driver"
@@ -75,7 +74,7 @@ func (d *Driver) ListenFunc(ctx context.Context, locker string, heard func(drive
 		return nil, err
 	}
 	closer, err := channels.Listen(ctx, locker, func(payload string) {
-		if s, ok := parseSignal(payload); ok {
+		if s, ok := driver.ParseSignal(payload); ok { // "": some may have been missed
 			heard(s)
 		}
 	}, ended)
@@ -95,7 +94,7 @@ func (d *Driver) Signal(ctx context.Context, s driver.Signal) error {
 	if err != nil {
 		return err
 	}
-	return storeError(channels.Publish(ctx, locker, formatSignal(s)))
+	return storeError(channels.Publish(ctx, locker, s.String()))
 }
 
 // listener implements [driver.Listener].
@@ -107,16 +106,3 @@ type listener struct {
 func (l *listener) C() <-chan driver.Signal { return l.c }
 
 func (l *listener) Close() { _ = l.closer.Close() }
-
-// A signal is its kind, the claim's id and the key, with spaces between. Ids have no spaces.
-
-func formatSignal(s driver.Signal) string { return string(rune(s.Kind)) + " " + s.Claim + " " + s.Key }
-
-func parseSignal(payload string) (s driver.Signal, ok bool) {
-	kind, rest, _ := strings.Cut(payload, " ")
-	claim, key, ok := strings.Cut(rest, " ")
-	if !ok || len(kind) != 1 {
-		return s, false // "": some may have been missed; or anybody's
-	}
-	return driver.Signal{Kind: driver.SignalKind(kind[0]), Key: key, Claim: claim}, true
-}

@@ -77,16 +77,25 @@ func (l *listener) Close() error {
 
 // listen returns when the server has confirmed the subscription to l's channel.
 func (s *subscriber) listen(ctx context.Context, l *listener) error {
+	sub, ready, err := s.add(l)
+	if err != nil {
+		return err
+	}
+	return s.confirmed(ctx, l, sub, ready)
+}
+
+// add begins to subscribe to l's channel. ready is closed when the server has confirmed, or refused, it;
+// nil: it has.
+func (s *subscriber) add(l *listener) (sub *subscription, ready <-chan struct{}, err error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
 	case s.closed:
-		s.mu.Unlock()
-		return redis.ErrClosed
+		return nil, nil, redis.ErrClosed
 	case time.Now().Before(s.refusedUntil):
-		defer s.mu.Unlock()
-		return s.refusal
+		return nil, nil, s.refusal
 	}
-	sub := s.subscriptions[l.channel]
+	sub = s.subscriptions[l.channel]
 	if sub == nil {
 		sub = &subscription{listeners: make(map[*listener]struct{}), ready: make(chan struct{})}
 		s.subscriptions[l.channel] = sub
@@ -102,8 +111,14 @@ func (s *subscriber) listen(ctx context.Context, l *listener) error {
 	if s.conn == nil && s.reconnect == nil {
 		s.connect()
 	}
-	ready := sub.ready
-	s.mu.Unlock()
+	if sub.ready == nil {
+		return sub, nil, nil
+	}
+	return sub, sub.ready, nil
+}
+
+// confirmed waits for what add has begun.
+func (s *subscriber) confirmed(ctx context.Context, l *listener, sub *subscription, ready <-chan struct{}) error {
 	if ready == nil {
 		return nil
 	}

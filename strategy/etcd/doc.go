@@ -35,7 +35,9 @@
 // whose value is the name of the owner, if the caller gave one. The member with the least create revision holds
 // the lock. A member without a lease, which another program has put there, holds the lock until it is deleted. The
 // key locker/tokens has the time, in µs since 1970, when the first token was asked for. It is never deleted. A
-// token is this time and 32 for each revision of etcd since then. Locks of package concurrency of etcd's client
+// token is this time and 32 for each revision of etcd since then. A Locker that listens for signals
+// (Lease.ReleaseRequested) has the key locker/signals/ + the UUID that its claims begin with, which ends 10 s after
+// its process at the latest. Locks of package concurrency of etcd's client
 // are not known to this package, nor the other way round.
 //
 // # Commands
@@ -47,6 +49,12 @@
 // process, a renewal takes a grant for each claim and one transaction for up to 64, besides. A Lock that waits joins the line
 // by a grant and a transaction, reads once a second, and takes a grant and a transaction when it is the first. It
 // watches the member before its own, so that a release wakes one process. A hand-over inside a process sends nothing.
+//
+// A Locker that listens keeps a lease, by a keep-alive every 3 s, and watches its key. A signal is one transaction,
+// which writes only where somebody listens.
+//
+// With locker.WithLossDetection a Locker that holds locks has one watch, of what is deleted under its prefix: it gets
+// a message for each release there, of any process.
 //
 // At most 64 attempts of a Locker are under way at a time, so that renewals and releases do not queue behind them.
 //
@@ -65,6 +73,7 @@
 //
 //	etcdctl role grant-permission locks --prefix=true readwrite locker/app:
 //	etcdctl role grant-permission locks readwrite locker/tokens
+//	etcdctl role grant-permission locks --prefix=true readwrite locker/signals/
 //
-// Leases need no permission.
+// Without the last line holders get no signals. Leases need no permission.
 package etcd

@@ -32,11 +32,12 @@ const (
 	tokensPerGrant = 32
 )
 
-// etcdDriver is a driver.Driver, driver.Notifier and driver.Inspector.
+// etcdDriver is a driver.Driver, driver.Notifier, driver.Inspector, driver.Signaller and driver.LossDetector.
 type etcdDriver struct {
 	conn     *conn
 	watcher  clientv3.Watcher
 	attempts chan struct{} // so many of Acquire may be under way
+	prefix   string        // begins all keys of the Locker
 	leases   leases
 
 	base       context.Context // ends with Close, and what is in the background with it

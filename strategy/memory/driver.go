@@ -14,6 +14,7 @@ var _ interface {
 	driver.Notifier
 	driver.Inspector
 	driver.Signaller
+	driver.LossDetector
 	driver.PermitKeeper
 	driver.PermitInspector
 } = storeDriver{}
@@ -111,7 +112,11 @@ func (d storeDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string,
 
 // Break implements [driver.Inspector].
 func (d storeDriver) Break(ctx context.Context, h driver.Holder) error {
-	return d.do(ctx, func() error { return d.s.t.Break(h) })
+	err := d.do(ctx, func() error { return d.s.t.Break(h) })
+	if err == nil {
+		d.s.listeners.changed(h.Key)
+	}
+	return err
 }
 
 // Permits implements [driver.PermitKeeper].

@@ -10,8 +10,9 @@ import (
 
 // listeners are those of the Lockers on a Store.
 type listeners struct {
-	mu  sync.Mutex
-	all map[*listener]struct{} // few: one for each Locker at most
+	mu     sync.Mutex
+	all    map[*listener]struct{} // few: one for each Locker at most
+	losses map[*lossWatch]struct{}
 }
 
 // listener implements [driver.Listener].

@@ -1,6 +1,8 @@
 package memory
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/distlock/locker"
@@ -73,13 +75,16 @@ func (s *Store) Holder(key string) (owner string, left time.Duration, ok bool) {
 
 // Break takes key from its holder, as an operator does who deletes it, and reports
 // whether it was held. No waiter is notified, as in Redis: a waiter looks about once a
-// second. The holder learns of it at its next renewal or Unlock; until then two may be
-// inside.
+// second. The holder learns of it at its next renewal or Unlock, or at once with
+// [locker.WithLossDetection]; until then two may be inside.
 func (s *Store) Break(key string) bool {
 	s.t.Mu.Lock()
-	defer s.t.Mu.Unlock()
 	held := s.t.Live(key) != nil
 	delete(s.t.Locks, key)
+	s.t.Mu.Unlock()
+	if held {
+		s.listeners.changed(key)
+	}
 	return held
 }
 
@@ -87,8 +92,10 @@ func (s *Store) Break(key string) bool {
 // growing.
 func (s *Store) Flush() {
 	s.t.Mu.Lock()
-	defer s.t.Mu.Unlock()
+	keys := slices.Collect(maps.Keys(s.t.Locks))
 	clear(s.t.Locks)
+	s.t.Mu.Unlock()
+	s.listeners.changed(keys...)
 }
 
 // tidy sweeps once in half as many calls as there are grants: expired ones that

@@ -120,7 +120,7 @@ func (h *harness) NewDriverAt(addr string) (driver.Driver, error) {
 }
 
 func (h *harness) Capabilities() conformance.Capabilities {
-	return conformance.Capabilities{Name: "mysql", Fencing: true, Admin: true}
+	return conformance.Capabilities{Name: "mysql", Fencing: true, Admin: true, Signals: true}
 }
 
 func (h *harness) ChildSpec() string { return h.s.dsn("") }

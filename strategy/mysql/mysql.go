@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/distlock/locker"
@@ -58,13 +59,14 @@ func Schema(name string) (string, error) {
 
 type table string
 
-// mysqlDriver is a driver.Driver, driver.Configurer and driver.Inspector.
+// mysqlDriver is a driver.Driver, driver.Configurer, driver.Inspector and driver.Signaller.
 type mysqlDriver struct {
 	db  *sql.DB
 	sql statements
 	// So many commands may be at the pool, which serves those that wait in any order: a
 	// command waits in turn here, and releases and renewals are in no attempt's way.
 	attempts, others chan struct{}
+	listens          sync.WaitGroup
 }
 
 // NewDriver makes the driver that New gives to its Locker, for those who wrap it.
@@ -239,7 +241,10 @@ func (d *mysqlDriver) sweep(ctx context.Context, conn *sql.Conn) {
 }
 
 // Close implements driver.Driver. The pool is the caller's.
-func (d *mysqlDriver) Close() error { return nil }
+func (d *mysqlDriver) Close() error {
+	d.listens.Wait()
+	return nil
+}
 
 // do runs f on a connection of the pool, when it is this command's turn. Where the table is missing it
 // makes it, and runs f, which did nothing, again.

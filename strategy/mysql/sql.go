@@ -26,7 +26,7 @@ var files embed.FS
 // worst: a free key is refused, a grant is as short as its caller counts it. It is in the binary
 // log, too, so that a replica of statements has the same times, which SYSDATE is not.
 type statements struct {
-	table, schema, acquire, renew, extend, held, release, drop, sweep, inspect, keys, lock string
+	table, schema, acquire, renew, extend, held, release, drop, sweep, inspect, keys, lock, signal, signals, heard string
 }
 
 const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
@@ -51,6 +51,7 @@ func newStatements(table string) (statements, error) {
 		"{manual}", fmt.Sprint(manual),
 		"{block}", fmt.Sprint(block),
 		"{keep}", fmt.Sprint(keep.Microseconds()),
+		"{signal}", fmt.Sprint(signalKept.Microseconds()),
 	)
 	read := func(name string) string {
 		text, _ := files.ReadFile("sql/" + name + ".sql") // it is compiled in
@@ -58,7 +59,8 @@ func newStatements(table string) (statements, error) {
 	}
 	plain := strings.NewReplacer("%%", "%") // of what has no verbs
 	return statements{quoted, plain.Replace(read("schema")), read("acquire"), read("renew"), read("extend"), read("held"),
-		read("release"), read("drop"), plain.Replace(read("sweep")), read("inspect"), read("keys"), read("lock")}, nil
+		read("release"), read("drop"), plain.Replace(read("sweep")), read("inspect"), read("keys"), read("lock"),
+		read("signal"), read("signals"), read("heard")}, nil
 }
 
 // isNoName reports whether the server takes r in no name.

@@ -1,0 +1,267 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
+)
+
+const (
+	// detectAfter is how long a claim is held before its key is watched: locks that are given
+	// back at once cost nothing.
+	detectAfter = 10 * time.Millisecond
+	// detectLinger is how long the driver watches on when nothing is held.
+	detectLinger  = 500 * time.Millisecond
+	detectTimeout = 2 * time.Second // of a Watch
+)
+
+// WithLossDetection lets a holder learn at once that its key was deleted, has expired or was replaced
+// behind its back (by an operator's DEL, by another program, by an eviction), and not at its next renewal. What
+// the store shows only makes the Locker ask the store about the lock, at most once a second; the answer
+// decides. A change may be missed while a connection breaks: then the next renewal shows it, as without this option.
+//
+// It costs a connection while locks are held. A lock that is held for more than 10 ms is renewed once more, when the
+// store begins to watch it; on Redis there are two commands more (SUBSCRIBE, UNSUBSCRIBE), and a message for each
+// renewal. A shorter one costs nothing. Permits are not watched. The strategies on Redis need keyspace notifications
+// (notify-keyspace-events with K, g, $, x, e and h), which are off by default. It is refused with [ErrInvalid]
+// and [errors.ErrUnsupported] if the driver is no [driver.LossDetector]. Default off.
+func WithLossDetection() Option {
+	return option(func(o *settings) { o.lossDetection = true })
+}
+
+// detection is what a Locker has to detect losses; nil: it does not. Its mutex may be locked under a stripe's, and
+// locks no other.
+type detection struct {
+	e        *Client
+	detector driver.LossDetector
+	wake     chan struct{} // holds one: stale has elements
+
+	mu      sync.Mutex
+	held    map[string]*claim   // by key: what is to be watched
+	stale   map[string]struct{} // keys whose claim the driver may not know
+	over    chan struct{}       // closed when the goroutine has ended; nil: there is none
+	useless bool                // the driver cannot
+}
+
+// detect sets up loss detection, if it is wanted.
+func (e *Client) detect() error {
+	if !e.set.lossDetection {
+		return nil
+	}
+	d, ok := e.driver.(driver.LossDetector)
+	if !ok {
+		return &opError{strategy: e.name, op: "new", kind: ErrInvalid, why: errors.ErrUnsupported,
+			hint: "WithLossDetection: this store does not show that a key was deleted; leave it out: the next renewal shows a loss"}
+	}
+	e.detection = &detection{e: e, detector: d, wake: make(chan struct{}, 1), held: make(map[string]*claim), stale: make(map[string]struct{})}
+	return nil
+}
+
+// detect has the claim's key watched. It needs the mutex.
+func (c *claim) detect() {
+	if d := c.e.detection; d != nil && c.Limit == 0 {
+		d.set(c.Key, func() { d.held[c.Key] = c })
+	}
+}
+
+// undetect ends that. It needs the mutex.
+func (c *claim) undetect() {
+	if d := c.e.detection; d != nil && c.Limit == 0 {
+		d.set(c.Key, func() {
+			if d.held[c.Key] == c {
+				delete(d.held, c.Key)
+			}
+		})
+	}
+}
+
+// set changes what is held at key, and sees to it that the driver learns of it.
+func (d *detection) set(key string, change func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.useless || d.e.closing.Load() {
+		return
+	}
+	change()
+	d.stale[key] = struct{}{}
+	if d.over == nil {
+		d.over = make(chan struct{})
+		go d.run(d.over)
+	}
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// done returns a channel that is closed when nothing runs; d may be nil.
+func (d *detection) done() <-chan struct{} {
+	if d == nil {
+		return closedChan
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.over == nil {
+		return closedChan
+	}
+	return d.over
+}
+
+// end notes that the goroutine ends, if it may: nothing is held, or the driver cannot.
+func (d *detection) end(useless bool) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.useless = d.useless || useless
+	if len(d.held) > 0 && !d.useless && !d.e.closing.Load() {
+		return false
+	}
+	clear(d.stale) // the next session knows of nothing
+	if d.useless {
+		clear(d.held)
+	}
+	d.over = nil
+	return true
+}
+
+// run has the driver watch for as long as something is held.
+func (d *detection) run(over chan struct{}) {
+	defer close(over)
+	for warned := false; ; {
+		opened := time.Now()
+		err := d.session()
+		if d.end(errors.Is(err, errors.ErrUnsupported)) {
+			return
+		}
+		if err != nil && !warned {
+			warned = true
+			d.e.log.Warn("losses are not detected at once, and are noticed by the next renewal", "strategy", d.e.name, "err", err)
+		}
+		pause := listenAgain
+		if driver.IsPermanent(err) {
+			pause = listenRefused
+		}
+		bound.Sleep(d.e.life, nil, time.Until(opened.Add(pause)))
+	}
+}
+
+// session is the time of one LossWatch. It returns when that has ended, the Locker is closed, or nothing was held
+// for a while.
+func (d *detection) session() (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = d.e.panicked("detecting losses", v)
+		}
+	}()
+	w, err := d.open()
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	told := make(map[string]*claim) // what the driver knows
+	d.forget()
+	idle := time.NewTimer(detectLinger)
+	defer idle.Stop()
+	for {
+		select {
+		case <-d.wake:
+			if !bound.Sleep(d.e.life, w.Done(), detectAfter) {
+				return nil
+			}
+			if err := d.tell(w, told); err != nil {
+				return err
+			}
+			idle.Reset(detectLinger)
+		case <-idle.C:
+			if len(told) == 0 {
+				return nil
+			}
+		case <-w.Done():
+			return nil
+		case <-d.e.closed:
+			return nil
+		}
+	}
+}
+
+func (d *detection) open() (driver.LossWatch, error) {
+	ctx, cancel := context.WithTimeout(d.e.life, listenTimeout)
+	defer cancel()
+	return d.detector.DetectLoss(ctx, d.e.heard)
+}
+
+// forget has the driver learn of everything that is held.
+func (d *detection) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key := range d.held {
+		d.stale[key] = struct{}{}
+	}
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// tell lets the driver know what has changed. What happened to a key before the driver watched it the
+// store is asked: no change after the grant stays unnoticed.
+func (d *detection) tell(w driver.LossWatch, told map[string]*claim) error {
+	more, less := d.changes(told)
+	if len(more)+len(less) == 0 {
+		return nil
+	}
+	claims := make([]driver.Claim, len(more))
+	for i, c := range more {
+		claims[i] = c.Claim
+	}
+	ctx, cancel := context.WithTimeout(d.e.life, detectTimeout)
+	defer cancel()
+	if err := w.Watch(ctx, claims, less); err != nil {
+		return err
+	}
+	for _, c := range more {
+		c.verify()
+	}
+	return nil
+}
+
+// verify has the store asked whether the claim holds its key. One that is renewed by itself is due for that now: the
+// Scheduler renews those that are due together.
+func (c *claim) verify() {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	switch {
+	case c.state != claimHeld || c.leases == nil: // nobody relies on it
+	case c.entry.Interval > 0 && c.renewals == noLimit && !c.inRenewal:
+		c.next = c.e.sched.Now()
+		c.schedule()
+	default:
+		c.doubt()
+	}
+}
+
+// changes returns the claims that the driver does not know, and those that it has to forget. told is what it
+// knows then.
+func (d *detection) changes(told map[string]*claim) (more []*claim, less []driver.Claim) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key := range d.stale {
+		want, have := d.held[key], told[key]
+		if want == have {
+			continue
+		}
+		if have != nil {
+			less = append(less, have.Claim)
+			delete(told, key)
+		}
+		if want != nil {
+			more = append(more, want)
+			told[key] = want
+		}
+	}
+	clear(d.stale)
+	return more, less
+}

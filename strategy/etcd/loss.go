@@ -1,0 +1,91 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/distlock/locker/driver"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// lossWatch implements driver.LossWatch: one watch for all keys with the Locker's prefix, of what is deleted there, by
+// whomever. A lock costs it nothing, and each release of any process a message. A watch on each member
+// would cost two messages and a goroutine for every lock instead.
+type lossWatch struct {
+	changed func(driver.Signal)
+	stop    context.CancelFunc
+	done    chan struct{}
+
+	mu     sync.Mutex
+	claims map[string]driver.Claim // by the member's name
+}
+
+// DetectLoss implements driver.LossDetector. The watch begins at the revision that was read.
+func (d *etcdDriver) DetectLoss(ctx context.Context, changed func(driver.Signal)) (driver.LossWatch, error) {
+	res, err := d.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(d.under(), clientv3.WithPrefix(), clientv3.WithCountOnly())}, nil)
+	if err != nil {
+		return nil, err
+	}
+	life, stop := context.WithCancel(d.base)
+	w := &lossWatch{changed: changed, stop: stop, done: make(chan struct{}), claims: make(map[string]driver.Claim)}
+	if !d.spawn(func(context.Context) {
+		defer close(w.done)
+		defer stop()
+		for res := range d.watcher.Watch(clientv3.WithRequireLeader(life), d.under(), clientv3.WithPrefix(),
+			clientv3.WithFilterPut(), clientv3.WithRev(res.Header.Revision+1)) {
+			if res.Err() != nil {
+				return // the Locker begins anew
+			}
+			w.pass(res.Events)
+		}
+	}) {
+		stop()
+		return nil, storeError(errClosed, true)
+	}
+	return w, nil
+}
+
+// under begins the names of the members of the Locker's keys.
+func (d *etcdDriver) under() string { return root + strings.ReplaceAll(d.prefix, "\x00", "\x00\xff") }
+
+func (w *lossWatch) pass(events []*clientv3.Event) {
+	for _, e := range events {
+		w.mu.Lock()
+		c, ok := w.claims[string(e.Kv.Key)]
+		w.mu.Unlock()
+		if ok && e.Type == mvccpb.DELETE {
+			w.changed(driver.Signal{Kind: driver.SignalBroken, Key: c.Key, Claim: c.ID})
+		}
+	}
+}
+
+// Watch implements driver.LossWatch.
+func (w *lossWatch) Watch(_ context.Context, more, less []driver.Claim) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range less {
+		delete(w.claims, member{c.Key, c.ID}.name())
+	}
+	for _, c := range more {
+		w.claims[member{c.Key, c.ID}.name()] = c
+	}
+	return nil
+}
+
+// Done implements driver.LossWatch.
+func (w *lossWatch) Done() <-chan struct{} { return w.done }
+
+// Close implements driver.LossWatch.
+func (w *lossWatch) Close() { w.stop() }
+
+// Configure implements driver.Configurer.
+func (d *etcdDriver) Configure(cfg driver.Config) (driver.Settings, error) {
+	if len(cfg.Options) > 0 {
+		return driver.Settings{}, fmt.Errorf("%w: etcd has no option %T", driver.ErrInvalid, cfg.Options[0])
+	}
+	d.prefix = cfg.Prefix
+	return driver.Settings{}, nil
+}
