@@ -164,7 +164,7 @@ func TestWrongConfigs(t *testing.T) {
 
 		// Parameters and documents.
 		{"unknown parameter", "setnx+redis://u:hunter2@h?tll=3s", "parameter tll", `tll=xxxxx`, "there are client_name"},
-		{"unknown parameter of memory", "memory://?pool_size=3", "parameter pool_size", `memory:///?pool_size=3`, "there are fencing, hand_over, margin, max_hold"},
+		{"unknown parameter of memory", "memory://?pool_size=3", "parameter pool_size", `memory:///?pool_size=3`, "there are fencing, hand_over, loss_detection, margin, max_hold"},
 		{"parameter of another scheme", "setnx+redis://u:hunter2@h?master_name=m", "parameter master_name", `master_name=m`, "there are client_name"},
 		{"bad parameter of go-redis", "setnx+redis://u:hunter2@h?protocol=x", "protocol", `"x"`, "number"},
 		{"bare & in a password", "setnx+redis-sentinel://h?master_name=m&password=hun&hunter2", "parameter behind the password", `password=xxxxx`, "& is %26"},
