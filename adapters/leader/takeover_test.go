@@ -62,6 +62,7 @@ type process struct {
 }
 
 func start(t *testing.T, spec candidateSpec) process {
+	t.Helper()
 	c, err := child.Start("candidate", spec, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Stop(10 * time.Second) })
@@ -69,6 +70,7 @@ func start(t *testing.T, spec candidateSpec) process {
 }
 
 func (p process) says(t *testing.T, want string) {
+	t.Helper()
 	line, err := p.lines.ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, want+"\n", line)
@@ -78,6 +80,7 @@ func (p process) says(t *testing.T, want string) {
 //
 //	LOCKER_LEADER_ROUNDS=100 go test -v -run Takeover ./adapters/leader
 func rounds(t *testing.T) int {
+	t.Helper()
 	n, err := strconv.Atoi(os.Getenv("LOCKER_LEADER_ROUNDS"))
 	if os.Getenv("LOCKER_LEADER_ROUNDS") == "" {
 		n, err = 2, nil
@@ -88,6 +91,7 @@ func rounds(t *testing.T) int {
 
 // p99 prints a distribution and returns its 99th percentile.
 func p99(t *testing.T, what string, took []time.Duration) time.Duration {
+	t.Helper()
 	slices.Sort(took)
 	at := func(p int) time.Duration { return took[min(len(took)*p/100, len(took)-1)] }
 	t.Logf("%s, %d times: median %v, p99 %v, most %v", what, len(took), at(50), at(99), took[len(took)-1])

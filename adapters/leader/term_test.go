@@ -93,11 +93,11 @@ func TestTermFromContext(t *testing.T) {
 type story struct {
 	mu    sync.Mutex
 	terms []string
-	over  chan struct{} // closed after as many terms as there are to be
 }
 
 // reign stands until the story has n terms, each over when the function has returned.
 func (s *story) reign(ctx context.Context, t *testing.T, l locker.Locker, name string, n int, serve func(context.Context, int64), opts ...leader.Option) {
+	t.Helper()
 	opts = append(opts, leader.WithIdentity(name, "of "+name), leader.WithBackoff(time.Millisecond, 2*time.Millisecond))
 	err := leader.Run(ctx, l, key, func(ctx context.Context, token int64) error {
 		s.mu.Lock()
@@ -124,6 +124,7 @@ func (s *story) reign(ctx context.Context, t *testing.T, l locker.Locker, name s
 
 // follow collects n terms; each calls f.
 func follow(ctx context.Context, t *testing.T, e *leader.Elector, n int, f func(leader.Term)) (seen []string) {
+	t.Helper()
 	for term, err := range e.Observe(ctx) {
 		if err != nil {
 			t.Error(err)

@@ -50,7 +50,7 @@ var base = sync.OnceValues(func() (string, error) {
 })
 
 // lifeline is the standard input of base's shell. It ends with this process.
-var lifeline io.Closer
+var lifeline io.Closer //nolint:unused // kept open
 
 var made atomic.Int64
 

@@ -21,7 +21,7 @@ const (
 type Life struct {
 	Store  Store
 	Claims [claims]Claim
-	Ids    uint8 // how many attempts there may be
+	IDs    uint8 // how many attempts there may be
 	Next   uint8 // the id of the next one
 	Tokens uint8 // the greatest token that a holder has had
 	Order  bool  // a holder has had a token that was not greater than all before it
@@ -98,7 +98,7 @@ type Mistakes struct {
 // ClaimModel is the model of a claim's life, with so many ids: 2 or 3.
 func ClaimModel(ids uint8, m Mistakes) explore.Model[Life] {
 	return explore.Model[Life]{
-		Begin: Life{Ids: ids, Store: Store{Holder: none}},
+		Begin: Life{IDs: ids, Store: Store{Holder: none}},
 		Steps: m.steps,
 		Promises: []explore.Promise[Life]{
 			{Name: "at most one process holds the key, unless somebody took it from the other", Kept: Life.exclusive},
@@ -186,7 +186,7 @@ func (m Mistakes) begin(l Life, p uint8, take func(string, Life)) {
 		c.Commands |= Acquire
 		take(fmt.Sprintf("process %d asks, with the id %d again", p, again), n)
 	}
-	if l.Next < l.Ids {
+	if l.Next < l.IDs {
 		n := l
 		n.Claims[l.Next] = Claim{State: Asking, Process: p, Commands: Acquire}
 		n.Next++

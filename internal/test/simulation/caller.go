@@ -172,7 +172,7 @@ func (c *caller) once() {
 		return
 	}
 	l, err := o.lock(ctx)
-	if h := c.w.returned(o, ctx, l, err); h != nil {
+	if h := c.w.returned(ctx, o, l, err); h != nil {
 		c.section(h)
 		c.unlock(h)
 	}
@@ -184,7 +184,7 @@ func (c *caller) doOnce(ctx context.Context, o *op) {
 	err := locker.Do(ctx, c.p.l, o.key, func(ctx context.Context) error {
 		ran = true
 		l, _ := locker.LeaseFromContext(ctx)
-		h := c.w.returned(o, ctx, l, nil)
+		h := c.w.returned(ctx, o, l, nil)
 		c.section(h)
 		h.ends("Do's Unlock")
 		return nil
@@ -196,7 +196,7 @@ func (c *caller) doOnce(ctx context.Context, o *op) {
 	case err != nil && failed.Ran != ran:
 		c.w.violate("Do of %s says that its function ran: %t, want %t", o.key, failed.Ran, ran)
 	case !ran:
-		c.w.returned(o, ctx, nil, failed.Err)
+		c.w.returned(ctx, o, nil, failed.Err)
 	}
 }
 
@@ -206,7 +206,7 @@ func (c *caller) section(h *hold) {
 	long := pick(r, 0, r.upTo(10*time.Millisecond), r.upTo(h.ttl), r.upTo(3*h.ttl)).Truncate(w.grain)
 	held := h.lease.Context(context.Background())
 	if r.oneIn(5) {
-		c.reenter(h, held)
+		c.reenter(held, h)
 	}
 	if r.oneIn(8) {
 		c.renew(h)
@@ -248,7 +248,7 @@ func (c *caller) renew(h *hold) {
 }
 
 // reenter locks once more under the lease, and unlocks that.
-func (c *caller) reenter(h *hold, held context.Context) {
+func (c *caller) reenter(held context.Context, h *hold) {
 	ctx, cancel := context.WithTimeout(held, h.ttl)
 	defer cancel()
 	o := &op{c: c, key: h.key, kind: h.kind, wait: -1, try: c.r.oneIn(3), ttl: h.ttl, renewals: -1}

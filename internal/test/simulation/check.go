@@ -34,7 +34,7 @@ func (w *world) checkTimely(o *op) {
 }
 
 // checkError wants an error to match what has happened. It needs the mutex.
-func (w *world) checkError(o *op, ctx context.Context, err error) {
+func (w *world) checkError(ctx context.Context, o *op, err error) {
 	matched := 0
 	for _, kind := range []error{locker.ErrNotAcquired, locker.ErrUnavailable, locker.ErrLost, locker.ErrConflict, locker.ErrInvalid, locker.ErrClosed} {
 		if errors.Is(err, kind) {

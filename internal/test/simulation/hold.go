@@ -56,7 +56,7 @@ func (w *world) begin(o *op) {
 }
 
 // returned notes its end. It returns the hold, or nil.
-func (w *world) returned(o *op, ctx context.Context, l *locker.Lease, err error) *hold {
+func (w *world) returned(ctx context.Context, o *op, l *locker.Lease, err error) *hold {
 	if err != nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -64,7 +64,7 @@ func (w *world) returned(o *op, ctx context.Context, l *locker.Lease, err error)
 		delete(w.waits, o)
 		w.note("caller %d: %v of %s: %v", o.c.n, o.kind, o.key, err)
 		w.checkTimely(o)
-		w.checkError(o, ctx, err)
+		w.checkError(ctx, o, err)
 		return nil
 	}
 	h := &hold{op: o, lease: l, token: l.Token(), over: make(chan struct{})}

@@ -33,6 +33,7 @@ func TestSimulation(t *testing.T) {
 
 // play plays one history as a test of its own, so that a panic, too, is told with the seed.
 func play(t *testing.T, n uint64, then func(*Result)) {
+	t.Helper()
 	t.Run(fmt.Sprint("seed=", n), func(t *testing.T) {
 		var r *Result
 		synctest.Test(t, func(*testing.T) { r = Play(n) })
@@ -45,6 +46,7 @@ func play(t *testing.T, n uint64, then func(*Result)) {
 
 // again plays one history many times: what it does at one instant differs from time to time.
 func again(t *testing.T, n uint64) {
+	t.Helper()
 	const times = 300
 	failed := 0
 	for range times {

@@ -182,7 +182,7 @@ func (r *result[T]) get() (T, error) {
 	return r.v, r.err
 }
 
-func over[T any](k *link, ctx context.Context, turns string, f func(context.Context) (T, error)) (v T, err error) {
+func over[T any](ctx context.Context, k *link, turns string, f func(context.Context) (T, error)) (v T, err error) {
 	var r result[T]
 	if err := k.send(ctx, turns, func() { r.set(f(context.WithoutCancel(ctx))) }); err != nil {
 		return v, err
@@ -192,7 +192,7 @@ func over[T any](k *link, ctx context.Context, turns string, f func(context.Cont
 
 func (d remote) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	d.k.w.audit.acquire(req.Claim)
-	return over(d.k, ctx, "", func(ctx context.Context) (driver.Answer, error) {
+	return over(ctx, d.k, "", func(ctx context.Context) (driver.Answer, error) {
 		a, err := d.inner.Acquire(ctx, req)
 		if a.Granted {
 			d.k.w.grants.Add(1)
@@ -205,7 +205,7 @@ func (d remote) Renew(ctx context.Context, claims []driver.Claim, answer func(in
 	for _, c := range claims {
 		d.k.w.audit.renew(c)
 	}
-	errs, err := over(d.k, ctx, "", func(ctx context.Context) ([]error, error) {
+	errs, err := over(ctx, d.k, "", func(ctx context.Context) ([]error, error) {
 		errs := make([]error, len(claims))
 		d.inner.Renew(ctx, claims, func(i int, err error) { errs[i] = err })
 		return errs, nil
@@ -222,14 +222,14 @@ func (d remote) Renew(ctx context.Context, claims []driver.Claim, answer func(in
 
 func (d remote) Release(ctx context.Context, c driver.Claim) error {
 	d.k.w.audit.release(c)
-	_, err := over(d.k, ctx, c.ID, func(ctx context.Context) (struct{}, error) { return struct{}{}, d.inner.Release(ctx, c) })
+	_, err := over(ctx, d.k, c.ID, func(ctx context.Context) (struct{}, error) { return struct{}{}, d.inner.Release(ctx, c) })
 	return err
 }
 
 type remoteCounter struct{ remote }
 
 func (d remoteCounter) SetHolds(ctx context.Context, c driver.Claim, n int) error {
-	_, err := over(d.k, ctx, c.ID, func(ctx context.Context) (struct{}, error) {
+	_, err := over(ctx, d.k, c.ID, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, d.inner.(driver.HoldCounter).SetHolds(ctx, c, n)
 	})
 	return err

@@ -37,6 +37,7 @@ func TestMetadataOfACall(t *testing.T) {
 
 // lockDescribed takes the lock 50 times, with metadata of its own if described, and gives up early if impatient.
 func lockDescribed(t *testing.T, l *locker.Client, job string, described, impatient bool) {
+	t.Helper()
 	var opts []locker.LockOption
 	want := "the Locker's"
 	if described {
