@@ -17,8 +17,9 @@ func (c *call) acquire(cl driver.Claim, wait bool, tokens int) (a driver.Answer,
 	short := c.mayBeShort()
 	req := driver.Request{Claim: cl, Fencing: !c.e.set.noFencing, Tokens: tokens, Short: short,
 		Wait: wait, Waits: c.ks != nil, Waited: sent - c.began}
-	if req.TTL = c.grantFor(short); c.maySticky() && req.Fencing {
-		req.Tokens = stickyTokens
+	req.TTL = c.ttl
+	if c.e.set.sticky > 0 {
+		c.askToKeep(&req)
 	}
 	err = c.command(min(commandTimeout, c.ttl), func(ctx context.Context) (err error) {
 		a, err = c.e.driver.Acquire(ctx, req)
@@ -55,7 +56,10 @@ func (c *call) attempt(m move) (*Lease, error) {
 	cl := c.newClaim()
 	a, sent, err := c.acquire(cl, watch != nil, m.tokens)
 	if err == nil {
-		c.keepsFree(a, cl)
+		c.bid = "" // what was kept free for it
+		if a.Bids {
+			c.bid = cl.ID
+		}
 	}
 	if err == nil && a.Granted {
 		l, gerr := c.grant(cl, a, sent)
@@ -182,7 +186,10 @@ func (c *call) unwatch(w driver.Watch) {
 // fails (with errLate, errMerge, errOther or ErrClosed), the key is released in the
 // background.
 func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lease, error) {
-	e, now, lasts := c.e, c.e.sched.Now(), c.grantFor(c.mayBeShort())
+	e, now, lasts := c.e, c.e.sched.Now(), c.ttl
+	if e.set.sticky > 0 {
+		lasts = c.grantFor(c.mayBeShort())
+	}
 	cl.Token = a.Token
 	if a.Claim != "" && metadataIn(a.Claim) != c.metadata { // an earlier call's, which has given up
 		cl.ID = a.Claim
@@ -209,7 +216,7 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 	if (a.Tokens > 1 || e.set.noFencing) && !c.described() {
 		claim.setHandOvers(a.Tokens)
 	}
-	if c.maySticky() && a.Claim == "" {
+	if e.set.sticky > 0 && a.Claim == "" && c.maySticky() {
 		claim.mayKeep(a.Tokens)
 	}
 	if i := e.set.interval(&c.callSettings); i > 0 {
@@ -279,9 +286,13 @@ func (c *call) install(cl *claim, free int) error {
 	if c.e.notices.wanted { // before its loss can be
 		cl.grantKept = c.e.notices.event(c.ctx, c.event(EventAcquired, cl.token, nil))
 	}
-	c.sticks = cl.installed()
+	if cl.rare != nil {
+		c.sticks = cl.installed()
+	}
 	cl.schedule()
-	cl.detect()
+	if c.e.detection != nil {
+		cl.detect()
+	}
 	ks := s.at(cl.Key)
 	if cl.Limit == 0 {
 		ks.current = cl

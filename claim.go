@@ -135,8 +135,8 @@ func (c *claim) schedule() {
 	if !c.atRisk && (c.inRenewal || c.outcome != nil || c.next >= c.deadline-c.lasts/3) {
 		end = min(end, c.riskAt())
 	}
-	if st := c.stick(); st != nil {
-		end = min(end, st.look)
+	if c.rare != nil && c.rare.sticky != nil {
+		end = min(end, c.rare.sticky.look)
 	}
 	c.e.sched.Set(&c.entry, end, next)
 }
@@ -186,7 +186,9 @@ func (c *claim) lose(kind lossKind, cause error) (after aftermath) {
 	c.closeAtRisk()
 	c.hush()
 	c.unkeep()
-	c.undetect()
+	if c.e.detection != nil {
+		c.undetect()
+	}
 	for l := c.leases; l != nil; l = l.next {
 		l.lostBefore = true
 		if l.lost != nil {
@@ -292,7 +294,9 @@ func (c *claim) release(state claimState) {
 		c.hush()
 		c.unkeep()
 	}
-	c.undetect()
+	if c.e.detection != nil {
+		c.undetect()
+	}
 	c.e.sched.Remove(&c.entry)
 }
 

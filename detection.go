@@ -61,16 +61,16 @@ func (e *Client) detect() error {
 	return nil
 }
 
-// detect has the claim's key watched. It needs the mutex.
+// detect begins to watch the claim's key, where the Locker detects losses. It needs the mutex.
 func (c *claim) detect() {
-	if d := c.e.detection; d != nil && c.Limit == 0 {
+	if d := c.e.detection; c.Limit == 0 {
 		d.set(c.Key, func() { d.held[c.Key] = c })
 	}
 }
 
-// undetect ends that. It needs the mutex.
+// undetect ends what detect has begun. It needs the mutex.
 func (c *claim) undetect() {
-	if d := c.e.detection; d != nil && c.Limit == 0 {
+	if d := c.e.detection; c.Limit == 0 {
 		d.set(c.Key, func() {
 			if d.held[c.Key] == c {
 				delete(d.held, c.Key)

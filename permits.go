@@ -216,20 +216,9 @@ func (c *call) passOn() *claim {
 	return c.ks.regive(c)
 }
 
-// keepsFree notes whether the driver keeps permits free for the call, whose attempt for cl it has answered.
-func (c *call) keepsFree(a driver.Answer, cl driver.Claim) {
-	c.bid = ""
-	if a.Bids {
-		c.bid = cl.ID
-	}
-}
-
 // endBid lets the driver know, in the background, that nobody waits any more for what it keeps free: the
 // call has given up, or was given another caller's permits. A later waiter of this Locker makes a bid of its own.
 func (c *call) endBid() {
-	if c.bid == "" {
-		return
-	}
 	cl := driver.Claim{Key: c.key, ID: c.bid, Owner: c.bid, TTL: c.ttl, Permits: c.permits, Limit: c.limit}
 	c.bid = ""
 	c.e.later(c.key, &retry.Task{

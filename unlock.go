@@ -137,7 +137,7 @@ func (u *unlocking) end() {
 func (u *unlocking) decide() (d duty, answer error) {
 	l, c := u.Lease, u.claim
 	defer c.lock().Unlock()
-	if (c.handOvers > 0 || c.stick() != nil) && c.offer(u.caller, l) {
+	if (c.handOvers > 0 || c.rare != nil && c.rare.sticky != nil) && c.offer(u.caller, l) {
 		u.done = true
 		return dutyNone, nil
 	}

@@ -218,7 +218,9 @@ func (c *call) served(ks *keyState) {
 // next. The last to give up also closes the watch, and with it the place that the driver
 // keeps for it.
 func (c *call) leave() {
-	c.endBid()
+	if c.bid != "" {
+		c.endBid()
+	}
 	if !c.queued && c.given != nil { // the store has granted it another claim
 		c.passOn().freeUnclaimed()
 	}
