@@ -281,6 +281,8 @@ func (c *call) seekKept() (l *Lease, unsuited *claim, freed <-chan struct{}) {
 	}
 	cl := ks.kept()
 	switch {
+	case cl != nil && c.e.sched.Now() >= cl.stick().idle: // the process stood still, and its timer has not fired yet
+		unsuited = ks.withdraw()
 	case cl != nil && ks.empty() && cl.suits(c):
 		return c.takeOver(ks, cl), nil, nil
 	case cl != nil && ks.empty():

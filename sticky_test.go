@@ -455,3 +455,17 @@ func TestStickyMark(t *testing.T) {
 		s.unlock(l)
 	})
 }
+
+// A process that stood still gives up what it should have given up meanwhile, before its timers have fired.
+func TestStickyIsNotTakenLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSticky(t, time.Second)
+		s.keep("k")
+		stripe := s.stripeOf("k")
+		stripe.mu.Lock()
+		stripe.keys["k"].current.stick().idle = s.sched.Now() // and the Scheduler has not looked
+		stripe.mu.Unlock()
+		s.unlock(s.lock(t.Context(), "k"))
+		s.wantSent(opAcquire, 2, "the claim was kept for long enough")
+	})
+}

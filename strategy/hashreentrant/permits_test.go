@@ -258,3 +258,18 @@ func TestPermitsCost(t *testing.T) {
 	t.Logf("a script takes %v with 1 permit out, and %v with %d", few, most, many)
 	require.Less(t, most, 20*few+time.Millisecond, "HGETALL takes tens of milliseconds")
 }
+
+// Permits that have ended and were not swept yet are neither renewed nor given back as if they had not.
+func TestEndedPermitsStayEnded(t *testing.T) {
+	t.Parallel()
+	d, rdb := newKeeper(t)
+	require.True(t, takePermits(t, d, idOf(1), time.Hour, 1, 9).Granted)
+	require.True(t, takePermits(t, d, idOf(2), time.Minute, 1, 9).Granted)
+	require.NoError(t, rdb.ZAdd(t.Context(), permitsKey, redis.Z{Score: 1, Member: idOf(2)}).Err()) // it ended long ago
+	ended := driver.Claim{Key: "k", ID: idOf(2), TTL: time.Minute, Limit: 9, Permits: 1}
+	var renewed error
+	d.Renew(t.Context(), []driver.Claim{ended}, func(_ int, err error) { renewed = err })
+	require.ErrorIs(t, renewed, driver.ErrLost)
+	require.ErrorIs(t, d.Release(t.Context(), ended), driver.ErrLost)
+	require.Equal(t, 1, out(t, d))
+}
