@@ -82,17 +82,22 @@ func commands(t *testing.T) (locker map[string][]string, targets []string) {
 	locker = map[string][]string{"--help": nil}
 	store := flags(read("cmd/locker/store.go"))
 	require.Contains(t, store, "--url")
+	lock := flags(read("cmd/locker/lockflags.go"))
+	require.Contains(t, lock, "--wait")
 	files, err := filepath.Glob("../cmd/locker/*.go")
 	require.NoError(t, err)
 	for _, name := range files {
 		text := read(strings.TrimPrefix(name, "../"))
-		use := regexp.MustCompile(`Use: +"(\w+) `).FindStringSubmatch(text)
+		use := regexp.MustCompile(`Use: +"(\w+)[ "]`).FindStringSubmatch(text)
 		if use == nil || strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		locker[use[1]] = append(flags(text), "--help")
 		if strings.Contains(text, "f.add(c)") {
 			locker[use[1]] = append(locker[use[1]], store...)
+		}
+		if strings.Contains(text, "lock.add(c)") {
+			locker[use[1]] = append(locker[use[1]], lock...)
 		}
 	}
 	require.Contains(t, locker, "run")
