@@ -144,16 +144,22 @@ func TestGraceIsWithinTheTTL(t *testing.T) {
 	cmd.begin(t)
 	require.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", "holder", "off").Err())
 	require.NoError(t, rdb.Do(t.Context(), "CLIENT", "KILL", "USER", "holder").Err())
-	dead := make(chan time.Time, 1)
+	type grant struct {
+		lease *locker.Lease
+		err   error
+		at    time.Time
+	}
+	next := make(chan grant, 1)
 	go func() {
-		cmd.says(t, "told")
-		cmd.silent(t)
-		dead <- time.Now()
+		lease, err := l.Lock(t.Context(), "k", locker.WithWait(patience))
+		next <- grant{lease, err, time.Now()}
 	}()
-	lease, err := l.Lock(t.Context(), "k", locker.WithWait(patience))
-	granted := time.Now()
-	require.NoError(t, err)
-	require.Less(t, (<-dead).Sub(granted), time.Duration(0), "it was alive when another one had the lock")
+	cmd.says(t, "told")
+	cmd.silent(t)
+	dead := time.Now()
+	got := <-next
+	require.NoError(t, got.err)
+	require.True(t, dead.Before(got.at), "it was alive when another one had the lock")
 	require.Equal(t, exitLost, cmd.code(t))
-	require.NoError(t, lease.Unlock(t.Context()))
+	require.NoError(t, got.lease.Unlock(t.Context()))
 }

@@ -17,7 +17,7 @@ import (
 const releasedEnv = "LOCKER_ETCD_SERVER"
 
 // lifeline is the standard input of the shell that sweep starts: it ends with this process.
-var lifeline io.WriteCloser
+var lifeline io.WriteCloser //nolint:unused // kept open
 
 // sweep has a shell end the members and remove base when this process has ended, however it ends:
 // a released etcd does not do so by itself.
