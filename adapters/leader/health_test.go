@@ -23,7 +23,7 @@ func TestHealthy(t *testing.T) {
 			return nil
 		}, leader.WithLockOptions(locker.WithTTL(3*time.Second)))
 		require.NoError(t, c.Healthy(0))
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour + 500*time.Millisecond) // between two renewals
 		require.NoError(t, c.Healthy(0))
 		require.True(t, store.Break(key))
 		time.Sleep(time.Second) // the next renewal shows it

@@ -88,7 +88,7 @@ func (m Mistakes) walk(r *rand.Rand) error {
 // TestTraceFollowsClaims wants all that the model of claims does to be accepted as a trace, and what
 // it does with mistakes that are seen from outside to be refused.
 func TestTraceFollowsClaims(t *testing.T) {
-	const walks = 2_000
+	const walks, search = 2_000, 40_000
 	r := rand.New(rand.NewPCG(1, 2))
 	for range walks {
 		if err := (Mistakes{}).walk(r); err != nil {
@@ -101,13 +101,14 @@ func TestTraceFollowsClaims(t *testing.T) {
 		"reuses ids": {ReusesID: true}, "ignores the clock": {IgnoresClock: true}, "accepts late grants": {AcceptsLate: true, IgnoresClock: true},
 	} {
 		var err error
-		for n := 0; n < walks && err == nil; n++ {
+		r, n := rand.New(rand.NewPCG(1, 2)), 0
+		for ; n < search && err == nil; n++ {
 			err = m.walk(r)
 		}
 		if err == nil {
 			t.Errorf("%s: nothing is refused", name)
 		}
-		t.Logf("%s: %v", name, err)
+		t.Logf("%s: %d walks: %v", name, n, err)
 	}
 }
 

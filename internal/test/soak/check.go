@@ -13,10 +13,10 @@ func (h *history) check() {
 		} else {
 			h.checkOverlap(k)
 			h.checkTokens(k)
+			h.replay(k) // the model is that of a lock
 		}
 		h.checkWiped(k)
 		h.checkStalls(k)
-		h.replay(k)
 	}
 }
 
