@@ -247,14 +247,18 @@ func testDetectionAsksSeldom(t *T) {
 	key := t.Key("k")
 	before := t.faults().Sent(OpRenew)
 	begun := time.Now()
-	lease := t.Lock(a, key)
+	lease, slow := t.Lock(a, key), 0
 	for time.Since(begun) < 20*every {
 		t.Unlock(t.LockUnder(lease.Context(t.Context()), a, key))
+		short := time.Now()
 		t.Unlock(t.Lock(a, t.Key("short")))
+		if time.Since(short) > 5*time.Millisecond { // not given back at once: it may be watched, and renewed then
+			slow++
+		}
 	}
 	t.NoError(lease.Err(), "a lock whose own doings were seen")
 	n := t.faults().Sent(OpRenew) - before
-	most := int(time.Since(begun)/every) + 1 + 2 // one more when it is watched; those that were due around it
+	most := int(time.Since(begun)/every) + 1 + 2 + slow // one more when it is watched; those that were due around it
 	t.Unlock(lease)
 	if n > most {
 		t.Errorf("%d renewals in %v of a lock that is renewed every %v, want %d at most", n, time.Since(begun).Round(time.Millisecond), every, most)
