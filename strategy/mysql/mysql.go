@@ -111,7 +111,7 @@ var (
 func (d *mysqlDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	want := 0
 	if req.Fencing {
-		want = min(max(req.Tokens, 1), 255)
+		want = min(max(req.Tokens, 1), driver.TokensAhead)
 	}
 	stmt := fmt.Sprintf(d.sql.acquire, hashOf(req.Key), req.Key, req.ID, req.Owner, req.TTL.Microseconds(),
 		(req.TTL + max(2*req.TTL, keep)).Microseconds(), want)

@@ -134,7 +134,7 @@ func TestTokensAreReserved(t *testing.T) {
 	s := startServer(t)
 	d := lockmysql.NewDriver(s.pool(t, 0, ""))
 	defer d.Close()
-	tokentest.Blocks(t, d)
+	tokentest.Kept(t, d)
 }
 
 func TestPermissions(t *testing.T) {

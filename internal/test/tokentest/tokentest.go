@@ -1,4 +1,4 @@
-// Package tokentest tests how a driver on one Redis reserves fencing tokens.
+// Package tokentest tests how a driver reserves fencing tokens.
 package tokentest
 
 import (
@@ -42,6 +42,28 @@ func Blocks(t *testing.T, d driver.Driver) {
 			}
 			require.NoError(t, d.Release(t.Context(), c))
 		}
+	}
+}
+
+// Kept tests the tokens of a store that keeps how many a grant has: a grant reserves tokens from the clock on, as many as
+// were asked for and [driver.TokensAhead] at most; the same request is answered with the same ones; and none is given twice.
+func Kept(t *testing.T, d driver.Driver) {
+	t.Helper()
+	last := int64(0)
+	for i, n := range []int{0, 1, 32, 256, 16, 1} {
+		id := fmt.Sprintf("0a1b2c3d-0000-4000-8000-0a1b2c3d4e5f:%d", i)
+		c := driver.Claim{Key: "k", ID: id, Owner: id, TTL: time.Minute}
+		req := driver.Request{Claim: c, Fencing: true, Tokens: n}
+		a, err := d.Acquire(t.Context(), req)
+		require.NoError(t, err)
+		require.True(t, a.Granted)
+		again, err := d.Acquire(t.Context(), req)
+		require.NoError(t, err)
+		require.Equal(t, a, again, "the command was sent twice")
+		require.Greater(t, a.Token, last)
+		require.Equal(t, min(max(n, 1), driver.TokensAhead), a.Tokens)
+		last = a.Token + int64(a.Tokens) - 1
+		require.NoError(t, d.Release(t.Context(), c))
 	}
 }
 
