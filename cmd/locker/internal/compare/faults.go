@@ -124,8 +124,8 @@ func (st *Strategy) seen(ctx context.Context, kind string, s *stores, ready chan
 		return f, err
 	}
 	defer release2()
-	key := "fault: " + kind
-	lease, err := holder.Lock(ctx, key, locker.WithTTL(faultTTL))
+	key := "fault: " + kind + " " + st.Name // strategies of one Redis exclude each other
+	lease, err := holder.Lock(ctx, key, locker.WithTTL(faultTTL), locker.WithWait(faultAfter))
 	if err != nil {
 		return f, err
 	}
