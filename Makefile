@@ -20,7 +20,7 @@ APIDIFF := golang.org/x/exp/cmd/apidiff@v0.0.0-20261014143641-f0251eb4aa3e
 # The modules beside the main one, which are no part of its ./...; those of strategies, which
 # take longest, come first.
 modules := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod)))
-MODULES := $(filter strategy/%,$(modules)) $(filter-out strategy/%,$(modules))
+MODULES := $(filter strategy/% cmd/%,$(modules)) $(filter-out strategy/% cmd/%,$(modules))
 # Those without tests.
 UNTESTED := benchmarks strategy/etcd/internal/member
 
