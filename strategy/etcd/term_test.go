@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"testing"
@@ -52,7 +53,10 @@ func TestRevokedByADeposedLeader(t *testing.T) {
 	if err != nil {
 		require.ErrorContains(t, err, "requested lease not found")
 	}
-	_, err = other.TryLock(t.Context(), "k")
+	require.Eventually(t, func() bool { // its connection is back later than that of the other
+		_, err = other.TryLock(t.Context(), "k")
+		return !errors.Is(err, locker.ErrUnavailable)
+	}, 30*time.Second, 10*time.Millisecond)
 	require.ErrorIs(t, err, locker.ErrNotAcquired)
 	require.NoError(t, lease.Renew(t.Context()))
 	require.Equal(t, moved, leaseOf(t, admin, "k"))
