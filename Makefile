@@ -17,10 +17,10 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 WIRE := github.com/google/wire/cmd/wire@v0.7.0
 APIDIFF := golang.org/x/exp/cmd/apidiff@v0.0.0-20261014143641-f0251eb4aa3e
 
-# The modules beside the main one, which are no part of its ./...; those of strategies, which
-# take longest, come first.
+# The modules beside the main one, which are no part of its ./...; those whose tests take longest come first, the
+# command's not beside etcd's.
 modules := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod)))
-MODULES := $(filter strategy/% cmd/%,$(modules)) $(filter-out strategy/% cmd/%,$(modules))
+MODULES := $(filter strategy/%,$(modules)) $(filter cmd/%,$(modules)) $(filter-out strategy/% cmd/%,$(modules))
 # Those without tests.
 UNTESTED := benchmarks strategy/etcd/internal/member
 
