@@ -36,6 +36,7 @@ func TestExitCodes(t *testing.T) {
 		"taken for long":  {args: "run --key held --wait 200ms -- true", code: 124, says: "200ms"},
 		"taken, own code": {args: "run --key held --wait 0 --conflict-exit-code 1 -- true", code: 1},
 		"no server":       {args: "run --key k --wait 0 -- true", url: "setnx+unix:///nowhere.sock", code: 123, says: "nowhere.sock"},
+		"no etcd":         {args: "inspect k", url: "etcd://app:secret@127.0.0.1:1?dial_timeout=100ms", code: 123, says: "127.0.0.1:1"},
 		"not found":       {args: "run --key k -- nonsense-command", code: 127, says: "nonsense-command"},
 		"not executable":  {args: "run --key k -- /etc/passwd", code: 126, says: "/etc/passwd"},
 		"no command":      {args: "run --key k", code: 125, says: "COMMAND is missing"},

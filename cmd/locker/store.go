@@ -112,7 +112,11 @@ var redisStrategies = []string{"setnx", "hashreentrant", "blpop"}
 func (f *storeFlags) open(c *cobra.Command, cfg strategy.Config) (*locker.Client, func(), error) {
 	l, release, err := strategy.Open(c.Context(), cfg)
 	if err != nil {
-		return nil, nil, &exit{exitUsage, fmt.Errorf("%s: %s", f.from, plain(err))}
+		code := exitUsage
+		if errors.Is(err, locker.ErrUnavailable) { // some clients ask a server when they are made
+			code = exitUnavailable
+		}
+		return nil, nil, &exit{code, fmt.Errorf("%s: %s", f.from, plain(err))}
 	}
 	return l, release, nil
 }
