@@ -3,6 +3,7 @@ package locker
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,7 +211,7 @@ func TestStickyGrantByARelease(t *testing.T) {
 		s.keep("another") // it listens
 		s.store.next(opAcquire, func(c *command) error {
 			req := c.Request
-			req.ID += "-earlier"
+			req.ID = strings.Replace(req.ID, driver.MetadataMark, "0"+driver.MetadataMark, 1) // an earlier one
 			req.Owner = req.ID
 			c.f.locked(func() { c.answer = c.f.t.Acquire(req) })
 			c.answer.Claim, c.answer.Since = req.ID, time.Now()
