@@ -15,8 +15,8 @@ import (
 // lock is not handed over inside the process: other processes get their turn.
 //
 // The first call makes the Locker listen, and waits until it does, for a second at most: so
-// what is asked for later arrives, within a round trip while the store is well. A request may be lost; who
-// asks does so again. While a Locker listens, it also learns within a round trip that a lock of its was taken
+// what is asked for later arrives, within two round trips while the store is well. A request may be lost; who
+// asks does so again. While a Locker listens, it also learns within three round trips that a lock of its was taken
 // away by [Client.ForceUnlock], and not at the next renewal. Listening ends soon after the last of
 // these leases. It costs a subscription, and on a strategy without wake-ups (setnx) a
 // connection. Without the permission to subscribe, and with a driver that is no
@@ -164,7 +164,7 @@ func (c *claim) check() {
 }
 
 // RequestRelease asks the holder of key to give it back: [Lease.ReleaseRequested] of its leases
-// closes within a round trip, and its observer gets an [EventReleaseRequested]. The holder does
+// closes within two round trips, and its observer gets an [EventReleaseRequested]. The holder does
 // as it likes. It returns nil when the request was sent, also if nobody listens; it may be
 // lost, so ask again if it matters. It fails with [ErrNotHeld] if the key is free, with
 // [ErrConflict] if the holder is no Locker of this library, with [ErrUnavailable], and with

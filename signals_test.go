@@ -1,157 +1,13 @@
 package locker
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/distlock/locker/driver"
 )
-
-// ether carries the signals of fakes.
-type ether struct {
-	mu        sync.Mutex
-	refuses   error         // Listen fails with it
-	late      time.Duration // Listen takes so long
-	mute      bool          // signals are lost
-	listeners []*fakeListener
-	opened    []time.Time
-}
-
-type fakeListener struct {
-	ether  *ether
-	locker string
-	c      chan driver.Signal
-	closed bool
-}
-
-func (l *fakeListener) C() <-chan driver.Signal { return l.c }
-
-func (l *fakeListener) Close() {
-	l.ether.mu.Lock()
-	defer l.ether.mu.Unlock()
-	l.closed = true
-	l.ether.listeners = slices.DeleteFunc(l.ether.listeners, func(o *fakeListener) bool { return o == l })
-}
-
-// signalling is a driver with signals.
-type signalling struct {
-	breaking
-	*ether
-}
-
-func (d signalling) Configure(driver.Config) (driver.Settings, error) {
-	return driver.Settings{NamesHolders: true}, nil
-}
-
-func (d signalling) Listen(ctx context.Context, locker string) (driver.Listener, error) {
-	d.ether.mu.Lock()
-	d.opened = append(d.opened, time.Now())
-	late, refuses := d.ether.late, d.refuses
-	d.ether.mu.Unlock()
-	select {
-	case <-time.After(late):
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	if refuses != nil {
-		return nil, refuses
-	}
-	d.ether.mu.Lock()
-	defer d.ether.mu.Unlock()
-	l := &fakeListener{ether: d.ether, locker: locker, c: make(chan driver.Signal, 4)}
-	d.listeners = append(d.listeners, l)
-	return l, nil
-}
-
-func (d signalling) Signal(_ context.Context, s driver.Signal) error {
-	locker, ok := driver.LockerOf(s.Claim)
-	if !ok {
-		return fmt.Errorf("%w: %q", driver.ErrInvalid, s.Claim)
-	}
-	d.ether.mu.Lock()
-	defer d.ether.mu.Unlock()
-	for _, l := range d.listeners {
-		if l.locker == locker && !d.mute {
-			l.c <- s
-		}
-	}
-	return nil
-}
-
-func (e *ether) listening() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.listeners)
-}
-
-func (e *ether) opens() []time.Time {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Clone(e.opened)
-}
-
-// cut ends all listeners, as a connection does that breaks.
-func (e *ether) cut() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, l := range e.listeners {
-		close(l.c)
-	}
-	e.listeners = nil
-}
-
-// signalled are a holder and another Locker, on one store with signals.
-type signalled struct {
-	*bench
-	*ether
-	other *Client
-	d     signalling
-}
-
-func newSignalled(t *testing.T, opts ...Option) *signalled {
-	t.Helper()
-	b := newBench(t, plain)
-	s := &signalled{bench: b, ether: new(ether)}
-	s.d = signalling{breaking{fake: b.store, fakeNotifier: fakeNotifier{b.store}}, s.ether}
-	note := ObserverFunc(func(_ context.Context, e Event) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.seen = append(b.seen, e)
-	})
-	var err error
-	if b.Client, err = New(s.d, slices.Insert(opts, 0, Option(WithObserver(note)))...); err != nil {
-		t.Fatal(err)
-	}
-	if s.other, err = New(s.d); err != nil {
-		t.Fatal(err)
-	}
-	holder, other := b.Client, s.other
-	t.Cleanup(func() { _, _ = holder.Close(), other.Close() })
-	return s
-}
-
-func (s *signalled) request(key string) {
-	s.t.Helper()
-	if err := s.other.RequestRelease(s.t.Context(), key); err != nil {
-		s.t.Fatalf("RequestRelease: %v, want nil", err)
-	}
-	synctest.Wait()
-}
-
-func (s *signalled) inspect(key string) Holder {
-	s.t.Helper()
-	h, err := s.other.Inspect(s.t.Context(), key)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return h
-}
 
 // A request closes ReleaseRequested of all leases on the acquisition, once, and takes nothing away.
 func TestReleaseRequested(t *testing.T) {
@@ -326,71 +182,6 @@ func TestForgeryExtendsNothing(t *testing.T) {
 	})
 }
 
-// While signals cannot arrive, ReleaseRequested waits for a second at most, and the Locker goes
-// on trying: once a second, or each 30 s where it may not listen.
-func TestListeningInTrouble(t *testing.T) {
-	for name, c := range map[string]struct {
-		late    time.Duration
-		refuses error
-		waits   time.Duration
-		tries   int // in 65 s
-	}{
-		"silent":       {time.Hour, nil, time.Second, 65},
-		"failing":      {0, errReset, 0, 65},
-		"refused":      {0, &driver.StoreError{Err: errReset, Permanent: true}, 0, 3},
-		"not possible": {0, fmt.Errorf("a pooler: %w", errors.ErrUnsupported), 0, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSignalled(t)
-				s.ether.late, s.refuses = c.late, c.refuses
-				l := s.lock(t.Context(), "k")
-				asked := l.ReleaseRequested()
-				wantBetween(t, "ReleaseRequested returned at", s.at(), c.waits, c.waits, "it waits until the Locker listens, or a second")
-				l.ReleaseRequested()
-				wantBetween(t, "the second ReleaseRequested returned at", s.at(), c.waits, c.waits, "it does not wait again")
-				s.until(65 * time.Second)
-				if n := len(s.opens()); n < c.tries-1 || n > c.tries+1 {
-					t.Errorf("%d tries to listen in 65 s, want about %d", n, c.tries)
-				}
-				s.ether.mu.Lock()
-				s.ether.late, s.refuses = 0, nil
-				s.ether.mu.Unlock()
-				s.until(100 * time.Second)
-				s.request("k")
-				if closed(asked) != (c.tries > 1) {
-					t.Errorf("requested: %v, want %v", closed(asked), c.tries > 1)
-				}
-				s.unlock(l)
-				s.until(101 * time.Second)
-				if s.listening() != 0 {
-					t.Error("the Locker listens, want it to have stopped")
-				}
-			})
-		})
-	}
-}
-
-// After a cut the Locker listens anew, a second after it has begun to at the soonest.
-func TestListeningAfterACut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSignalled(t)
-		l := s.lock(t.Context(), "k")
-		asked := l.ReleaseRequested()
-		s.cut()
-		s.request("k") // it is lost
-		if closed(asked) {
-			t.Error("requested, want the signal lost")
-		}
-		s.until(time.Second)
-		s.request("k")
-		if !closed(asked) || len(s.opens()) != 2 {
-			t.Errorf("requested %v after %d Listens, want it after the second", closed(asked), len(s.opens()))
-		}
-		s.unlock(l)
-	})
-}
-
 // A claim that was asked for is not handed over: its Unlock is a release.
 func TestRequestedIsNotHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -411,29 +202,4 @@ func TestRequestedIsNotHandedOver(t *testing.T) {
 		s.wantSent(opRelease, 1, "the lock was asked for")
 		s.unlock(waiter.wantLease(t))
 	})
-}
-
-// Close ends the listening before it closes the driver.
-func TestCloseWhileListening(t *testing.T) {
-	for name, late := range map[string]time.Duration{"listening": 0, "about to": time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSignalled(t)
-				s.ether.late = late
-				l := s.lock(t.Context(), "k")
-				go l.ReleaseRequested()
-				time.Sleep(100 * time.Millisecond)
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
-				wantBetween(t, "closed at", s.at(), 100*time.Millisecond, 100*time.Millisecond, "nothing is waited for")
-				if s.listening() != 0 {
-					t.Error("a Listener is open after Close")
-				}
-				if closed(l.ReleaseRequested()) {
-					t.Error("requested, want the lease lost and no request")
-				}
-			})
-		})
-	}
 }

@@ -12,6 +12,7 @@ import (
 
 func TestMain(m *testing.M) {
 	serveParent()
+	serveMix()
 	os.Exit(m.Run())
 }
 

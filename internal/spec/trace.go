@@ -50,8 +50,9 @@ type view struct {
 	ttl      time.Duration
 	asked    time.Duration
 	deadline time.Duration
-	robbed   bool   // it may have been lost by design when another lease was granted
-	next     uint64 // the lease that was granted since; 0: none
+	robbed   bool          // it may have been lost by design when another lease was granted
+	next     uint64        // the lease that was granted since, the first one; 0: none
+	taken    time.Duration // when that was
 }
 
 type stage uint8
@@ -147,8 +148,8 @@ func (t *Trace) grant(v *view, e Event) error {
 			o.robbed = true
 		case o.deadline > e.At:
 			return t.wrong(e, "lease %d holds until %v", name, o.deadline)
-		default:
-			o.next = e.Lease // it has ended, or its holder does not know of a renewal yet
+		case o.next == 0:
+			o.next, o.taken = e.Lease, e.At // it has ended, or a renewal of it was not recorded yet
 		}
 	}
 	if e.Token <= t.greatest && !excused(v) {
@@ -158,14 +159,15 @@ func (t *Trace) grant(v *view, e Event) error {
 	return nil
 }
 
-// moves wants the deadline to move by renewals only: forwards, to a TTL from now at most, and not once
-// the lease is lost.
+// moves wants the deadline to move by renewals only: forwards, to a TTL from now at most, not beyond the grant of
+// another lease, and not once the lease is lost. A process that is frozen after a renewal records the new deadline
+// when it goes on, and by then another may have been granted the key: after that deadline.
 func (t *Trace) moves(v *view, e Event) error {
 	switch {
 	case e.Deadline <= v.deadline:
 		return nil // what was recorded at one instant may be in any order
-	case v.next != 0 && v.stage == held && !v.robbed:
-		return t.wrong(e, "lease %d was granted, and its deadline has moved by %v", v.next, e.Deadline-v.deadline)
+	case v.next != 0 && e.Deadline > v.taken && v.stage == held && !v.robbed:
+		return t.wrong(e, "lease %d was granted at %v, and its deadline has moved to %v", v.next, v.taken, e.Deadline)
 	case v.stage == lost:
 		return t.wrong(e, "it was lost, and its deadline has moved by %v", e.Deadline-v.deadline)
 	case e.Deadline > e.At+v.ttl:

@@ -161,6 +161,8 @@ func (s *section) ask(ctx context.Context) bool {
 	held := ctx.Err() == nil
 	if held {
 		r.Flags = flagYes
+	} else {
+		r.Deadline = s.deadline() // a renewal may have moved it before the loss; from now on it stays
 	}
 	s.note(r)
 	return held

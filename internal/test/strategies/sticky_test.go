@@ -2,6 +2,7 @@ package strategies
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
-	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy/memory"
 	"github.com/distlock/locker/strategy/redlock"
@@ -73,24 +73,29 @@ func TestStickyGivesWay(t *testing.T) {
 	})
 }
 
-// givesWay wants the lock of others at once, of several keys by Lock and TryLock.
+// givesWay wants the lock of others at once, of several keys by Lock and TryLock. A holder that is not asked keeps its lock for a
+// second of real time, or half of one; one that is asked is faster in one of five tries, however busy the machine is.
 func givesWay(t *testing.T, holder, other locker.Locker) {
 	t.Helper()
 	for i, key := range []string{"k", "{a}b", "}x", "y"} {
-		key += t.Name()
-		keep(t, holder, other, key)
 		take := other.Lock
 		if i%2 == 1 {
 			take = other.TryLock
 		}
-		start := pace.Now()
-		lease, err := take(t.Context(), key)
-		for errors.Is(err, locker.ErrNotAcquired) && start.Took() < 700*time.Millisecond { // the holder is slow to answer
-			lease, err = take(t.Context(), key)
+		fastest := time.Hour
+		for n := 0; n < 5 && fastest > 250*time.Millisecond; n++ {
+			key := fmt.Sprint(key, t.Name(), n) // none cools
+			keep(t, holder, other, key)
+			start := time.Now()
+			lease, err := take(t.Context(), key)
+			for errors.Is(err, locker.ErrNotAcquired) { // the holder is slow to answer
+				lease, err = take(t.Context(), key)
+			}
+			require.NoError(t, err, "key %q", key)
+			fastest = min(fastest, time.Since(start))
+			require.NoError(t, lease.Unlock(t.Context()))
 		}
-		require.NoError(t, err, "key %q", key)
-		require.Less(t, start.Took(), 700*time.Millisecond, "key %q: the holder was not asked", key)
-		require.NoError(t, lease.Unlock(t.Context()))
+		require.Less(t, fastest, 250*time.Millisecond, "key %q: the holder was not asked", key)
 	}
 }
 
