@@ -15,9 +15,12 @@ const (
 	fewBatches = 4
 	// leastShare is how many commands a batch takes at least, if as many wait.
 	leastShare = 16
-	// slowBatch is the age from which a batch no longer counts towards fewBatches: the way
-	// to the server is long, or a packet was lost.
+	// slowBatch is the age from which a batch no longer counts towards fewBatches: the server is
+	// distant, or a packet was lost.
 	slowBatch = 3 * time.Millisecond
+	// gatherFor is how long a command to a distant server waits for others, so that all that
+	// callers do with the answers to one batch goes with the next.
+	gatherFor = 200 * time.Microsecond
 	// mostBatches is how many connections a pipeline takes.
 	mostBatches = 8
 	// batchBytes bounds what a batch writes before it reads the first answer.
@@ -48,6 +51,7 @@ type pipeline struct {
 	idle    []*worker
 	timer   *time.Timer // starts another batch when those in flight turn out to be slow
 	timed   bool        // timer is set
+	slow    int         // how many of the last batches came back slow, without a quick one between
 	closed  bool
 	waiters waiters
 }
@@ -85,9 +89,13 @@ func (p *pipeline) queued() int { return len(p.queue) - p.gaps }
 
 // startBatch lets a worker send what is queued, if another batch may be sent; p.mu is held.
 func (p *pipeline) startBatch() {
-	if !p.mayStart() {
-		return
+	if p.mayStart() {
+		p.startWorker()
 	}
+}
+
+// startWorker lets a worker take a batch; p.mu is held.
+func (p *pipeline) startWorker() {
 	var w *worker
 	if n := len(p.idle); n > 0 {
 		w = p.idle[n-1]
@@ -102,13 +110,16 @@ func (p *pipeline) startBatch() {
 }
 
 // mayStart reports whether another batch may be sent. If not, it sets the timer that starts
-// one when a batch in flight turns out to be slow; p.mu is held.
+// one when a batch in flight turns out to be slow, or others have gathered; p.mu is held.
 func (p *pipeline) mayStart() bool {
 	switch n := len(p.busy); {
-	case n < fewBatches:
-		return true
 	case n >= mostBatches || p.timed:
 		return false
+	case p.gathers():
+		p.startIn(gatherFor)
+		return false
+	case n < fewBatches:
+		return true
 	}
 	now, quick, next := time.Now(), 0, slowBatch
 	for _, w := range p.busy {
@@ -123,19 +134,41 @@ func (p *pipeline) mayStart() bool {
 	if quick < fewBatches {
 		return true
 	}
+	p.startIn(next)
+	return false
+}
+
+// distant reports whether the server is far away: a busy one nearby has a quick batch among the
+// slow ones. p.mu is held.
+func (p *pipeline) distant() bool { return p.slow >= mostBatches }
+
+// gathers reports whether what is queued waits for more commands. Without the wait, small
+// batches to a distant server would soon occupy all connections, and every other command would
+// wait for one of them to come back. Few commands cannot occupy them; p.mu is held.
+func (p *pipeline) gathers() bool {
+	n := p.queued()
+	return p.distant() && n < p.share() && n+p.inFlight() > mostBatches
+}
+
+// startIn starts a batch after d; p.mu is held.
+func (p *pipeline) startIn(d time.Duration) {
 	p.timed = true
 	if p.timer != nil {
-		p.timer.Reset(next)
-		return false
+		p.timer.Reset(d)
+		return
 	}
-	p.timer = time.AfterFunc(next, func() {
+	p.timer = time.AfterFunc(d, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.timed = false; p.queued() > 0 {
+		p.timed = false
+		switch {
+		case p.queued() == 0:
+		case !p.distant():
 			p.startBatch()
+		case len(p.busy) < mostBatches:
+			p.startWorker()
 		}
 	})
-	return false
 }
 
 // worker sends one batch after the other.
@@ -159,12 +192,23 @@ func (w *worker) work() {
 	}
 }
 
-// takeBatch takes the worker's share off the queue. If there is nothing, the worker is idle.
+// takeBatch takes the worker's share off the queue. If nothing is queued, or what is queued
+// waits for more, the worker is idle.
 func (w *worker) takeBatch() bool {
 	p := w.pipeline
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w.batch = w.batch[:0]
+	if len(w.batch) > 0 { // a batch is back
+		if p.slow++; time.Since(w.since) <= slowBatch {
+			p.slow = 0
+		}
+		w.batch = w.batch[:0]
+		if p.gathers() {
+			p.rest(w)
+			p.startBatch()
+			return false
+		}
+	}
 	bytes, share, n := 0, p.share(), 0
 	for ; n < len(p.queue) && len(w.batch) < share; n++ {
 		c := p.queue[n]
@@ -181,12 +225,7 @@ func (w *worker) takeBatch() bool {
 	p.queue = slices.Delete(p.queue, 0, n)
 	p.taken += n
 	if len(w.batch) == 0 {
-		p.busy = slices.DeleteFunc(p.busy, func(o *worker) bool { return o == w })
-		if p.closed {
-			w.wake <- false
-		} else {
-			p.idle = append(p.idle, w)
-		}
+		p.rest(w)
 		return false
 	}
 	w.since = time.Now()
@@ -196,12 +235,27 @@ func (w *worker) takeBatch() bool {
 	return true
 }
 
-// share returns how many commands a batch takes; p.mu is held.
-func (p *pipeline) share() int {
-	n := p.queued()
+// rest makes a busy worker idle, or ends it; p.mu is held.
+func (p *pipeline) rest(w *worker) {
+	p.busy = slices.DeleteFunc(p.busy, func(o *worker) bool { return o == w })
+	if p.closed {
+		w.wake <- false
+	} else {
+		p.idle = append(p.idle, w)
+	}
+}
+
+// inFlight returns how many commands are on their way; p.mu is held.
+func (p *pipeline) inFlight() (n int) {
 	for _, w := range p.busy {
 		n += len(w.batch)
 	}
+	return n
+}
+
+// share returns how many commands a batch takes; p.mu is held.
+func (p *pipeline) share() int {
+	n := p.queued() + p.inFlight()
 	return max(leastShare, (n+fewBatches-1)/fewBatches)
 }
 

@@ -2,7 +2,6 @@ package redisconn
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -255,37 +254,6 @@ func TestOneCommandTeaches(t *testing.T) {
 		require.NoError(t, l.ends(t, a))
 	}
 	require.LessOrEqual(t, l.proxy.Count(faultproxy.MatchCommand("EVAL"))-before, 2*mostBatches)
-}
-
-// A batch is bounded by what it writes.
-func TestBatchIsBoundedInBytes(t *testing.T) {
-	t.Parallel()
-	l := &pipeline{busy: []*worker{{}, {}, {}, {}, {}, {}, {}, {}}} // mostBatches: it starts no more
-	w := &worker{pipeline: l}
-	for range 10 {
-		l.queue = append(l.queue, &Command{Words: []any{"evalsha", "", 1, strings.Repeat("k", batchBytes/3)}})
-	}
-	require.True(t, w.takeBatch())
-	require.Len(t, w.batch, 2)
-	require.Len(t, l.queue, 8)
-}
-
-// A batch takes a part of what is asked for, and leaves the rest to others.
-func TestBatchTakesItsShare(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ waiting, share, next int }{
-		{1, 1, 16}, {16, 16, 16}, {17, 16, 16}, {40, 16, 16}, {100, 25, 44}, {1000, 250, 438},
-	} {
-		l := &pipeline{busy: []*worker{{}, {}, {}, {}, {}, {}, {}, {}}}
-		for range c.waiting {
-			l.queue = append(l.queue, &Command{})
-		}
-		w := &worker{pipeline: l}
-		require.True(t, w.takeBatch())
-		require.Len(t, w.batch, c.share, "of %d", c.waiting)
-		l.busy[0].batch = make([]*Command, c.waiting)
-		require.Equal(t, c.next, l.share(), "with as many on their way")
-	}
 }
 
 // Close gives what was left behind a moment, and no more.

@@ -1,0 +1,74 @@
+package redisconn
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A batch is bounded by what it writes.
+func TestBatchIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	l := &pipeline{busy: []*worker{{}, {}, {}, {}, {}, {}, {}, {}}} // mostBatches: it starts no more
+	w := &worker{pipeline: l}
+	for range 10 {
+		l.queue = append(l.queue, &Command{Words: []any{"evalsha", "", 1, strings.Repeat("k", batchBytes/3)}})
+	}
+	require.True(t, w.takeBatch())
+	require.Len(t, w.batch, 2)
+	require.Len(t, l.queue, 8)
+}
+
+// A batch takes a part of what is asked for, and leaves the rest to others.
+func TestBatchTakesItsShare(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ waiting, share, next int }{
+		{1, 1, 16}, {16, 16, 16}, {17, 16, 16}, {40, 16, 16}, {100, 25, 44}, {1000, 250, 438},
+	} {
+		l := &pipeline{busy: []*worker{{}, {}, {}, {}, {}, {}, {}, {}}}
+		for range c.waiting {
+			l.queue = append(l.queue, &Command{})
+		}
+		w := &worker{pipeline: l}
+		require.True(t, w.takeBatch())
+		require.Len(t, w.batch, c.share, "of %d", c.waiting)
+		l.busy[0].batch = make([]*Command, c.waiting)
+		require.Equal(t, c.next, l.share(), "with as many on their way")
+	}
+}
+
+// What is queued for a distant server waits for more, unless a full share is queued or the
+// commands are few.
+func TestCommandsToADistantServerGather(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		age                  time.Duration
+		slow, queued, flying int
+		gathers              bool
+	}{
+		"near":         {age: 0, slow: 100, queued: 5, flying: 100},
+		"slow once":    {age: time.Second, slow: 0, queued: 5, flying: 100},
+		"distant":      {age: time.Second, slow: 7, queued: 5, flying: 100, gathers: true},
+		"a full share": {age: time.Second, slow: 7, queued: 40, flying: 100},
+		"few":          {age: time.Second, slow: 7, queued: 4, flying: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := &worker{batch: make([]*Command, 1), since: time.Now().Add(-c.age), wake: make(chan bool, 1)}
+			spare := &worker{wake: make(chan bool, 1)} // nothing is sent
+			p := &pipeline{slow: c.slow, busy: []*worker{w, {batch: make([]*Command, c.flying)}}, idle: []*worker{spare}}
+			w.pipeline = p
+			for range c.queued {
+				p.queue = append(p.queue, &Command{})
+			}
+			require.Equal(t, !c.gathers, w.takeBatch())
+			if c.gathers {
+				require.True(t, <-w.wake, "the timer starts it")
+				require.True(t, w.takeBatch())
+				require.Len(t, w.batch, c.queued)
+			}
+		})
+	}
+}
