@@ -17,12 +17,12 @@ const skew = report.TTL + 2*time.Second
 
 // redisCases are the faults on Redis, those of every store included.
 func redisCases() []report.Case {
-	cases := append(report.Cases(plain),
+	cases := append(report.Cases(report.Plain),
 		report.Case{
-			Name: "majority", Title: "Two of three servers lose their data", Stage: plain, For: quorum, Want: report.ToldOrGoesOn,
+			Name: "majority", Title: "Two of three servers lose their data", Stage: report.Plain, For: quorum, Want: report.ToldOrGoesOn,
 			Done: "`FLUSHALL` on two of three independent servers at once.",
 			Run: func(r *report.Run) (report.Outcome, error) {
-				return r.Held(nil, func(*report.Process) error { return r.Stage.(*servers).empty(context.Background(), 2) })
+				return r.Held(nil, func(*report.Process) error { return r.Stage.(*report.Servers).Empty(context.Background(), 2) })
 			},
 		},
 		report.Case{
@@ -42,21 +42,21 @@ func redisCases() []report.Case {
 			},
 		},
 		report.Case{
-			Name: "clock", Title: "The clock of a server jumps an hour ahead", Stage: settable, Want: report.ToldOrGoesOn,
+			Name: "clock", Title: "The clock of a server jumps an hour ahead", Stage: report.Settable, Want: report.ToldOrGoesOn,
 			Done: "One server's clock is set an hour ahead: for the server all leases are over.",
 			Run: func(r *report.Run) (report.Outcome, error) {
-				st := r.Stage.(*servers)
-				return r.Held(nil, func(*report.Process) error { st.servers[0].SetClock(&st.tb, time.Hour); return nil })
+				st := r.Stage.(*report.Servers)
+				return r.Held(nil, func(*report.Process) error { st.Servers[0].SetClock(&st.TB, time.Hour); return nil })
 			},
 		},
 		report.Case{
-			Name: "skew", Title: "The servers' clocks are ahead all the time", Stage: ahead(skew), Want: report.GoesOn,
+			Name: "skew", Title: "The servers' clocks are ahead all the time", Stage: report.Ahead(skew), Want: report.GoesOn,
 			Done: fmt.Sprintf("From the beginning the clocks of the servers are %v ahead of those of the processes. Nothing else happens.", skew),
 			Run: func(r *report.Run) (report.Outcome, error) {
 				return r.Held(nil, func(*report.Process) error { return nil })
 			},
 		},
-		command("twice", "The first command arrives twice", "The first command for the lock reaches the server twice. The client gets the second answer.",
+		command("twice", "The first command arrives twice", "The first command for the lock reaches each server twice. The client gets the second answer.",
 			func(p *faultproxy.Proxy, key string) { p.Duplicate(faultproxy.MatchContains(key), 1) }),
 		command("reply", "The first reply is lost", "The first command for the lock is carried out. The connection breaks before the answer.",
 			func(p *faultproxy.Proxy, key string) { p.DropReply(faultproxy.MatchContains(key), 1) }),
@@ -75,26 +75,18 @@ func quorum(s report.Subject) bool         { return s.Nodes > 1 }
 func one(s report.Subject) bool            { return s.Nodes == 1 }
 func oneWithoutAcks(s report.Subject) bool { return s.Nodes == 1 && !s.Acks }
 
-// move moves the slot of a lock.
-func (g *group) move(key, subject string) error {
-	if subject == "rueidislock" {
-		key = "rueidislock:0:" + key
-	}
-	shard := g.cluster.ShardOf(&g.tb, key)
-	g.cluster.MoveSlot(&g.tb, g.cluster.Slot(&g.tb, key), (shard+1)%g.cluster.Shards())
-	return nil
-}
-
 // command is a fault of the first command for a lock.
 func command(name, title, done string, fault func(p *faultproxy.Proxy, key string)) report.Case {
 	return report.Case{
-		Name: name, Title: title, Done: done + " Once the holder has the lock it gives it back.", Shows: report.Freed, Stage: plain,
+		Name: name, Title: title, Done: done + " Once the holder has the lock it gives it back.", Shows: report.Freed, Stage: report.Plain,
 		Run: func(r *report.Run) (o report.Outcome, err error) {
 			holder, next, err := r.Two()
 			if err != nil {
 				return o, err
 			}
-			fault(r.Stage.(*servers).links[0][0], r.Key)
+			for _, link := range r.Stage.(*report.Servers).Links[0] {
+				fault(link, r.Key)
+			}
 			r.Fault()
 			granted, err := holder.Lock(r.Key, report.Patience)
 			if err != nil {
@@ -118,15 +110,17 @@ func command(name, title, done string, fault func(p *faultproxy.Proxy, key strin
 func gaveUp() report.Case {
 	const held, given = report.TTL / 2, report.TTL / 6
 	return report.Case{
-		Name: "late", Title: "The first command arrives when its caller has given up", Shows: report.Freed, Stage: plain,
-		Done: fmt.Sprintf("The first command for the lock is on its way for %v. The caller's context ends after %v. "+
+		Name: "late", Title: "The first command arrives when its caller has given up", Shows: report.Freed, Stage: report.Plain,
+		Done: fmt.Sprintf("The first command for the lock is on its way to each server for %v. The caller's context ends after %v. "+
 			"The next one asks for the lock when the command has arrived; the table counts from there.", held, given),
 		Run: func(r *report.Run) (o report.Outcome, err error) {
 			holder, next, err := r.Two()
 			if err != nil {
 				return o, err
 			}
-			r.Stage.(*servers).links[0][0].Delay(faultproxy.MatchContains(r.Key), 1, held)
+			for _, link := range r.Stage.(*report.Servers).Links[0] {
+				link.Delay(faultproxy.MatchContains(r.Key), 1, held)
+			}
 			r.Fault()
 			began := time.Now()
 			if _, err := holder.Lock(r.Key, given); err != nil {
@@ -145,4 +139,47 @@ func gaveUp() report.Case {
 	}
 }
 
-var whys = map[string]map[string]string{}
+// whys are the reasons of what broke, by case and subject. They are on the page where it did.
+var whys = map[string]map[string]string{
+	"pause": {
+		"redsync": noTokens, "redsync, 3 servers": noTokens, "redislock": noTokens,
+		"rueidislock": noTokens + " The first question after the pause may still be answered \"held\": the context ends when its " +
+			"goroutine has had an answer from Redis.",
+	},
+	"partition": {
+		"rueidislock": "the context ends when an extension fails. [The extension](https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/lock.go#L276) " +
+			"may take until its own new deadline, which is after the key's. `ExtendInterval` is the most that this adds.",
+	},
+	"forget": {
+		"redsync":       "`Until` is the end that the holder was granted. Nothing looks at the key before.",
+		"setnx":         atRenewal,
+		"blpop":         atRenewal,
+		"hashreentrant": atRenewal,
+	},
+	"majority": {"redlock": atRenewal, "redsync, 3 servers": "`Until` is the end that the holder was granted. Nothing looks at the key before."},
+	"failover": {
+		"setnx": asynchronous, "hashreentrant": asynchronous, "blpop": asynchronous, "rueidislock": asynchronous,
+		"redsync": asynchronous, "redislock": asynchronous,
+	},
+	"clock": {
+		"setnx": atRenewal, "hashreentrant": atRenewal, "blpop": atRenewal,
+		"redsync": "`Until` is on the holder's clock.",
+	},
+	"skew": {
+		"rueidislock": "the end of the key is a time of [the client's clock](https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/lock.go#L237) " +
+			"(`PXAT`), and has passed for the server. The context ends at once. `FallbackSETPX` counts on the server's clock for the first TTL, extensions do not.",
+	},
+	"twice": {"rueidislock": ownKey},
+	"reply": {"rueidislock": ownKey},
+	"late": {
+		"redsync": notCleaned, "redsync, 3 servers": notCleaned, "redislock": notCleaned,
+	},
+}
+
+const (
+	noTokens     = "it has no tokens that a resource could check."
+	atRenewal    = "the loss is known at the next renewal, TTL/3 after the last. A token stops the earlier holder's writes as soon as the next one has written."
+	asynchronous = "replication is asynchronous: the new master has never heard of the lock."
+	ownKey       = "the second try finds the key of the first, which it takes for another holder's, and waits until it ends."
+	notCleaned   = "the command sets the key for nobody, for a TTL. What would delete it goes under the caller's context, which has ended, or is not sent."
+)

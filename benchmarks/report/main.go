@@ -18,7 +18,7 @@ func main() { os.Exit(redisReport().Main()) }
 
 func redisReport() report.Report {
 	return report.Report{
-		Store: "Redis", Dir: "benchmarks", Program: "./report", Server: server,
+		Store: "Redis", Dir: "benchmarks", Program: "./report", Server: report.RedisVersion,
 		Subjects: subjects, Cases: redisCases(),
 	}
 }

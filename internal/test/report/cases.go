@@ -33,7 +33,7 @@ func Cases(on func(Subject) (Stage, error)) []Case {
 				"The next one gets the lock and writes. Then the first process goes on, and writes. The resource refuses a smaller token than the greatest it has seen.",
 		},
 		{
-			Name: "partition", Title: "The holder's network goes silent", Stage: on, Want: oneAtATime,
+			Name: "partition", Title: "The holder's network goes silent", Stage: on, Want: OneAtATime,
 			Done: "Nothing that the holder sends or is sent arrives any more. Its connections stay open.",
 			Run: func(r *Run) (Outcome, error) {
 				return r.Held(nil, func(*Process) error { r.Silence(0, true); return nil })
@@ -67,7 +67,7 @@ func isGranted(_ Subject, o Outcome) error {
 	return nil
 }
 
-func oneAtATime(_ Subject, o Outcome) error {
+func OneAtATime(_ Subject, o Outcome) error {
 	if o.Both() > 0 {
 		return fmt.Errorf("want one holder at a time, got two for %v", o.Both())
 	}

@@ -36,6 +36,9 @@ func seconds(d time.Duration) string {
 	if d == 0 {
 		return "never"
 	}
+	if d < 100*time.Millisecond {
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
 	return fmt.Sprintf("%.2f s", d.Seconds())
 }
 
@@ -128,12 +131,32 @@ func (c Case) Section(all []Outcome, command string) string {
 	if c.Shows == timeline {
 		fmt.Fprintf(&b, "\n```text\n%s```\n", timelines(all))
 	}
-	for _, o := range all {
-		if why := c.Why[o.Subject.Name]; why != "" && !c.fine(o) {
-			fmt.Fprintf(&b, "\n%s: %s\n", o.Subject.Name, why)
-		}
-	}
+	b.WriteString(c.reasons(all))
 	fmt.Fprintf(&b, "\n`%s -case %s`\n", command, c.Name)
+	return b.String()
+}
+
+// reasons are why it broke, each once.
+func (c Case) reasons(all []Outcome) string {
+	of := map[string][]string{}
+	var whys []string
+	for _, o := range all {
+		why := c.Why[o.Subject.Name]
+		if why == "" || o.Failed != "" || c.fine(o) {
+			continue
+		}
+		if of[why] == nil {
+			whys = append(whys, why)
+		}
+		of[why] = append(of[why], o.Subject.Name)
+	}
+	var b strings.Builder
+	for _, why := range whys {
+		fmt.Fprintf(&b, "\n- **%s**: %s", strings.Join(of[why], "; "), why)
+	}
+	if len(whys) > 0 {
+		b.WriteByte('\n')
+	}
 	return b.String()
 }
 
@@ -141,9 +164,9 @@ func (c Case) Section(all []Outcome, command string) string {
 func (c Case) fine(o Outcome) bool {
 	switch c.Shows {
 	case timeline:
-		return o.Both() == 0 && (o.Next == 0 || o.SaidLost != 0 || o.Died)
+		return o.Both() == 0 && (o.Next == 0 || o.SaidLost != 0 && o.SaidLost > TTL/10 || o.Died)
 	case Freed:
-		return o.Next < TTL/2
+		return o.Next < TTL/2 && (o.NoGrant != "" || o.Took < TTL/2)
 	case late:
 		return o.Refused == o.Late
 	default:

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/rpc"
 	"os"
+	"os/signal"
 	"slices"
 	"sync"
 	"syscall"
@@ -201,9 +202,14 @@ func (w *Worker) Pause(key string, out *Late) error {
 	if held, err := l.Holds(context.Background()); err != nil || !held {
 		return errors.Join(errors.New("the lock is lost before the pause"), err)
 	}
+	// This thread may go on for some time before the signal has stopped it.
+	goOn := make(chan os.Signal, 1)
+	signal.Notify(goOn, syscall.SIGCONT)
+	defer signal.Stop(goOn)
 	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
 		return err
 	}
+	<-goOn
 	out.Token = l.Token
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
