@@ -51,7 +51,7 @@ func redisCases() []report.Case {
 		},
 		report.Case{
 			Name: "skew", Title: "The servers' clocks are ahead all the time", Stage: report.Ahead(skew), Want: report.GoesOn,
-			Done: fmt.Sprintf("From the beginning the clocks of the servers are %v ahead of those of the processes. Nothing else happens.", skew),
+			Done: fmt.Sprintf("From the beginning the clocks of the servers are %.0f s ahead of those of the processes. Nothing else happens.", skew.Seconds()),
 			Run: func(r *report.Run) (report.Outcome, error) {
 				return r.Held(nil, func(*report.Process) error { return nil })
 			},
@@ -112,7 +112,7 @@ func gaveUp() report.Case {
 	return report.Case{
 		Name: "late", Title: "The first command arrives when its caller has given up", Shows: report.Freed, Stage: report.Plain,
 		Done: fmt.Sprintf("The first command for the lock is on its way to each server for %v. The caller's context ends after %v. "+
-			"The next one asks for the lock when the command has arrived; the table counts from there.", held, given),
+			"The next one asks for the lock when the command has arrived; the table counts from there.", held.Seconds(), given.Seconds()),
 		Run: func(r *report.Run) (o report.Outcome, err error) {
 			holder, next, err := r.Two()
 			if err != nil {
@@ -147,7 +147,7 @@ var whys = map[string]map[string]string{
 			"goroutine has had an answer from Redis.",
 	},
 	"partition": {
-		"rueidislock": "the context ends when an extension fails. [The extension](https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/lock.go#L276) " +
+		"rueidislock": "the context ends when an extension fails. [The extension](https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/lock.go#L279) " +
 			"may take until its own new deadline, which is after the key's. `ExtendInterval` is the most that this adds.",
 	},
 	"forget": {
@@ -166,7 +166,7 @@ var whys = map[string]map[string]string{
 		"redsync": "`Until` is on the holder's clock.",
 	},
 	"skew": {
-		"rueidislock": "the end of the key is a time of [the client's clock](https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/lock.go#L237) " +
+		"rueidislock": "the end of the key is a time of [the client's clock](https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/lock.go#L265) " +
 			"(`PXAT`), and has passed for the server. The context ends at once. `FallbackSETPX` counts on the server's clock for the first TTL, extensions do not.",
 	},
 	"twice": {"rueidislock": ownKey},

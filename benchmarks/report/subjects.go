@@ -21,10 +21,7 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-const (
-	redsyncModule = "github.com/go-redsync/redsync/v4"
-	tryAgain      = 10 * time.Millisecond // after a call that failed, for libraries that do not wait until a context ends
-)
+const redsyncModule = "github.com/go-redsync/redsync/v4"
 
 var subjects = []report.Subject{
 	ours("setnx", setnx.New),
@@ -88,7 +85,7 @@ func openRedsync(t report.Target, ttl time.Duration) (report.Client, error) {
 	rs := redsync.New(pools...)
 	return func(ctx context.Context, key string) (report.Held, error) {
 		m := rs.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithFailFast(len(pools) > 1))
-		err := again(ctx, func() error { return m.LockContext(ctx) })
+		err := report.Again(ctx, func() error { return m.LockContext(ctx) })
 		until := m.Until()
 		return report.Held{
 			Holds:  func(context.Context) (bool, error) { return time.Now().Before(until), nil },
@@ -102,8 +99,8 @@ func openRedislock(t report.Target, ttl time.Duration) (report.Client, error) {
 	client := redislock.New(dial(t))
 	return func(ctx context.Context, key string) (report.Held, error) {
 		var lock *redislock.Lock
-		err := again(ctx, func() (err error) {
-			lock, err = client.Obtain(ctx, key, ttl, &redislock.Options{RetryStrategy: redislock.LinearBackoff(tryAgain)})
+		err := report.Again(ctx, func() (err error) {
+			lock, err = client.Obtain(ctx, key, ttl, &redislock.Options{RetryStrategy: redislock.LinearBackoff(report.TryAgain)})
 			return err
 		})
 		return report.Held{
@@ -128,18 +125,4 @@ func openRueidislock(t report.Target, ttl time.Duration) (report.Client, error) 
 			Unlock: func(context.Context) error { cancel(); return nil },
 		}, err
 	}, err
-}
-
-// again repeats a call until it succeeds or ctx ends.
-func again(ctx context.Context, call func() error) error {
-	for {
-		err := call()
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(tryAgain):
-		}
-	}
 }

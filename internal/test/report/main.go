@@ -58,7 +58,7 @@ func (rep Report) run(ctx context.Context, args []string, out io.Writer) error {
 		return errors.New("want cases and subjects that there are, -pauses and -at-once of 1 or more, and -docs for all of them")
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s. TTL %v.\n\n%s\n", rep.Server(), time.Now().UTC().Format(time.DateOnly), TTL, subjectsTable(subjects, version))
+	fmt.Fprintf(&b, "%s, %s. The TTL is %.0f s.\n\n%s\n", rep.Server(), time.Now().UTC().Format(time.DateOnly), TTL.Seconds(), subjectsTable(subjects, version))
 	var errs []error
 	for _, c := range cases {
 		all := c.All(ctx, subjects, *pauses, *atOnce)

@@ -182,7 +182,7 @@ const (
 // timelines draws who was let in, to one scale.
 func timelines(all []Outcome) string {
 	end := TTL
-	width := len("")
+	width := 0
 	for _, o := range all {
 		end = max(end, o.Next+TTL/2, o.Both()+o.Next, o.SaidLost)
 		width = max(width, len(o.Subject.Name))
@@ -191,7 +191,7 @@ func timelines(all []Outcome) string {
 		return max(0, min(barWidth, int(float64(d+barBefore)/float64(end+barBefore)*barWidth)))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%*s           %*s fault; a column is %.2f s\n", width, "", at(0), "", (end+barBefore).Seconds()/barWidth)
+	fmt.Fprintf(&b, "%*s           %*s│ fault; a column is %.2f s\n", width, "", at(0), "", (end+barBefore).Seconds()/barWidth)
 	for _, o := range all {
 		if o.Failed != "" || o.NoGrant != "" {
 			continue

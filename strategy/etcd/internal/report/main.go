@@ -10,6 +10,7 @@ package main
 import (
 	"context"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/distlock/locker"
@@ -72,23 +73,34 @@ func openConcurrency(t report.Target, ttl time.Duration) (report.Client, error) 
 	session := func() (*concurrency.Session, error) {
 		return concurrency.NewSession(client, concurrency.WithTTL(int(ttl/time.Second)))
 	}
+	var mu sync.Mutex
 	s, err := session()
-	return func(ctx context.Context, key string) (report.Held, error) {
-		if over(s) {
-			if s, err = session(); err != nil {
-				return report.Held{}, err
+	present := func() (_ *concurrency.Session, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if s == nil || over(s) {
+			s, err = session()
+		}
+		return s, err
+	}
+	return func(ctx context.Context, key string) (h report.Held, err error) {
+		err = report.Again(ctx, func() error {
+			s, err := present()
+			if err != nil {
+				return err
 			}
-		}
-		mine := s
-		m := concurrency.NewMutex(mine, key)
-		if err := m.Lock(ctx); err != nil {
-			return report.Held{}, err
-		}
-		return report.Held{
-			Token:  m.Header().Revision,
-			Holds:  func(context.Context) (bool, error) { return !over(mine), nil },
-			Unlock: m.Unlock,
-		}, nil
+			m := concurrency.NewMutex(s, key)
+			if err := m.Lock(ctx); err != nil {
+				return err
+			}
+			h = report.Held{
+				Token:  m.Header().Revision,
+				Holds:  func(context.Context) (bool, error) { return !over(s), nil },
+				Unlock: m.Unlock,
+			}
+			return nil
+		})
+		return h, err
 	}, err
 }
 

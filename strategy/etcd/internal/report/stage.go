@@ -118,9 +118,9 @@ func etcdCases() []report.Case {
 
 // whys are the reasons of what broke, by case and subject. They are on the page where it did.
 var whys = map[string]map[string]string{
-	"pause": {"concurrency": "`Session.Done` closes when a goroutine has noticed, which looks twice a second. The revision of the grant, or `IsOwner` in the " +
+	"pause": {"concurrency": "`Session.Done` closes when a goroutine has noticed, which looks once a second. The revision of the grant, or `IsOwner` in the " +
 		"transaction that writes, stops the late write."},
-	"partition": {"concurrency": "the client counts the TTL from when the answer to a keep-alive arrived, and looks for sessions that are over twice a second."},
+	"partition": {"concurrency": "the client counts the TTL from when the answer to a keep-alive arrived, and looks once a second for sessions that are over."},
 	"forget": {
 		"etcd":        "the loss is known at the next renewal, TTL/3 after the last, or at once with `WithLossDetection`. A token stops the earlier holder's writes.",
 		"concurrency": "the session lives on. Who needs to know asks by `IsOwner` in the transaction that writes.",
