@@ -167,7 +167,8 @@ var whys = map[string]map[string]string{
 	},
 	"skew": {
 		"rueidislock": "the end of the key is a time of [the client's clock](https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/lock.go#L265) " +
-			"(`PXAT`), and has passed for the server. The context ends at once. `FallbackSETPX` counts on the server's clock for the first TTL, extensions do not.",
+			"(`PXAT`), and has passed for the server: the lock keeps nobody out. The context ends when the next one has set the key, or at the next extension. " +
+			"With `FallbackSETPX` the first TTL counts on the server's clock, and extensions do not.",
 	},
 	"twice": {"rueidislock": ownKey},
 	"reply": {"rueidislock": ownKey},

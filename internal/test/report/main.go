@@ -60,10 +60,15 @@ func (rep Report) run(ctx context.Context, args []string, out io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %s. The TTL is %.0f s.\n\n%s\n", rep.Server(), time.Now().UTC().Format(time.DateOnly), TTL.Seconds(), subjectsTable(subjects, version))
 	var errs []error
+	var results [][]Outcome
 	for _, c := range cases {
 		all := c.All(ctx, subjects, *pauses, *atOnce)
+		results = append(results, all)
 		errs = append(errs, c.Verdict(all))
-		fmt.Fprintf(&b, "%s\n", c.Section(all, rep.command()))
+	}
+	fmt.Fprintf(&b, "%s\n", summary(cases, subjects, results))
+	for i, c := range cases {
+		fmt.Fprintf(&b, "%s\n", c.Section(results[i], rep.command()))
 	}
 	if err := errors.Join(errs...); err != nil || *page == "" {
 		fmt.Fprint(out, b.String())

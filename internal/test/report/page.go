@@ -36,6 +36,9 @@ func seconds(d time.Duration) string {
 	if d == 0 {
 		return "never"
 	}
+	if d < time.Millisecond {
+		return "under 1 ms"
+	}
 	if d < 100*time.Millisecond {
 		return fmt.Sprintf("%d ms", d.Milliseconds())
 	}
@@ -129,7 +132,7 @@ func (c Case) Section(all []Outcome, command string) string {
 		fmt.Fprintf(&b, "| %s | %s |\n", o.Subject.Name, strings.Join(cells, " | "))
 	}
 	if c.Shows == timeline {
-		fmt.Fprintf(&b, "\n```text\n%s```\n", timelines(all))
+		fmt.Fprintf(&b, "\n```\n%s```\n", timelines(all))
 	}
 	b.WriteString(c.reasons(all))
 	fmt.Fprintf(&b, "\n`%s -case %s`\n", command, c.Name)
