@@ -27,7 +27,7 @@ func redisCases() []report.Case {
 		},
 		report.Case{
 			Name: "failover", Title: "The master dies before its replica has the lock", Stage: sentinels, For: one, Want: report.ToldOrGoesOn,
-			Done: "Replication stops, the lock is granted, and the master is killed. Sentinel promotes the replica.",
+			Done: "Replication stops, the lock is granted, and the master is killed. Sentinel promotes the replica. Both are let in until the holder asks the new master, or its lease ends.",
 			Run: func(r *report.Run) (report.Outcome, error) {
 				g := r.Stage.(*group)
 				return r.Held(func() { g.sentinel.StopReplication(&g.tb) }, func(*report.Process) error { g.sentinel.KillMaster(&g.tb); return nil })

@@ -34,6 +34,7 @@ type Case struct {
 // Kind is what a case shows of each subject.
 type Kind int
 
+// The kinds.
 const (
 	timeline Kind = iota // when the next one was granted the lock, and when the holder knew
 	Freed                // how soon the key could be locked

@@ -54,6 +54,7 @@ func Cases(on func(Subject) (Stage, error)) []Case {
 	}
 }
 
+// GoesOn wants a holder that keeps the lock.
 func GoesOn(_ Subject, o Outcome) error {
 	if o.Next != 0 || o.SaidLost != 0 {
 		return fmt.Errorf("want a holder that goes on, got the next one %v and a loss %v after the fault", o.Next, o.SaidLost)
@@ -68,6 +69,7 @@ func isGranted(_ Subject, o Outcome) error {
 	return nil
 }
 
+// OneAtATime wants no two holders.
 func OneAtATime(_ Subject, o Outcome) error {
 	if o.Both() > 0 {
 		return fmt.Errorf("want one holder at a time, got two for %v", o.Both())
@@ -75,7 +77,7 @@ func OneAtATime(_ Subject, o Outcome) error {
 	return nil
 }
 
-// ToldOrGoesOn: the store has forgotten the lock, which the holder has to learn.
+// ToldOrGoesOn wants a holder that learns of its loss, where the store has forgotten the lock.
 func ToldOrGoesOn(_ Subject, o Outcome) error {
 	if o.Next != 0 && o.SaidLost == 0 {
 		return errors.New("want a holder that learns of its loss, got none")
