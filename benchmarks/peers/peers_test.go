@@ -50,7 +50,8 @@ func TestScenarios(t *testing.T) {
 		root := t.TempDir()
 		dir, readme := filepath.Join(root, "docs"), filepath.Join(root, "README.md")
 		const before, after = "before\n<!-- by make bench-peers -->\n", "<!-- end -->\nafter\n"
-		if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(readme, []byte(before+"of old\n"+after), 0o644), page.write(dir)); err != nil {
+		if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(readme, []byte(before+"of old\n"+after), 0o644),
+			os.WriteFile(filepath.Join(dir, "choosing.md"), []byte(before+after), 0o644), page.write(dir)); err != nil {
 			t.Fatal(err)
 		}
 		figures, err := os.ReadFile(readme)

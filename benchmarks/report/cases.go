@@ -34,7 +34,7 @@ func redisCases() []report.Case {
 			},
 		},
 		report.Case{
-			Name: "slot", Title: "A cluster moves the lock to another master", Stage: cluster, For: oneWithoutAcks, Want: report.GoesOn,
+			Name: "slot", Title: "A cluster moves the lock to another master", Stage: cluster, For: oneWithoutAcks, Want: report.GoesOn, Keeps: true,
 			Done: "The slot of the lock's key moves to another master of a cluster of three.",
 			Run: func(r *report.Run) (report.Outcome, error) {
 				g := r.Stage.(*group)
@@ -50,7 +50,7 @@ func redisCases() []report.Case {
 			},
 		},
 		report.Case{
-			Name: "skew", Title: "The servers' clocks are ahead all the time", Stage: report.Ahead(skew), Want: report.GoesOn,
+			Name: "skew", Title: "The servers' clocks are ahead all the time", Stage: report.Ahead(skew), Want: report.GoesOn, Keeps: true,
 			Done: fmt.Sprintf("From the beginning the clocks of the servers are %.0f s ahead of those of the processes. Nothing else happens.", skew.Seconds()),
 			Run: func(r *report.Run) (report.Outcome, error) {
 				return r.Held(nil, func(*report.Process) error { return nil })

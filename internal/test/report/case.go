@@ -24,6 +24,7 @@ type Case struct {
 	Title string
 	Done  string // what is done, for the page
 	Shows Kind
+	Keeps bool                         // nothing is done to the lock: the holder has to go on
 	For   func(Subject) bool           // nil: every subject
 	Stage func(Subject) (Stage, error) // its servers
 	Run   func(*Run) (Outcome, error)

@@ -16,7 +16,7 @@ import (
 func Cases(on func(Subject) (Stage, error)) []Case {
 	return []Case{
 		{
-			Name: "long", Title: "A section that takes longer than the TTL", Stage: on, Want: GoesOn,
+			Name: "long", Title: "A section that takes longer than the TTL", Stage: on, Want: GoesOn, Keeps: true,
 			Done: "No fault: the holder works for four times the TTL, and another process waits.",
 			Run:  func(r *Run) (Outcome, error) { return r.Held(nil, func(*Process) error { return nil }) },
 		},

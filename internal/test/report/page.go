@@ -167,7 +167,7 @@ func (c Case) reasons(all []Outcome) string {
 func (c Case) fine(o Outcome) bool {
 	switch c.Shows {
 	case timeline:
-		return o.Both() == 0 && (o.Next == 0 || o.SaidLost != 0 && o.SaidLost > TTL/10 || o.Died)
+		return o.Both() == 0 && !c.lost(o)
 	case Freed:
 		return o.Next < TTL/2 && (o.NoGrant != "" || o.Took < TTL/2)
 	case late:
@@ -176,6 +176,9 @@ func (c Case) fine(o Outcome) bool {
 		return o.Counted.Overlaps == 0
 	}
 }
+
+// lost reports whether a lock that nothing was done to had another holder, although its library renews it.
+func (c Case) lost(o Outcome) bool { return c.Keeps && o.Subject.Renews && o.Next != 0 }
 
 const (
 	barWidth  = 66
