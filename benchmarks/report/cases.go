@@ -72,8 +72,8 @@ func redisCases() []report.Case {
 }
 
 func quorum(s report.Subject) bool         { return s.Nodes > 1 }
-func one(s report.Subject) bool            { return s.Nodes == 1 }
-func oneWithoutAcks(s report.Subject) bool { return s.Nodes == 1 && !s.Acks }
+func one(s report.Subject) bool            { return s.Nodes == 1 && !s.Watches }
+func oneWithoutAcks(s report.Subject) bool { return one(s) && !s.Acks }
 
 // command is a fault of the first command for a lock.
 func command(name, title, done string, fault func(p *faultproxy.Proxy, key string)) report.Case {
@@ -142,7 +142,7 @@ func gaveUp() report.Case {
 // whys are the reasons of what broke, by case and subject. They are on the page where it did.
 var whys = map[string]map[string]string{
 	"pause": {
-		"redsync": noTokens, "redsync, 3 servers": noTokens, "redislock": noTokens,
+		"redsync": noTokens, "redsync on 3 servers": noTokens, "redislock": noTokens,
 		"rueidislock": noTokens + " The first question after the pause may still be answered \"held\": the context ends when its " +
 			"goroutine has had an answer from Redis.",
 	},
@@ -156,7 +156,7 @@ var whys = map[string]map[string]string{
 		"blpop":         atRenewal,
 		"hashreentrant": atRenewal,
 	},
-	"majority": {"redlock": atRenewal, "redsync, 3 servers": "`Until` is the end that the holder was granted. Nothing looks at the key before."},
+	"majority": {"redlock": atRenewal, "redsync on 3 servers": "`Until` is the end that the holder was granted. Nothing looks at the key before."},
 	"failover": {
 		"setnx": asynchronous, "hashreentrant": asynchronous, "blpop": asynchronous, "rueidislock": asynchronous,
 		"redsync": asynchronous, "redislock": asynchronous,
@@ -173,7 +173,7 @@ var whys = map[string]map[string]string{
 	"twice": {"rueidislock": ownKey},
 	"reply": {"rueidislock": ownKey},
 	"late": {
-		"redsync": notCleaned, "redsync, 3 servers": notCleaned, "redislock": notCleaned,
+		"redsync": notCleaned, "redsync on 3 servers": notCleaned, "redislock": notCleaned,
 	},
 }
 
