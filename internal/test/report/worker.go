@@ -231,12 +231,13 @@ type Counted struct {
 
 // Work locks, and unlocks, again and again.
 func (w *Worker) Work(s Sections, out *Counted) error {
-	client, err := w.connect()
+	ctx, cancel := context.WithTimeout(context.Background(), s.For)
+	defer cancel()
+	var client Client
+	err := Again(ctx, func() (err error) { client, err = w.connect(); return err }) // its connection may be reset, too
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.For)
-	defer cancel()
 	for ctx.Err() == nil {
 		h, err := client(ctx, s.Key)
 		if err == nil {
