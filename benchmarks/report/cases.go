@@ -150,6 +150,10 @@ var whys = map[string]map[string]string{
 		"rueidislock": "the context ends when an extension fails. [The extension](https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/lock.go#L279) " +
 			"may take until its own new deadline, which is after the key's. `ExtendInterval` is the most that this adds.",
 	},
+	"cut": {
+		"rueidislock": "when an extension fails, whatever the reason, it [deletes the key](https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/lock.go#L293), " +
+			"and ends the context after that. A section that runs on meets the next one.",
+	},
 	"forget": {
 		"redsync":       "`Until` is the end that the holder was granted. Nothing looks at the key before.",
 		"setnx":         atRenewal,

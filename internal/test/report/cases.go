@@ -187,6 +187,7 @@ func cut(r *Run) (o Outcome, err error) {
 			o.Counted.Done += c.Done
 			o.Counted.Overlaps += c.Overlaps
 			o.Counted.Failed += c.Failed
+			o.Counted.Told += c.Told
 			o.Counted.Error = c.Error
 		})
 	}

@@ -226,6 +226,7 @@ type Sections struct {
 // Counted is how it went.
 type Counted struct {
 	Done, Overlaps, Failed int
+	Told                   int    // sections at whose end the library said that the lock was lost
 	Error                  string // the first one
 }
 
@@ -242,6 +243,9 @@ func (w *Worker) Work(s Sections, out *Counted) error {
 		h, err := client(ctx, s.Key)
 		if err == nil {
 			inside(s.File, out)
+			if held, err := h.Holds(ctx); err == nil && !held {
+				out.Told++
+			}
 			ending, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			err = h.Unlock(ending)
 			cancel()
