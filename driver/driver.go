@@ -184,6 +184,9 @@ type Settings struct {
 	// by default, or 8 (RFC 9562, for private use), by which a driver recognises
 	// its own claims in a store where other strategies lock, too.
 	IDVersion int
+	// IDMark, unless it is 0, is what the three hex digits behind the version digit are: the driver
+	// recognises by it Lockers that wait as its own does. They are random by default.
+	IDMark uint16
 	// NamesHolders says that each refusal by a claim whose owner was not named has its id in
 	// Answer.Owner. With it, and with a [Signaller], users may take locker.WithSticky.
 	NamesHolders bool
