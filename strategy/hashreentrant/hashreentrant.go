@@ -85,7 +85,7 @@ func (d *pubsubDriver) Configure(cfg driver.Config) (driver.Settings, error) {
 // Acquire implements [driver.Driver]. Where the caller waits if refused, and other processes wait, too,
 // the attempt awaits its turn.
 func (d *pubsubDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
-	if !req.Waits || req.Limit > 0 {
+	if !req.Waits || req.Limit > 0 || req.Owner != req.ID { // an owner may join a hold of its own
 		return d.Driver.Acquire(ctx, req)
 	}
 	if err := d.turns.Await(ctx, req.Key); err != nil {
