@@ -132,7 +132,11 @@ func TestReleasesBringTheTurn(t *testing.T) {
 		p := ps[0]
 		p.release(ps)
 		turn := make(chan time.Duration)
-		go func() { turn <- p.waits(t) }()
+		go func() {
+			began := time.Now()
+			_ = p.Await(t.Context(), key)
+			turn <- time.Since(began)
+		}()
 		for range 3 {
 			time.Sleep(step / 4)
 			p.watch.Heard(false)
