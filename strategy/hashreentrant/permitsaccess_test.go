@@ -43,6 +43,15 @@ func TestPermitsOfARefusedUser(t *testing.T) {
 	}
 }
 
+// A user who may not publish gives permits back nevertheless.
+func TestPermitsOfAUserWithoutPublish(t *testing.T) {
+	t.Parallel()
+	d := keeperWithout(t, redistest.Start(t), "publish")
+	require.True(t, takePermits(t, d, idOf(1), time.Hour, 1, 2).Granted)
+	require.NoError(t, d.Release(t.Context(), driver.Claim{Key: "k", ID: idOf(1), Permits: 1, Limit: 2}))
+	require.Zero(t, out(t, d))
+}
+
 func refusedInTheMiddle(t *testing.T, rdb *redis.Client, refused, sound driver.Driver) {
 	t.Helper()
 	t.Cleanup(func() { _ = rdb.Del(context.Background(), "k", permitsKey).Err() })
@@ -54,6 +63,7 @@ func refusedInTheMiddle(t *testing.T, rdb *redis.Client, refused, sound driver.D
 		a, err := refused.Acquire(t.Context(), driver.Request{Claim: c, Fencing: true})
 		if err == nil {
 			require.True(t, a.Granted, "there is room")
+			require.True(t, rdb.HExists(t.Context(), "k", c.ID).Val(), "it was granted")
 			_ = refused.Release(t.Context(), c)
 		} else {
 			require.True(t, driver.IsPermanent(err), err)

@@ -120,7 +120,7 @@ func TestKeyOfWhoBids(t *testing.T) {
 // Who is refused for a bid alone looks again when the bid may be over, however long the permits that are out last.
 func TestRefusedForABid(t *testing.T) {
 	t.Parallel()
-	d, _ := newKeeper(t)
+	d, rdb := newKeeper(t)
 	require.True(t, takePermits(t, d, ofOther(1), time.Hour, 1, 4).Granted)
 	require.True(t, waits(t, d, idOf(1), time.Hour, 4, 4, time.Second).Bids)
 	a := takePermits(t, d, ofThird(1), time.Hour, 1, 4)
@@ -129,6 +129,14 @@ func TestRefusedForABid(t *testing.T) {
 	require.Zero(t, a.Free)
 	a = takePermits(t, d, ofThird(2), time.Hour, 4, 4)
 	require.Greater(t, a.Remaining, 50*time.Minute, "it waits for the permits, too")
+	require.NotContains(t, rdb.Info(t.Context(), "commandstats").Val(), "cmdstat_hkeys", "no command looks at all claims")
+
+	// A bid that was not heard of for 2 s, or comes from the future as the clock was set back, is none.
+	_, _, since, heard := wordsOf(t, rdb)
+	for n, at := range []int64{heard - 2*bidTime, heard + time.Hour.Milliseconds()} {
+		require.NoError(t, rdb.HSet(t.Context(), "k", ">", fmt.Sprintf("%s 4 %d %d", idOf(1), since, at)).Err())
+		require.True(t, takePermits(t, d, ofThird(3+n), time.Hour, 1, 4).Granted)
+	}
 }
 
 // A lock that waits bids for the whole key, sweeps what is in its way, and comes behind an earlier bid. A lock that
@@ -157,4 +165,15 @@ func TestLockAtAKeyWithPermits(t *testing.T) {
 	require.False(t, lock(ofThird(2), 0))
 	require.True(t, lock(idOf(3), 2*time.Second), "it is the turn of who bids")
 	require.Equal(t, map[string]string{idOf(3): "1"}, rdb.HGetAll(t.Context(), "k").Val())
+}
+
+// A lock that has waited longer than who bids comes first.
+func TestLockBeforeABid(t *testing.T) {
+	t.Parallel()
+	d, rdb := newKeeper(t)
+	require.True(t, takePermits(t, d, ofOther(1), time.Hour, 1, 4).Granted)
+	require.True(t, waits(t, d, idOf(1), time.Hour, 4, 4, time.Second).Bids)
+	require.NoError(t, d.Release(t.Context(), driver.Claim{Key: "k", ID: ofOther(1), Permits: 1, Limit: 4}))
+	require.True(t, waits(t, d, ofThird(1), time.Hour, 0, 0, time.Minute).Granted)
+	require.Equal(t, map[string]string{ofThird(1): "1"}, rdb.HGetAll(t.Context(), "k").Val())
 }
