@@ -184,11 +184,7 @@ func (e *Client) RequestRelease(ctx context.Context, key string) error {
 	if e.signaller == nil {
 		return c.fail(ErrInvalid, errors.ErrUnsupported, unreachable)
 	}
-	var h Holder
-	err = c.command(commandTimeout, func(ctx context.Context) (err error) {
-		h, err = d.Inspect(ctx, c.key)
-		return err
-	})
+	h, asked, err := c.inspectAndAsk(d)
 	if err != nil {
 		return c.inspection(err)
 	}
@@ -203,6 +199,8 @@ func (e *Client) RequestRelease(ctx context.Context, key string) error {
 	case locker == e.id():
 		e.heard(sig)
 		return nil
+	case asked:
+		return nil
 	}
 	err = c.command(commandTimeout, func(ctx context.Context) error { return e.signaller.Signal(ctx, sig) })
 	switch {
@@ -214,8 +212,22 @@ func (e *Client) RequestRelease(ctx context.Context, key string) error {
 	return nil
 }
 
-// signalBroken lets the holder of h, whose lock was broken, know. If the signal is lost, the
-// holder learns of it at its next renewal.
+// inspectAndAsk returns the holder, and whether the driver has asked it for the release.
+func (c *call) inspectAndAsk(d driver.Inspector) (h Holder, asked bool, err error) {
+	err = c.command(commandTimeout, func(ctx context.Context) (err error) {
+		if a, ok := d.(driver.Asker); ok {
+			if h, asked, err = a.Ask(ctx, c.key); !errors.Is(err, errors.ErrUnsupported) {
+				return err
+			}
+		}
+		h, err = d.Inspect(ctx, c.key)
+		return err
+	})
+	return h, asked, err
+}
+
+// signalBroken lets the holder of h, whose lock was broken, know. A driver that did so with the Break does no harm: of two
+// signals the second is about what is no claim any more. If both are lost, the holder learns of it at its next renewal.
 func (c *call) signalBroken(h Holder) {
 	locker, ours := driver.LockerOf(h.ID)
 	if c.e.signaller == nil || !ours || locker == c.e.id() {

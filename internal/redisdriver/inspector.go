@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	inspectScript = NewScript("inspect")
-	breakScript   = NewScript("break")
+	inspectScript, inspectInCluster = NewScript("inspect"), NewScript("inspect", InCluster)
+	breakScript, breakInCluster     = NewScript("break"), NewScript("break", InCluster)
 )
 
 // Layout recognises the locks of a strategy, or of another library. Strategies hand theirs to
@@ -44,16 +44,43 @@ type Entry struct {
 
 // Inspect implements [driver.Inspector]: one round trip.
 func (d *Driver) Inspect(ctx context.Context, key string) (driver.Holder, error) {
-	c := d.command(inspectScript, driver.Request{Claim: driver.Claim{Key: key}, Fencing: true})
+	h, _, err := d.inspect(ctx, key, "")
+	return h, err
+}
+
+// Ask implements [driver.Asker]: one round trip.
+func (d *Driver) Ask(ctx context.Context, key string) (h driver.Holder, asked bool, err error) {
+	h, told, err := d.inspect(ctx, key, string(rune(driver.SignalRequest)))
+	return h, err == nil && told != "" && told == h.ID, err
+}
+
+// inspect returns the holder, and the claim that was sent a signal of that kind; "": none.
+func (d *Driver) inspect(ctx context.Context, key, kind string) (h driver.Holder, told string, err error) {
+	c := d.command(d.script(inspectScript, inspectInCluster), driver.Request{Claim: driver.Claim{Key: key}, Fencing: true})
+	c.Words = append(c.Words, kind)
 	if d.channels != nil {
 		c.appendChannel(d)
 	}
 	reply, err := d.conn.Do(ctx, &c.Command)
 	c.free()
 	if err != nil {
-		return driver.Holder{}, storeError(err)
+		return h, "", storeError(err)
 	}
-	return d.holderIn(key, reply)
+	r, _ := reply.([]any)
+	if len(r) == 8 {
+		told, _ = r[7].(string)
+		r = r[:7]
+	}
+	h, err = d.holderIn(key, r)
+	return h, told, err
+}
+
+// script returns the variant for the set-up.
+func (d *Driver) script(single, inCluster *redisconn.Script) *redisconn.Script {
+	if d.IsCluster() {
+		return inCluster
+	}
+	return single
 }
 
 // Break implements [driver.Inspector]: one round trip.
@@ -66,7 +93,7 @@ func (d *Driver) Break(ctx context.Context, h driver.Holder) error {
 	if h.Limit > 0 {
 		return d.Run(ctx, releasePermits, driver.Claim{Key: h.Key, ID: h.ID})
 	}
-	return d.Run(ctx, breakScript, driver.Claim{Key: h.Key, ID: h.ID})
+	return d.Run(ctx, d.script(breakScript, breakInCluster), driver.Claim{Key: h.Key, ID: h.ID})
 }
 
 // Keys implements [driver.Inspector].
@@ -89,10 +116,9 @@ func (d *Driver) Keys(ctx context.Context, pattern string) iter.Seq2[string, err
 }
 
 // holderIn reads the reply of inspect.lua.
-func (d *Driver) holderIn(key string, reply any) (driver.Holder, error) {
-	r, _ := reply.([]any)
+func (d *Driver) holderIn(key string, r []any) (driver.Holder, error) {
 	if len(r) != 7 {
-		return driver.Holder{}, unexpected(reply)
+		return driver.Holder{}, unexpected(r)
 	}
 	pttl, now := number(r[1]), number(r[6])
 	e := &Entry{Kind: fmt.Sprint(r[0]), Queue: fieldsOf(r[4]), Counter: number(r[3]), Now: time.UnixMicro(now)}
