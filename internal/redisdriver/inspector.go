@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	inspectScript, inspectInCluster = NewScript("inspect"), NewScript("inspect", InCluster)
-	breakScript, breakInCluster     = NewScript("break"), NewScript("break", InCluster)
+	inspectScript, breakScript       = NewScript("inspect"), NewScript("break")
+	inspectInCluster, breakInCluster = NewScript("inspect", InCluster), NewScript("break", InCluster) // they send no signals
 )
 
 // Layout recognises the locks of a strategy, or of another library. Strategies hand theirs to
@@ -85,15 +85,20 @@ func (d *Driver) script(single, inCluster *redisconn.Script) *redisconn.Script {
 
 // Break implements [driver.Inspector]: one round trip.
 func (d *Driver) Break(ctx context.Context, h driver.Holder) error {
+	script := d.script(breakScript, breakInCluster)
 	for _, l := range d.p.Layouts {
-		if l.Strategy == h.Strategy && l.OnSeveralServers && d.p.Name != l.Strategy {
+		switch {
+		case l.Strategy != h.Strategy || !l.OnSeveralServers:
+		case l.Strategy != d.p.Name:
 			return fmt.Errorf("%w: this server is one of several that have the lock; %s takes it from all of them", locker.ErrConflict, l.Strategy)
+		default:
+			script = breakInCluster // a holder that asked now would find its lock on the other servers, and bring it back
 		}
 	}
 	if h.Limit > 0 {
 		return d.Run(ctx, releasePermits, driver.Claim{Key: h.Key, ID: h.ID})
 	}
-	return d.Run(ctx, d.script(breakScript, breakInCluster), driver.Claim{Key: h.Key, ID: h.ID})
+	return d.Run(ctx, script, driver.Claim{Key: h.Key, ID: h.ID})
 }
 
 // Keys implements [driver.Inspector].
