@@ -92,6 +92,11 @@ func (d *detection) set(key string, change func()) {
 		d.over = make(chan struct{})
 		go d.run(d.over)
 	}
+	d.rouse()
+}
+
+// rouse has the goroutine look at what is stale, a little later.
+func (d *detection) rouse() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
@@ -200,10 +205,7 @@ func (d *detection) forget() {
 	for key := range d.held {
 		d.stale[key] = struct{}{}
 	}
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
+	d.rouse()
 }
 
 // tell lets the driver know what has changed. What happened to a key before the driver watched it the
@@ -244,13 +246,17 @@ func (c *claim) verify() {
 }
 
 // changes returns the claims that the driver does not know, and those that it has to forget. told is what it
-// knows then.
+// knows then. Claims that are too young wait for the next time.
 func (d *detection) changes(told map[string]*claim) (more []*claim, less []driver.Claim) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	before := d.e.sched.Now() - detectAfter
 	for key := range d.stale {
 		want, have := d.held[key], told[key]
-		if want == have {
+		if want != nil && want.firstTenure.granted > before {
+			continue
+		}
+		if delete(d.stale, key); want == have {
 			continue
 		}
 		if have != nil {
@@ -262,6 +268,8 @@ func (d *detection) changes(told map[string]*claim) (more []*claim, less []drive
 			told[key] = want
 		}
 	}
-	clear(d.stale)
+	if len(d.stale) > 0 {
+		d.rouse()
+	}
 	return more, less
 }

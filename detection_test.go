@@ -34,7 +34,7 @@ func TestLossIsDetected(t *testing.T) {
 				d.wantWatched("too early")
 				d.wantSent(opRenew, 0, "too early")
 				d.wantClosedAt(before.Lost(), detectAfter, "the store is asked when the key is watched")
-				synctest.Wait()
+				d.until(2 * detectAfter)
 				d.wantWatched("it is held", "k")
 				d.wantSent(opRenew, 2*c.renewed, "each is asked about once")
 				if moved := l.Deadline().Sub(end); (moved > 0) != (c.renewed > 0) {
@@ -66,6 +66,33 @@ func TestShownLossIsAQuestion(t *testing.T) {
 			t.Errorf("Err: %v, want nil: the store says that it is held", err)
 		}
 		d.unlock(l)
+	})
+}
+
+// The store is asked once the driver watches: what happens while it begins to is not missed.
+func TestWatchedBeforeAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDetecting(t, WithTTL(time.Hour))
+		l := d.lock(t.Context(), "k")
+		d.shows.trouble(nil, func() error {
+			time.Sleep(5 * time.Millisecond)
+			d.store.free("k")
+			return nil
+		})
+		d.wantClosedAt(l.Lost(), detectAfter+5*time.Millisecond, "the store is asked after that")
+	})
+}
+
+// A renewal that was sent before the key is watched is not the question.
+func TestEarlierRenewalIsNoQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDetecting(t, WithTTL(time.Hour), WithRenewInterval(detectAfter-2*time.Millisecond))
+		d.store.next(opRenew, replyAfter(5*time.Millisecond))
+		l := d.lock(t.Context(), "k")
+		d.until(detectAfter - time.Millisecond)
+		d.wantSent(opRenew, 1, "it is on its way back")
+		d.store.free("k")
+		d.wantClosedAt(l.Lost(), detectAfter, "the store is asked when the key is watched")
 	})
 }
 

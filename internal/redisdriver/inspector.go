@@ -11,6 +11,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/redisconn"
 )
 
 var (

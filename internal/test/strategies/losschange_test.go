@@ -25,8 +25,10 @@ const (
 
 // changes are what others do to a key that is held.
 var changes = map[string]func(ctx context.Context, rdb redis.UniversalClient, key string) error{
-	"deleted":  func(ctx context.Context, rdb redis.UniversalClient, key string) error { return rdb.Del(ctx, key).Err() },
-	"replaced": func(ctx context.Context, rdb redis.UniversalClient, key string) error { return rdb.Set(ctx, key, "foreign", 0).Err() },
+	"deleted": func(ctx context.Context, rdb redis.UniversalClient, key string) error { return rdb.Del(ctx, key).Err() },
+	"replaced": func(ctx context.Context, rdb redis.UniversalClient, key string) error {
+		return rdb.Set(ctx, key, "foreign", 0).Err()
+	},
 }
 
 // watchers has a Locker of each strategy on one Redis deployment that detects losses, and what they hold.
