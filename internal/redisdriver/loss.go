@@ -25,7 +25,8 @@ const notifications = "Kg$xeh"
 
 var errSilent = fmt.Errorf("the server sends no keyspace notifications: want notify-keyspace-events %s, by redis.conf or CONFIG SET", notifications)
 
-// followEvery is how often it is looked whether keys have moved to other servers of a cluster.
+// followEvery is how often it is looked whether keys have moved to other servers of a cluster. It takes
+// two looks to find that out: the first has the client ask the cluster.
 const followEvery = 5 * time.Second
 
 // lossWatch implements [driver.LossWatch]: a channel for each key. A subscription costs a command, and so does its
@@ -175,12 +176,7 @@ func (w *lossWatch) move() error {
 	defer cancel()
 	w.changing.Lock()
 	defer w.changing.Unlock()
-	var moved []string
-	for key, closer := range w.closer {
-		if w.channels.HasMoved(ctx, key, closer) {
-			moved = append(moved, key)
-		}
-	}
+	moved := w.channels.Moved(ctx, w.closer)
 	for _, key := range moved {
 		_ = w.closer[key].Close()
 	}
