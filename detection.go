@@ -63,30 +63,29 @@ func (e *Client) detect() error {
 
 // detect begins to watch the claim's key, where the Locker detects losses. It needs the mutex.
 func (c *claim) detect() {
-	if d := c.e.detection; c.Limit == 0 {
-		d.set(c.Key, func() { d.held[c.Key] = c })
+	if c.Limit == 0 {
+		c.e.detection.set(c.Key, c)
 	}
 }
 
 // undetect ends what detect has begun. It needs the mutex.
 func (c *claim) undetect() {
-	if d := c.e.detection; c.Limit == 0 {
-		d.set(c.Key, func() {
-			if d.held[c.Key] == c {
-				delete(d.held, c.Key)
-			}
-		})
+	if c.Limit == 0 {
+		c.e.detection.set(c.Key, nil)
 	}
 }
 
-// set changes what is held at key, and sees to it that the driver learns of it.
-func (d *detection) set(key string, change func()) {
+// set notes what is held at key, if anything, and sees to it that the driver learns of it. A claim has lost the key before
+// the next one is granted it.
+func (d *detection) set(key string, c *claim) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.useless || d.e.closing.Load() {
 		return
 	}
-	change()
+	if d.held[key] = c; c == nil {
+		delete(d.held, key)
+	}
 	d.stale[key] = struct{}{}
 	if d.over == nil {
 		d.over = make(chan struct{})

@@ -233,6 +233,25 @@ func TestDetectionBeginsAnew(t *testing.T) {
 	}
 }
 
+// A driver that turns out to detect no losses is asked once, and nothing is kept for it.
+func TestDriverThatCannotDetect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDetecting(t)
+		d.shows.trouble(failing(errors.ErrUnsupported), nil)
+		for range 3 {
+			l := d.lock(t.Context(), "k")
+			d.until(d.at() + 2*time.Second)
+			d.unlock(l)
+		}
+		if n := len(d.shows.opened); n != 1 {
+			t.Errorf("it is asked %d times, want once", n)
+		}
+		if len(d.detection.held)+len(d.detection.stale) > 0 {
+			t.Error("claims are kept for it")
+		}
+	})
+}
+
 // Detection begins anew at once where the LossWatch has lasted for a second.
 func TestDetectionAfterACut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
