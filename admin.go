@@ -207,7 +207,7 @@ var plainGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 // holder's process keeps the grant: see [WithHandOver]), and with
 // [ErrConflict] if h.ID is "" or the lock is on other servers, too: then it frees nothing.
 // A lock of another library is known by its value only, which a later one may have as
-// well: Redisson's by the thread. The holder learns of it within a round trip if it listens (see
+// well: Redisson's by the thread. The holder learns of it within three round trips, two on a single Redis, if it listens (see
 // [Lease.ReleaseRequested]), and else at its next renewal; until then two may be inside, and the holder's process may hand its lock over; the fencing token
 // of the new holder is greater than all of these. It needs a driver that is a
 // [driver.Inspector].

@@ -83,6 +83,11 @@ func (c *claim) newLease() *Lease {
 	if l.claim != nil {
 		l = new(Lease)
 	}
+	return c.add(l)
+}
+
+// add makes l a lease of the present tenure. It needs the mutex.
+func (c *claim) add(l *Lease) *Lease {
 	l.claim, l.tenure, l.next = c, c.tenure, c.leases
 	c.leases = l
 	return l

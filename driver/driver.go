@@ -45,7 +45,7 @@ import (
 	"time"
 )
 
-// Driver is implemented by a strategy. See the package comment for the rules of all methods, and the optional interfaces [Configurer], [Notifier], [Signaller], [LossDetector],
+// Driver is implemented by a strategy. See the package comment for the rules of all methods, and the optional interfaces [Configurer], [Notifier], [Signaller], [Asker], [LossDetector],
 // [HoldCounter], [PermitKeeper], [Sharder] and [NodeCounter] for what it may implement besides.
 //
 // The Locker takes an error for transient trouble of unknown outcome unless it
