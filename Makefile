@@ -185,6 +185,12 @@ models: ## go through the models of locks, and show how mistakes break their pro
 pauses: redis postgres mysql ## 1,000 late writers on PostgreSQL, MariaDB, Redis and HTTP, with a check of their tokens and without, into docs/fencing.md
 	$(GO) -C internal/test/fencing run ./pauses -n 1000 -docs ../../../docs/fencing.md
 
+.PHONY: report
+report: redis postgres mysql ## the same faults for the strategies and for other libraries, 5 minutes, into docs/report.md
+	$(GO) -C benchmarks run ./report -docs ../docs/report.md
+	$(GO) -C strategy/etcd run ./internal/report -docs ../../docs/report.md
+	$(GO) -C internal/test/fencing run ./report -docs ../../../docs/report.md
+
 .PHONY: structure
 structure: ## the functions, files and mutex operations that a free lock needs
 	@$(GO) run ./internal/test/structure

@@ -134,12 +134,14 @@ func (c *call) inspection(err error) error {
 	return c.unavailable(err, "")
 }
 
-// Holders goes through the locks under the Locker's prefix whose keys match a glob pattern (*
-// is any characters, ? is one, [abc] is one of these, \ makes the next one plain), in no order.
-// A lock that comes or goes meanwhile may be left out, and one that moves to another node of
-// a cluster may come twice. An error with a Holder that has a Key is about that key only. On
-// Redis it looks at every key of the database, a thousand at a time, and asks for the holders of 64 at a
-// time, which share round trips. It needs a driver that is a [driver.Inspector].
+// Holders goes through the locks under the Locker's prefix whose keys match a glob pattern, in no
+// order. In a pattern * stands for any characters, ? for one character and [abc] for one of these; \
+// makes the next character plain. A lock that comes or goes meanwhile may be left out. A lock that
+// moves to another node of a cluster may come twice. If a Holder with a Key comes with an error, the
+// error is about that key only.
+//
+// On Redis it looks at every key of the database, a thousand at a time. It asks for the holders of 64
+// keys at a time, which share round trips. It needs a driver that is a [driver.Inspector].
 func (e *Client) Holders(ctx context.Context, pattern string) iter.Seq2[Holder, error] {
 	return func(yield func(Holder, error) bool) {
 		c, d, err := e.administer(ctx, "look for", pattern)
@@ -201,16 +203,19 @@ func (e *Client) inspectAll(ctx context.Context, keys []string, yield func(Holde
 
 var plainGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// ForceUnlock frees the key of h, whoever has a share in the lock, and wakes the waiters
-// of this strategy; those of others poll about once a second. It fails with [ErrNotHeld]
-// if the key was free or the grant that Inspect returned has ended since (a hand-over inside the
-// holder's process keeps the grant: see [WithHandOver]), and with
-// [ErrConflict] if h.ID is "" or the lock is on other servers, too: then it frees nothing.
-// A lock of another library is known by its value only, which a later one may have as
-// well: Redisson's by the thread. The holder learns of it within three round trips, two on a single Redis, if it listens (see
-// [Lease.ReleaseRequested]), and else at its next renewal; until then two may be inside, and the holder's process may hand its lock over; the fencing token
-// of the new holder is greater than all of these. It needs a driver that is a
-// [driver.Inspector].
+// ForceUnlock frees the key of h, whoever shares the lock. It wakes the waiters of this strategy; those
+// of other strategies poll about once a second. The fencing token of the next holder is greater than
+// that of each earlier one. It needs a driver that is a [driver.Inspector].
+//
+// It fails with [ErrNotHeld] if the key is free, or if the grant that Inspect returned has ended. (A
+// hand-over inside the holder's process keeps the grant: see [WithHandOver].) It fails with
+// [ErrConflict], and frees nothing, if h.ID is "" or the lock is on other servers, too. A lock of
+// another library is known by its value only, and a later lock may have the same value: Redisson's has
+// the thread.
+//
+// The holder learns of it within three round trips, two on a single Redis, if it listens (see [Lease.ReleaseRequested]), and
+// else at its next renewal. Until then there may be two holders, and the earlier holder's process may
+// hand its lock over.
 func (e *Client) ForceUnlock(ctx context.Context, h Holder) error {
 	if err := checkKey(h.Key, e.set.prefix+h.Key); err != nil {
 		return err

@@ -180,7 +180,7 @@ func (e *Client) nodeChanged(name string, trouble error) {
 	e.notices.event(context.Background(), Event{Kind: EventNode, Strategy: e.name, Node: name, Err: trouble})
 }
 
-// Close implements [Locker]. All it does shares one budget.
+// Close implements [Locker].
 func (e *Client) Close() error {
 	if !e.closing.CompareAndSwap(false, true) {
 		<-e.ended

@@ -149,10 +149,9 @@ func (c *ownerCtx) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Context returns a child of parent that ends with the lease: on loss its
-// cause ([context.Cause]) and its Err match [ErrLost], after Unlock they are
-// [context.Canceled]. Lock on the lease's key under it re-enters. It takes no
-// goroutine, and it lives until the lease or parent ends.
+// Context returns a child of parent that ends with the lease. After a loss its Err and its cause
+// ([context.Cause]) match [ErrLost]; after Unlock they are [context.Canceled]. Lock on the lease's key
+// under this context re-enters. The context takes no goroutine. It lives until the lease or parent ends.
 func (l *Lease) Context(parent context.Context) context.Context {
 	switch {
 	case parent == nil:

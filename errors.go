@@ -122,8 +122,8 @@ type lastFailure struct{ why, last error }
 func (e *lastFailure) Error() string   { return e.why.Error() + "; last failure: " + e.last.Error() }
 func (e *lastFailure) Unwrap() []error { return []error{e.why, e.last} }
 
-// Causes of a loss, which an error that matches [ErrLost] matches as well; [ErrClosed] is one,
-// too. The key is still the caller's, until the lease's Deadline, after a limit and Close.
+// Causes of a loss. An error that matches [ErrLost] also matches its cause. [ErrClosed] is a cause, too. After a limit
+// or Close the key stays the caller's until the lease's Deadline.
 var (
 	ErrExpired     = errors.New("it was not renewed before its deadline")
 	ErrDenied      = errors.New("the store says that another holder has the key, or none")

@@ -56,12 +56,13 @@ func (l *Lease) Key() string {
 	return l.claim.userKey()
 }
 
-// Owner returns who holds: the name given by [ContextWithOwner], or else a name made up for this
-// lock; re-entry keeps it. In the same Locker a caller that names a made-up owner shares the
-// lock. In another process it does so where the store lets it (hashreentrant and blpop) and
-// the Locker cannot hand the lock over, see [WithHandOver]: the owner of a lock that may be
-// handed over, as others waited for it, is known to this Locker only, and in the store the
-// lock has another. So name the owners of locks that processes are to share.
+// Owner returns who holds the lock: the name given by [ContextWithOwner], or else a name made up for
+// this lock. Re-entry keeps it.
+//
+// A caller of the same Locker that names a made-up owner shares the lock. A caller in another process
+// shares it only with hashreentrant and blpop, and only if the lock cannot be handed over inside the
+// process: the owner of a lock that may be handed over is known to its Locker only, see [WithHandOver].
+// So name the owners of locks that processes are to share.
 func (l *Lease) Owner() string {
 	if l.zero() {
 		return ""

@@ -24,22 +24,24 @@ type Leases struct {
 	lost chan struct{}
 }
 
-// LockAll waits until the caller holds all keys, or gives back those it has and fails. The
-// same key given twice counts once. Callers of LockAll never wait for each other in a
-// circle, as they take keys in the order of their bytes; a caller that holds another key
-// already, which sorts after one of these, can still bring that about.
+// LockAll waits until the caller holds all keys; if it fails, it gives back those that it has. A key
+// that is given twice counts once. LockAll takes keys in the order of their bytes, so its callers never
+// wait for each other in a circle. A caller that already holds another key, which sorts after one of
+// these, can still make such a circle.
 //
-// Up to 128 keys are asked for at the same time, which on one server is one round trip. When a key
-// is taken, the caller keeps the keys that sort before it, gives back those behind it, waits for
-// the taken key in its queue, and asks for the rest again: so callers with many keys are not
-// passed over for ever by callers with one. [WithWait] bounds the whole. l is a [Client], a
-// [Wrapper] of one, through which each Lock goes, or any other Locker; of the last, LockAll does
-// not know the defaults, and only a wait that the options bound is bounded as a whole.
+// LockAll asks for up to 128 keys at the same time, which is one round trip on one server. When a key
+// is taken, the caller keeps the keys that sort before it, gives back those that sort after it, waits
+// for the taken key in its queue, and asks for the rest again. So callers with many keys are not passed
+// over for ever by callers with one key.
 //
-// The options are those of [Locker].Lock, and apply to each key; TTLs and limits count from
-// when a key was granted. LockAll fails as Lock does, with an error that names the key, and
-// with [ErrLost] when a lease was lost while the call waited for another key, as it
-// happens to leases [WithoutRenewal].
+// [WithWait] bounds the wait for all keys together. l is a [Client], a [Wrapper] of one, through which
+// each Lock goes, or any other Locker. LockAll does not know the defaults of another Locker, and bounds
+// the wait there only by a WithWait among opts.
+//
+// The options are those of [Locker].Lock, and apply to each key; TTLs and limits count from when a key
+// was granted. LockAll fails as Lock does, with an error that names the key. It fails with [ErrLost]
+// when a lease was lost while the call waited for another key, as may happen to leases
+// [WithoutRenewal].
 func LockAll(ctx context.Context, l Locker, keys []string, opts ...LockOption) (*Leases, error) {
 	if ctx == nil || l == nil || len(keys) == 0 {
 		return nil, invalid("LockAll needs a context, a Locker and one key or more; one of them is missing")
@@ -71,8 +73,8 @@ func LockAll(ctx context.Context, l Locker, keys []string, opts ...LockOption) (
 	return held, nil
 }
 
-// DoAll runs fn while holding keys, of which an error has the first in order; see [LockAll] for the keys
-// and [Do] for the rules. Context given to fn ends with the first lease that ends.
+// DoAll runs fn while holding keys. The context given to fn ends with the first lease that ends. An
+// error of DoAll names the first key in order. See [LockAll] for the keys and [Do] for the rules.
 func DoAll(ctx context.Context, l Locker, keys []string, fn func(ctx context.Context) error, opts ...LockOption) error {
 	key := ""
 	if len(keys) > 0 {

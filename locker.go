@@ -44,14 +44,14 @@ type Locker interface {
 	Close() error
 }
 
-// Do runs fn while holding key. The context given to fn ends when the lease is
-// lost, with a cause that matches [ErrLost]; re-entry works under it, and
-// [LeaseFromContext] gives the lease and its token. The lock is released whatever
-// fn does, panic included, and whether or not ctx is still alive.
+// Do runs fn while holding key. The context given to fn ends when the lease is lost, with a cause that
+// matches [ErrLost]. Lock under that context re-enters, and [LeaseFromContext] returns the lease and so
+// its token. Do releases the lock whatever fn does, panic included, and whether or not ctx is still
+// alive.
 //
-// Do returns fn's error as it is. When fn did not run, or when the lock could not
-// be given back after it, the error is a [*DoError] that says which. A fn error
-// that has a DoError in it, of a Do within fn, is wrapped in one of this Do's.
+// Do returns fn's error as it is. If fn did not run, or if the lock could not be given back after fn,
+// the error is a [*DoError] that says which. If fn's error contains a DoError of an inner Do, the outer
+// Do wraps it in a DoError of its own.
 func Do(ctx context.Context, l Locker, key string, fn func(ctx context.Context) error, opts ...LockOption) error {
 	if l == nil {
 		return &DoError{Key: key, Err: errDoNeeds}

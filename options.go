@@ -122,9 +122,9 @@ func (c *callSettings) renew(n int, option string) {
 	c.renewals, c.chosen = int32(min(n, math.MaxInt32)), option
 }
 
-// WithTTL sets how long the lease lasts from when it was asked for, and from each
-// renewal: after a crash of the holder the key is free again when it ends.
-// Default 30 s, at least 100 ms, at most 24 h.
+// WithTTL sets how long the lease lasts from when it was asked for, and from each renewal. After a
+// crash of the holder the key is free when the TTL is over. Default 30 s, at least 100 ms, at most 24
+// h.
 func WithTTL(d time.Duration) LockOption {
 	return lockOption(func(c *callSettings) {
 		if d < MinTTL || d > MaxTTL {
@@ -166,11 +166,10 @@ func WithRenewal() LockOption {
 	return lockOption(func(c *callSettings) { c.renew(noLimit, "WithRenewal") })
 }
 
-// WithMaxRenewals limits automatic renewal to n times. When renewal n+1 would
-// be due, the lease is lost (its Lost closes) while part of the TTL (two thirds,
-// unless the renewal interval was set) remains for rolling back; Unlock still
-// frees the key early. n is at least 1. [Lease.Renew] neither counts nor moves
-// that moment.
+// WithMaxRenewals limits automatic renewal to n times. n is at least 1. When renewal n+1 would be due,
+// the lease is lost: its Lost closes. Part of the TTL (two thirds, unless the renewal interval was set)
+// remains then for rolling back, and Unlock still frees the key early. [Lease.Renew] neither counts as
+// a renewal nor moves the moment of the loss.
 func WithMaxRenewals(n int) LockOption {
 	return lockOption(func(c *callSettings) {
 		if n < 1 || n > math.MaxInt32 {
@@ -181,11 +180,10 @@ func WithMaxRenewals(n int) LockOption {
 	})
 }
 
-// WithMaxHold limits how long the lock is held: d after the grant the lease is
-// lost (its Lost closes), and renewal stops, while part of the TTL remains for
-// rolling back; Unlock still frees the key early, and returns ErrLost. If a lease would end by itself
-// soon after d (only one that is renewed rarely or never does), it is lost a tenth
-// of its TTL before that end.
+// WithMaxHold limits how long the lock is held. The lease is lost d after the grant: its Lost closes,
+// and renewal stops. Part of the TTL remains then for rolling back, and Unlock still frees the key
+// early, and returns [ErrLost]. A lease that would end by itself soon after d (it is renewed rarely or
+// never) is lost a tenth of its TTL before that end.
 func WithMaxHold(d time.Duration) LockOption {
 	return lockOption(func(c *callSettings) {
 		if d <= 0 || d > MaxDuration {
@@ -256,9 +254,9 @@ func WithObserver(obs Observer) Option {
 	})
 }
 
-// WithRenewInterval sets how often held leases are renewed: 1 ms to 24 h. Default a
-// third of the TTL, less with [WithMargin]; a call whose TTL, less its margin, is not longer
-// than the interval is refused.
+// WithRenewInterval sets how often held leases are renewed: 1 ms to 24 h. The default is a third of the
+// TTL, and less with [WithMargin]. A call is refused if its TTL, less its margin, is not longer than
+// the interval.
 func WithRenewInterval(d time.Duration) Option {
 	return option(func(o *settings) {
 		if d < time.Millisecond || d > MaxTTL {

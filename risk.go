@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// AtRisk returns a channel that is closed when the lease is in danger: when renewals have
-// failed, or have had no answer, for so long that half of the time to the Deadline at the last
-// success is over; and a third of the TTL before the Deadline at the latest. A holder then
-// still has time to save its work, to wait, or to stop in good order. A lease that recovers
-// stays held, and AtRisk stays closed. A loss closes it, too; Unlock does not.
+// AtRisk returns a channel that is closed when the lease is in danger: renewals have failed, or have
+// had no answer, until half of the time from the last success to the Deadline was over. It is closed a
+// third of the TTL before the Deadline at the latest. A holder then still has time to save its work, to
+// wait, or to stop in good order. A lease that recovers stays held, and AtRisk stays closed. A loss
+// closes AtRisk, too; Unlock does not.
 //
-// A lease that is renewed in time is never at risk. One that is not renewed by itself
-// ([WithoutRenewal], or a long [WithRenewInterval]) is so each time that it comes near its
-// Deadline. A limit ([WithMaxHold], [WithMaxRenewals]) may end a lease that is not at risk. It
-// asks no store.
+// A lease that is renewed in time is never at risk. A lease that is not renewed by itself
+// ([WithoutRenewal], or a long [WithRenewInterval]) is at risk each time that it comes near its
+// Deadline. A limit ([WithMaxHold], [WithMaxRenewals]) may end a lease that is not at risk. AtRisk asks
+// no store.
 func (l *Lease) AtRisk() <-chan struct{} {
 	if l.zero() {
 		return closedChan

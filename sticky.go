@@ -53,23 +53,28 @@ const (
 )
 
 // WithSticky keeps a lock in the process for up to idle after its last Unlock, 1 ms to 1 s, and for 1 s
-// after the store's grant at most. The next Lock or TryLock of the key in this Locker takes it
-// without a command, with a greater token: for keys that one process uses again and again a pair costs no
-// round trip. Other Lockers, those without the option too, ask for a lock that they are refused, and the process
-// gives it up at once if nobody uses it: they wait for about two round trips more. Their TryLock, too, waits
-// for a round trip and 2 ms before it reports that the lock is held. While they ask, the process keeps nothing.
+// after the store's grant at most. The next Lock or TryLock of the key in this Locker takes it without
+// a command, with a greater token. So a pair of Lock and Unlock costs no round trip for keys that one
+// process uses again and again.
 //
-// Programs that cannot ask wait until idle is over: other libraries, the SQL or redis-cli of a
-// person, older versions of this one. After a crash the key is free within 3 s, or the TTL if that is shorter: so is the first
-// part of a lease, until its first renewal after half of that. Where the store loses the key, locks are granted
-// to this process for 1 s more; the tokens of others are greater. As with [WithHandOver], nil from
-// Unlock means that no loss was known, and [Lease.Owner] is known to this Locker only.
+// Other Lockers, with or without the option, ask for a lock that they are refused. The process gives
+// the lock up at once if nobody uses it, and keeps nothing while others ask. The others wait for about
+// two round trips more. Their TryLock waits for a round trip and 2 ms before it reports that the lock
+// is held.
 //
-// Not kept are locks of named owners, permits, the locks of an RWLock, what is not renewed without limit, and what
-// another goroutine waits for, which is a hand-over; nor does a call take a lock that was kept with another TTL, margin or renewal.
-// A Locker keeps 4,096 locks at most, and gives up the longest unused first. It listens for requests as for
-// [Lease.ReleaseRequested] while it has locks that it may keep, and keeps nothing while it cannot. [New] fails with
-// [ErrInvalid] where the driver cannot ask. Default: nothing is kept.
+// Programs that cannot ask wait until idle is over: other libraries, a person with SQL or redis-cli,
+// older versions of this library. After a crash the key is free within 3 s, or within the TTL if that
+// is shorter: the lease lasts no longer until its first renewal, which comes when half of that time is
+// over. If the store loses the key, this process grants the lock to itself for up to 1 s more; the
+// tokens of other processes are greater. As with [WithHandOver], nil from Unlock means that no loss was
+// known, and [Lease.Owner] is known to this Locker only.
+//
+// A Locker does not keep locks of named owners, permits, the locks of an RWLock, or locks whose renewal
+// is off or limited. A lock that another goroutine waits for is handed over instead. A call takes a
+// kept lock only if its TTL, margin and renewal are those of the lock. A Locker keeps 4,096 locks at
+// most, and gives up first what was unused for longest. It listens for requests as for
+// [Lease.ReleaseRequested] while it has locks that it may keep, and keeps nothing while it cannot
+// listen. [New] fails with [ErrInvalid] if the driver cannot ask. Default: nothing is kept.
 func WithSticky(idle time.Duration) Option {
 	return option(func(o *settings) {
 		if idle < time.Millisecond || idle > stickyFor {

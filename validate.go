@@ -1,9 +1,9 @@
 package locker
 
-// Validate is nil if l takes a lock of key with opts, and else an error that matches
-// [ErrInvalid]: for a package that is given a Locker and options long before its first
-// Lock. It sends no command and is no event. Of a Locker that neither is nor wraps a [Client]
-// it checks key and opts without that Locker's own defaults and prefix.
+// Validate returns nil if l takes a lock of key with opts, and else an error that matches [ErrInvalid].
+// It is for a package that is given a Locker and options long before its first Lock. It sends no
+// command and makes no event. If l neither is a [Client] nor wraps one, Validate does not know the
+// defaults and the prefix of l, and checks key and opts without them.
 func Validate(l Locker, key string, opts ...LockOption) error {
 	if l == nil {
 		return invalid("the Locker is nil")

@@ -14,7 +14,7 @@ import (
 type Case struct {
 	Name     string       // unique
 	Group    string       // what it is about: exclusion, lease, waiting, ...
-	Rules    []string     // what it checks, by the numbers in docs/rules.md: "R1" to "R27"
+	Rules    []string     // what it checks, by the numbers in docs/rules.md: "R1" to "R28"
 	Contract string       // the promise in one sentence, shown when it is broken
 	Needs    Capabilities // without these claims it does not run
 	Without  Capabilities // with one of these claims it does not run

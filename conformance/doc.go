@@ -21,11 +21,13 @@
 // are lost, late or repeated, and a store that cannot be reached, by an [Injector] around the
 // drivers. A harness that can also look into its store, break locks, kill servers or start
 // processes implements [Inspector], [Breaker], [ServerFaults] and so on, and gets the cases that
-// need it; one that is [Wired] has a proxy put between its drivers and its store. docs/driver.md goes through it step by step. A strategy that has its Lockers in
-// another way than from a driver implements [Harness], and claims each of these in its
-// [Capabilities]. Troubles that only this store's servers know go to [TroubleCases]. The
-// table that Run prints names every case that was left out, and why (go test shows it with
-// -v): there is no silent skipping, and a claim that cannot be shown fails.
+// need it. If a harness is [Wired], the suite puts a proxy between its drivers and its store. docs/driver.md
+// goes through it step by step. A strategy whose Lockers do not come from a driver implements
+// [Harness], and claims each of these abilities in its [Capabilities]. [TroubleCases] are for troubles that
+// only this store's servers know.
+//
+// Run prints a table, which go test shows with -v. The table names every case that was left
+// out, and why. A case fails if it needs a claim that the harness makes and cannot keep.
 //
 // # What a pass says
 //
@@ -55,9 +57,9 @@
 // # Rules for cases
 //
 // Cases wait for events with a bound, not for a time to pass; where time passing
-// is the subject they say so. That a Lock waits is seen by [locker.EventWaiting]:
-// every Locker of a case has the suite's observer. Neither a harness nor a case
-// puts another observer in its place.
+// is the subject they say so. A case learns by [locker.EventWaiting] that a Lock waits.
+// So every Locker of a case has the suite's observer, and neither a harness nor a case
+// sets another observer.
 //
 // Upper bounds, such as those of Ends and Eventually, are counted on a clock that
 // slows down with the machine; lower bounds are real time. Leases that must not

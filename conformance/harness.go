@@ -118,7 +118,7 @@ type Timing struct {
 	SignalLife time.Duration
 	// Slack is how late a timer or a goroutine may run. Default 3 s.
 	Slack time.Duration
-	// Patience bounds what must happen some time: a contended Lock, the start
+	// Patience bounds what must happen sooner or later: a contended Lock, the start
 	// of a process. Default 30 s.
 	Patience time.Duration
 	// Guard bounds a whole case; when it runs out, the case fails with a dump
@@ -177,7 +177,7 @@ type Inspector interface {
 	// Keys lists everything in the store: locks, and what the strategy keeps
 	// beside them, sessions and leases included.
 	Keys(ctx context.Context) ([]StoredKey, error)
-	// Holder is what the store has at key to tell who holds it; "" if free.
+	// Holder returns what the store has at key to name the holder; "" if the key is free.
 	Holder(ctx context.Context, key string) (string, error)
 	// TTL is what is left of the lease of key; 0 if free, negative if endless.
 	TTL(ctx context.Context, key string) (time.Duration, error)
@@ -235,7 +235,7 @@ const (
 	OpSetHolds Op = "set holds"
 )
 
-// OpWatch is what has the store tell of releases: see [driver.Notifier].
+// OpWatch is the command after which the store announces releases: see [driver.Notifier].
 const OpWatch Op = "watch"
 
 // Faults is a harness that can come between the Lockers and the store. What it
@@ -272,7 +272,7 @@ type Faults interface {
 }
 
 // ServerFaults is a harness that can do to its store's servers what crashes and
-// operators do. The store may be any number of them; what happens, happens to all.
+// operators do. If the store is several servers, each fault concerns all of them.
 // Claim: [Capabilities].Servers.
 type ServerFaults interface {
 	// Persist makes the store keep through a crash what it acknowledges from now

@@ -40,7 +40,7 @@ const (
 	NotRun  Outcome = "not run" // left out by go test's -run or -failfast, or the end of a context
 )
 
-// Failed says whether a case has.
+// Failed reports whether a case failed.
 func (r Report) Failed() bool {
 	return slices.ContainsFunc(r.Results, func(res Result) bool { return res.Outcome == Failed })
 }

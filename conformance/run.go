@@ -40,9 +40,9 @@ func WithCases(cases ...Case) Option {
 	return func(r *runner) { r.cases = append(r.cases, cases...) }
 }
 
-// WithLockerCases runs the cases as well that are about what package locker decides by
-// itself, such as limits, Do and events. They pass on strategy/memory; the faults of drivers
-// that the suite is tested with are noticed by other cases, too.
+// WithLockerCases also runs the cases about what package locker decides by itself, such as limits, Do
+// and events. They pass on strategy/memory. Other cases notice, too, each fault of the drivers that the
+// suite is tested with.
 func WithLockerCases() Option {
 	return func(r *runner) { r.locker = true }
 }

@@ -37,6 +37,7 @@ var notRun = map[string]string{
 	"docs/getting-started.md, 1. A lock in this process, sh 1":                "downloads the published module",
 	"docs/getting-started.md, 2. The same lock on Redis, sh 1":                "starts a container, and downloads the published module",
 	"docs/getting-started.md, 3. Or on PostgreSQL, sh 1":                      "starts a container, and downloads the published module",
+	"docs/report.md, Report: the same faults for each library, sh 1":          "takes minutes; internal/test/report tests the cases",
 	"docs/simulation.md, Models, sh 1":                                        "internal/explore and internal/spec test it",
 	"docs/simulation.md, Simulation, sh 1":                                    "takes minutes; internal/test/simulation tests it",
 	"docs/migrating.md, From Redisson, java 1":                                "strategy/hashreentrant tests Redisson's commands",

@@ -13,19 +13,19 @@
 //     claim holds a key, until it is released or its TTL has passed on the
 //     store's clock.
 //  2. Every command may be applied and its answer lost, or reach the store twice.
-//     It is safe under both because it names a [Claim], and the id of a claim is
+//     Both do no harm, because the command names a [Claim], and the id of a claim is
 //     never used for another grant. A driver does not repeat a command by itself:
 //     the Locker does, and it knows when not to.
 //  3. A method returns within tens of milliseconds once its ctx is done, whether
-//     or not the store has answered; the command may still be applied. As far as
-//     the driver can see to it, a command that was left behind is applied before
-//     a later one of the same claim. (The Locker repeats a release that found
+//     or not the store has answered; the command may still be applied. If the driver
+//     can arrange it, such a command is applied before a later command of the same
+//     claim. (The Locker repeats a release that found
 //     nothing after such a command.)
 //  4. A fencing token is greater than every earlier token of its key, also when
 //     the store has lost its data: start a counter at the clock, in microseconds.
-//     It is positive, and stays below 2^53, which other languages can count to. A
-//     counter expires, so that keys which are used once leave nothing behind, but not
-//     before its lock: max(2 × TTL, 10 min) after the lock's end, say.
+//     It is positive and below 2^53, so that a float64 holds it exactly. A counter
+//     expires, so that keys which are used once leave nothing behind. It does not
+//     expire before its lock: keep it, for example, for max(2 × TTL, 10 min) longer.
 //  5. A key is 1 byte to 16 KiB of UTF-8 plus the Locker's prefix, and may contain
 //     any character, NUL and braces included. What the driver did not write at a
 //     key is another program's lock (a refusal) or no lock at all ([ErrConflict]);
@@ -187,8 +187,8 @@ type Settings struct {
 	// IDMark, unless it is 0, is what the three hex digits behind the version digit are: the driver
 	// recognises by it Lockers that wait as its own does. They are random by default.
 	IDMark uint16
-	// NamesHolders says that each refusal by a claim whose owner was not named has its id in
-	// Answer.Owner. With it, and with a [Signaller], users may take locker.WithSticky.
+	// NamesHolders says: if the key is refused because of a claim whose owner was not named,
+	// Answer.Owner has that claim's id. With it, and with a [Signaller], users may take locker.WithSticky.
 	NamesHolders bool
 }
 
@@ -218,9 +218,9 @@ type Notifier interface {
 // Watch is a subscription to the releases of one key.
 type Watch interface {
 	// C receives when the key may be free. It may miss signals (the Locker looks
-	// about once a second anyway) and make up some. It holds one. It is closed
-	// when the Watch can signal no more; the Locker closes that then and asks for
-	// another one.
+	// about once a second anyway), and may have signals without a release. Its buffer
+	// holds one signal. When the Watch can signal no more, it closes C; the Locker then
+	// closes the Watch and asks for another one.
 	C() <-chan struct{}
 	// Close ends the subscription and gives up the place kept for it, if any,
 	// passing on what was granted to it. It returns within tens of milliseconds.
@@ -232,11 +232,11 @@ type Watch interface {
 // the owner that holds the key is granted: it joins the hold with the same token,
 // and Release takes away the holds of its own claim only. Each claim of the hold has an
 // expiry of its own, moved by its own renewals; the key is free when the last has ended,
-// and Remaining is the longest. A claim that joins with Fencing a hold that has no token
-// is given one. A refusal names the holder's owner.
+// and Remaining is the longest. If a claim with Fencing joins a hold that has no token, the
+// driver gives the claim a token. A refusal names the holder's owner.
 type HoldCounter interface {
-	// SetHolds sets the holds of claim c to n, 1 or more; not by n. It leaves
-	// the lease as it is. It returns an error that matches ErrLost if c does not
+	// SetHolds sets the holds of claim c to n, which is 1 or more; it does not add n.
+	// It leaves the lease as it is. It returns an error that matches ErrLost if c does not
 	// hold the key. The Locker sends one SetHolds or Release of a claim at a time.
 	SetHolds(ctx context.Context, c Claim, n int) error
 }
@@ -250,7 +250,7 @@ type Sharder interface {
 
 // NodeCounter is implemented by a driver that keeps each lock on several servers.
 type NodeCounter interface {
-	// Nodes is how many servers have claim c, as far as this process knows, and of how
-	// many. It asks none of them.
+	// Nodes returns how many servers have claim c, as far as this process knows, and how
+	// many servers there are. It asks none of them.
 	Nodes(c Claim) (have, of int)
 }

@@ -4,8 +4,8 @@ import "context"
 
 // LossDetector is implemented by a driver whose store shows at once that a key was deleted, has
 // expired or was replaced, whoever did it: with locker.WithLossDetection the Locker then asks the store
-// about the claim, as for [SignalBroken]. What the store shows is a hint, and the answer decides: it may be
-// missing, late, repeated or forged, and may be about what the holder has done itself.
+// about the claim, as for [SignalBroken]. What the store shows is a hint: it may be missing, late, repeated or
+// forged, and it may be about what the holder has done itself. The answer to the Locker's question decides.
 type LossDetector interface {
 	// DetectLoss opens a LossWatch, which calls changed with a [SignalBroken] for each claim
 	// whose key may have been deleted or replaced. changed does not block; it must not be called while Watch of
@@ -17,9 +17,9 @@ type LossDetector interface {
 
 // LossWatch watches the keys of claims.
 type LossWatch interface {
-	// Watch has the keys of more watched from its return on, and those of less no more. If both have a
-	// claim of a key, that of more is the later one. It is called by one goroutine, some milliseconds after the grant, so that
-	// claims which are given back at once cost nothing. Once it has failed the Locker closes the LossWatch.
+	// From the return of Watch on, the keys of the claims in more are watched, and those of the claims in less are not. If both
+	// have a claim of one key, the claim in more is the later one. One goroutine calls Watch, some milliseconds after a grant, so that
+	// claims which are given back at once cost nothing. If Watch fails, the Locker closes the LossWatch.
 	Watch(ctx context.Context, more, less []Claim) error
 	// Done is closed when the LossWatch sees no more. The Locker then opens another one.
 	Done() <-chan struct{}

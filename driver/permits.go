@@ -24,7 +24,7 @@ import (
 //
 // A Request that Waits is not starved. While the one that has Waited longest goes on asking, the driver keeps
 // free what that one asks for, and refuses it to those that have waited for less; a lock asks for
-// all permits. A driver may do without that for a Request for one permit that has waited for less
+// all permits. A driver need not do this for a Request for one permit that has waited for less
 // than [Patience]. What is kept free for a waiter that falls silent is given to others after at most [BidTime], and at
 // once after a Release of the claim for which it is kept: that signals the Watches, and returns an error that
 // matches [ErrLost], as the claim has no permits.

@@ -1,20 +1,20 @@
 // Package renewal is the watchdog: it fires the times of many claims that run out
 // unless they are renewed, such as leases on locks, and lets those that are due
-// together be renewed together. It knows no more: whether a claim is alive, when
-// it ends and when it is renewed next, its owner says by [Scheduler.Set].
+// together be renewed together. It knows no more about a claim. The claim's owner decides
+// whether the claim is alive, when it ends and when it is renewed next, and says so by [Scheduler.Set].
 //
 // # What it does
 //
 // An [Entry] has two times. When its end comes, Config.Ended is called with it;
-// when its renewal is due, Config.Renew is, with others of the same shard. Either
-// takes the time off the entry, so that each time fires once, and the owner sets
-// the next. Both may fire once more while Remove is on its way: what they find out
-// is the owner's to check.
+// when its renewal is due, Config.Renew is called with it and with others of the same
+// shard. A time fires once: the call takes it off the entry, and the owner sets the next
+// time. A call may still come while Remove is under way, so the owner checks what the call
+// brings.
 //
 // A renewal is fired early, by up to an eighth of the entry's interval, so that
-// claims taken at different times come to share round trips: ten thousand claims
-// of one interval cost about forty calls of Renew an interval. Each call runs in a
-// goroutine of its own, so one that hangs delays no other.
+// claims taken at different times share round trips. Ten thousand claims with one
+// interval cost about forty calls of Renew per interval. Each call runs in a
+// goroutine of its own, so a call that hangs delays no other call.
 //
 // # Cost
 //

@@ -8,9 +8,9 @@
 //	defer release()
 //
 // [Open] takes a [Config], which [Load] reads from JSON or YAML; [Register] adds
-// the strategies of others. [Set] and its like are for google/wire. It is
+// the strategies of others. Package wireset has provider sets for google/wire. Package strategy is
 // the only package that knows all strategies: a program that has made its choice
-// imports the strategy's own package, and links no other.
+// imports the package of its strategy, and links no other.
 //
 // # URLs
 //
@@ -37,9 +37,9 @@
 //
 // No two nodes of redlock may be one server. Open compares their addresses in one
 // spelling, with localhost, 127.0.0.1 and [::1] as one, and then what the names
-// resolve to; a name that does not resolve within a second is let pass. Two names
-// for one server that differ in both are refused by the run id of the server,
-// once redlock is connected.
+// resolve to. A name that does not resolve within a second is accepted. If two names
+// of one server pass both comparisons, redlock refuses them once it is connected, since
+// both servers have one run id.
 //
 // # Parameters
 //
@@ -67,7 +67,7 @@
 // With every scheme of Redis, go-redis's parameters for connections:
 //
 //	client_name=app                                the name in CLIENT LIST is app:locker
-//	dial_timeout=1s                                default 2s, which 2s to 5s are, too: 5s is go-redis's default
+//	dial_timeout=1s                                default 2s; 2s to 5s count as 2s, since 5s is go-redis's default
 //	conn_max_idle_time=  conn_max_lifetime=  conn_max_lifetime_jitter=
 //	pool_fifo=  protocol=                          2 or 3
 //
@@ -83,10 +83,10 @@
 //
 // A parameter of go-redis that changes nothing about locks is refused, and the error
 // says why. A Locker has connections of its own, 20 to a server at most, and opens
-// them as it needs them: there is no pool_size and no min_idle_conns. A command gets 2 s,
-// or the ReadTimeout of a client that is above 5 s: read_timeout and write_timeout change nothing. Each command is sent once by
-// go-redis: max_retries does nothing. Parameters by which go-redis would read from replicas are
-// refused, too, for locks are taken on masters.
+// them as it needs them: there is no pool_size and no min_idle_conns. A command may take 2 s,
+// or the ReadTimeout of a given client if that is above 5 s: read_timeout and write_timeout change
+// nothing. go-redis sends each command once: max_retries changes nothing. Parameters by which
+// go-redis would read from replicas are refused, too, since locks are taken on masters.
 //
 // # Documents
 //
@@ -107,7 +107,7 @@
 // has no default is an error, as is any other text behind ${.
 //
 // A variable is one value, whatever is in it: a password with @ or & needs no
-// escapes in a variable, in a URL neither. Only a variable with which a URL
+// escapes in a variable, also if a URL names that variable. Only a variable with which a URL
 // begins may hold more of it: ${REDIS_URL} or setnx+${REDIS_URL}?ttl=10s, with the
 // escapes of a URL in it. Values are not searched for further variables. The fields
 // of a Config made in Go, except the URLs, are taken as they are.

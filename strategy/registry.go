@@ -27,7 +27,7 @@ type Opener struct {
 	// Other makes a Locker on a store that is not Redis. u is the URL without
 	// the strategy's name and a + before its scheme and without the
 	// parameters about locks, or the name as its scheme and nothing else if
-	// there is no URL. What u has too much is for Other to refuse. The func(),
+	// there is no URL. Other refuses what it does not know in u. The func(),
 	// which may be nil, is called after the Locker was closed.
 	Other func(ctx context.Context, u *url.URL, opts ...locker.Option) (*locker.Client, func(), error)
 

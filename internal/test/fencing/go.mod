@@ -6,6 +6,8 @@ replace github.com/distlock/locker => ../../..
 
 require (
 	github.com/distlock/locker v0.0.0
+	github.com/distlock/locker/strategy/mysql v0.0.0-00010101000000-000000000000
+	github.com/distlock/locker/strategy/postgres v0.0.0-00010101000000-000000000000
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/redis/go-redis/v9 v9.23.0
@@ -33,3 +35,7 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 )
+
+replace github.com/distlock/locker/strategy/postgres => ../../../strategy/postgres
+
+replace github.com/distlock/locker/strategy/mysql => ../../../strategy/mysql

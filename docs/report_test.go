@@ -1,0 +1,70 @@
+package docs_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// reported are the modules with the programs of make report, and where these and the cases of both are.
+var reported = map[string][]string{
+	"benchmarks":            {"benchmarks/report", "internal/test/report"},
+	"strategy/etcd":         {"strategy/etcd/internal/report", "internal/test/report"},
+	"internal/test/fencing": {"internal/test/fencing/report", "internal/test/report"},
+}
+
+// TestReportIsCurrent: docs/report.md has every case and subject that there is, and the versions in go.mod.
+func TestReportIsCurrent(t *testing.T) {
+	page := pages(t)["docs/report.md"]
+	named := regexp.MustCompile(`(?:\bName: "([^"]+)", Title: "([^"]+)"|\bcommand\("([^"]+)", "([^"]+)")`)
+	subject := regexp.MustCompile(`\{\s*Name: "([^"]+)", (?:Module: ("[^"]+"|\w+), )?Nodes|\b(?:ours|Ours)\("([^"]+)", \w+\.New`)
+	version := regexp.MustCompile(`(?m)^\|[^|]+\| (v[\d.]+) \|`)
+	for module, dirs := range reported {
+		part := reportOf(t, page, module)
+		cases, subjects := 0, 0
+		for _, dir := range dirs {
+			files, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
+			require.NoError(t, err)
+			for _, file := range files {
+				if strings.HasSuffix(file, "_test.go") {
+					continue
+				}
+				text, err := os.ReadFile(file)
+				require.NoError(t, err)
+				for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+					require.Contains(t, part, "### "+m[2]+m[4]+"\n", "make report")
+					require.Contains(t, part, " -case "+m[1]+m[3]+"`\n", "make report")
+					cases++
+				}
+				for _, m := range subject.FindAllStringSubmatch(string(text), -1) {
+					require.Contains(t, part, "\n| "+m[1]+m[3]+" | ", "make report")
+					subjects++
+				}
+			}
+		}
+		require.GreaterOrEqual(t, cases, 6, module)
+		require.NotZero(t, subjects, module)
+		mod, err := os.ReadFile(filepath.Join("..", module, "go.mod"))
+		require.NoError(t, err)
+		for _, m := range version.FindAllStringSubmatch(part, -1) {
+			require.Contains(t, string(mod), " "+m[1]+"\n", "%s/go.mod has another version: make report", module)
+		}
+	}
+}
+
+// reportOf is the part of the page that a program in this module writes.
+func reportOf(t *testing.T, page, module string) string {
+	t.Helper()
+	for _, part := range strings.Split(page, "<!-- by make report: ")[1:] {
+		if strings.Contains(part, "`go -C "+module+" run ") {
+			part, _, _ = strings.Cut(part, "<!-- end of ")
+			return part
+		}
+	}
+	t.Fatalf("docs/report.md has nothing of %s: make report", module)
+	return ""
+}
