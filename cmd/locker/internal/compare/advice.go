@@ -10,7 +10,7 @@ import (
 type Need string
 
 // Needs are all there are.
-var Needs = []Need{"order", "speed", "throughput", "contention", "interop", "failover"}
+var Needs = []Need{"order", "crowd", "speed", "throughput", "contention", "interop", "crash", "failover"}
 
 // needs says what each is: the property that it demands, and the metrics that it weighs.
 var needs = map[Need]struct {
@@ -20,10 +20,12 @@ var needs = map[Need]struct {
 	none    string   // who has the property
 }{
 	"order":      {"first come, first served, between processes", "order", []string{"longest", "share"}, "blpop keeps a queue in Redis, etcd is one"},
+	"crowd":      {"hundreds of processes wait for one key, such as the workers of a queue", "crowd", []string{"gap", "cpu", "waitingcpu", "waiting"}, "blpop and etcd wake one of them at a release"},
 	"speed":      {"a lock that is mostly free, one after another", "processes", []string{"pair"}, ""},
 	"throughput": {"many locks at a time, of one process", "processes", []string{"wide"}, ""},
-	"contention": {"one key that many processes want", "processes", []string{"changes", "gap", "longest"}, ""},
-	"interop":    {"a lock that programs with other libraries take, too", "interop", nil, "setnx (SET NX PX) and hashreentrant (Redisson) are made for it"},
+	"contention": {"one key that a few processes want all the time", "processes", []string{"changes", "gap", "longest"}, ""},
+	"interop":    {"programs with other libraries take the lock, too, such as a Java service", "interop", nil, "setnx (SET NX PX) and hashreentrant (Redisson) are made for it"},
+	"crash":      {"a lock outlives a crash of its server, such as that of a long job each night", "crash", nil, "postgres, mysql and etcd keep locks on disk"},
 	"failover":   {"no lock is given twice, or lost, when one server dies with what it knows", "failover", nil, "redlock and etcd are made for it"},
 }
 

@@ -51,7 +51,9 @@ type plotLook struct {
 
 const looking = `(() => {
   const style = e => getComputedStyle(e)
-  return {
+  const unfold = open => document.querySelectorAll('details').forEach(e => e.open = open)
+  unfold(true)
+  const seen = {
     Plots: [...document.querySelectorAll('figure.plot')].map(f => {
       const box = f.querySelector('svg').getBoundingClientRect()
       const texts = [...f.querySelectorAll('svg text')]
@@ -71,6 +73,8 @@ const looking = `(() => {
     Ink: style(document.body).color,
     Ground: style(document.body).backgroundColor,
   }
+  unfold(false)
+  return seen
 })()`
 
 // wanted returns the text of a number, by its place in the JSON.
@@ -105,6 +109,14 @@ func wanted(t *testing.T, r *Result, at string) string {
 				return "failed a case"
 			}
 			return "no"
+		}
+	case "price":
+		for _, a := range r.Advice {
+			for _, p := range a.Prices {
+				if string(a.Need) == part[1] && p.Strategy == part[2] {
+					return p.Line()
+				}
+			}
 		}
 	case "second":
 		s := by(part[1]).Second

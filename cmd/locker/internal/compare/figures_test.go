@@ -42,6 +42,29 @@ func TestRank(t *testing.T) {
 	require.Contains(t, because, "fewer than 30 runs")
 }
 
+// TestSettled: what the runs do not rank is said to be unsettled, and so is what no run measures.
+func TestSettled(t *testing.T) {
+	t.Parallel()
+	r := &Result{Strategies: strategies("pair", 1000, 100, 200, 101), OwnServers: true}
+	for i, s := range r.Strategies {
+		s.Properties = propertiesOf("setnx")
+		s.Figures["wide"] = strategies("wide", 1000, 100, 100, 100)[i].Figures["wide"]
+	}
+	r.advise()
+	settled, not := r.settled()
+	needs := func(all []Advice) (names []Need) {
+		for _, a := range all {
+			names = append(names, a.Need)
+		}
+		return names
+	}
+	require.Equal(t, []Need{"order", "crowd", "speed", "interop", "crash", "failover"}, needs(settled))
+	require.Equal(t, []Need{"throughput", "contention"}, needs(not))
+	require.Len(t, r.unmeasured(), 2)
+	r.OwnServers = false
+	require.Len(t, r.unmeasured(), 1, "the servers are those of the reader")
+}
+
 // TestPrices: who is better by one metric and worse by another one is beaten by nobody.
 func TestPrices(t *testing.T) {
 	t.Parallel()

@@ -241,7 +241,7 @@ func (r *Result) Text() string {
 	for _, a := range r.Advice {
 		fmt.Fprintf(&b, "%s (%s): %s\n", a.Need, a.What, a.verdict())
 		for _, p := range a.Prices {
-			fmt.Fprintf(&b, "    %s\n", p.line())
+			fmt.Fprintf(&b, "    %s\n", p.Line())
 		}
 	}
 	fmt.Fprintln(&b)
@@ -254,7 +254,8 @@ func (r *Result) Text() string {
 	return b.String()
 }
 
-func (p Price) line() string {
+// Line is the price in a line.
+func (p Price) Line() string {
 	return p.Strategy + ": " + strings.Join(slices.DeleteFunc([]string{p.How, p.Figures}, func(s string) bool { return s == "" }), "; ")
 }
 
@@ -278,7 +279,7 @@ func (r *Result) Markdown() string {
 	for _, a := range r.Advice {
 		fmt.Fprintf(&b, "- **%s** (%s): %s\n", a.Need, a.What, a.verdict())
 		for _, p := range a.Prices {
-			fmt.Fprintf(&b, "  - %s\n", p.line())
+			fmt.Fprintf(&b, "  - %s\n", p.Line())
 		}
 	}
 	fmt.Fprintln(&b)
