@@ -159,7 +159,7 @@ func (s *Strategy) price(weighs []string) string {
 	var parts []string
 	for _, m := range metrics {
 		if f := s.Figures[m.id]; f != nil && (m.id == "pair" || slices.Contains(weighs, m.id)) {
-			parts = append(parts, strings.TrimPrefix(m.title, "… ")+" "+f.text()+" "+m.unit)
+			parts = append(parts, strings.TrimSpace(strings.TrimPrefix(m.title, "… ")+" "+f.text()+" "+m.unit))
 		}
 	}
 	return strings.Join(parts, ", ")

@@ -196,6 +196,9 @@ func TestFailuresAreTold(t *testing.T) {
 		require.Contains(t, text, "seen: two were inside")
 		require.NotRegexp(t, `order.*blpop:`, text)
 	}
+	require.NotContains(t, r.Text(), "busy")
+	r.Load.Busy = "its load was 40.0"
+	require.Contains(t, r.Text(), "compare again when it is quiet")
 	r.Strategies[0].Suite, r.Strategies[0].Figures = nil, nil
 	r.Strategies[0].fail(errors.New("out of luck"))
 	require.Contains(t, r.Text(), "setnx: out of luck")

@@ -7,6 +7,7 @@ import (
 	"image/color"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -102,23 +103,28 @@ func (t logTicks) Ticks(least, most float64) []plot.Tick {
 	all := t.LogTicks.Ticks(least, most)
 	for i := range all {
 		if !all[i].IsMinor() {
-			all[i].Label = onAxis(all[i].Value)
+			if all[i].Label = onAxis(all[i].Value); all[i].Value < 0.01 {
+				all[i].Label = strconv.FormatFloat(all[i].Value, 'g', -1, 64)
+			}
 		}
 	}
 	return all
 }
 
 // bars has a bar for each strategy, with a line from the least run to the greatest one; nil
-// without figures. A run in ten may be off the scale: where a machine was busy for a moment, the others were not
-// to be seen. The line ends in an arrow then.
+// without figures. The scale ends at twice the greatest median: one run of a busy machine would make all bars too
+// short to be seen. A line that goes on ends in an arrow.
 func (r *Result) bars(m metric) (*plot.Plot, error) {
 	p := newPlot(strings.TrimPrefix(m.title, "… "), "", m.unit)
 	p.Y.Min, p.Y.Tick.Marker = 0, ticks{}
-	top := 0.0
+	top, greatest := 0.0, 0.0
 	for _, s := range r.Strategies {
 		if f := s.Figures[m.id]; f != nil && !f.Few {
-			top = max(top, f.Median, quantile(slices.Sorted(slices.Values(f.Runs)), 0.9))
+			top, greatest = max(top, 2*f.Median), max(greatest, f.Greatest)
 		}
+	}
+	if top == 0 {
+		top = greatest
 	}
 	var names []string
 	for i, s := range r.Strategies {

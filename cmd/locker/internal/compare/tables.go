@@ -215,7 +215,11 @@ func (r *Result) warning() string {
 	if r.Load.Busy == "" {
 		return ""
 	}
-	return "This machine was busy: " + r.Load.Busy + "."
+	text := "This machine was busy: " + r.Load.Busy + "."
+	if slices.ContainsFunc(r.Strategies, func(s *Strategy) bool { return s.Suite != nil && s.Suite.Failed > 0 }) {
+		text += " Cases that count on time fail for that reason, too: see below which, and compare again when it is quiet."
+	}
+	return text
 }
 
 // Text is the result for a terminal.
