@@ -147,7 +147,7 @@ browser: redis ## the report of locker compare, and examples/once, in headless C
 	fi
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
 	$(GO) -C cmd/locker run . compare --json --report "$$dir/report.html" >"$$dir/report.json" && mkdir -p docs/images && \
-	$(GO) -C cmd/locker test -tags browser -count=1 -run TestReportInABrowser ./internal/compare -report "$$dir/report.html" -json "$$dir/report.json" -screenshots "$$dir" && \
+	$(GO) -C cmd/locker test -tags browser -count=1 -run TestReportInABrowser ./internal/compare -report "$$dir/report.html" -printed "$$dir/report.json" -screenshots "$$dir" && \
 	cp "$$dir/top-light.png" docs/images/compare.png
 	$(GO) -C examples/once test -tags browser -count=1 -run InABrowser .
 

@@ -46,7 +46,7 @@ func TestExitCodes(t *testing.T) {
 		"wrong strategy":  {args: "run --key k -- true", url: "none+redis://h", code: 125, says: `unknown strategy "none"`},
 		"wrong flag":      {args: "run --nonsense", code: 125, says: "see locker run --help"},
 		"wrong wait":      {args: "run --key k --wait -1s -- true", code: 125, says: "--wait"},
-		"no such need":    {args: "compare --need fun", code: 125, says: "order, speed, throughput, contention, interop, failover"},
+		"no such need":    {args: "compare --need fun", code: 125, says: "order, crowd, speed, throughput, contention, interop, crash, failover"},
 		"not comparable":  {args: "compare --strategies none", code: 125, says: "setnx, hashreentrant"},
 		"not asked":       {args: "compare --url redis://localhost", code: 125, says: "--yes"},
 		"out of reach":    {args: "compare --yes --report - --url redis://127.0.0.1:1", code: 123, says: "connection refused"},
