@@ -68,16 +68,7 @@ const (
 	claimLost
 )
 
-// newLease adds a lease to a claim that is held. It needs the mutex.
-func (c *claim) newLease() *Lease {
-	l := &c.first
-	if l.claim != nil {
-		l = new(Lease)
-	}
-	return c.add(l)
-}
-
-// add makes l a lease of the present tenure. It needs the mutex.
+// add makes l a lease of the present tenure of a claim that is held. It needs the mutex.
 func (c *claim) add(l *Lease) *Lease {
 	l.claim, l.tenure, l.next = c, c.tenure, c.leases
 	c.leases = l

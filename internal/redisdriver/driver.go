@@ -156,10 +156,12 @@ func (d *Driver) ReplicaAcks() bool { return d.acks.n > 0 }
 
 // Release implements [driver.Driver]: one round trip.
 func (d *Driver) Release(ctx context.Context, c driver.Claim) error {
+	script := d.p.Release
 	if c.Limit > 0 {
-		return d.Run(ctx, releasePermits, c)
+		script = releasePermits
 	}
-	return d.Run(ctx, d.p.Release, c)
+	_, err := d.run(ctx, script, c)
+	return err
 }
 
 // Run runs a script that replies 1, or 0 when c does not hold its key. args are
@@ -174,6 +176,7 @@ func (d *Driver) ReleaseLock(ctx context.Context, c driver.Claim) (listeners int
 	return d.run(ctx, d.p.Release, c)
 }
 
+// run is Run, and returns what the reply is above 1.
 func (d *Driver) run(ctx context.Context, s *redisconn.Script, c driver.Claim, args ...any) (int, error) {
 	cmd := d.command(s, driver.Request{Claim: c, Fencing: c.Token != 0}, args...)
 	reply, err := d.do(ctx, cmd, d.conn.Do)
