@@ -257,16 +257,23 @@ func TestDetectionAfterACut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDetecting(t, WithTTL(time.Hour))
 		l := d.lock(t.Context(), "k")
-		d.until(5 * time.Second)
-		close(d.shows.open(t).done)
+		d.until(5*time.Second - detectAfter)
+		w, other := d.shows.open(t), d.lock(t.Context(), "other")
+		d.until(5*time.Second - 1)
+		close(w.done)
 		d.store.free("k") // nobody sees it
-		d.wantClosedAt(l.Lost(), 5*time.Second+detectAfter, "the store is asked once it is watched again")
+		d.until(5 * time.Second)
+		if len(w.calls) != 1 {
+			t.Error("the driver is told of a lock after its LossWatch has ended")
+		}
+		d.unlock(other)
+		d.wantClosedAt(l.Lost(), 5*time.Second+detectAfter-1, "the store is asked once it is watched again")
 		again := d.lock(t.Context(), "k")
 		d.until(5*time.Second + 500*time.Millisecond)
 		close(d.shows.open(t).done)
-		d.until(6*time.Second + detectAfter - 1)
+		d.until(6*time.Second + detectAfter - 2)
 		d.wantWatched("a second after the one before")
-		d.until(6*time.Second + detectAfter)
+		d.until(6*time.Second + detectAfter - 1)
 		d.wantWatched("it is held", "k")
 		d.unlock(again)
 	})

@@ -93,6 +93,32 @@ func TestRequestRelease(t *testing.T) {
 	})
 }
 
+// Nobody listens for a lease that has ended, and a request that comes while it ends is for nobody.
+func TestRequestOfWhatHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignalled(t)
+		l := s.lock(t.Context(), "k")
+		s.unlock(l)
+		if asked := l.ReleaseRequested(); closed(asked) || s.listening() != 0 || s.Client.listening.wanted.Load() != 0 {
+			t.Errorf("ReleaseRequested closed %v, %d listen, want an open channel and nobody", closed(asked), s.listening())
+		}
+		l = s.lock(t.Context(), "k")
+		asked, id := l.ReleaseRequested(), s.inspect("k").ID
+		s.store.next(opRelease, delay(100*time.Millisecond, obey))
+		unlocking := s.unlocking(t.Context(), l)
+		for _, kind := range []driver.SignalKind{driver.SignalRequest, driver.SignalBroken} {
+			s.heard(driver.Signal{Kind: kind, Key: "k", Claim: id})
+		}
+		<-unlocking.done
+		if closed(asked) || closed(l.ReleaseRequested()) {
+			t.Error("ReleaseRequested is closed, want it open: the lease was unlocked before")
+		}
+		time.Sleep(5 * time.Second)
+		s.wantSent(opRenew, 0, "nobody asks about what was given back")
+		s.wantEvents(map[EventKind]int{EventAcquired: 2, EventReleased: 2}, "no request has come in time")
+	})
+}
+
 // Signals that are lost, late, repeated, forged or unknown break nothing.
 func TestBadSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
