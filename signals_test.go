@@ -119,6 +119,43 @@ func TestRequestOfWhatHasEnded(t *testing.T) {
 	})
 }
 
+// A lock that was handed over while its Locker listened is listened for no more, unless the next lease waits, too. The store is
+// asked about it once a second, as before.
+func TestSignalsAndHandOvers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignalled(t, WithTTL(time.Hour), WithoutFencing(), WithHandOver(16, time.Second))
+		l := s.lock(t.Context(), "k")
+		l.ReleaseRequested()
+		id := s.inspect("k").ID
+		broken := func() {
+			s.heard(driver.Signal{Kind: driver.SignalBroken, Key: "k", Claim: id})
+			synctest.Wait()
+		}
+		pass := func() {
+			next := s.locking(t.Context(), "k")
+			s.unlock(l)
+			l = next.wantLease(t)
+			s.wantSent(opRelease, 0, "it is handed over")
+		}
+		broken()
+		s.wantSent(opRenew, 1, "the store is asked at once")
+		pass()
+		broken()
+		s.wantSent(opRenew, 1, "a second is not over")
+		pass()
+		broken()
+		s.until(900 * time.Millisecond)
+		if s.listening() != 0 {
+			t.Error("the Locker listens, and nobody waits")
+		}
+		s.until(time.Second)
+		s.wantSent(opRenew, 2, "one question for all")
+		s.until(5 * time.Second)
+		s.wantSent(opRenew, 2, "nobody has doubted it since")
+		s.unlock(l)
+	})
+}
+
 // Signals that are lost, late, repeated, forged or unknown break nothing.
 func TestBadSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
