@@ -170,6 +170,28 @@ func TestAtRiskOfAHandedOverLease(t *testing.T) {
 	})
 }
 
+// Whoever takes over a lock that is in danger learns of it at once.
+func TestDangerIsHandedOver(t *testing.T) {
+	const ttl, margin = 2 * time.Second, time.Second
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain, WithTTL(ttl), WithoutFencing(), WithHandOver(4, time.Second))
+		b.store.from(opRenew, fail(errReset))
+		first, next := b.lock(t.Context(), "k", WithMargin(margin)), b.locking(t.Context(), "k", WithMargin(margin))
+		<-first.AtRisk()
+		b.until(400 * time.Millisecond) // more than half of the lease is left
+		b.unlock(first)
+		l := next.wantLease(t)
+		b.wantSent(opRelease, 0, "it is handed over")
+		b.wantClosedAt(l.AtRisk(), 400*time.Millisecond, "the danger is not over")
+		if n := len(b.events()[EventAtRisk]); n != 2 {
+			t.Errorf("%d events, want one for each lease", n)
+		}
+		b.store.from(opRenew, obey)
+		b.until(time.Minute)
+		b.unlock(l)
+	})
+}
+
 // A process that was frozen until after the danger learns of it by its first question.
 func TestAtRiskOfAFrozenProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
