@@ -119,6 +119,26 @@ func TestRequestOfWhatHasEnded(t *testing.T) {
 	})
 }
 
+// A request for a lock that is on its way to the next waiter is for that one: nobody has it who could learn of it.
+func TestRequestOfAnOfferedLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignalled(t)
+		l := s.lock(t.Context(), "k")
+		c := l.claim
+		c.s.mu.Lock()
+		c.reported = true // as by the Unlock that has offered it
+		c.ask()
+		c.reported = false // as by the next lease
+		c.begin(s.sched.Now(), 0)
+		c.s.mu.Unlock()
+		s.wantEvents(map[EventKind]int{EventAcquired: 1, EventReleaseRequested: 1}, "that of the next lease")
+		if !closed(l.ReleaseRequested()) {
+			t.Error("ReleaseRequested is open, want it closed: it was asked for before")
+		}
+		s.unlock(l)
+	})
+}
+
 // A lock that was handed over while its Locker listened is listened for no more, unless the next lease waits, too. The store is
 // asked about it once a second, as before.
 func TestSignalsAndHandOvers(t *testing.T) {
