@@ -182,10 +182,10 @@ func TestDangerIsHandedOver(t *testing.T) {
 		b.unlock(first)
 		l := next.wantLease(t)
 		b.wantSent(opRelease, 0, "it is handed over")
-		b.wantClosedAt(l.AtRisk(), 400*time.Millisecond, "the danger is not over")
 		if n := len(b.events()[EventAtRisk]); n != 2 {
 			t.Errorf("%d events, want one for each lease", n)
 		}
+		b.wantClosedAt(l.AtRisk(), 400*time.Millisecond, "the danger is not over")
 		b.store.from(opRenew, obey)
 		b.until(time.Minute)
 		b.unlock(l)
