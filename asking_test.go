@@ -15,6 +15,7 @@ type asking struct {
 	signalling
 	asked   bool  // it says so
 	trouble error // of Ask
+	mute    error // of Signal
 	signals *int  // sent one by one
 }
 
@@ -27,6 +28,9 @@ func (d asking) Ask(ctx context.Context, key string) (driver.Holder, bool, error
 }
 
 func (d asking) Signal(ctx context.Context, s driver.Signal) error {
+	if d.mute != nil {
+		return d.mute
+	}
 	*d.signals++
 	return d.signalling.Signal(ctx, s)
 }
@@ -36,19 +40,22 @@ func TestDriverThatAsks(t *testing.T) {
 	for name, c := range map[string]struct {
 		asked   bool
 		trouble error
+		mute    error
 		signals int
 		want    error
 	}{
-		"asks":          {true, nil, 0, nil},
-		"does not":      {false, nil, 1, nil},
-		"cannot":        {false, errors.ErrUnsupported, 1, nil},
-		"is in trouble": {false, errReset, 0, ErrUnavailable},
+		"asks":           {true, nil, nil, 0, nil},
+		"does not":       {false, nil, nil, 1, nil},
+		"cannot":         {false, errors.ErrUnsupported, nil, 1, nil},
+		"is in trouble":  {false, errReset, nil, 0, ErrUnavailable},
+		"has no signals": {false, nil, errors.ErrUnsupported, 0, ErrInvalid},
+		"may not signal": {false, nil, errNoPerm, 0, ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSignalled(t)
 				n := 0
-				sender, err := New(asking{s.d, c.asked, c.trouble, &n})
+				sender, err := New(asking{s.d, c.asked, c.trouble, c.mute, &n})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -72,12 +79,28 @@ func TestDriverThatAsks(t *testing.T) {
 	}
 }
 
+// A driver that panics while the store is asked about a claim takes nothing away.
+func TestPanicWhileAClaimIsChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignalled(t, WithTTL(time.Hour))
+		l := s.lock(t.Context(), "k")
+		s.store.next(opRenew, func(*command) error { panic("a bug of the driver") })
+		s.heard(driver.Signal{Kind: driver.SignalBroken, Key: "k", Claim: s.inspect("k").ID})
+		synctest.Wait()
+		s.wantSent(opRenew, 1, "the store is asked")
+		if err := l.Err(); err != nil {
+			t.Errorf("Err: %v, want nil", err)
+		}
+		s.unlock(l)
+	})
+}
+
 // A Locker that breaks a lock of its own sends itself no signal.
 func TestForceUnlockOfItsOwnSendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSignalled(t)
 		n := 0
-		own, err := New(asking{s.d, false, nil, &n})
+		own, err := New(asking{s.d, false, nil, nil, &n})
 		if err != nil {
 			t.Fatal(err)
 		}

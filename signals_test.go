@@ -144,9 +144,9 @@ func TestRequestOfAnOfferedLock(t *testing.T) {
 func TestSignalsAndHandOvers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSignalled(t, WithTTL(time.Hour), WithoutFencing(), WithHandOver(16, time.Second))
-		l := s.lock(t.Context(), "k")
-		l.ReleaseRequested()
-		id := s.inspect("k").ID
+		first := s.lock(t.Context(), "k")
+		first.ReleaseRequested()
+		l, id := first, s.inspect("k").ID
 		broken := func() {
 			s.heard(driver.Signal{Kind: driver.SignalBroken, Key: "k", Claim: id})
 			synctest.Wait()
@@ -160,6 +160,9 @@ func TestSignalsAndHandOvers(t *testing.T) {
 		broken()
 		s.wantSent(opRenew, 1, "the store is asked at once")
 		pass()
+		if closed(first.ReleaseRequested()) {
+			t.Error("the first lease was asked for")
+		}
 		broken()
 		s.wantSent(opRenew, 1, "a second is not over")
 		pass()
