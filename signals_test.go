@@ -175,7 +175,14 @@ func TestSignalsAndHandOvers(t *testing.T) {
 		s.wantSent(opRenew, 2, "one question for all")
 		s.until(5 * time.Second)
 		s.wantSent(opRenew, 2, "nobody has doubted it since")
+		broken()
+		broken() // in a second
 		s.unlock(l)
+		s.until(10 * time.Second)
+		s.wantSent(opRenew, 3, "it was given back before the second")
+		if n := s.running(); n != 0 {
+			t.Errorf("%d pieces of work go on, want none", n)
+		}
 	})
 }
 
