@@ -245,7 +245,7 @@ func (c *claim) verify() {
 }
 
 // changes returns the claims that the driver does not know, and those that it has to forget. told is what it
-// knows then. Claims that are too young wait for the next time.
+// knows then. Claims that are too young, as they came while the goroutine waited, have roused it once more.
 func (d *detection) changes(told map[string]*claim) (more []*claim, less []driver.Claim) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -266,9 +266,6 @@ func (d *detection) changes(told map[string]*claim) (more []*claim, less []drive
 			more = append(more, want)
 			told[key] = want
 		}
-	}
-	if len(d.stale) > 0 {
-		d.rouse()
 	}
 	return more, less
 }

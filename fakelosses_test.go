@@ -56,13 +56,16 @@ func (d showing) DetectLoss(_ context.Context, changed func(driver.Signal)) (dri
 	return w, nil
 }
 
-func (w *fakeLossWatch) Watch(_ context.Context, more, less []driver.Claim) error {
+func (w *fakeLossWatch) Watch(ctx context.Context, more, less []driver.Claim) error {
 	w.shows.mu.Lock()
 	defer w.shows.mu.Unlock()
 	if w.shows.telling != nil {
 		if err := w.shows.telling(); err != nil {
 			return err
 		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	var call told
 	for _, c := range less {
