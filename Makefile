@@ -186,7 +186,7 @@ pauses: redis postgres mysql ## 1,000 late writers on PostgreSQL, MariaDB, Redis
 	$(GO) -C internal/test/fencing run ./pauses -n 1000 -docs ../../../docs/fencing.md
 
 .PHONY: report
-report: redis postgres mysql ## the same faults for the strategies and for other libraries, 5 minutes, into docs/report.md
+report: redis postgres mysql ## the same faults for the strategies and for other libraries, 6 minutes, into docs/report.md
 	$(GO) -C benchmarks run ./report -docs ../docs/report.md
 	$(GO) -C strategy/etcd run ./internal/report -docs ../../docs/report.md
 	$(GO) -C internal/test/fencing run ./report -docs ../../../docs/report.md

@@ -36,12 +36,12 @@ func TestReportIsCurrent(t *testing.T) {
 				text, err := os.ReadFile(file)
 				require.NoError(t, err)
 				for _, m := range named.FindAllStringSubmatch(string(text), -1) {
-					require.Contains(t, part, "### "+m[2]+m[4]+"\n", "make report")
-					require.Contains(t, part, " -case "+m[1]+m[3]+"`\n", "make report")
+					require.True(t, strings.Contains(part, "### "+m[2]+m[4]+"\n"), "%s: make report", m[0])
+					require.True(t, strings.Contains(part, " -case "+m[1]+m[3]+"`\n"), "%s: make report", m[0])
 					cases++
 				}
 				for _, m := range subject.FindAllStringSubmatch(string(text), -1) {
-					require.Contains(t, part, "\n| "+m[1]+m[3]+" | ", "make report")
+					require.True(t, strings.Contains(part, "\n| "+m[1]+m[3]+" | "), "%s: make report", m[0])
 					subjects++
 				}
 			}

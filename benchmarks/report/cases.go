@@ -27,14 +27,14 @@ func redisCases() []report.Case {
 		},
 		report.Case{
 			Name: "failover", Title: "The master dies before its replica has the lock", Stage: sentinels, For: one, Want: report.ToldOrGoesOn,
-			Done: "Replication stops, the lock is granted, and the master is killed. Sentinel promotes the replica.",
+			Done: "Replication stops, the lock is granted, and the master is killed. Sentinel promotes the replica. Both are let in until the holder asks the new master, or its lease ends.",
 			Run: func(r *report.Run) (report.Outcome, error) {
 				g := r.Stage.(*group)
 				return r.Held(func() { g.sentinel.StopReplication(&g.tb) }, func(*report.Process) error { g.sentinel.KillMaster(&g.tb); return nil })
 			},
 		},
 		report.Case{
-			Name: "slot", Title: "A cluster moves the lock to another master", Stage: cluster, For: oneWithoutAcks, Want: report.GoesOn,
+			Name: "slot", Title: "A cluster moves the lock to another master", Stage: cluster, For: oneWithoutAcks, Want: report.GoesOn, Keeps: true,
 			Done: "The slot of the lock's key moves to another master of a cluster of three.",
 			Run: func(r *report.Run) (report.Outcome, error) {
 				g := r.Stage.(*group)
@@ -50,7 +50,7 @@ func redisCases() []report.Case {
 			},
 		},
 		report.Case{
-			Name: "skew", Title: "The servers' clocks are ahead all the time", Stage: report.Ahead(skew), Want: report.GoesOn,
+			Name: "skew", Title: "The servers' clocks are ahead all the time", Stage: report.Ahead(skew), Want: report.GoesOn, Keeps: true,
 			Done: fmt.Sprintf("From the beginning the clocks of the servers are %.0f s ahead of those of the processes. Nothing else happens.", skew.Seconds()),
 			Run: func(r *report.Run) (report.Outcome, error) {
 				return r.Held(nil, func(*report.Process) error { return nil })
@@ -72,8 +72,8 @@ func redisCases() []report.Case {
 }
 
 func quorum(s report.Subject) bool         { return s.Nodes > 1 }
-func one(s report.Subject) bool            { return s.Nodes == 1 }
-func oneWithoutAcks(s report.Subject) bool { return s.Nodes == 1 && !s.Acks }
+func one(s report.Subject) bool            { return s.Nodes == 1 && !s.Watches }
+func oneWithoutAcks(s report.Subject) bool { return one(s) && !s.Acks }
 
 // command is a fault of the first command for a lock.
 func command(name, title, done string, fault func(p *faultproxy.Proxy, key string)) report.Case {
@@ -142,7 +142,7 @@ func gaveUp() report.Case {
 // whys are the reasons of what broke, by case and subject. They are on the page where it did.
 var whys = map[string]map[string]string{
 	"pause": {
-		"redsync": noTokens, "redsync, 3 servers": noTokens, "redislock": noTokens,
+		"redsync": noTokens, "redsync on 3 servers": noTokens, "redislock": noTokens,
 		"rueidislock": noTokens + " The first question after the pause may still be answered \"held\": the context ends when its " +
 			"goroutine has had an answer from Redis.",
 	},
@@ -150,13 +150,17 @@ var whys = map[string]map[string]string{
 		"rueidislock": "the context ends when an extension fails. [The extension](https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/lock.go#L279) " +
 			"may take until its own new deadline, which is after the key's. `ExtendInterval` is the most that this adds.",
 	},
+	"cut": {
+		"rueidislock": "when an extension fails, whatever the reason, it [deletes the key](https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/lock.go#L293), " +
+			"and ends the context after that. A section that runs on meets the next one.",
+	},
 	"forget": {
 		"redsync":       "`Until` is the end that the holder was granted. Nothing looks at the key before.",
 		"setnx":         atRenewal,
 		"blpop":         atRenewal,
 		"hashreentrant": atRenewal,
 	},
-	"majority": {"redlock": atRenewal, "redsync, 3 servers": "`Until` is the end that the holder was granted. Nothing looks at the key before."},
+	"majority": {"redlock": atRenewal, "redsync on 3 servers": "`Until` is the end that the holder was granted. Nothing looks at the key before."},
 	"failover": {
 		"setnx": asynchronous, "hashreentrant": asynchronous, "blpop": asynchronous, "rueidislock": asynchronous,
 		"redsync": asynchronous, "redislock": asynchronous,
@@ -173,7 +177,7 @@ var whys = map[string]map[string]string{
 	"twice": {"rueidislock": ownKey},
 	"reply": {"rueidislock": ownKey},
 	"late": {
-		"redsync": notCleaned, "redsync, 3 servers": notCleaned, "redislock": notCleaned,
+		"redsync": notCleaned, "redsync on 3 servers": notCleaned, "redislock": notCleaned,
 	},
 }
 

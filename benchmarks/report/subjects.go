@@ -27,15 +27,17 @@ var subjects = []report.Subject{
 	ours("setnx", setnx.New),
 	ours("hashreentrant", hashreentrant.New),
 	ours("blpop", blpop.New),
-	withAcks(ours("setnx, WithReplicaAcks", setnx.New, setnx.WithReplicaAcks(1, time.Second))),
+	watching(ours("setnx WithLossDetection", setnx.New, locker.WithLossDetection())),
+	withAcks(ours("setnx WithReplicaAcks", setnx.New, setnx.WithReplicaAcks(1, time.Second))),
 	{Name: "redlock", Nodes: 3, Renews: true, Reports: true, Tokens: true, Check: "`Err`", Open: openRedlock},
 	{Name: "redsync", Module: redsyncModule, Nodes: 1, Check: "`Until` and its clock", Open: openRedsync},
-	{Name: "redsync, 3 servers", Module: redsyncModule, Nodes: 3, Check: "`Until` and its clock", Open: openRedsync},
+	{Name: "redsync on 3 servers", Module: redsyncModule, Nodes: 3, Check: "`Until` and its clock", Open: openRedsync},
 	{Name: "redislock", Module: "github.com/bsm/redislock", Nodes: 1, Check: "`TTL`, which asks Redis", Remote: true, Open: openRedislock},
 	{Name: "rueidislock", Module: "github.com/redis/rueidis", Nodes: 1, Renews: true, Reports: true, Check: "its context", Open: openRueidislock},
 }
 
 func withAcks(s report.Subject) report.Subject { s.Acks = true; return s }
+func watching(s report.Subject) report.Subject { s.Watches = true; return s }
 
 // dial makes a client with the options that people use.
 func dial(t report.Target) redis.UniversalClient {

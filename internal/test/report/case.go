@@ -24,6 +24,7 @@ type Case struct {
 	Title string
 	Done  string // what is done, for the page
 	Shows Kind
+	Keeps bool                         // nothing is done to the lock: the holder has to go on
 	For   func(Subject) bool           // nil: every subject
 	Stage func(Subject) (Stage, error) // its servers
 	Run   func(*Run) (Outcome, error)
@@ -34,6 +35,7 @@ type Case struct {
 // Kind is what a case shows of each subject.
 type Kind int
 
+// The kinds.
 const (
 	timeline Kind = iota // when the next one was granted the lock, and when the holder knew
 	Freed                // how soon the key could be locked

@@ -16,7 +16,7 @@ import (
 func Cases(on func(Subject) (Stage, error)) []Case {
 	return []Case{
 		{
-			Name: "long", Title: "A section that takes longer than the TTL", Stage: on, Want: GoesOn,
+			Name: "long", Title: "A section that takes longer than the TTL", Stage: on, Want: GoesOn, Keeps: true,
 			Done: "No fault: the holder works for four times the TTL, and another process waits.",
 			Run:  func(r *Run) (Outcome, error) { return r.Held(nil, func(*Process) error { return nil }) },
 		},
@@ -54,6 +54,7 @@ func Cases(on func(Subject) (Stage, error)) []Case {
 	}
 }
 
+// GoesOn wants a holder that keeps the lock.
 func GoesOn(_ Subject, o Outcome) error {
 	if o.Next != 0 || o.SaidLost != 0 {
 		return fmt.Errorf("want a holder that goes on, got the next one %v and a loss %v after the fault", o.Next, o.SaidLost)
@@ -68,6 +69,7 @@ func isGranted(_ Subject, o Outcome) error {
 	return nil
 }
 
+// OneAtATime wants no two holders.
 func OneAtATime(_ Subject, o Outcome) error {
 	if o.Both() > 0 {
 		return fmt.Errorf("want one holder at a time, got two for %v", o.Both())
@@ -75,7 +77,7 @@ func OneAtATime(_ Subject, o Outcome) error {
 	return nil
 }
 
-// ToldOrGoesOn: the store has forgotten the lock, which the holder has to learn.
+// ToldOrGoesOn wants a holder that learns of its loss, where the store has forgotten the lock.
 func ToldOrGoesOn(_ Subject, o Outcome) error {
 	if o.Next != 0 && o.SaidLost == 0 {
 		return errors.New("want a holder that learns of its loss, got none")
@@ -185,6 +187,7 @@ func cut(r *Run) (o Outcome, err error) {
 			o.Counted.Done += c.Done
 			o.Counted.Overlaps += c.Overlaps
 			o.Counted.Failed += c.Failed
+			o.Counted.Told += c.Told
 			o.Counted.Error = c.Error
 		})
 	}

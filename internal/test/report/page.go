@@ -63,7 +63,7 @@ func (c Case) columns() []string {
 	case late:
 		return []string{"late writes", "refused by the token", "known to the holder after the pause"}
 	default:
-		return []string{"sections", "met another process", "calls that failed"}
+		return []string{"sections", "met another process", "the lock was lost, and the library said so at the end", "calls that failed"}
 	}
 }
 
@@ -74,13 +74,13 @@ func (c Case) cells(o Outcome) []string {
 		return o.times()
 	case Freed:
 		if o.NoGrant != "" {
-			return []string{"failed after " + seconds(o.Took), seconds(o.Next)}
+			return []string{"failed in " + seconds(o.Took), seconds(o.Next)}
 		}
-		return []string{"granted after " + seconds(o.Took), seconds(o.Next)}
+		return []string{"granted in " + seconds(o.Took), seconds(o.Next)}
 	case late:
 		return []string{fmt.Sprint(o.Late), offered(s.Tokens, fmt.Sprint(o.Refused)), fmt.Sprint(o.Noticed)}
 	default:
-		return []string{fmt.Sprint(o.Counted.Done), bold(o.Counted.Overlaps > 0, fmt.Sprint(o.Counted.Overlaps)), fmt.Sprint(o.Counted.Failed)}
+		return []string{fmt.Sprint(o.Counted.Done), bold(o.Counted.Overlaps > 0, fmt.Sprint(o.Counted.Overlaps)), fmt.Sprint(o.Counted.Told), fmt.Sprint(o.Counted.Failed)}
 	}
 }
 
@@ -132,7 +132,7 @@ func (c Case) Section(all []Outcome, command string) string {
 		fmt.Fprintf(&b, "| %s | %s |\n", o.Subject.Name, strings.Join(cells, " | "))
 	}
 	if c.Shows == timeline {
-		fmt.Fprintf(&b, "\n```\n%s```\n", timelines(all))
+		fmt.Fprintf(&b, "\n```text\n%s```\n", timelines(all))
 	}
 	b.WriteString(c.reasons(all))
 	fmt.Fprintf(&b, "\n`%s -case %s`\n", command, c.Name)
@@ -167,7 +167,7 @@ func (c Case) reasons(all []Outcome) string {
 func (c Case) fine(o Outcome) bool {
 	switch c.Shows {
 	case timeline:
-		return o.Both() == 0 && (o.Next == 0 || o.SaidLost != 0 && o.SaidLost > TTL/10 || o.Died)
+		return o.Both() == 0 && !c.lost(o)
 	case Freed:
 		return o.Next < TTL/2 && (o.NoGrant != "" || o.Took < TTL/2)
 	case late:
@@ -176,6 +176,9 @@ func (c Case) fine(o Outcome) bool {
 		return o.Counted.Overlaps == 0
 	}
 }
+
+// lost reports whether a lock that nothing was done to had another holder, although its library renews it.
+func (c Case) lost(o Outcome) bool { return c.Keeps && o.Subject.Renews && o.Next != 0 }
 
 const (
 	barWidth  = 66

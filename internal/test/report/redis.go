@@ -19,17 +19,17 @@ type Servers struct {
 }
 
 // Plain starts the servers of a subject.
-func Plain(s Subject) (Stage, error) { return launch(s.Nodes) }
+func Plain(s Subject) (Stage, error) { return launch(s) }
 
 // Settable starts servers whose clocks can be set.
 func Settable(s Subject) (Stage, error) {
-	return launch(s.Nodes, redistest.WithSettableClock())
+	return launch(s, redistest.WithSettableClock())
 }
 
 // Ahead starts servers whose clocks are ahead of the processes'.
 func Ahead(by time.Duration) func(Subject) (Stage, error) {
 	return func(s Subject) (Stage, error) {
-		st, err := launch(s.Nodes, redistest.WithSettableClock())
+		st, err := launch(s, redistest.WithSettableClock())
 		for i := 0; err == nil && i < len(st.Servers); i++ {
 			st.Servers[i].SetClock(&st.TB, by)
 		}
@@ -37,9 +37,12 @@ func Ahead(by time.Duration) func(Subject) (Stage, error) {
 	}
 }
 
-func launch(n int, opts ...redistest.Option) (*Servers, error) {
+func launch(of Subject, opts ...redistest.Option) (*Servers, error) {
 	st := &Servers{}
-	for range n {
+	if of.Watches {
+		opts = append(opts, redistest.WithConfig("--notify-keyspace-events", "Kg$xeh"))
+	}
+	for range of.Nodes {
 		s := redistest.Start(&st.TB, opts...)
 		st.Servers = append(st.Servers, s)
 		for who := range st.Links {

@@ -17,10 +17,11 @@ import (
 
 // Subject is a library, or a strategy of locker, as a program sets it up.
 type Subject struct {
-	Name   string
-	Module string // the path of a library that is not ours; the page shows its version
-	Nodes  int    // independent servers that it locks on
-	Acks   bool   // it waits for a replica
+	Name    string
+	Module  string // the path of a library that is not ours; the page shows its version
+	Nodes   int    // independent servers that it locks on
+	Acks    bool   // it waits for a replica
+	Watches bool   // its servers announce changes of keys
 
 	Renews  bool   // it keeps a lock by itself for as long as it is held
 	Reports bool   // it reports a loss to the holder by itself

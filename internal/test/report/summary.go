@@ -43,6 +43,9 @@ func (c Case) word(o Outcome) string {
 	}
 	switch c.Shows {
 	case timeline:
+		if c.lost(o) {
+			return bold(true, "lost")
+		}
 		return o.word()
 	case Freed:
 		if c.fine(o) {
@@ -61,6 +64,10 @@ func (c Case) word(o Outcome) string {
 
 // word is a timeline in a few words.
 func (o Outcome) word() string {
+	known := "known"
+	if !o.Subject.Reports {
+		known = "known when asked"
+	}
 	switch both := o.Both(); {
 	case o.NoGrant != "":
 		return "not granted"
@@ -70,11 +77,11 @@ func (o Outcome) word() string {
 		return "goes on"
 	case o.Died:
 		return "free after " + seconds(o.Next)
-	case !o.Subject.Renews && o.Next > TTL/2:
+	case !o.Subject.Renews && o.Next > TTL*3/4:
 		return "ends at its TTL"
-	case o.Next < TTL/2:
-		return "lost, and known at once"
+	case o.SaidLost == 0:
+		return "lost, no answer"
 	default:
-		return "lost, and known before"
+		return "lost, " + known
 	}
 }

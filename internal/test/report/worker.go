@@ -226,21 +226,26 @@ type Sections struct {
 // Counted is how it went.
 type Counted struct {
 	Done, Overlaps, Failed int
+	Told                   int    // sections at whose end the library said that the lock was lost
 	Error                  string // the first one
 }
 
 // Work locks, and unlocks, again and again.
 func (w *Worker) Work(s Sections, out *Counted) error {
-	client, err := w.connect()
+	ctx, cancel := context.WithTimeout(context.Background(), s.For)
+	defer cancel()
+	var client Client
+	err := Again(ctx, func() (err error) { client, err = w.connect(); return err }) // its connection may be reset, too
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.For)
-	defer cancel()
 	for ctx.Err() == nil {
 		h, err := client(ctx, s.Key)
 		if err == nil {
 			inside(s.File, out)
+			if held, err := h.Holds(ctx); err == nil && !held {
+				out.Told++
+			}
 			ending, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			err = h.Unlock(ending)
 			cancel()
