@@ -92,7 +92,7 @@ func (r *Result) adviseOn(need Need) Advice {
 	case len(meet) == 0:
 		a.Because = "none of those compared: " + of.none
 	case len(of.weighs) == 0:
-		a.Because = "they have the property, whatever this run measured"
+		a.Because = "by what is promised, whatever this run measured"
 	case len(meet) == 1:
 		a.Best, a.Because = a.Meet, "no other one here meets the need"
 	default:
