@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -126,6 +127,7 @@ func rank(meet []*Strategy, weighs []string) (best []string, because string) {
 			best = append(best, s.Name)
 		}
 	}
+	slices.SortFunc(by, func(a, b string) int { return cmp.Compare(slices.Index(weighs, a), slices.Index(weighs, b)) })
 	among := "there is no difference"
 	if len(weighs) > 1 {
 		among = "each is better by one figure and worse by another one, or there is no difference"
