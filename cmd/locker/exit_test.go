@@ -33,7 +33,7 @@ func TestExitCodes(t *testing.T) {
 		"flags of its":    {args: "run --key k expr --nonsense = --nonsense"},
 		"a file":          {args: "run --config " + file + " --key k -- true", url: " "},
 		"taken":           {args: "run --key held --wait 0 -- true", code: 124, says: held.Owner()},
-		"taken for long":  {args: "run --key held --wait 200ms -- true", code: 124, says: "200ms"},
+		"taken for long":  {args: "run --key held --wait 3s -- true", code: 124, says: "3s"},
 		"taken, own code": {args: "run --key held --wait 0 --conflict-exit-code 1 -- true", code: 1},
 		"no server":       {args: "run --key k --wait 0 -- true", url: "setnx+unix:///nowhere.sock", code: 123, says: "nowhere.sock"},
 		"no etcd":         {args: "inspect k", url: "etcd://app:secret@127.0.0.1:1?dial_timeout=100ms", code: 123, says: "127.0.0.1:1"},

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -92,7 +93,7 @@ func (r *Result) adviseOn(need Need) Advice {
 	case len(meet) == 0:
 		a.Because = "none of those compared: " + of.none
 	case len(of.weighs) == 0:
-		a.Because = "they have the property, whatever this run measured"
+		a.Because = "by what is promised, whatever this run measured"
 	case len(meet) == 1:
 		a.Best, a.Because = a.Meet, "no other one here meets the need"
 	default:
@@ -105,7 +106,7 @@ func (r *Result) adviseOn(need Need) Advice {
 // none, outside the noise.
 func rank(meet []*Strategy, weighs []string) (best []string, because string) {
 	whys := make(map[string]string) // why a metric does not tell two of them apart, but that there is no difference
-	differ := false
+	var by []string                 // metrics that do
 	for _, s := range meet {
 		beaten := false
 		for _, o := range meet {
@@ -113,32 +114,35 @@ func rank(meet []*Strategy, weighs []string) (best []string, because string) {
 			for _, id := range weighs {
 				c := metricOf(id).compared(o.Figures[id], s.Figures[id])
 				better, worse = better || c.better, worse || c.worse
+				if c.better && !slices.Contains(by, id) {
+					by = append(by, id)
+				}
 				if o != s && c.why != "" && c.why != noDifference {
 					whys[id] = c.why
 				}
 			}
-			differ = differ || better
 			beaten = beaten || better && !worse
 		}
 		if !beaten {
 			best = append(best, s.Name)
 		}
 	}
+	slices.SortFunc(by, func(a, b string) int { return cmp.Compare(slices.Index(weighs, a), slices.Index(weighs, b)) })
 	among := "there is no difference"
 	if len(weighs) > 1 {
 		among = "each is better by one figure and worse by another one, or there is no difference"
 	}
 	switch {
-	case !differ && len(whys) == len(weighs):
+	case len(by) == 0 && len(whys) == len(weighs):
 		return nil, "too little was measured to tell them apart by " + titlesOf(weighs, whys)
-	case !differ:
+	case len(by) == 0:
 		return nil, noDifference + " between them by " + titlesOf(weighs, whys)
 	case len(best) == 1:
-		return best, "better than each other one by " + titlesOf(weighs, nil) + ", outside the noise"
+		return best, "better than each other one by " + titlesOf(by, nil) + ", outside the noise"
 	case len(best) == len(meet):
 		return nil, "each is better by one and worse by another one of " + titlesOf(weighs, whys) + ", or there is no difference"
 	}
-	return best, "better than the others by " + titlesOf(weighs, nil) + ", outside the noise; among these " + among
+	return best, "better than the others by " + titlesOf(by, nil) + ", outside the noise; among these " + among
 }
 
 // titlesOf are the titles of metrics, with why they do not tell strategies apart.

@@ -106,7 +106,7 @@ func wanted(t *testing.T, r *Result, at string) string {
 			case slices.Contains(a.Meet, part[2]):
 				return strings.TrimSpace("met\n" + a.reason(by(part[2])))
 			case by(part[2]).Properties[needs[a.Need].demands] != "":
-				return "failed a case"
+				return by(part[2]).trouble()
 			}
 			return "no"
 		}

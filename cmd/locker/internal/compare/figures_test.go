@@ -72,7 +72,10 @@ func TestPrices(t *testing.T) {
 	for i, s := range strategies("wide", 1000, 100, 200) {
 		all[i].Figures["wide"] = s.Figures["wide"]
 	}
-	best, because := rank(all, []string{"pair", "wide"})
+	best, because := rank(all, []string{"pair", "gap"})
+	require.Equal(t, []string{"a"}, best)
+	require.Equal(t, "better than each other one by a free key: Lock + Unlock, outside the noise", because, "the gap was not measured")
+	best, because = rank(all, []string{"pair", "wide"})
 	require.Empty(t, best)
 	require.Contains(t, because, "better by one and worse by another")
 }

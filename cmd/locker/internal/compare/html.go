@@ -52,7 +52,7 @@ func (r *Result) answers() (rows []row) {
 			case slices.Contains(a.Meet, s.Name):
 				c.Text, c.Mark = "met", "good"
 			case s.Properties[needs[a.Need].demands] != "":
-				c.Text, c.Mark = "failed a case", "bad"
+				c.Text, c.Mark = s.trouble(), "bad"
 			}
 			if c.Mark == "good" {
 				c.More = a.reason(s)
@@ -62,6 +62,14 @@ func (r *Result) answers() (rows []row) {
 		rows = append(rows, line)
 	}
 	return rows
+}
+
+// trouble says why a strategy is not advised that has what a need demands.
+func (s *Strategy) trouble() string {
+	if s.Error != "" {
+		return "an error"
+	}
+	return "failed a case"
 }
 
 // reason is the figure by which a strategy meets a need, or how.

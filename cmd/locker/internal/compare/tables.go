@@ -216,8 +216,8 @@ func (r *Result) warning() string {
 		return ""
 	}
 	text := "This machine was busy: " + r.Load.Busy + "."
-	if slices.ContainsFunc(r.Strategies, func(s *Strategy) bool { return s.Suite != nil && s.Suite.Failed > 0 }) {
-		text += " Cases that count on time fail for that reason, too: see below which, and compare again when it is quiet."
+	if r.Failed() {
+		text += " What failed, below, may have failed for that reason: compare again when it is quiet."
 	}
 	return text
 }

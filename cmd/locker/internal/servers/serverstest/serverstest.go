@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/distlock/locker/cmd/locker/internal/servers"
-	"github.com/stretchr/testify/require"
 )
 
 // files is a directory for what all tests share. Others may look into it: servers run as users of their own.
@@ -48,13 +47,15 @@ var etcd = sync.OnceValue(func() error {
 })
 
 // Etcd makes sure that an etcd can be started.
-func Etcd(t testing.TB) {
+func Etcd(t *testing.T) {
 	t.Helper()
-	require.NoError(t, etcd())
+	if err := etcd(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Start starts a server for a strategy, unless the environment leaves it out of the tests.
-func Start(t testing.TB, strategy string) *servers.Server {
+func Start(t *testing.T, strategy string) *servers.Server {
 	t.Helper()
 	if servers.LeftOut(strategy) {
 		t.Skip("left out")
@@ -63,7 +64,9 @@ func Start(t testing.TB, strategy string) *servers.Server {
 		Etcd(t)
 	}
 	s, err := servers.ByStrategy[strategy](t.Context())
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(s.Stop)
 	return s
 }
