@@ -139,16 +139,17 @@ matrix: ## the tests of the strategies on the programs in SERVERS, into docs/com
 	$(GO) run ./internal/test/matrix -docs docs $(MATRIX_FLAGS) $(SERVERS)
 
 .PHONY: browser
-browser: redis ## the report of locker compare in headless Chromium, which is installed when it is missing; screenshots in docs/images
+browser: redis ## the report of locker compare, and examples/once, in headless Chromium, which is installed when it is missing; a picture in docs/images; COMPARE_FLAGS=--no-suite is shorter
 	@if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then \
 		$(apt); \
 		command -v apt-get >/dev/null || { echo "make browser: install Chromium" >&2; exit 1; }; \
 		apt "another Chromium or Chrome in PATH" chromium; \
 	fi
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
-	$(GO) -C cmd/locker run . compare --json --report "$$dir/report.html" >"$$dir/report.json" && mkdir -p docs/images && \
-	$(GO) -C cmd/locker test -tags browser -count=1 -run TestReportInABrowser ./internal/compare -report "$$dir/report.html" -json "$$dir/report.json" -screenshots "$$dir" && \
+	$(GO) -C cmd/locker run . compare --json $(COMPARE_FLAGS) --report "$$dir/report.html" >"$$dir/report.json" && mkdir -p docs/images && \
+	$(GO) -C cmd/locker test -tags browser -count=1 -run TestReportInABrowser ./internal/compare -report "$$dir/report.html" -printed "$$dir/report.json" -screenshots "$$dir" && \
 	cp "$$dir/top-light.png" docs/images/compare.png
+	$(GO) -C examples/once test -tags browser -count=1 -run InABrowser .
 
 OUT ?= dist-docs
 .PHONY: docs-of-command

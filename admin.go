@@ -213,7 +213,7 @@ var plainGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 // another library is known by its value only, and a later lock may have the same value: Redisson's has
 // the thread.
 //
-// The holder learns of it within three round trips if it listens (see [Lease.ReleaseRequested]), and
+// The holder learns of it within three round trips, two on a single Redis, if it listens (see [Lease.ReleaseRequested]), and
 // else at its next renewal. Until then there may be two holders, and the earlier holder's process may
 // hand its lock over.
 func (e *Client) ForceUnlock(ctx context.Context, h Holder) error {

@@ -233,7 +233,7 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 	if c.maxHold > 0 {
 		claim.rarely().limit = now + c.maxHold
 	}
-	l, err := claim.newLease(), errLate
+	l, err := claim.add(&claim.first), errLate
 	if end, _, _ := claim.ending(); now < end {
 		err = c.install(claim, a.Free)
 	}

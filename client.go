@@ -132,7 +132,7 @@ func New(d driver.Driver, opts ...Option) (*Client, error) {
 
 // configure hands the driver its configuration, and takes its settings.
 func (e *Client) configure() error {
-	version := 4
+	version, mark := 4, uint16(0)
 	if c, ok := e.driver.(driver.Configurer); ok {
 		s, err := c.Configure(driver.Config{Logger: e.log, Options: e.set.driverOptions, Prefix: e.set.prefix, NodeChanged: e.nodeChanged, NewID: e.newID})
 		if err != nil {
@@ -141,6 +141,7 @@ func (e *Client) configure() error {
 		if s.IDVersion != 0 {
 			version = s.IDVersion
 		}
+		mark = s.IDMark & 0xfff
 		if err := e.setSticky(s); err != nil {
 			return err
 		}
@@ -149,7 +150,7 @@ func (e *Client) configure() error {
 	} else if len(e.set.driverOptions) > 0 {
 		return invalid("%s takes no driver options, but was given %T", e.name, e.set.driverOptions[0])
 	}
-	e.idPrefix = uuid.New(version) + ":"
+	e.idPrefix = uuid.Marked(version, mark) + ":"
 	return nil
 }
 

@@ -63,35 +63,39 @@ func (e *Client) detect() error {
 
 // detect begins to watch the claim's key, where the Locker detects losses. It needs the mutex.
 func (c *claim) detect() {
-	if d := c.e.detection; c.Limit == 0 {
-		d.set(c.Key, func() { d.held[c.Key] = c })
+	if c.Limit == 0 {
+		c.e.detection.set(c.Key, c)
 	}
 }
 
 // undetect ends what detect has begun. It needs the mutex.
 func (c *claim) undetect() {
-	if d := c.e.detection; c.Limit == 0 {
-		d.set(c.Key, func() {
-			if d.held[c.Key] == c {
-				delete(d.held, c.Key)
-			}
-		})
+	if c.Limit == 0 {
+		c.e.detection.set(c.Key, nil)
 	}
 }
 
-// set changes what is held at key, and sees to it that the driver learns of it.
-func (d *detection) set(key string, change func()) {
+// set notes what is held at key, if anything, and sees to it that the driver learns of it. A claim has lost the key before
+// the next one is granted it.
+func (d *detection) set(key string, c *claim) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.useless || d.e.closing.Load() {
 		return
 	}
-	change()
+	if d.held[key] = c; c == nil {
+		delete(d.held, key)
+	}
 	d.stale[key] = struct{}{}
 	if d.over == nil {
 		d.over = make(chan struct{})
 		go d.run(d.over)
 	}
+	d.rouse()
+}
+
+// rouse has the goroutine look at what is stale, a little later.
+func (d *detection) rouse() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
@@ -200,10 +204,7 @@ func (d *detection) forget() {
 	for key := range d.held {
 		d.stale[key] = struct{}{}
 	}
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
+	d.rouse()
 }
 
 // tell lets the driver know what has changed. What happened to a key before the driver watched it the
@@ -244,13 +245,17 @@ func (c *claim) verify() {
 }
 
 // changes returns the claims that the driver does not know, and those that it has to forget. told is what it
-// knows then.
+// knows then. Claims that are too young, as they came while the goroutine waited, have roused it once more.
 func (d *detection) changes(told map[string]*claim) (more []*claim, less []driver.Claim) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	before := d.e.sched.Now() - detectAfter
 	for key := range d.stale {
 		want, have := d.held[key], told[key]
-		if want == have {
+		if want != nil && want.firstTenure.granted > before {
+			continue
+		}
+		if delete(d.stale, key); want == have {
 			continue
 		}
 		if have != nil {
@@ -262,6 +267,5 @@ func (d *detection) changes(told map[string]*claim) (more []*claim, less []drive
 			told[key] = want
 		}
 	}
-	clear(d.stale)
 	return more, less
 }

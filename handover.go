@@ -156,18 +156,23 @@ func (c *call) acceptOffer() (l *Lease, unsuited *claim) {
 	case !cl.suits(c):
 		return nil, c.ks.withdraw()
 	}
-	return c.takeOver(c.ks, cl), nil
+	return c.takeOver(c.ks, cl, c.e.sched.Now()), nil
+}
+
+// passed is a tenure that a claim was left to, and its first lease.
+type passed struct {
+	tenure
+	Lease
 }
 
 // takeOver gives the claim, which has no lease, to the call. It needs the mutex.
-func (c *call) takeOver(ks *keyState, cl *claim) *Lease {
-	now := c.e.sched.Now()
-	next := &tenure{owner: c.e.newID(), token: cl.token, granted: now}
+func (c *call) takeOver(ks *keyState, cl *claim, now time.Duration) *Lease {
+	next := &passed{tenure: tenure{owner: c.e.newID(), token: cl.token, granted: now}}
 	if next.token != 0 {
 		next.token++ // reserved by the grant
 	}
 	kept := cl.taken()
-	cl.tenure, cl.reported = next, false
+	cl.tenure, cl.reported = &next.tenure, false
 	cl.begin(now, c.maxHold)
 	if c.e.notices.wanted {
 		ev := c.event(EventAcquired, next.token, nil)
@@ -175,7 +180,7 @@ func (c *call) takeOver(ks *keyState, cl *claim) *Lease {
 		cl.grantKept = c.e.notices.event(c.ctx, ev)
 	}
 	c.served(ks)
-	return cl.newLease()
+	return cl.add(&next.Lease)
 }
 
 // withdraw ends the offer of the key's claim, if there is one, and returns the claim for

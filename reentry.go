@@ -88,7 +88,7 @@ func (c *claim) addLease(t *tenure) (*Lease, error) {
 	if err := c.heldBy(t); err != nil {
 		return nil, err
 	}
-	return c.newLease(), nil
+	return c.add(new(Lease)), nil
 }
 
 // heldTimes returns how many leases the claim has if it is held by the tenure t; else it fails

@@ -84,11 +84,7 @@ func riskAfter(ttl, margin time.Duration) time.Duration {
 func (c *claim) riskAt() time.Duration {
 	late := c.deadline - c.lasts/3
 	half := c.deadline - (validityOf(c.lasts)-c.margin())/2
-	switch {
-	case c.outcome != nil: // a renewal has failed
-	case c.next == never:
-		return late
-	default: // one that is sent when due has some time for its answer
+	if c.outcome == nil { // a renewal that is sent when due has some time for its answer; never: none is
 		half = max(half, c.next+c.entry.Interval/4)
 	}
 	return min(half, late)

@@ -149,6 +149,83 @@ func TestAtRiskOfSeveralLeases(t *testing.T) {
 	})
 }
 
+// A lease that was handed over is at no risk any more, whatever becomes of its claim.
+func TestAtRiskOfAHandedOverLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain, WithTTL(30*time.Second), WithoutFencing(), WithHandOver(4, time.Second))
+		first := b.lock(t.Context(), "k")
+		before := first.AtRisk()
+		next := b.locking(t.Context(), "k")
+		b.unlock(first)
+		l := next.wantLease(t)
+		b.wantSent(opRelease, 0, "it is handed over")
+		b.store.from(opRenew, fail(errReset))
+		<-l.AtRisk()
+		if closed(before) || closed(first.AtRisk()) {
+			t.Error("AtRisk of the lease before is closed")
+		}
+		b.store.from(opRenew, obey)
+		b.until(b.at() + time.Minute)
+		b.unlock(l)
+	})
+}
+
+// Whoever takes over a lock that is in danger learns of it at once.
+func TestDangerIsHandedOver(t *testing.T) {
+	const ttl, margin = 2 * time.Second, time.Second
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain, WithTTL(ttl), WithoutFencing(), WithHandOver(4, time.Second))
+		b.store.from(opRenew, fail(errReset))
+		first, next := b.lock(t.Context(), "k", WithMargin(margin)), b.locking(t.Context(), "k", WithMargin(margin))
+		<-first.AtRisk()
+		b.until(400 * time.Millisecond) // more than half of the lease is left
+		b.unlock(first)
+		l := next.wantLease(t)
+		b.wantSent(opRelease, 0, "it is handed over")
+		if n := len(b.events()[EventAtRisk]); n != 2 {
+			t.Errorf("%d events, want one for each lease", n)
+		}
+		b.wantClosedAt(l.AtRisk(), 400*time.Millisecond, "the danger is not over")
+		b.store.from(opRenew, obey)
+		b.until(time.Minute)
+		b.unlock(l)
+	})
+}
+
+// A process that was frozen until after the danger learns of it by its first question.
+func TestAtRiskOfAFrozenProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain, WithTTL(30*time.Second))
+		l := b.lock(t.Context(), "k", WithoutRenewal())
+		before := l.AtRisk()
+		l.claim.s.mu.Lock()
+		b.sched.Remove(&l.claim.entry) // nothing runs
+		l.claim.s.mu.Unlock()
+		b.until(20 * time.Second)
+		if closed(before) {
+			t.Fatal("AtRisk is closed though nothing runs")
+		}
+		if !closed(l.AtRisk()) {
+			t.Error("AtRisk is open, want it closed: the deadline is near")
+		}
+	})
+}
+
+// What is kept without a lease is at risk for nobody.
+func TestAtRiskOfAKeptLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSticky(t, time.Second, WithTTL(MinTTL), WithRenewInterval(MinTTL*9/10))
+		s.keep("k")
+		s.until(MinTTL * 8 / 10)
+		if s.store.held("k") == "" {
+			t.Fatal("it is not kept any more")
+		}
+		if n := len(s.events()[EventAtRisk]); n != 0 {
+			t.Errorf("%d events of a lock that nobody has", n)
+		}
+	})
+}
+
 // After a hand-over the next tenure has an AtRisk of its own.
 func TestAtRiskAfterHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

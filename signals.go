@@ -15,8 +15,8 @@ import (
 // inside the process: other processes get their turn.
 //
 // The first call makes the Locker listen, and waits until it does, for a second at most. A later
-// request arrives within two round trips while the store is well. A request may be lost; who asks does
-// so again. A Locker that listens also learns within three round trips, and not only at the next
+// request arrives within two round trips while the store is well, within one on a single Redis. A request may be lost; who asks does
+// so again. A Locker that listens also learns within three round trips, two on a single Redis, and not only at the next
 // renewal, that [Client.ForceUnlock] took a lock of it away.
 //
 // Listening ends soon after the last of these leases. It costs a subscription, and with a strategy
@@ -165,13 +165,14 @@ func (c *claim) check() {
 }
 
 // RequestRelease asks the holder of key to give it back: [Lease.ReleaseRequested] of its leases
-// closes within two round trips, and its observer gets an [EventReleaseRequested]. The holder does
+// closes within two round trips, within one if the driver is a [driver.Asker], and its observer gets an
+// [EventReleaseRequested]. The holder does
 // as it likes. It returns nil when the request was sent, also if nobody listens; it may be
 // lost, so ask again if it matters. It fails with [ErrNotHeld] if the key is free, with
 // [ErrConflict] if the holder is no Locker of this library, with [ErrUnavailable], and with
 // [ErrInvalid] and [errors.ErrUnsupported] if the driver is no [driver.Inspector] and
 // [driver.Signaller]. Where several processes share the lock as one owner, the one that [Client.Inspect]
-// names is asked. It sends two commands.
+// names is asked. It sends two commands, one by a [driver.Asker].
 func (e *Client) RequestRelease(ctx context.Context, key string) error {
 	if err := checkKey(key, e.set.prefix+key); err != nil {
 		return err
@@ -185,11 +186,7 @@ func (e *Client) RequestRelease(ctx context.Context, key string) error {
 	if e.signaller == nil {
 		return c.fail(ErrInvalid, errors.ErrUnsupported, unreachable)
 	}
-	var h Holder
-	err = c.command(commandTimeout, func(ctx context.Context) (err error) {
-		h, err = d.Inspect(ctx, c.key)
-		return err
-	})
+	h, asked, err := c.inspectAndAsk(d)
 	if err != nil {
 		return c.inspection(err)
 	}
@@ -204,6 +201,8 @@ func (e *Client) RequestRelease(ctx context.Context, key string) error {
 	case locker == e.id():
 		e.heard(sig)
 		return nil
+	case asked:
+		return nil
 	}
 	err = c.command(commandTimeout, func(ctx context.Context) error { return e.signaller.Signal(ctx, sig) })
 	switch {
@@ -215,8 +214,22 @@ func (e *Client) RequestRelease(ctx context.Context, key string) error {
 	return nil
 }
 
-// signalBroken lets the holder of h, whose lock was broken, know. If the signal is lost, the
-// holder learns of it at its next renewal.
+// inspectAndAsk returns the holder, and whether the driver has asked it for the release.
+func (c *call) inspectAndAsk(d driver.Inspector) (h Holder, asked bool, err error) {
+	err = c.command(commandTimeout, func(ctx context.Context) (err error) {
+		if a, ok := d.(driver.Asker); ok {
+			if h, asked, err = a.Ask(ctx, c.key); !errors.Is(err, errors.ErrUnsupported) {
+				return err
+			}
+		}
+		h, err = d.Inspect(ctx, c.key)
+		return err
+	})
+	return h, asked, err
+}
+
+// signalBroken lets the holder of h, whose lock was broken, know. A driver that did so with the Break does no harm: of two
+// signals the second is about what is no claim any more. If both are lost, the holder learns of it at its next renewal.
 func (c *call) signalBroken(h Holder) {
 	locker, ours := driver.LockerOf(h.ID)
 	if c.e.signaller == nil || !ours || locker == c.e.id() {

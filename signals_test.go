@@ -93,6 +93,99 @@ func TestRequestRelease(t *testing.T) {
 	})
 }
 
+// Nobody listens for a lease that has ended, and a request that comes while it ends is for nobody.
+func TestRequestOfWhatHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignalled(t)
+		l := s.lock(t.Context(), "k")
+		s.unlock(l)
+		if asked := l.ReleaseRequested(); closed(asked) || s.listening() != 0 || s.Client.listening.wanted.Load() != 0 {
+			t.Errorf("ReleaseRequested closed %v, %d listen, want an open channel and nobody", closed(asked), s.listening())
+		}
+		l = s.lock(t.Context(), "k")
+		asked, id := l.ReleaseRequested(), s.inspect("k").ID
+		s.store.next(opRelease, delay(100*time.Millisecond, obey))
+		unlocking := s.unlocking(t.Context(), l)
+		for _, kind := range []driver.SignalKind{driver.SignalRequest, driver.SignalBroken} {
+			s.heard(driver.Signal{Kind: kind, Key: "k", Claim: id})
+		}
+		<-unlocking.done
+		if closed(asked) || closed(l.ReleaseRequested()) {
+			t.Error("ReleaseRequested is closed, want it open: the lease was unlocked before")
+		}
+		time.Sleep(5 * time.Second)
+		s.wantSent(opRenew, 0, "nobody asks about what was given back")
+		s.wantEvents(map[EventKind]int{EventAcquired: 2, EventReleased: 2}, "no request has come in time")
+	})
+}
+
+// A request for a lock that is on its way to the next waiter is for that one: nobody has it who could learn of it.
+func TestRequestOfAnOfferedLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignalled(t)
+		l := s.lock(t.Context(), "k")
+		c := l.claim
+		c.s.mu.Lock()
+		c.reported = true // as by the Unlock that has offered it
+		c.ask()
+		c.reported = false // as by the next lease
+		c.begin(s.sched.Now(), 0)
+		c.s.mu.Unlock()
+		s.wantEvents(map[EventKind]int{EventAcquired: 1, EventReleaseRequested: 1}, "that of the next lease")
+		if !closed(l.ReleaseRequested()) {
+			t.Error("ReleaseRequested is open, want it closed: it was asked for before")
+		}
+		s.unlock(l)
+	})
+}
+
+// A lock that was handed over while its Locker listened is listened for no more, unless the next lease waits, too. The store is
+// asked about it once a second, as before.
+func TestSignalsAndHandOvers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignalled(t, WithTTL(time.Hour), WithoutFencing(), WithHandOver(16, time.Second))
+		first := s.lock(t.Context(), "k")
+		first.ReleaseRequested()
+		l, id := first, s.inspect("k").ID
+		broken := func() {
+			s.heard(driver.Signal{Kind: driver.SignalBroken, Key: "k", Claim: id})
+			synctest.Wait()
+		}
+		pass := func() {
+			next := s.locking(t.Context(), "k")
+			s.unlock(l)
+			l = next.wantLease(t)
+			s.wantSent(opRelease, 0, "it is handed over")
+		}
+		broken()
+		s.wantSent(opRenew, 1, "the store is asked at once")
+		pass()
+		if closed(first.ReleaseRequested()) {
+			t.Error("the first lease was asked for")
+		}
+		broken()
+		s.wantSent(opRenew, 1, "a second is not over")
+		pass()
+		broken()
+		s.until(900 * time.Millisecond)
+		if s.listening() != 0 {
+			t.Error("the Locker listens, and nobody waits")
+		}
+		s.until(time.Second)
+		s.wantSent(opRenew, 2, "one question for all")
+		s.until(5 * time.Second)
+		s.wantSent(opRenew, 2, "nobody has doubted it since")
+		broken()
+		broken() // in a second
+		s.unlock(l)
+		s.until(10 * time.Second)
+		s.wantSent(opRenew, 3, "it was given back before the second")
+		if n := s.running(); n != 0 {
+			t.Errorf("%d pieces of work go on, want none", n)
+		}
+	})
+}
+
 // Signals that are lost, late, repeated, forged or unknown break nothing.
 func TestBadSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -284,12 +284,12 @@ func (c *call) seekKept() (l *Lease, unsuited *claim, freed <-chan struct{}) {
 	if ks == nil || c.s.closed {
 		return nil, nil, nil
 	}
-	cl := ks.kept()
+	cl, now := ks.kept(), c.e.sched.Now()
 	switch {
-	case cl != nil && c.e.sched.Now() >= cl.stick().idle: // the process stood still, and its timer has not fired yet
+	case cl != nil && now >= cl.stick().idle: // the process stood still, and its timer has not fired yet
 		unsuited = ks.withdraw()
 	case cl != nil && ks.empty() && cl.suits(c):
-		return c.takeOver(ks, cl), nil, nil
+		return c.takeOver(ks, cl, now), nil, nil
 	case cl != nil && ks.empty():
 		unsuited = c.s.wanted(cl)
 	}

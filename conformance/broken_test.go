@@ -145,7 +145,7 @@ var brokenLocks = map[string]brokenStrategy{
 			return err
 		}
 	}), []string{"InnerNeverShortensStore"}},
-	"renews nothing by itself": {options(locker.WithoutRenewal()), []string{"AutoRenewHolds", "InnerUnlockKeepsRenewal", "ManyLeasesRenewed", "LockContextIsForTheWait", "BreakIsNoticed"}},
+	"renews nothing by itself": {options(locker.WithoutRenewal()), []string{"AutoRenewHolds", "InnerUnlockKeepsRenewal", "ManyLeasesRenewed", "LockContextIsForTheWait", "BreakIsNoticed", "HealthyIsNotAtRisk"}},
 	"asks for another TTL":     {lockingWith(locker.WithTTL(time.Hour)), []string{"LeaseDescribesItself", "LostAtDeadline", "LostIsKept", "ContextEndsByLoss", "AnswersPastTheLease"}},
 	"hands out lost leases": {wrapping(wrapped{lock: func(l locker.Locker, ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {
 		lease, err := l.Lock(ctx, key, append(opts, locker.WithMaxHold(time.Millisecond))...)
@@ -158,7 +158,7 @@ var brokenLocks = map[string]brokenStrategy{
 	"takes lost renewals for good": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		_ = d.renewOne(ctx, c)
 		return nil
-	}), []string{"KeysLostTogether", "BreakIsNoticed", "StolenUnlockSparesThief", "RenewReplyLost", "CrashLosesEverything"}},
+	}), []string{"KeysLostTogether", "BreakIsNoticed", "StolenUnlockSparesThief", "RenewReplyLost", "CrashLosesEverything", "AtRiskBeforeLoss"}},
 	"takes lost replies for loss": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		if d.renewOne(ctx, c) != nil {
 			return locktable.ErrLost

@@ -138,7 +138,7 @@ var brokenPermits = map[string]brokenStrategy{
 			return d.Acquire(ctx, req)
 		}
 		return a, err
-	}), []string{"PermitsAndLocksExclude"}},
+	}), []string{"PermitsAndLocksExclude", "LockComesBehindABid"}},
 	"gives all permits one token": {takingBadly(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		if a.Granted && req.Limit > 0 {

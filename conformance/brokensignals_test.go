@@ -98,6 +98,18 @@ var brokenSignals = map[string]brokenStrategy{
 	"sees the losses of keys without braces": {signalling(func(d *signalled) {
 		d.watches = func(c driver.Claim) bool { return !strings.ContainsAny(c.Key, "{}") }
 	}), []string{"ChangedKeyIsNoticed"}},
+	"takes renewals for losses": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
+		err := d.renewOne(ctx, c)
+		d.s.changed(c.Key) // the bug: the holder has changed it
+		return err
+	}), []string{"DetectionAsksSeldom"}},
+	"takes hold counts for losses": {with(func(d *counted) {
+		d.setHolds = func(d *counting, ctx context.Context, c driver.Claim, n int) error {
+			err := d.SetHolds(ctx, c, n)
+			d.s.changed(c.Key)
+			return err
+		}
+	}), []string{"DetectionAsksSeldom"}},
 	"ends leases at half of their TTL": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		req.TTL /= 2
 		return d.Acquire(ctx, req)

@@ -34,6 +34,8 @@ var capacityCases = group("capacity", []Case{
 		Contract: "a lock is refused while permits are out, and permits are while the key is locked"},
 	{Name: "BigRequestIsServed", Rules: []string{"R28"}, Needs: Capabilities{Permits: true, Drivers: true}, Test: testBigRequestIsServed,
 		Contract: "while one that asks for many, or a lock, goes on asking, those that came later are refused what it needs; once it is silent they are granted it"},
+	{Name: "LockComesBehindABid", Rules: []string{"R28"}, Needs: Capabilities{Permits: true, Drivers: true}, Test: testLockComesBehindABid,
+		Contract: "a lock is refused a key that is kept free for a request that has waited longer"},
 	{Name: "NothingIsKeptForNobody", Rules: []string{"R28", "R16"}, Needs: Capabilities{Permits: true, Drivers: true}, Test: testNothingIsKeptForNobody,
 		Contract: "after a Release of the claim of the one that goes on asking for many, which it sends when it gives up, others are granted what was kept free"},
 	{Name: "PermitsHaveTokens", Rules: []string{"R28", "R21"}, Needs: Capabilities{Permits: true, Drivers: true, Fencing: true}, Test: testPermitsHaveTokens,

@@ -238,6 +238,36 @@ func testBigRequestIsServed(t *T) {
 	}
 }
 
+func testLockComesBehindABid(t *T) {
+	const limit = 4
+	a, b := t.drivers()
+	key := t.Key("k")
+	waiting := time.Now().Add(-10 * time.Second) // for so long it has waited
+	asks := func() (driver.Claim, driver.Answer) {
+		return a.ask(a.claim(key, time.Minute), limit, limit, time.Since(waiting))
+	}
+	first := b.takes(key, time.Minute, 1, limit)
+	asked := time.Now()
+	if _, answer := asks(); answer.Granted {
+		t.Fatalf("%d permits of %d are granted beside one that is out", limit, limit)
+	}
+	b.gives(first)
+	for _, waited := range []time.Duration{-1, 100 * time.Millisecond} { // the first does not wait
+		lock, answer := b.ask(b.claim(key, time.Minute), 0, 0, waited)
+		switch {
+		case answer.Granted && time.Since(asked) < driver.BidTime:
+			t.Fatalf("a lock is granted to one that came after one that asks for %d permits", limit)
+		case answer.Granted: // the one that asks was silent for too long
+			b.gives(lock)
+		}
+	}
+	c, answer := asks()
+	if !answer.Granted {
+		t.Fatalf("%d permits are refused to the one that has waited longest, and all are free", limit)
+	}
+	a.gives(c)
+}
+
 func testNothingIsKeptForNobody(t *T) {
 	const limit = 4
 	a, b := t.drivers()

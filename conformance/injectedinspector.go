@@ -27,6 +27,18 @@ func (d injected) Inspect(ctx context.Context, key string) (h driver.Holder, err
 	return h, err
 }
 
+func (d injected) Ask(ctx context.Context, key string) (h driver.Holder, asked bool, err error) {
+	a, ok := d.inner.(driver.Asker)
+	if !ok {
+		return h, false, errors.ErrUnsupported
+	}
+	err = d.in.Command(ctx, opInspect, func(ctx context.Context) (err error) {
+		h, asked, err = a.Ask(ctx, key)
+		return err
+	})
+	return h, asked, err
+}
+
 func (d injected) Keys(ctx context.Context, pattern string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		err := d.inspector(ctx, func(ctx context.Context, i driver.Inspector) error {

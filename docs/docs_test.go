@@ -27,6 +27,7 @@ var notRun = map[string]string{
 	"README.md, Common tasks, go 1":                                           "lines to choose from, not a sequence: compiled only",
 	"README.md, Two commands, sh 1":                                           "make test runs this test; examples/flashsale/sale tests the sale",
 	"docs/command.md, Comparing the strategies, sh 1":                         "takes minutes; cmd/locker/internal/compare tests it",
+	"docs/command.md, How far its figures can be trusted, sh 1":               "takes half an hour; cmd/locker/internal/compare tests it",
 	"docs/compatibility.md, Testing a server, sh 1":                           "takes minutes; internal/test/matrix tests it",
 	"docs/faq.md, Does it work through a proxy, or on a managed Redis?, sh 1": "takes minutes; cmd/locker/internal/compare tests it",
 	"docs/faults.md, Soak, sh 1":                                              "takes minutes; internal/test/soak tests it",

@@ -45,7 +45,7 @@ import (
 	"time"
 )
 
-// Driver is implemented by a strategy. See the package comment for the rules of all methods, and the optional interfaces [Configurer], [Notifier], [Signaller], [LossDetector],
+// Driver is implemented by a strategy. See the package comment for the rules of all methods, and the optional interfaces [Configurer], [Notifier], [Signaller], [Asker], [LossDetector],
 // [HoldCounter], [PermitKeeper], [Sharder] and [NodeCounter] for what it may implement besides.
 //
 // The Locker takes an error for transient trouble of unknown outcome unless it
@@ -184,6 +184,9 @@ type Settings struct {
 	// by default, or 8 (RFC 9562, for private use), by which a driver recognises
 	// its own claims in a store where other strategies lock, too.
 	IDVersion int
+	// IDMark, unless it is 0, is what the three hex digits behind the version digit are: the driver
+	// recognises by it Lockers that wait as its own does. They are random by default.
+	IDMark uint16
 	// NamesHolders says: if the key is refused because of a claim whose owner was not named,
 	// Answer.Owner has that claim's id. With it, and with a [Signaller], users may take locker.WithSticky.
 	NamesHolders bool

@@ -35,43 +35,71 @@ import (
 	"github.com/distlock/locker/adapters/internal/check"
 )
 
-const prefix = "certmagic:"
-
 var _ interface {
 	certmagic.Storage
 	certmagic.TryLocker
 	certmagic.LockLeaseRenewer
 } = (*Storage)(nil)
 
-// Storage is a certmagic.Storage whose locks are a [locker.Locker]'s. Its keys
-// begin with "certmagic:".
+// Storage is a certmagic.Storage whose locks are a [locker.Locker]'s.
 type Storage struct {
 	certmagic.Storage // whose own locks are not used
 
-	l    locker.Locker
-	opts []locker.LockOption
-	mu   sync.Mutex
-	held map[string][]*locker.Lease // in the order in which they were granted
+	l      locker.Locker
+	prefix string
+	opts   []locker.LockOption
+	mu     sync.Mutex
+	held   map[string][]*locker.Lease // in the order in which they were granted
 }
 
-// New gives s the locks of l. All instances have to use it: one that uses s itself does
+// Option configures a Storage.
+type Option interface {
+	apply(*Storage) error
+}
+
+type option func(*Storage) error
+
+func (o option) apply(to *Storage) error { return o(to) }
+
+// WithPrefix puts prefix before the names of locks, in place of "certmagic:".
+func WithPrefix(prefix string) Option {
+	return option(func(s *Storage) error {
+		s.prefix = prefix
+		return nil
+	})
+}
+
+// WithLockOptions gives the lock options. WithWait counts for nothing: certmagic waits for as long as its context
+// lasts.
+func WithLockOptions(opts ...locker.LockOption) Option {
+	return option(func(s *Storage) error {
+		s.opts = append(s.opts, opts...)
+		return nil
+	})
+}
+
+// New gives a storage the locks of l. All instances have to use it: one that uses the storage itself does
 // not see them. A wrong argument is an error that matches
 // [locker.ErrInvalid].
-func New(s certmagic.Storage, l locker.Locker, opts ...locker.LockOption) (*Storage, error) {
-	if s == nil {
-		return nil, fmt.Errorf("certmagiclocker: %w", check.Invalid("the storage is nil"))
+func New(of certmagic.Storage, l locker.Locker, opts ...Option) (*Storage, error) {
+	s := &Storage{Storage: of, l: l, prefix: "certmagic:", held: make(map[string][]*locker.Lease)}
+	err := check.Options(opts, func(o Option) error { return o.apply(s) })
+	if err == nil && of == nil {
+		err = check.Invalid("the storage is nil")
 	}
-	if err := locker.Validate(l, prefix+"x", opts...); err != nil {
+	if err == nil {
+		err = locker.Validate(l, s.prefix+"x", s.opts...)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("certmagiclocker: %w", err)
 	}
-	// certmagic waits for as long as its context says, whatever the Locker's default is.
-	opts = append(slices.Clone(opts), locker.WithUnboundedWait())
-	return &Storage{Storage: s, l: l, opts: opts, held: make(map[string][]*locker.Lease)}, nil
+	s.opts = append(s.opts, locker.WithUnboundedWait()) // whatever the Locker's default is
+	return s, nil
 }
 
 // Lock implements [certmagic.Locker].
 func (s *Storage) Lock(ctx context.Context, name string) error {
-	lease, err := s.l.Lock(ctx, prefix+name, s.opts...)
+	lease, err := s.l.Lock(ctx, s.prefix+name, s.opts...)
 	if err != nil {
 		return err
 	}
@@ -81,7 +109,7 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 
 // TryLock implements [certmagic.TryLocker]. A lock that is taken is no error.
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
-	lease, err := s.l.TryLock(ctx, prefix+name, s.opts...)
+	lease, err := s.l.TryLock(ctx, s.prefix+name, s.opts...)
 	switch {
 	case err == nil:
 		s.add(name, lease)
@@ -124,7 +152,7 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 		}
 		return err
 	}
-	again, err := s.l.TryLock(ctx, prefix+name, s.opts...)
+	again, err := s.l.TryLock(ctx, s.prefix+name, s.opts...)
 	if err != nil {
 		return err
 	}

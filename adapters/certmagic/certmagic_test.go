@@ -29,7 +29,7 @@ func newLocker(t *testing.T, s *memory.Store, opts ...locker.Option) locker.Lock
 	return l
 }
 
-func newStorage(t *testing.T, files string, l locker.Locker, opts ...locker.LockOption) *certmagiclocker.Storage {
+func newStorage(t *testing.T, files string, l locker.Locker, opts ...certmagiclocker.Option) *certmagiclocker.Storage {
 	t.Helper()
 	s, err := certmagiclocker.New(&certmagic.FileStorage{Path: files}, l, opts...)
 	require.NoError(t, err)
@@ -206,8 +206,20 @@ func TestMisuse(t *testing.T) {
 	require.ErrorIs(t, err, locker.ErrInvalid)
 	_, err = certmagiclocker.New(files, nil)
 	require.ErrorIs(t, err, locker.ErrInvalid)
-	_, err = certmagiclocker.New(files, l, locker.WithTTL(0))
+	_, err = certmagiclocker.New(files, l, certmagiclocker.WithLockOptions(locker.WithTTL(0)))
+	require.ErrorIs(t, err, locker.ErrInvalid)
+	_, err = certmagiclocker.New(files, l, nil)
 	require.ErrorIs(t, err, locker.ErrInvalid)
 	s := newStorage(t, t.TempDir(), l)
 	require.ErrorIs(t, s.Lock(t.Context(), "\xff"), locker.ErrInvalid)
+}
+
+func TestPrefix(t *testing.T) {
+	store := memory.NewStore()
+	s := newStorage(t, t.TempDir(), newLocker(t, store), certmagiclocker.WithPrefix("app:"))
+	require.NoError(t, s.Lock(t.Context(), name))
+	require.Equal(t, []string{"app:" + name}, store.Keys())
+	require.NoError(t, s.RenewLockLease(t.Context(), name, time.Minute))
+	require.NoError(t, s.Unlock(t.Context(), name))
+	require.Empty(t, store.Keys())
 }

@@ -14,8 +14,9 @@ import (
 // Two instances have the same job; one of them runs it.
 func Example() {
 	store := memory.NewStore() // in place of a Redis
-	soon := time.Now().Add(100 * time.Millisecond)
+	at := time.Now().Add(100 * time.Millisecond)
 	ran := make(chan string, 2)
+	report := func(token int64) { ran <- fmt.Sprint("reported, with a token: ", token > 0) }
 	for range 2 {
 		l, _ := store.New()
 		defer l.Close()
@@ -26,10 +27,8 @@ func Example() {
 		s, _ := gocron.NewScheduler(gocron.WithDistributedLocker(jobs))
 		defer s.Shutdown() // it waits for the job
 		_, _ = s.NewJob(
-			gocron.OneTimeJob(gocron.OneTimeJobStartDateTime(soon)),
-			gocron.NewTask(func() {
-				ran <- fmt.Sprint("reported, with a token: ", jobs.Lease("report").Token() > 0)
-			}),
+			gocron.OneTimeJob(gocron.OneTimeJobStartDateTime(at)),
+			gocron.NewTask(func() { report(jobs.Lease("report").Token()) }),
 			gocron.WithName("report"),
 		)
 		s.Start()

@@ -2,7 +2,6 @@ package leader_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -11,31 +10,21 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/adapters/leader"
+	"github.com/distlock/locker/fence"
 	"github.com/distlock/locker/internal/test/docblocks"
 	"github.com/distlock/locker/strategy/memory"
 )
 
-// table refuses what comes from a leader that was followed by another one.
-type table struct{ fence int64 }
-
-func (t *table) write(token int64) error {
-	if token < t.fence {
-		return errors.New("a later leader has written")
-	}
-	t.fence = token
-	return nil
-}
-
-// A leader that writes with its token.
+// A leader that writes with its token: what it writes to refuses that of a leader before.
 func ExampleRun() {
 	l, _ := memory.New()
 	defer l.Close()
-	var invoices table
+	invoices := fence.NewMemory() // for a database it is package sqlfence
 	ctx, stop := context.WithCancel(context.Background())
 
 	err := leader.Run(ctx, l, "billing/leader", func(ctx context.Context, token int64) error {
 		for month := 1; ctx.Err() == nil; month++ {
-			fmt.Println("month", month, invoices.write(token))
+			fmt.Println("month", month, invoices.Admit(ctx, "invoices", token))
 			if month == 3 {
 				stop() // as a SIGTERM does, with signal.NotifyContext
 			}

@@ -26,7 +26,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,19 +59,40 @@ type hold struct {
 	stop  func() bool // ends the watch for a loss; false if the loss was told
 }
 
+// Option configures a Mutex.
+type Option interface {
+	apply(*Mutex) error
+}
+
+type option func(*Mutex) error
+
+func (o option) apply(to *Mutex) error { return o(to) }
+
+// WithLockOptions gives the lock options. WithWait counts for nothing: Lock cannot give up.
+func WithLockOptions(opts ...locker.LockOption) Option {
+	return option(func(m *Mutex) error {
+		m.opts = append(m.opts, opts...)
+		return nil
+	})
+}
+
 // New makes a Mutex on key. onError is called for every failure and every loss, possibly
 // by several goroutines at once; its errors match those of package locker.
 // A wrong argument is an error that matches [locker.ErrInvalid].
-func New(l locker.Locker, key string, onError func(error), opts ...locker.LockOption) (*Mutex, error) {
-	if onError == nil {
-		return nil, fmt.Errorf("mutex: %w", check.Invalid("New needs a function to tell failures and losses to"))
+func New(l locker.Locker, key string, onError func(error), opts ...Option) (*Mutex, error) {
+	m := &Mutex{l: l, key: key, fails: onError, inside: make(chan struct{}, 1)}
+	err := check.Options(opts, func(o Option) error { return o.apply(m) })
+	if err == nil && onError == nil {
+		err = check.Invalid("New needs a function to tell failures and losses to")
 	}
-	if err := locker.Validate(l, key, opts...); err != nil {
+	if err == nil {
+		err = locker.Validate(l, key, m.opts...)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("mutex: %w", err)
 	}
-	// Lock cannot give up, whatever the Locker's default is.
-	opts = append(slices.Clone(opts), locker.WithUnboundedWait())
-	return &Mutex{l: l, key: key, opts: opts, fails: onError, inside: make(chan struct{}, 1)}, nil
+	m.opts = append(m.opts, locker.WithUnboundedWait()) // whatever the Locker's default is
+	return m, nil
 }
 
 // Lock returns when the caller holds the lock. It panics, with an error that matches

@@ -49,7 +49,7 @@ func (o *told) take() []error {
 	return errs
 }
 
-func newMutex(t *testing.T, l locker.Locker, opts ...locker.LockOption) (*mutex.Mutex, *told) {
+func newMutex(t *testing.T, l locker.Locker, opts ...mutex.Option) (*mutex.Mutex, *told) {
 	t.Helper()
 	o := new(told)
 	m, err := mutex.New(l, key, o.tell, opts...)
@@ -126,7 +126,7 @@ func TestLongWait(t *testing.T) {
 func TestLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()
-		m, o := newMutex(t, newLocker(t, store), locker.WithTTL(3*time.Second))
+		m, o := newMutex(t, newLocker(t, store), mutex.WithLockOptions(locker.WithTTL(3*time.Second)))
 		m.Lock()
 		store.Break(key)
 		time.Sleep(2 * time.Second) // there is a renewal each second
@@ -223,7 +223,10 @@ func TestMisuse(t *testing.T) {
 		"no Locker":  func() (*mutex.Mutex, error) { return mutex.New(nil, key, ignore) },
 		"no key":     func() (*mutex.Mutex, error) { return mutex.New(l, "", ignore) },
 		"no onError": func() (*mutex.Mutex, error) { return mutex.New(l, key, nil) },
-		"TTL":        func() (*mutex.Mutex, error) { return mutex.New(l, key, ignore, locker.WithTTL(0)) },
+		"TTL": func() (*mutex.Mutex, error) {
+			return mutex.New(l, key, ignore, mutex.WithLockOptions(locker.WithTTL(0)))
+		},
+		"no option": func() (*mutex.Mutex, error) { return mutex.New(l, key, ignore, nil) },
 	} {
 		_, err := f()
 		require.ErrorIs(t, err, locker.ErrInvalid, name)

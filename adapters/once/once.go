@@ -23,7 +23,8 @@
 //
 // Limits:
 //
-//   - The second request is given the answer of the first only under [WithReplay].
+//   - The second request is given the answer of the first only under [WithReplay], and while
+//     the first one runs only under [WithWait].
 //   - A key is forgotten after its TTL, and earlier if the store loses its data. Where a
 //     thing must never happen twice, keep the key with the data, under a unique index.
 //   - A handler that does not heed its context may run beside the next one. The token
@@ -46,6 +47,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/bound"
 )
 
 // HeaderKey is where a key is looked for by default.
@@ -53,6 +55,9 @@ const HeaderKey = "Idempotency-Key"
 
 // retryAfter is the Retry-After of a 503: the store does not answer.
 const retryAfter = 5 * time.Second
+
+// look is the time between two looks of a repetition that waits.
+const look = 50 * time.Millisecond
 
 // New makes the middleware. A wrong argument is an error that matches
 // [locker.ErrInvalid].
@@ -90,11 +95,21 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// whose context names the same user.
 	ctx := locker.ContextWithOwner(r.Context(), rand.Text())
 	lease, err := g.l.TryLock(ctx, g.prefix+key, g.lock()...)
+	for end := time.Now().Add(g.wait); errors.Is(err, locker.ErrNotAcquired); {
+		if g.replayed(w, r, g.prefix+key, err) {
+			return
+		}
+		if left := time.Until(end); left <= 0 || !bound.Sleep(ctx, nil, min(left, look)) {
+			break
+		}
+		lease, err = g.l.TryLock(ctx, g.prefix+key, g.lock()...)
+	}
 	switch {
 	case err == nil:
 		g.handle(w, r, lease)
 	case errors.Is(err, locker.ErrNotAcquired):
-		g.repeated(w, r, g.prefix+key, err)
+		// No Retry-After: by then the key might be free, and the request be handled twice.
+		g.answer(w, r, http.StatusConflict, 0, err)
 	case errors.Is(err, locker.ErrInvalid):
 		g.answer(w, r, http.StatusBadRequest, 0, err)
 	case g.pass && errors.Is(err, locker.ErrUnavailable):

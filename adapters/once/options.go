@@ -23,7 +23,8 @@ type settings struct {
 	ttl     time.Duration
 	kept    func(status int) bool
 	pass    bool
-	replay  *replay // nil: none
+	replay  *replay       // nil: none
+	wait    time.Duration // of a repetition, for the answer
 	refusal func(http.ResponseWriter, *http.Request, int, error)
 }
 
@@ -36,6 +37,9 @@ func newSettings(opts []Option) (settings, error) {
 		refusal: refuse,
 	}
 	err := check.Options(opts, func(o Option) error { return o.apply(&s) })
+	if err == nil && s.wait > 0 && s.replay == nil {
+		err = check.Invalid("WithWait(%v): without WithReplay there is no answer to wait for", s.wait)
+	}
 	return s, err
 }
 
@@ -94,6 +98,21 @@ func WithKept(f func(status int) bool) Option {
 			return check.Invalid("WithKept(nil): leave it out to keep what was answered below 400")
 		}
 		s.kept = f
+		return nil
+	})
+}
+
+// WithWait lets a repetition that arrives while the first request runs wait for its answer, for at most d, before it is
+// refused with 409: who clicks twice sees the answer and no error. If the first request fails meanwhile, the
+// repetition is handled. It needs [WithReplay]. A request that waits looks 20 times a second, with a command to
+// the store of locks unless this process has the first request, and one to the [Store]. A repetition that reaches
+// another process waits in vain if the Store is of one process, as [Memory] is. Default 0, at most 1 h.
+func WithWait(d time.Duration) Option {
+	return option(func(s *settings) error {
+		if d < 0 || d > time.Hour {
+			return check.Invalid("WithWait(%v): want 0s to %v", d, time.Hour)
+		}
+		s.wait = d
 		return nil
 	})
 }

@@ -44,7 +44,7 @@ type Store interface {
 
 // WithReplay answers a repetition with the answer of the first request, from s, instead of 409.
 // The answer has [HeaderReplayed]. A repetition is refused with 409 as before while the first
-// request runs, and where s does not have the answer: one whose body is longer than most
+// request runs ([WithWait] lets it wait), and where s does not have the answer: one whose body is longer than most
 // bytes (1 or more; each request that runs takes so much memory) is not stored, nor
 // one whose handler ran for longer than the TTL, took over the connection, or of which
 // [WithKept] did not keep the key. A replay has no trailers, it has the headers of an outer
@@ -83,24 +83,23 @@ func (p *replay) sum(r *http.Request) [sha256.Size]byte {
 // errOther is the error of a refusal with 422.
 var errOther = fmt.Errorf("%w: the key was used for another request", locker.ErrNotAcquired)
 
-// repeated answers a request whose key is taken. Whether the request that has the key still runs
-// does not matter: its answer is there only once it has ended. An answer is gone before its
+// replayed answers a request whose key is taken, if there is an answer for it. Whether the request that has the
+// key still runs does not matter: its answer is there only once it has ended. An answer is gone before its
 // lock's TTL is over (see keep), so it is never that of a request before the one that has the key.
-func (g *guard) repeated(w http.ResponseWriter, r *http.Request, key string, taken error) {
-	if g.replay != nil {
-		a, ok, err := g.replay.store.Get(r.Context(), key)
-		switch {
-		case err != nil || !ok:
-		case a.Fingerprint != g.replay.sum(r):
-			g.answer(w, r, http.StatusUnprocessableEntity, 0, errors.Join(errOther, taken))
-			return
-		default:
-			a.write(w)
-			return
-		}
+func (g *guard) replayed(w http.ResponseWriter, r *http.Request, key string, taken error) bool {
+	if g.replay == nil {
+		return false
 	}
-	// No Retry-After: by then the key might be free, and the request be handled twice.
-	g.answer(w, r, http.StatusConflict, 0, taken)
+	a, ok, err := g.replay.store.Get(r.Context(), key)
+	switch {
+	case err != nil || !ok:
+		return false
+	case a.Fingerprint != g.replay.sum(r):
+		g.answer(w, r, http.StatusUnprocessableEntity, 0, errors.Join(errOther, taken))
+	default:
+		a.write(w)
+	}
+	return true
 }
 
 func (a *Answer) write(w http.ResponseWriter) {

@@ -13,6 +13,7 @@ import (
 func TestMain(m *testing.M) {
 	serveParent()
 	serveMix()
+	servePermits()
 	os.Exit(m.Run())
 }
 

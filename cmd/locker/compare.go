@@ -26,8 +26,8 @@ const compareLong = `Runs benchmarks and the conformance suite on the strategies
 promises, what it does under faults, what it costs here, and which of them meet a need.
 
 Without --url and --nodes it starts servers of its own: redis-server, PostgreSQL, MariaDB and
-etcd, as far as they are installed (without redis-server: an embedded one). The suite kills and
-freezes those of Redis. --url names a store: postgres://, mysql://, etcd://, setnx+redis:// and the
+etcd, as far as they are installed (without redis-server: an embedded one), and freezes and
+kills them to see who learns of it when. --url names a store: postgres://, mysql://, etcd://, setnx+redis:// and the
 like for one strategy, or redis:// for each that works on a single server. It may be given
 several times; a strategy that is there twice is compared with itself.
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/cmd/locker/internal/compare"
+	"github.com/distlock/locker/cmd/locker/internal/servers/serverstest"
 	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy/setnx"
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	heedSignals()
 	_ = flag.Set("test.parallel", "8") // most of them wait most of the time
-	os.Exit(runTests(m))
+	os.Exit(serverstest.Main(m))
 }
 
 // heedSignals lets the commands that the tests start heed the signals that nohup, or a shell

@@ -3,63 +3,16 @@
 package main
 
 import (
-	"fmt"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/cmd/locker/internal/servers"
+	"github.com/distlock/locker/cmd/locker/internal/servers/serverstest"
 	"github.com/distlock/locker/strategy"
 	"github.com/stretchr/testify/require"
 )
-
-// testFiles is a directory for what all tests share. Others may look into it: servers run as users of their own.
-var testFiles string
-
-func runTests(m *testing.M) int {
-	var err error
-	if testFiles, err = os.MkdirTemp("", "lockertest"); err == nil {
-		err = os.Chmod(testFiles, 0o755)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(testFiles)
-	return m.Run()
-}
-
-// etcdProgram compiles an etcd. Its directory is removed with the tests.
-var etcdProgram = sync.OnceValues(func() (string, error) {
-	program := filepath.Join(testFiles, "etcd")
-	out, err := exec.Command("go", "-C", "../../strategy/etcd/internal/member", "build", "-trimpath", "-o", program, ".").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("go build: %w: %s", err, out)
-	}
-	return program, nil
-})
-
-// otherStore starts one, unless the environment leaves it out of the tests.
-func otherStore(t *testing.T, name string) *servers.Server {
-	t.Helper()
-	if servers.LeftOut(name) {
-		t.Skip("left out")
-	}
-	if name == "etcd" && os.Getenv("LOCKER_ETCD_SERVER") == "" {
-		program, err := etcdProgram()
-		require.NoError(t, err)
-		require.NoError(t, os.Setenv("LOCKER_ETCD_SERVER", program)) //nolint:usetesting // all parallel tests have it
-	}
-	s, err := servers.ByStrategy[name](t.Context())
-	require.NoError(t, err)
-	t.Cleanup(s.Stop)
-	return s
-}
 
 // TestOtherStores: every command works on the locks of a store that is not Redis.
 func TestOtherStores(t *testing.T) {
@@ -67,7 +20,7 @@ func TestOtherStores(t *testing.T) {
 	for name := range servers.ByStrategy {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := otherStore(t, name)
+			s := serverstest.Start(t, name)
 			runs(t, 1, nil, "inspect", "--url", s.URL)
 
 			first := command(t, s.URL, "run", "--key", "deploy", "--", "sh", "-c", `echo ready; echo $LOCKER_TOKEN; read x; exit 3`)
@@ -111,7 +64,7 @@ func TestOtherStoresRefuse(t *testing.T) {
 	for name := range servers.ByStrategy {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := otherStore(t, name)
+			s := serverstest.Start(t, name)
 			right, err := url.Parse(s.URL)
 			require.NoError(t, err)
 			elsewhere, wrongUser, wrongDatabase := *right, *right, *right

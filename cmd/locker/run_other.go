@@ -14,7 +14,7 @@ func runCommand() *cobra.Command {
 		Short:              "Run a command while holding a lock (on Unix)",
 		DisableFlagParsing: true,
 		RunE: func(*cobra.Command, []string) error {
-			return errors.New("locker run needs process groups and signals as Unix has them")
+			return errors.New("locker run needs process groups and signals as Unix has them; locker hold KEY holds a lock for a script")
 		},
 	}
 }

@@ -139,15 +139,29 @@ func TestTerminalInTheBackground(t *testing.T) {
 	free(t, l, "k")
 }
 
-// TestTerminalTermWhileStopped: a background job that is stopped for the terminal ends by TERM, as each other
-// one does, and gives the lock back.
+// TestTerminalTermWhileStopped: a job whose COMMAND is stopped ends by TERM, as each other one does, and gives the
+// lock back: one that wants the terminal, and one that somebody has stopped.
 func TestTerminalTermWhileStopped(t *testing.T) {
 	t.Parallel()
 	_, l, url := server(t)
-	screen, _ := onTerminal(t, url, `exec bash -c 'set -m; "$LOCKER" run --key k -- "$LOCKER" clock /dev/stdin &
-		until [[ $(jobs) == *Stopped* ]]; do sleep 0.05; done; kill -TERM %1; wait -f %1; echo "status $?"'`)
-	sees(t, screen, "status 143")
-	free(t, l, "k")
+	for name, job := range map[string]string{
+		"wants the terminal": `"$LOCKER" run --key k1 -- "$LOCKER" clock /dev/stdin & until [[ $(jobs) == *Stopped* ]]; do sleep 0.05; done`,
+		"by a signal": `"$LOCKER" run --key k2 -- sh -c "echo \$\$ >pid; sleep 60" &
+			until [[ -s pid ]]; do sleep 0.05; done; kill -STOP $(<pid); until grep -q "State:.T" /proc/$(<pid)/status; do sleep 0.05; done`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			screen, _ := onTerminal(t, url, "cd "+t.TempDir()+"; exec bash -c 'set -m; "+job+`; kill -TERM %1; wait -f %1; echo "status $?"'`)
+			sees(t, screen, "status 143")
+		})
+	}
+	t.Cleanup(func() {
+		for _, key := range []string{"k1", "k2"} {
+			lease, err := l.TryLock(context.Background(), key)
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(context.Background()))
+		}
+	})
 }
 
 // TestTerminalQuit: Ctrl-\ reaches COMMAND.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/adapters/leader"
+	"github.com/distlock/locker/fence"
 	"github.com/distlock/locker/strategy"
 )
 
@@ -77,9 +77,7 @@ func (c *candidate) pausePoint() bool {
 type ledger struct {
 	writes chan write      // of which it tells
 	over   <-chan struct{} // closed when the program ends
-
-	mu    sync.Mutex
-	fence int64 // the greatest token so far
+	tokens *fence.Memory   // for a database it is package sqlfence
 }
 
 type write struct {
@@ -89,20 +87,15 @@ type write struct {
 }
 
 // write takes what comes from the leader, and refuses what comes from one that was the
-// leader. In SQL:
-//
-//	UPDATE ledger SET entry = $1, token = $2 WHERE token <= $2
+// leader.
 func (l *ledger) write(who string, token int64) error {
-	l.mu.Lock()
-	refused, fence := token < l.fence, l.fence
-	l.fence = max(l.fence, token)
-	l.mu.Unlock()
+	err := l.tokens.Admit(context.Background(), key, token)
+	if err != nil {
+		err = fmt.Errorf("the ledger refuses the write: %w", err)
+	}
 	select {
-	case l.writes <- write{who, token, refused}:
+	case l.writes <- write{who, token, err != nil}:
 	case <-l.over:
 	}
-	if refused {
-		return fmt.Errorf("the ledger refuses the write: token %d is smaller than %d", token, fence)
-	}
-	return nil
+	return err
 }

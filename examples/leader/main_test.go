@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker/examples/internal/cli"
+	"github.com/distlock/locker/fence"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/internal/test/redistest/leaktest"
 )
@@ -69,11 +70,11 @@ func TestInterrupt(t *testing.T) {
 func TestLedger(t *testing.T) {
 	over := make(chan struct{})
 	close(over)
-	l := &ledger{over: over}
+	l := &ledger{over: over, tokens: fence.NewMemory()}
 	require.NoError(t, l.write("ann", 1))
 	require.NoError(t, l.write("ann", 1))
 	require.NoError(t, l.write("bob", 2))
-	require.Error(t, l.write("ann", 1))
+	require.ErrorIs(t, l.write("ann", 1), fence.ErrStale)
 	require.NoError(t, l.write("bob", 2))
 }
 

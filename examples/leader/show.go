@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/fence"
 )
 
 // show has the events that happen to the candidates, and their expected outcome.
@@ -23,7 +24,7 @@ type show struct {
 
 func newShow(out io.Writer, every time.Duration) *show {
 	s := &show{began: time.Now(), out: out, candidates: make(map[string]*candidate)}
-	s.ledger = &ledger{writes: make(chan write)}
+	s.ledger = &ledger{writes: make(chan write), tokens: fence.NewMemory()}
 	for _, name := range []string{"ann", "bob", "cat"} {
 		s.candidates[name] = &candidate{name: name, ledger: s.ledger, every: every, say: s.say, freeze: make(chan chan bool)}
 	}

@@ -2,29 +2,26 @@ package main
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/distlock/locker/examples/internal/cli"
+	"github.com/distlock/locker/fence"
 )
-
-// errStale: a later owner of the customer's lock has written already.
-var errStale = errors.New("the account has a greater fencing token")
 
 // accounts stands for a table in a database that all processes of the service use. A booking
 // reads the balance, takes some time, and writes the new balance: two at a time for one
 // customer lose one of them.
 type accounts struct {
-	delay time.Duration // of a booking
+	delay  time.Duration // of a booking
+	tokens *fence.Memory // of the stand-in; for a database it is package sqlfence
 
 	mu    sync.Mutex // of the stand-in, as a database has it for a statement; not of a booking
 	spent map[string]int64
-	token map[string]int64
 }
 
 func newAccounts(delay time.Duration) *accounts {
-	return &accounts{delay: delay, spent: make(map[string]int64), token: make(map[string]int64)}
+	return &accounts{delay: delay, tokens: fence.NewMemory(), spent: make(map[string]int64)}
 }
 
 func (a *accounts) book(ctx context.Context, o order, token int64) error {
@@ -32,7 +29,7 @@ func (a *accounts) book(ctx context.Context, o order, token int64) error {
 	if err := cli.Sleep(ctx, a.delay); err != nil {
 		return err // the lease is lost
 	}
-	return a.write(o.customer, spent+o.cents, token)
+	return a.write(ctx, o.customer, spent+o.cents, token)
 }
 
 func (a *accounts) read(customer string) int64 {
@@ -41,15 +38,19 @@ func (a *accounts) read(customer string) int64 {
 	return a.spent[customer]
 }
 
-// write is UPDATE accounts SET spent = $1, token = $2 WHERE customer = $3 AND token <= $2.
-func (a *accounts) write(customer string, spent, token int64) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if token < a.token[customer] {
-		return errStale
+// write fails with [fence.ErrStale] if a later owner of the customer's lock has written. Without a token, as
+// -careless has it, nothing is checked.
+func (a *accounts) write(ctx context.Context, customer string, spent, token int64) error {
+	set := func() error {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.spent[customer] = spent
+		return nil
 	}
-	a.spent[customer], a.token[customer] = spent, token
-	return nil
+	if token == 0 {
+		return set()
+	}
+	return a.tokens.Do(ctx, customer, token, set)
 }
 
 func (a *accounts) total() (cents int64) {

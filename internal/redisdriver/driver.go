@@ -46,7 +46,8 @@ import (
 //	gives no wake-up else 0, the holder's owner if known, 1 if it was told}  refused
 //	{-1, type}  the key holds something that is no lock
 //
-// The others reply 1, or 0 when the claim does not hold the key.
+// The others reply 1, or 0 when the claim does not hold the key. Release may reply 1 and how many
+// subscribers the release was sent to.
 type Protocol struct {
 	Name    string
 	Acquire *redisconn.Script
@@ -155,21 +156,34 @@ func (d *Driver) ReplicaAcks() bool { return d.acks.n > 0 }
 
 // Release implements [driver.Driver]: one round trip.
 func (d *Driver) Release(ctx context.Context, c driver.Claim) error {
+	script := d.p.Release
 	if c.Limit > 0 {
-		return d.Run(ctx, releasePermits, c)
+		script = releasePermits
 	}
-	return d.Run(ctx, d.p.Release, c)
+	_, err := d.run(ctx, script, c)
+	return err
 }
 
 // Run runs a script that replies 1, or 0 when c does not hold its key. args are
 // appended to its arguments.
 func (d *Driver) Run(ctx context.Context, s *redisconn.Script, c driver.Claim, args ...any) error {
+	_, err := d.run(ctx, s, c, args...)
+	return err
+}
+
+// ReleaseLock releases a lock, and returns how many subscribers the release was sent to.
+func (d *Driver) ReleaseLock(ctx context.Context, c driver.Claim) (listeners int, err error) {
+	return d.run(ctx, d.p.Release, c)
+}
+
+// run is Run, and returns what the reply is above 1.
+func (d *Driver) run(ctx context.Context, s *redisconn.Script, c driver.Claim, args ...any) (int, error) {
 	cmd := d.command(s, driver.Request{Claim: c, Fencing: c.Token != 0}, args...)
 	reply, err := d.do(ctx, cmd, d.conn.Do)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return verdict(reply)
+	return listeners(reply)
 }
 
 // do sends a command behind abandoned commands of its claim that it must not overtake.

@@ -11,11 +11,12 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/redisconn"
 )
 
 var (
-	inspectScript = NewScript("inspect")
-	breakScript   = NewScript("break")
+	inspectScript, breakScript       = NewScript("inspect"), NewScript("break")
+	inspectInCluster, breakInCluster = NewScript("inspect", InCluster), NewScript("break", InCluster) // they send no signals
 )
 
 // Layout recognises the locks of a strategy, or of another library. Strategies hand theirs to
@@ -44,29 +45,61 @@ type Entry struct {
 
 // Inspect implements [driver.Inspector]: one round trip.
 func (d *Driver) Inspect(ctx context.Context, key string) (driver.Holder, error) {
-	c := d.command(inspectScript, driver.Request{Claim: driver.Claim{Key: key}, Fencing: true})
+	h, _, err := d.inspect(ctx, key, "")
+	return h, err
+}
+
+// Ask implements [driver.Asker]: one round trip.
+func (d *Driver) Ask(ctx context.Context, key string) (h driver.Holder, asked bool, err error) {
+	h, told, err := d.inspect(ctx, key, string(rune(driver.SignalRequest)))
+	return h, err == nil && told != "" && told == h.ID, err
+}
+
+// inspect returns the holder, and the claim that was sent a signal of that kind; "": none.
+func (d *Driver) inspect(ctx context.Context, key, kind string) (h driver.Holder, told string, err error) {
+	c := d.command(d.script(inspectScript, inspectInCluster), driver.Request{Claim: driver.Claim{Key: key}, Fencing: true})
+	c.Words = append(c.Words, kind)
 	if d.channels != nil {
 		c.appendChannel(d)
 	}
 	reply, err := d.conn.Do(ctx, &c.Command)
 	c.free()
 	if err != nil {
-		return driver.Holder{}, storeError(err)
+		return h, "", storeError(err)
 	}
-	return d.holderIn(key, reply)
+	r, _ := reply.([]any)
+	if len(r) == 8 {
+		told, _ = r[7].(string)
+		r = r[:7]
+	}
+	h, err = d.holderIn(key, r)
+	return h, told, err
+}
+
+// script returns the variant for the set-up.
+func (d *Driver) script(single, inCluster *redisconn.Script) *redisconn.Script {
+	if d.IsCluster() {
+		return inCluster
+	}
+	return single
 }
 
 // Break implements [driver.Inspector]: one round trip.
 func (d *Driver) Break(ctx context.Context, h driver.Holder) error {
+	script := d.script(breakScript, breakInCluster)
 	for _, l := range d.p.Layouts {
-		if l.Strategy == h.Strategy && l.OnSeveralServers && d.p.Name != l.Strategy {
+		switch {
+		case l.Strategy != h.Strategy || !l.OnSeveralServers:
+		case l.Strategy != d.p.Name:
 			return fmt.Errorf("%w: this server is one of several that have the lock; %s takes it from all of them", locker.ErrConflict, l.Strategy)
+		default:
+			script = breakInCluster // a holder that asked now would find its lock on the other servers, and bring it back
 		}
 	}
 	if h.Limit > 0 {
 		return d.Run(ctx, releasePermits, driver.Claim{Key: h.Key, ID: h.ID})
 	}
-	return d.Run(ctx, breakScript, driver.Claim{Key: h.Key, ID: h.ID})
+	return d.Run(ctx, script, driver.Claim{Key: h.Key, ID: h.ID})
 }
 
 // Keys implements [driver.Inspector].
@@ -89,10 +122,9 @@ func (d *Driver) Keys(ctx context.Context, pattern string) iter.Seq2[string, err
 }
 
 // holderIn reads the reply of inspect.lua.
-func (d *Driver) holderIn(key string, reply any) (driver.Holder, error) {
-	r, _ := reply.([]any)
+func (d *Driver) holderIn(key string, r []any) (driver.Holder, error) {
 	if len(r) != 7 {
-		return driver.Holder{}, unexpected(reply)
+		return driver.Holder{}, unexpected(r)
 	}
 	pttl, now := number(r[1]), number(r[6])
 	e := &Entry{Kind: fmt.Sprint(r[0]), Queue: fieldsOf(r[4]), Counter: number(r[3]), Now: time.UnixMicro(now)}

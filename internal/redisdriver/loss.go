@@ -25,7 +25,8 @@ const notifications = "Kg$xeh"
 
 var errSilent = fmt.Errorf("the server sends no keyspace notifications: want notify-keyspace-events %s, by redis.conf or CONFIG SET", notifications)
 
-// followEvery is how often it is looked whether keys have moved to other servers of a cluster.
+// followEvery is how often it is looked whether keys have moved to other servers of a cluster. It takes
+// two looks to find that out: the first has the client ask the cluster.
 const followEvery = 5 * time.Second
 
 // lossWatch implements [driver.LossWatch]: a channel for each key. A subscription costs a command, and so does its
@@ -35,14 +36,14 @@ type lossWatch struct {
 	own      bool // nobody else closes them
 	prefix   string
 	changed  func(driver.Signal)
-	over     sync.Once
-	done     chan struct{}
+	life     context.Context
+	end      context.CancelFunc // of life; no message is certain to come any more
 
-	changing sync.Mutex // one change of subscriptions at a time
+	changing sync.Mutex           // one change of subscriptions at a time
+	closer   map[string]io.Closer // by key
 
 	mu     sync.Mutex
 	claims map[string]driver.Claim // by key
-	closer map[string]io.Closer
 }
 
 // DetectLoss implements [driver.LossDetector]: a connection, or that of the subscriptions.
@@ -60,15 +61,20 @@ func (d *Driver) DetectLoss(ctx context.Context, changed func(driver.Signal)) (d
 	case err != nil && !redisconn.IsRefusal(err):
 		return nil, &driver.StoreError{Err: err, NotApplied: true}
 	} // without the permission to ask it is not known
-	w := &lossWatch{prefix: fmt.Sprintf("__keyspace@%d__:", client.Options().DB), changed: changed, done: make(chan struct{}),
+	w := &lossWatch{prefix: fmt.Sprintf("__keyspace@%d__:", client.Options().DB), changed: changed,
 		claims: make(map[string]driver.Claim), closer: make(map[string]io.Closer)}
 	if !d.IsCluster() {
-		w.channels, err = d.signals.of(d)
-		return w, err
+		if w.channels, err = d.signals.of(d); err != nil {
+			return nil, err
+		}
+	} else {
+		w.channels, w.own = redispubsub.New(d.conn, ""), true
+		w.channels.SetSharded(false)
 	}
-	w.channels, w.own = redispubsub.New(d.conn, ""), true
-	w.channels.SetSharded(false)
-	go w.follow()
+	w.life, w.end = context.WithCancel(context.Background())
+	if w.own {
+		go w.follow()
+	}
 	return w, nil
 }
 
@@ -86,34 +92,33 @@ func suffices(set string) bool {
 func (w *lossWatch) Watch(ctx context.Context, more, less []driver.Claim) error {
 	w.changing.Lock()
 	defer w.changing.Unlock()
-	var ended []io.Closer
-	var begin []string
+	var begun, ended []string
 	w.mu.Lock()
 	for _, c := range more {
 		w.claims[c.Key] = c
 		if w.closer[c.Key] == nil {
-			begin = append(begin, c.Key)
+			begun = append(begun, c.Key)
 		}
 	}
 	for _, c := range less {
 		if w.claims[c.Key].ID == c.ID { // else there is another claim of that key by now
-			ended = append(ended, w.closer[c.Key])
+			ended = append(ended, c.Key)
 			delete(w.claims, c.Key)
-			delete(w.closer, c.Key)
 		}
 	}
 	w.mu.Unlock()
-	for _, closer := range ended {
-		_ = closer.Close()
+	for _, key := range ended {
+		_ = w.closer[key].Close()
+		delete(w.closer, key)
 	}
-	return w.listen(ctx, begin)
+	return w.listen(ctx, begun)
 }
 
-// listen subscribes to the channels of keys.
+// listen subscribes to the channels of keys. w.changing is held.
 func (w *lossWatch) listen(ctx context.Context, keys []string) error {
 	all := make([]redispubsub.Plain, len(keys))
 	for i, key := range keys {
-		all[i] = redispubsub.Plain{Key: key, Channel: w.prefix + key, Message: func(event string) { w.happened(key, event) }, Ended: w.end}
+		all[i] = redispubsub.Plain{Key: key, Channel: w.prefix + key, Message: w.messages(key), Ended: w.end}
 	}
 	closers, err := w.channels.ListenPlain(ctx, all)
 	if err != nil {
@@ -122,19 +127,31 @@ func (w *lossWatch) listen(ctx context.Context, keys []string) error {
 		}
 		return err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	for i, key := range keys {
 		w.closer[key] = closers[i]
 	}
 	return nil
 }
 
-// happened passes on what may be a loss.
-func (w *lossWatch) happened(key, event string) {
-	if !slices.Contains(lossEvents, event) {
-		return
+// messages returns what is called for each message on the channel of key: with "" when the subscription stands,
+// and when it stands again on another connection. That may be to another server, which has lost the key or sends no
+// notifications: the Locker begins anew, and asks about all of its claims.
+func (w *lossWatch) messages(key string) func(event string) {
+	stands := false
+	return func(event string) {
+		switch {
+		case slices.Contains(lossEvents, event):
+			w.ask(key)
+		case event == "" && stands:
+			w.end()
+		case event == "":
+			stands = true
+		}
 	}
+}
+
+// ask has the Locker ask the store about the claim of key.
+func (w *lossWatch) ask(key string) {
 	w.mu.Lock()
 	c, ok := w.claims[key]
 	w.mu.Unlock()
@@ -143,40 +160,37 @@ func (w *lossWatch) happened(key, event string) {
 	}
 }
 
-// follow subscribes anew to the keys that have moved to another server of the cluster. The server that a key leaves
-// sends a "del", by which the Locker asks.
+// follow subscribes anew to the keys that have moved to another server of the cluster.
 func (w *lossWatch) follow() {
-	for bound.Sleep(context.Background(), w.done, followEvery) {
-		ctx, cancel := context.WithTimeout(context.Background(), followEvery)
-		err := w.move(ctx)
-		cancel()
-		if err != nil {
+	for bound.Sleep(w.life, nil, followEvery) {
+		if w.move() != nil {
 			w.end() // the Locker begins anew
 		}
 	}
 }
 
-func (w *lossWatch) move(ctx context.Context) error {
+// move subscribes to the keys that have moved where they are now, and has the Locker ask about them: nobody has
+// told what happened to them at the new server before.
+func (w *lossWatch) move() error {
+	ctx, cancel := context.WithTimeout(w.life, followEvery)
+	defer cancel()
 	w.changing.Lock()
 	defer w.changing.Unlock()
-	var moved []string
-	w.mu.Lock()
-	for key, closer := range w.closer {
-		if w.channels.HasMoved(ctx, key, closer) {
-			moved = append(moved, key)
-		}
-	}
-	w.mu.Unlock()
+	moved := w.channels.Moved(ctx, w.closer)
 	for _, key := range moved {
 		_ = w.closer[key].Close()
 	}
-	return w.listen(ctx, moved)
+	if err := w.listen(ctx, moved); err != nil {
+		return err
+	}
+	for _, key := range moved {
+		w.ask(key)
+	}
+	return nil
 }
 
-func (w *lossWatch) end() { w.over.Do(func() { close(w.done) }) }
-
 // Done implements [driver.LossWatch].
-func (w *lossWatch) Done() <-chan struct{} { return w.done }
+func (w *lossWatch) Done() <-chan struct{} { return w.life.Done() }
 
 // Close implements [driver.LossWatch].
 func (w *lossWatch) Close() {

@@ -61,13 +61,19 @@ func remaining(pttl int64) time.Duration {
 }
 
 func verdict(reply any) error {
-	switch reply {
-	case int64(1):
-		return nil
-	case int64(0):
-		return errLost
+	_, err := listeners(reply)
+	return err
+}
+
+// listeners returns how many were sent a release, by its reply.
+func listeners(reply any) (int, error) {
+	switch n, ok := reply.(int64); {
+	case ok && n > 0:
+		return int(n - 1), nil
+	case ok && n == 0:
+		return 0, errLost
 	}
-	return unexpected(reply)
+	return 0, unexpected(reply)
 }
 
 var errLost = fmt.Errorf("the claim does not hold the key: %w", locker.ErrLost)

@@ -51,10 +51,17 @@ func (c *Channels) ListenPlain(ctx context.Context, all []Plain) (_ []io.Closer,
 	return closers, nil
 }
 
-// HasMoved reports whether another server of the cluster has key by now than the one that a closer of
-// ListenPlain is for.
-func (c *Channels) HasMoved(ctx context.Context, key string, closer io.Closer) bool {
-	l, ok := closer.(*listener)
-	client, err := c.conn.Node(ctx, key)
-	return ok && err == nil && client != l.s.client
+// Moved returns the keys that are at another server of the cluster by now than the one that their closers of ListenPlain are
+// for, as far as the client knows; for the next time it asks the cluster.
+func (c *Channels) Moved(ctx context.Context, closers map[string]io.Closer) (moved []string) {
+	for key, closer := range closers {
+		client, err := c.conn.Node(ctx, key)
+		if l, ok := closer.(*listener); ok && err == nil && client != l.s.client {
+			moved = append(moved, key)
+		}
+	}
+	if cluster := c.conn.Cluster(); cluster != nil {
+		cluster.ReloadState(ctx)
+	}
+	return moved
 }

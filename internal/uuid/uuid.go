@@ -8,10 +8,16 @@ import (
 )
 
 // New returns a UUID that is random except its version digit and variant.
-func New(version int) string {
+func New(version int) string { return Marked(version, 0) }
+
+// Marked is New with mark, unless it is 0, as the 12 bits behind the version digit.
+func Marked(version int, mark uint16) string {
 	var u [16]byte
 	_, _ = rand.Read(u[:]) // never fails since Go 1.24
 	u[6] = u[6]&0x0f | byte(version)<<4
+	if mark != 0 {
+		u[6], u[7] = byte(version)<<4|byte(mark>>8), byte(mark)
+	}
 	u[8] = u[8]&0x3f | 0x80
 	var b [36]byte
 	hex.Encode(b[0:8], u[0:4])

@@ -3,12 +3,14 @@ package hashreentrant
 import (
 	"context"
 	"embed"
+	"io"
 	"slices"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/hashlock"
 	"github.com/distlock/locker/internal/redisdriver"
+	"github.com/distlock/locker/internal/turns"
 	"github.com/distlock/locker/strategy/internal/layouts"
 	"github.com/redis/go-redis/v9"
 )
@@ -24,10 +26,21 @@ var protocol = redisdriver.Protocol{
 	Release:          hashlock.NewScript("release", files),
 }
 
-// pubsubDriver adds wake-ups by pub/sub to the hash lock.
+// pubsubDriver adds wake-ups by pub/sub to the hash lock, and takes turns with the processes that
+// they reach.
 type pubsubDriver struct {
 	hashlock.Driver
 	redisdriver.PermitKeeper
+	turns turns.Turns
+}
+
+// turnsMark is in the ids of Lockers that take turns.
+const turnsMark = 0x7a1
+
+// takesTurns reports whether the Locker whose claim has that id takes turns.
+func takesTurns(id string) bool {
+	const at = len("01234567-0123-")
+	return len(id) > 36 && id[at:at+5] == "87a1-"
 }
 
 var _ interface {
@@ -52,7 +65,7 @@ func New(rdb redis.UniversalClient, opts ...locker.Option) (*locker.Client, erro
 
 func newDriver(rdb redis.UniversalClient) (*pubsubDriver, error) {
 	d, err := hashlock.NewDriver(rdb, protocol)
-	return &pubsubDriver{d, redisdriver.NewPermitKeeper(d.Driver)}, err
+	return &pubsubDriver{Driver: d, PermitKeeper: redisdriver.NewPermitKeeper(d.Driver)}, err
 }
 
 // Configure implements [driver.Configurer].
@@ -64,14 +77,63 @@ func (d *pubsubDriver) Configure(cfg driver.Config) (driver.Settings, error) {
 		}
 		return ok
 	})
-	return d.Driver.Configure(cfg)
+	s, err := d.Driver.Configure(cfg)
+	s.IDMark = turnsMark
+	return s, err
+}
+
+// Acquire implements [driver.Driver]. Where the caller waits if refused, and other processes wait, too,
+// the attempt awaits its turn.
+func (d *pubsubDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
+	if !req.Waits || req.Limit > 0 || req.Owner != req.ID { // an owner may join a hold of its own
+		return d.Driver.Acquire(ctx, req)
+	}
+	if err := d.turns.Await(ctx, req.Key); err != nil {
+		return driver.Answer{}, &driver.StoreError{Err: err, NotApplied: true}
+	}
+	a, err := d.Driver.Acquire(ctx, req)
+	switch {
+	case err != nil:
+	case a.Granted:
+		d.turns.Granted(req.Key)
+	default:
+		d.turns.Refused(req.Key, takesTurns(a.Owner))
+	}
+	return a, err
+}
+
+// Release implements [driver.Driver].
+func (d *pubsubDriver) Release(ctx context.Context, c driver.Claim) error {
+	if c.Limit > 0 {
+		return d.Driver.Release(ctx, c)
+	}
+	d.turns.Releasing(c.Key)
+	listeners, err := d.ReleaseLock(ctx, c)
+	if err == nil {
+		d.turns.Released(c.Key, listeners)
+	}
+	return err
 }
 
 // Watch implements [driver.Notifier].
 func (d *pubsubDriver) Watch(ctx context.Context, key string) (driver.Watch, error) {
-	w, err := d.Channels.Watch(ctx, key)
+	w := d.turns.Watch(key)
+	listener, err := d.Channels.Listen(ctx, key, func(message string) { w.Heard(message == "") }, w.End)
 	if err != nil {
+		w.Close()
 		return nil, err
 	}
-	return w, nil
+	return &watch{w, listener}, nil
+}
+
+// watch is a Watch that ends with its subscription.
+type watch struct {
+	*turns.Watch
+	listener io.Closer
+}
+
+// Close implements [driver.Watch].
+func (w *watch) Close() {
+	_ = w.listener.Close()
+	w.Watch.Close()
 }

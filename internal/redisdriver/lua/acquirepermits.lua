@@ -84,7 +84,12 @@ end
 local token, n = issue(fence, retention, tokens, now_us)
 redis.call('ZADD', permits, now + ttl, claim)
 out = out + weight
-put_head(lock, limit, out, claim, string.format(owner == '' and '%d %.0f' or '%d %.0f %s', weight, token, owner))
+local taken, refusal = pcall(put_head, lock, limit, out, claim,
+  string.format(owner == '' and '%d %.0f' or '%d %.0f %s', weight, token, owner))
+if not taken then -- a user who may not do that leaves no set behind for ever
+  redis.call('ZREM', permits, claim)
+  error(refusal)
+end
 if own then
   redis.call('HDEL', lock, '>')
 end

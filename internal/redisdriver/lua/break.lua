@@ -6,7 +6,10 @@ local claim = unpack(ARGV) -- or what the string is, whoever has set it
 -- value of another library may be there again by then; the doc of ForceUnlock warns of that.
 -- A server that refuses a command fails the script: a refusal does not look like a free key.
 
+-- The holder is told, if that goes in one round trip. The caller tells it again.
+
 -- fence.lua
+-- signal.lua
 
 -- Reports whether claim has a hold in the hash that has not ended. One beside others has an
 -- expiry of its own, which stands in its field or, where the claim is the owner, in the
@@ -23,6 +26,7 @@ end
 local kind = redis.call('TYPE', lock).ok
 if kind == 'string' and redis.call('GET', lock) == claim or kind == 'hash' and is_held(lock, claim) then
   redis.call('DEL', lock)
+  signal('b', lock, claim)
   return 1
 end
 return 0

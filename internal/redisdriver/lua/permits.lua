@@ -60,8 +60,9 @@ local function sweep(lock, ends, now, out, enough)
     for _, value in ipairs(redis.call('HMGET', lock, unpack(gone))) do
       out = out - (tonumber(string.match(value or '', '^%d+')) or 0)
     end
+    redis.call('HSET', lock, '', redis.call('HGET', lock, '')) -- who may not note what is swept sweeps nothing
+    redis.call('ZREM', ends, unpack(gone)) -- before HDEL: claims without an end are healed
     redis.call('HDEL', lock, unpack(gone))
-    redis.call('ZREM', ends, unpack(gone))
   end
   return math.max(out, 0)
 end

@@ -26,8 +26,8 @@ if not out or not fields[3] then
 end
 local ended = tonumber(redis.call('ZSCORE', permits, claim)) or math.huge
 out = math.max(out - (tonumber(string.match(fields[3], '^%d+')) or 0), 0)
+redis.call('ZREM', permits, claim) -- first, as in a sweep
 redis.call('HDEL', lock, claim)
-redis.call('ZREM', permits, claim)
 if out > 0 then
   put_head(lock, limit, out)
   local last = tonumber(redis.call('ZRANGE', permits, -1, -1, 'WITHSCORES')[2])

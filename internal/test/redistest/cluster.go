@@ -112,7 +112,9 @@ func (c *Cluster) form() error {
 }
 
 // settle waits until all nodes that answer agree on who has which slots, with
-// all of these reachable, and extra holds.
+// all of these reachable, and on the epoch, and extra holds. (A node that does not know the
+// latest epoch gets a slot with an old one, and loses it to a message that was sent before. Then
+// both masters take the other for the slot's owner, for good.)
 func (c *Cluster) settle(extra func(ctx context.Context) error) error {
 	return until("the cluster agrees", func(ctx context.Context) error {
 		var agreed string
@@ -133,6 +135,7 @@ func (c *Cluster) settle(extra func(ctx context.Context) error) error {
 			if err != nil {
 				return err
 			}
+			view += "\nepoch " + epochOf(info)
 			if agreed == "" {
 				agreed = view
 			} else if view != agreed {
@@ -141,6 +144,13 @@ func (c *Cluster) settle(extra func(ctx context.Context) error) error {
 		}
 		return extra(ctx)
 	})
+}
+
+// epochOf is the line about the cluster's epoch of what CLUSTER INFO says.
+func epochOf(info string) string {
+	_, epoch, _ := strings.Cut(info, "cluster_current_epoch:")
+	epoch, _, _ = strings.Cut(epoch, "\r\n")
+	return epoch
 }
 
 // view is who has which slots in the eyes of a node, in a form to be compared.

@@ -181,3 +181,12 @@ func TestAddUser(t *testing.T) {
 		}
 	}
 }
+
+// Slots that move one after the other, back and forth, all arrive.
+func TestManyMoves(t *testing.T) {
+	c := redistest.StartCluster(t, 2, 0)
+	for slot := range 300 {
+		c.MoveSlot(t, slot, 1)
+		c.MoveSlot(t, 16383-slot, 0)
+	}
+}

@@ -2,7 +2,8 @@ local lock = unpack(KEYS)
 local claim, owner, channel, publish = unpack(ARGV)
 owner = owner or '' -- unless named
 channel, publish = channel or 'redisson_lock__channel:{' .. lock .. '}', publish or 'PUBLISH'
--- Reply: 1 given back, 0 the claim does not hold the key
+-- Reply: 0 the claim does not hold the key; 1 given back, and one more for each that the release
+--        was sent to
 --
 -- Sent twice or late: the second run finds nothing of this claim and touches
 -- nothing. Only the run that deletes the key publishes, in the same step, so that
@@ -13,8 +14,7 @@ channel, publish = channel or 'redisson_lock__channel:{' .. lock .. '}', publish
 
 if owner == '' and is_alone(lock, claim) then
   redis.call('DEL', lock)
-  redis.pcall(publish, channel, '0')
-  return 1
+  return 1 + (tonumber(redis.pcall(publish, channel, '0')) or 0)
 end
 
 -- fence.lua
@@ -23,6 +23,6 @@ end
 
 local total = change(lock, claim, owner, {count = 0})
 if total == 0 then
-  redis.pcall(publish, channel, '0')
+  return 1 + (tonumber(redis.pcall(publish, channel, '0')) or 0)
 end
 return total and 1 or 0

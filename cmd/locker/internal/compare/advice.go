@@ -1,8 +1,10 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -10,7 +12,7 @@ import (
 type Need string
 
 // Needs are all there are.
-var Needs = []Need{"order", "speed", "throughput", "contention", "interop", "failover"}
+var Needs = []Need{"order", "crowd", "speed", "throughput", "contention", "interop", "crash", "failover"}
 
 // needs says what each is: the property that it demands, and the metrics that it weighs.
 var needs = map[Need]struct {
@@ -20,10 +22,12 @@ var needs = map[Need]struct {
 	none    string   // who has the property
 }{
 	"order":      {"first come, first served, between processes", "order", []string{"longest", "share"}, "blpop keeps a queue in Redis, etcd is one"},
+	"crowd":      {"hundreds of processes wait for one key, such as the workers of a queue", "crowd", []string{"gap", "cpu", "waitingcpu", "waiting"}, "blpop and etcd wake one of them at a release"},
 	"speed":      {"a lock that is mostly free, one after another", "processes", []string{"pair"}, ""},
 	"throughput": {"many locks at a time, of one process", "processes", []string{"wide"}, ""},
-	"contention": {"one key that many processes want", "processes", []string{"changes", "gap", "longest"}, ""},
-	"interop":    {"a lock that programs with other libraries take, too", "interop", nil, "setnx (SET NX PX) and hashreentrant (Redisson) are made for it"},
+	"contention": {"one key that a few processes want all the time", "processes", []string{"changes", "gap", "longest"}, ""},
+	"interop":    {"programs with other libraries take the lock, too, such as a Java service", "interop", nil, "setnx (SET NX PX) and hashreentrant (Redisson) are made for it"},
+	"crash":      {"a lock outlives a crash of its server, such as that of a long job each night", "crash", nil, "postgres, mysql and etcd keep locks on disk"},
 	"failover":   {"no lock is given twice, or lost, when one server dies with what it knows", "failover", nil, "redlock and etcd are made for it"},
 }
 
@@ -89,7 +93,7 @@ func (r *Result) adviseOn(need Need) Advice {
 	case len(meet) == 0:
 		a.Because = "none of those compared: " + of.none
 	case len(of.weighs) == 0:
-		a.Because = "they have the property, whatever this run measured"
+		a.Because = "by what is promised, whatever this run measured"
 	case len(meet) == 1:
 		a.Best, a.Because = a.Meet, "no other one here meets the need"
 	default:
@@ -101,8 +105,8 @@ func (r *Result) adviseOn(need Need) Advice {
 // rank returns those that no other one is better than: better by one of the metrics and worse by
 // none, outside the noise.
 func rank(meet []*Strategy, weighs []string) (best []string, because string) {
-	var whys []string
-	differ := false
+	whys := make(map[string]string) // why a metric does not tell two of them apart, but that there is no difference
+	var by []string                 // metrics that do
 	for _, s := range meet {
 		beaten := false
 		for _, o := range meet {
@@ -110,35 +114,46 @@ func rank(meet []*Strategy, weighs []string) (best []string, because string) {
 			for _, id := range weighs {
 				c := metricOf(id).compared(o.Figures[id], s.Figures[id])
 				better, worse = better || c.better, worse || c.worse
-				if c.why != "" && o != s && !slices.Contains(whys, c.why) {
-					whys = append(whys, c.why)
+				if c.better && !slices.Contains(by, id) {
+					by = append(by, id)
+				}
+				if o != s && c.why != "" && c.why != noDifference {
+					whys[id] = c.why
 				}
 			}
-			differ = differ || better
 			beaten = beaten || better && !worse
 		}
 		if !beaten {
 			best = append(best, s.Name)
 		}
 	}
-	slices.Sort(whys)
-	names := titlesOf(weighs)
+	slices.SortFunc(by, func(a, b string) int { return cmp.Compare(slices.Index(weighs, a), slices.Index(weighs, b)) })
+	among := "there is no difference"
+	if len(weighs) > 1 {
+		among = "each is better by one figure and worse by another one, or there is no difference"
+	}
 	switch {
-	case !differ:
-		return nil, "no difference between them by " + names + " (" + strings.Join(whys, "; ") + ")"
+	case len(by) == 0 && len(whys) == len(weighs):
+		return nil, "too little was measured to tell them apart by " + titlesOf(weighs, whys)
+	case len(by) == 0:
+		return nil, noDifference + " between them by " + titlesOf(weighs, whys)
 	case len(best) == 1:
-		return best, "better than each other one by " + names + ", outside the noise"
+		return best, "better than each other one by " + titlesOf(by, nil) + ", outside the noise"
+	case len(best) == len(meet):
+		return nil, "each is better by one and worse by another one of " + titlesOf(weighs, whys) + ", or there is no difference"
 	}
-	if len(best) == len(meet) {
-		return nil, "each is better by one and worse by another one of " + names + ", or there is no difference"
-	}
-	return best, "better than the others by " + names + ", outside the noise; among these each is better by one figure and worse by another one, or there is no difference"
+	return best, "better than the others by " + titlesOf(by, nil) + ", outside the noise; among these " + among
 }
 
-func titlesOf(ids []string) string {
+// titlesOf are the titles of metrics, with why they do not tell strategies apart.
+func titlesOf(ids []string, whys map[string]string) string {
 	var titles []string
 	for _, id := range ids {
-		titles = append(titles, strings.TrimPrefix(metricOf(id).title, "… "))
+		title := strings.TrimPrefix(metricOf(id).title, "… ")
+		if why := whys[id]; why != "" {
+			title += " (" + why + ")"
+		}
+		titles = append(titles, title)
 	}
 	return strings.Join(titles, ", ")
 }
@@ -148,7 +163,7 @@ func (s *Strategy) price(weighs []string) string {
 	var parts []string
 	for _, m := range metrics {
 		if f := s.Figures[m.id]; f != nil && (m.id == "pair" || slices.Contains(weighs, m.id)) {
-			parts = append(parts, strings.TrimPrefix(m.title, "… ")+" "+f.text()+" "+m.unit)
+			parts = append(parts, strings.TrimSpace(strings.TrimPrefix(m.title, "… ")+" "+f.text()+" "+m.unit))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -168,7 +183,7 @@ func (f *Figure) text() string {
 	if f.AtLeast {
 		least = "≥ "
 	}
-	return fmt.Sprintf("%s (%s to %s%s; %s)", figure(f.Median), figure(f.Least), least, figure(f.Greatest), strings.TrimSuffix(figure(float64(f.Events)), ".00"))
+	return fmt.Sprintf("%s (%s to %s%s; %s)", figure(f.Median), figure(f.Least), least, figure(f.Greatest), count(f.Events))
 }
 
 // verdict is the advice in a line.
@@ -192,6 +207,14 @@ func onAxis(v float64) string {
 		number += "k"
 	}
 	return number
+}
+
+// count is a number of things, with three digits that count.
+func count(n int) string {
+	if n < 995 {
+		return strconv.Itoa(n)
+	}
+	return figure(float64(n))
 }
 
 // figure is a number with three digits that count.

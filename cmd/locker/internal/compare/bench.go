@@ -19,7 +19,7 @@ const (
 	waiters        = 8                       // Lockers that wait for one key
 	watched        = 1500 * time.Millisecond // for how long: they look about once a second
 	held           = 300                     // locks at a time
-	heldTTL        = 3 * time.Second         // they are renewed each third of that
+	heldInterval   = time.Second             // in which each of them is renewed; their TTL has room for a machine that stands still
 	longestBout    = 4                       // by which contended runs are made longer at most, where little happens
 )
 
@@ -267,20 +267,23 @@ func (b *bench) wait(ctx context.Context, st *Strategy, s *stores) error {
 
 // hold measures what held locks cost.
 func (b *bench) hold(ctx context.Context, st *Strategy, s *stores) (err error) {
-	l, release, err := st.place(s).open(ctx)
+	l, release, err := st.place(s).open(ctx, locker.WithRenewInterval(heldInterval))
 	if err != nil {
 		return err
 	}
 	defer release()
 	leases := make([]*locker.Lease, held)
 	take := func(i int) (err error) {
-		leases[i], err = l.Lock(ctx, fmt.Sprint("held ", i), locker.WithTTL(heldTTL))
+		leases[i], err = l.Lock(ctx, fmt.Sprint("held ", i))
 		return err
 	}
 	defer func() {
 		for _, lease := range leases {
-			if lease != nil {
-				err = errors.Join(err, lease.Unlock(context.WithoutCancel(ctx)))
+			if lease == nil {
+				continue
+			}
+			if failed := lease.Unlock(context.WithoutCancel(ctx)); err == nil {
+				err = failed // the others fail for the same reason
 			}
 		}
 	}()
@@ -297,7 +300,7 @@ func (b *bench) hold(ctx context.Context, st *Strategy, s *stores) (err error) {
 		b.add(st, "heldmemory", float64(after-before)/(held-1), 1)
 	}
 	was := st.on.meter.read(ctx)
-	pause(ctx, heldTTL*2/3) // two renewals of each
+	pause(ctx, 2*heldInterval) // two renewals of each
 	if used := st.on.meter.read(ctx).since(was); used.cpu >= 0 {
 		b.add(st, "heldcpu", float64(used.cpu.Microseconds())/held/2, 1)
 	}

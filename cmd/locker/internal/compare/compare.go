@@ -71,10 +71,8 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	}
 	r.Load.After = loadAverage()
 	r.Load.judge()
-	if s.own {
-		if err := r.faults(ctx, s, o); err != nil {
-			return nil, err
-		}
+	if err := r.faults(ctx, s, o); err != nil {
+		return nil, err
 	}
 	if !o.NoSuite {
 		o.Begin("the conformance suite, all strategies side by side")

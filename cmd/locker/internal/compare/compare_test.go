@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/distlock/locker/cmd/locker/internal/servers/serverstest"
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/internal/test/redistest"
@@ -20,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) {
 	Serve()
-	os.Exit(m.Run())
+	os.Exit(serverstest.Main(m))
 }
 
 // some are cases of several kinds: short ones, one with processes, one that looks at
@@ -38,6 +39,7 @@ func quiet(o Options) Options {
 
 func TestCompare(t *testing.T) {
 	t.Parallel()
+	serverstest.Etcd(t)
 	r, err := Run(t.Context(), quiet(Options{}))
 	require.NoError(t, err)
 	require.Empty(t, r.failures())
@@ -84,9 +86,11 @@ func TestCompare(t *testing.T) {
 			continue
 		}
 		require.NotNil(t, s.Second, s.Name)
-		require.Len(t, s.Faults, map[bool]int{true: 2, false: 1}[s.on.suite], s.Name)
-		for _, f := range s.Faults {
+		require.Len(t, s.Faults, len(faultKinds), s.Name)
+		for i, f := range s.Faults {
+			require.Equal(t, faultKinds[i], f.Kind)
 			require.Zero(t, f.OverlapMS, "%s: %+v", s.Name, f)
+			require.GreaterOrEqual(t, f.BackMS, float64(faultLasts.Milliseconds()), "%s: %+v", s.Name, f)
 			require.Positive(t, f.ToldMS, s.Name)
 			require.Greater(t, f.GrantMS, f.ToldMS, s.Name)
 		}
@@ -192,6 +196,9 @@ func TestFailuresAreTold(t *testing.T) {
 		require.Contains(t, text, "seen: two were inside")
 		require.NotRegexp(t, `order.*blpop:`, text)
 	}
+	require.NotContains(t, r.Text(), "busy")
+	r.Load.Busy = "its load was 40.0"
+	require.Contains(t, r.Text(), "compare again when it is quiet")
 	r.Strategies[0].Suite, r.Strategies[0].Figures = nil, nil
 	r.Strategies[0].fail(errors.New("out of luck"))
 	require.Contains(t, r.Text(), "setnx: out of luck")

@@ -91,8 +91,8 @@ func contend(parent child.Parent, spec contenderSpec) error {
 	}
 }
 
-func (p place) open(ctx context.Context) (*locker.Client, func(), error) {
-	cfg := strategy.Config{URL: p.URL, Prefix: p.Mark}
+func (p place) open(ctx context.Context, opts ...locker.Option) (*locker.Client, func(), error) {
+	cfg := strategy.Config{URL: p.URL, Prefix: p.Mark, Options: opts}
 	for _, node := range p.Nodes {
 		cfg.Strategy = "redlock"
 		cfg.Nodes = append(cfg.Nodes, strategy.Node{URL: node})

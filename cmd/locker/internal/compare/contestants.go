@@ -112,7 +112,7 @@ func (s *stores) startOthers(ctx context.Context, o Options, wanted func(string)
 			return nil, err
 		}
 		s.ends = append(s.ends, server.Stop)
-		all = append(all, &contestant{name: name, kind: name, url: server.URL, about: server.About + ", started for this on this machine", meter: &meter{pid: server.PID, own: true}, faulty: []*faulty{{freeze: server.Freeze, thaw: server.Thaw}}})
+		all = append(all, &contestant{name: name, kind: name, url: server.URL, about: server.About + ", started for this on this machine", meter: &meter{pid: server.PID, own: true}, faulty: []*faulty{{freeze: server.Freeze, thaw: server.Thaw, kill: server.Crash, revive: server.Revive}}})
 	}
 	return all, nil
 }

@@ -16,7 +16,7 @@ import (
 // Fault is what a holder and a waiter saw of a fault of the server. The fault is at 0.
 type Fault struct {
 	Kind      string  `json:"kind"`     // frozen, killed
-	BackMS    float64 `json:"back_ms"`  // the server is there again
+	BackMS    float64 `json:"back_ms"`  // the server answers again
 	ToldMS    float64 `json:"told_ms"`  // the holder knows that the lock is lost; -1: never
 	GrantMS   float64 `json:"grant_ms"` // the waiter has the lock; -1: never
 	OverlapMS float64 `json:"overlap_ms"`
@@ -24,7 +24,29 @@ type Fault struct {
 
 // faulty is a server that can be broken.
 type faulty struct {
-	freeze, thaw, kill, revive func() // kill and revive are nil where it cannot be started again
+	freeze, thaw, kill func()
+	revive             func(context.Context) error // starts what was killed, and waits until it answers
+
+	back time.Time // since when it answers again
+}
+
+// fault breaks the server.
+func (f *faulty) fault(kind string) {
+	if kind == killed {
+		f.kill()
+	} else {
+		f.freeze()
+	}
+}
+
+// repair ends the fault. A server that does not come back is missed by the waiter, which reports it.
+func (f *faulty) repair(ctx context.Context, kind string) {
+	if kind == killed {
+		_ = f.revive(ctx)
+	} else {
+		f.thaw()
+	}
+	f.back = time.Now()
 }
 
 const (
@@ -34,7 +56,9 @@ const (
 	faultAfter  = 20 * time.Second       // that the waiter has at most
 )
 
-var faultKinds = []string{"frozen", "killed"}
+const frozen, killed = "frozen", "killed"
+
+var faultKinds = []string{frozen, killed}
 
 // faults breaks the servers that this program has started: all at once, so that it takes as long as
 // one. They are back when the lock is over: a Redis that is back earlier, and empty, has forgotten its
@@ -44,7 +68,7 @@ func (r *Result) faults(ctx context.Context, s *stores, o Options) error {
 		var on []*Strategy
 		var servers []*faulty
 		for _, st := range r.Strategies {
-			if st.Error != "" || len(st.on.faulty) == 0 || kind == "killed" && st.on.faulty[0].kill == nil {
+			if st.Error != "" || len(st.on.faulty) == 0 {
 				continue
 			}
 			on = append(on, st)
@@ -68,12 +92,11 @@ func (r *Result) faults(ctx context.Context, s *stores, o Options) error {
 // fault has a fault seen by a holder and a waiter of each strategy.
 func fault(ctx context.Context, kind string, on []*Strategy, servers []*faulty, s *stores) error {
 	var all sync.WaitGroup
-	broken, back := make(chan struct{}), make(chan struct{})
-	var at, backAt time.Time
+	w := &when{broken: make(chan struct{}), back: make(chan struct{})}
 	for _, st := range on {
 		ready := make(chan struct{})
 		all.Go(func() {
-			f, err := st.seen(ctx, kind, s, ready, broken, back, func() (time.Time, time.Time) { return at, backAt })
+			f, err := st.seen(ctx, kind, s, ready, w)
 			if err != nil {
 				st.fail(fmt.Errorf("%s: %w", kind, err))
 			} else {
@@ -83,22 +106,14 @@ func fault(ctx context.Context, kind string, on []*Strategy, servers []*faulty, 
 		<-ready
 	}
 	pause(ctx, faultBefore)
-	at = time.Now()
-	each(servers, func(f *faulty) { which(kind == "killed", f.kill, f.freeze)() })
-	close(broken)
-	pause(ctx, time.Until(at.Add(faultLasts)))
-	each(servers, func(f *faulty) { which(kind == "killed", f.revive, f.thaw)() })
-	backAt = time.Now()
-	close(back)
+	w.at = time.Now()
+	each(servers, func(f *faulty) { f.fault(kind) })
+	close(w.broken)
+	pause(ctx, time.Until(w.at.Add(faultLasts)))
+	each(servers, func(f *faulty) { f.repair(ctx, kind) })
+	close(w.back)
 	all.Wait()
 	return ctx.Err()
-}
-
-func which(first bool, a, b func()) func() {
-	if first {
-		return a
-	}
-	return b
 }
 
 func each(servers []*faulty, do func(*faulty)) {
@@ -109,8 +124,14 @@ func each(servers []*faulty, do func(*faulty)) {
 	all.Wait()
 }
 
-// seen returns what a holder and a waiter see of a fault, between broken and back.
-func (st *Strategy) seen(ctx context.Context, kind string, s *stores, ready chan struct{}, broken, back <-chan struct{}, times func() (at, backAt time.Time)) (Fault, error) {
+// when is the time of a fault. It is there once broken is closed, and the servers' times are once back is.
+type when struct {
+	at           time.Time
+	broken, back chan struct{}
+}
+
+// seen returns what a holder and a waiter see of a fault. It closes ready when it has the lock, or an error.
+func (st *Strategy) seen(ctx context.Context, kind string, s *stores, ready chan struct{}, w *when) (Fault, error) {
 	f := Fault{Kind: kind, ToldMS: -1, GrantMS: -1}
 	here := sync.OnceFunc(func() { close(ready) })
 	defer here()
@@ -143,7 +164,7 @@ func (st *Strategy) seen(ctx context.Context, kind string, s *stores, ready chan
 			failed = next.Unlock(context.WithoutCancel(ctx))
 		}
 	}()
-	<-broken
+	<-w.broken
 	var told time.Time
 	select {
 	case <-lease.Lost():
@@ -151,22 +172,26 @@ func (st *Strategy) seen(ctx context.Context, kind string, s *stores, ready chan
 	case <-waiting.Done():
 	}
 	<-got
-	<-back
-	at, backAt := times()
-	since := func(t time.Time) float64 { return float64(t.Sub(at)) / float64(time.Millisecond) }
-	f.BackMS = since(backAt)
-	if !told.IsZero() {
-		f.ToldMS = since(told)
-	}
-	if failed != nil {
+	<-w.back
+	switch {
+	case failed != nil:
 		return f, errors.Join(ctx.Err(), failed)
-	}
-	f.GrantMS = since(granted)
-	if told.IsZero() {
+	case told.IsZero():
 		return f, errors.New("the holder did not learn of its loss")
 	}
+	return f.timed(st.on.faulty, w.at, told, granted), nil
+}
+
+// timed fills in the times.
+func (f Fault) timed(servers []*faulty, at, told, granted time.Time) Fault {
+	since := func(t time.Time) float64 { return float64(t.Sub(at)) / float64(time.Millisecond) }
+	f.ToldMS, f.GrantMS = since(told), since(granted)
 	f.OverlapMS = max(0, f.ToldMS-f.GrantMS)
-	return f, nil
+	for _, server := range servers {
+		f.BackMS = max(f.BackMS, since(server.back))
+	}
+	f.BackMS = min(f.BackMS, f.GrantMS) // a waiter may find the server before our probe does, or a majority before the last node
+	return f
 }
 
 // Timeline is the fault of each strategy, drawn to one scale.

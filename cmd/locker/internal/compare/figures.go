@@ -78,6 +78,8 @@ const (
 	leastEffect = 0.05
 )
 
+const noDifference = "no difference"
+
 // comparison is of two figures of a metric.
 type comparison struct {
 	better bool    // the first one is better, outside the noise
@@ -104,7 +106,7 @@ func (m metric) compared(a, b *Figure) comparison {
 	c.p = benchmath.AssumeNothing.Compare(benchmath.NewSample(slices.Clone(a.Runs), &thresholds), benchmath.NewSample(slices.Clone(b.Runs), &thresholds)).P
 	greater := max(math.Abs(a.Median), math.Abs(b.Median))
 	if c.p >= alpha || math.Abs(a.Median-b.Median) < leastEffect*greater {
-		c.why = "no difference"
+		c.why = noDifference
 		return c
 	}
 	c.better = (a.Median > b.Median) == m.more

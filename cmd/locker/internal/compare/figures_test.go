@@ -34,12 +34,35 @@ func TestRank(t *testing.T) {
 	require.Equal(t, []string{"b"}, best, because)
 	best, because = rank(strategies("changes", 5, 100, 200), []string{"changes"})
 	require.Empty(t, best, because)
-	require.Contains(t, because, "too few")
+	require.Equal(t, "too little was measured to tell them apart by one key, 4 processes: changes of process (too few events to say)", because)
 	few := strategies("pair", 1000, 100, 200)
 	few[0].Figures["pair"].Runs = few[0].Figures["pair"].Runs[:29]
 	best, because = rank(few, []string{"pair"})
 	require.Empty(t, best, because)
 	require.Contains(t, because, "fewer than 30 runs")
+}
+
+// TestSettled: what the runs do not rank is said to be unsettled, and so is what no run measures.
+func TestSettled(t *testing.T) {
+	t.Parallel()
+	r := &Result{Strategies: strategies("pair", 1000, 100, 200, 101), OwnServers: true}
+	for i, s := range r.Strategies {
+		s.Properties = propertiesOf("setnx")
+		s.Figures["wide"] = strategies("wide", 1000, 100, 100, 100)[i].Figures["wide"]
+	}
+	r.advise()
+	settled, not := r.settled()
+	needs := func(all []Advice) (names []Need) {
+		for _, a := range all {
+			names = append(names, a.Need)
+		}
+		return names
+	}
+	require.Equal(t, []Need{"order", "crowd", "speed", "interop", "crash", "failover"}, needs(settled))
+	require.Equal(t, []Need{"throughput", "contention"}, needs(not))
+	require.Len(t, r.unmeasured(), 2)
+	r.OwnServers = false
+	require.Len(t, r.unmeasured(), 1, "the servers are those of the reader")
 }
 
 // TestPrices: who is better by one metric and worse by another one is beaten by nobody.
@@ -49,7 +72,10 @@ func TestPrices(t *testing.T) {
 	for i, s := range strategies("wide", 1000, 100, 200) {
 		all[i].Figures["wide"] = s.Figures["wide"]
 	}
-	best, because := rank(all, []string{"pair", "wide"})
+	best, because := rank(all, []string{"pair", "gap"})
+	require.Equal(t, []string{"a"}, best)
+	require.Equal(t, "better than each other one by a free key: Lock + Unlock, outside the noise", because, "the gap was not measured")
+	best, because = rank(all, []string{"pair", "wide"})
 	require.Empty(t, best)
 	require.Contains(t, because, "better by one and worse by another")
 }

@@ -2,6 +2,7 @@ package compare
 
 import (
 	_ "embed"
+	"fmt"
 	"html/template"
 	"io"
 	"slices"
@@ -30,8 +31,9 @@ func (r *Result) HTML(w io.Writer) error {
 			rest = append(rest, p)
 		}
 	}
+	settled, not := r.settled()
 	return report.Execute(w, map[string]any{
-		"R": r, "Names": r.names(), "Answers": r.answers(), "Unsettled": r.unsettled(), "Tables": r.tables(), "First": first, "Rest": rest,
+		"R": r, "Names": r.names(), "Answers": r.answers(), "Settled": settled, "Unsettled": not, "Unmeasured": r.unmeasured(), "Tables": r.tables(), "First": first, "Rest": rest,
 		"Failures": r.failures(), "Only": r.only(), "Warning": r.warning(), "About": r.about(), "AllPass": r.allPass(), "Timelines": r.timelines(),
 		"When": r.Started.Format("2 January 2006, 15:04"), "Pictured": slices.ContainsFunc(r.Strategies, func(s *Strategy) bool { return s.Second != nil }),
 	})
@@ -50,7 +52,7 @@ func (r *Result) answers() (rows []row) {
 			case slices.Contains(a.Meet, s.Name):
 				c.Text, c.Mark = "met", "good"
 			case s.Properties[needs[a.Need].demands] != "":
-				c.Text, c.Mark = "failed a case", "bad"
+				c.Text, c.Mark = s.trouble(), "bad"
 			}
 			if c.Mark == "good" {
 				c.More = a.reason(s)
@@ -60,6 +62,14 @@ func (r *Result) answers() (rows []row) {
 		rows = append(rows, line)
 	}
 	return rows
+}
+
+// trouble says why a strategy is not advised that has what a need demands.
+func (s *Strategy) trouble() string {
+	if s.Error != "" {
+		return "an error"
+	}
+	return "failed a case"
 }
 
 // reason is the figure by which a strategy meets a need, or how.
@@ -84,12 +94,23 @@ func (f *Figure) short() string {
 	return figure(f.Median) + " (" + figure(f.Least) + " to " + figure(f.Greatest) + ")"
 }
 
-// unsettled has a line for each need by which the run does not rank those that meet it.
-func (r *Result) unsettled() (lines []string) {
+// settled divides the advice into that by which the run ranks those that meet the need, or has nothing to rank, and the rest.
+func (r *Result) settled() (settled, not []Advice) {
 	for _, a := range r.Advice {
 		if len(a.Weighs) > 0 && len(a.Meet) > 1 && len(a.Best) == 0 {
-			lines = append(lines, string(a.Need)+": "+a.Because)
+			not = append(not, a)
+		} else {
+			settled = append(settled, a)
 		}
+	}
+	return settled, not
+}
+
+// unmeasured has a line for each question that no run of this program answers.
+func (r *Result) unmeasured() []string {
+	lines := []string{fmt.Sprintf("Hundreds of processes at one key: %d contended, and %d waited. Whom a release wakes is a promise, below; a process that waits costs so much for each.", contenders, waiters)}
+	if r.OwnServers {
+		lines = append(lines, "The network and the disks of your servers: these servers ran on this machine. --url names yours.")
 	}
 	return lines
 }

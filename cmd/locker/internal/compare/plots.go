@@ -7,6 +7,7 @@ import (
 	"image/color"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -95,35 +96,45 @@ func (t ticks) Ticks(least, most float64) []plot.Tick {
 	return all
 }
 
+// logTicks have labels as bars have.
+type logTicks struct{ plot.LogTicks }
+
+func (t logTicks) Ticks(least, most float64) []plot.Tick {
+	all := t.LogTicks.Ticks(least, most)
+	for i := range all {
+		if !all[i].IsMinor() {
+			if all[i].Label = onAxis(all[i].Value); all[i].Value < 0.01 {
+				all[i].Label = strconv.FormatFloat(all[i].Value, 'g', -1, 64)
+			}
+		}
+	}
+	return all
+}
+
 // bars has a bar for each strategy, with a line from the least run to the greatest one; nil
-// without figures.
+// without figures. The scale ends at twice the greatest median: one run of a busy machine would make all bars too
+// short to be seen. A line that goes on ends in an arrow.
 func (r *Result) bars(m metric) (*plot.Plot, error) {
 	p := newPlot(strings.TrimPrefix(m.title, "… "), "", m.unit)
 	p.Y.Min, p.Y.Tick.Marker = 0, ticks{}
+	top, greatest := 0.0, 0.0
+	for _, s := range r.Strategies {
+		if f := s.Figures[m.id]; f != nil && !f.Few {
+			top, greatest = max(top, 2*f.Median), max(greatest, f.Greatest)
+		}
+	}
+	if top == 0 {
+		top = greatest
+	}
 	var names []string
 	for i, s := range r.Strategies {
 		f := s.Figures[m.id]
 		if f == nil || f.Few {
 			continue
 		}
-		chart, err := plotter.NewBarChart(plotter.Values{f.Median}, vg.Points(18))
-		if err != nil {
+		if err := addBar(p, f, float64(len(names)), top, colours[i%len(colours)]); err != nil {
 			return nil, err
 		}
-		x := float64(len(names))
-		chart.XMin, chart.Color, chart.LineStyle.Width = x, colours[i%len(colours)], 0
-		spread, err := plotter.NewLine(plotter.XYs{{X: x, Y: f.Least}, {X: x, Y: f.Greatest}})
-		if err != nil {
-			return nil, err
-		}
-		spread.Width = vg.Points(1.2)
-		labels, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: x, Y: f.Greatest}}, Labels: []string{figure(f.Median)}})
-		if err != nil {
-			return nil, err
-		}
-		labels.TextStyle[0].XAlign = -0.5
-		labels.Offset.Y = vg.Points(2)
-		p.Add(chart, spread, labels)
 		names = append(names, s.Name)
 	}
 	if len(names) == 0 {
@@ -141,10 +152,42 @@ func (r *Result) bars(m metric) (*plot.Plot, error) {
 	return p, nil
 }
 
+// addBar adds the bar of a figure at x.
+func addBar(p *plot.Plot, f *Figure, x, top float64, colour color.RGBA) error {
+	bar, err := plotter.NewBarChart(plotter.Values{f.Median}, vg.Points(18))
+	if err != nil {
+		return err
+	}
+	bar.XMin, bar.Color, bar.LineStyle.Width = x, colour, 0
+	end := plotter.XY{X: x, Y: min(f.Greatest, top)}
+	spread, err := plotter.NewLine(plotter.XYs{{X: x, Y: f.Least}, end})
+	if err != nil {
+		return err
+	}
+	spread.Width = vg.Points(1.2)
+	label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{end}, Labels: []string{figure(f.Median)}})
+	if err != nil {
+		return err
+	}
+	label.TextStyle[0].XAlign = -0.5
+	label.Offset.Y = vg.Points(2)
+	p.Add(bar, spread, label)
+	if f.Greatest <= top {
+		return nil
+	}
+	arrow, err := plotter.NewScatter(plotter.XYs{end})
+	if err != nil {
+		return err
+	}
+	arrow.Shape, arrow.Radius, label.Offset.Y = draw.TriangleGlyph{}, vg.Points(2.5), vg.Points(4)
+	p.Add(arrow)
+	return nil
+}
+
 // distribution has a line for each strategy: the share of the values that are at most x.
 func (r *Result) distribution(title, x string, of func(s *Strategy) []float64) (*plot.Plot, error) {
 	p := newPlot(title, x, "that long at most, %")
-	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, logTicks{plot.LogTicks{Prec: -1}}
 	p.Y.Min, p.Y.Max = 0, 100
 	least, most := math.Inf(1), 0.0
 	for i, s := range r.Strategies {

@@ -17,6 +17,7 @@ var properties = []property{
 	{"woken", "a release wakes a waiter in another process", map[string]string{
 		"hashreentrant": "pub/sub", "blpop": "the release grants it the lock", "redlock": "notices of a majority", "postgres": "NOTIFY", "etcd": "a watch",
 	}},
+	{"crowd", "a release wakes one waiter, however many processes wait", map[string]string{"blpop": "the longest waiting", "etcd": "the next in line"}},
 	{"reentry", "an owner re-enters from another process", map[string]string{"hashreentrant": "yes", "blpop": "yes"}},
 	{"failover", "one server of several may die", map[string]string{
 		"setnx": "with WithReplicaAcks", "hashreentrant": "with WithReplicaAcks", "blpop": "with WithReplicaAcks", "redlock": "a minority of the nodes",
@@ -27,7 +28,7 @@ var properties = []property{
 	}},
 	{"clock", "no jump of a server's clock ends a lease early", map[string]string{"memory": "yes", "etcd": "yes"}},
 	{"interop", "programs with other libraries take the lock", map[string]string{
-		"setnx": "SET NX PX", "hashreentrant": "Redisson", "blpop": "Redisson", "redlock": "redsync",
+		"setnx": "SET NX PX, as most take it", "hashreentrant": "Redisson (Java)", "blpop": "Redisson (Java), out of order", "redlock": "redsync (Go)",
 	}},
 	{"rows", "a transaction of the application's can check the lock", map[string]string{"postgres": "LockTx", "mysql": "LockTx"}},
 	{"processes", "it excludes other processes", map[string]string{

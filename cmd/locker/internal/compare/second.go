@@ -64,13 +64,13 @@ func (s *Second) SVG() template.HTML {
 func (s *Second) Shares() string {
 	var all []string
 	for _, t := range s.Processes {
-		all = append(all, figure(float64(t.Grants)))
+		all = append(all, count(t.Grants))
 	}
 	return strings.Join(all, ", ")
 }
 
 // ChangesText is the number of changes of process.
-func (s *Second) ChangesText() string { return figure(float64(s.Changes)) }
+func (s *Second) ChangesText() string { return count(s.Changes) }
 
 // Span is how long the picture is.
 func (s *Second) Span() string {

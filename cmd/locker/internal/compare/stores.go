@@ -158,7 +158,7 @@ func (s *stores) launch(ctx context.Context) (*stores, error) {
 }
 
 func faultyRedis(s *redistest.Server) *faulty {
-	return &faulty{freeze: s.Pause, thaw: s.Resume, kill: s.Kill, revive: func() { _ = s.Revive() }} // who it does not come back for will say so
+	return &faulty{freeze: s.Pause, thaw: s.Resume, kill: s.Kill, revive: func(context.Context) error { return s.Revive() }}
 }
 
 // breakable returns the server for single strategies, or with i = 1 those of the quorum.

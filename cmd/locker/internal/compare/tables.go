@@ -215,7 +215,11 @@ func (r *Result) warning() string {
 	if r.Load.Busy == "" {
 		return ""
 	}
-	return "This machine was busy: " + r.Load.Busy + "."
+	text := "This machine was busy: " + r.Load.Busy + "."
+	if r.Failed() {
+		text += " What failed, below, may have failed for that reason: compare again when it is quiet."
+	}
+	return text
 }
 
 // Text is the result for a terminal.
@@ -241,7 +245,7 @@ func (r *Result) Text() string {
 	for _, a := range r.Advice {
 		fmt.Fprintf(&b, "%s (%s): %s\n", a.Need, a.What, a.verdict())
 		for _, p := range a.Prices {
-			fmt.Fprintf(&b, "    %s\n", p.line())
+			fmt.Fprintf(&b, "    %s\n", p.Line())
 		}
 	}
 	fmt.Fprintln(&b)
@@ -254,7 +258,8 @@ func (r *Result) Text() string {
 	return b.String()
 }
 
-func (p Price) line() string {
+// Line is the price in a line.
+func (p Price) Line() string {
 	return p.Strategy + ": " + strings.Join(slices.DeleteFunc([]string{p.How, p.Figures}, func(s string) bool { return s == "" }), "; ")
 }
 
@@ -278,7 +283,7 @@ func (r *Result) Markdown() string {
 	for _, a := range r.Advice {
 		fmt.Fprintf(&b, "- **%s** (%s): %s\n", a.Need, a.What, a.verdict())
 		for _, p := range a.Prices {
-			fmt.Fprintf(&b, "  - %s\n", p.line())
+			fmt.Fprintf(&b, "  - %s\n", p.Line())
 		}
 	}
 	fmt.Fprintln(&b)

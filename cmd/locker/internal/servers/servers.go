@@ -53,21 +53,28 @@ func start(ctx context.Context, s *servers.Server, err error, url func() string)
 	if err != nil {
 		return nil, err
 	}
-	err = s.Start(ctx, func(ctx context.Context) error {
-		l, release, err := strategy.OpenURL(ctx, url())
-		if err != nil {
-			return err
-		}
-		defer release()
-		lease, err := l.TryLock(ctx, "ready")
-		if err != nil {
-			return err
-		}
-		return lease.Unlock(ctx)
-	})
-	if err != nil {
+	if err := s.Start(ctx, func(ctx context.Context) error { return ready(ctx, url()) }); err != nil {
 		s.Stop()
 		return nil, err
 	}
 	return &Server{url(), s}, nil
+}
+
+// Revive starts a server that has crashed, and returns once a lock of it can be taken.
+func (s *Server) Revive(ctx context.Context) error {
+	return s.Start(ctx, func(ctx context.Context) error { return ready(ctx, s.URL) })
+}
+
+// ready takes a lock and gives it back.
+func ready(ctx context.Context, url string) error {
+	l, release, err := strategy.OpenURL(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer release()
+	lease, err := l.TryLock(ctx, "ready")
+	if err != nil {
+		return err
+	}
+	return lease.Unlock(ctx)
 }
