@@ -151,8 +151,8 @@ var whys = map[string]map[string]string{
 			"may take until its own new deadline, which is after the key's. `ExtendInterval` is the most that this adds.",
 	},
 	"cut": {
-		"rueidislock": "when an extension fails, whatever the reason, it [deletes the key](https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/lock.go#L293), " +
-			"and ends the context after that. A section that runs on meets the next one.",
+		"rueidislock": "the cause is not proven. From its source: an extension that fails [deletes the key](https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/lock.go#L293), " +
+			"and ends the context after that, so a section that runs on can meet the next one.",
 	},
 	"forget": {
 		"redsync":       "`Until` is the end that the holder was granted. Nothing looks at the key before.",
