@@ -192,6 +192,11 @@ func (f *compareFlags) compare(c *cobra.Command) error {
 			return err
 		}
 	}
+	if f.json { // the other forms have them as sentences
+		for _, line := range result.Failures() {
+			fmt.Fprintln(c.ErrOrStderr(), line)
+		}
+	}
 	if worse || result.Failed() {
 		return &exit{code: exitNone}
 	}

@@ -88,7 +88,14 @@ func (r *Result) bench(ctx context.Context, s *stores, o Options) error {
 			r.BoutS = b.bout.Seconds()
 		}
 	}
-	for range max(1, min(3, o.Runs/10)) { // these take seconds
+	b.long(ctx, order, s)
+	b.tell(r)
+	return ctx.Err()
+}
+
+// long has the runs that take seconds, a few of each, and those of the pictures.
+func (b *bench) long(ctx context.Context, order []*Strategy, s *stores) {
+	for range max(1, min(3, b.o.Runs/10)) {
 		for _, st := range order {
 			if st.Error != "" {
 				continue
@@ -102,15 +109,13 @@ func (r *Result) bench(ctx context.Context, s *stores, o Options) error {
 		if st.Error != "" || st.on.kind == "memory" {
 			continue
 		}
-		bout, f, err := b.ring.fight(ctx, st.Name, 10*o.Time)
+		bout, f, err := b.ring.fight(ctx, st.Name, 10*b.o.Time)
 		if err != nil {
 			st.fail(fmt.Errorf("benchmarks: %w", err))
 			continue
 		}
 		st.Second = bout.second(f)
 	}
-	b.tell(r)
-	return ctx.Err()
 }
 
 // tell makes the figures.

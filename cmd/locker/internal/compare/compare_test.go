@@ -42,7 +42,7 @@ func TestCompare(t *testing.T) {
 	serverstest.Etcd(t)
 	r, err := Run(t.Context(), quiet(Options{}))
 	require.NoError(t, err)
-	require.Empty(t, r.failures())
+	require.Empty(t, r.Failures())
 	require.False(t, r.Failed())
 	require.Subset(t, Names(), r.names())
 	require.Subset(t, r.names(), []string{"setnx", "hashreentrant", "blpop", "redlock", "memory"})
@@ -108,7 +108,7 @@ func TestItself(t *testing.T) {
 	r, err := Run(t.Context(), o)
 	require.NoError(t, err)
 	require.Equal(t, []string{"setnx", "setnx#2"}, r.names())
-	require.Empty(t, r.failures())
+	require.Empty(t, r.Failures())
 	for _, a := range r.Advice {
 		require.Empty(t, a.Best, "%s: %s", a.Need, a.Because)
 		if len(a.Weighs) > 0 && len(a.Meet) > 0 {
@@ -140,7 +140,7 @@ func TestServersOfOthers(t *testing.T) {
 			require.ErrorIs(t, err, context.Canceled)
 		} else {
 			require.NoError(t, err)
-			require.Empty(t, r.failures())
+			require.Empty(t, r.Failures())
 			require.Positive(t, r.Strategies[1].Suite.Passed)
 		}
 		for _, rdb := range servers {

@@ -34,7 +34,7 @@ func (r *Result) HTML(w io.Writer) error {
 	settled, not := r.settled()
 	return report.Execute(w, map[string]any{
 		"R": r, "Names": r.names(), "Answers": r.answers(), "Settled": settled, "Unsettled": not, "Unmeasured": r.unmeasured(), "Tables": r.tables(), "First": first, "Rest": rest,
-		"Failures": r.failures(), "Only": r.only(), "Warning": r.warning(), "About": r.about(), "AllPass": r.allPass(), "Timelines": r.timelines(),
+		"Failures": r.Failures(), "Only": r.only(), "Warning": r.warning(), "About": r.about(), "AllPass": r.allPass(), "Timelines": r.timelines(),
 		"When": r.Started.Format("2 January 2006, 15:04"), "Pictured": slices.ContainsFunc(r.Strategies, func(s *Strategy) bool { return s.Second != nil }),
 	})
 }

@@ -296,7 +296,7 @@ func (r *Result) Markdown() string {
 
 // findings are the lines below the tables.
 func (r *Result) findings() (lines []string) {
-	lines = append(lines, r.failures()...)
+	lines = append(lines, r.Failures()...)
 	if all := r.allPass(); all != "" {
 		lines = append(lines, all)
 	}
@@ -310,9 +310,9 @@ func (r *Result) names() (names []string) {
 	return names
 }
 
-// failures has a line for each case that failed, and for each strategy of which something
+// Failures has a line for each case that failed, and for each strategy of which something
 // is missing.
-func (r *Result) failures() (all []string) {
+func (r *Result) Failures() (all []string) {
 	for _, s := range r.Strategies {
 		if s.Error != "" {
 			all = append(all, s.Name+": "+s.Error)
