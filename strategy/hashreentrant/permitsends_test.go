@@ -64,6 +64,7 @@ func TestRepeatedPermitsEndNoEarlier(t *testing.T) {
 	t.Parallel()
 	d, rdb := newKeeper(t)
 	first := takePermits(t, d, idOf(1), time.Minute, 1, 9)
+	require.Equal(t, 8, first.Free)
 	require.Equal(t, first.Token, takePermits(t, d, idOf(1), time.Hour, 1, 9).Token)
 	require.Greater(t, endOf(t, rdb, idOf(1)), 50*time.Minute)
 	wantLasts(t, rdb, 50*time.Minute, "after an attempt with a longer TTL")
@@ -143,6 +144,17 @@ func TestSweptPermitsLeaveNothing(t *testing.T) {
 	setEnd(t, rdb, idOf(4), -time.Minute)
 	require.Equal(t, 1, out(t, d))
 	require.Equal(t, 1, out(t, d), "what a look has swept is not counted any more")
+}
+
+// What has ended stays while nobody needs it: a grant that fits costs the same whatever has ended.
+func TestNothingIsSweptInVain(t *testing.T) {
+	t.Parallel()
+	d, rdb := newKeeper(t)
+	require.True(t, takePermits(t, d, idOf(1), time.Hour, 2, 4).Granted)
+	setEnd(t, rdb, idOf(1), -time.Minute)
+	require.True(t, takePermits(t, d, idOf(2), time.Hour, 2, 4).Granted, "2 and 2 fit")
+	require.Equal(t, "permits 4 4", head(t, rdb))
+	require.EqualValues(t, 2, rdb.ZCard(t.Context(), permitsKey).Val())
 }
 
 // An attempt sweeps some hundred claims and no more; then whoever waits asks again at once.
