@@ -146,17 +146,6 @@ func TestSweptPermitsLeaveNothing(t *testing.T) {
 	require.Equal(t, 1, out(t, d), "what a look has swept is not counted any more")
 }
 
-// What has ended stays while nobody needs it: a grant that fits costs the same whatever has ended.
-func TestNothingIsSweptInVain(t *testing.T) {
-	t.Parallel()
-	d, rdb := newKeeper(t)
-	require.True(t, takePermits(t, d, idOf(1), time.Hour, 2, 4).Granted)
-	setEnd(t, rdb, idOf(1), -time.Minute)
-	require.True(t, takePermits(t, d, idOf(2), time.Hour, 2, 4).Granted, "2 and 2 fit")
-	require.Equal(t, "permits 4 4", head(t, rdb))
-	require.EqualValues(t, 2, rdb.ZCard(t.Context(), permitsKey).Val())
-}
-
 // An attempt sweeps some hundred claims and no more; then whoever waits asks again at once.
 func TestSweepIsBounded(t *testing.T) {
 	t.Parallel()
