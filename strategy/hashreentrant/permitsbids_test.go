@@ -127,6 +127,8 @@ func TestRefusedForABid(t *testing.T) {
 	require.False(t, a.Granted)
 	require.LessOrEqual(t, a.Remaining, driver.BidTime+time.Millisecond)
 	require.Zero(t, a.Free)
+	a = takePermits(t, d, ofThird(2), time.Hour, 3, 4)
+	require.LessOrEqual(t, a.Remaining, driver.BidTime+time.Millisecond, "but for the bid, the last permits would be its own")
 	a = takePermits(t, d, ofThird(2), time.Hour, 4, 4)
 	require.Greater(t, a.Remaining, 50*time.Minute, "it waits for the permits, too")
 	require.NotContains(t, rdb.Info(t.Context(), "commandstats").Val(), "cmdstat_hkeys", "no command looks at all claims")
@@ -176,4 +178,19 @@ func TestLockBeforeABid(t *testing.T) {
 	require.NoError(t, d.Release(t.Context(), driver.Claim{Key: "k", ID: ofOther(1), Permits: 1, Limit: 4}))
 	require.True(t, waits(t, d, ofThird(1), time.Hour, 0, 0, time.Minute).Granted)
 	require.Equal(t, map[string]string{ofThird(1): "1"}, rdb.HGetAll(t.Context(), "k").Val())
+}
+
+// What has ended makes room beside a bid, too.
+func TestSweepBesideABid(t *testing.T) {
+	t.Parallel()
+	d, rdb := newKeeper(t)
+	for n := range 2 {
+		require.True(t, takePermits(t, d, ofOther(n), time.Hour, 2, 4).Granted)
+	}
+	require.True(t, waits(t, d, idOf(1), time.Hour, 2, 4, time.Second).Bids)
+	for n := range 2 {
+		setEnd(t, rdb, ofOther(n), -time.Minute)
+	}
+	require.True(t, takePermits(t, d, ofThird(1), time.Hour, 1, 4).Granted, "the bid leaves two")
+	require.True(t, bids(t, rdb))
 }

@@ -64,6 +64,7 @@ func TestRepeatedPermitsEndNoEarlier(t *testing.T) {
 	t.Parallel()
 	d, rdb := newKeeper(t)
 	first := takePermits(t, d, idOf(1), time.Minute, 1, 9)
+	require.Equal(t, 8, first.Free)
 	require.Equal(t, first.Token, takePermits(t, d, idOf(1), time.Hour, 1, 9).Token)
 	require.Greater(t, endOf(t, rdb, idOf(1)), 50*time.Minute)
 	wantLasts(t, rdb, 50*time.Minute, "after an attempt with a longer TTL")
