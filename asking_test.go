@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,7 +160,10 @@ func TestSignalsAboutPermits(t *testing.T) {
 		if err := lease.Err(); err != nil {
 			t.Errorf("Err: %v, want nil: it has its permit", err)
 		}
-		wantErr(t, s.other.RequestRelease(t.Context(), "k"), ErrConflict, "permits")
+		err = s.other.RequestRelease(t.Context(), "k")
+		if wantErr(t, err, ErrConflict, "permits"); !strings.Contains(err.Error(), "permits") {
+			t.Errorf("%v, want an error that says why", err)
+		}
 		if err := lease.Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}
