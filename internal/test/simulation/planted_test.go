@@ -43,7 +43,7 @@ var madeUp = []bug{
 
 // Repaired in the past, and brought back.
 var repaired = []bug{
-	{name: "a lost claim leaves its key some time after its loss", repair: "f3fdf33", file: "claim.go",
+	{name: "a lost claim leaves its key some time after its loss", repair: "f3fdf33", file: "claimloss.go",
 		old: "\tc.s.detach(c)\n\treturn after", new: "\tgo func() { defer c.lock().Unlock(); c.s.detach(c) }()\n\treturn after",
 		missed: "the repair before it keeps the promise by itself"},
 	{name: "E13: a reader meets another reader's loss", repair: "596a618", file: "reentry.go",
@@ -80,7 +80,7 @@ var repaired = []bug{
 	{name: "a context that was detached from its end bounds a wait", repair: "77f2eb5", file: "internal/bound/bound.go",
 		old: "return &Context{Context: Undated(parent), at:", new: "return &Context{Context: parent, at:",
 		missed: "no caller has a context of a type of its own"},
-	{name: "a parent that blocks holds up the other contexts of its lease", repair: "ff4bf14", file: "claim.go",
+	{name: "a parent that blocks holds up the other contexts of its lease", repair: "ff4bf14", file: "claimloss.go",
 		old: "\t\t\tgo ctx.end(lost.cause)", new: "\t\t\tctx.end(lost.cause)",
 		missed: "no caller has a context of a type of its own"},
 	{name: "a driver's panic leaves a queue without its watch", repair: "ac9930c", file: "attempt.go",
