@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -70,8 +71,11 @@ func (r *Result) plots() (all []figurePlot, err error) {
 	return all, err
 }
 
+// useSans makes plot place texts by the widths of this font.
+var useSans = sync.OnceFunc(func() { plot.DefaultFont.Variant = "Sans" })
+
 func newPlot(title, x, y string) *plot.Plot {
-	plot.DefaultFont.Variant = "Sans" // by whose widths texts are placed
+	useSans()
 	p := plot.New()
 	p.Title.TextStyle.Font.Size, p.X.Tick.Label.Font.Size, p.Y.Tick.Label.Font.Size = 11, 8.5, 8.5
 	p.X.Label.TextStyle.Font.Size, p.Y.Label.TextStyle.Font.Size = 9.5, 9.5
