@@ -47,7 +47,7 @@ func TestLossIsDetected(t *testing.T) {
 	}
 }
 
-// What the store shows is a question: the store's answer decides. It is asked once a second at most.
+// A shown loss makes the Locker ask the store, once a second at most. The store's answer decides.
 func TestShownLossIsAQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDetecting(t, WithTTL(time.Hour))
@@ -56,7 +56,7 @@ func TestShownLossIsAQuestion(t *testing.T) {
 		d.wantSent(opRenew, 1, "it is watched")
 		for range 35 { // over 3.5 s
 			d.show("k")
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // on the bubble's clock
 		}
 		d.wantSent(opRenew, 1+4, "once a second")
 		if err := l.Err(); err != nil {
@@ -72,7 +72,7 @@ func TestWatchedBeforeAsked(t *testing.T) {
 		d := newDetecting(t, WithTTL(time.Hour))
 		l := d.lock(t.Context(), "k")
 		d.shows.trouble(nil, func() error {
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(5 * time.Millisecond) // on the bubble's clock: the driver takes so long
 			d.store.free("k")
 			return nil
 		})
@@ -93,7 +93,7 @@ func TestEarlierRenewalIsNoQuestion(t *testing.T) {
 	})
 }
 
-// Locks that are given back within 10 ms are never told the driver, nor asked about.
+// The driver does not learn of locks that are given back within 10 ms, and the Locker asks nothing about them.
 func TestShortLocksAreNotWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDetecting(t)
@@ -101,7 +101,7 @@ func TestShortLocksAreNotWatched(t *testing.T) {
 		d.until(100 * time.Millisecond)
 		for i := range 20 {
 			l := d.lock(t.Context(), fmt.Sprint(i%2))
-			time.Sleep(detectAfter - 1)
+			time.Sleep(detectAfter - 1) // on the bubble's clock: not long enough to be watched
 			d.unlock(l)
 			time.Sleep(time.Nanosecond)
 		}
@@ -109,7 +109,7 @@ func TestShortLocksAreNotWatched(t *testing.T) {
 		d.wantSent(opRenew, 1, "that is the long one")
 		for _, call := range d.shows.open(t).calls {
 			if fmt.Sprint(call) != "{[long] []}" {
-				t.Errorf("the driver is told %v, want that of the long lock only", call)
+				t.Errorf("the driver watches %v, want the key of the long lock only", call)
 			}
 		}
 		d.unlock(long)
@@ -143,7 +143,7 @@ func TestNextClaimIsWatched(t *testing.T) {
 		d.wantWatched("both are held", "k", "stays")
 		calls := d.shows.open(t).calls
 		if got := fmt.Sprint(calls); got != "[{[k stays] []} {[k] [k]}]" {
-			t.Errorf("the driver is told %v", got)
+			t.Errorf("the driver watches %v", got)
 		}
 		d.drop("k")
 		d.wantClosedAt(l.Lost(), 200*time.Millisecond, "the new claim is watched")

@@ -100,7 +100,7 @@ func TestDetectionAfterACut(t *testing.T) {
 		d.store.free("k") // nobody sees it
 		d.until(5 * time.Second)
 		if len(w.calls) != 1 {
-			t.Error("the driver is told of a lock after its LossWatch has ended")
+			t.Error("the LossWatch has ended, and Watch is called")
 		}
 		d.unlock(other)
 		d.wantClosedAt(l.Lost(), 5*time.Second+detectAfter-1, "the store is asked once it is watched again")

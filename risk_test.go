@@ -170,7 +170,7 @@ func TestAtRiskOfAHandedOverLease(t *testing.T) {
 	})
 }
 
-// Whoever takes over a lock that is in danger learns of it at once.
+// A caller that takes over a lock in danger learns of the danger at once.
 func TestDangerIsHandedOver(t *testing.T) {
 	const ttl, margin = 2 * time.Second, time.Second
 	synctest.Test(t, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestAtRiskOfAFrozenProcess(t *testing.T) {
 	})
 }
 
-// What is kept without a lease is at risk for nobody.
+// A lock that is kept without a lease reports no danger.
 func TestAtRiskOfAKeptLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSticky(t, time.Second, WithTTL(MinTTL), WithRenewInterval(MinTTL*9/10))

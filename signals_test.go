@@ -93,7 +93,7 @@ func TestRequestRelease(t *testing.T) {
 	})
 }
 
-// Nobody listens for a lease that has ended, and a request that comes while it ends is for nobody.
+// The Locker does not listen for a lease that has ended. A request that comes while the lease ends changes nothing.
 func TestRequestOfWhatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSignalled(t)
@@ -113,7 +113,7 @@ func TestRequestOfWhatHasEnded(t *testing.T) {
 		if closed(asked) || closed(l.ReleaseRequested()) {
 			t.Error("ReleaseRequested is closed, want it open: the lease was unlocked before")
 		}
-		time.Sleep(5 * time.Second)
+		time.Sleep(5 * time.Second) // on the bubble's clock
 		s.wantSent(opRenew, 0, "nobody asks about what was given back")
 		s.wantEvents(map[EventKind]int{EventAcquired: 2, EventReleased: 2}, "no request has come in time")
 	})
@@ -263,7 +263,7 @@ func TestForgeryExtendsNothing(t *testing.T) {
 		l := s.lock(t.Context(), "k", WithoutRenewal())
 		l.ReleaseRequested()
 		end := l.Deadline()
-		time.Sleep(5 * time.Second)
+		time.Sleep(5 * time.Second) // on the bubble's clock
 		if err := s.d.Signal(t.Context(), driver.Signal{Kind: driver.SignalBroken, Key: "k", Claim: s.inspect("k").ID}); err != nil {
 			t.Fatal(err)
 		}

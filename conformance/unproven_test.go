@@ -55,7 +55,7 @@ var unproven = map[string]string{
 	"R23": "Keys are drawn at random and from a list of hostile ones.",
 	"R24": "What the runtime and the store's client keep for themselves.",
 	"R25": "That the margin is longer than what a write may take on its way.",
-	"R26": "Nothing beyond what R10 says of processes that get no processor.",
+	"R26": "That a process without a processor learns of it: see R10.",
 	"R27": "Signals are hints: what happens without one is R10 and R11. PgBouncer and roles that may not subscribe pass none on.",
 	"R28": "Strategies blpop, redlock, postgres, mysql and etcd keep no permits.",
 }

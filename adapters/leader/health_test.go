@@ -29,7 +29,7 @@ func TestHealthy(t *testing.T) {
 		time.Sleep(time.Second) // the next renewal shows it
 		lost := time.Now()
 		require.False(t, c.IsLeader())
-		time.Sleep(10 * time.Second)
+		time.Sleep(10 * time.Second) // on the bubble's clock
 		require.NoError(t, c.Healthy(time.Since(lost)+time.Second))
 		require.ErrorIs(t, c.Healthy(time.Since(lost)-time.Second), locker.ErrLost)
 		close(deaf)
@@ -48,7 +48,7 @@ func TestHealthyAfterAStop(t *testing.T) {
 	require.ErrorIs(t, e.Run(ctx, func(ctx context.Context, _ int64) error {
 		lease, ok := locker.LeaseFromContext(ctx)
 		require.True(t, ok)
-		time.Sleep(time.Until(lease.Deadline()) + 50*time.Millisecond)
+		time.Sleep(time.Until(lease.Deadline()) + 50*time.Millisecond) // the process stands still for so long
 		require.ErrorIs(t, e.Healthy(40*time.Millisecond), locker.ErrLost)
 		require.NoError(t, e.Healthy(time.Minute))
 		stop()
@@ -68,11 +68,11 @@ func TestStats(t *testing.T) {
 				return nil
 			}
 		}, leader.WithBackoff(time.Second, time.Second))
-		time.Sleep(10 * time.Second)
+		time.Sleep(10 * time.Second) // on the bubble's clock
 		require.Equal(t, leader.Stats{Leads: true, Terms: 1, Led: 10 * time.Second}, c.Stats())
 		time.Sleep(long) // the second term
 		require.True(t, store.Break(key))
-		time.Sleep(long / 2)
+		time.Sleep(long / 2) // on the bubble's clock: in the third term
 		st := c.Stats()
 		require.Equal(t, leader.Stats{Leads: true, Terms: 3, Lost: 1}, leader.Stats{Leads: st.Leads, Terms: st.Terms, Lost: st.Lost, Failed: st.Failed})
 		require.Greater(t, st.Led, long)

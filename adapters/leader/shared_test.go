@@ -27,19 +27,19 @@ func TestLossOfASharedLeadership(t *testing.T) {
 			time.Sleep(time.Second) // it rolls back
 			return nil
 		}, soon, leader.WithObserver(slowly.observe))
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond) // on the bubble's clock: both are elected
 		require.True(t, quick.IsLeader() && slow.IsLeader())
 		require.Equal(t, quick.Token(), slow.Token())
 		require.Equal(t, []leader.Event{{Kind: leader.Elected, Token: quick.Token()}}, seen.seen)
 		require.Equal(t, seen.seen, slowly.seen, "each has its own events")
 		require.True(t, store.Break(key))
-		time.Sleep(900 * time.Millisecond)
+		time.Sleep(900 * time.Millisecond) // on the bubble's clock: the other one still rolls back
 		require.Empty(t, quick.ended, "it is to stand again")
 		kinds := seen.kinds()
 		require.Equal(t, []leader.Kind{leader.Elected, leader.Ended, leader.Failed}, kinds[:3])
 		require.Equal(t, leader.Failed, kinds[len(kinds)-1])
 		require.Equal(t, []leader.Kind{leader.Elected}, slowly.kinds(), "its function has not returned")
-		time.Sleep(1100 * time.Millisecond)
+		time.Sleep(1100 * time.Millisecond) // on the bubble's clock: it has rolled back, and the pauses are over
 		require.True(t, quick.IsLeader() && slow.IsLeader())
 		stop()
 		require.ErrorIs(t, <-quick.ended, context.Canceled)
@@ -54,7 +54,7 @@ func TestRunUnderALostLease(t *testing.T) {
 		lease, err := l.Lock(t.Context(), key, locker.WithMaxHold(time.Second))
 		require.NoError(t, err)
 		ctx := context.WithoutCancel(lease.Context(t.Context())) // which does not end with the lease
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second)                              // on the bubble's clock: longer than the hold
 		require.ErrorIs(t, <-stand(t, ctx, l, untilEnd).ended, locker.ErrLost)
 	})
 }

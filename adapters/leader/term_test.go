@@ -153,7 +153,7 @@ func TestObserveMissesNoTerm(t *testing.T) {
 		seen := make([][]string, 4)
 		for i := range seen {
 			observers.Go(func() {
-				time.Sleep(time.Duration(i) * 40 * time.Millisecond)
+				time.Sleep(time.Duration(i) * 40 * time.Millisecond) // on the bubble's clock: each looks in another phase
 				seen[i] = follow(ctx, t, look(t, newLocker(t, store)), terms, func(leader.Term) {
 					if i == 3 {
 						time.Sleep(700 * time.Millisecond) // on the bubble's clock: longer than most terms

@@ -107,7 +107,7 @@ func TestEarly(t *testing.T) {
 		a, b := newGroup(t, store, results, opts...), newGroup(t, store, results, opts...)
 		var n atomic.Int32
 		compute := func(context.Context) ([]byte, error) {
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // on the bubble's clock: the computation takes so long
 			return fmt.Append(nil, n.Add(1)), nil
 		}
 		do := func(g *singleflight.Group, fn singleflight.Func) string {
@@ -138,13 +138,13 @@ func TestEarlyByChance(t *testing.T) {
 		for range 10_000 { // a call each 100 ms, for 1,000 s
 			_, err := g.Do(t.Context(), "k", func(context.Context) ([]byte, error) {
 				computed++
-				time.Sleep(time.Second)
+				time.Sleep(time.Second) // on the bubble's clock: the computation takes so long
 				last = time.Now()
 				return nil, nil
 			})
 			require.NoError(t, err)
 			require.LessOrEqual(t, time.Since(last), time.Minute)
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // on the bubble's clock
 		}
 		require.Greater(t, computed, 15)
 		require.Less(t, computed, 30)

@@ -35,13 +35,13 @@ const (
 	permitsTime      = 5 * time.Second
 )
 
-// permitsSpec is what a process of BenchmarkPermits does. It counts from Begin to End, in ns of the wall clock.
+// permitsSpec describes a process of BenchmarkPermits. It counts from Begin to End, in ns of the wall clock.
 type permitsSpec struct {
 	Contender, Addr string
 	Begin, End      int64
 }
 
-// permitsGot is what came of it.
+// permitsGot is the result of a process.
 type permitsGot struct {
 	Counts   []float64 // acquisitions, by goroutine
 	Waits    []time.Duration

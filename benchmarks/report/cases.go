@@ -186,5 +186,5 @@ const (
 	atRenewal    = "the loss is known at the next renewal, TTL/3 after the last. A token stops the earlier holder's writes as soon as the next one has written."
 	asynchronous = "replication is asynchronous: the new master has never heard of the lock."
 	ownKey       = "the second try finds the key of the first, which it takes for another holder's, and waits until it ends."
-	notCleaned   = "the command sets the key for nobody, for a TTL. What would delete it goes under the caller's context, which has ended, or is not sent."
+	notCleaned   = "the command sets the key for nobody, for a TTL. The command that would delete it goes under the caller's context, which has ended, or is not sent."
 )

@@ -39,8 +39,8 @@ func TestBatchTakesItsShare(t *testing.T) {
 	}
 }
 
-// What is queued for a distant server waits for more, unless a full share is queued or the
-// commands are few.
+// Commands that are queued for a distant server wait for more, unless they are a full share or
+// few.
 func TestCommandsToADistantServerGather(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -150,7 +150,7 @@ func (w *lossWatch) messages(key string) func(event string) {
 	}
 }
 
-// ask has the Locker ask the store about the claim of key.
+// ask makes the Locker ask the store about the claim of key.
 func (w *lossWatch) ask(key string) {
 	w.mu.Lock()
 	c, ok := w.claims[key]
@@ -169,8 +169,8 @@ func (w *lossWatch) follow() {
 	}
 }
 
-// move subscribes to the keys that have moved where they are now, and has the Locker ask about them: nobody has
-// told what happened to them at the new server before.
+// move subscribes to the keys that have moved where they are now, and makes the Locker ask about them: no
+// message has shown what happened to them at the new server before.
 func (w *lossWatch) move() error {
 	ctx, cancel := context.WithTimeout(w.life, followEvery)
 	defer cancel()

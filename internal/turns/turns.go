@@ -9,8 +9,8 @@
 // meanwhile how others get the key, or gets it if they do not want it. So the order costs no
 // command, it saves attempts, and a process that died costs the others 2 ms.
 //
-// A process that does not observe the order would always be first. While the key is seen held
-// by such a process, nobody here observes the order either.
+// A process that takes no turns would always be first. So for a second after an attempt was refused
+// because such a process held the key, this process attempts at once, too.
 package turns
 
 import (
@@ -26,10 +26,10 @@ const (
 	// step is how long a process waits for one that is older: an attempt and its section, if that is
 	// short.
 	step = 2 * time.Millisecond
-	// mostSteps bounds the wait, and blindSteps that of a process that hears no releases.
-	mostSteps, blindSteps = 10, 3
-	// rudeFor is for how long a holder that does not observe the order is remembered.
-	rudeFor = time.Second
+	// mostSteps bounds the wait, and stepsUnheard the wait of a process that hears no releases.
+	mostSteps, stepsUnheard = 10, 3
+	// outOfTurnFor is for how long a holder that takes no turns is remembered.
+	outOfTurnFor = time.Second
 	// keptFor is how long a key is remembered that is neither watched nor released.
 	keptFor = 2 * time.Second
 )
@@ -50,9 +50,10 @@ type turn struct {
 	absent int // of them, who have not taken their turn
 	due    time.Time
 	moved  chan struct{} // closed when due changes; nil: nobody waits for that
-	rude   time.Time     // the key was held by a process that does not observe the order
-	used   time.Time
-	watch  *Watch // nil: the process hears no releases
+	// outOfTurn is when an attempt was refused because of a holder that takes no turns.
+	outOfTurn time.Time
+	used      time.Time
+	watch     *Watch // nil: the process hears no releases
 }
 
 // Watch hears the releases of a key. Its C receives when it is the process's turn.
@@ -105,10 +106,10 @@ func (t *Turns) drop(key string) {
 func (k *turn) set(now time.Time) {
 	most := mostSteps
 	if k.watch == nil {
-		most = blindSteps
+		most = stepsUnheard
 	}
 	younger := min(k.others-k.absent-max(k.age, 0), most)
-	if now.Sub(k.rude) < rudeFor {
+	if now.Sub(k.outOfTurn) < outOfTurnFor {
 		younger = 0
 	}
 	k.due = now.Add(time.Duration(max(younger, 0)) * step)
@@ -164,14 +165,14 @@ func (t *Turns) Granted(key string) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if k := t.keys[key]; k != nil && time.Since(k.rude) >= rudeFor {
+	if k := t.keys[key]; k != nil && time.Since(k.outOfTurn) >= outOfTurnFor {
 		k.absent = max(k.absent, k.others-max(k.age, 0))
 	}
 }
 
-// Refused notes that the process's attempt was refused, by a holder that observes the order
-// if polite is set. Such a holder was older.
-func (t *Turns) Refused(key string, polite bool) {
+// Refused notes that the process's attempt was refused, because of a holder that takes
+// turns, or takes none. A holder that takes turns was older.
+func (t *Turns) Refused(key string, takesTurns bool) {
 	if t.known.Load() == 0 {
 		return
 	}
@@ -179,8 +180,8 @@ func (t *Turns) Refused(key string, polite bool) {
 	defer t.mu.Unlock()
 	switch k := t.keys[key]; {
 	case k == nil:
-	case !polite:
-		k.rude = time.Now()
+	case !takesTurns:
+		k.outOfTurn = time.Now()
 	default:
 		k.absent = max(k.absent-1, 0)
 	}

@@ -73,7 +73,7 @@ func TestOldestGoesFirst(t *testing.T) {
 	})
 }
 
-// Who has waited for those before it, and was granted the key, does not wait for them again.
+// A process that was granted the key after it had waited for older processes does not wait for these again.
 func TestAbsentProcessesAreNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ps := processes(4)
@@ -97,7 +97,7 @@ func TestProcessWithoutWatch(t *testing.T) {
 		p.Released(key, 7)
 		began := time.Now()
 		require.NoError(t, p.Await(t.Context(), key))
-		require.Equal(t, blindSteps*step, time.Since(began))
+		require.Equal(t, stepsUnheard*step, time.Since(began))
 		p.Granted(key)
 		p.Released(key, 7)
 		left, _ := p.left(key)
@@ -107,8 +107,8 @@ func TestProcessWithoutWatch(t *testing.T) {
 	})
 }
 
-// Nobody waits beside a holder that does not observe the order.
-func TestImpoliteHolder(t *testing.T) {
+// A process does not wait for older ones while the key is held out of turn.
+func TestHolderOutOfTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ps := processes(4)
 		p := ps[0]
@@ -119,7 +119,7 @@ func TestImpoliteHolder(t *testing.T) {
 		require.Zero(t, p.waits(t))
 		p.release(ps)
 		require.Zero(t, p.waits(t))
-		time.Sleep(rudeFor)
+		time.Sleep(outOfTurnFor) // on the bubble's clock
 		p.release(ps)
 		require.Equal(t, 3*step, p.waits(t))
 	})
@@ -138,7 +138,7 @@ func TestReleasesBringTheTurn(t *testing.T) {
 			turn <- time.Since(began)
 		}()
 		for range 3 {
-			time.Sleep(step / 4)
+			time.Sleep(step / 4) // on the bubble's clock
 			p.watch.Heard(false)
 		}
 		require.Equal(t, 3*step/4, <-turn)
@@ -165,8 +165,8 @@ func TestWatchEnds(t *testing.T) {
 		w.End()
 		w.End()
 		w.Heard(false)
-		time.Sleep(time.Second)
-		for range 2 { // what was sent before may be there still
+		time.Sleep(time.Second) // on the bubble's clock: longer than any turn
+		for range 2 {           // what was sent before may be there still
 			if _, open := <-w.C(); !open {
 				break
 			}
@@ -182,7 +182,7 @@ func TestKeysAreForgotten(t *testing.T) {
 		var p Turns
 		for i := range 10_000 {
 			p.Released(fmt.Sprint("key", i), 3)
-			time.Sleep(keptFor / 50)
+			time.Sleep(keptFor / 50) // on the bubble's clock
 		}
 		require.LessOrEqual(t, p.known.Load(), int32(150))
 	})

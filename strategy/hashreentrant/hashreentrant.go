@@ -5,6 +5,7 @@ import (
 	"embed"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
@@ -34,13 +35,13 @@ type pubsubDriver struct {
 	turns turns.Turns
 }
 
-// turnsMark is in the ids of Lockers that take turns.
-const turnsMark = 0x7a1
+// turnsMark follows the version digit in the ids of Lockers that take turns.
+const turnsMark, turnsDigits = 0x7a1, "7a1-"
 
 // takesTurns reports whether the Locker whose claim has that id takes turns.
 func takesTurns(id string) bool {
-	const at = len("01234567-0123-")
-	return len(id) > 36 && id[at:at+5] == "87a1-"
+	const at = len("01234567-0123-8")
+	return len(id) > at && strings.HasPrefix(id[at:], turnsDigits)
 }
 
 var _ interface {

@@ -27,7 +27,7 @@ func keeperWithout(t *testing.T, srv *redistest.Server, command string) driver.D
 	return d
 }
 
-// Where the server refuses a command in the middle of a script, no permit is granted twice, none is gone for longer than
+// If the server refuses a command in the middle of a script, no permit is granted twice, none is gone for longer than
 // the keys last, and no key stays for ever.
 func TestPermitsOfARefusedUser(t *testing.T) {
 	t.Parallel()

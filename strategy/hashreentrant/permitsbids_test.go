@@ -53,8 +53,8 @@ func TestGrantEndsItsBid(t *testing.T) {
 	require.Zero(t, rdb.Exists(t.Context(), "k", permitsKey).Val())
 }
 
-// Who asks for several permits bids at once, who asks for one after a second; the bid is the one's who has waited
-// longest, and each of its attempts makes it last.
+// A request for several permits bids at once, and a request for one permit after a second. The bid belongs to the request that
+// has waited longest, and each of its attempts makes the bid last.
 func TestWhoBids(t *testing.T) {
 	t.Parallel()
 	d, rdb := newKeeper(t)
@@ -117,7 +117,7 @@ func TestKeyOfWhoBids(t *testing.T) {
 	require.GreaterOrEqual(t, ends[1], ends[0]-250)
 }
 
-// Who is refused for a bid alone looks again when the bid may be over, however long the permits that are out last.
+// A request that only a bid keeps out is answered with the end of the bid, and not with the end of a permit.
 func TestRefusedForABid(t *testing.T) {
 	t.Parallel()
 	d, rdb := newKeeper(t)
@@ -180,7 +180,7 @@ func TestLockBeforeABid(t *testing.T) {
 	require.Equal(t, map[string]string{ofThird(1): "1"}, rdb.HGetAll(t.Context(), "k").Val())
 }
 
-// What has ended makes room beside a bid, too.
+// Permits that have ended make room beside a bid, too.
 func TestSweepBesideABid(t *testing.T) {
 	t.Parallel()
 	d, rdb := newKeeper(t)

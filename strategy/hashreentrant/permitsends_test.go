@@ -163,7 +163,7 @@ func TestSweepIsBounded(t *testing.T) {
 	require.True(t, takePermits(t, d, idOf(many), time.Hour, many, many).Granted)
 }
 
-// Who looks sees no permits that have ended, and changes nothing.
+// Inspect shows no permits that have ended, and changes nothing.
 func TestEndedPermitsAreNotShown(t *testing.T) {
 	t.Parallel()
 	d, rdb := newKeeper(t)
@@ -181,7 +181,7 @@ func TestEndedPermitsAreNotShown(t *testing.T) {
 	require.EqualValues(t, 2, rdb.ZCard(t.Context(), permitsKey).Val())
 }
 
-// Each release is told to those who wait, and nothing else is.
+// Each release is published, and nothing else is.
 func TestReleasesOfPermitsAreTold(t *testing.T) {
 	t.Parallel()
 	d, rdb := newKeeper(t)

@@ -28,7 +28,7 @@ func sections(t *testing.T, n int, contenders []contend) []int {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				err := contend(ctx, func() {
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // the section
 					counts[i]++
 					if total++; total == n {
 						cancel()

@@ -6,7 +6,8 @@ local claim = unpack(ARGV) -- or what the string is, whoever has set it
 -- value of another library may be there again by then; the doc of ForceUnlock warns of that.
 -- A server that refuses a command fails the script: a refusal does not look like a free key.
 
--- The holder is told, if that goes in one round trip. The caller tells it again.
+-- Where the holder's channel can be reached from here, the script sends the signal. The caller sends it again: a
+-- signal that comes twice is one more look at the store.
 
 -- fence.lua
 -- signal.lua

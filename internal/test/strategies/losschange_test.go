@@ -229,8 +229,8 @@ func TestLossDetectionAfterAFailOverToASilentServer(t *testing.T) {
 	w.kept(t, kept, "at a silent server")
 }
 
-// A user without the permissions that detection needs locks as without it, is told once, and learns of a loss
-// by the next renewal.
+// Without the permissions that detection needs, locks work as without detection. The log says so once, and a loss is
+// reported by the next renewal.
 func TestLossDetectionWithoutPermission(t *testing.T) {
 	for what, rules := range map[string][]string{
 		"to subscribe":                 {"~*", "&*", "+@all", "-subscribe"},
@@ -252,7 +252,7 @@ func TestLossDetectionWithoutPermission(t *testing.T) {
 				kept, err := l.Lock(t.Context(), "kept")
 				require.NoError(t, err)
 				said := func() int { return strings.Count(log.String(), "losses are not detected at once") }
-				require.Eventually(t, func() bool { return said() == 1 }, changeTakes, time.Millisecond, "it is told")
+				require.Eventually(t, func() bool { return said() == 1 }, changeTakes, time.Millisecond, "the log says so")
 				for change, do := range changes {
 					lease, err := l.Lock(t.Context(), change)
 					require.NoError(t, err)
@@ -261,14 +261,14 @@ func TestLossDetectionWithoutPermission(t *testing.T) {
 				}
 				require.NoError(t, kept.Err())
 				require.NoError(t, kept.Unlock(t.Context()))
-				require.Equal(t, 1, said(), "it is told once")
+				require.Equal(t, 1, said(), "the log says so once")
 			})
 		}
 	}
 }
 
-// A user with the permissions of its strategy, and those that docs/operating.md names for detection, is told at
-// once, whether it may look at the configuration or not.
+// With the permissions of the strategy, and those that docs/operating.md names for detection, a loss is reported at
+// once, whether or not the user may look at the configuration.
 func TestLossDetectionPermissions(t *testing.T) {
 	for name, newLocker := range onOneRedis {
 		t.Run(name, func(t *testing.T) {

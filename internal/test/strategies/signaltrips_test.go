@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// On one Redis the command that looks who holds the key asks the holder, too, and the command that breaks the lock
-// tells the holder. What goes out besides, for servers that cannot do that, is held up here.
+// On one Redis the command that inspects the lock also sends the request, and the command that breaks the lock also sends
+// the signal. The test holds up all other signals, which are for servers that cannot do that.
 func TestSignalsGoWithTheCommand(t *testing.T) {
 	for name, newLocker := range onOneRedis {
 		t.Run(name, func(t *testing.T) {
@@ -55,8 +55,8 @@ func TestSignalsGoWithTheCommand(t *testing.T) {
 	}
 }
 
-// Where a name was given to the owner the script cannot choose whom to ask, and the Locker sends the request. So it does
-// for a user that may not publish, which learns so.
+// The Locker sends the request itself where the holder's owner was named, as the script cannot choose whom to ask. It also
+// does where the user may not publish, and returns the server's refusal.
 func TestRequestsThatDoNotGoWithTheCommand(t *testing.T) {
 	for name, newLocker := range onOneRedis {
 		t.Run(name, func(t *testing.T) {

@@ -105,7 +105,7 @@ func (r *Result) adviseOn(need Need) Advice {
 // rank returns those that no other one is better than: better by one of the metrics and worse by
 // none, outside the noise.
 func rank(meet []*Strategy, weighs []string) (best []string, because string) {
-	whys := make(map[string]string) // why a metric does not tell two of them apart, but that there is no difference
+	whys := make(map[string]string) // why a metric does not rank two of them, unless there is no difference
 	var by []string                 // metrics that do
 	for _, s := range meet {
 		beaten := false
@@ -145,7 +145,7 @@ func rank(meet []*Strategy, weighs []string) (best []string, because string) {
 	return best, "better than the others by " + titlesOf(by, nil) + ", outside the noise; among these " + among
 }
 
-// titlesOf are the titles of metrics, with why they do not tell strategies apart.
+// titlesOf returns the titles of metrics, with the reason why a metric ranks no strategies.
 func titlesOf(ids []string, whys map[string]string) string {
 	var titles []string
 	for _, id := range ids {

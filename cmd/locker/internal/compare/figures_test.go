@@ -42,7 +42,7 @@ func TestRank(t *testing.T) {
 	require.Contains(t, because, "fewer than 30 runs")
 }
 
-// TestSettled: what the runs do not rank is said to be unsettled, and so is what no run measures.
+// TestSettled: the page names what the runs did not rank, and what no run measures.
 func TestSettled(t *testing.T) {
 	t.Parallel()
 	r := &Result{Strategies: strategies("pair", 1000, 100, 200, 101), OwnServers: true}

@@ -21,7 +21,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A recorder is what a store itself knows of the grants of a contended key, and nothing of the
+// A recorder reads the grants of a contended key from the store itself, and knows nothing of the
 // comparison. It returns the ids of the claims, in the order of the grants, when it is asked.
 type recorder func(t *testing.T) []string
 

@@ -123,7 +123,7 @@ var whys = map[string]map[string]string{
 	"partition": {"concurrency": "the client counts the TTL from when the answer to a keep-alive arrived, and looks once a second for sessions that are over."},
 	"forget": {
 		"etcd":        "the loss is known at the next renewal, TTL/3 after the last, or at once with `WithLossDetection`. A token stops the earlier holder's writes.",
-		"concurrency": "the session lives on. Who needs to know asks by `IsOwner` in the transaction that writes.",
+		"concurrency": "the session lives on. `IsOwner`, in the transaction that writes, refuses the write of a lost lock.",
 	},
 }
 
