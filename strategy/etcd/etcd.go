@@ -161,7 +161,7 @@ func (d *etcdDriver) try(ctx context.Context, m member, req driver.Request) (lin
 	case is.lease != l.id:
 		return d.move(ctx, m, req.Claim, is, l)
 	}
-	d.leases.keep(m.id, l, 0)
+	d.leases.keep(m.id, l, is.modified, 0)
 	return is, nil
 }
 
@@ -178,7 +178,7 @@ func (d *etcdDriver) move(ctx context.Context, m member, c driver.Claim, is line
 		next.first = false
 		return next, nil
 	}
-	d.leases.keep(m.id, l, is.lease)
+	d.leases.keep(m.id, l, next.modified, is.lease)
 	return next, nil
 }
 

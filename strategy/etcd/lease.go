@@ -35,7 +35,9 @@ type lease struct {
 	// in this term or a later one; 0: no term was known.
 	term uint64
 
-	end time.Time // of leases.mu: no leader lets it end before
+	// Of leases.mu:
+	end      time.Time // no leader lets it end before
+	revision int64     // that wrote its member with it, or the least that may have
 }
 
 // leases are those of this process. A claim has one of its own, and the next claim may have it
@@ -147,10 +149,18 @@ func (s *leases) of(id string) *lease {
 	return s.claims[id]
 }
 
-// keep notes that the claim has a member with l. The leases that it had before are revoked.
-func (s *leases) keep(id string, l *lease, had clientv3.LeaseID) {
+// keep notes that a revision has written the claim's member with l. The leases that it had before are revoked. When a
+// command beside this one has moved the member on since, l is its lease no longer: that command saw l there, and
+// revokes it.
+func (s *leases) keep(id string, l *lease, revision int64, had clientv3.LeaseID) {
 	s.mu.Lock()
 	old := s.claims[id]
+	if old != nil && old.revision > revision {
+		s.mu.Unlock()
+		s.spendOthers(old.id, nil, had)
+		return
+	}
+	l.revision = revision
 	if len(s.claims) >= s.tidyAt { // a claim that was lost may never be released
 		now := time.Now()
 		for id, l := range s.claims {
@@ -165,11 +175,20 @@ func (s *leases) keep(id string, l *lease, had clientv3.LeaseID) {
 	s.spendOthers(l.id, old, had)
 }
 
-// expect notes that the claim's member may have got l.
-func (s *leases) expect(id string, l *lease) {
+// expect notes that the claim's member, which a revision had written, may have got l since. It has not if the member is
+// known to have moved on: another command was first.
+func (s *leases) expect(id string, l *lease, written int64) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.claims[id] = l
+	old := s.claims[id]
+	overtaken := old != nil && old.revision > written
+	if !overtaken {
+		l.revision = written + 1
+		s.claims[id] = l
+	}
+	s.mu.Unlock()
+	if overtaken {
+		s.spend(l)
+	}
 }
 
 // left notes that this process has deleted a claim's member, which had the lease; 0: it was not there.

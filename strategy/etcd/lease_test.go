@@ -2,11 +2,15 @@ package etcd_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/strategy/etcd"
@@ -94,4 +98,50 @@ func TestIdleLeaseRevoked(t *testing.T) {
 	a, err := d.Acquire(t.Context(), request("next"))
 	require.NoError(t, err)
 	require.True(t, a.Granted)
+}
+
+// Renewals of one claim overlap, and the answer of the first one comes last: the lease to which the second one has moved
+// the member is not revoked.
+func TestRenewalsOfOneClaimOverlap(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	admin := newClient(t, s)
+	moved, goOn := make(chan struct{}), make(chan struct{})
+	var seen atomic.Bool
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: admin.Endpoints(), Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			err := invoke(ctx, method, req, reply, cc, opts...)
+			if txn, ok := req.(*pb.TxnRequest); ok && txn.Success[0].GetRequestTxn() != nil && seen.CompareAndSwap(false, true) {
+				close(moved)
+				<-goOn
+			}
+			return err
+		})},
+	})
+	require.NoError(t, err)
+	defer client.Close()
+	d := etcd.NewDriver(client)
+	defer d.Close()
+	c := request("id").Claim
+	_, err = d.Acquire(t.Context(), request("id"))
+	require.NoError(t, err)
+	renew := func() (outcome error) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // no try is sent once more
+		defer cancel()
+		d.Renew(ctx, []driver.Claim{c}, func(_ int, err error) { outcome = err })
+		return outcome
+	}
+	first := make(chan error)
+	go func() { first <- renew() }() // moves the member: the term of the first lease is not known
+	<-moved
+	require.NoError(t, renew())
+	close(goOn)
+	require.NoError(t, <-first)
+	require.Eventually(t, func() bool {
+		leases, err := admin.Leases(t.Context())
+		require.NoError(t, err)
+		return len(leases.Leases) == 1
+	}, 30*time.Second, 20*time.Millisecond, "the leases that it had are revoked")
+	require.NoError(t, renew())
 }

@@ -179,17 +179,20 @@ func (r renewal) transfer(ctx context.Context, moves []*transfer) (changed []*tr
 	for i, t := range moves {
 		if err != nil {
 			*t.outcome = err
-			r.leases.expect(t.claim.ID, t.to)
+			r.leases.expect(t.claim.ID, t.to, t.own.ModRevision)
 			continue
 		}
+		written := res.Header.Revision
 		if did := res.Responses[i].GetResponseTxn(); !did.Succeeded {
-			if now := kv(did.Responses[0]); now == nil || now.Lease != int64(t.to.id) { // else an earlier try has arrived
-				r.leases.rest(t.to)
+			now := kv(did.Responses[0])
+			if now == nil || now.Lease != int64(t.to.id) { // else an earlier try has arrived
+				r.leases.spend(t.to) // an earlier try may have given it to the member, and another command replaced it
 				changed = append(changed, t)
 				continue
 			}
+			written = now.ModRevision
 		}
-		r.leases.keep(t.claim.ID, t.to, clientv3.LeaseID(t.own.Lease))
+		r.leases.keep(t.claim.ID, t.to, written, clientv3.LeaseID(t.own.Lease))
 	}
 	return changed
 }

@@ -77,32 +77,37 @@ type deposed struct {
 	mu     sync.Mutex
 	term   uint64
 	lease  int64 // of the holder; 0: there is none
+	writes int64 // of the holder
 	grants int
 	moves  int
 	lost   bool // moves are carried out, their answers lost
 }
 
-func (d *deposed) header() *pb.ResponseHeader { return &pb.ResponseHeader{RaftTerm: d.term} }
+func (d *deposed) header() *pb.ResponseHeader {
+	return &pb.ResponseHeader{RaftTerm: d.term, Revision: 1 + d.writes}
+}
 
 // Txn carries out what puts or moves the holder. Each reads the holder wherever it reads.
 func (d *deposed) Txn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	res := &pb.TxnResponse{Header: d.header(), Succeeded: true}
+	res := &pb.TxnResponse{Succeeded: true}
 	for _, op := range req.Success {
 		answer := &pb.ResponseOp{}
 		switch op := op.Request.(type) {
 		case *pb.RequestOp_RequestPut:
 			d.lease = op.RequestPut.Lease
+			d.writes++
 			answer.Response = &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{}}
 		case *pb.RequestOp_RequestRange:
 			found := &pb.RangeResponse{}
 			if d.lease != 0 {
-				found.Kvs = []*mvccpb.KeyValue{{Key: []byte(d.holder), CreateRevision: 2, ModRevision: 2, Lease: d.lease}}
+				found.Kvs = []*mvccpb.KeyValue{{Key: []byte(d.holder), CreateRevision: 2, ModRevision: 1 + d.writes, Lease: d.lease}}
 			}
 			answer.Response = &pb.ResponseOp_ResponseRange{ResponseRange: found}
 		case *pb.RequestOp_RequestTxn:
 			d.moves++
+			d.writes++
 			d.lease = op.RequestTxn.Success[0].GetRequestPut().Lease
 			answer.Response = &pb.ResponseOp_ResponseTxn{ResponseTxn: &pb.TxnResponse{Succeeded: true}}
 			if d.lost {
@@ -112,6 +117,7 @@ func (d *deposed) Txn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse,
 		}
 		res.Responses = append(res.Responses, answer)
 	}
+	res.Header = d.header()
 	return res, nil
 }
 
