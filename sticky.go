@@ -36,8 +36,9 @@ const (
 	stickyFor = time.Second
 	// stickyGrant is the TTL of a grant that may be kept, unless the call's is shorter.
 	stickyGrant = 3 * time.Second
-	// stickyTokens is how many leases there may be on one grant. The store reserves their tokens.
-	stickyTokens = MaxHandOvers + 1
+	// stickyTokens is how many leases there may be on one grant. The store reserves their tokens, where it has so
+	// many: Redis issues a million per second, and 256 took less time than a release and the next grant.
+	stickyTokens = 1024
 	// keptMost is how many claims a stripe keeps: 4,096 a Locker.
 	keptMost = 64
 

@@ -51,7 +51,7 @@ func TestStickyPairsAskNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSticky(t, 100*time.Millisecond)
 		last, owners := s.pair("k"), map[string]bool{}
-		for i := range 200 {
+		for i := range 800 {
 			l, err := s.Lock(t.Context(), "k")
 			if i%2 == 0 {
 				s.unlock(l)
@@ -69,7 +69,7 @@ func TestStickyPairsAskNothing(t *testing.T) {
 			}
 			s.unlock(l)
 		}
-		s.wantSent(opAcquire, 2, "one for each 256 tokens")
+		s.wantSent(opAcquire, 2, "one for each 1,024 tokens")
 		s.wantSent(opRelease, 1, "the first block")
 		s.until(s.at() + 99*time.Millisecond)
 		s.wantSent(opRelease, 1, "it is kept for 100 ms")
