@@ -89,7 +89,7 @@ race_test = test -race -vet=all -toolexec 'nice -n 3'
 .PHONY: test
 test: redis postgres mysql ## vet, and all tests with the race detector; the packages that take longest come first
 	$(GO) build -race ./... # first, so that the compiler takes little from the tests
-	$(GO) $(race_test) -p 2 -timeout 8m $(strategies) ./...
+	$(GO) $(race_test) -p 3 -timeout 8m $(strategies) ./... # most of these tests wait for half of their time
 	$(GO) -C strategy/etcd/internal/member build -o /dev/null . # etcd takes a minute to compile: the tests that use it have none to spare
 	@modules="$(filter-out $(UNTESTED),$(MODULES))"; \
 	if [ "$${LOCKER_POSTGRES:-}" = off ]; then echo "left out: strategy/postgres (LOCKER_POSTGRES=off)"; modules=$${modules/strategy\/postgres/}; fi; \
