@@ -295,7 +295,7 @@ type ServerFaults interface {
 // ChildMaker is a harness whose store other processes can use. A case starts the test binary
 // as one, whose [Main] makes its Locker. Claim: [Capabilities].Processes.
 type ChildMaker interface {
-	// ChildSpec is what the newLocker of [Main] gets there: an address, say.
+	// ChildSpec returns the spec with which [Main] calls newLocker in the other process, such as an address.
 	ChildSpec() string
 }
 

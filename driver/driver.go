@@ -108,12 +108,12 @@ type Request struct {
 	Waited time.Duration
 }
 
-// Answer is the store's word on a Request. Zero values mean "unknown".
+// Answer is the store's reply to a Request. Zero values mean "unknown".
 type Answer struct {
 	Granted bool
 	Token   int64 // if granted with fencing
 	// Tokens is how many tokens, from Token on, are reserved for this grant: all
-	// later grants of the key get greater ones. 0 is one. At most Request.Tokens. A counter that
+	// later grants of the key get greater ones. 0 means one. At most Request.Tokens. A counter that
 	// begins at the clock must not be ahead of it when it is lost: reserve tokens between the last
 	// one issued and the clock, as many as there are, or at most [TokensAhead].
 	Tokens int
@@ -130,9 +130,9 @@ type Answer struct {
 
 	// For a Request for permits, granted or not:
 
-	// Free is how many permits more could be granted now; not more than that.
+	// Free is, for a Request for permits, how many more could be granted now. It is never greater than that.
 	Free int
-	// Limit is the limit that the Request before has named, if it is another one.
+	// Limit is, for a Request for permits, the limit that the Request before named, if that limit was another one.
 	Limit int
 
 	// Bids says of a refusal that the driver keeps permits free for this Request. When its caller does
