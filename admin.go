@@ -129,7 +129,7 @@ func (e *Client) administer(ctx context.Context, op, key string) (*call, driver.
 // inspection makes the error of a command that failed.
 func (c *call) inspection(err error) error {
 	if errors.Is(err, errors.ErrUnsupported) {
-		return c.fail(ErrInvalid, err, "the driver does not tell who holds a lock")
+		return c.fail(ErrInvalid, err, "the driver does not show who holds a lock")
 	}
 	return c.unavailable(err, "")
 }

@@ -238,6 +238,6 @@ func (c *call) signalBroken(h Holder) {
 	sig := driver.Signal{Kind: driver.SignalBroken, Key: h.Key, Claim: h.ID}
 	err := c.command(doubtTimeout, func(ctx context.Context) error { return c.e.signaller.Signal(ctx, sig) })
 	if err != nil {
-		c.e.log.Debug("the holder is not told that its lock was broken; its next renewal shows it", "strategy", c.e.name, "err", err)
+		c.e.log.Debug("the holder got no signal that its lock was broken; its next renewal shows it", "strategy", c.e.name, "err", err)
 	}
 }

@@ -86,7 +86,7 @@ func runCommand() *cobra.Command {
 	flags.IntVar(&f.conflictCode, "conflict-exit-code", exitNotAcquired, "exit `code` if the lock stays taken")
 	flags.StringVar(&f.warn, "warn-signal", "", "`signal` for COMMAND, such as USR1, when renewals have failed for so long that the lock is in danger")
 	flags.StringVar(&f.ask, "ask-signal", "", "`signal` for COMMAND when somebody asks for the lock, as locker ask does")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell on stderr of the wait, the lock and trouble with the store")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "report the wait, the lock and trouble with the store on stderr")
 	flags.Lookup("grace").DefValue = "0s"
 	return c
 }

@@ -24,7 +24,7 @@ var failoverCases = []conformance.Case{
 	{Name: "MasterDies", Group: failoverGroup, Rules: []string{"R11", "R15", "R17", "R21"}, Isolated: true, Test: testMasterDies,
 		Contract: "when the master dies and its replica takes over, a holder keeps a lock the replica has, waiters carry on, and what is begun meanwhile is ridden out"},
 	{Name: "LockDiesWithMaster", Group: failoverGroup, Rules: []string{"R2", "R10", "R15", "R21"}, Isolated: true, Test: testLockDiesWithMaster,
-		Contract: "the holder of a lock that the new master does not know is told so in time, and the next holder has a greater token"},
+		Contract: "the holder of a lock that the new master does not know learns of the loss in time, and the next holder has a greater token"},
 	{Name: "HoldsDieWithMaster", Group: failoverGroup, Rules: []string{"R8", "R11", "R15", "R19"}, Needs: conformance.Capabilities{StoredHolds: true}, Isolated: true, Test: testHoldsDieWithMaster,
 		Contract: "when the new master knows of fewer holds than there are, each of them still excludes others, and the last Unlock frees the key"},
 	{Name: "UnlockDiesWithMaster", Group: failoverGroup, Rules: []string{"R8", "R11", "R15", "R19"}, Needs: conformance.Capabilities{StoredHolds: true}, Isolated: true, Test: testUnlockDiesWithMaster,
