@@ -27,7 +27,7 @@ var needs = map[Need]struct {
 	"throughput": {"many locks at a time, of one process", "processes", []string{"wide"}, ""},
 	"contention": {"one key that a few processes want all the time", "processes", []string{"changes", "gap", "longest"}, ""},
 	"interop":    {"programs with other libraries take the lock, too, such as a Java service", "interop", nil, "setnx (SET NX PX) and hashreentrant (Redisson) are made for it"},
-	"crash":      {"a lock survives a crash of its server, such as the lock of a long nightly job", "crash", nil, "postgres, mysql and etcd keep locks on disk"},
+	"crash":      {"a lock survives a crash of its server, such as the lock of a long nightly job (Redis: only with appendfsync always)", "crash", nil, "postgres, mysql and etcd keep locks on disk"},
 	"failover":   {"no lock is lost, or granted twice, when one server dies with its data", "failover", nil, "redlock and etcd are made for it"},
 }
 
