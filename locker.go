@@ -24,8 +24,8 @@ type Locker interface {
 	// at once; as many Unlocks as Locks give the lock back.
 	//
 	// It fails with [ErrNotAcquired] when the key stayed taken, with
-	// [ErrUnavailable] when the store could not be used (transient trouble is
-	// ridden out for max(TTL, 15 s)), with [ErrLost] when re-entering a lease
+	// [ErrUnavailable] when the store could not be used (Lock retries
+	// transient errors for max(TTL, 15 s)), with [ErrLost] when re-entering a lease
 	// that is already lost, with [ErrConflict] when the key holds something that
 	// is no lock, with [ErrInvalid] on misuse and with [ErrClosed] after Close.
 	// An error that ctx brought about matches ctx's error as well.

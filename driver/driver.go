@@ -45,8 +45,9 @@ import (
 	"time"
 )
 
-// Driver is implemented by a strategy. See the package comment for the rules of all methods, and the optional interfaces [Configurer], [Notifier], [Signaller], [Asker], [LossDetector],
-// [HoldCounter], [PermitKeeper], [Sharder] and [NodeCounter] for what it may implement besides.
+// Driver is implemented by a strategy. The package comment has the rules of all methods. A driver may
+// implement these interfaces besides: [Configurer], [Notifier], [HoldCounter], [PermitKeeper], [Inspector],
+// [PermitInspector], [Signaller], [Asker], [LossDetector], [Sharder] and [NodeCounter].
 //
 // The Locker takes an error for transient trouble of unknown outcome unless it
 // matches [ErrLost] (Renew, Release, SetHolds: the claim does not hold the key),

@@ -35,7 +35,7 @@ import (
 )
 
 // pause is the time between two attempts, with up to as much again of jitter. It is in
-// addition to the time for which Lock of a Locker rides out an outage.
+// addition to the time for which Lock of a Locker retries.
 const pause = 500 * time.Millisecond
 
 var _ sync.Locker = (*Mutex)(nil)
