@@ -15,14 +15,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const unlockLong = `Takes the lock KEY from its holder, and wakes those who wait for it: of a key with permits
-from all who have some. It shows the holder
-first and asks; --yes does without. If the lock has changed hands since, it is left alone
-(a lock of another library is known by its value only, which the next one may have).
+const unlockLong = `Takes the lock KEY from its holder, and wakes those who wait for it. From a key with permits
+it takes all permits. It shows the holder first, and asks; with --yes it does not ask. If
+the lock has changed hands since, it is left alone. (A lock of another library is recognised
+by its value only. The next lock may have this value, too.)
 
-The holder is told by its library at its next renewal, a third of the TTL later by
-default. Until then it may go on while the next one has the lock: use it for holders
-that are known to be gone, or whose resource refuses a smaller fencing token.
+The holder learns of the loss at its next renewal, a third of the TTL later by default.
+Until then it may go on while the next holder has the lock: use this command for holders
+that are gone, or whose resource refuses a smaller fencing token.
 
 ` + storeHelp + `
 
