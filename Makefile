@@ -208,13 +208,14 @@ peers: ## whether a library with which docs/choosing.md compares has a newer ver
 	LOCKER_PEERS=newest $(GO) test -count=1 -v -run '^TestPeersAreNewest$$' ./docs
 
 .PHONY: lint
-lint: ## gofmt, golangci-lint (vet and staticcheck among its linters), tidy go.mod files, workflows, fresh wire_gen.go
+lint: ## gofmt, golangci-lint (vet and staticcheck among its linters), tidy go.mod files, words, workflows, fresh wire_gen.go
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then printf 'not gofmt-ed:\n%s\n' "$$unformatted" >&2; exit 1; fi
 	@for m in . $(MODULES); do \
 		echo "$$m: golangci-lint, tidy"; \
 		(cd $$m && $(GO) run $(GOLANGCI) run ./... && $(GO) mod tidy -diff) || exit 1; \
 	done
+	$(GO) test -run '^TestWords' ./docs
 	$(GO) run $(ACTIONLINT) # .github/workflows
 	$(GO) run $(WIRE) diff ./examples/wire || { echo "wire_gen.go is not what wire makes of wire.go: make wire" >&2; exit 1; }
 	@$(MAKE) --no-print-directory apidiff

@@ -56,7 +56,7 @@ type Mutex struct {
 // hold is one section.
 type hold struct {
 	lease *locker.Lease
-	stop  func() bool // ends the watch for a loss; false if the loss was told
+	stop  func() bool // ends the watch for a loss; false if the loss was reported
 }
 
 // Option configures a Mutex.
