@@ -4,9 +4,13 @@ import (
 	"testing"
 
 	"github.com/distlock/locker/conformance/redisconformance"
+	"github.com/distlock/locker/internal/test/turntest"
 	"github.com/distlock/locker/strategy/hashreentrant"
 )
 
-func TestMain(m *testing.M) { redisconformance.Main(m, hashreentrant.New) }
+func TestMain(m *testing.M) {
+	turntest.Serve(hashreentrant.New)
+	redisconformance.Main(m, hashreentrant.New)
+}
 
 func TestConformance(t *testing.T) { redisconformance.Run(t, on(redisconformance.Single)) }
