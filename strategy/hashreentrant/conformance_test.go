@@ -4,12 +4,11 @@ import (
 	"testing"
 
 	"github.com/distlock/locker/conformance/redisconformance"
-	"github.com/distlock/locker/internal/test/turntest"
 	"github.com/distlock/locker/strategy/hashreentrant"
 )
 
 func TestMain(m *testing.M) {
-	turntest.Serve(hashreentrant.New)
+	serveContender()
 	redisconformance.Main(m, hashreentrant.New)
 }
 

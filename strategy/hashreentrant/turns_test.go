@@ -6,18 +6,17 @@ import (
 	"testing"
 
 	"github.com/distlock/locker/internal/test/redistest"
-	"github.com/distlock/locker/internal/test/turntest"
 	"github.com/stretchr/testify/require"
 )
 
 // Lockers that wait for one key have even shares.
 func TestLockersTakeTurns(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
-	var contenders []turntest.Contend
+	var contenders []contend
 	for range 8 {
-		contenders = append(contenders, turntest.By(newLocker(t, rdb)))
+		contenders = append(contenders, contender(newLocker(t, rdb)))
 	}
-	counts := turntest.Sections(t, 800, contenders)
+	counts := sections(t, 800, contenders)
 	for _, n := range counts {
 		require.Greater(t, n, 25, "of %v", counts)
 	}
@@ -25,7 +24,7 @@ func TestLockersTakeTurns(t *testing.T) {
 
 // So have processes.
 func TestProcessesTakeTurns(t *testing.T) {
-	counts := turntest.Processes(t, 800, redistest.Start(t).Addr(), 8)
+	counts := processes(t, 800, redistest.Start(t).Addr(), 8)
 	for _, n := range counts {
 		require.Greater(t, n, 25, "of %v", counts)
 	}
@@ -35,8 +34,8 @@ func TestProcessesTakeTurns(t *testing.T) {
 // package too, but only in the long run: who has the key keeps it for a second and more.)
 func TestTurnsBesideJava(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
-	java := func(i int) turntest.Contend {
-		j := &javaLock{rdb: rdb, name: turntest.Key, field: fmt.Sprintf("6f1d2c3b-0000-4000-8000-0123456789ab:%d", i)}
+	java := func(i int) contend {
+		j := &javaLock{rdb: rdb, name: wanted, field: fmt.Sprintf("6f1d2c3b-0000-4000-8000-0123456789ab:%d", i)}
 		messages := rdb.Subscribe(t.Context(), j.channel())
 		t.Cleanup(func() { require.NoError(t, messages.Close()) })
 		return func(ctx context.Context, section func()) error {
@@ -52,11 +51,11 @@ func TestTurnsBesideJava(t *testing.T) {
 			return nil
 		}
 	}
-	var contenders []turntest.Contend
+	var contenders []contend
 	for i := range 4 {
-		contenders = append(contenders, turntest.By(newLocker(t, rdb)), java(i))
+		contenders = append(contenders, contender(newLocker(t, rdb)), java(i))
 	}
-	counts := turntest.Sections(t, 2400, contenders)
+	counts := sections(t, 2400, contenders)
 	var with, without int
 	for i, n := range counts {
 		if i%2 == 0 {

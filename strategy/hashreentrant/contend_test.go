@@ -1,5 +1,4 @@
-// Package turntest lets contenders want one key all the time, and counts how often each of them gets it.
-package turntest
+package hashreentrant_test
 
 import (
 	"context"
@@ -10,20 +9,21 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/internal/child"
+	"github.com/distlock/locker/strategy/hashreentrant"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
-// Contend locks the key, runs section and unlocks.
-type Contend func(ctx context.Context, section func()) error
+// contend locks the key, runs section and unlocks.
+type contend func(ctx context.Context, section func()) error
 
-// Key is the key that contenders want.
-const Key = "k"
+// wanted is the key that contenders want.
+const wanted = "k"
 
-// By locks with l.
-func By(l locker.Locker) Contend {
+// contender locks with l.
+func contender(l locker.Locker) contend {
 	return func(ctx context.Context, section func()) error {
-		lease, err := l.Lock(ctx, Key)
+		lease, err := l.Lock(ctx, wanted)
 		if err != nil {
 			return err
 		}
@@ -32,11 +32,11 @@ func By(l locker.Locker) Contend {
 	}
 }
 
-func section() { time.Sleep(time.Millisecond) } // the work under the lock
+func work() { time.Sleep(time.Millisecond) } // of a section
 
-// Sections lets each contender run sections of 1 ms under the key until all of them together have run n,
+// sections lets each contender run sections of 1 ms under the key until all of them together have run n,
 // and returns how many each ran.
-func Sections(t *testing.T, n int, contenders []Contend) []int {
+func sections(t *testing.T, n int, contenders []contend) []int {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -46,7 +46,7 @@ func Sections(t *testing.T, n int, contenders []Contend) []int {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				err := contend(ctx, func() {
-					section()
+					work()
 					counts[i]++
 					if total++; total == n {
 						cancel()
@@ -64,23 +64,23 @@ func Sections(t *testing.T, n int, contenders []Contend) []int {
 	return counts
 }
 
-const kind = "turntest contender"
+const contenderKind = "contender"
 
-// Serve does not return in a process that Processes has started. TestMain calls it.
-func Serve(newLocker func(redis.UniversalClient, ...locker.Option) (*locker.Client, error)) {
-	child.Serve(kind, func(parent child.Parent, addr string) error {
+// serveContender does not return in a process that processes has started.
+func serveContender() {
+	child.Serve(contenderKind, func(parent child.Parent, addr string) error {
 		ctx, cancel := parent.Context()
 		defer cancel()
 		rdb := redis.NewClient(&redis.Options{Addr: addr})
 		defer rdb.Close()
-		l, err := newLocker(rdb)
+		l, err := hashreentrant.New(rdb)
 		if err != nil {
 			return err
 		}
 		defer l.Close()
-		contend := By(l)
+		contend := contender(l)
 		for ctx.Err() == nil {
-			if err := contend(ctx, section); err != nil && ctx.Err() == nil {
+			if err := contend(ctx, work); err != nil && ctx.Err() == nil {
 				return err
 			}
 			if _, err := parent.Write([]byte{0}); err != nil {
@@ -91,12 +91,12 @@ func Serve(newLocker func(redis.UniversalClient, ...locker.Option) (*locker.Clie
 	})
 }
 
-// Processes is Sections by so many processes, which lock at the server at addr.
-func Processes(t *testing.T, n int, addr string, processes int) []int {
+// processes is sections by so many processes, which lock at the server at addr.
+func processes(t *testing.T, n int, addr string, count int) []int {
 	t.Helper()
-	sections := make(chan int)
-	for i := range processes {
-		c, err := child.Start(kind, addr, nil)
+	ran := make(chan int)
+	for i := range count {
+		c, err := child.Start(contenderKind, addr, nil)
 		require.NoError(t, err)
 		done := make(chan struct{})
 		go func() {
@@ -106,7 +106,7 @@ func Processes(t *testing.T, n int, addr string, processes int) []int {
 					return
 				}
 				select {
-				case sections <- i:
+				case ran <- i:
 				case <-t.Context().Done():
 				}
 			}
@@ -115,10 +115,11 @@ func Processes(t *testing.T, n int, addr string, processes int) []int {
 			require.NoError(t, c.Stop(10*time.Second))
 			<-done
 		})
+		t.Cleanup(func() { _ = c.Close() }) // runs before: all end at the same time
 	}
-	counts := make([]int, processes)
+	counts := make([]int, count)
 	for range n {
-		counts[<-sections]++
+		counts[<-ran]++
 	}
 	t.Log(counts)
 	return counts
