@@ -94,13 +94,22 @@ func serveContender() {
 // processes is sections by so many processes, which lock at the server at addr.
 func processes(t *testing.T, n int, addr string, count int) []int {
 	t.Helper()
-	ran := make(chan int)
+	ran, all := make(chan int), []*child.Child(nil)
+	var readers sync.WaitGroup
+	t.Cleanup(func() {
+		for _, c := range all { // all end at the same time
+			_ = c.Close()
+		}
+		for _, c := range all {
+			require.NoError(t, c.Stop(10*time.Second))
+		}
+		readers.Wait()
+	})
 	for i := range count {
 		c, err := child.Start(contenderKind, addr, nil)
 		require.NoError(t, err)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
+		all = append(all, c)
+		readers.Go(func() {
 			for b := []byte{0}; ; {
 				if _, err := io.ReadFull(c, b); err != nil {
 					return
@@ -110,12 +119,7 @@ func processes(t *testing.T, n int, addr string, count int) []int {
 				case <-t.Context().Done():
 				}
 			}
-		}()
-		t.Cleanup(func() {
-			require.NoError(t, c.Stop(10*time.Second))
-			<-done
 		})
-		t.Cleanup(func() { _ = c.Close() }) // runs before: all end at the same time
 	}
 	counts := make([]int, count)
 	for range n {
