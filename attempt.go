@@ -210,9 +210,6 @@ func (c *call) grant(cl driver.Claim, a driver.Answer, sent time.Duration) (*Lea
 		deadline:    sent + validityOf(lasts), lasts: lasts, next: never,
 		renewals: c.renewals, renewable: c.renewals}
 	claim.tenure, claim.entry.Item = &claim.firstTenure, claim
-	if e.counter != nil && cl.Limit == 0 {
-		claim.turn = make(chan struct{}, 1)
-	}
 	if (a.Tokens > 1 || e.set.noFencing) && !c.described() {
 		claim.setHandOvers(a.Tokens)
 	}

@@ -96,7 +96,7 @@ func (c *call) run(try bool) (l *Lease, err error) {
 	}
 	switch {
 	case outer != nil && !outer.claim.alive():
-		return nil, c.lost(outer.claim.outcome)
+		return nil, c.lost(outer.claim.outcome())
 	case c.ctx.Err() != nil:
 		return nil, c.fail(ErrNotAcquired, c.ctxError(), "")
 	case outer != nil && !c.mayEnter():

@@ -26,15 +26,14 @@ type claim struct {
 	end atomic.Int64
 
 	state     claimState
-	lossKind  lossKind      // when lost
-	named     bool          // the owner was named by ContextWithOwner
-	inRenewal bool          // an automatic renewal is under way
-	reported  bool          // the end of the present tenure was reported
-	grantKept bool          // the observer gets the event of the present tenure's grant
-	atRisk    bool          // so is, or was, the present tenure
-	turn      chan struct{} // has an element while a SetHolds or Release is under way; nil unless counted
-	outcome   error         // of the last renewal, if it failed; once lost or freed, of that
-	leases    *Lease        // not unlocked, the newest first
+	lossKind  lossKind // when lost
+	named     bool     // the owner was named by ContextWithOwner
+	inRenewal bool     // an automatic renewal is under way
+	sending   bool     // a SetHolds or Release is under way, of a claim whose holds the store counts
+	reported  bool     // the end of the present tenure was reported
+	grantKept bool     // the observer gets the event of the present tenure's grant
+	atRisk    bool     // so is, or was, the present tenure
+	leases    *Lease   // not unlocked, the newest first
 	first     Lease
 	entry     renewal.Entry[*claim]
 
@@ -97,8 +96,8 @@ func (c *claim) holds() (n int) {
 // ending returns when the claim ends if nothing happens, and by what. It needs the mutex.
 func (c *claim) ending() (end time.Duration, kind lossKind, cause error) {
 	end, kind, cause = c.deadline, lossExpired, ErrExpired
-	if c.outcome != nil {
-		cause = &lastFailure{ErrExpired, c.outcome}
+	if err := c.outcome(); err != nil {
+		cause = &lastFailure{ErrExpired, err}
 	}
 	if c.rare != nil && c.rare.limit <= end {
 		// A part of the lease remains for rolling back.
@@ -119,7 +118,7 @@ func (c *claim) schedule() {
 		next = renewal.Never
 	}
 	c.end.Store(int64(end))
-	if !c.atRisk && (c.inRenewal || c.outcome != nil || c.next >= c.deadline-c.lasts/3) {
+	if !c.atRisk && (c.inRenewal || c.outcome() != nil || c.next >= c.deadline-c.lasts/3) {
 		end = min(end, c.riskAt())
 	}
 	if c.rare != nil && c.rare.sticky != nil {
@@ -172,20 +171,22 @@ func (c *claim) renewed(ctx context.Context, sent time.Duration, err error, auto
 		return
 	}
 	c.inRenewal = c.inRenewal && !automatic
-	kind, now, again := EventRenewed, c.e.sched.Now(), c.outcome != nil
+	kind, now, again := EventRenewed, c.e.sched.Now(), c.outcome() != nil
 	c.expire().run() // a late answer revives nothing
 	switch {
 	case c.state == claimLost:
 	case denied:
 		c.lose(lossDenied, ErrDenied).run()
 	case failed != nil:
-		kind, c.outcome = EventRenewFailed, failed
+		kind = EventRenewFailed
+		c.setOutcome(failed)
 		if automatic {
 			c.next = max(c.next, now+retryAfter(c.entry.Interval, c.deadline-now))
 		}
 		c.schedule()
 	default:
-		c.deadline, c.lasts, c.outcome = max(c.deadline, sent+validityOf(c.TTL)-c.margin()), c.TTL, nil
+		c.deadline, c.lasts = max(c.deadline, sent+validityOf(c.TTL)-c.margin()), c.TTL
+		c.setOutcome(nil)
 		if automatic {
 			c.next = max(c.next, sent+c.entry.Interval)
 			if c.renewals > 0 {
@@ -223,7 +224,8 @@ func (c *claim) released(ctx context.Context, kind EventKind, err error) {
 		return // lost, which was reported, or released before
 	}
 	if kind != EventReleaseFailed {
-		c.state, c.outcome = claimFreed, err
+		c.state = claimFreed
+		c.setOutcome(err)
 	}
 	c.reportEnd(ctx, kind, err)
 }

@@ -27,10 +27,10 @@ func (c *claim) lose(kind lossKind, cause error) (after aftermath) {
 		return nil
 	}
 	c.state, c.lossKind = claimLost, kind
-	c.outcome = &lossError{c.e.name, c.userKey(), cause}
+	c.setOutcome(&lossError{c.e.name, c.userKey(), cause})
 	c.end.Store(0)
 	c.e.sched.Remove(&c.entry)
-	c.reportEnd(context.Background(), EventLost, c.outcome)
+	c.reportEnd(context.Background(), EventLost, c.outcome())
 	c.closeAtRisk()
 	c.hush()
 	c.unkeep()
@@ -43,7 +43,7 @@ func (c *claim) lose(kind lossKind, cause error) (after aftermath) {
 			close(l.lost)
 		}
 		if l.ctxs != nil {
-			after = append(after, lostContexts{l.ctxs, c.outcome})
+			after = append(after, lostContexts{l.ctxs, c.outcome()})
 			l.ctxs = nil
 		}
 	}
@@ -79,5 +79,5 @@ func (c *claim) denied() error {
 	if c.state != claimLost {
 		return nil
 	}
-	return c.outcome
+	return c.outcome()
 }

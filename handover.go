@@ -85,7 +85,7 @@ func (c *claim) suits(w *call) bool {
 // may come (sticky.go), and reports whether it did. It does not without hand-overs left, nor if a command of this Locker about the key is under
 // way, so that its answer finds what it expects; nor late in a lease. It needs the mutex.
 func (c *claim) offer(ctx context.Context, l *Lease) bool {
-	if c.state != claimHeld || c.leases != l || l.next != nil || len(c.turn) > 0 || c.s.closed || c.asked() {
+	if c.state != claimHeld || c.leases != l || l.next != nil || c.sending || c.s.closed || c.asked() {
 		return false
 	}
 	ks := c.s.keys[c.Key]

@@ -101,7 +101,7 @@ func TestNoHandOver(t *testing.T) {
 		"a named owner":           {owner: "named", before: none},
 		"less than half of a TTL": {opts: []Option{WithHandOver(5, time.Second)}, call: []LockOption{WithTTL(time.Second), WithoutRenewal()}, before: func(*bench, *Lease) { time.Sleep(600 * time.Millisecond) }},
 		"a store without a block": {before: func(b *bench, l *Lease) { l.claim.setHandOvers(0) }},
-		"a re-entry under way":    {before: func(_ *bench, l *Lease) { l.claim.turn = make(chan struct{}, 1); l.claim.turn <- struct{}{} }},
+		"a re-entry under way":    {before: func(_ *bench, l *Lease) { l.claim.sending = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

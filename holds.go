@@ -17,28 +17,57 @@ func (c *claim) counted() bool { return c.e.counter != nil && c.Limit == 0 }
 // takeTurn waits, at most for d, until no other SetHolds or Release of the claim is under way.
 // It needs a HoldCounter.
 func (c *claim) takeTurn(ctx context.Context, d time.Duration) error {
-	select {
-	case c.turn <- struct{}{}:
+	turn := c.tryTurn()
+	if turn == nil {
 		return nil
-	default:
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	why := errNoAnswer
-	select {
-	case c.turn <- struct{}{}:
-		return nil
-	case <-timer.C:
-	case <-ctx.Done():
-		why = ctx.Err()
-	case <-c.e.closed:
-		why = ErrClosed
+	for why := errNoAnswer; ; {
+		select {
+		case <-turn:
+			if c.tryTurn() == nil {
+				return nil
+			}
+			continue
+		case <-timer.C:
+		case <-ctx.Done():
+			why = ctx.Err()
+		case <-c.e.closed:
+			why = ErrClosed
+		}
+		return &driver.StoreError{Err: why, NotApplied: true}
 	}
-	return &driver.StoreError{Err: why, NotApplied: true}
+}
+
+// tryTurn takes the turn and returns nil, or returns the channel that gets an element when the turn
+// may be free. Each end of a turn puts one there, so one of those that wait always comes to look.
+func (c *claim) tryTurn() <-chan struct{} {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if !c.sending {
+		c.sending = true
+		return nil
+	}
+	r := c.rarely()
+	if r.turn == nil {
+		r.turn = make(chan struct{}, 1)
+	}
+	return r.turn
 }
 
 // passTurn ends what takeTurn began.
-func (c *claim) passTurn() { <-c.turn }
+func (c *claim) passTurn() {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.sending = false
+	if c.rare != nil && c.rare.turn != nil {
+		select {
+		case c.rare.turn <- struct{}{}:
+		default:
+		}
+	}
+}
 
 // syncHolds sends the store the number of the claim's holds, unless the claim has ended.
 func (c *claim) syncHolds(ctx context.Context) error {

@@ -210,7 +210,7 @@ func (l *Lease) over() error {
 func (l *Lease) ended() error {
 	switch {
 	case l.lostBefore:
-		return l.claim.outcome
+		return l.claim.outcome()
 	case l.state != leaseHeld:
 		return context.Canceled
 	}

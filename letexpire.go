@@ -46,7 +46,7 @@ func (l *Lease) letExpire() (ctxs leaseContexts, recount bool, answer error) {
 	case l.last:
 		// As far as this process is concerned, the claim is freed.
 		c.release(claimFreed)
-		c.outcome = nil
+		c.setOutcome(nil)
 		c.reportEnd(context.Background(), EventLetExpire, nil)
 		c.s.detach(c)
 	default:

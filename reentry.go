@@ -103,7 +103,7 @@ func (c *claim) heldTimes(t *tenure) (int, error) {
 func (c *claim) heldBy(t *tenure) error {
 	switch {
 	case c.state == claimLost:
-		return c.outcome
+		return c.outcome()
 	case c.state == claimHeld && c.tenure == t && c.leases != nil:
 		return nil
 	}

@@ -39,7 +39,25 @@ type rarities struct {
 	limit  time.Duration // by WithMaxHold; never: none
 	margin time.Duration // by WithMargin
 	sticky *stickiness   // nil: it is not kept without a lease
+	failed error         // see outcome
+	turn   chan struct{} // holds one if a SetHolds or Release has ended, for those that wait for that
 	signals
+}
+
+// outcome returns the error of the last renewal, if that failed; once the claim is lost or freed, of
+// the loss or the release.
+func (c *claim) outcome() error {
+	if c.rare == nil {
+		return nil
+	}
+	return c.rare.failed
+}
+
+// setOutcome needs the mutex.
+func (c *claim) setOutcome(err error) {
+	if err != nil || c.rare != nil {
+		c.rarely().failed = err
+	}
 }
 
 // rarely returns the claim's rarities, which it makes if need be. It needs the mutex.
@@ -84,7 +102,7 @@ func riskAfter(ttl, margin time.Duration) time.Duration {
 func (c *claim) riskAt() time.Duration {
 	late := c.deadline - c.lasts/3
 	half := c.deadline - (validityOf(c.lasts)-c.margin())/2
-	if c.outcome == nil { // a renewal that is sent when due has some time for its answer; never: none is
+	if c.outcome() == nil { // a renewal that is sent when due has some time for its answer; never: none is
 		half = max(half, c.next+c.entry.Interval/4)
 	}
 	return min(half, late)
@@ -102,7 +120,7 @@ func (c *claim) noteRisk() {
 	case c.entry.Interval == 0, !c.e.notices.wanted: // nobody renews it: its end is planned
 		return
 	}
-	err := c.outcome
+	err := c.outcome()
 	if err == nil {
 		err = errNoAnswer
 	}

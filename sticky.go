@@ -192,7 +192,7 @@ func (c *claim) installed() bool {
 // sticks reports whether the claim is kept if its last lease ends now. It needs the mutex.
 func (c *claim) sticks(now time.Duration) bool {
 	st := c.stick()
-	return st != nil && !st.off && st.tokens > 0 && now < st.until && !c.inRenewal && c.outcome == nil && !c.rare.doubted &&
+	return st != nil && !st.off && st.tokens > 0 && now < st.until && !c.inRenewal && c.outcome() == nil && !c.rare.doubted &&
 		c.e.listening.live.Load()
 }
 

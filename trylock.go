@@ -82,7 +82,7 @@ func (c *call) lookUp() (mine *Lease, taken bool, err error) {
 	if c.named {
 		var lost *claim
 		if mine, lost = ks.ofOwner(c.owner); lost != nil {
-			return nil, false, c.lost(lost.outcome)
+			return nil, false, c.lost(lost.outcome())
 		}
 	}
 	if mine != nil && !c.mayJoin(mine.claim) {

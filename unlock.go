@@ -152,7 +152,7 @@ func (u *unlocking) decide() (d duty, answer error) {
 	case c.state == claimReleasing && l.last:
 		d = dutyRelease
 	case c.state == claimFreed && l.last:
-		answer = c.outcome
+		answer = c.outcome()
 	case c.state == claimLost:
 		d, answer = c.owedWhenLost(l.last)
 	}
@@ -170,7 +170,7 @@ func (c *claim) owedWhenLost(last bool) (d duty, answer error) {
 	if last {
 		c.s.forgetLost(c)
 	}
-	if answer = c.outcome; c.lossKind == lossClosed {
+	if answer = c.outcome(); c.lossKind == lossClosed {
 		answer = nil
 	}
 	switch {
@@ -262,7 +262,7 @@ func (c *claim) free(ctx context.Context) error {
 	c.s.mu.Lock()
 	if c.state == claimFreed {
 		defer c.s.mu.Unlock()
-		return c.outcome // by the release in the background, or by another Unlock
+		return c.outcome() // by the release in the background, or by another Unlock
 	}
 	inTime := c.e.sched.Now() < c.deadline
 	if inTime {

@@ -86,7 +86,7 @@ func (c *call) turn(signalled bool) move {
 	if c.named {
 		switch mine, lost := ks.ofOwner(c.owner); {
 		case lost != nil:
-			return move{err: c.lost(lost.outcome)}
+			return move{err: c.lost(lost.outcome())}
 		case mine != nil && !c.mayJoin(mine.claim):
 			return move{err: c.failPart()}
 		case mine != nil:

@@ -74,4 +74,6 @@ func (d *pgDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string, e
 var noSlash = strings.NewReplacer("/", "\x00")
 
 // Break implements driver.Inspector. A claim's id is used once, so that this is a release.
-func (d *pgDriver) Break(ctx context.Context, h driver.Holder) error { return d.free(ctx, h.Key, h.ID) }
+func (d *pgDriver) Break(ctx context.Context, h driver.Holder) error {
+	return d.release(ctx, d.sql.release, h.Key, h.ID)
+}

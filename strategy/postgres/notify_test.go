@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -58,12 +59,13 @@ func TestReleaseWaitsForNotify(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "wal_level=replica", "max_wal_senders=1", "synchronous_standby_names=nobody", "synchronous_commit=local")
 	ctx := t.Context()
-	for _, session := range []string{"", "&lock_timeout=20s"} {
+	for i, session := range []string{"", "&lock_timeout=20s", "", "&lock_timeout=20s"} {
 		d := postgres.NewDriver(s.pool(t, session))
 		defer d.Close()
-		c := driver.Claim{Key: "k" + session, ID: "i" + session, Owner: "i", TTL: time.Hour}
-		_, err := d.Acquire(ctx, driver.Request{Claim: c, Fencing: true})
-		require.NoError(t, err)
+		c := grant(t, d, fmt.Sprint("k", i))
+		if i > 1 {
+			c = lazily(t, d, c)
+		}
 		end := slowCommit(t, s)
 		released := make(chan error, 1)
 		go func() { released <- d.Release(ctx, c) }()
@@ -89,17 +91,40 @@ func TestReleaseKeepsLockTimeout(t *testing.T) {
 	ctx := t.Context()
 	d := postgres.NewDriver(s.pool(t, "&lock_timeout=200&pool_max_conns=1"))
 	defer d.Close()
-	c := driver.Claim{Key: "k", ID: "i", Owner: "i", TTL: time.Hour}
-	_, err := d.Acquire(ctx, driver.Request{Claim: c, Fencing: true})
+	c := grant(t, d, "k")
+	for _, c := range []driver.Claim{c, lazily(t, d, c)} {
+		end := slowCommit(t, s)
+		start := time.Now()
+		err := d.Release(ctx, c)
+		require.ErrorContains(t, err, "lock timeout")
+		require.False(t, driver.MaybeApplied(err))
+		require.GreaterOrEqual(t, time.Since(start), 200*time.Millisecond)
+		end()
+		require.NoError(t, d.Release(ctx, c))
+	}
+}
+
+// grant takes key for an hour.
+func grant(t *testing.T, d driver.Driver, key string) driver.Claim {
+	t.Helper()
+	c := driver.Claim{Key: key, ID: "id of " + key, Owner: "i", TTL: time.Hour}
+	a, err := d.Acquire(t.Context(), driver.Request{Claim: c, Fencing: true})
 	require.NoError(t, err)
-	end := slowCommit(t, s)
-	start := time.Now()
-	err = d.Release(ctx, c)
-	require.ErrorContains(t, err, "lock timeout")
-	require.False(t, driver.MaybeApplied(err))
-	require.GreaterOrEqual(t, time.Since(start), 200*time.Millisecond)
-	end()
-	require.NoError(t, d.Release(ctx, c))
+	require.True(t, a.Granted)
+	return c
+}
+
+// lazily grants another claim, for a minute, whose release does not wait for the log. A first
+// release has been sent before, as that one sweeps.
+func lazily(t *testing.T, d driver.Driver, c driver.Claim) driver.Claim {
+	t.Helper()
+	require.ErrorIs(t, d.Release(t.Context(), driver.Claim{Key: "none", ID: "none", TTL: time.Minute}), driver.ErrLost)
+	c.Key, c.ID, c.TTL = "lazy "+c.Key, "lazy "+c.ID, time.Minute
+	a, err := d.Acquire(t.Context(), driver.Request{Claim: c, Fencing: true})
+	require.NoError(t, err)
+	require.True(t, a.Granted)
+	c.Token = a.Token
+	return c
 }
 
 // A queue of notifications that is full, as a session in a long transaction leaves it, keeps

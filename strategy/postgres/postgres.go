@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -58,12 +59,14 @@ type pgDriver struct {
 	attempts chan struct{} // so many of Acquire may be at the pool
 	log      *slog.Logger
 	pace     pace
+	freed    freed
+	releases atomic.Int64
 }
 
 // NewDriver makes the driver that New gives to its Locker, for those who wrap it.
 func NewDriver(pool *pgxpool.Pool) driver.Driver {
 	sql, _ := newStatements("public.locker_locks")
-	return &pgDriver{pool: pool, sql: sql, listener: listener{pool: pool}, log: slog.New(slog.DiscardHandler), attempts: make(chan struct{}, pool.Config().MaxConns)}
+	return &pgDriver{pool: pool, sql: sql, listener: listener{pool: pool}, log: slog.New(slog.DiscardHandler), attempts: make(chan struct{}, pool.Config().MaxConns), freed: freed{seed: maphash.MakeSeed()}}
 }
 
 // Name implements driver.Driver.
@@ -119,9 +122,19 @@ func (d *pgDriver) attempt(ctx context.Context, req driver.Request) (driver.Answ
 	var a driver.Answer
 	var first, last, remaining int64
 	var owner unhex
-	_, err := d.each(ctx, d.sql.acquire, func(rows pgx.Rows) error {
-		return rows.Scan(&a.Granted, &first, &last, &remaining, &owner)
-	}, []byte(req.Key), []byte(req.ID), []byte(req.Owner), req.TTL.Milliseconds(), forgetAfter(req.TTL), want)
+	var err error
+	args := []any{[]byte(req.Key), []byte(req.ID), []byte(req.Owner), req.TTL.Milliseconds(), forgetAfter(req.TTL), want}
+	if d.freed.take(req.Key) {
+		_, err = d.each(ctx, d.sql.again, func(rows pgx.Rows) error {
+			a.Granted = true
+			return rows.Scan(&first, &last)
+		}, args...)
+	}
+	if err == nil && !a.Granted {
+		_, err = d.each(ctx, d.sql.acquire, func(rows pgx.Rows) error {
+			return rows.Scan(&a.Granted, &first, &last, &remaining, &owner)
+		}, args...)
+	}
 	switch {
 	case hasCode(err, lockNotAvailable):
 		return driver.Answer{NoWakeUp: d.deaf.Load()}, nil
@@ -175,15 +188,31 @@ func (d *pgDriver) Renew(ctx context.Context, claims []driver.Claim, answer func
 	}
 }
 
+const (
+	// sweepEvery: the first of so many releases of a Locker deletes rows that are no longer needed.
+	sweepEvery = 16
+	// mostForgotten is the longest TTL that a key may stay locked for because a server that
+	// crashed has forgotten the release.
+	mostForgotten = time.Minute
+)
+
 // Release implements driver.Driver.
 func (d *pgDriver) Release(ctx context.Context, c driver.Claim) error {
-	return d.free(ctx, c.Key, c.ID)
+	sql := d.sql.free
+	if sweeps := d.releases.Add(1)%sweepEvery == 1; sweeps || c.Token == 0 || c.TTL > mostForgotten {
+		sql = d.sql.release
+	}
+	err := d.release(ctx, sql, c.Key, c.ID)
+	if err == nil && c.Token > 0 {
+		d.freed.note(c.Key)
+	}
+	return err
 }
 
-// free releases without NOTIFY where the server's queue for that is full: waiters look once
+// release does so without NOTIFY where the server's queue for that is full: waiters look once
 // a second.
-func (d *pgDriver) free(ctx context.Context, key, id string) error {
-	err := d.one(ctx, d.sql.release, []byte(key), []byte(id))
+func (d *pgDriver) release(ctx context.Context, sql, key, id string) error {
+	err := d.one(ctx, sql, []byte(key), []byte(id))
 	if hasCode(err, limitExceeded) {
 		return d.one(ctx, d.sql.quietly, []byte(key), []byte(id))
 	}
@@ -227,7 +256,7 @@ func (d *pgDriver) each(ctx context.Context, sql string, row func(pgx.Rows) erro
 		return rows.Err() // of the commit, too: rows come before it
 	}
 	sent := time.Now()
-	if err = run(); err == nil && sql == d.sql.acquire {
+	if err = run(); err == nil && (sql == d.sql.acquire || sql == d.sql.again) {
 		d.pace.note(time.Since(sent), d.log)
 	}
 	if hasCode(err, undefinedTable) {

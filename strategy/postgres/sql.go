@@ -22,6 +22,8 @@ var files embed.FS
 type statements struct {
 	table, schema, acquire, renew, extend, release, inspect, keys string
 
+	again   string // acquire, of a key whose row is there and free
+	free    string // release, of a claim with a token, without sweeping
 	quietly string // release without NOTIFY
 }
 
@@ -46,11 +48,15 @@ func newStatements(table string) (statements, error) {
 			// How long a statement waits for a row: longer than a command of another process has
 			// it. The setting ends with the transaction.
 			"{patience}", "set_config('lock_timeout', '50ms', true) <> ''",
+			"{unflushed}", "set_config('synchronous_commit', 'off', true) <> ''",
 			// Rounded up to a minute, so that the index on forget rarely changes.
 			"{minute after}", "interval '1 min' + date_trunc('minute', clock_timestamp() + interval '1 ms' *",
 		).Replace(comment.ReplaceAllString(string(text), ""))
 	}
-	sql := statements{quoted, read("schema"), read("acquire"), read("renew"), read("extend"), read("release"), read("inspect"), read("keys"), ""}
+	sql := statements{
+		table: quoted, schema: read("schema"), acquire: read("acquire"), renew: read("renew"), extend: read("extend"),
+		release: read("release"), inspect: read("inspect"), keys: read("keys"), again: read("again"), free: read("free"),
+	}
 	sql.quietly = strings.Replace(sql.release, notify, "NULL", 1)
 	return sql, nil
 }

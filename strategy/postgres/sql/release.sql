@@ -5,7 +5,7 @@
 -- not ours. A grant is committed before its id is known to a process that could release it, so
 -- that the snapshot has it. A release that is sent twice finds no id.
 --
--- Of the rows that are no longer needed a few are deleted: after the own one is locked, and
+-- Of the rows that are no longer needed some are deleted: after the own one is locked, and
 -- without waiting for any, so that no two releases wait for each other. (now() is from
 -- before, which deletes later at worst, and can be looked up in the index.)
 --
@@ -28,7 +28,7 @@ WITH session AS MATERIALIZED (
 	DELETE FROM {table} WHERE hash IN (
 		SELECT hash FROM {table}
 		WHERE EXISTS (SELECT FROM freed) AND forget < now() AND expires < now()
-		ORDER BY forget LIMIT 8
+		ORDER BY forget LIMIT 128
 		FOR UPDATE SKIP LOCKED)
 )
 SELECT {notify}, set_config('lock_timeout', (SELECT lock_timeout FROM session), true) FROM freed
