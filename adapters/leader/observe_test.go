@@ -22,24 +22,24 @@ import (
 	"github.com/distlock/locker/internal/test/redistest"
 )
 
-// shortest is how long a term of these tests lasts. Observers look twice in that time.
-const shortest = 50 * time.Millisecond
-
-// howMany is how many terms there are at least. For figures:
+// howMany returns how many terms there are at least, and how short they are. Observers look twice in that time. For figures:
 //
 //	LOCKER_LEADER_TERMS=1000 go test -v -run ObserveInAnotherProcess ./adapters/leader
-func howMany(t *testing.T) (n int, figures bool) {
+func howMany(t *testing.T) (n int, shortest time.Duration, figures bool) {
 	t.Helper()
 	set := os.Getenv("LOCKER_LEADER_TERMS")
 	if set == "" {
-		return 30, false
+		return 30, 50 * time.Millisecond, false
 	}
 	n, err := strconv.Atoi(set)
 	require.NoError(t, err)
-	return n, true
+	return n, 200 * time.Millisecond, true
 }
 
-type electionSpec struct{ Strategy, Addr, Key, Name string }
+type electionSpec struct {
+	Strategy, Addr, Key, Name string
+	Shortest                  time.Duration // term
+}
 
 func (s electionSpec) elector() (e *leader.Elector, release func(), err error) {
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr})
@@ -47,7 +47,7 @@ func (s electionSpec) elector() (e *leader.Elector, release func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	e, err = leader.New(l, s.Key, leader.WithIdentity(s.Name, "at "+s.Name), leader.WithMinTerm(shortest),
+	e, err = leader.New(l, s.Key, leader.WithIdentity(s.Name, "at "+s.Name), leader.WithMinTerm(s.Shortest),
 		leader.WithBackoff(time.Millisecond, 2*time.Millisecond))
 	return e, func() { _ = errors.Join(l.Close(), rdb.Close()) }, err
 }
@@ -183,9 +183,9 @@ type election struct {
 	seen                       []string
 }
 
-func elect(t *testing.T, strategy string) *election {
+func elect(t *testing.T, strategy string, shortest time.Duration) *election {
 	t.Helper()
-	e := &election{spec: electionSpec{Strategy: strategy, Addr: redistest.Shared(t).Addr(), Key: t.Name()}}
+	e := &election{spec: electionSpec{Strategy: strategy, Addr: redistest.Shared(t).Addr(), Key: t.Name(), Shortest: shortest}}
 	of := func(name string) electionSpec { e.spec.Name = name; return e.spec }
 	e.observer, e.observed = startOne(t, "observing", of("observer"))
 	require.Equal(t, "nobody", next(t, e.observed))
@@ -230,11 +230,11 @@ func (e *election) end(t *testing.T) (terms []string) {
 // for it. If the machine stands still for half of a term, the observer says that it may have missed one; with
 // LOCKER_LEADER_TERMS that is a failure, too.
 func TestObserveInAnotherProcess(t *testing.T) {
-	n, figures := howMany(t)
+	n, shortest, figures := howMany(t)
 	for name := range strategies {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := elect(t, name)
+			e := elect(t, name, shortest)
 			e.see(t, n)
 			terms := e.end(t)
 			missed := requireObserved(t, terms, e.seen)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -14,7 +15,7 @@ import (
 // An observer that was stopped for some terms says that it may have missed some, and goes on with the present one.
 func TestObserverThatWasStopped(t *testing.T) {
 	t.Parallel()
-	e := elect(t, "hashreentrant")
+	e := elect(t, "hashreentrant", 50*time.Millisecond)
 	e.see(t, 2)
 	require.NoError(t, e.observer.Process.Signal(syscall.SIGSTOP))
 	said := make([]string, 0, 100)

@@ -103,6 +103,8 @@ func openShop(t *testing.T, spec shopSpec) shop {
 	c, err := child.Start("shop", spec, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Stop(0) })
+	late := time.AfterFunc(time.Minute, c.Kill) // whoever waits for a line learns of it
+	t.Cleanup(func() { late.Stop() })
 	s := shop{Child: c, lines: bufio.NewReader(c)}
 	s.url = s.line(t)
 	return s
