@@ -77,13 +77,18 @@ func (t *term) context(parent context.Context) context.Context {
 	return ctx
 }
 
-// last returns when the term has lasted for d, or is lost.
+// last returns when the term has lasted for d, or the Locker was closed. A term that is lost lasts on in the store
+// if it was a limit of the lock that ended it (WithMaxHold): observers have yet to see it.
 func (t *term) last(d time.Duration) {
 	timer := time.NewTimer(d - time.Since(t.Since))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return
 	case <-t.lease.Lost():
+	}
+	if !errors.Is(t.lease.Err(), locker.ErrClosed) {
+		<-timer.C
 	}
 }
 
