@@ -89,7 +89,7 @@ race_test = test -race -vet=all -toolexec 'nice -n 3'
 .PHONY: test
 test: redis postgres mysql ## vet, and all tests with the race detector; the packages that take longest come first
 	$(GO) build -race ./... # first, so that the compiler takes little from the tests
-	$(GO) $(race_test) -p 2 -timeout 8m $(strategies) ./...
+	$(GO) $(race_test) -p 3 -timeout 8m $(strategies) ./... # most of these tests wait for half of their time
 	$(GO) -C strategy/etcd/internal/member build -o /dev/null . # etcd takes a minute to compile: the tests that use it have none to spare
 	@modules="$(filter-out $(UNTESTED),$(MODULES))"; \
 	if [ "$${LOCKER_POSTGRES:-}" = off ]; then echo "left out: strategy/postgres (LOCKER_POSTGRES=off)"; modules=$${modules/strategy\/postgres/}; fi; \
@@ -208,13 +208,14 @@ peers: ## whether a library with which docs/choosing.md compares has a newer ver
 	LOCKER_PEERS=newest $(GO) test -count=1 -v -run '^TestPeersAreNewest$$' ./docs
 
 .PHONY: lint
-lint: ## gofmt, golangci-lint (vet and staticcheck among its linters), tidy go.mod files, workflows, fresh wire_gen.go
+lint: ## gofmt, golangci-lint (vet and staticcheck among its linters), tidy go.mod files, words, workflows, fresh wire_gen.go
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then printf 'not gofmt-ed:\n%s\n' "$$unformatted" >&2; exit 1; fi
 	@for m in . $(MODULES); do \
 		echo "$$m: golangci-lint, tidy"; \
 		(cd $$m && $(GO) run $(GOLANGCI) run ./... && $(GO) mod tidy -diff) || exit 1; \
 	done
+	$(GO) test -run '^TestWords' ./docs
 	$(GO) run $(ACTIONLINT) # .github/workflows
 	$(GO) run $(WIRE) diff ./examples/wire || { echo "wire_gen.go is not what wire makes of wire.go: make wire" >&2; exit 1; }
 	@$(MAKE) --no-print-directory apidiff

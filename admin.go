@@ -55,7 +55,7 @@ func WithMetadata(pairs ...string) LockOption {
 // Inspect returns who holds key; Held is false if it is free. It sends one command, one for
 // each node with redlock. It fails with [ErrConflict] when the key holds something that is no
 // lock, with [ErrUnavailable], and with [ErrInvalid] and [errors.ErrUnsupported] if the driver
-// is no [driver.Inspector]; those of this module are.
+// is no [driver.Inspector]; every driver of this module is one.
 func (e *Client) Inspect(ctx context.Context, key string) (h Holder, err error) {
 	if err := checkKey(key, e.set.prefix+key); err != nil {
 		return Holder{}, err
@@ -129,7 +129,7 @@ func (e *Client) administer(ctx context.Context, op, key string) (*call, driver.
 // inspection makes the error of a command that failed.
 func (c *call) inspection(err error) error {
 	if errors.Is(err, errors.ErrUnsupported) {
-		return c.fail(ErrInvalid, err, "the driver does not tell who holds a lock")
+		return c.fail(ErrInvalid, err, "the driver does not show who holds a lock")
 	}
 	return c.unavailable(err, "")
 }
@@ -209,9 +209,9 @@ var plainGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 //
 // It fails with [ErrNotHeld] if the key is free, or if the grant that Inspect returned has ended. (A
 // hand-over inside the holder's process keeps the grant: see [WithHandOver].) It fails with
-// [ErrConflict], and frees nothing, if h.ID is "" or the lock is on other servers, too. A lock of
-// another library is known by its value only, and a later lock may have the same value: Redisson's has
-// the thread.
+// [ErrConflict], and frees nothing, if h.ID is "" or the lock is on other servers, too. ForceUnlock
+// recognises a lock of another library by its value only. A later lock may have this value, too: Redisson's
+// value names a thread, which may lock again.
 //
 // The holder learns of it within three round trips, two on a single Redis, if it listens (see [Lease.ReleaseRequested]), and
 // else at its next renewal. Until then there may be two holders, and the earlier holder's process may

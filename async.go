@@ -32,8 +32,8 @@ type Pending struct {
 //	case <-somethingElse:
 //	}
 //
-// The lease is held, and renewed, from its grant on, whether or not it has been taken: a
-// caller that does not want it any more calls Cancel, or keeps the lock.
+// The lease is held, and renewed, from its grant on, also before Lease has returned it. A
+// caller that does not want it any more calls Cancel; else the lock stays held.
 func LockAsync(ctx context.Context, l Locker, key string, opts ...LockOption) *Pending {
 	p := &Pending{done: make(chan struct{}), stop: func() {}}
 	if ctx == nil || l == nil {
@@ -55,7 +55,7 @@ func LockAsync(ctx context.Context, l Locker, key string, opts ...LockOption) *P
 	return p
 }
 
-// Done is closed when Lock has returned.
+// Done returns a channel that is closed when Lock has returned.
 func (p *Pending) Done() <-chan struct{} {
 	if p.zero() {
 		return closedChan
@@ -65,9 +65,9 @@ func (p *Pending) Done() <-chan struct{} {
 
 func (p *Pending) zero() bool { return p == nil || p.done == nil }
 
-// Lease waits until Lock has returned, and returns what it did. The lease is the caller's
-// from then on, to be unlocked. After Cancel the error is that of a Lock whose context has
-// ended, unless the lease had been taken before.
+// Lease waits until Lock has returned, and returns its lease or its error. From then on the caller
+// has to unlock the lease. After Cancel the error is that of a Lock whose context has
+// ended, unless Lease had returned before.
 func (p *Pending) Lease() (*Lease, error) {
 	if p.zero() {
 		return nil, invalid("Lease of a Pending that no LockAsync returned")
@@ -79,7 +79,7 @@ func (p *Pending) Lease() (*Lease, error) {
 	return p.lease, p.err
 }
 
-// Cancel ends the Lock, and gives the lease back if it was granted and has not been taken.
+// Cancel ends the Lock, and gives a granted lease back unless Lease has returned it.
 // After Lease has returned it does nothing.
 func (p *Pending) Cancel() {
 	if p.zero() {

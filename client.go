@@ -31,9 +31,8 @@ const (
 	watchTimeout   = time.Second
 )
 
-// Client is the [Locker] that [New] makes of a driver: with Lock, TryLock and Close, and with
-// what else it can do. Programs that only lock hold the interface; a Client is for those that
-// also look at locks, or take them away:
+// Client is the [Locker] that [New] makes of a driver. Beside Lock, TryLock and Close it has methods
+// that show locks and take them away. A program that only locks needs no more than the interface:
 //
 //	holder, err := client.Inspect(ctx, "deploy")
 //

@@ -165,7 +165,7 @@ func (d *detection) session() (err error) {
 		return err
 	}
 	defer w.Close()
-	told := make(map[string]*claim) // what the driver knows
+	known := make(map[string]*claim) // what the driver knows
 	d.forget()
 	idle := time.NewTimer(detectLinger)
 	defer idle.Stop()
@@ -175,12 +175,12 @@ func (d *detection) session() (err error) {
 			if !bound.Sleep(d.e.life, w.Done(), detectAfter) {
 				return nil
 			}
-			if err := d.tell(w, told); err != nil {
+			if err := d.tell(w, known); err != nil {
 				return err
 			}
 			idle.Reset(detectLinger)
 		case <-idle.C:
-			if len(told) == 0 {
+			if len(known) == 0 {
 				return nil
 			}
 		case <-w.Done():
@@ -209,8 +209,8 @@ func (d *detection) forget() {
 
 // tell lets the driver know what has changed. What happened to a key before the driver watched it the
 // store is asked: no change after the grant stays unnoticed.
-func (d *detection) tell(w driver.LossWatch, told map[string]*claim) error {
-	more, less := d.changes(told)
+func (d *detection) tell(w driver.LossWatch, known map[string]*claim) error {
+	more, less := d.changes(known)
 	if len(more)+len(less) == 0 {
 		return nil
 	}
@@ -244,14 +244,14 @@ func (c *claim) verify() {
 	}
 }
 
-// changes returns the claims that the driver does not know, and those that it has to forget. told is what it
+// changes returns the claims that the driver does not know, and those that it has to forget. known is what it
 // knows then. Claims that are too young, as they came while the goroutine waited, have roused it once more.
-func (d *detection) changes(told map[string]*claim) (more []*claim, less []driver.Claim) {
+func (d *detection) changes(known map[string]*claim) (more []*claim, less []driver.Claim) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before := d.e.sched.Now() - detectAfter
 	for key := range d.stale {
-		want, have := d.held[key], told[key]
+		want, have := d.held[key], known[key]
 		if want != nil && want.firstTenure.granted > before {
 			continue
 		}
@@ -260,11 +260,11 @@ func (d *detection) changes(told map[string]*claim) (more []*claim, less []drive
 		}
 		if have != nil {
 			less = append(less, have.Claim)
-			delete(told, key)
+			delete(known, key)
 		}
 		if want != nil {
 			more = append(more, want)
-			told[key] = want
+			known[key] = want
 		}
 	}
 	return more, less

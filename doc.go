@@ -1,7 +1,6 @@
-// Package locker is distributed locking with one interface and interchangeable
-// strategies behind it.
+// Package locker provides distributed locks: one interface, and interchangeable strategies behind it.
 //
-//	l, err := hashreentrant.New(rdb) // or setnx.New, memory.New, ...
+//	l, err := blpop.New(rdb) // or hashreentrant.New, setnx.New, memory.New, ...
 //	...
 //	err = locker.Do(ctx, l, "orders/42", func(ctx context.Context) error {
 //		// No other process is in here. ctx ends if the lock is lost.
@@ -13,8 +12,16 @@
 // [ErrConflict], [ErrInvalid] and [ErrClosed]. Without options a lease has a TTL of 30 s,
 // is renewed while it is held, and Lock waits until its context ends. Options set other
 // times and limits. An [Observer] receives an [Event] for each grant, release, renewal and
-// loss. Strategies are in the packages under strategy; package driver is the contract for
-// writing one, and package conformance tests it.
+// loss.
+//
+// # Where the rest is
+//
+//   - strategy/setnx, strategy/blpop and their neighbours: a strategy each. Package strategy opens one by a URL,
+//     a file or a Config.
+//   - fence: how a resource checks fencing tokens. sqlfence, redisfence and httpfence below it do so in a SQL
+//     transaction, in Redis and in an HTTP server.
+//   - adapters/leader elects a leader, adapters/once runs a request once; other adapters are beside them.
+//   - driver: the contract for a strategy of your own. Package conformance tests it.
 //
 // # Words
 //
@@ -38,17 +45,17 @@
 //
 // # Guarantees
 //
-// At any time at most one owner holds a key, as long as the store keeps it and
-// neither clock runs more than 1 % off during a lease.
+// At any time at most one owner holds a key. This holds as long as the store keeps the key, and the clocks of the
+// store and of the holder run at rates that differ by at most 1 % during a lease.
 //
-// The end of a lease is known by its Deadline, without asking the store: its Lost channel
-// closes and its contexts end. Its methods, and Err of its contexts, look at the clock when
-// they are called, so that a process that was stopped learns of the end by its first call.
-// Held leases are renewed every third of their
-// TTL, by one scheduler without a goroutine or timer for each, and a renewal
-// that fails is tried again until the Deadline. A holder may know early that its renewals
-// fail ([Lease.AtRisk]), and that somebody wants the lock ([Lease.ReleaseRequested]); with
-// [WithMargin] nobody else is let in for a while after its end.
+// A holder learns of the end of its lease by the Deadline at the latest, without asking the store:
+// the Lost channel closes and the lease's contexts end. The methods of a Lease, and Err of its contexts, look at
+// the clock when they are called. So a process that was stopped learns of the end by its first call.
+//
+// A held lease is renewed every third of its TTL. A renewal that fails is tried again until the Deadline. One
+// scheduler renews all leases, without a goroutine or timer for each. [Lease.AtRisk] closes when renewals have
+// failed for some time, [Lease.ReleaseRequested] when somebody asks for the lock. With [WithMargin] a lease ends
+// for its holder some time before another owner can be granted the key.
 //
 // Every grant has a fencing token greater than all before it on that key.
 //
@@ -66,7 +73,8 @@
 //
 // Lock under a lease's context, on the same key, re-enters. On another key it is
 // an ordinary Lock: two goroutines under one outer lease exclude each other
-// there. [ContextWithOwner] names a caller explicitly, for all keys; all callers
+// there. Lock on the same key under another context, such as the one that Do was given, waits for the
+// lock that its own caller holds. [ContextWithOwner] names a caller explicitly, for all keys; all callers
 // that share the name share its locks.
 //
 // # Not guaranteed

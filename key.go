@@ -20,7 +20,7 @@ const (
 type keyState struct {
 	key     string
 	current *claim              // the lock that is held, or being released
-	permits map[*claim]struct{} // likewise; such a key has no current claim
+	permits map[*claim]struct{} // the claims of permits, held or being released; such a key has no current claim
 	*queue                      // nil for a key that is held and no more
 }
 

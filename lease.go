@@ -59,9 +59,9 @@ func (l *Lease) Key() string {
 // Owner returns who holds the lock: the name given by [ContextWithOwner], or else a name made up for
 // this lock. Re-entry keeps it.
 //
-// A caller of the same Locker that names a made-up owner shares the lock. A caller in another process
-// shares it only with hashreentrant and blpop, and only if the lock cannot be handed over inside the
-// process: the owner of a lock that may be handed over is known to its Locker only, see [WithHandOver].
+// A caller that gives a made-up name to ContextWithOwner shares the lock within the same Locker. In another
+// process it shares the lock only with hashreentrant and blpop, and only if the lock cannot be handed over inside
+// the process: other processes do not know the owner of a lock that may be handed over, see [WithHandOver].
 // So name the owners of locks that processes are to share.
 func (l *Lease) Owner() string {
 	if l.zero() {
@@ -73,8 +73,8 @@ func (l *Lease) Owner() string {
 // Token returns the fencing token: strictly greater than that of every earlier
 // holder of the key. Hand it to the resource that the lock protects, and let the
 // resource refuse a token that is smaller than one it has seen; that stops
-// a holder that was paused past its lease. Re-entry keeps the token. It is 0
-// under [WithoutFencing].
+// a holder that was paused past its lease. Package fence checks tokens in SQL, Redis and HTTP.
+// Re-entry keeps the token. It is 0 under [WithoutFencing].
 func (l *Lease) Token() int64 {
 	if l.zero() {
 		return 0
@@ -82,7 +82,7 @@ func (l *Lease) Token() int64 {
 	return l.tenure.token
 }
 
-// Holds returns the re-entrant hold count: how many leases on this acquisition are
+// Holds returns the re-entrant hold count: how many leases on this claim are
 // not unlocked yet. It is 0 once the lock was released or lost.
 func (l *Lease) Holds() int {
 	if l.zero() {
@@ -114,8 +114,8 @@ func (l *Lease) Nodes() (have, of int) {
 }
 
 // Deadline returns the time until which no other owner is granted the key, unless the
-// store loses the key or somebody deletes it. Renewal moves the deadline. It is counted on the
-// local monotonic clock from before the command that got the grant was sent,
+// store loses the key or somebody deletes it. Renewal moves the deadline. It is a TTL
+// later than the time at which the command for the grant or the renewal was sent, on the local monotonic clock,
 // less 1 % of the TTL and 2 ms for clocks that run at different speeds, and less [WithMargin].
 func (l *Lease) Deadline() time.Time {
 	if l.zero() {

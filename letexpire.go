@@ -11,7 +11,7 @@ import (
 // callers in this process wait for the key as for another process's.
 //
 // Contexts of the lease end as after [Lease.Unlock], and a later Unlock returns
-// [ErrNotHeld]. Of several leases on one acquisition, the last to end decides: Unlock
+// [ErrNotHeld]. Of several leases on one claim, the last to end decides: Unlock
 // frees the key, LetExpire leaves it.
 //
 // It returns [ErrLost] when the lease was lost before, and [ErrNotHeld] when the lease has

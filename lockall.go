@@ -160,7 +160,7 @@ func inParallel(n int, f func(i int)) {
 
 func (s *Leases) zero() bool { return s == nil || len(s.all) == 0 }
 
-// Keys are the keys, each once, in the order of their bytes.
+// Keys returns the keys, each once, in the order of their bytes.
 func (s *Leases) Keys() (keys []string) {
 	if s.zero() {
 		return nil
@@ -171,7 +171,7 @@ func (s *Leases) Keys() (keys []string) {
 	return keys
 }
 
-// Lease is the lease on key, for its Token above all; nil if key is none of the set's.
+// Lease returns the lease on key, whose Token the resource needs. It returns nil if the set has no such key.
 func (s *Leases) Lease(key string) *Lease {
 	if s.zero() {
 		return nil
@@ -183,7 +183,7 @@ func (s *Leases) Lease(key string) *Lease {
 	return s.all[i]
 }
 
-// Deadline is the first of the leases' deadlines; see [Lease.Deadline].
+// Deadline returns the earliest of the leases' deadlines; see [Lease.Deadline].
 func (s *Leases) Deadline() (first time.Time) {
 	if s.zero() {
 		return first
@@ -197,7 +197,7 @@ func (s *Leases) Deadline() (first time.Time) {
 	return first
 }
 
-// Err is nil while all leases are held. It matches [ErrLost] after the loss of one, and
+// Err returns nil while all leases are held. It matches [ErrLost] after the loss of one, and
 // [ErrNotHeld] after Unlock.
 func (s *Leases) Err() error {
 	if s.zero() {

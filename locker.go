@@ -24,8 +24,8 @@ type Locker interface {
 	// at once; as many Unlocks as Locks give the lock back.
 	//
 	// It fails with [ErrNotAcquired] when the key stayed taken, with
-	// [ErrUnavailable] when the store could not be used (transient trouble is
-	// ridden out for max(TTL, 15 s)), with [ErrLost] when re-entering a lease
+	// [ErrUnavailable] when the store could not be used (Lock retries
+	// transient errors for max(TTL, 15 s)), with [ErrLost] when re-entering a lease
 	// that is already lost, with [ErrConflict] when the key holds something that
 	// is no lock, with [ErrInvalid] on misuse and with [ErrClosed] after Close.
 	// An error that ctx brought about matches ctx's error as well.
@@ -46,8 +46,7 @@ type Locker interface {
 
 // Do runs fn while holding key. The context given to fn ends when the lease is lost, with a cause that
 // matches [ErrLost]. Lock under that context re-enters, and [LeaseFromContext] returns the lease and so
-// its token. Do releases the lock whatever fn does, panic included, and whether or not ctx is still
-// alive.
+// its token. Do releases the lock when fn returns, also when fn panics, and also when ctx has ended.
 //
 // Do returns fn's error as it is. If fn did not run, or if the lock could not be given back after fn,
 // the error is a [*DoError] that says which. If fn's error contains a DoError of an inner Do, the outer

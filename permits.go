@@ -35,7 +35,7 @@ const (
 	mostRoom  = 128 // after a grant
 )
 
-// withCapacity has a Lock ask for permits. It goes through a [Wrapper] as the caller's options do.
+// withCapacity makes a Lock ask for permits. It goes through a [Wrapper] as the caller's options do.
 func withCapacity(of capacity) LockOption {
 	return lockOption(func(c *callSettings) { c.capacity = of })
 }

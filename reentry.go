@@ -13,7 +13,7 @@ import (
 var errGone = errors.New("the claim was given back")
 
 // reenter adds a lease to the hold of the lease of. It fails with errGone if that was
-// given back meanwhile, and rides out trouble as an attempt does, unless try.
+// given back meanwhile, and retries after trouble as an attempt does, unless try.
 func (c *call) reenter(of *Lease, try bool) (*Lease, error) {
 	cl := of.claim
 	var trouble outage

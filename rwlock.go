@@ -19,8 +19,8 @@ import (
 //
 // With other strategies the readers of one Locker share a lease: it is renewed, has the TTL that the
 // first of them asked for and no limit, and is lost for all of them. With blpop the readers of all processes are
-// inside together, with the rest only those of one Locker, and processes take turns. A
-// call costs three round trips, and its Unlock one: it waits at a gate first, the lock on the
+// inside together. With the strategies that remain only the readers of one Locker are, and processes take turns. A
+// call costs three round trips, and its Unlock one: it first takes the lock on the
 // key with ":gate" behind it.
 //
 // A reader's fencing token is greater than that of each writer before it, and the other way round.

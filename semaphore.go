@@ -8,8 +8,8 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// Semaphore lets in callers that take a number of permits, of all processes that name its key: at most so many
-// permits are out at the same time. It needs a strategy that keeps permits: memory, hashreentrant or
+// Semaphore limits how many permits of a key are out at the same time, over all processes. A caller
+// takes one permit or more. It needs a strategy that keeps permits: memory, hashreentrant or
 // setnx, or a driver that is a [driver.PermitKeeper].
 //
 // A permit is a lease like any other: it has a TTL, is renewed, may be lost, and is given back by its

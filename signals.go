@@ -11,15 +11,15 @@ import (
 
 // ReleaseRequested returns a channel that is closed when somebody asks the holder to give the lock
 // back, by [Client.RequestRelease]. Nothing is taken away: the holder unlocks when it is ready, or
-// never. All leases on one acquisition share the channel. After a request the lock is not handed over
+// never. All leases on one claim share the channel. After a request the lock is not handed over
 // inside the process: other processes get their turn.
 //
 // The first call makes the Locker listen, and waits until it does, for a second at most. A later
-// request arrives within two round trips while the store is well, within one on a single Redis. A request may be lost; who asks does
-// so again. A Locker that listens also learns within three round trips, two on a single Redis, and not only at the next
-// renewal, that [Client.ForceUnlock] took a lock of it away.
+// request arrives within two round trips while the store is well, within one on a single Redis. A request may be lost: ask
+// again if it matters. When [Client.ForceUnlock] takes a lock away, a Locker that listens learns of it within three round
+// trips, two on a single Redis, and others at their next renewal.
 //
-// Listening ends soon after the last of these leases. It costs a subscription, and with a strategy
+// Listening ends soon after the last lease whose ReleaseRequested was called. It costs a subscription, and with a strategy
 // without wake-ups (setnx) a connection. Without the permission to subscribe, and with a driver that is
 // no [driver.Signaller], nothing arrives.
 func (l *Lease) ReleaseRequested() <-chan struct{} {
@@ -238,6 +238,6 @@ func (c *call) signalBroken(h Holder) {
 	sig := driver.Signal{Kind: driver.SignalBroken, Key: h.Key, Claim: h.ID}
 	err := c.command(doubtTimeout, func(ctx context.Context) error { return c.e.signaller.Signal(ctx, sig) })
 	if err != nil {
-		c.e.log.Debug("the holder is not told that its lock was broken; its next renewal shows it", "strategy", c.e.name, "err", err)
+		c.e.log.Debug("the holder got no signal that its lock was broken; its next renewal shows it", "strategy", c.e.name, "err", err)
 	}
 }

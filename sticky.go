@@ -24,7 +24,7 @@ import (
 //     anybody names a claim that is not kept any more: it costs the key its stickiness for a moment.
 //   - The release is late: the key's queue waits for it for overdueAfter, as for any release; then the store
 //     decides. It names the claim, whose id is not used again.
-//   - ForceUnlock: the holder is told, and releases what it does not hold any more.
+//   - ForceUnlock: the holder learns of it, and releases what it does not hold any more.
 //   - Close: releases it, with the offers that no waiter has taken.
 //
 // Other processes come first. A claim whose call had to wait is not kept, nor one that others were refused

@@ -19,20 +19,19 @@ const (
 	dutyTidy         // release in the background; the caller is not kept waiting
 )
 
-// Unlock gives the lease back; the last lease of an acquisition frees the key.
-// It does not need ctx alive: under a live one it returns by ctx's end at the
-// latest while the release goes on in the background, under a dead one it
-// takes up to 5 s. Where ctx is the lease's own context or derives from it, its
-// parent counts instead.
+// Unlock gives the lease back; the last lease on a claim frees the key.
+// It does not need a live ctx. If ctx ends during the call, Unlock returns, and the release goes on
+// in the background. If ctx had ended before, Unlock takes up to 5 s. Where ctx is the lease's
+// own context or derives from it, its parent counts instead.
 //
 // It returns nil when the hold was given back, and [ErrNotHeld] when the lease was
 // unlocked before. It returns [ErrLost] when the lease had ended before: another owner may
-// have been inside, unless [WithMaxHold] or [WithMaxRenewals] ended it, whose key is
-// freed early. It returns [ErrUnavailable] when no answer came: then it may be called
+// have been inside. (If [WithMaxHold] or [WithMaxRenewals] ended the lease, no other owner is inside before
+// the Deadline, and Unlock frees the key early.) It returns [ErrUnavailable] when no answer came: then it may be called
 // again, and the TTL frees the key in any case. It works after Close of the Locker, too.
 //
 // Where another goroutine waits for the lock, Unlock may hand it over inside the
-// process, see [WithHandOver], and does not ask the store: then nil means that no loss
+// process without asking the store, see [WithHandOver]. Then nil means that no loss
 // was known.
 func (l *Lease) Unlock(ctx context.Context) error {
 	switch {

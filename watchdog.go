@@ -22,7 +22,7 @@ const (
 )
 
 // expired loses claims whose end has come, and notes those that are at risk, as the Scheduler
-// says. All are lost, and their leases told, before anything else happens.
+// says. All are lost, and their leases end, before anything else happens.
 func (e *Client) expired(cs []*claim) {
 	var after aftermath
 	var unused []*claim

@@ -13,11 +13,11 @@ import (
 
 var adminCases = group("admin", []Case{
 	{Name: "InspectTellsHolder", Rules: []string{"R4", "R9"}, Needs: Capabilities{Admin: true}, Test: testInspectTellsHolder,
-		Contract: "Inspect tells the owner, what is left of the lease, the token and since when, and that a key is free before and after"},
+		Contract: "Inspect shows the owner, what is left of the lease, the token and since when, and that a key is free before and after"},
 	{Name: "InspectTellsNamedOwner", Rules: []string{"R4"}, Needs: Capabilities{Admin: true, StoredHolds: true}, Test: testInspectTellsNamedOwner,
-		Contract: "where the store keeps the owner, Inspect tells the name that the caller gave, and all its holds"},
+		Contract: "where the store keeps the owner, Inspect shows the name that the caller gave, and all its holds"},
 	{Name: "MetadataIsKept", Rules: []string{"R1", "R4", "R6"}, Needs: Capabilities{Admin: true}, Test: testMetadataIsKept,
-		Contract: "a lock of a Locker with metadata excludes, re-enters, is renewed and released like others, and Inspect tells the metadata"},
+		Contract: "a lock of a Locker with metadata excludes, re-enters, is renewed and released like others, and Inspect shows the metadata"},
 	{Name: "HoldersLists", Rules: []string{"R23"}, Needs: Capabilities{Admin: true}, Test: testHoldersLists,
 		Contract: "Holders goes through the locks under the Locker's prefix that match the pattern, and no others, whatever characters a prefix has"},
 	{Name: "ForceUnlockFrees", Rules: []string{"R10", "R15", "R21"}, Needs: Capabilities{Admin: true}, Test: testForceUnlockFrees,
@@ -31,7 +31,7 @@ var adminCases = group("admin", []Case{
 	{Name: "ForceUnlockOfOwnLock", Rules: []string{"R10", "R14"}, Needs: Capabilities{Admin: true}, Test: testForceUnlockOfOwnLock,
 		Contract: "a Locker that takes a lock from itself closes Lost at once, and its own waiters get the key"},
 	{Name: "ForceUnlockOfThingsIsConflict", Rules: []string{"R23"}, Needs: Capabilities{Admin: true, Plant: true}, Test: testForceUnlockOfThingsIsConflict,
-		Contract: "Inspect tells of another program's locks as held; of what is no lock it says ErrConflict, and ForceUnlock of what cannot be told from a later lock frees nothing"},
+		Contract: "Inspect shows another program's locks as held, and returns ErrConflict for what is no lock; ForceUnlock of what a later lock may look like frees nothing"},
 })
 
 // admin returns the Client that l is or wraps.

@@ -12,15 +12,15 @@ import (
 
 // brokenAdmins tell of holders, or take keys from them, in a wrong way.
 var brokenAdmins = map[string]brokenStrategy{
-	"tells of holders that are gone": {inspecting(func(h *driver.Holder) { h.Held = true }),
+	"shows holders that are gone": {inspecting(func(h *driver.Holder) { h.Held = true }),
 		[]string{"InspectTellsHolder", "ForceUnlockFrees"}},
-	"tells of no owner":                   {inspecting(func(h *driver.Holder) { h.Owner = h.ID }), []string{"InspectTellsNamedOwner"}},
-	"tells of one hold":                   {inspecting(func(h *driver.Holder) { h.Holds = min(h.Holds, 1) }), []string{"InspectTellsNamedOwner"}},
-	"tells an old token":                  {inspecting(func(h *driver.Holder) { h.Token = min(h.Token, 1) }), []string{"InspectTellsHolder"}},
-	"tells no TTL":                        {inspecting(func(h *driver.Holder) { h.Remaining = 0 }), []string{"InspectTellsHolder"}},
-	"tells the wrong time":                {inspecting(func(h *driver.Holder) { h.Since = time.Now().Add(-time.Hour) }), []string{"InspectTellsHolder"}},
-	"tells of waiters that are not there": {inspecting(func(h *driver.Holder) { h.Waiting++ }), []string{"ForceUnlockWakes"}},
-	"tells no metadata":                   {inspecting(func(h *driver.Holder) { h.Metadata = nil }), []string{"MetadataIsKept"}},
+	"shows no owner":                   {inspecting(func(h *driver.Holder) { h.Owner = h.ID }), []string{"InspectTellsNamedOwner"}},
+	"shows one hold":                   {inspecting(func(h *driver.Holder) { h.Holds = min(h.Holds, 1) }), []string{"InspectTellsNamedOwner"}},
+	"shows an old token":               {inspecting(func(h *driver.Holder) { h.Token = min(h.Token, 1) }), []string{"InspectTellsHolder"}},
+	"shows no TTL":                     {inspecting(func(h *driver.Holder) { h.Remaining = 0 }), []string{"InspectTellsHolder"}},
+	"shows the wrong time":             {inspecting(func(h *driver.Holder) { h.Since = time.Now().Add(-time.Hour) }), []string{"InspectTellsHolder"}},
+	"shows waiters that are not there": {inspecting(func(h *driver.Holder) { h.Waiting++ }), []string{"ForceUnlockWakes"}},
+	"shows no metadata":                {inspecting(func(h *driver.Holder) { h.Metadata = nil }), []string{"MetadataIsKept"}},
 	"takes things for free": {administering(func(d *administered) {
 		d.inspect = func(d *counting, ctx context.Context, key string) (driver.Holder, error) {
 			h, err := d.Inspect(ctx, key)

@@ -57,14 +57,14 @@ var brokenCommands = map[string]brokenStrategy{
 		})
 		return err
 	}), []string{"RenewalsDoNotAddUp"}},
-	"tells the whole TTL as what remains": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+	"reports the whole TTL as what remains": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		if a.Remaining > 0 {
 			a.Remaining = time.Minute
 		}
 		return a, err
 	}), []string{"RemainingIsLeft"}},
-	"tells what remains in seconds": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+	"reports what remains in seconds": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		a.Remaining /= 1000
 		return a, err

@@ -198,7 +198,7 @@ var brokenStores = map[string]brokenStrategy{
 	}}), []string{"CloseTwice"}},
 
 	// Observers.
-	"tells no observer": {options(locker.WithObserver(locker.ObserverFunc(func(_ context.Context, _ locker.Event) {}))),
+	"calls no observer": {options(locker.WithObserver(locker.ObserverFunc(func(_ context.Context, _ locker.Event) {}))),
 		[]string{"EventsAddUp", "EventsTell", "ReentryIsNoEvent", "MaxRenewals", "PanickingObserver", "SlowObserver"}},
 	"is slow to renew": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		time.Sleep(slowOnEveryMachine) // the bug

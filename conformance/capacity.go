@@ -29,7 +29,7 @@ var capacityCases = group("capacity", []Case{
 	{Name: "WeightsCount", Rules: []string{"R28"}, Needs: Capabilities{Permits: true, Drivers: true}, Test: testWeightsCount,
 		Contract: "a claim takes as many permits as it asks for, and gives back as many"},
 	{Name: "NewestLimitCounts", Rules: []string{"R28"}, Needs: Capabilities{Permits: true, Drivers: true}, Test: testNewestLimitCounts,
-		Contract: "each Request is judged by its own limit, and is told another one; permits that are out stay out"},
+		Contract: "each Request is judged by its own limit, and its Answer has the limit before if that was another one; permits that are out stay out"},
 	{Name: "PermitsAndLocksExclude", Rules: []string{"R28", "R22"}, Needs: Capabilities{Permits: true, Drivers: true}, Test: testPermitsAndLocksExclude,
 		Contract: "a lock is refused while permits are out, and permits are while the key is locked"},
 	{Name: "BigRequestIsServed", Rules: []string{"R28"}, Needs: Capabilities{Permits: true, Drivers: true}, Test: testBigRequestIsServed,

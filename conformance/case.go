@@ -87,8 +87,8 @@ func (c Case) run(tb testing.TB, h Harness, seed uint64) (why string) {
 //
 //   - Locker makes a Locker, Key a key of the case's own, Go a goroutine that the case waits for.
 //   - Lock, TryLock and Unlock have to succeed. Taken and Free check whether a key is held.
-//   - Wait starts a Lock, and returns once that waits; Granted and Refused are its ends.
-//   - Ends and Eventually wait for what has to happen, Open checks that it has not.
+//   - Wait starts a Lock, and returns once the Lock waits. Granted waits for its grant, Refused for its error.
+//   - Ends and Eventually wait for an event. Open checks that an event has not happened.
 //   - Is, Isnt and NoError check errors.
 //   - Context ends with the case.
 type T struct {

@@ -25,17 +25,17 @@ var faultCases = group("faults", []Case{
 	{Name: "SilenceWithinTheLease", Rules: []string{"R11", "R15"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testSilenceWithinTheLease,
 		Contract: "a lease survives a black hole that is shorter than what is left of it, and waiters wait on"},
 	{Name: "AnswersPastTheLease", Rules: []string{"R1", "R10", "R17"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testAnswersPastTheLease,
-		Contract: "when answers take twice the TTL a holder knows of its loss at Deadline, and nobody is granted what has ended by the time he is told"},
+		Contract: "when answers take twice the TTL a holder knows of its loss at Deadline, and nobody is granted what has ended by the time the answer arrives"},
 	{Name: "ConnectionsCut", Rules: []string{"R11", "R15", "R19"}, Needs: Capabilities{Servers: true}, Isolated: true, Test: testConnectionsCut,
 		Contract: "when the store ends all connections a holder keeps its lease, a release in that moment succeeds, and a waiter gets the key"},
 	{Name: "CrashLosesEverything", Rules: []string{"R2", "R10", "R15", "R17", "R21"}, Needs: Capabilities{Servers: true}, Isolated: true, Test: testCrashLosesEverything,
-		Contract: "when the store is killed and comes back empty waiters carry on, the holder is told by its Deadline, and the next one has a greater token"},
+		Contract: "when the store is killed and comes back empty waiters carry on, the holder knows by its Deadline, and the next one has a greater token"},
 	{Name: "CrashKeepsEverything", Rules: []string{"R1", "R11", "R15", "R17", "R21"}, Needs: Capabilities{Servers: true}, Isolated: true, Test: testCrashKeepsEverything,
 		Contract: "when a store that persists is killed and comes back within a lease, the lease survives and still excludes others, holds included"},
 	{Name: "KilledAroundTheGrant", Rules: []string{"R15", "R16"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testKilledAroundTheGrant,
 		Contract: "a process killed in the moment in which it is granted the key holds up the next waiter for a TTL at most"},
 	{Name: "FrozenAroundTheTTL", Rules: []string{"R1", "R2", "R10", "R21"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testFrozenAroundTheTTL,
-		Contract: "a process frozen for half a TTL, one and three either holds the key on or is told that it does not: never both it and the next"},
+		Contract: "a process frozen for half a TTL, one and three either goes on holding the key or learns that it does not: never both it and the next"},
 })
 
 // newer checks that later was granted after earlier as far as tokens say, and returns later.

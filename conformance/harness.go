@@ -98,7 +98,7 @@ type Timing struct {
 	// the store notifies. It has to be well below a second, where the look
 	// every waiter takes anyway would hide a lost notification. Default 300 ms.
 	WakeWithin time.Duration
-	// PollWithin is how long a free lock may go untaken by a waiter whatever
+	// PollWithin is how long a waiter may take to get a free lock if a
 	// notification was lost: about a second, and slack. Default 4 s.
 	PollWithin time.Duration
 	// PollMedian is the same without the slack, as the median of some tries.
@@ -203,8 +203,8 @@ type Breaker interface {
 	Flush(ctx context.Context) error
 }
 
-// Planter is a harness that can put things at a key that none of our strategies
-// wrote. Claim: [Capabilities].Plant.
+// Planter is a harness that can put things at a key that no strategy of this module
+// writes. Claim: [Capabilities].Plant.
 type Planter interface {
 	// Foreigners lists the kinds of things. Those that are to be taken for locks count as
 	// held for any caller, one who is the owner "x" as well.
@@ -215,7 +215,7 @@ type Planter interface {
 	Intact(ctx context.Context, key, foreigner string) (bool, error)
 }
 
-// Foreigner is a kind of thing found at a key.
+// Foreigner is a kind of thing that another program may have put at a key.
 type Foreigner struct {
 	Name string
 	// Conflict: it is no lock, and Lock says [locker.ErrConflict]; otherwise it
@@ -295,7 +295,7 @@ type ServerFaults interface {
 // ChildMaker is a harness whose store other processes can use. A case starts the test binary
 // as one, whose [Main] makes its Locker. Claim: [Capabilities].Processes.
 type ChildMaker interface {
-	// ChildSpec is what the newLocker of [Main] gets there: an address, say.
+	// ChildSpec returns the spec with which [Main] calls newLocker in the other process, such as an address.
 	ChildSpec() string
 }
 

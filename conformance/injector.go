@@ -163,8 +163,8 @@ func (in *Injector) become(s storeState) error {
 	return nil
 }
 
-// Command has send reach the store, or not, as its faults will have it. What is lost on
-// the way back is applied whatever becomes of ctx. It is for a harness that puts the faults
+// Command lets send reach the store, unless a fault of in loses the command. A command whose reply is lost
+// is applied, also if ctx ends. Command is for a harness that puts the faults
 // elsewhere than around its drivers.
 func (in *Injector) Command(ctx context.Context, op Op, send func(ctx context.Context) error) error {
 	return in.take(op).run(ctx, send)

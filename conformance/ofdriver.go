@@ -7,15 +7,15 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// DriverHarness is what the author of a driver writes: one store, and drivers on it. Its
-// methods are called from many goroutines. What else it can do is found by looking: a
-// harness that is an [Inspector], [Breaker], [Planter], [ServerFaults] or [ChildMaker] gets the
-// cases that need one, and the table says which cases each of those that it is not would add. Faults come
-// from an [Injector] around the drivers, unless it has [Faults] of its own.
+// DriverHarness makes drivers on one store. The author of a driver implements it. Its
+// methods are called from many goroutines. A
+// harness that is also an [Inspector], [Breaker], [Planter], [ServerFaults] or [ChildMaker] gets the
+// cases that need one. The table shows which cases each missing interface would add. Faults come
+// from an [Injector] around the drivers, unless the harness is a [Faults].
 //
 // A method Timing, as [Harness] has it, sets other bounds than the defaults. A method
-// Background(stack string) bool reports whether a goroutine, shown as runtime.Stack does it, is
-// the harness's own, such as one of a client that it gave the drivers: cases that count
+// Background(stack string) bool reports whether a goroutine is the harness's own, such as one of a client
+// that it gave the drivers. stack is what runtime.Stack prints of it. Cases that count
 // goroutines leave these out.
 type DriverHarness interface {
 	// NewDriver makes a driver as a separate process would have it: identity and

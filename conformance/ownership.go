@@ -12,7 +12,7 @@ import (
 
 var ownershipCases = group("ownership", []Case{
 	{Name: "LeaseDescribesItself", Rules: []string{"R3", "R9"}, Test: testLeaseDescribesItself,
-		Contract: "Key, Owner, Holds and Deadline tell what was granted; the deadline counts from before the command was sent, less the margin"},
+		Contract: "Key, Owner, Holds and Deadline show what was granted; the deadline counts from before the command was sent, less the margin"},
 	{Name: "OwnersAreUnique", Rules: []string{"R4"}, Locker: true, Test: testOwnersAreUnique,
 		Contract: "every acquisition by an unnamed caller has an owner of its own"},
 	{Name: "OwnerIsTheNameGiven", Rules: []string{"R4", "R5"}, Locker: true, Test: testOwnerIsTheNameGiven,

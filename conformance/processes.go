@@ -18,7 +18,7 @@ var processCases = group("processes", []Case{
 	{Name: "KilledWaiter", Rules: []string{"R15", "R16"}, Needs: Capabilities{Processes: true}, Test: testKilledWaiter,
 		Contract: "a waiter whose process was killed holds nobody up"},
 	{Name: "FrozenHolderIsTold", Rules: []string{"R2", "R10"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testFrozenHolderIsTold,
-		Contract: "a process frozen past its lease is told so by the first question it asks, and cannot harm the next holder"},
+		Contract: "a process frozen past its lease learns so by its first call, and cannot harm the next holder"},
 	{Name: "FrozenHolderInTime", Rules: []string{"R10", "R11"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testFrozenHolderInTime,
 		Contract: "a process frozen for less than what is left of its lease keeps it"},
 	{Name: "FrozenWaiter", Rules: []string{"R15", "R16"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testFrozenWaiter,

@@ -12,14 +12,14 @@ import (
 
 const notSelected = "not selected"
 
-// Report is what became of each case.
+// Report has the result of each case.
 type Report struct {
 	Strategy string
 	Seed     uint64 // of what cases drew at random: LOCKER_CONFORMANCE_SEED repeats it
 	Results  []Result
 }
 
-// Result is what became of one case.
+// Result shows how one case ended, and why.
 type Result struct {
 	Group, Name string
 	Rules       []string // of docs/rules.md

@@ -103,11 +103,10 @@ func newRunner(opts []Option) (*runner, error) {
 	return r, nil
 }
 
-// Run runs the suite: first the cases that bear others beside them, as parallel
-// subtests, then the rest one by one. Most of them wait most of the time, so
-// that a -parallel above the number of processors makes it faster. A case whose needs the
-// harness does not meet is no subtest; it is named, like every other, in the table
-// printed at the end.
+// Run runs the suite: first the cases that can run beside others, as parallel
+// subtests, then the rest one by one. Most cases wait most of the time, so
+// a -parallel above the number of processors makes Run faster. A case whose needs the
+// harness does not meet is no subtest. The table at the end names every case.
 func Run(t *testing.T, newHarness HarnessMaker, opts ...Option) {
 	t.Helper()
 	r, err := newRunner(opts)

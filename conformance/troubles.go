@@ -15,7 +15,7 @@ import (
 type Trouble struct {
 	// Name is what the case is called, and what [ServerFaults].Cause is given.
 	Name string
-	// Permanent trouble needs a person: Lock does not ride it out.
+	// Permanent trouble needs a person: Lock does not retry.
 	Permanent bool
 	// Words are the server's, to be found in errors; "" if it says nothing.
 	Words string
@@ -31,7 +31,7 @@ func TroubleCases(troubles ...Trouble) []Case {
 			c.Contract = "in trouble that needs a person Lock and TryLock are ErrUnavailable at once with the server's words, and a lease goes on when it is over in time"
 			c.Test = func(t *T) { testPermanentTrouble(t, tr) }
 		} else {
-			c.Contract = "transient trouble is ErrUnavailable to TryLock, and ridden out by Lock, by waiters and by a lease that outlasts it"
+			c.Contract = "TryLock returns ErrUnavailable in transient trouble; Lock and waiters retry, and a lease that outlasts the trouble is kept"
 			c.Test = func(t *T) { testTransientTrouble(t, tr) }
 		}
 		cases = append(cases, c)

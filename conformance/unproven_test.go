@@ -39,7 +39,7 @@ var unproven = map[string]string{
 	"R7":  "Nothing beyond what R3 says of schedules.",
 	"R8":  "Redisson's commands are sent as its Java client sends them, from versions 3.15 to 4.x by their source: no Java client runs in the tests.",
 	"R9":  "A machine that is suspended: its monotonic clock stands still. Clocks that drift by more than 1 %.",
-	"R10": "A section that does not look at its context runs on. The time until Lost closes is that of a process that runs: a process that gets no processor is told when it gets one.",
+	"R10": "A section that does not look at its context runs on. The time until Lost closes is that of a process that runs: a process that gets no processor learns of the loss when it gets one.",
 	"R11": "Renewal under a store that is slower than the TTL ends in a loss, as promised: how slow a store may be is measured by locker compare, not proven.",
 	"R12": "That the time left is enough for the caller to roll back.",
 	"R13": "Shards on real clusters of more than three masters.",

@@ -14,7 +14,7 @@ var userCodeCases = group("faults", []Case{
 	{Name: "BlockedLogger", Rules: []string{"R10", "R13", "R24"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testBlockedLogger,
 		Contract: "a logger and an observer that never return delay no renewal, loss, Lock or Unlock, and Close by less than 5 s, while the store comes and goes"},
 	{Name: "LoggerThatLocks", Rules: []string{"R10", "R13"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testLoggerThatLocks,
-		Contract: "a logger and an observer may ask the lease they are told of, and lock with the Locker that calls them"},
+		Contract: "a logger and an observer may call the lease of the event, and lock with the Locker that calls them"},
 	{Name: "SlowUnlockUnderItsOwnContext", Rules: []string{"R20"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testSlowUnlockUnderItsOwnContext,
 		Contract: "Renew and Unlock under the lease's own context, or one derived from it, wait for their answer: that Unlock ends this context is no end of its wait"},
 })

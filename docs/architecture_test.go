@@ -21,7 +21,7 @@ func TestArchitecture(t *testing.T) {
 		require.NoError(t, err)
 	}
 	steps := regexp.MustCompile("(?m)^\\| \\d+ \\| `([^`]+)` \\| `(\\w+)` \\|").FindAllSubmatch(page, -1)
-	require.Len(t, steps, 27)
+	require.Len(t, steps, 34)
 	for _, s := range steps {
 		source, err := os.ReadFile(filepath.Join(root(t), string(s[1])))
 		require.NoError(t, err)

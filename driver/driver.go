@@ -45,8 +45,9 @@ import (
 	"time"
 )
 
-// Driver is implemented by a strategy. See the package comment for the rules of all methods, and the optional interfaces [Configurer], [Notifier], [Signaller], [Asker], [LossDetector],
-// [HoldCounter], [PermitKeeper], [Sharder] and [NodeCounter] for what it may implement besides.
+// Driver is implemented by a strategy. The package comment has the rules of all methods. A driver may
+// implement these interfaces besides: [Configurer], [Notifier], [HoldCounter], [PermitKeeper], [Inspector],
+// [PermitInspector], [Signaller], [Asker], [LossDetector], [Sharder] and [NodeCounter].
 //
 // The Locker takes an error for transient trouble of unknown outcome unless it
 // matches [ErrLost] (Renew, Release, SetHolds: the claim does not hold the key),
@@ -108,12 +109,12 @@ type Request struct {
 	Waited time.Duration
 }
 
-// Answer is the store's word on a Request. Zero values mean "unknown".
+// Answer is the store's reply to a Request. Zero values mean "unknown".
 type Answer struct {
 	Granted bool
 	Token   int64 // if granted with fencing
 	// Tokens is how many tokens, from Token on, are reserved for this grant: all
-	// later grants of the key get greater ones. 0 is one. At most Request.Tokens. A counter that
+	// later grants of the key get greater ones. 0 means one. At most Request.Tokens. A counter that
 	// begins at the clock must not be ahead of it when it is lost: reserve tokens between the last
 	// one issued and the clock, as many as there are, or at most [TokensAhead].
 	Tokens int
@@ -130,9 +131,9 @@ type Answer struct {
 
 	// For a Request for permits, granted or not:
 
-	// Free is how many permits more could be granted now; not more than that.
+	// Free is, for a Request for permits, how many more could be granted now. It is never greater than that.
 	Free int
-	// Limit is the limit that the Request before has named, if it is another one.
+	// Limit is, for a Request for permits, the limit that the Request before named, if that limit was another one.
 	Limit int
 
 	// Bids says of a refusal that the driver keeps permits free for this Request. When its caller does

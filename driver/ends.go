@@ -7,9 +7,9 @@ import (
 	"github.com/distlock/locker/internal/bound"
 )
 
-// Ends returns why and when a command's ctx ends. It ends with caller, the context of the user's call;
-// with locker, which ends with Close, and is nil if Close does not end the command; and at the time at,
-// which is zero if there is none. A driver that watches these three never asks for ctx's Done, whose
+// Ends returns the three ends of a command's ctx, of which the first one to come ends it. caller is the
+// context of the user's call. locker ends with Close; it is nil if Close does not end the command. at is
+// the deadline; it is zero if there is none. A driver that watches these three does not need ctx's Done, whose
 // first call costs a timer and four allocations. If ctx is not a Locker's, caller is ctx itself.
 func Ends(ctx context.Context) (caller, locker context.Context, at time.Time) {
 	return bound.Ends(ctx)

@@ -17,7 +17,7 @@ var (
 type StoreError struct {
 	Err error
 	// Permanent trouble needs a person (no permission, out of memory, wrong
-	// password): Lock does not ride it out.
+	// password): Lock does not retry.
 	Permanent bool
 	// NotApplied says that the command certainly did not take effect, so that
 	// there is nothing to clean up.

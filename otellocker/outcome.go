@@ -89,7 +89,7 @@ var causeNames = [causes]string{
 	otherCause:   "other",
 }
 
-// causeOf is the cause that err, of a Lost, tells.
+// causeOf returns the cause in the error of an EventLost.
 func causeOf(err error) cause {
 	switch {
 	case errors.Is(err, locker.ErrDenied):

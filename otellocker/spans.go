@@ -27,7 +27,7 @@ type spans struct {
 	holders map[grant]trace.Span // the callers' spans, sampled ones only
 }
 
-// grant tells one hold of a lock from another of the same Locker.
+// grant distinguishes one hold of a lock from another of the same Locker.
 type grant struct {
 	strategy, key string
 	token         int64

@@ -8,9 +8,15 @@
 //	defer release()
 //
 // [Open] takes a [Config], which [Load] reads from JSON or YAML; [Register] adds
-// the strategies of others. Package wireset has provider sets for google/wire. Package strategy is
-// the only package that knows all strategies: a program that has made its choice
-// imports the package of its strategy, and links no other.
+// the strategies of others. Package wireset has provider sets for google/wire. Package strategy links
+// memory and all strategies on Redis: a program that has made its choice
+// imports the package of its strategy instead.
+//
+// PostgreSQL, MySQL and etcd are modules of their own. Import one of these for its effect, and Open knows its URLs:
+//
+//	import _ "github.com/distlock/locker/strategy/postgres/register" // postgres://user:pass@h:5432/db
+//	import _ "github.com/distlock/locker/strategy/mysql/register"    // mysql://user:pass@h:3306/db
+//	import _ "github.com/distlock/locker/strategy/etcd/register"     // etcd://h1:2379,h2:2379
 //
 // # URLs
 //

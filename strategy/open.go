@@ -18,8 +18,8 @@ import (
 // only the TTL frees their keys.
 //
 // A cfg that is wrong fails with [locker.ErrInvalid], naming the field, its value
-// and the values allowed. A server that does not answer is no reason to fail: a
-// program may start before its Redis, and a Lock rides that out. ctx is for
+// and the values allowed. Open does not fail if a server does not answer: a
+// program may start before its Redis, and Lock retries. ctx is for
 // looking up the names of several servers, which takes up to a second, and for
 // strategies that have to ask their store something at the start; those of this
 // module do not.

@@ -23,13 +23,13 @@ func exclude(v any, at, why string, names ...string) error {
 
 // fieldOption is the option of package locker that a field of a Config stands for.
 type fieldOption struct {
-	field  string // "" for Config.Options
+	field  string // "" for Config.Options and for options of a strategy, which nameField cannot try in memory
 	value  any
 	option locker.Option
 }
 
-// lockOptions makes options of c's fields. What values they take is for their
-// constructors to say; see nameField.
+// lockOptions makes options of c's fields. The constructors check the values, and nameField names the wrong
+// field. The value of an option of one strategy has to be checked here, as replicaAcks does.
 func (c *Config) lockOptions(r *Registry, o Opener) ([]fieldOption, error) {
 	renewal := c.Renewal == nil || *c.Renewal
 	if !renewal {

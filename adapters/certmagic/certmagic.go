@@ -14,9 +14,9 @@
 // a TTL after a crash. The optional interfaces certmagic.TryLocker and
 // certmagic.LockLeaseRenewer are implemented.
 //
-// It does not tell the work that runs under a lock of the lock's loss: certmagic has no way
-// to, and hands no fencing token on. Its work may then be done twice, which costs one
-// certificate more than needed; the log of [locker.WithLogger] has the loss. Before each further attempt certmagic
+// Work that runs under a lock does not learn of the lock's loss: certmagic has no way
+// to report it, and passes on no fencing token. After a loss the work may be done twice, which costs one
+// certificate more than needed. [locker.WithLogger] logs the loss. Before each further attempt certmagic
 // renews the lock, see [Storage.RenewLockLease], and looks whether there is a certificate
 // by now.
 package certmagiclocker

@@ -71,8 +71,8 @@ func WithMinHold(d time.Duration) Option {
 	return option(func(w *wrapper) error { return w.SetMinHold(d) })
 }
 
-// WithLogger tells log of each run that is skipped because another instance has the
-// lock (Info), and of what went wrong (Error). Default cron.DefaultLogger, which shows
+// WithLogger logs to log each run that is skipped because another instance has the
+// lock (Info), and what went wrong (Error). Default cron.DefaultLogger, which shows
 // errors.
 func WithLogger(log cron.Logger) Option {
 	return option(func(w *wrapper) error {

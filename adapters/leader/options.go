@@ -91,7 +91,7 @@ func WithLockOptions(opts ...locker.LockOption) Option {
 	})
 }
 
-// WithObserver tells f of every event, in order, from the goroutine of Run, which
+// WithObserver calls f with every event, in order, from the goroutine of Run, which
 // waits for f.
 func WithObserver(f func(Event)) Option {
 	return option(func(s *settings) error {

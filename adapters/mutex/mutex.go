@@ -2,8 +2,8 @@
 // nothing else. Where you have the choice, use [locker.Do]: it has a context to wait
 // under, errors to return and a context that ends with the lock.
 //
-// A sync.Locker has no way to say that something went wrong, so New wants a function to
-// tell it to, and the rest follows from one rule: Lock returns with the lock, or
+// A sync.Locker has no way to report that something went wrong, so New takes a function that
+// is called then. The rest follows from one rule: Lock returns with the lock, or
 // does not return.
 //
 //   - The store cannot be used, or the key holds something that is no lock: Lock calls
@@ -14,7 +14,7 @@
 //     of its own. The critical section gets no signal; let the function end what the
 //     lock protects, by cancelling a context or by ending the process, or hand
 //     the token of [Mutex.Lease] to the resource.
-//   - Unlock could not give the lock back, or there was nothing to unlock: Unlock tells
+//   - Unlock could not give the lock back, or there was nothing to unlock: Unlock calls
 //     the function and returns. The TTL frees the key.
 //
 // Goroutines that share a Mutex exclude each other even when the lock is lost. A Mutex
@@ -35,7 +35,7 @@ import (
 )
 
 // pause is the time between two attempts, with up to as much again of jitter. It is in
-// addition to the time for which Lock of a Locker rides out an outage.
+// addition to the time for which Lock of a Locker retries.
 const pause = 500 * time.Millisecond
 
 var _ sync.Locker = (*Mutex)(nil)
@@ -56,7 +56,7 @@ type Mutex struct {
 // hold is one section.
 type hold struct {
 	lease *locker.Lease
-	stop  func() bool // ends the watch for a loss; false if the loss was told
+	stop  func() bool // ends the watch for a loss; false if the loss was reported
 }
 
 // Option configures a Mutex.
@@ -83,7 +83,7 @@ func New(l locker.Locker, key string, onError func(error), opts ...Option) (*Mut
 	m := &Mutex{l: l, key: key, fails: onError, inside: make(chan struct{}, 1)}
 	err := check.Options(opts, func(o Option) error { return o.apply(m) })
 	if err == nil && onError == nil {
-		err = check.Invalid("New needs a function to tell failures and losses to")
+		err = check.Invalid("New needs a function that receives failures and losses")
 	}
 	if err == nil {
 		err = locker.Validate(l, key, m.opts...)
@@ -121,7 +121,7 @@ func (m *Mutex) Lock() {
 }
 
 // TryLock makes one attempt and reports whether the caller holds the lock. That
-// another holder has it is no failure to be told.
+// another holder has it is no failure, and is not reported.
 func (m *Mutex) TryLock() bool {
 	entered, err := m.try()
 	if err != nil && !errors.Is(err, locker.ErrNotAcquired) {

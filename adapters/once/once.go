@@ -27,8 +27,8 @@
 //     the first one runs only under [WithWait].
 //   - A key is forgotten after its TTL, and earlier if the store loses its data. Where a
 //     thing must never happen twice, keep the key with the data, under a unique index.
-//   - A handler that does not heed its context may run beside the next one. The token
-//     of its lease ([locker.LeaseFromContext]) tells them apart.
+//   - A handler that does not heed its context may run beside the next one. The tokens
+//     of their leases ([locker.LeaseFromContext]) differ.
 //   - A process that dies leaves the key taken until its TTL ends, whether or not the
 //     request was handled. If it had stored its answer ([WithReplay], with a [Store] that processes share, such as
 //     [Redis]), a repetition gets that answer from any other process. If it had not, a repetition is refused with 409

@@ -21,7 +21,7 @@ const (
 	exitInterrupted = 130 // as of SIGINT
 )
 
-// exit is an error with an exit code. Without err there is nothing left to be told.
+// exit is an error with an exit code. Without err there is nothing left to print.
 type exit struct {
 	code int
 	err  error

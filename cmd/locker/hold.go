@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const holdLong = `Holds the lock KEY until its standard input ends, or HUP, INT or TERM arrives, and gives it back
-then. Once it has the lock it prints the fencing token, a line, on standard output: the
-word "held" where there is none, or it is no fence (--of). Where somebody asks for the lock (locker ask), it prints
-the line "asked".
+const holdLong = `Holds the lock KEY until its standard input ends, or HUP, INT or TERM arrives. Then it gives
+the lock back. Once it has the lock, it prints a line on standard output: the fencing
+token, or the word "held" if there is no token or a permit (--of). When somebody asks for
+the lock (locker ask), it prints the line "asked".
 
 In a script:
 
@@ -25,8 +25,8 @@ In a script:
   ...
   exec {LOCK[1]}>&-       # gives it back
 
-Unlike locker run it stops nothing when the lock is lost: it ends with code 122, and the
-script has to look.
+When the lock is lost it ends with code 122. Unlike locker run it stops nothing else: the
+script has to check this.
 
 ` + lockHelp + `
 

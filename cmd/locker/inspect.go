@@ -127,7 +127,7 @@ func (f *inspectFlags) inspect(c *cobra.Command, args []string) error {
 	case in(stateHeld), in(stateForeign):
 		return nil
 	case in(stateUnknown):
-		return &exit{exitUnavailable, errors.New("the store did not tell of each lock")}
+		return &exit{exitUnavailable, errors.New("the store did not show every lock")}
 	}
 	return &exit{code: exitNone}
 }
@@ -180,14 +180,14 @@ type row struct {
 	claims []locker.Holder // those who have permits of the key
 }
 
-// stateOf reads the state of a Holder that the store has told of.
+// stateOf returns the state of a Holder that the store has shown.
 func stateOf(h locker.Holder) string {
 	switch {
 	case !h.Held:
 		return stateFree
 	case h.Strategy != "":
 		return stateHeld
-	case h.ID != "" && h.Remaining >= 0: // a string; a lock without an end is not told from data
+	case h.ID != "" && h.Remaining >= 0: // a string; a lock without an end looks like data
 		return stateForeign
 	}
 	return stateData

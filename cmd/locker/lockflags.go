@@ -20,18 +20,18 @@ type lockFlags struct {
 	permits, of       int
 }
 
-const lockHelp = `With --shared all who say so hold KEY together, as readers; one that says --exclusive
-holds it alone, as a writer, and keeps out readers that come later. Without either it
-holds KEY alone, too, but may wait for as long as there are readers. (setnx,
-hashreentrant, blpop.) With --of M there are M permits of KEY, of which it takes one, or
---permits N. (setnx, hashreentrant.) Each KEY has one use.`
+const lockHelp = `With --shared it holds KEY as a reader: all readers hold KEY together. With --exclusive it
+holds KEY alone, as a writer, and readers that come later wait for it. Without either flag
+it holds KEY alone, too, but readers that come later go first. (setnx, hashreentrant,
+blpop.) With --of M there are M permits of KEY, and it takes one of them, or --permits N.
+(setnx, hashreentrant.) Use a KEY in one of these ways only.`
 
 func (f *lockFlags) add(c *cobra.Command) {
 	flags := c.Flags()
 	flags.DurationVar(&f.wait, "wait", -1, "how long to wait for the lock; 0 is one attempt (default until it is free)")
 	flags.DurationVar(&f.ttl, "ttl", 0, "how long the lock outlives a locker that is gone: 100ms to 24h (default as configured, or 30s)")
-	flags.BoolVarP(&f.shared, "shared", "s", false, "hold it together with all who say --shared")
-	flags.BoolVarP(&f.exclusive, "exclusive", "x", false, "hold it alone, where others say --shared")
+	flags.BoolVarP(&f.shared, "shared", "s", false, "hold it as a reader, together with all other readers")
+	flags.BoolVarP(&f.exclusive, "exclusive", "x", false, "hold it alone, as a writer among readers (--shared)")
 	flags.IntVar(&f.permits, "permits", 1, "how many permits to take, with --of")
 	flags.IntVar(&f.of, "of", 0, fmt.Sprintf("how many permits KEY has, 1 to %d (default none: it is a lock)", locker.MaxPermits))
 	flags.Lookup("wait").DefValue = "0s"

@@ -1,5 +1,5 @@
-// Command locker is distributed locks for the command line: it runs a command while it holds
-// one, tells who holds which, asks a holder to give a lock back, and takes locks from holders that are gone.
+// Command locker brings distributed locks to the command line: it runs a command while it holds
+// a lock, shows who holds which lock, asks a holder to give a lock back, and takes locks from holders that are gone.
 //
 //	locker run --url blpop+redis://localhost:6379 --key deploy -- ./deploy.sh
 //

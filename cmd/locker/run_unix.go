@@ -50,10 +50,11 @@ safe from a COMMAND that was stopped for too long. Permits (--of) have no such n
 Signals (HUP, INT, QUIT, TERM, USR1, USR2) are passed on to COMMAND and what it has
 started in its process group; the first four continue it, too, if it is stopped.
 
-If the lock cannot be renewed, they get SIGTERM, and after --grace SIGKILL, before the
-lock ends and another one can have it; so they do if locker itself is killed. The
-grace is a part of the TTL, two fifths at most. Where the lock is taken by force, or
-its key is deleted, the next holder may be there before the grace is over.`
+If the lock cannot be renewed, or if locker itself is killed, COMMAND and what it has
+started get SIGTERM, and after --grace SIGKILL. This happens before the lock ends and
+another holder can have it. The grace is a part of the TTL, two fifths at most. Where the
+lock is taken by force, or its key is deleted, the next holder may be there before the
+grace is over.`
 
 const runCodes = `Exit codes:
   COMMAND's own, or 128 and the number of the signal that ended it, or else
@@ -86,7 +87,7 @@ func runCommand() *cobra.Command {
 	flags.IntVar(&f.conflictCode, "conflict-exit-code", exitNotAcquired, "exit `code` if the lock stays taken")
 	flags.StringVar(&f.warn, "warn-signal", "", "`signal` for COMMAND, such as USR1, when renewals have failed for so long that the lock is in danger")
 	flags.StringVar(&f.ask, "ask-signal", "", "`signal` for COMMAND when somebody asks for the lock, as locker ask does")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell on stderr of the wait, the lock and trouble with the store")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "report the wait, the lock and trouble with the store on stderr")
 	flags.Lookup("grace").DefValue = "0s"
 	return c
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const unlockLong = `Takes the lock KEY from its holder, and wakes those who wait for it: of a key with permits
-from all who have some. It shows the holder
-first and asks; --yes does without. If the lock has changed hands since, it is left alone
-(a lock of another library is known by its value only, which the next one may have).
+const unlockLong = `Takes the lock KEY from its holder, and wakes those who wait for it. From a key with permits
+it takes all permits. It shows the holder first, and asks; with --yes it does not ask. If
+the lock has changed hands since, it is left alone. (A lock of another library is recognised
+by its value only. The next lock may have this value, too.)
 
-The holder is told by its library at its next renewal, a third of the TTL later by
-default. Until then it may go on while the next one has the lock: use it for holders
-that are known to be gone, or whose resource refuses a smaller fencing token.
+The holder learns of the loss at its next renewal, a third of the TTL later by default.
+Until then it may go on while the next holder has the lock: use this command for holders
+that are gone, or whose resource refuses a smaller fencing token.
 
 ` + storeHelp + `
 
@@ -76,18 +76,9 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 		return err
 	}
 	defer release()
-	h, err := a.Inspect(ctx, key)
-	switch {
-	case errors.Is(err, locker.ErrConflict):
-		return &exit{exitNone, err}
-	case err != nil:
-		return f.storeError(err)
-	case !h.Held:
-		return &exit{exitNone, fmt.Errorf("%q is free (it is one KEY, not a pattern)", key)}
-	case h.Strategy == "" && h.ID == "": // (one with permits has a strategy)
-		return &exit{exitNone, fmt.Errorf("%q is not a lock of a library that is known, and cannot be distinguished from what may be there a moment later: delete it with the store's own tools", key)}
-	case h.Strategy == "" && f.yes && !f.unknown:
-		return &exit{exitNone, fmt.Errorf("%q is held by no library that is known: it may be another program's data; --unknown takes it nevertheless", key)}
+	h, err := f.holder(ctx, a, key)
+	if err != nil {
+		return err
 	}
 	out := c.OutOrStdout()
 	shown := new(inspectFlags).row(ctx, a, h)
@@ -126,6 +117,24 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 	}
 	fmt.Fprintf(out, "%q was taken from its holder\n", key)
 	return nil
+}
+
+// holder returns the holder of a lock that may be taken.
+func (f *unlockFlags) holder(ctx context.Context, a *locker.Client, key string) (h locker.Holder, err error) {
+	h, err = a.Inspect(ctx, key)
+	switch {
+	case errors.Is(err, locker.ErrConflict):
+		return h, &exit{exitNone, err}
+	case err != nil:
+		return h, f.storeError(err)
+	case !h.Held:
+		return h, &exit{exitNone, fmt.Errorf("%q is free (it is one KEY, not a pattern)", key)}
+	case h.Strategy == "" && h.ID == "": // (one with permits has a strategy)
+		return h, &exit{exitNone, fmt.Errorf("%q is not a lock of a library that is known, and cannot be distinguished from what may be there a moment later: delete it with the store's own tools", key)}
+	case h.Strategy == "" && f.yes && !f.unknown:
+		return h, &exit{exitNone, fmt.Errorf("%q is held by no library that is known: it may be another program's data; --unknown takes it nevertheless", key)}
+	}
+	return h, nil
 }
 
 // agreed asks, and returns an error unless the answer is yes.

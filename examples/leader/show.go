@@ -186,5 +186,5 @@ func (s *show) forceUnlock(ctx context.Context, leader string) error {
 		}
 		return admin.ForceUnlock(ctx, holder)
 	}
-	return errors.New("this strategy does not tell who holds a lock")
+	return errors.New("this strategy does not show who holds a lock")
 }

@@ -19,7 +19,15 @@ func answerOf(reply any, tokens int) (driver.Answer, error) {
 	switch r[0] {
 	case int64(1):
 		if token, ok := r[1].(int64); ok {
-			return granted(token, r[2:], tokens), nil
+			a := driver.Answer{Granted: true, Token: token}
+			if token != 0 {
+				a.Tokens = max(tokens, 1)
+				if len(r) > 2 { // fewer were reserved
+					few, _ := r[2].(int64)
+					a.Tokens = int(few)
+				}
+			}
+			return a, nil
 		}
 	case int64(0):
 		if pttl, ok := r[1].(int64); ok && len(r) > 2 {
@@ -34,21 +42,6 @@ func answerOf(reply any, tokens int) (driver.Answer, error) {
 		return driver.Answer{}, fmt.Errorf("%w: it is a %v; it is left alone", locker.ErrConflict, r[1])
 	}
 	return driver.Answer{}, unexpected(reply)
-}
-
-// granted returns a grant of the tokens asked for; few, if present, is the smaller number
-// that was reserved.
-func granted(token int64, few []any, tokens int) driver.Answer {
-	a := driver.Answer{Granted: true, Token: token}
-	if token == 0 {
-		return a
-	}
-	a.Tokens = max(tokens, 1)
-	if len(few) > 0 {
-		n, _ := few[0].(int64)
-		a.Tokens = int(n)
-	}
-	return a
 }
 
 // remaining returns the rest of a TTL by what PTTL replied, rounded up; 0 for a key that never

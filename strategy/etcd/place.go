@@ -190,7 +190,7 @@ func (p *place) watch(name string, revision int64) {
 	}
 }
 
-// ends is for a watch that tells no more, as the member before is gone or etcd has ended it.
+// ends notes that a watch has ended: the member before is gone, or etcd has ended the watch.
 func (p *place) ends(w *watch, gone bool) {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()

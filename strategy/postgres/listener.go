@@ -52,7 +52,7 @@ type session struct {
 	members map[string]map[member]bool // by topic; of listener.mu; nil when it is over
 }
 
-// member is told of the messages on a topic, under listener.mu.
+// member hears the messages on a topic, under listener.mu.
 type member interface {
 	message(string)
 	end() // no more will come
@@ -191,7 +191,7 @@ func hangUp(conn *pgx.Conn) {
 	_ = conn.Close(ctx)
 }
 
-// signal passes on the next that the server tells. It is false when conn or ctx has ended.
+// signal passes on the next message of the server. It returns false when conn or ctx has ended.
 func (l *listener) signal(ctx context.Context, conn *pgx.Conn, s *session) bool {
 	wait, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 const mostPauseOfSplit = 32 * time.Millisecond
 
 // Acquire implements [driver.Driver]: one round to a majority of the nodes or to all, and
-// with fencing at times a second one. Contenders that refuse one another, each with some of
+// with fencing sometimes another one. Contenders that refuse one another, each with some of
 // the nodes, begin anew after a random while, so that a free key has a winner.
 func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	req.Tokens = min(req.Tokens, driver.TokensAhead)

@@ -82,7 +82,7 @@
 // all. A second command to lock, and a third round trip, when nodes have proposed
 // different tokens: at the first grant of a key, then for a few in a hundred (more if the
 // clocks of the nodes are further apart than some ms and the key is used less than ten
-// times a second). A lock that is held for more than 10 ms costs two commands on each of
+// times per second). A lock that is held for more than 10 ms costs two commands on each of
 // the other nodes, beside the caller, and one on every node for each renewal. Calls return
 // with a majority's answers.
 //

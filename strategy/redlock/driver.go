@@ -48,6 +48,7 @@ var _ interface {
 	driver.NodeCounter
 	driver.Signaller
 	driver.Inspector
+	driver.Asker
 } = (*quorumDriver)(nil)
 
 // Name implements [driver.Driver].

@@ -75,37 +75,70 @@ func (d *quorumDriver) briefly(ctx context.Context) (context.Context, context.Ca
 // may name together with the silent nodes. One that a minority names is the rest of a lock, or
 // an attempt that is under way.
 func (d *quorumDriver) Inspect(ctx context.Context, key string) (driver.Holder, error) {
-	said, err := poll(ctx, d, func(said []driver.Holder) bool { return d.agreed(said) != nil }, func(ctx context.Context, n *node) (driver.Holder, error) {
+	h, _, err := d.inspect(ctx, key, (*node).inspected)
+	return h, err
+}
+
+// Ask implements [driver.Asker]: one round trip to all nodes. Each sends the request to the holder that it has. The
+// holder listens at a majority, so it hears what a majority sends.
+func (d *quorumDriver) Ask(ctx context.Context, key string) (h driver.Holder, asked bool, err error) {
+	return d.inspect(ctx, key, (*node).requested)
+}
+
+// found is what a node has found.
+type found struct {
+	driver.Holder
+	asked bool // the node has sent the request to the holder
+}
+
+func (n *node) inspected(ctx context.Context, key string) (f found, err error) {
+	f.Holder, err = n.Inspect(ctx, key)
+	return f, err
+}
+
+func (n *node) requested(ctx context.Context, key string) (f found, err error) {
+	f.Holder, f.asked, err = n.Ask(ctx, key)
+	return f, err
+}
+
+// inspect returns the holder, and whether a majority has asked it.
+func (d *quorumDriver) inspect(ctx context.Context, key string, look func(*node, context.Context, string) (found, error)) (h driver.Holder, asked bool, err error) {
+	said, err := poll(ctx, d, func(said []found) bool { return d.agreed(said) != nil }, func(ctx context.Context, n *node) (found, error) {
 		ctx, cancel := d.briefly(ctx)
 		defer cancel()
-		return n.Inspect(ctx, key)
+		return look(n, ctx, key)
 	})
 	if err != nil {
-		return driver.Holder{}, err
+		return driver.Holder{}, false, err
 	}
-	h := driver.Holder{Key: key}
+	h.Key = key
 	same := d.agreed(said)
 	if same == nil {
 		same = d.perhaps(said)
 	}
 	if same != nil {
 		// It is held for as long as a majority has it.
-		slices.SortFunc(same, func(a, b driver.Holder) int { return cmp.Compare(b.Remaining, a.Remaining) })
-		h = same[min(d.quorum, len(same))-1]
+		slices.SortFunc(same, func(a, b found) int { return cmp.Compare(b.Remaining, a.Remaining) })
+		h = same[min(d.quorum, len(same))-1].Holder
+		n := 0
 		for _, other := range same {
 			h.Token = max(h.Token, other.Token)
+			if other.asked {
+				n++
+			}
 		}
+		asked = d.majority(n)
 	}
 	for _, other := range said {
 		h.Waiting = max(h.Waiting, other.Waiting)
 	}
-	return h, nil
+	return h, asked, nil
 }
 
 // agreed are those of the nodes that tell the same, if they are a majority.
-func (d *quorumDriver) agreed(said []driver.Holder) []driver.Holder {
+func (d *quorumDriver) agreed(said []found) []found {
 	for _, h := range said {
-		same := slices.DeleteFunc(slices.Clone(said), func(other driver.Holder) bool { return other.Held != h.Held || other.ID != h.ID })
+		same := slices.DeleteFunc(slices.Clone(said), func(other found) bool { return other.Held != h.Held || other.ID != h.ID })
 		if d.majority(len(same)) {
 			return same
 		}
@@ -115,9 +148,9 @@ func (d *quorumDriver) agreed(said []driver.Holder) []driver.Holder {
 
 // perhaps are those of the nodes that tell of the same holder, if they may be a majority
 // with those that have not answered.
-func (d *quorumDriver) perhaps(said []driver.Holder) []driver.Holder {
+func (d *quorumDriver) perhaps(said []found) []found {
 	for _, h := range said {
-		same := slices.DeleteFunc(slices.Clone(said), func(other driver.Holder) bool { return other.ID != h.ID })
+		same := slices.DeleteFunc(slices.Clone(said), func(other found) bool { return other.ID != h.ID })
 		if h.Held && d.majority(len(same)+len(d.nodes)-len(said)) {
 			return same
 		}

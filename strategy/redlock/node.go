@@ -37,12 +37,12 @@ type node struct {
 	known    atomic.Bool // the server has said who it is
 
 	underWay atomic.Int32 // commands, and those that wait for their claim's turn
-	troubled atomic.Bool  // it was told to be
-	missed   atomic.Int64 // releases, since it was last told to be
+	troubled atomic.Bool  // that was logged
+	missed   atomic.Int64 // releases, since that was last logged
 	seen     atomic.Int64 // when it last answered, or was looked at, as UnixNano
 
 	mu        sync.Mutex
-	since     time.Time     // of what was told last
+	since     time.Time     // of what was logged last
 	bad       time.Time     // when there was trouble last
 	calming   bool          // calmed is to be called
 	down      error         // why it is skipped; nil: it is up
@@ -136,7 +136,7 @@ func (n *node) tell(trouble error) {
 }
 
 // answered notes an answer that n has given to a command. One that was sent before n was
-// told to be in trouble, or out of it, says nothing new. Only one that took a lock says
+// noted to be in trouble, or out of it, says nothing new. Only one that took a lock says
 // that n is of use again: a server that is out of memory goes on renewing.
 func (n *node) answered(sent time.Time, kind opKind, a answer) {
 	n.seen.Store(time.Now().UnixNano())

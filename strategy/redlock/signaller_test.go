@@ -37,3 +37,28 @@ func TestSignalsReachTheirLockerWithoutANode(t *testing.T) {
 	m.kill(2)
 	require.Error(t, sender.Signal(t.Context(), s), "a minority may be one that nobody hears")
 }
+
+// One command to each node finds the holder and asks it, as long as a majority answers.
+func TestRequestInOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	l, _ := m.open(t)
+	_, other := m.open(t)
+	lease, err := l.Lock(t.Context(), "k")
+	require.NoError(t, err)
+	requested := lease.ReleaseRequested()
+	m.kill(2)
+	h, asked, err := other.Ask(t.Context(), "k")
+	require.NoError(t, err)
+	require.True(t, asked)
+	require.Equal(t, lease.Owner(), h.Owner)
+	select {
+	case <-requested:
+	case <-time.After(10 * time.Second):
+		t.Fatal("no request came")
+	}
+	require.NoError(t, lease.Unlock(t.Context()))
+	h, asked, err = other.Ask(t.Context(), "k")
+	require.NoError(t, err)
+	require.False(t, h.Held || asked, "nobody has it")
+}

@@ -27,8 +27,8 @@ var needs = map[Need]struct {
 	"throughput": {"many locks at a time, of one process", "processes", []string{"wide"}, ""},
 	"contention": {"one key that a few processes want all the time", "processes", []string{"changes", "gap", "longest"}, ""},
 	"interop":    {"programs with other libraries take the lock, too, such as a Java service", "interop", nil, "setnx (SET NX PX) and hashreentrant (Redisson) are made for it"},
-	"crash":      {"a lock outlives a crash of its server, such as that of a long job each night", "crash", nil, "postgres, mysql and etcd keep locks on disk"},
-	"failover":   {"no lock is given twice, or lost, when one server dies with what it knows", "failover", nil, "redlock and etcd are made for it"},
+	"crash":      {"a lock survives a crash of its server, such as the lock of a long nightly job (Redis: only with appendfsync always)", "crash", nil, "postgres, mysql and etcd keep locks on disk"},
+	"failover":   {"no lock is lost, or granted twice, when one server dies with its data", "failover", nil, "redlock and etcd are made for it"},
 }
 
 // Advice says which strategies meet a need, and which of them are the best outside the noise.
@@ -93,7 +93,7 @@ func (r *Result) adviseOn(need Need) Advice {
 	case len(meet) == 0:
 		a.Because = "none of those compared: " + of.none
 	case len(of.weighs) == 0:
-		a.Because = "by what is promised, whatever this run measured"
+		a.Because = "by what the strategies promise, not by a figure of this run"
 	case len(meet) == 1:
 		a.Best, a.Because = a.Meet, "no other one here meets the need"
 	default:
@@ -138,11 +138,11 @@ func rank(meet []*Strategy, weighs []string) (best []string, because string) {
 	case len(by) == 0:
 		return nil, noDifference + " between them by " + titlesOf(weighs, whys)
 	case len(best) == 1:
-		return best, "better than each other one by " + titlesOf(by, nil) + ", outside the noise"
+		return best, "better than every other one, by more than the noise, in " + titlesOf(by, nil)
 	case len(best) == len(meet):
 		return nil, "each is better by one and worse by another one of " + titlesOf(weighs, whys) + ", or there is no difference"
 	}
-	return best, "better than the others by " + titlesOf(by, nil) + ", outside the noise; among these " + among
+	return best, "better than the others, by more than the noise, in " + titlesOf(by, nil) + "; among these " + among
 }
 
 // titlesOf returns the titles of metrics, with the reason why a metric ranks no strategies.

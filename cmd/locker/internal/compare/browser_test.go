@@ -240,7 +240,7 @@ func TestReportInABrowser(t *testing.T) {
 			require.LessOrEqual(t, l.Overflow, 0.0, "%d pixels wide", width)
 			require.NotEqual(t, l.Ink, l.Ground)
 			inks[l.Ink] = true
-			for _, want := range []string{"Which strategy for which need", result.allPass(), "blpop", "pairs/s", "both: 0 ms"} {
+			for _, want := range []string{"Which strategy for which need", result.allPass(), "blpop", "pairs/s", "both held it for 0 ms"} {
 				require.Contains(t, l.Text, want)
 			}
 			require.Less(t, strings.Index(l.Text, "Which strategy for which need"), 250, "the answer is first")

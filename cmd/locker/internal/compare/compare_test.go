@@ -100,7 +100,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestItself: a strategy that is compared with itself is neither better nor worse.
+// TestItself: a strategy that is compared with itself is neither better nor worse. On a busy machine too little may happen to
+// say even that.
 func TestItself(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -112,7 +113,7 @@ func TestItself(t *testing.T) {
 	for _, a := range r.Advice {
 		require.Empty(t, a.Best, "%s: %s", a.Need, a.Because)
 		if len(a.Weighs) > 0 && len(a.Meet) > 0 {
-			require.Regexp(t, "^no difference", a.Because)
+			require.Regexp(t, "^(no difference|too little was measured)", a.Because)
 		}
 	}
 }

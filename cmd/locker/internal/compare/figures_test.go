@@ -74,7 +74,7 @@ func TestPrices(t *testing.T) {
 	}
 	best, because := rank(all, []string{"pair", "gap"})
 	require.Equal(t, []string{"a"}, best)
-	require.Equal(t, "better than each other one by a free key: Lock + Unlock, outside the noise", because, "the gap was not measured")
+	require.Equal(t, "better than every other one, by more than the noise, in a free key: Lock + Unlock", because, "the gap was not measured")
 	best, because = rank(all, []string{"pair", "wide"})
 	require.Empty(t, best)
 	require.Contains(t, because, "better by one and worse by another")

@@ -39,11 +39,14 @@ func (r *Result) HTML(w io.Writer) error {
 	})
 }
 
-// answers has a line for each need: whether a strategy meets it, whether it is among the best outside
+// answers has a line for each need: whether a strategy meets it, whether no other one is better by more than
 // the noise, and the first figure that the need weighs.
 func (r *Result) answers() (rows []row) {
 	for _, a := range r.Advice {
 		line := row{Title: string(a.Need), About: a.What}
+		if len(a.Weighs) > 0 {
+			line.Figure = strings.TrimPrefix(metricOf(a.Weighs[0]).title, "… ")
+		}
 		for _, s := range r.Strategies {
 			c := cell{Text: "no", At: "answer/" + string(a.Need) + "/" + s.Name}
 			switch {
@@ -108,7 +111,7 @@ func (r *Result) settled() (settled, not []Advice) {
 
 // unmeasured has a line for each question that no run of this program answers.
 func (r *Result) unmeasured() []string {
-	lines := []string{fmt.Sprintf("Hundreds of processes at one key: %d contended, and %d waited. Whom a release wakes is a promise, below; a process that waits costs so much for each.", contenders, waiters)}
+	lines := []string{fmt.Sprintf("Hundreds of processes at one key: in this run %d contended, and %d waited. The promises below say which waiters a release wakes. The figures of a process that waits are for each process.", contenders, waiters)}
 	if r.OwnServers {
 		lines = append(lines, "The network and the disks of your servers: these servers ran on this machine. --url names yours.")
 	}

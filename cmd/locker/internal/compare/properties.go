@@ -23,12 +23,12 @@ var properties = []property{
 		"setnx": "with WithReplicaAcks", "hashreentrant": "with WithReplicaAcks", "blpop": "with WithReplicaAcks", "redlock": "a minority of the nodes",
 		"postgres": "with synchronous replicas", "mysql": "with semi-synchronous or group replication", "etcd": "a minority of the members",
 	}},
-	{"crash", "locks outlive a crash of the server, by its default settings", map[string]string{
-		"postgres": "as its commits do", "mysql": "as its commits do", "etcd": "yes",
+	{"crash", "locks survive a crash of the server, by its default settings", map[string]string{
+		"postgres": "like every commit", "mysql": "like every commit", "etcd": "yes",
 	}},
 	{"clock", "no jump of a server's clock ends a lease early", map[string]string{"memory": "yes", "etcd": "yes"}},
 	{"interop", "programs with other libraries take the lock", map[string]string{
-		"setnx": "SET NX PX, as most take it", "hashreentrant": "Redisson (Java)", "blpop": "Redisson (Java), out of order", "redlock": "redsync (Go)",
+		"setnx": "SET NX PX, as most libraries lock", "hashreentrant": "Redisson (Java)", "blpop": "Redisson (Java), but no order beside it", "redlock": "redsync (Go)",
 	}},
 	{"rows", "a transaction of the application's can check the lock", map[string]string{"postgres": "LockTx", "mysql": "LockTx"}},
 	{"processes", "it excludes other processes", map[string]string{

@@ -11,9 +11,10 @@ import (
 
 // row is a line of a table: what it is about, and a cell for each strategy.
 type row struct {
-	Title string
-	About string
-	Cells []cell
+	Title  string
+	About  string
+	Figure string // what the cells' figures are of, if the title does not say so
+	Cells  []cell
 }
 
 // cell is a figure or an outcome.
@@ -188,7 +189,7 @@ type table struct {
 
 // tables are all that have rows.
 func (r *Result) tables() (all []table) {
-	for _, t := range []table{{"What each promises, whatever this run measured", r.promises()}, {"Figures: median (least to greatest run; events)", r.figures()}, {"Faults: the holder knows; the next grant; both at once", r.seenFaults()}, {"Conformance: where strategies differ", r.guarantees()}} {
+	for _, t := range []table{{"What each strategy promises: it does not depend on this run", r.promises()}, {"Figures: median (least to greatest run; events)", r.figures()}, {"Faults: the holder knows; the next grant; both at once", r.seenFaults()}, {"Conformance: where strategies differ", r.guarantees()}} {
 		if len(t.Rows) > 0 {
 			all = append(all, t)
 		}
