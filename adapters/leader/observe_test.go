@@ -52,8 +52,8 @@ func (s electionSpec) elector() (e *leader.Elector, release func(), err error) {
 	return e, func() { _ = errors.Join(l.Close(), rdb.Close()) }, err
 }
 
-// steppingDown is a process that stands for election until its input ends. It prints each of its terms, and steps
-// down at once: the term lasts as long as the shortest.
+// steppingDown is a process that stands for election until its input ends, and for one term more. It prints each of its
+// terms, and steps down at once: the term lasts as long as the shortest.
 func steppingDown(p child.Parent, spec electionSpec) error {
 	ctx, stop := p.Context()
 	defer stop()
@@ -62,14 +62,14 @@ func steppingDown(p child.Parent, spec electionSpec) error {
 		return err
 	}
 	defer release()
-	err = e.Run(ctx, func(ctx context.Context, token int64) error {
+	// A lock that is granted while its context ends is a term to those that observe, and none to its leader.
+	return e.Run(context.WithoutCancel(ctx), func(_ context.Context, token int64) error {
 		fmt.Fprintf(p, "%d %s at %s\n", token, spec.Name, spec.Name)
+		if ctx.Err() != nil {
+			return nil
+		}
 		return leader.ErrSteppedDown
 	})
-	if errors.Is(err, context.Canceled) {
-		err = nil
-	}
-	return err
 }
 
 // observing is a process that prints what it observes, until its input ends: a term, "nobody", or "late".
