@@ -24,7 +24,7 @@ import (
 
 // howMany returns how many terms there are at least, and how short they are. Observers look twice in that time. For figures:
 //
-//	LOCKER_LEADER_TERMS=1000 go test -v -run ObserveInAnotherProcess ./adapters/leader
+//	LOCKER_LEADER_TERMS=1000 go test -v -parallel 3 -run ObserveInAnotherProcess ./adapters/leader
 func howMany(t *testing.T) (n int, shortest time.Duration, figures bool) {
 	t.Helper()
 	set := os.Getenv("LOCKER_LEADER_TERMS")

@@ -76,9 +76,10 @@ func (p process) says(t *testing.T, want string) {
 	require.Equal(t, want+"\n", line)
 }
 
-// rounds is how many leaders are killed for a measurement. For figures:
+// rounds is how many leaders are killed for a measurement. For figures, which take two minutes if all strategies are measured
+// at the same time, and four on two processors without -parallel:
 //
-//	LOCKER_LEADER_ROUNDS=100 go test -v -run Takeover ./adapters/leader
+//	LOCKER_LEADER_ROUNDS=100 go test -v -parallel 3 -run Takeover ./adapters/leader
 func rounds(t *testing.T) int {
 	t.Helper()
 	n, err := strconv.Atoi(os.Getenv("LOCKER_LEADER_ROUNDS"))
