@@ -51,6 +51,8 @@ const (
 
 	// askAgain is how long TryLock waits beside a round trip for a lock that was asked for.
 	askAgain = 2 * time.Millisecond
+	// askTrip is the longest round trip after which TryLock waits.
+	askTrip = 500 * time.Millisecond
 )
 
 // WithSticky keeps a lock in the process for up to idle after its last Unlock, 1 ms to 1 s, and for 1 s
@@ -61,7 +63,7 @@ const (
 // Other Lockers, with or without the option, ask for a lock that they are refused. The process gives
 // the lock up at once if nobody uses it, and keeps nothing while others ask. The others wait for about
 // two round trips more. Their TryLock waits for a round trip and 2 ms before it reports that the lock
-// is held.
+// is held, unless the round trip took more than 500 ms.
 //
 // Programs that cannot ask wait until idle is over: other libraries, a person with SQL or redis-cli,
 // older versions of this library. After a crash the key is free within 3 s, or within the TTL if that

@@ -73,8 +73,10 @@ func (c *call) askHolder(a driver.Answer) bool {
 	return err == nil
 }
 
-// afterAsking waits until a TryLock that was refused may try once more; it reports false if it may not.
+// afterAsking waits until a TryLock that was refused may try once more; it reports false if it may not. Where the store is
+// in trouble, it may not: the call would take four times as long as one attempt.
 func (c *call) afterAsking(sent time.Duration) bool {
 	c.turnedAway = true
-	return bound.Sleep(c.ctx, c.e.closed, c.e.sched.Now()-sent+askAgain)
+	trip := c.e.sched.Now() - sent
+	return trip <= askTrip && bound.Sleep(c.ctx, c.e.closed, trip+askAgain)
 }

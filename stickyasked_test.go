@@ -58,6 +58,22 @@ func TestStickyHolderIsAsked(t *testing.T) {
 	})
 }
 
+// A TryLock whose store is slow does not try once more.
+func TestStickyTryLockOfASlowStore(t *testing.T) {
+	for trip, want := range map[time.Duration]time.Duration{askTrip: 3*askTrip + askAgain, askTrip + 1: askTrip + 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSticky(t, time.Second)
+			l := s.lock(t.Context(), "k")
+			synctest.Wait()
+			s.store.next(opAcquire, delay(trip, obey), delay(trip, obey))
+			_, err := s.other.TryLock(t.Context(), "k")
+			wantErr(t, err, ErrNotAcquired, "it is held")
+			wantBetween(t, "it took", s.at(), want, want, "of a round trip of "+trip.String())
+			s.unlock(l)
+		})
+	}
+}
+
 // A signal that is lost costs the rest of idle; the waiter looks when that is over at the latest.
 func TestStickySignalIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

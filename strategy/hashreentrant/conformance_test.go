@@ -7,6 +7,9 @@ import (
 	"github.com/distlock/locker/strategy/hashreentrant"
 )
 
-func TestMain(m *testing.M) { redisconformance.Main(m, hashreentrant.New) }
+func TestMain(m *testing.M) {
+	serveContender()
+	redisconformance.Main(m, hashreentrant.New)
+}
 
 func TestConformance(t *testing.T) { redisconformance.Run(t, on(redisconformance.Single)) }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/stretchr/testify/require"
@@ -77,5 +78,24 @@ func TestOwnerNamedLikeAnotherClaim(t *testing.T) {
 			}
 			require.NoError(t, d.Release(t.Context(), holder))
 		}
+	}
+}
+
+// The id of a holder shows whether its Locker takes turns. Earlier versions, Java and named owners take none.
+func TestHoldersShowWhetherTheyTakeTurns(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client(t)
+	owner := func(l *locker.Client, err error) string {
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, l.Close()) })
+		lease, err := l.Lock(t.Context(), "k")
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+		return lease.Owner()
+	}
+	require.True(t, takesTurns(owner(New(rdb))))
+	require.False(t, takesTurns(owner(NewWithoutTurns(rdb))))
+	for _, other := range []string{"6f1d2c3b-0000-4000-8000-0123456789ab:1", "ann", "7a1-", ""} {
+		require.False(t, takesTurns(other), other)
 	}
 }
