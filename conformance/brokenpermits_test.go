@@ -122,7 +122,7 @@ var brokenPermits = map[string]brokenStrategy{
 			}
 			return err
 		}
-	}), []string{"PermitsSentTwice", "WeightsCount"}},
+	}), []string{"PermitsSentTwice", "WeightsCount", "PermitsLinearizable"}},
 	"never gives permits back": {keepingBadly(func(d *counted) {
 		d.release = func(d *counting, ctx context.Context, c driver.Claim) error {
 			if c.Limit > 0 {
@@ -130,7 +130,7 @@ var brokenPermits = map[string]brokenStrategy{
 			}
 			return d.Release(ctx, c)
 		}
-	}), []string{"PermitsSurviveFaults", "PermitsSentTwice", "ReadersOfProcessesShare"}},
+	}), []string{"PermitsSurviveFaults", "PermitsSentTwice", "ReadersOfProcessesShare", "PermitsLinearizable", "PermitsLinearizableUnderFaults"}},
 	"grants a lock beside permits": {takingBadly(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
 		if !a.Granted && req.Limit == 0 && err == nil {
@@ -145,5 +145,5 @@ var brokenPermits = map[string]brokenStrategy{
 			a.Token = 7
 		}
 		return a, err
-	}), []string{"PermitsHaveTokens"}},
+	}), []string{"PermitsHaveTokens", "PermitsLinearizable"}},
 }

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/anishathalye/porcupine"
+
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance/internal/suite"
 )
@@ -235,6 +237,13 @@ func testReentryTwice(t *T) {
 }
 
 func testLinearizableUnderFaults(t *T) {
+	ls := t.Lockers(4)
+	t.linearizableUnderFaults(histModel, !t.caps().Quorum, func(client int, key string) attempt { return tryLock(t, ls[client], key) })
+}
+
+// linearizableUnderFaults checks the histories of four clients, whose attempts at a key are each other's rivals.
+func (t *T) linearizableUnderFaults(model porcupine.Model, strict bool, of func(client int, key string) attempt) {
+	t.Helper()
 	faults := func(op Op) {
 		switch n := t.IntN(6); {
 		case n == 0:
@@ -243,14 +252,11 @@ func testLinearizableUnderFaults(t *T) {
 			t.NoError(t.faults().Repeat(op), "repeating a command")
 		}
 	}
-	ls := t.Lockers(4)
 	// Several short histories: each operation without an answer may take effect at
 	// any later time, and a long history has too many orders to decide.
 	for round := range 8 {
-		h, key := newHistory(), t.Key(strconv.Itoa(round))
-		t.Together(len(ls), func(client int) {
-			t.historyClient(h, client, !t.caps().Quorum, ls[client], key, 6, faults)
-		})
+		h, key := newHistory(model), t.Key(strconv.Itoa(round))
+		t.Together(4, func(client int) { t.historyClient(h, client, strict, of(client, key), 6, faults) })
 		h.check(t)
 	}
 }

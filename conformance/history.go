@@ -34,8 +34,9 @@ func (k histKind) String() string {
 
 // histIn is a question.
 type histIn struct {
-	kind  histKind
-	lease int // which lease asks; a TryLock brings one into being
+	kind    histKind
+	lease   int // which lease asks; a TryLock brings one into being
+	permits int // that a TryLock asks for; 0 of a lock
 }
 
 // histOut is an answer.
@@ -92,13 +93,14 @@ var histModel = porcupine.Model{
 // history records operations on one key. It may be used by many goroutines.
 type history struct {
 	start time.Time
+	model porcupine.Model
 
 	mu     sync.Mutex
 	leases int
 	ops    []porcupine.Operation
 }
 
-func newHistory() *history { return &history{start: time.Now()} }
+func newHistory(of porcupine.Model) *history { return &history{start: time.Now(), model: of} }
 
 func (h *history) now() int64 { return int64(time.Since(h.start)) }
 
@@ -118,15 +120,26 @@ func (h *history) newLease() int {
 	return h.leases
 }
 
-// tryLock is TryLock, recorded. The lease is nil if it was not granted. Strict means
+// attempt is a TryLock. It returns how many permits it asked for, too; 0 of a lock.
+type attempt func(opts ...locker.LockOption) (lease *locker.Lease, permits int, err error)
+
+func tryLock(t *T, l locker.Locker, key string) attempt {
+	return func(opts ...locker.LockOption) (*locker.Lease, int, error) {
+		lease, err := l.TryLock(t.Context(), key, opts...)
+		return lease, 0, err
+	}
+}
+
+// try makes an attempt and records it. The lease is nil if it was not granted. Strict means
 // that a refusal tells that the key was held. It does not if other callers of the same
 // Locker may have been in the way, or others in a quorum.
-func (h *history) tryLock(t *T, client int, strict bool, l locker.Locker, key string, opts ...locker.LockOption) (*locker.Lease, int) {
+func (h *history) try(t *T, client int, strict bool, f attempt, opts ...locker.LockOption) (*locker.Lease, int) {
 	t.Helper()
 	in := histIn{kind: histTry, lease: h.newLease()}
 	from := h.now()
-	lease, err := l.TryLock(t.Context(), key, opts...)
+	lease, permits, err := f(opts...)
 	to := h.now()
+	in.permits = permits
 	switch {
 	case err == nil:
 		h.add(client, in, histOut{granted: true, token: lease.Token()}, from, to)
@@ -189,7 +202,7 @@ func (h *history) check(t *T) {
 	t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch porcupine.CheckOperationsTimeout(histModel, h.telling(), t.Timing().Patience) {
+	switch porcupine.CheckOperationsTimeout(h.model, h.telling(), t.Timing().Patience) {
 	case porcupine.Ok:
 	case porcupine.Unknown:
 		t.Errorf("whether an order explains these operations was not found out within %v:\n%s", t.Timing().Patience, h)
@@ -214,24 +227,27 @@ func (h *history) String() string {
 		default:
 			answer = fmt.Sprintf("held=%t", out.held)
 		}
+		if in.permits > 0 {
+			answer += fmt.Sprintf(" permits=%d", in.permits)
+		}
 		fmt.Fprintf(&b, "%12v - %-12s client %d %-7v lease %-3d %s\n", time.Duration(op.Call), to, op.ClientId, in.kind, in.lease, answer)
 	}
 	return b.String()
 }
 
 func testLinearizable(t *T) {
-	h, key := newHistory(), t.Key("k")
+	h, key := newHistory(histModel), t.Key("k")
 	// Two Lockers with a caller each, whose refusals count, and one with two.
 	ls := t.Lockers(3)
 	t.Together(4, func(i int) {
-		t.historyClient(h, i+1, i < 2 && !t.caps().Quorum, ls[min(i, 2)], key, 40, func(Op) {})
+		t.historyClient(h, i+1, i < 2 && !t.caps().Quorum, tryLock(t, ls[min(i, 2)], key), 40, func(Op) {})
 	})
 	h.check(t)
 }
 
-// historyClient tries for key n times and does this and that while it holds it.
+// historyClient makes an attempt n times and does this and that while it holds it.
 // Before each command it calls before.
-func (t *T) historyClient(h *history, client int, strict bool, l locker.Locker, key string, n int, before func(Op)) {
+func (t *T) historyClient(h *history, client int, strict bool, try attempt, n int, before func(Op)) {
 	for i := range n {
 		// Not at first: the rest may be over before such a lease is.
 		abandon := i > n/2 && t.IntN(10) == 0
@@ -240,7 +256,7 @@ func (t *T) historyClient(h *history, client int, strict bool, l locker.Locker, 
 			opts = []locker.LockOption{locker.WithTTL(t.Timing().MinTTL), locker.WithoutRenewal()}
 		}
 		before(OpAcquire)
-		lease, id := h.tryLock(t, client, strict, l, key, opts...)
+		lease, id := h.try(t, client, strict, try, opts...)
 		if lease != nil && abandon {
 			h.expires(client, id, lease.Deadline())
 		} else if lease != nil {

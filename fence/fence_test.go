@@ -42,6 +42,13 @@ func TestMemoryAdmitsNothingAfterTheContext(t *testing.T) {
 	require.NoError(t, m.Admit(t.Context(), "lamp", 8))
 }
 
+func TestZeroMemory(t *testing.T) {
+	t.Parallel()
+	var m fence.Memory
+	require.NoError(t, m.Admit(t.Context(), "lamp", 9))
+	require.ErrorIs(t, m.Admit(t.Context(), "lamp", 8), fence.ErrStale)
+}
+
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	m := fence.NewMemory()

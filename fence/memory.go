@@ -7,14 +7,14 @@ import (
 
 // Memory is a Guard in the memory of this process, for a resource that lives there too, and for
 // tests. It keeps about a hundred bytes and the key for each key that it has admitted, and they
-// go with the process: where the resource outlives the process, the guard has to as well.
+// go with the process: where the resource outlives the process, the guard has to as well. The zero Memory is ready.
 type Memory struct {
 	mu   sync.Mutex
 	seen map[string]int64
 }
 
 // NewMemory returns a Memory that has admitted nothing.
-func NewMemory() *Memory { return &Memory{seen: make(map[string]int64)} }
+func NewMemory() *Memory { return new(Memory) }
 
 // Admit implements [Guard]. A context that has ended admits nothing.
 func (m *Memory) Admit(ctx context.Context, key string, token int64) error {
@@ -35,6 +35,9 @@ func (m *Memory) Do(ctx context.Context, key string, token int64, write func() e
 	}
 	if seen := m.seen[key]; seen > token {
 		return &StaleError{Key: key, Token: token, Seen: seen}
+	}
+	if m.seen == nil {
+		m.seen = make(map[string]int64)
 	}
 	m.seen[key] = token
 	return write()

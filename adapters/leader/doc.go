@@ -55,12 +55,16 @@
 //	OnStartedLeading(ctx)             the function that Run calls; its context ends with the term
 //	OnStoppedLeading                  the function returns, Ended; Run goes on with the next term
 //	OnNewLeader(identity)             Observe: with payload, token and time, and of those that only look
-//	Identity                          WithIdentity
+//	Identity, Name                    WithIdentity
 //	GetLeader, IsLeader               Leader, which asks the store; IsLeader
 //	Check, HealthzAdaptor             Healthy
 //	ReleaseOnCancel                   always: the lock is given back once the function has returned
 //	metrics (status, slow path)       Stats, and those of the Locker's Observer
+//	AcquireTime, RenewTime            Term.Since; renewals are not shown
 //	LeaderTransitions                 not counted; the token grows by each term
+//	RecordEvent (of Kubernetes)       WithObserver
+//	RunOrDie                          no: Run returns an error
+//	Run returns after a loss          Run stands again
 //	Coordinated, PreferredHolder      no: candidates have no rank
 //	no fencing                        the token
 //
@@ -70,8 +74,8 @@
 //	Proclaim(value)                   no: a payload lasts for the term; step down for another
 //	Resign                            the function returns, or returns ErrSteppedDown
 //	Leader, ErrElectionNoLeader       Leader, which fails with locker.ErrNotHeld
-//	Observe, which may skip leaders   Observe, which skips none while the store answers
-//	Key, Rev                          the lock's key, Term.Token
+//	Observe, which may skip leaders   Observe, which skips none without an error
+//	Key, Rev, Header                  the lock's key, Term.Token; no answer of the store's own
 //	ResumeElection                    no: a process that begins anew stands for election
 //	order of arrival                  with the strategies etcd and blpop
 //	session.Done                      the function's context, which ends by itself

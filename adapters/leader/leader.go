@@ -95,6 +95,9 @@ func (e *Elector) Run(ctx context.Context, lead Func) error {
 	if ctx == nil || lead == nil {
 		return fmt.Errorf("leader: %w", check.Invalid("Run needs a context and a function; one of them is nil"))
 	}
+	if e == nil || e.l == nil {
+		return fmt.Errorf("leader: %w", check.Invalid("Run needs an Elector that New has made"))
+	}
 	if !e.busy.CompareAndSwap(false, true) {
 		return fmt.Errorf("leader: %w", check.Invalid("this Elector's Run is under way; another candidate needs an Elector of its own"))
 	}
@@ -149,14 +152,17 @@ func (e *Elector) lead(ctx context.Context, lease *locker.Lease, lead Func) (ove
 		if !returned {
 			err = errors.New("the function panicked")
 		}
-		t.last(e.set.minTerm)
 		lost := lease.Err()
+		t.last(e.set.minTerm)
+		if lost == nil && !isLimit(lease.Err()) { // a limit that comes after the function's return is no loss
+			lost = lease.Err()
+		}
 		if lost != nil {
 			e.past.count(func(s *Stats) { s.Lost++ })
 		}
 		over = err == nil && lost == nil || errors.Is(lost, locker.ErrClosed)
 		err = errors.Join(err, lost)
-		if unlocked := lease.Unlock(ctx); unlocked != nil && lost == nil {
+		if unlocked := lease.Unlock(ctx); unlocked != nil && lost == nil && !isLimit(unlocked) {
 			over = over && !errors.Is(unlocked, locker.ErrLost)
 			err = errors.Join(err, fmt.Errorf("the lock was not given back: %w", unlocked))
 		}
@@ -167,6 +173,11 @@ func (e *Elector) lead(ctx context.Context, lease *locker.Lease, lead Func) (ove
 	err = lead(t.context(ctx), t.Token)
 	returned = true
 	return false, err
+}
+
+// isLimit reports that a limit of the lock has ended it.
+func isLimit(err error) bool {
+	return errors.Is(err, locker.ErrMaxHold) || errors.Is(err, locker.ErrMaxRenewals)
 }
 
 // pause waits before the candidate stands again, and reports whether ctx is alive.

@@ -156,6 +156,29 @@ func TestResigns(t *testing.T) {
 	require.Empty(t, store.Keys())
 }
 
+// A limit that comes while the lock of a function that has returned is kept for the shortest term is no loss.
+func TestResignsBeforeALimit(t *testing.T) {
+	for name, limit := range map[string]locker.LockOption{
+		"MaxHold": locker.WithMaxHold(100 * time.Millisecond), "MaxRenewals": locker.WithMaxRenewals(1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, ran := memory.NewStore(), 0
+				var seen terms
+				ctx, stop := context.WithTimeout(t.Context(), time.Minute) // else it could run for ever
+				defer stop()
+				c := stand(t, ctx, newLocker(t, store), func(context.Context, int64) error { ran++; return nil },
+					leader.WithObserver(seen.observe), leader.WithLockOptions(locker.WithTTL(300*time.Millisecond), limit))
+				require.NoError(t, <-c.ended)
+				require.Equal(t, 1, ran)
+				require.Empty(t, store.Keys())
+				require.NoError(t, seen.seen[1].Err)
+				require.Zero(t, c.Stats().Lost)
+			})
+		})
+	}
+}
+
 // The Elector reports a loss to its callers before the function has returned.
 func TestLossWhileTheFunctionIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -289,6 +312,7 @@ func TestMisuse(t *testing.T) {
 		"name":        leader.Run(t.Context(), l, key, untilEnd, leader.WithIdentity("", "x")),
 		"payload":     leader.Run(t.Context(), l, key, untilEnd, leader.WithIdentity("x", strings.Repeat("x", 512))),
 		"term":        leader.Run(t.Context(), l, key, untilEnd, leader.WithMinTerm(0)),
+		"zero":        new(leader.Elector).Run(t.Context(), untilEnd),
 		"TTL":         leader.Run(t.Context(), l, key, untilEnd, leader.WithLockOptions(locker.WithTTL(0))),
 	} {
 		require.ErrorIs(t, err, locker.ErrInvalid, name)

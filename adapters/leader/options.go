@@ -56,7 +56,7 @@ func WithIdentity(name, payload string) Option {
 }
 
 // WithMinTerm sets how long a term lasts at least: the lock of a function that returns earlier is kept until
-// then, and Run waits. [Elector.Observe] looks twice in that time, so that it sees each term. Give it to all
+// then, and Run waits, also where a limit of the lock has ended the leader's term before. [Elector.Observe] looks twice in that time, so that it sees each term. Give it to all
 // candidates and observers alike. Default 500 ms, at least 10 ms, less than the TTL.
 func WithMinTerm(d time.Duration) Option {
 	return option(func(s *settings) error {

@@ -17,6 +17,8 @@ import (
 
 func TestMain(m *testing.M) {
 	child.Serve("candidate", candidate)
+	child.Serve("stepping down", steppingDown)
+	child.Serve("observing", observing)
 	leaktest.Main(m)
 }
 

@@ -77,13 +77,18 @@ func (t *term) context(parent context.Context) context.Context {
 	return ctx
 }
 
-// last returns when the term has lasted for d, or is lost.
+// last returns when the term has lasted for d, or the Locker was closed. A term that is lost lasts on in the store
+// if it was a limit of the lock that ended it (WithMaxHold): observers have yet to see it.
 func (t *term) last(d time.Duration) {
 	timer := time.NewTimer(d - time.Since(t.Since))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return
 	case <-t.lease.Lost():
+	}
+	if !errors.Is(t.lease.Err(), locker.ErrClosed) {
+		<-timer.C
 	}
 }
 
@@ -124,9 +129,10 @@ func (e *Elector) look(ctx context.Context) (Term, error) {
 // in the time of [WithMinTerm], beside the loop, whose body may take its time: no term is left out
 // that lasted that long, as all do unless somebody takes the lock away, as long as the store answers within half of it.
 //
-// When the store cannot be asked, an error comes, with a vacant term; later the present term comes, whether or not it
-// has changed, and those in between may be missing. The errors are those of [Elector.Leader]. ErrInvalid and ErrClosed
-// end the loop.
+// When terms may be missing, an error comes, with a vacant term; then the present term comes, whether or not it
+// has changed. So it is when the store cannot be asked, and when a look is late, since the store is slow or the
+// process was stopped: that error matches [locker.ErrUnavailable], too. The errors are those of [Elector.Leader].
+// ErrInvalid and ErrClosed end the loop.
 func (e *Elector) Observe(ctx context.Context) iter.Seq2[Term, error] {
 	return func(yield func(Term, error) bool) {
 		if ctx == nil {
@@ -151,23 +157,48 @@ func (e *Elector) Observe(ctx context.Context) iter.Seq2[Term, error] {
 // watch notes the changes until ctx ends.
 func (e *Elector) watch(ctx context.Context, seen *changes) {
 	var last Term
+	var before time.Time // when the last look began that had an answer, if no error was noted since
 	for first, failed := true, false; ; {
-		next := time.Now().Add(e.set.minTerm / 2)
+		began := time.Now()
 		t, err := e.look(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil && !failed:
 			seen.add(change{err: fmt.Errorf("leader: %w", err)})
-		case err == nil && (first || failed || t.held != last.held || t.id != last.id):
-			seen.add(change{term: t})
+		case err == nil:
+			late := e.late(before, last, t)
+			if late != nil {
+				seen.add(change{err: late})
+			}
+			if first || failed || late != nil || t.held != last.held || t.id != last.id {
+				seen.add(change{term: t})
+			}
 			last, first = t, false
 		}
-		failed = err != nil
-		if final(err) || !bound.Sleep(ctx, nil, time.Until(next)) {
+		failed, before = err != nil, began
+		if failed {
+			before = time.Time{}
+		}
+		if final(err) || !bound.Sleep(ctx, nil, time.Until(began.Add(e.set.minTerm/2))) {
 			return
 		}
 	}
+}
+
+// late returns an error if a term may have passed unseen between two looks: the first began at before, and showed
+// last; the second has just ended, and shows t. Each shows a moment between its beginning and its end. A claim that
+// both show was held all the time.
+func (e *Elector) late(before time.Time, last, t Term) error {
+	if before.IsZero() || last.held && t.id == last.id {
+		return nil
+	}
+	gap := time.Since(before)
+	if gap < e.set.minTerm {
+		return nil
+	}
+	return fmt.Errorf("leader: %q was looked at %v ago and now, and a term may last %v only (WithMinTerm): terms may be missing: %w",
+		e.key, gap.Round(time.Millisecond), e.set.minTerm, locker.ErrUnavailable)
 }
 
 // final reports whether no later look will do better.

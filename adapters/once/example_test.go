@@ -40,7 +40,7 @@ func Example() {
 func ExampleWithReplay() {
 	l, _ := memory.New()
 	defer l.Close()
-	answers, err := once.NewMemory(64 << 20) // of this process; a Store on a database serves all
+	answers, err := once.NewMemory(64 << 20) // of this process; once.NewRedis serves all
 	if err != nil {
 		log.Fatal(err)
 	}

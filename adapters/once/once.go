@@ -30,7 +30,10 @@
 //   - A handler that does not heed its context may run beside the next one. The tokens
 //     of their leases ([locker.LeaseFromContext]) differ.
 //   - A process that dies leaves the key taken until its TTL ends, whether or not the
-//     request was handled.
+//     request was handled. If it had stored its answer ([WithReplay], with a [Store] that processes share, such as
+//     [Redis]), a repetition gets that answer from any other process. If it had not, a repetition is refused with 409
+//     until the TTL ends, or waits for that ([WithWait]), and is handled then: a handler whose effect may have
+//     taken place needs a unique index, too.
 //
 // A key that is kept takes none of the Locker's memory ([locker.Lease.LetExpire]). The end of
 // its TTL is no loss; a handler that runs for longer than the TTL loses its lock.

@@ -12,12 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker/adapters/once"
+	"github.com/distlock/locker/internal/child"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/internal/test/redistest/leaktest"
 	"github.com/distlock/locker/strategy"
 )
 
 func TestMain(m *testing.M) {
+	child.Serve("shop", serveShop)
 	leaktest.Main(m)
 }
 

@@ -29,12 +29,14 @@ type Answer struct {
 	Header      http.Header // what the handler has set
 	Body        []byte
 	Fingerprint [sha256.Size]byte // of the request
+	Token       int64             // the fencing token of the request's lock
 }
 
 // Store keeps answers for [WithReplay]. Its methods are called by many goroutines.
 type Store interface {
 	// Put keeps the answer for ttl under the key: [WithPrefix]'s prefix and the key of the
-	// request. The request does not end before Put returns, and ctx ends after 5 s or less. If Put
+	// request. An answer with a greater Token stays: a process that was stopped past the TTL
+	// has come late. The request does not end before Put returns, and ctx ends after 5 s or less. If Put
 	// fails, repetitions are refused with 409; nothing else reports it.
 	Put(ctx context.Context, key string, a Answer, ttl time.Duration) error
 	// Get returns the answer that is kept under the key. ok is false if there is none.
@@ -59,7 +61,7 @@ func WithReplay(s Store, most int, fingerprint func(*http.Request) string) Optio
 	return option(func(to *settings) error {
 		switch {
 		case s == nil:
-			return check.Invalid("WithReplay: the Store is nil; NewMemory makes one")
+			return check.Invalid("WithReplay: the Store is nil; NewRedis and NewMemory make one")
 		case most < 1:
 			return check.Invalid("WithReplay: want a longest body of 1 byte or more, got %d", most)
 		case fingerprint == nil:
@@ -122,7 +124,7 @@ func (g *guard) keep(r *http.Request, key string, c *copied, status int, lease *
 	// The client may have left, and ask again.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), put)
 	defer cancel()
-	a := Answer{Status: status, Header: c.header, Body: bytes.Clone(c.body.Bytes()), Fingerprint: c.sum}
+	a := Answer{Status: status, Header: c.header, Body: bytes.Clone(c.body.Bytes()), Fingerprint: c.sum, Token: lease.Token()}
 	_ = g.replay.store.Put(ctx, key, a, ttl-put) // without an answer, repetitions are refused
 }
 
@@ -173,7 +175,7 @@ func (c *copied) spoil() {
 }
 
 // Memory is a [Store] in the memory of this process: repetitions that reach another process are
-// refused with 409. Make it with [NewMemory].
+// refused with 409, where [Redis] answers them. Make it with [NewMemory].
 type Memory struct {
 	most int
 
@@ -216,8 +218,13 @@ func (m *Memory) Put(_ context.Context, key string, a Answer, ttl time.Duration)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.drop(m.byKey[key])
 	now := time.Now()
+	if at := m.byKey[key]; at != nil {
+		if k := at.Value.(*kept); k.a.Token > a.Token && now.Before(k.until) {
+			return nil
+		}
+		m.drop(at)
+	}
 	for at := m.order.Front(); at != nil && (m.used+size > m.most || !now.Before(at.Value.(*kept).until)); at = m.order.Front() {
 		m.drop(at)
 	}

@@ -112,6 +112,7 @@ func (g *Group) join(ctx context.Context, key string, fn Func) *flight {
 		defer f.stop()
 		defer close(f.done)
 		defer g.forget(key, f)
+		f.err = fmt.Errorf("%w, or ended its goroutine", ErrPanicked) // unless fly returns
 		f.value, f.err = g.fly(ctx, key, fn)
 	}()
 	return f
@@ -189,7 +190,7 @@ func (g *Group) isEarly(r Result) bool {
 	return g.early > 0 && float64(r.Remaining) < float64(r.Took)*g.early*-math.Log(1-mathrand.Float64())
 }
 
-// ErrPanicked is the error of the calls that waited for a function that panicked.
+// ErrPanicked is the error of the calls that waited for a function that panicked, or called [runtime.Goexit].
 var ErrPanicked = errors.New("singleflight: the function panicked")
 
 // guarded returns a panic as an error: fn runs in a goroutine of the Group's, whose panic would end the process.

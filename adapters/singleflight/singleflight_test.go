@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -197,6 +198,13 @@ func TestCallsOfOneProcess(t *testing.T) {
 		_, err := g.Do(t.Context(), "k", func(context.Context) ([]byte, error) { panic("oh") })
 		require.ErrorIs(t, err, singleflight.ErrPanicked)
 		require.ErrorContains(t, err, "oh")
+
+		value, err := g.Do(t.Context(), "k", func(context.Context) ([]byte, error) {
+			runtime.Goexit() // as a test's FailNow does
+			return nil, nil
+		})
+		require.ErrorIs(t, err, singleflight.ErrPanicked, "the value %q", value)
+		require.Empty(t, store.Keys())
 	})
 }
 

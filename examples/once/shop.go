@@ -37,7 +37,7 @@ type shop struct {
 func (s *shop) routes(l locker.Locker, guarded bool) (http.Handler, error) {
 	orders := http.Handler(http.HandlerFunc(s.place))
 	if guarded {
-		answers, err := once.NewMemory(16 << 20) // of this process; a Store on a database serves all
+		answers, err := once.NewMemory(16 << 20) // of this process; once.NewRedis serves all
 		if err != nil {
 			return nil, err
 		}

@@ -138,6 +138,9 @@ func (g *Guard) Run(ctx context.Context, s *Script, key string, token int64, key
 	if err := fence.Validate(key, token); err != nil {
 		return nil, err
 	}
+	if g == nil || g.rdb == nil {
+		return nil, fmt.Errorf("redisfence: %w: want a Guard of New, got an empty one", fence.ErrInvalid)
+	}
 	if s == nil || s.script == nil {
 		return nil, fmt.Errorf("redisfence: %w: want a Script of NewScript, got none", fence.ErrInvalid)
 	}

@@ -224,4 +224,5 @@ func TestRefusesNonsense(t *testing.T) {
 	require.ErrorIs(t, g.Set(t.Context(), "report", 9, "x", time.Microsecond), fence.ErrInvalid)
 	_, err := g.Run(t.Context(), nil, "report", 9, nil)
 	require.ErrorIs(t, err, fence.ErrInvalid)
+	require.ErrorIs(t, new(redisfence.Guard).Admit(t.Context(), "report", 9), fence.ErrInvalid)
 }

@@ -161,6 +161,12 @@ func (t *Table) AdmitTx(ctx context.Context, tx Tx, key string, token int64) err
 	if err := fence.Validate(key, token); err != nil {
 		return err
 	}
+	switch {
+	case t == nil || t.admit == "":
+		return fmt.Errorf("sqlfence: %w: want a Table of New, got an empty one", fence.ErrInvalid)
+	case tx == nil:
+		return fmt.Errorf("sqlfence: %w: want an open transaction, got nil", fence.ErrInvalid)
+	}
 	id := sha256.Sum256([]byte(key))
 	args := []any{id[:], []byte(key), token}
 	if t.ensure != "" {
@@ -196,6 +202,9 @@ type guard struct {
 }
 
 func (g guard) Admit(ctx context.Context, key string, token int64) error {
+	if g.db == nil {
+		return fmt.Errorf("sqlfence: %w: want a database, got nil", fence.ErrInvalid)
+	}
 	tx, err := g.db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("sqlfence: key %s: %w", fence.Quote(key), err)
