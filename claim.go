@@ -93,6 +93,22 @@ func (c *claim) holds() (n int) {
 	return n
 }
 
+// outcome returns the error of the last renewal, if that failed; once the claim is lost or freed, of
+// the loss or the release.
+func (c *claim) outcome() error {
+	if c.rare == nil {
+		return nil
+	}
+	return c.rare.failed
+}
+
+// setOutcome needs the mutex.
+func (c *claim) setOutcome(err error) {
+	if err != nil || c.rare != nil {
+		c.rarely().failed = err
+	}
+}
+
 // ending returns when the claim ends if nothing happens, and by what. It needs the mutex.
 func (c *claim) ending() (end time.Duration, kind lossKind, cause error) {
 	end, kind, cause = c.deadline, lossExpired, ErrExpired
@@ -225,7 +241,9 @@ func (c *claim) released(ctx context.Context, kind EventKind, err error) {
 	}
 	if kind != EventReleaseFailed {
 		c.state = claimFreed
-		c.setOutcome(err)
+		if err != nil || c.outcome() != nil {
+			c.setOutcome(err)
+		}
 	}
 	c.reportEnd(ctx, kind, err)
 }

@@ -201,15 +201,9 @@ func (l *Lease) forget(c *leaseCtx) {
 
 type leaseContexts map[*leaseCtx]struct{}
 
-// end ends all contexts. It asks their parents for values, which may be the user's own
+// end ends the context. It asks its parents for values, which may be the user's own
 // types or contexts of the same claim: so it must not be called under the mutex, nor where it
 // delays a loss.
-func (cs leaseContexts) end(cause error) {
-	for c := range cs {
-		c.end(cause)
-	}
-}
-
 func (c *leaseCtx) end(cause error) {
 	if c.unhook != nil {
 		c.unhook()

@@ -25,7 +25,9 @@ func (l *Lease) LetExpire() error {
 	if recount {
 		l.claim.e.correctHolds(l.claim)
 	}
-	ctxs.end(context.Canceled) // last: their parents may be the user's own types, and block
+	for ctx := range ctxs { // last: their parents may be the user's own types, and block
+		ctx.end(context.Canceled)
+	}
 	return answer
 }
 

@@ -44,22 +44,6 @@ type rarities struct {
 	signals
 }
 
-// outcome returns the error of the last renewal, if that failed; once the claim is lost or freed, of
-// the loss or the release.
-func (c *claim) outcome() error {
-	if c.rare == nil {
-		return nil
-	}
-	return c.rare.failed
-}
-
-// setOutcome needs the mutex.
-func (c *claim) setOutcome(err error) {
-	if err != nil || c.rare != nil {
-		c.rarely().failed = err
-	}
-}
-
 // rarely returns the claim's rarities, which it makes if need be. It needs the mutex.
 func (c *claim) rarely() *rarities {
 	if c.rare == nil {

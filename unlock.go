@@ -46,7 +46,9 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	}
 	u := unlocking{Lease: l, caller: ctx}
 	defer u.end()
-	ctxs.end(context.Canceled) // this critical section is over before the next one begins
+	for ctx := range ctxs { // this critical section is over before the next one begins
+		ctx.end(context.Canceled)
+	}
 	d, answer := u.decide()
 	switch d {
 	case dutyNone:
