@@ -73,7 +73,7 @@ var repaired = []bug{
 	{name: "the end of a lock is reported for each Unlock that is tried again", repair: "c7fb795", file: "claim.go",
 		old: "if !c.reported && c.e.notices.wanted {\n\t\tc.e.notices.end(ctx", new: "if c.e.notices.wanted {\n\t\tc.e.notices.end(ctx"},
 	{name: "a context of a lost lease ends as after Unlock, once Unlock was called", repair: "c7fb795", file: "lease.go",
-		old: "case l.lostBefore:\n\t\treturn l.claim.outcome\n\t", new: ""},
+		old: "case l.lostBefore:\n\t\treturn l.claim.outcome()\n\t", new: ""},
 	{name: "a waiter that is woken when its wait is over asks the store once more", repair: "1fb46cc", file: "waiter.go",
 		old: "if c.ended() { // those before it may have left", new: "if false { // those before it may have left",
 		missed: "it costs a command, and breaks no promise that is looked at"},

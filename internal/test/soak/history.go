@@ -155,7 +155,7 @@ func (h *history) read(p *process, strategy uint8) error {
 		}
 	})
 	if p.killed != 0 {
-		last = p.killed
+		last = max(last, p.killed) // it ran on for a moment until the signal came
 	}
 	for _, a := range r.pending {
 		a.ret, a.unknown = last, true
