@@ -21,6 +21,7 @@ type result struct {
 	order
 	waited time.Duration // for the customer's lock
 	err    error
+	gaveUp bool // it did not get the lock in time, or before the intake stopped
 }
 
 // errBusy is the answer to an order for which there is no room.
@@ -71,7 +72,7 @@ func (s *service) process(ctx context.Context, o order) result {
 	lease, err := s.locks.Lock(ctx, "customer/"+o.customer, locker.WithWait(s.maxWait))
 	r.waited = time.Since(began)
 	if err != nil {
-		r.err = err
+		r.err, r.gaveUp = err, errors.Is(err, locker.ErrNotAcquired) || ctx.Err() != nil // stopped in the middle of a command
 		return r
 	}
 	// From here on the order is booked though the intake may stop; it ends with the lease only.

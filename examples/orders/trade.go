@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -33,7 +32,7 @@ func (t *tally) add(r result) {
 		t.booked++
 		t.bookedCents += r.cents
 		t.waits = append(t.waits, r.waited)
-	case errors.Is(r.err, locker.ErrNotAcquired):
+	case r.gaveUp:
 		t.gaveUp++
 	default:
 		t.failed++
