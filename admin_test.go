@@ -33,7 +33,7 @@ func (d breaking) Break(_ context.Context, h driver.Holder) (err error) {
 			d.fake.t.Signal(h.Key)
 		}
 	})
-	time.Sleep(d.late)
+	time.Sleep(d.late) // on the bubble's clock: the answer comes late
 	return err
 }
 

@@ -53,7 +53,7 @@ func TestLateCommandsHoldUpTheQueueBriefly(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := newBench(t, plain)
 					c.begin(b)
-					time.Sleep(late)
+					time.Sleep(late) // on the bubble's clock: the waiter comes so much later
 					next := b.locking(t.Context(), "k")
 					next.wantEnd(t, time.Second+c.end, time.Second+c.end+c.slack, "the store decides")
 					next.wantLease(t)

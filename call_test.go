@@ -313,7 +313,7 @@ func TestCallsUnderADetachedContext(t *testing.T) {
 					}
 					ctx, cancel := context.WithTimeout(t.Context(), d)
 					defer cancel()
-					time.Sleep(10 * time.Millisecond)
+					time.Sleep(10 * time.Millisecond) // on the bubble's clock: the context is older than the call
 					start := b.at()
 					calling := b.begin(func() (*Lease, error) { return nil, c.call(b, endless{ctx}, held) })
 					b.until(start + 20*time.Second)

@@ -320,7 +320,7 @@ func TestUnlockAtTheDeadline(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal())
 			l := b.lock(t.Context(), "k")
-			time.Sleep(988*time.Millisecond - time.Duration(rand.N(2)))
+			time.Sleep(988*time.Millisecond - time.Duration(rand.N(2))) // on the bubble's clock: at the deadline, or just before it
 			err := l.Unlock(t.Context())
 			lost := lostIsClosed(l)
 			if lost != errors.Is(err, ErrLost) {

@@ -213,7 +213,7 @@ func TestDriverPanicsInWatch(t *testing.T) {
 				_, _ = l.Lock(ctx, "k")
 			}()
 		}
-		time.Sleep(3 * time.Second)
+		time.Sleep(3 * time.Second) // on the bubble's clock: long enough for a watch that failed to be opened again
 		if f.watching() != 1 {
 			t.Error("no watch is open: the queue polls for ever")
 		}

@@ -244,7 +244,7 @@ func (c *claim) verify() {
 	}
 }
 
-// changes returns the claims that the driver does not know, and those that it has to forget. known is what it
+// changes returns the claims that the driver does not know, and those that it has to forget. known holds what it
 // knows then. Claims that are too young, as they came while the goroutine waited, have roused it once more.
 func (d *detection) changes(known map[string]*claim) (more []*claim, less []driver.Claim) {
 	d.mu.Lock()

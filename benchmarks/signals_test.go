@@ -140,7 +140,7 @@ func (l *signalled) deleted(rdb redis.UniversalClient) time.Duration {
 	lease := l.lock("k")
 	defer l.unlock(lease)
 	for end := lease.Deadline(); !lease.Deadline().After(end); { // it is watched when it has been renewed
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // a renewal is no event of the lease
 	}
 	lost, start := lease.Lost(), time.Now()
 	l.must(rdb.Del(context.Background(), "k").Err())

@@ -22,7 +22,7 @@ func BenchmarkSticky(b *testing.B) {
 				for range 100 { // until it listens
 					pair(b, l, "key")
 				}
-				time.Sleep(50 * time.Millisecond)
+				time.Sleep(50 * time.Millisecond) // the subscription is under way, and no event shows its end
 				b.ReportAllocs()
 				for b.Loop() {
 					pair(b, l, "key")

@@ -74,7 +74,7 @@ var brokenPermits = map[string]brokenStrategy{
 			go func() {
 				req.Permits = req.Limit
 				for range 500 { // the bug: it is not the waiter that goes on asking
-					time.Sleep(20 * time.Millisecond)
+					time.Sleep(20 * time.Millisecond) // between attempts, as a waiter polls
 					req.Waited += 20 * time.Millisecond
 					if a, _ := d.Acquire(context.Background(), req); a.Granted {
 						_ = d.Release(context.Background(), req.Claim)

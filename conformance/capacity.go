@@ -19,7 +19,7 @@ var capacityCases = group("capacity", []Case{
 	{Name: "PermitsSurviveFaults", Rules: []string{"R28", "R19"}, Needs: Capabilities{Permits: true, Faults: true}, Isolated: true, Test: testPermitsSurviveFaults,
 		Contract: "commands that are lost, or arrive twice, leave the count of permits right"},
 	{Name: "PermitsLinearizable", Rules: []string{"R28", "R2"}, Needs: Capabilities{Permits: true}, Test: testPermitsLinearizable,
-		Contract: "what attempts for some permits, Renew and Unlock answered is what a count of permits, with tokens that grow past those that have ended, would have answered in some order"},
+		Contract: "the answers of attempts for permits, Renew and Unlock fit a count of permits in some order; each token is greater than those of the leases that have ended"},
 	{Name: "PermitsLinearizableUnderFaults", Rules: []string{"R28", "R2", "R19"}, Needs: Capabilities{Permits: true, Faults: true}, Isolated: true, Test: testPermitsLinearizableUnderFaults,
 		Contract: "with replies lost and commands repeated the answers are still those of such a count"},
 	{Name: "ReadersOfProcessesShare", Rules: []string{"R28"}, Needs: Capabilities{Permits: true}, Test: testReadersOfLockersShare,

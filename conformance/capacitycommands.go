@@ -93,7 +93,7 @@ func testPermitsOfTheDead(t *T) {
 	alive := b.takes(key, time.Minute, 1, 3)
 	began := time.Now()
 	dead := a.takes(key, ttl, 2, 3)
-	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+	for start := time.Now(); ; time.Sleep(time.Millisecond) { // the end of a TTL in the store is no event
 		b.keeps(alive, "a grant")
 		next, answer := b.ask(b.claim(key, time.Minute), 2, 3, time.Since(began)) // it bids
 		switch {
@@ -127,7 +127,7 @@ func (d *commander) lockAfter(other *commander, key string, ttl time.Duration) {
 		case time.Since(began) > ttl+d.t.Timing().PollWithin:
 			d.t.Fatalf("a lock is refused %v after a grant of permits, whose TTL is %v", time.Since(began), ttl)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // the end of a TTL in the store is no event
 	}
 }
 

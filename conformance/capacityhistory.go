@@ -8,7 +8,7 @@ import (
 	"github.com/distlock/locker"
 )
 
-// permitState is what a key with permits is in.
+// permitState is the state of a key with permits.
 type permitState struct {
 	held  map[int]permitsOf // by lease; never changed, but copied
 	ended int64             // the greatest token of a lease that has ended

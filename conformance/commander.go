@@ -175,7 +175,7 @@ func (d *commander) heldUntil(key string, until time.Time, ttl time.Duration) {
 	d.t.Helper()
 	early := until.Add(-margin(ttl))
 	limit := time.Until(until) + d.t.timing.Granularity + d.t.timing.PollWithin
-	for start := pace.Now(); ; time.Sleep(time.Millisecond) {
+	for start := pace.Now(); ; time.Sleep(time.Millisecond) { // the end of a TTL in the store is no event
 		c, a := d.try(d.claim(key, time.Minute))
 		at := time.Now()
 		switch {

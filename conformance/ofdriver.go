@@ -15,7 +15,7 @@ import (
 //
 // A method Timing, as [Harness] has it, sets other bounds than the defaults. A method
 // Background(stack string) bool reports whether a goroutine is the harness's own, such as one of a client
-// that it gave the drivers. stack is what runtime.Stack prints of it. Cases that count
+// that it gave the drivers. stack is the output of runtime.Stack for it. Cases that count
 // goroutines leave these out.
 type DriverHarness interface {
 	// NewDriver makes a driver as a separate process would have it: identity and

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// leftBehind are words that this project does not use where users read: a reader would need a glossary for them, or they name
-// nothing. The value is what to write.
+// leftBehind lists words that this project does not use where users read: a reader would need a glossary for them, or they name
+// nothing. Each value shows the words to write instead.
 var leftBehind = map[*regexp.Regexp]string{
 	regexp.MustCompile(`(?i)\b(told|tells)\b`):      "reports, returns, shows, logs",
 	regexp.MustCompile(`(?i)\blikewise\b`):          "the thing itself",
@@ -23,7 +23,7 @@ var leftBehind = map[*regexp.Regexp]string{
 	regexp.MustCompile(`(?i)\b(pairs|commands|sections|overs|releases|revisions|acquisitions|renewals|looks|times|tokens) a second\b`): "per second",
 }
 
-// code is what prose quotes: a block, or a span.
+// code matches a block or a span of code.
 var code = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
 
 func words(t *testing.T, where string, text []byte) {

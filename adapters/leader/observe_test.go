@@ -41,6 +41,18 @@ type electionSpec struct {
 	Shortest                  time.Duration // term
 }
 
+// serve calls f with an Elector of the process, and a context that ends with the process's input.
+func (s electionSpec) serve(p child.Parent, f func(context.Context, *leader.Elector) error) error {
+	ctx, stop := p.Context()
+	defer stop()
+	e, release, err := s.elector()
+	if err != nil {
+		return err
+	}
+	defer release()
+	return f(ctx, e)
+}
+
 func (s electionSpec) elector() (e *leader.Elector, release func(), err error) {
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr})
 	l, err := strategies[s.Strategy](rdb)
@@ -55,45 +67,35 @@ func (s electionSpec) elector() (e *leader.Elector, release func(), err error) {
 // steppingDown is a process that stands for election until its input ends, and for one term more. It prints each of its
 // terms, and steps down at once: the term lasts as long as the shortest.
 func steppingDown(p child.Parent, spec electionSpec) error {
-	ctx, stop := p.Context()
-	defer stop()
-	e, release, err := spec.elector()
-	if err != nil {
-		return err
-	}
-	defer release()
-	// A lock that is granted while its context ends is a term to those that observe, and none to its leader.
-	return e.Run(context.WithoutCancel(ctx), func(_ context.Context, token int64) error {
-		fmt.Fprintf(p, "%d %s at %s\n", token, spec.Name, spec.Name)
-		if ctx.Err() != nil {
-			return nil
-		}
-		return leader.ErrSteppedDown
+	return spec.serve(p, func(ctx context.Context, e *leader.Elector) error {
+		// A lock that is granted while its context ends is a term to those that observe, and none to its leader.
+		return e.Run(context.WithoutCancel(ctx), func(_ context.Context, token int64) error {
+			fmt.Fprintf(p, "%d %s at %s\n", token, spec.Name, spec.Name)
+			if ctx.Err() != nil {
+				return nil
+			}
+			return leader.ErrSteppedDown
+		})
 	})
 }
 
 // observing is a process that prints what it observes, until its input ends: a term, "nobody", or "late".
 func observing(p child.Parent, spec electionSpec) error {
-	ctx, stop := p.Context()
-	defer stop()
-	e, release, err := spec.elector()
-	if err != nil {
-		return err
-	}
-	defer release()
-	for term, err := range e.Observe(ctx) {
-		switch {
-		case errors.Is(err, locker.ErrUnavailable):
-			fmt.Fprintln(p, "late")
-		case err != nil:
-			return err
-		case term.Vacant():
-			fmt.Fprintln(p, "nobody")
-		default:
-			fmt.Fprintf(p, "%d %s %s\n", term.Token, term.Identity, term.Payload)
+	return spec.serve(p, func(ctx context.Context, e *leader.Elector) error {
+		for term, err := range e.Observe(ctx) {
+			switch {
+			case errors.Is(err, locker.ErrUnavailable):
+				fmt.Fprintln(p, "late")
+			case err != nil:
+				return err
+			case term.Vacant():
+				fmt.Fprintln(p, "nobody")
+			default:
+				fmt.Fprintf(p, "%d %s %s\n", term.Token, term.Identity, term.Payload)
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // startOne starts a process, whose lines come by the channel.

@@ -104,14 +104,9 @@ type moment struct {
 
 func now() moment { return moment{pace.Now(), time.Now()} }
 
-// bounded prints both distributions, and returns what has a bound: the 99th percentile of the paced one. Of a few rounds it
-// is the median: one that comes late says more of the machine.
-func (d *took) bounded(t *testing.T, what string) (most time.Duration) {
+// p99 prints both distributions, and returns the 99th percentile of the paced one.
+func (d *took) p99(t *testing.T, what string) (p99 time.Duration) {
 	t.Helper()
-	percent := 99
-	if len(d.paced) < 100 {
-		percent = 50
-	}
 	for _, of := range []struct {
 		clock string
 		all   []time.Duration
@@ -121,9 +116,9 @@ func (d *took) bounded(t *testing.T, what string) (most time.Duration) {
 			return of.all[min(len(of.all)*p/100, len(of.all)-1)].Round(10 * time.Microsecond)
 		}
 		t.Logf("%s, %d times, %s: median %v, p99 %v, most %v", what, len(of.all), of.clock, at(50), at(99), at(100))
-		most = at(percent)
+		p99 = at(99)
 	}
-	return most
+	return p99
 }
 
 // Leaders are killed as kill -9 does, at any moment between two renewals. From there to the first act of
@@ -148,7 +143,7 @@ func TestTakeover(t *testing.T) {
 				all.add(killed, now())
 				leads = next
 			}
-			require.LessOrEqual(t, all.bounded(t, name+": kill -9 to the next leader's first act"), takeoverTTL+200*time.Millisecond)
+			require.LessOrEqual(t, all.p99(t, name+": kill -9 to the next leader's first act"), takeoverTTL+200*time.Millisecond)
 		})
 	}
 }
@@ -197,7 +192,7 @@ func TestPoliteTakeover(t *testing.T) {
 			}
 			stop()
 			candidates.Wait()
-			if most := all.bounded(t, name+": a step-down to the next leader's first act"); name != "setnx" {
+			if most := all.p99(t, name+": a step-down to the next leader's first act"); name != "setnx" {
 				require.LessOrEqual(t, most, 50*time.Millisecond)
 			}
 		})

@@ -1,6 +1,7 @@
 package once
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +14,7 @@ import (
 )
 
 // Redis is a [Store] in Redis, 6.0 or newer, which all processes share: a repetition gets the first answer from any of
-// them, also when the first process has died. An answer is a hash; Put and Get are one command each. Make it with
+// them, also when the first process has died. An answer is a string; Put and Get are one command each. Make it with
 // [NewRedis].
 type Redis struct {
 	rdb    redis.UniversalClient
@@ -29,14 +30,18 @@ func NewRedis(rdb redis.UniversalClient, prefix string) (*Redis, error) {
 	return &Redis{rdb, prefix + "answer:"}, nil
 }
 
-// A token is below 2^53: a Lua number has it exactly. Sent twice: it stores the same answer, which lasts for ttl from
-// the second time.
-var putScript = redis.NewScript(`local token = redis.call('HGET', KEYS[1], 'token')
+// The value is the token, a space and the answer as JSON. One SET writes it with its end, so that no answer stays for
+// ever. A token is below 2^53, which a Lua number has exactly. A script that is sent twice stores the same answer,
+// which lasts for ttl from the second time. A Put that arrives after a later one changes nothing.
+var putScript = redis.NewScript(`local kept = redis.call('GETRANGE', KEYS[1], 0, 17)
+local token = string.match(kept, '^(%d+) {')
+if kept ~= '' and not token then
+  return redis.error_reply('ERR something else than an answer is there')
+end
 if token and tonumber(token) > tonumber(ARGV[2]) then
   return 0
 end
-redis.call('HSET', KEYS[1], 'answer', ARGV[1], 'token', ARGV[2])
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
+redis.call('SET', KEYS[1], ARGV[2] .. ' ' .. ARGV[1], 'PX', ARGV[3])
 return 1`)
 
 // Put implements [Store].
@@ -53,11 +58,12 @@ func (s *Redis) Put(ctx context.Context, key string, a Answer, ttl time.Duration
 
 // Get implements [Store].
 func (s *Redis) Get(ctx context.Context, key string) (a Answer, ok bool, err error) {
-	text, err := s.rdb.HGet(ctx, s.prefix+key, "answer").Bytes()
+	value, err := s.rdb.Get(ctx, s.prefix+key).Bytes()
 	if errors.Is(err, redis.Nil) {
 		return Answer{}, false, nil
 	}
 	if err == nil {
+		_, text, _ := bytes.Cut(value, []byte(" "))
 		err = json.Unmarshal(text, &a)
 	}
 	if err != nil {

@@ -199,7 +199,7 @@ func runPermits(b *testing.B, contender string) {
 	}
 	admin := bench{admins: []*redis.Client{rdb}}
 	cpu := func(at time.Time) float64 {
-		time.Sleep(time.Until(at))
+		time.Sleep(time.Until(at)) // the window of the measurement begins or ends then
 		i, err := admin.info(b.Context())
 		if err != nil {
 			b.Error(err)

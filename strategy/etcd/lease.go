@@ -35,7 +35,7 @@ type lease struct {
 	// in this term or a later one; 0: no term was known.
 	term uint64
 
-	// Of leases.mu:
+	// leases.mu guards:
 	end      time.Time // no leader lets it end before
 	revision int64     // that wrote its member with it, or the least that may have
 }

@@ -35,12 +35,13 @@ type pubsubDriver struct {
 	turns turns.Turns
 }
 
-// turnsMark follows the version digit in the ids of Lockers that take turns.
-const turnsMark, turnsDigits = 0x7a1, "7a1-"
+// turnsMark is in the ids of Lockers that take turns, as turnsDigits: behind the version of our ids, which is 8. A random UUID, of
+// Java for one, has version 4.
+const turnsMark, turnsDigits = 0x7a1, "87a1-"
 
 // takesTurns reports whether the Locker whose claim has that id takes turns.
 func takesTurns(id string) bool {
-	const at = len("01234567-0123-8")
+	const at = len("01234567-0123-")
 	return len(id) > at && strings.HasPrefix(id[at:], turnsDigits)
 }
 

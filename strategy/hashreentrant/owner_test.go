@@ -95,7 +95,7 @@ func TestHoldersShowWhetherTheyTakeTurns(t *testing.T) {
 	}
 	require.True(t, takesTurns(owner(New(rdb))))
 	require.False(t, takesTurns(owner(NewWithoutTurns(rdb))))
-	for _, other := range []string{"6f1d2c3b-0000-4000-8000-0123456789ab:1", "ann", "7a1-", ""} {
+	for _, other := range []string{"6f1d2c3b-0000-4000-8000-0123456789ab:1", "6f1d2c3b-0000-47a1-8000-0123456789ab:1", "ann", "7a1-", ""} {
 		require.False(t, takesTurns(other), other)
 	}
 }

@@ -87,7 +87,7 @@ func TestReleaseOfALongLeaseSurvivesACrash(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What a Locker remembers of a row that it has released may be wrong: another one holds the key, or
+// A Locker remembers the rows that it has released, and may be wrong: another Locker holds the key, or
 // the row is gone.
 func TestReleasedRowThatChanged(t *testing.T) {
 	t.Parallel()

@@ -85,7 +85,7 @@ func (d *quorumDriver) Ask(ctx context.Context, key string) (h driver.Holder, as
 	return d.inspect(ctx, key, (*node).requested)
 }
 
-// found is what a node has found.
+// found has the holder that a node has.
 type found struct {
 	driver.Holder
 	asked bool // the node has sent the request to the holder

@@ -10,9 +10,6 @@ import (
 	"github.com/distlock/locker"
 )
 
-// tokensOfAGrant is how many tokens a Locker may use of one grant: those that it asks for where it keeps the lock.
-const tokensOfAGrant = 1024
-
 // hold is a lease, from the grant to its end.
 type hold struct {
 	*op
@@ -147,7 +144,7 @@ func (h *hold) ask() {
 	case w.broken(h.key, h.since, now):
 	case !in.Held:
 		w.violated("%v: it says that it is held, and the key is free in the store", h)
-	case h.kind != reader && w.variant != notified && w.fenced && (in.Token > h.token || h.token >= in.Token+tokensOfAGrant):
+	case h.kind != reader && w.variant != notified && w.fenced && (in.Token > h.token || h.token >= in.Token+locker.MaxHandOvers+1):
 		w.violated("%v: it says that it is held, and the store has token %d", h, in.Token)
 	}
 	if limit := h.ret + h.maxHold; h.maxHold > 0 && now > limit {
@@ -182,7 +179,7 @@ func (w *world) since(h *hold) time.Duration {
 	}
 	since := h.call
 	for _, o := range w.holds {
-		if o.key == h.key && o.token <= h.token && h.token < o.token+tokensOfAGrant {
+		if o.key == h.key && o.token <= h.token && h.token <= o.token+locker.MaxHandOvers {
 			since = min(since, o.call)
 		}
 	}

@@ -100,12 +100,12 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestItself: a strategy that is compared with itself is neither better nor worse. On a busy machine too little may happen to
-// say even that.
+// TestItself: a strategy that is compared with itself is neither better nor worse.
 func TestItself(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	o := quiet(Options{URLs: []string{"setnx+" + server.URL(), "setnx+" + server.URL()}, Runs: runsToRank, NoSuite: true})
+	o.Time = 60 * time.Millisecond // beside the other tests a pair took more than 20 ms, and too few were made to compare
 	r, err := Run(t.Context(), o)
 	require.NoError(t, err)
 	require.Equal(t, []string{"setnx", "setnx#2"}, r.names())
@@ -113,7 +113,7 @@ func TestItself(t *testing.T) {
 	for _, a := range r.Advice {
 		require.Empty(t, a.Best, "%s: %s", a.Need, a.Because)
 		if len(a.Weighs) > 0 && len(a.Meet) > 0 {
-			require.Regexp(t, "^(no difference|too little was measured)", a.Because)
+			require.Regexp(t, "^no difference", a.Because)
 		}
 	}
 }
