@@ -94,7 +94,7 @@ test: redis postgres mysql ## vet, and all tests with the race detector; the pac
 	@modules="$(filter-out $(UNTESTED),$(MODULES))"; \
 	if [ "$${LOCKER_POSTGRES:-}" = off ]; then echo "left out: strategy/postgres (LOCKER_POSTGRES=off)"; modules=$${modules/strategy\/postgres/}; fi; \
 	if [ "$${LOCKER_MYSQL:-}" = off ]; then echo "left out: strategy/mysql (LOCKER_MYSQL=off)"; modules=$${modules/strategy\/mysql/}; fi; \
-	printf '%s\n' $$modules | xargs -P 2 -I {} $(GO) -C {} $(race_test) -parallel 16 -timeout 4m ./...
+	printf '%s\n' $$modules | xargs -I {} $(GO) -C {} $(race_test) -parallel 16 -timeout 4m ./...
 
 .PHONY: short
 short: redis ## the tests that take little time, without the race detector
@@ -202,6 +202,10 @@ bench: redis ## benchmarks
 .PHONY: bench-peers
 bench-peers: redis ## beside other lock libraries, 13 minutes, into docs/performance.md; PEERS_FLAGS="-help" lists more
 	$(GO) -C benchmarks/peers run . -docs ../../docs $(PEERS_FLAGS)
+
+.PHONY: bench-scale
+bench-scale: redis ## a million locks, 4,000 waiters, clusters, starts, a model of a fleet: an hour, into docs/performance.md; SCALE_FLAGS="-help" lists more
+	$(GO) -C benchmarks run ./scale -docs ../docs/performance.md $(SCALE_FLAGS)
 
 .PHONY: peers
 peers: ## whether a library with which docs/choosing.md compares has a newer version than the one compared

@@ -171,8 +171,8 @@ func (e *Client) Holders(ctx context.Context, pattern string) iter.Seq2[Holder, 
 	}
 }
 
-// inspectedAtOnce is small enough for a pool of one connection: what else waits for that does so for
-// as many commands at most.
+// inspectedAtOnce is small enough for a pool of one connection: another command waits there for this many
+// commands at most.
 const inspectedAtOnce = 64
 
 // inspectAll inspects keys at the same time, and yields those that are held. It reports whether to go on.
@@ -227,9 +227,9 @@ func (e *Client) ForceUnlock(ctx context.Context, h Holder) error {
 	defer c.leave()
 	switch {
 	case !h.Held:
-		return c.fail(ErrNotHeld, errors.New("the Holder given is of a free key"), "")
+		return c.fail(ErrNotHeld, errors.New("the given Holder describes a free key"), "")
 	case h.ID == "" && h.Limit > 0:
-		return c.fail(ErrConflict, errors.New("the Holder given is of a key with permits"), "give those that Permits returns, one by one")
+		return c.fail(ErrConflict, errors.New("the given Holder describes a key with permits"), "free the claims that Permits returns, one by one")
 	case h.ID == "":
 		return c.fail(ErrConflict, errors.New("the key has a lock of an unknown library, which cannot be distinguished from a later one"), "inspect it, and delete the key yourself if necessary")
 	}
@@ -238,7 +238,7 @@ func (e *Client) ForceUnlock(ctx context.Context, h Holder) error {
 	err = c.command(commandTimeout, func(ctx context.Context) error { return d.Break(ctx, h) })
 	switch {
 	case isLost(err):
-		return c.fail(ErrNotHeld, errors.New("the holder given has released or lost it since"), "inspect it again")
+		return c.fail(ErrNotHeld, errors.New("the given holder has released or lost the key since"), "inspect it again")
 	case err != nil:
 		return c.inspection(err)
 	}

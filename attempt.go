@@ -29,7 +29,7 @@ func (c *call) acquire(cl driver.Claim, wait bool, tokens int) (a driver.Answer,
 		c.e.cleanUp(cl, sent, false)
 	}
 	if a.Limit != 0 {
-		c.tellLimit(a.Limit)
+		c.logLimit(a.Limit)
 	}
 	return a, sent, err
 }

@@ -265,38 +265,7 @@ func TestCancelledTryLock(t *testing.T) {
 // Every call is bounded as under any other context where its own was detached from its end and
 // has kept the Deadline.
 func TestCallsUnderADetachedContext(t *testing.T) {
-	const wait = 3 * time.Second
-	for name, c := range map[string]struct {
-		call  func(b *bench, ctx context.Context, held *Lease) error
-		hangs op // the store does not answer these
-		takes time.Duration
-		want  error
-	}{
-		"Lock": {func(b *bench, ctx context.Context, _ *Lease) error {
-			return second(b.Lock(ctx, "k", WithWait(wait)))
-		}, "", wait, ErrNotAcquired},
-		"LockAll": {func(b *bench, ctx context.Context, _ *Lease) error {
-			return second(LockAll(ctx, b.Client, []string{"a", "k", "z"}, WithWait(wait)))
-		}, "", wait, ErrNotAcquired},
-		"LockAsync": {func(b *bench, ctx context.Context, _ *Lease) error {
-			return second(LockAsync(ctx, b.Client, "k", WithWait(wait)).Lease())
-		}, "", wait, ErrNotAcquired},
-		"RWLock": {func(b *bench, ctx context.Context, _ *Lease) error {
-			return second(newRW(b.t, b).RLock(ctx, WithWait(wait)))
-		}, "", wait, ErrNotAcquired},
-		"Semaphore": {func(b *bench, ctx context.Context, _ *Lease) error {
-			return second(newSemaphore(b.t, b, "k", 1).Acquire(ctx, WithWait(wait)))
-		}, "", wait, ErrNotAcquired},
-		"TryLock": {func(b *bench, ctx context.Context, _ *Lease) error {
-			return second(b.TryLock(ctx, "free"))
-		}, opAcquire, commandTimeout, ErrUnavailable},
-		"Renew": {func(_ *bench, ctx context.Context, held *Lease) error {
-			return held.Renew(ctx)
-		}, opRenew, commandTimeout, ErrUnavailable},
-		"Unlock": {func(_ *bench, ctx context.Context, held *Lease) error {
-			return held.Unlock(ctx)
-		}, opRelease, releaseBudget, ErrUnavailable},
-	} {
+	for name, c := range detachedCalls {
 		for deadline, d := range map[string]time.Duration{"passed": time.Millisecond, "ahead": time.Second} {
 			t.Run(name+", its Deadline is "+deadline, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -326,4 +295,36 @@ func TestCallsUnderADetachedContext(t *testing.T) {
 			})
 		}
 	}
+}
+
+var detachedCalls = map[string]struct {
+	call  func(b *bench, ctx context.Context, held *Lease) error
+	hangs op // the store does not answer these
+	takes time.Duration
+	want  error
+}{
+	"Lock": {func(b *bench, ctx context.Context, _ *Lease) error {
+		return second(b.Lock(ctx, "k", WithWait(3*time.Second)))
+	}, "", 3 * time.Second, ErrNotAcquired},
+	"LockAll": {func(b *bench, ctx context.Context, _ *Lease) error {
+		return second(LockAll(ctx, b.Client, []string{"a", "k", "z"}, WithWait(3*time.Second)))
+	}, "", 3 * time.Second, ErrNotAcquired},
+	"LockAsync": {func(b *bench, ctx context.Context, _ *Lease) error {
+		return second(LockAsync(ctx, b.Client, "k", WithWait(3*time.Second)).Lease())
+	}, "", 3 * time.Second, ErrNotAcquired},
+	"RWLock": {func(b *bench, ctx context.Context, _ *Lease) error {
+		return second(newRW(b.t, b).RLock(ctx, WithWait(3*time.Second)))
+	}, "", 3 * time.Second, ErrNotAcquired},
+	"Semaphore": {func(b *bench, ctx context.Context, _ *Lease) error {
+		return second(newSemaphore(b.t, b, "k", 1).Acquire(ctx, WithWait(3*time.Second)))
+	}, "", 3 * time.Second, ErrNotAcquired},
+	"TryLock": {func(b *bench, ctx context.Context, _ *Lease) error {
+		return second(b.TryLock(ctx, "free"))
+	}, opAcquire, commandTimeout, ErrUnavailable},
+	"Renew": {func(_ *bench, ctx context.Context, held *Lease) error {
+		return held.Renew(ctx)
+	}, opRenew, commandTimeout, ErrUnavailable},
+	"Unlock": {func(_ *bench, ctx context.Context, held *Lease) error {
+		return held.Unlock(ctx)
+	}, opRelease, releaseBudget, ErrUnavailable},
 }

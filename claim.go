@@ -28,11 +28,11 @@ type claim struct {
 	state     claimState
 	lossKind  lossKind // when lost
 	named     bool     // the owner was named by ContextWithOwner
-	inRenewal bool     // an automatic renewal is under way
+	inRenewal bool     // an automatic renewal is due or under way
 	sending   bool     // a SetHolds or Release is under way, of a claim whose holds the store counts
 	reported  bool     // the end of the present tenure was reported
 	grantKept bool     // the observer gets the event of the present tenure's grant
-	atRisk    bool     // so is, or was, the present tenure
+	atRisk    bool     // the present tenure is or was at risk
 	leases    *Lease   // not unlocked, the newest first
 	first     Lease
 	entry     renewal.Entry[*claim]
@@ -165,8 +165,8 @@ func (c *claim) lock() *sync.Mutex {
 	return &c.s.mu
 }
 
-// beginRenewal returns how long the lease still lasts, and reports whether a renewal begins.
-func (c *claim) beginRenewal(now time.Duration) (left time.Duration, ok bool) {
+// beginRenewal returns when the lease ends, and reports whether a renewal begins.
+func (c *claim) beginRenewal(now time.Duration) (deadline time.Duration, ok bool) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	if c.state != claimHeld || c.inRenewal || now >= time.Duration(c.end.Load()) {
@@ -174,7 +174,15 @@ func (c *claim) beginRenewal(now time.Duration) (left time.Duration, ok bool) {
 	}
 	c.inRenewal = true
 	c.schedule() // it may fail
-	return c.deadline - now, true
+	return c.deadline, true
+}
+
+// awaitsRenewal returns how long the lease still lasts, and reports whether the renewal that has
+// begun is still wanted.
+func (c *claim) awaitsRenewal(now time.Duration) (left time.Duration, ok bool) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	return c.deadline - now, c.state == claimHeld && now < time.Duration(c.end.Load())
 }
 
 // renewed draws the conclusions from the first answer to a renewal sent at sent. A claim that

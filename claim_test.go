@@ -204,52 +204,7 @@ func TestGrantIsNotOver(t *testing.T) {
 // A caller that asks a lease whose time is over is told so, even if the timer has not
 // had its turn: here none fires.
 func TestLossIsKnownWhenAsked(t *testing.T) {
-	type held struct {
-		b     *bench
-		l     *Lease
-		ctx   context.Context // of the lease
-		value context.Context // a child that only adds a value
-	}
-	type key struct{}
-	for question, ask := range map[string]func(held) error{
-		"Err":            func(h held) error { return h.ctx.Err() },
-		"Err of a child": func(h held) error { return h.value.Err() },
-		"Cause":          func(h held) error { return context.Cause(h.value) },
-		"Done": func(h held) error {
-			select {
-			case <-h.ctx.Done():
-				return ErrLost
-			default:
-				return nil
-			}
-		},
-		"Lost": func(h held) error {
-			if lostIsClosed(h.l) {
-				return ErrLost
-			}
-			return nil
-		},
-		"Holds": func(h held) error {
-			if h.l.Holds() == 0 {
-				return ErrLost
-			}
-			return nil
-		},
-		"a new context":    func(h held) error { return h.l.Context(context.Background()).Err() },
-		"Lease.Err":        func(h held) error { return h.l.Err() },
-		"Renew":            func(h held) error { return h.l.Renew(context.Background()) },
-		"Unlock":           func(h held) error { return h.l.Unlock(context.Background()) },
-		"Lock under it":    func(h held) error { _, err := h.b.Lock(h.ctx, h.l.Key()); return err },
-		"TryLock under it": func(h held) error { _, err := h.b.TryLock(h.ctx, h.l.Key()); return err },
-		"Lock by its owner": func(h held) error {
-			_, err := h.b.Lock(ContextWithOwner(context.Background(), h.l.Owner()), h.l.Key())
-			return err
-		},
-		"TryLock by its owner": func(h held) error {
-			_, err := h.b.TryLock(ContextWithOwner(context.Background(), h.l.Owner()), h.l.Key())
-			return err
-		},
-	} {
+	for question, ask := range questionsAboutALease {
 		t.Run(question, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, plain, WithTTL(time.Second), WithoutRenewal())
@@ -261,13 +216,61 @@ func TestLossIsKnownWhenAsked(t *testing.T) {
 					t.Fatalf("Err before the deadline: %v, want nil", err)
 				}
 				b.until(988 * time.Millisecond)
-				if err := ask(held{b, l, ctx, context.WithValue(ctx, key{}, 1)}); !errors.Is(err, ErrLost) {
+				if err := ask(askedLease{b, l, ctx, context.WithValue(ctx, valueKey{}, 1)}); !errors.Is(err, ErrLost) {
 					t.Errorf("%s: %v, want %v: its time is over", question, err, ErrLost)
 				}
 				b.wantSent(opRenew, 0, "what is lost is not renewed")
 			})
 		})
 	}
+}
+
+// An askedLease is what a question about a lease needs.
+type askedLease struct {
+	b     *bench
+	l     *Lease
+	ctx   context.Context // of the lease
+	value context.Context // a child that only adds a value
+}
+
+var questionsAboutALease = map[string]func(askedLease) error{
+	"Err":            func(h askedLease) error { return h.ctx.Err() },
+	"Err of a child": func(h askedLease) error { return h.value.Err() },
+	"Cause":          func(h askedLease) error { return context.Cause(h.value) },
+	"Done": func(h askedLease) error {
+		select {
+		case <-h.ctx.Done():
+			return ErrLost
+		default:
+			return nil
+		}
+	},
+	"Lost": func(h askedLease) error {
+		if lostIsClosed(h.l) {
+			return ErrLost
+		}
+		return nil
+	},
+	"Holds": func(h askedLease) error {
+		if h.l.Holds() == 0 {
+			return ErrLost
+		}
+		return nil
+	},
+	"a new context":    func(h askedLease) error { return h.l.Context(context.Background()).Err() },
+	"Lease.Err":        func(h askedLease) error { return h.l.Err() },
+	"Renew":            func(h askedLease) error { return h.l.Renew(context.Background()) },
+	"Unlock":           func(h askedLease) error { return h.l.Unlock(context.Background()) },
+	"Lock under it":    func(h askedLease) error { _, err := h.b.Lock(h.ctx, h.l.Key()); return err },
+	"TryLock under it": func(h askedLease) error { _, err := h.b.TryLock(h.ctx, h.l.Key()); return err },
+	"Lock by its owner": func(h askedLease) error {
+		_, err := h.b.Lock(ContextWithOwner(context.Background(), h.l.Owner()), h.l.Key())
+		return err
+	},
+	"TryLock by its owner": func(h askedLease) error {
+		_, err := h.b.TryLock(ContextWithOwner(context.Background(), h.l.Owner()), h.l.Key())
+		return err
+	},
 }
 
 // A lease whose time is over makes this Locker ask the store again, even if the timer

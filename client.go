@@ -50,6 +50,7 @@ type Client struct {
 	notices  notices
 	log      *slog.Logger // through notices
 	sched    *renewal.Scheduler[*claim]
+	backlogs backlogs
 
 	claims     atomic.Uint64
 	seed       maphash.Seed
@@ -110,7 +111,7 @@ func New(d driver.Driver, opts ...Option) (*Client, error) {
 	e.notifier, _ = d.(driver.Notifier)
 	e.sharder, _ = d.(driver.Sharder)
 	e.signaller, _ = d.(driver.Signaller)
-	cfg := renewal.Config[*claim]{Ended: e.expired, Renew: e.renewBatch}
+	cfg := renewal.Config[*claim]{Ended: e.expired, Renew: e.renewDue, MaxBatch: renewBatchSize}
 	if e.sharder != nil {
 		cfg.Shard = func(c *claim) string { return e.sharder.Shard(c.Key) }
 	}

@@ -15,46 +15,7 @@ import (
 // Close ends every waiter at once with ErrClosed, wherever it is, and refuses new
 // calls.
 func TestCloseEndsWaiters(t *testing.T) {
-	for name, c := range map[string]struct {
-		k     kind
-		begin func(b *bench) *locking
-	}{
-		"polling": {plain, func(b *bench) *locking {
-			b.store.seize("k", "stranger", time.Hour)
-			return b.locking(b.t.Context(), "k")
-		}},
-		"watching": {notifying, func(b *bench) *locking {
-			b.store.seize("k", "stranger", time.Hour)
-			return b.locking(b.t.Context(), "k")
-		}},
-		"behind a local holder": {plain, func(b *bench) *locking {
-			b.lock(b.t.Context(), "k")
-			return b.locking(b.t.Context(), "k")
-		}},
-		"in an outage": {plain, func(b *bench) *locking {
-			b.store.from(opAcquire, fail(errRefused))
-			return b.locking(b.t.Context(), "k")
-		}},
-		"unanswered": {plain, func(b *bench) *locking {
-			b.store.from(opAcquire, hang)
-			return b.locking(b.t.Context(), "k")
-		}},
-		"unanswered TryLock": {plain, func(b *bench) *locking {
-			b.store.from(opAcquire, hang)
-			return b.begin(func() (*Lease, error) { return b.TryLock(b.t.Context(), "k") })
-		}},
-		"unanswered re-entry": {counting, func(b *bench) *locking {
-			ann := ContextWithOwner(b.t.Context(), "ann")
-			b.lock(ann, "k")
-			b.store.from(opSetHolds, hang)
-			return b.begin(func() (*Lease, error) { return b.TryLock(ann, "k") })
-		}},
-		"re-entering in an outage": {counting, func(b *bench) *locking {
-			b.store.from(opSetHolds, fail(errRefused))
-			b.lock(ContextWithOwner(b.t.Context(), "ann"), "k")
-			return b.locking(ContextWithOwner(b.t.Context(), "ann"), "k")
-		}},
-	} {
+	for name, c := range closedWaiters {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, c.k)
@@ -82,6 +43,47 @@ func TestCloseEndsWaiters(t *testing.T) {
 			})
 		})
 	}
+}
+
+var closedWaiters = map[string]struct {
+	k     kind
+	begin func(b *bench) *locking
+}{
+	"polling": {plain, func(b *bench) *locking {
+		b.store.seize("k", "stranger", time.Hour)
+		return b.locking(b.t.Context(), "k")
+	}},
+	"watching": {notifying, func(b *bench) *locking {
+		b.store.seize("k", "stranger", time.Hour)
+		return b.locking(b.t.Context(), "k")
+	}},
+	"behind a local holder": {plain, func(b *bench) *locking {
+		b.lock(b.t.Context(), "k")
+		return b.locking(b.t.Context(), "k")
+	}},
+	"in an outage": {plain, func(b *bench) *locking {
+		b.store.from(opAcquire, fail(errRefused))
+		return b.locking(b.t.Context(), "k")
+	}},
+	"unanswered": {plain, func(b *bench) *locking {
+		b.store.from(opAcquire, hang)
+		return b.locking(b.t.Context(), "k")
+	}},
+	"unanswered TryLock": {plain, func(b *bench) *locking {
+		b.store.from(opAcquire, hang)
+		return b.begin(func() (*Lease, error) { return b.TryLock(b.t.Context(), "k") })
+	}},
+	"unanswered re-entry": {counting, func(b *bench) *locking {
+		ann := ContextWithOwner(b.t.Context(), "ann")
+		b.lock(ann, "k")
+		b.store.from(opSetHolds, hang)
+		return b.begin(func() (*Lease, error) { return b.TryLock(ann, "k") })
+	}},
+	"re-entering in an outage": {counting, func(b *bench) *locking {
+		b.store.from(opSetHolds, fail(errRefused))
+		b.lock(ContextWithOwner(b.t.Context(), "ann"), "k")
+		return b.locking(ContextWithOwner(b.t.Context(), "ann"), "k")
+	}},
 }
 
 // Close ends held leases without touching their keys; their own Unlock frees them.

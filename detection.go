@@ -207,7 +207,7 @@ func (d *detection) forget() {
 	d.rouse()
 }
 
-// tell lets the driver know what has changed. What happened to a key before the driver watched it the
+// tell passes to the driver what has changed. What happened to a key before the driver watched it the
 // store is asked: no change after the grant stays unnoticed.
 func (d *detection) tell(w driver.LossWatch, known map[string]*claim) error {
 	more, less := d.changes(known)

@@ -59,9 +59,9 @@
 //
 // Every grant has a fencing token greater than all before it on that key.
 //
-// Commands may be lost, answered late or arrive twice: hold counts stay right,
-// no process frees another's lock, and a key whose holder vanished is free after
-// its TTL at the latest.
+// Commands may be lost, answered late or arrive twice. Hold counts stay right, and no process
+// frees another's lock. The key of a holder that vanished is free after its TTL; with etcd it may
+// take 3 s longer.
 //
 // Within a Locker waiters are served first come, first served, and only the first sends
 // commands. A free lock is taken at once, and within about a second if a notification was
@@ -80,9 +80,9 @@
 // # Not guaranteed
 //
 // No lock with a TTL stops a process that is paused between its last look at
-// the clock and its write: it may write after its lease has ended. Its token is
-// too small by then; let the resource refuse it. The clock meant is Go's
-// monotonic one, which stands still while a whole machine is suspended.
+// the clock and its write: it may write after its lease has ended. By then another
+// owner may have a greater token: let the resource refuse the smaller one. The Locker uses Go's
+// monotonic clock, which stands still while a whole machine is suspended.
 //
 // A store that loses data (a restart without persistence, a failover to a replica that
 // lagged) loses locks. The old holder learns of the loss at its next renewal. Tokens go on

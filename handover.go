@@ -7,13 +7,12 @@ import (
 )
 
 // Hand-over inside the process. The last Unlock of a claim may leave it to the next
-// waiter of this Locker: the claim is then held without a lease, which is to say that it
-// is offered, until that waiter takes it. In the store nothing changes, so whatever comes
-// of a command in flight reaches the claim and with it the lease that it has by then: a
-// renewal that is denied, an expiry, a crash.
+// waiter of this Locker: the claim is then held without a lease, until that waiter
+// takes it: the claim is offered. In the store nothing changes. So the outcome of a command in flight, such as a
+// denied renewal, reaches the claim, and with it the lease that the claim has by then. So do an expiry and a crash.
 //
 // All of it happens under the mutex. A waiter that gives up leaves the queue, and the next
-// one finds the offer; with the last one the offer is withdrawn and the claim released.
+// waiter finds the offer. When the last waiter gives up, the claim is released.
 
 const (
 	defaultHandOvers    = 16
@@ -24,8 +23,8 @@ const (
 // process waits for the lock with the same TTL, margin and renewal, and neither has a named owner,
 // the last Unlock leaves the lock to that goroutine without asking the store. It
 // does so at most n times in a row, 1 to [MaxHandOvers], and for d after the store
-// granted the lock, above 0 and at most 1 s; then other processes get their turn, and
-// wait that much longer for it. Each lease has its own owner, token and limits. With a
+// granted the lock, above 0 and at most 1 s. Then other processes get their turn, which
+// has come that much later. Each lease has its own owner, token and limits. With a
 // store that cannot reserve tokens there are hand-overs only under [WithoutFencing]. Under
 // [WithSticky] the lock may be handed over for longer while no other process asks for it. Default
 // 16 times and 20 ms.
@@ -53,8 +52,8 @@ func (c *call) tokensFor() int {
 	return 1 + c.e.set.handOvers
 }
 
-// described reports whether the call has metadata of its own. Its claim is nobody else's then, and it takes
-// over none: the store shows the metadata of whoever asked for the claim.
+// described reports whether the call has metadata of its own. Then its claim is not handed over, and it takes over
+// no claim: the store shows the metadata of the call that asked for the claim.
 func (c *call) described() bool { return c.metadata != c.e.set.call.metadata }
 
 // setHandOvers notes what the grant allows; tokens are those that the store has reserved. Where

@@ -26,13 +26,13 @@ type Leases struct {
 
 // LockAll waits until the caller holds all keys; if it fails, it gives back those that it has. A key
 // that is given twice counts once. LockAll takes keys in the order of their bytes, so its callers never
-// wait for each other in a circle. A caller that already holds another key, which sorts after one of
-// these, can still make such a circle.
+// wait for each other in a circle. Such a circle is still possible if the caller already holds a key that
+// sorts after one of keys.
 //
 // LockAll asks for up to 128 keys at the same time, which is one round trip on one server. When a key
 // is taken, the caller keeps the keys that sort before it, gives back those that sort after it, waits
-// for the taken key in its queue, and asks for the rest again. So callers with many keys are not passed
-// over for ever by callers with one key.
+// for the taken key in its queue, and asks for the rest again. So callers with one key cannot pass
+// a caller with many keys for ever.
 //
 // [WithWait] bounds the wait for all keys together. l is a [Client], a [Wrapper] of one, through which
 // each Lock goes, or any other Locker. LockAll does not know the defaults of another Locker, and bounds

@@ -16,28 +16,7 @@ import (
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, plain, WithPrefix("app:"))
-		last := func() Event {
-			synctest.Wait()
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return b.seen[len(b.seen)-1]
-		}
-		want := func(want Event, err error, why string) {
-			t.Helper()
-			got := last()
-			if err != nil {
-				wantErr(t, got.Err, err, why)
-			} else if got.Err != nil {
-				t.Errorf("%s: error %v, want none", why, got.Err)
-			}
-			if got.Time.IsZero() || got.Time.After(time.Now()) {
-				t.Errorf("%s: it happened at %v, want a time up to now", why, got.Time)
-			}
-			want.Strategy, want.Key, want.Err, got.Err, got.Time = "fake", "k", nil, nil, time.Time{}
-			if got != want {
-				t.Errorf("%s: event %+v, want %+v", why, got, want)
-			}
-		}
+		want := b.wantEvent
 		ann := ContextWithOwner(t.Context(), "ann")
 		b.store.next(opAcquire, replyAfter(time.Second))
 		l := b.lock(ann, "k")
@@ -85,6 +64,28 @@ func TestEvents(t *testing.T) {
 		wantErr(t, l.Unlock(t.Context()), ErrLost, "it is lost")
 		want(Event{Kind: EventLost, Owner: "ann", Token: 3, Duration: time.Second}, ErrLost, "Unlock after a loss is no event")
 	})
+}
+
+// wantEvent compares the last event of key "k", but for its time.
+func (b *bench) wantEvent(want Event, err error, why string) {
+	t := b.t
+	t.Helper()
+	synctest.Wait()
+	b.mu.Lock()
+	got := b.seen[len(b.seen)-1]
+	b.mu.Unlock()
+	if err != nil {
+		wantErr(t, got.Err, err, why)
+	} else if got.Err != nil {
+		t.Errorf("%s: error %v, want none", why, got.Err)
+	}
+	if got.Time.IsZero() || got.Time.After(time.Now()) {
+		t.Errorf("%s: it happened at %v, want a time up to now", why, got.Time)
+	}
+	want.Strategy, want.Key, want.Err, got.Err, got.Time = "fake", "k", nil, nil, time.Time{}
+	if got != want {
+		t.Errorf("%s: event %+v, want %+v", why, got, want)
+	}
 }
 
 // Every call that may be an attempt is Acquired or NotAcquired, even if its lease

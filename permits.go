@@ -11,15 +11,15 @@ import (
 	"github.com/distlock/locker/internal/retry"
 )
 
-// Permits in the engine. A claim of permits is as any other, but for these:
+// Permits in the engine. A claim of permits differs from the claim of a lock in this:
 //
 //   - A process may have several claims of a key. They stand in keyState.permits, and none is the
 //     current one.
-//   - Attempts go on beside one another while the store is not known to refuse: so n callers
-//     that come to n free permits need one round trip and not n of them in a row. Once
-//     the store has refused, the first waiter alone asks.
-//   - Unlock gives the claim to a waiter, and does not leave it for whoever is next: with several
-//     claims and waiters that would need a list of claims, and of who is about to take one.
+//   - Several attempts may be under way at once, until the store refuses one: so n callers
+//     that come to n free permits need one round trip, and not n in a row. After a refusal
+//     only the first waiter asks.
+//   - Unlock gives the claim to a certain waiter, and does not offer it to the next one: offers of several
+//     claims to several waiters would need a list of claims, and of waiters that are about to take one.
 //   - The store does not count their holds.
 
 // capacity is what a call for permits asks for; its zero value is that of a lock.
@@ -43,13 +43,13 @@ func withCapacity(of capacity) LockOption {
 // keepsPermits returns an error unless e's driver keeps permits.
 func (e *Client) keepsPermits(who string) error {
 	if _, ok := e.driver.(driver.PermitKeeper); !ok {
-		return invalid("%s: %s keeps no permits; want a driver.PermitKeeper, as memory and hashreentrant are", who, e.name)
+		return invalid("%s: %s keeps no permits; want a driver.PermitKeeper, as memory, setnx, hashreentrant, blpop, postgres and etcd are", who, e.name)
 	}
 	return nil
 }
 
-// tellLimit logs the limit that another process has named for the key, once for each.
-func (c *call) tellLimit(other int) {
+// logLimit logs a limit that another process has named for the key, once for each limit.
+func (c *call) logLimit(other int) {
 	if c.others == nil {
 		return
 	}
@@ -85,8 +85,8 @@ func (c *call) outerPermit(l *Lease) (*Lease, error) {
 // to ask. It needs the mutex.
 func (c *call) isRefused() bool { return c.limit == 0 || c.ks.full || c.ks.current != nil }
 
-// hasRoom reports whether c may make an attempt for permits beside those under way. It may not where one of
-// them asks for more: that one could be refused, and c, which came later, be granted.
+// hasRoom reports whether c may make an attempt for permits beside the attempts under way. It may not while an
+// earlier attempt asks for more permits: the store could refuse the earlier attempt, and grant c's.
 func (q *queue) hasRoom(c *call) bool {
 	most := cmp.Or(q.room, firstRoom)
 	if q.full {
@@ -106,7 +106,7 @@ func (ks *keyState) hold(c *claim, free int) {
 		ks.permits = make(map[*claim]struct{})
 	}
 	ks.permits[c] = struct{}{}
-	// No more attempts than there is room for: who is refused would be passed over by those behind.
+	// No more attempts than there is room for: later waiters could pass a waiter that is refused.
 	ks.full, ks.room = free < c.Permits, int32(max(1, min(free/c.Permits, mostRoom)))
 }
 
@@ -185,8 +185,8 @@ func (q *queue) heir(now time.Duration) *call {
 
 func (w *waiter) isLate(now time.Duration) bool { return w.asking && now-w.asked >= overdueAfter }
 
-// give gives the claim, which has no lease, to w. If w is granted another one, or leaves, it passes
-// the claim on; so does the timer if w's answer is late. It needs the mutex.
+// give gives the claim, which has no lease, to w. If w is granted another claim, or leaves, w passes
+// this claim on. If w's answer is late, the timer passes it on. give needs the mutex.
 func (c *claim) give(w *call) {
 	w.given = c
 	w.signal()

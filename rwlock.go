@@ -12,18 +12,19 @@ import (
 // Locker they are let in in the order in which they came, and a writer that waits keeps
 // out the readers of all processes that came after it.
 //
-// With a strategy that keeps permits (memory, hashreentrant, setnx; see [Semaphore]) a reader takes one
+// With a strategy that keeps permits (memory, hashreentrant, setnx, blpop, postgres, etcd; see [Semaphore]) a reader takes one
 // permit of many, and a writer all of them. Readers of all processes are inside together. Each has a
 // lease of its own, with the options that its call was given. A free lock costs a reader or a writer
 // one round trip, and so does its Unlock. A plain Lock of the key excludes readers and writers.
 //
 // With other strategies the readers of one Locker share a lease: it is renewed, has the TTL that the
-// first of them asked for and no limit, and is lost for all of them. With blpop the readers of all processes are
-// inside together. With the strategies that remain only the readers of one Locker are, and processes take turns. A
+// first of them asked for and no limit, and is lost for all of them. Only the readers of one Locker are inside
+// together, and processes take turns, unless the driver is a [driver.HoldCounter]. A
 // call costs three round trips, and its Unlock one: it first takes the lock on the
 // key with ":gate" behind it.
 //
-// A reader's fencing token is greater than that of each writer before it, and the other way round.
+// A reader's fencing token is greater than the tokens of all writers before it. A writer's token is greater
+// than the tokens of all readers and writers before it.
 type RWLock struct {
 	l      Locker // which locks: e, or what wraps it
 	e      *Client

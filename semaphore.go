@@ -9,19 +9,19 @@ import (
 )
 
 // Semaphore limits how many permits of a key are out at the same time, over all processes. A caller
-// takes one permit or more. It needs a strategy that keeps permits: memory, hashreentrant or
-// setnx, or a driver that is a [driver.PermitKeeper].
+// takes one permit or more. It needs a strategy that keeps permits: memory, hashreentrant, setnx, blpop,
+// postgres or etcd, or a driver that is a [driver.PermitKeeper].
 //
 // A permit is a lease like any other: it has a TTL, is renewed, may be lost, and is given back by its
 // Unlock. The permits of a process that died are free after their TTL. A free permit costs one round trip,
 // and so does its release, whatever the number of permits; a caller that waits costs
 // what a Lock that waits does.
 //
-// Within a Locker callers are served first come, first served. Between processes whoever asks
-// first wins, but nobody is passed over for ever: for a caller that waits for several permits, or
-// for more than a second for one, its permits are kept free of callers that came later.
+// Within a Locker callers are served first come, first served, and with blpop and etcd over all processes. With
+// other strategies the first process that asks wins. But no caller waits for ever: once a caller waits for several
+// permits, or for more than a second for one permit, its permits are kept free of later callers.
 //
-// The number of permits is what the newest caller says. Where it shrinks, permits that are out
+// The newest caller sets the number of permits. If the number shrinks, permits that are out
 // stay out, and nobody is let in until enough have come back. A caller is never let in past the number that it
 // names itself. The Logger gets a warning when processes differ.
 //
@@ -42,7 +42,7 @@ const MaxPermits = driver.MaxPermits
 // NewSemaphore returns the semaphore on key, of 1 to [MaxPermits] permits. l is a [Client], or a
 // [Wrapper] of one: then each call goes through the Lock and TryLock of the wrapper, which has to pass contexts and
 // options on. It fails with [ErrInvalid] if the strategy of l keeps no permits. A key has one use:
-// a plain Lock of it waits until all permits are back, and the other way round.
+// a plain Lock of it waits until all permits are back, and a caller for permits waits for a plain Lock.
 func NewSemaphore(l Locker, key string, permits int) (*Semaphore, error) {
 	e, err := clientOf("NewSemaphore", l, key)
 	switch {

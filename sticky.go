@@ -7,28 +7,28 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// Sticky leases. The last Unlock of a claim may keep it: the claim is then held without a lease, as
-// one that is offered to a waiter (handover.go), and the next Lock of this Locker takes it as that
-// waiter would. In the store nothing changes, and there is nothing for a kept claim that a claim with a
-// lease does not have: no command, no state, no time. So for each thing that may happen:
+// Sticky leases. The last Unlock of a claim may keep it: the claim is then held without a lease, like a
+// claim that is offered to a waiter (handover.go). The next Lock of this Locker takes the claim, as a
+// waiter takes an offer. In the store nothing changes. A kept claim has no command, no state and no time that a
+// claim with a lease lacks. So this may happen:
 //
-//   - The process dies: the key is free at the claim's TTL, as if it had died inside. The grant was for
-//     stickyGrant only, which the first renewal makes a full TTL: unheld, a claim is not renewed.
+//   - The process dies: the key is free at the claim's TTL, as if the process had died inside. The grant was for
+//     stickyGrant only. The first renewal makes it a full TTL, but a claim without a lease is not renewed.
 //   - A renewal fails: none is sent. One that was sent for a lease changes the claim, whoever has it by then.
 //   - The process stands still: the claim ends at its deadline, before anything else looks at it.
 //   - The store loses the key: leases are granted on a claim that is gone until stickyFor after its
 //     grant, and no longer; their tokens are from its block, smaller than any token issued later.
 //   - Another process is refused: the store, or that process, sends this Locker a signal, and the
-//     claim is released. A signal that is lost is sent again with the next attempt, within a second;
-//     by then the claim was released in any case. One that comes late, twice or from
-//     anybody names a claim that is not kept any more: it costs the key its stickiness for a moment.
+//     claim is released. A lost signal is sent again with the next attempt, within a second;
+//     by then the claim was released in any case. A signal that comes late, comes twice or is forged
+//     names a claim that is not kept any more: the key is not sticky for a moment.
 //   - The release is late: the key's queue waits for it for overdueAfter, as for any release; then the store
 //     decides. It names the claim, whose id is not used again.
 //   - ForceUnlock: the holder learns of it, and releases what it does not hold any more.
 //   - Close: releases it, with the offers that no waiter has taken.
 //
-// Other processes come first. A claim whose call had to wait is not kept, nor one that others were refused
-// because of; and its key cools: for a time its claims are not kept either.
+// Other processes come first. A claim is not kept if its call had to wait, or if the store refused other
+// processes because of the claim. Then the key cools: for a time its claims are not kept.
 
 const (
 	// stickyFor is how long after the store's grant a claim may be kept: programs that cannot ask
@@ -42,8 +42,8 @@ const (
 	// keptMost is how many claims a stripe keeps: 4,096 a Locker.
 	keptMost = 64
 
-	// A key whose kept claim was asked for before it was of use cools for coolMin, and twice as long each time, up to
-	// coolMax; while processes are refused, for coolBusy, which is longer than they pause.
+	// If a kept claim is asked for before it was useful, its key cools for coolMin, and twice as long each time, up to
+	// coolMax. While processes are refused, the key cools for coolBusy, which is longer than they pause.
 	coolMin  = 50 * time.Millisecond
 	coolMax  = 3200 * time.Millisecond
 	coolBusy = 150 * time.Millisecond

@@ -44,14 +44,12 @@ func (e *Client) expired(cs []*claim) {
 	}
 }
 
-// renewBatch renews claims of one shard that are due.
+// renewBatch renews claims of one shard whose renewals have begun.
 func (e *Client) renewBatch(ctx context.Context, due []*claim) {
 	sent, left := e.sched.Now(), time.Duration(maxRenewTimeout)*3
-	var batch []*claim
-	var claims []driver.Claim
+	batch, claims := make([]*claim, 0, len(due)), make([]driver.Claim, 0, len(due))
 	for _, c := range due {
-		c.unrenewed().freeUnclaimed()
-		if d, ok := c.beginRenewal(sent); ok {
+		if d, ok := c.awaitsRenewal(sent); ok {
 			left = min(left, d)
 			batch, claims = append(batch, c), append(claims, c.Claim)
 		}

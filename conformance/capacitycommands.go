@@ -18,6 +18,9 @@ func (d *commander) ask(c driver.Claim, n, limit int, waited time.Duration) (dri
 	if a.Granted {
 		c.Token = a.Token
 	}
+	if a.Granted && a.Claim != "" { // of an earlier Request that was refused
+		c.ID, c.Owner = a.Claim, a.Claim
+	}
 	return c, a
 }
 

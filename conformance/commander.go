@@ -42,20 +42,23 @@ func (t *T) command(d driver.Driver) *commander {
 // configure is command for a driver that the case closes itself.
 func (t *T) configure(d driver.Driver) *commander {
 	t.Helper()
-	version := 4
+	of, version := &commander{Driver: d, t: t}, 4
 	if c, ok := d.(driver.Configurer); ok {
-		s, err := c.Configure(driver.Config{Logger: slog.New(slog.DiscardHandler), NodeChanged: func(string, error) {}})
+		s, err := c.Configure(driver.Config{Logger: slog.New(slog.DiscardHandler), NodeChanged: func(string, error) {}, NewID: of.newID})
 		t.NoError(err, "Configure")
 		if s.IDVersion != 0 {
 			version = s.IDVersion
 		}
 	}
-	return &commander{Driver: d, t: t, id: uuid.New(version) + ":"}
+	of.id = uuid.New(version) + ":"
+	return of
 }
+
+func (d *commander) newID() string { return d.id + strconv.FormatInt(d.ids.Add(1), 10) }
 
 // claim makes a claim of a new id.
 func (d *commander) claim(key string, ttl time.Duration) driver.Claim {
-	id := d.id + strconv.FormatInt(d.ids.Add(1), 10)
+	id := d.newID()
 	return driver.Claim{Key: key, ID: id, Owner: id, TTL: ttl}
 }
 
@@ -95,7 +98,7 @@ func (d *commander) grantTo(c driver.Claim) (driver.Claim, driver.Answer) {
 	held, a := d.try(c)
 	// What is left on a minority of a quorum may be in the way for a moment.
 	for start := pace.Now(); d.t.caps().Quorum && !a.Granted && start.Took() < d.t.timing.PollWithin; {
-		c.ID = d.id + strconv.FormatInt(d.ids.Add(1), 10)
+		c.ID = d.newID()
 		time.Sleep(time.Millisecond) // a server tells of no event
 		held, a = d.try(c)
 	}

@@ -36,7 +36,7 @@ func (t *T) race(a, b *commander, key string, trip time.Duration, commands ...fu
 	end := t.Begin(len(commands), func(i int) {
 		wait := time.Duration(t.IntN(int(2*trip))) * time.Duration(min(i, 1)) // the first at once
 		for start := time.Now(); time.Since(start) < wait; {                  // less than a timer can do
-			time.Sleep(wait / 8)
+			time.Sleep(wait / 8) // a random moment on the way of the others is the subject
 		}
 		commands[i](c)
 	})

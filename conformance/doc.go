@@ -1,9 +1,9 @@
-// Package conformance is the test suite that every strategy of package locker
-// passes, those of this module and those of third parties alike. It checks the
-// promise a [locker.Locker] makes, on a real store, by what callers can see.
+// Package conformance is the test suite for strategies of package locker. Every strategy of
+// this module passes it, and you can run it on a strategy of your own. It checks the promise of
+// a [locker.Locker], on a real store, by what callers can see.
 //
-// A driver takes part with one line, given a [DriverHarness] that makes drivers over one
-// store as separate processes would have them:
+// A driver runs the suite by one line of code and a [DriverHarness]. The harness makes drivers
+// over one store, as separate processes would have them:
 //
 //	type harness struct{ store *mystore.Store }
 //
@@ -36,8 +36,8 @@
 //     commands, outages, servers in trouble, killed and frozen processes.
 //   - Histories of concurrent operations are checked for an order that explains
 //     them, by [porcupine].
-//   - The suite itself is tested: strategies broken on purpose, more than a hundred
-//     of them, have to fail the cases meant for them.
+//   - The suite itself is tested: more than a hundred strategies that are broken on purpose
+//     have to fail the cases that are meant for them.
 //
 // # What it does not say
 //

@@ -113,11 +113,7 @@ var hunts = map[string]hunt{
 // whose fault shows in what it looks at, and nothing wrong with a sound one.
 func TestNemesis(t *testing.T) {
 	t.Parallel()
-	for name := range hunts {
-		if _, ok := broken[name]; !ok {
-			t.Errorf("%q: there is no such strategy", name)
-		}
-	}
+	huntsAreOfStrategies(t)
 	all := os.Getenv("LOCKER_CONFORMANCE") == "all"
 	for i, s := range soaked() {
 		h, ok := hunts[s.Name]
@@ -172,5 +168,14 @@ func TestNemesis(t *testing.T) {
 			}
 			t.Logf("%d operations, found %v", report.Operations(), found)
 		})
+	}
+}
+
+func huntsAreOfStrategies(t *testing.T) {
+	t.Helper()
+	for name := range hunts {
+		if _, ok := broken[name]; !ok {
+			t.Errorf("%q: there is no such strategy", name)
+		}
 	}
 }

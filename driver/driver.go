@@ -66,7 +66,7 @@ type Driver interface {
 	// and never less than it has left. It calls answer exactly once for each
 	// index before it returns, as early as it knows, from any goroutine: nil for renewed, an error
 	// that matches ErrLost if the claim does not hold the key. All claims are of
-	// one shard; see [Sharder].
+	// one shard; see [Sharder]. At most 16 calls for one shard are under way at the same time.
 	Renew(ctx context.Context, claims []Claim, answer func(i int, err error))
 
 	// Release frees the key if c holds it; otherwise it touches nothing and
@@ -118,26 +118,27 @@ type Answer struct {
 	// begins at the clock must not be ahead of it when it is lost: reserve tokens between the last
 	// one issued and the clock, as many as there are, or at most [TokensAhead].
 	Tokens int
-	// Claim is the id that was granted, "" for the Request's own. A driver may let a
-	// release grant the key to a waiter: to the claim of an earlier Request under the same
-	// Watch that was refused, for the same owner name or none; or to this Request's, after
-	// it was refused. Or the driver tried more than once: Claim is then an id of
-	// Config.NewID. Since is a time that the grant cannot have come before, TTL how
-	// long it lasts from there on at least (0: the TTL asked for), which may be less than
-	// the TTL asked for if the Request is Short.
+	// Claim is the id that was granted; "" is the id of the Request. It is another id in two cases.
+	// First, a driver may let a release grant the key to a waiter: to the claim of an earlier
+	// Request that was refused, under the same Watch or for permits, with the same owner name or
+	// none. (Such a release may also grant the key to the claim of this Request, after the refusal.)
+	// Second, a driver that tried more than once was granted an id of Config.NewID.
+	//
+	// Since is a time before the grant, or the time of the grant. The grant lasts for TTL from Since
+	// on at least; 0 is the TTL asked for. TTL may be less than that if the Request is Short.
 	Claim string
 	Since time.Time
 	TTL   time.Duration
 
 	// For a Request for permits, granted or not:
 
-	// Free is, for a Request for permits, how many more could be granted now. It is never greater than that.
+	// Free is how many more permits could be granted now, or a smaller number.
 	Free int
-	// Limit is, for a Request for permits, the limit that the Request before named, if that limit was another one.
+	// Limit is the limit that the Request before this one named, if the two limits differ.
 	Limit int
 
-	// Bids says of a refusal that the driver keeps permits free for this Request. When its caller does
-	// not wait any more, the Locker sends a Release of the claim.
+	// Bids reports, with a refusal, that the driver keeps permits free for this Request. When the caller
+	// stops waiting, the Locker sends a Release of the claim.
 	Bids bool
 
 	// If not granted:

@@ -22,8 +22,8 @@ import (
 //   - A release signals the Watches of the key.
 //   - A grant costs the same whatever number of permits is out.
 //
-// A Request that Waits is not starved. While the one that has Waited longest goes on asking, the driver keeps
-// free what that one asks for, and refuses it to those that have waited for less; a lock asks for
+// A Request that Waits is not starved. While the Request that has Waited longest is repeated, the driver keeps
+// its permits free, and refuses them to Requests that have waited for less. A lock counts as a Request for
 // all permits. A driver need not do this for a Request for one permit that has waited for less
 // than [Patience]. What is kept free for a waiter that falls silent is given to others after at most [BidTime], and at
 // once after a Release of the claim for which it is kept: that signals the Watches, and returns an error that

@@ -14,68 +14,7 @@ import (
 
 // Each end of a Lock or TryLock has its outcome, and its time.
 func TestAcquisitions(t *testing.T) {
-	heldByAnother := func(b *bench) {
-		other, err := b.store.New()
-		require.NoError(b.t, err)
-		b.t.Cleanup(func() { _ = other.Close() })
-		_, err = other.Lock(b.t.Context(), "k")
-		require.NoError(b.t, err)
-	}
-	for _, c := range []struct {
-		outcome string
-		failed  bool
-		took    time.Duration
-		do      func(b *bench) error
-	}{
-		{"acquired", false, 0, func(b *bench) error {
-			_, err := b.Lock(b.t.Context(), "k")
-			return err
-		}},
-		{"not_acquired", false, 0, func(b *bench) error {
-			heldByAnother(b)
-			_, err := b.TryLock(b.t.Context(), "k")
-			return err
-		}},
-		{"not_acquired", false, 2 * time.Second, func(b *bench) error {
-			heldByAnother(b)
-			_, err := b.Lock(b.t.Context(), "k", locker.WithWait(2*time.Second))
-			return err
-		}},
-		{"deadline_exceeded", false, 20 * time.Millisecond, func(b *bench) error {
-			heldByAnother(b)
-			ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Millisecond)
-			defer cancel()
-			_, err := b.Lock(ctx, "k")
-			return err
-		}},
-		{"canceled", false, 7 * time.Second, func(b *bench) error {
-			heldByAnother(b)
-			ctx, cancel := context.WithCancelCause(b.t.Context())
-			time.AfterFunc(7*time.Second, func() { cancel(locker.ErrLost) }) // the cause is the caller's own
-			_, err := b.Lock(ctx, "k")
-			return err
-		}},
-		{"unavailable", true, 0, func(b *bench) error {
-			b.driver.set(func() { b.driver.acquire = errRefused })
-			_, err := b.TryLock(b.t.Context(), "k")
-			return err
-		}},
-		{"conflict", true, 0, func(b *bench) error {
-			b.driver.set(func() { b.driver.acquire = driver.ErrConflict })
-			_, err := b.Lock(b.t.Context(), "k")
-			return err
-		}},
-		{"invalid", true, 0, func(b *bench) error {
-			b.driver.set(func() { b.driver.acquire = driver.ErrInvalid })
-			_, err := b.Lock(b.t.Context(), "k")
-			return err
-		}},
-		{"closed", true, 0, func(b *bench) error {
-			require.NoError(b.t, b.Close())
-			_, err := b.Lock(b.t.Context(), "k")
-			return err
-		}},
-	} {
+	for _, c := range acquisitionCases {
 		t.Run(c.outcome, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
@@ -90,6 +29,70 @@ func TestAcquisitions(t *testing.T) {
 			})
 		})
 	}
+}
+
+func heldByAnother(b *bench) {
+	other, err := b.store.New()
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { _ = other.Close() })
+	_, err = other.Lock(b.t.Context(), "k")
+	require.NoError(b.t, err)
+}
+
+var acquisitionCases = []struct {
+	outcome string
+	failed  bool
+	took    time.Duration
+	do      func(b *bench) error
+}{
+	{"acquired", false, 0, func(b *bench) error {
+		_, err := b.Lock(b.t.Context(), "k")
+		return err
+	}},
+	{"not_acquired", false, 0, func(b *bench) error {
+		heldByAnother(b)
+		_, err := b.TryLock(b.t.Context(), "k")
+		return err
+	}},
+	{"not_acquired", false, 2 * time.Second, func(b *bench) error {
+		heldByAnother(b)
+		_, err := b.Lock(b.t.Context(), "k", locker.WithWait(2*time.Second))
+		return err
+	}},
+	{"deadline_exceeded", false, 20 * time.Millisecond, func(b *bench) error {
+		heldByAnother(b)
+		ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err := b.Lock(ctx, "k")
+		return err
+	}},
+	{"canceled", false, 7 * time.Second, func(b *bench) error {
+		heldByAnother(b)
+		ctx, cancel := context.WithCancelCause(b.t.Context())
+		time.AfterFunc(7*time.Second, func() { cancel(locker.ErrLost) }) // the cause is the caller's own
+		_, err := b.Lock(ctx, "k")
+		return err
+	}},
+	{"unavailable", true, 0, func(b *bench) error {
+		b.driver.set(func() { b.driver.acquire = errRefused })
+		_, err := b.TryLock(b.t.Context(), "k")
+		return err
+	}},
+	{"conflict", true, 0, func(b *bench) error {
+		b.driver.set(func() { b.driver.acquire = driver.ErrConflict })
+		_, err := b.Lock(b.t.Context(), "k")
+		return err
+	}},
+	{"invalid", true, 0, func(b *bench) error {
+		b.driver.set(func() { b.driver.acquire = driver.ErrInvalid })
+		_, err := b.Lock(b.t.Context(), "k")
+		return err
+	}},
+	{"closed", true, 0, func(b *bench) error {
+		require.NoError(b.t, b.Close())
+		_, err := b.Lock(b.t.Context(), "k")
+		return err
+	}},
 }
 
 // Locking again under a lease that is lost is an outcome of its own.

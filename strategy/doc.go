@@ -57,12 +57,12 @@
 //	renewal=on|off  renew_interval=10s  max_renewals=10  max_hold=5m  margin=1s
 //	fencing=on|off  hand_over=on|off  sticky=500ms  sticky: not redlock, etcd, mysql
 //	loss_detection=on|off                          not redlock, postgres, mysql
-//	replica_acks=1  replica_acks_timeout=1s        not memory, not redlock
+//	replica_acks=1  replica_acks_timeout=1s        setnx, hashreentrant and blpop only
 //
 // A prefix does not begin with "locker:", as this library's own keys do.
 // With every scheme of Redis:
 //
-//	password_file=  sentinel_password_file=        files with the password, which Open reads
+//	password_file=  sentinel_password_file=        files with the passwords; Open reads them
 //
 // With the schemes that begin with rediss:
 //
@@ -83,7 +83,7 @@
 //	max_redirects=                                 of a cluster
 //	db=  disableIdentity=  identitySuffix=         with Sentinels
 //
-// With Sentinels, these are about the questions to them, and not about commands on locks:
+// With Sentinels, these parameters apply to commands to the Sentinels, and not to commands on locks:
 // context_timeout_enabled, dialer_retries, dialer_retry_timeout, max_retries,
 // max_retry_backoff, min_retry_backoff, read_timeout and write_timeout.
 //

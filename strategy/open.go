@@ -12,17 +12,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Open makes a Locker as cfg says. The func() closes it and then the clients Open
-// made, never one the caller gave; it may be called more than once. Unlock
-// held leases before: afterwards the connections to do it with are gone, and
-// only the TTL frees their keys.
+// Open makes a Locker as cfg says. The func() closes the Locker, and then the clients that Open
+// made, but no client that the caller gave. It may be called more than once. Unlock held
+// leases before you call it: it closes the connections that Unlock needs, and then only the TTL
+// frees their keys.
 //
 // A cfg that is wrong fails with [locker.ErrInvalid], naming the field, its value
 // and the values allowed. Open does not fail if a server does not answer: a
-// program may start before its Redis, and Lock retries. ctx is for
-// looking up the names of several servers, which takes up to a second, and for
-// strategies that have to ask their store something at the start; those of this
-// module do not.
+// program may start before its Redis, and Lock retries. ctx bounds
+// the look-up of the names of several servers, which takes up to a second. It also bounds what a strategy
+// asks its store at the start; the strategies of this module ask nothing.
 func Open(ctx context.Context, cfg Config) (*locker.Client, func(), error) {
 	return shared.Open(ctx, cfg)
 }

@@ -112,7 +112,7 @@ func (r *Registry) opener(name string) (Opener, bool) {
 
 var shared = NewRegistry()
 
-// Register adds a strategy to those [Open] and [OpenURL] know, as
+// Register adds a strategy to the strategies that [Open] and [OpenURL] know, as
 // [Registry.Register] does.
 func Register(name string, o Opener) error { return shared.Register(name, o) }
 

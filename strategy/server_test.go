@@ -106,12 +106,7 @@ func TestCluster(t *testing.T) {
 		t.Skip("it takes a cluster seconds to be one")
 	}
 	t.Parallel()
-	s := redistest.Start(t, redistest.WithConfig("--cluster-enabled", "yes"))
-	rdb := s.Client(t)
-	require.NoError(t, rdb.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
-	require.Eventually(t, func() bool {
-		return strings.Contains(rdb.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
-	}, 10*time.Second, 10*time.Millisecond)
+	s := redistest.StartClusterOfOne(t)
 
 	locks(t, Config{URL: "redis-cluster://" + s.Addr() + "?addr=127.0.0.1:1"})
 	locks(t, Config{Addrs: []string{"127.0.0.1:1", s.Addr()}, Cluster: true})

@@ -19,9 +19,9 @@ import (
 	"github.com/distlock/locker/internal/test/docblocks"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/internal/test/redistest/leaktest"
-	"github.com/distlock/locker/strategy/blpop"
 	"github.com/distlock/locker/strategy/hashreentrant"
 	"github.com/distlock/locker/strategy/memory"
+	"github.com/distlock/locker/strategy/redlock"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -234,7 +234,11 @@ func TestMisuse(t *testing.T) {
 	require.ErrorIs(t, err, locker.ErrInvalid)
 	_, err = asynqlocker.NewLimit(l, map[string]int{"mail": 0})
 	require.ErrorIs(t, err, locker.ErrInvalid)
-	noPermits, err := blpop.New(redistest.Shared(t).Client(t))
+	var nodes []redis.UniversalClient
+	for range 3 {
+		nodes = append(nodes, redistest.Start(t).Client(t))
+	}
+	noPermits, err := redlock.New(nodes)
 	require.NoError(t, err)
 	defer noPermits.Close()
 	_, err = asynqlocker.NewLimit(noPermits, map[string]int{"mail": 1})

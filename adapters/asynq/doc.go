@@ -1,5 +1,5 @@
-// Package asynqlocker has the instances of a program share what github.com/hibiken/asynq leaves to each: the
-// scheduler of periodic tasks, of which one may run, and the limit of a queue, which counts for one server.
+// Package asynqlocker is for programs of several instances that use github.com/hibiken/asynq. One instance runs the
+// scheduler of periodic tasks, and the limit of a queue counts for all servers together.
 //
 //	err := asynqlocker.RunScheduler(ctx, l, "scheduler", func() (asynqlocker.Scheduler, error) {
 //		s := asynq.NewScheduler(redis, nil)

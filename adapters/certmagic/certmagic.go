@@ -1,5 +1,5 @@
-// Package certmagiclocker has the instances of a program that share a certificate
-// storage of github.com/caddyserver/certmagic coordinate by distributed locks.
+// Package certmagiclocker coordinates the instances of a program that share a certificate
+// storage of github.com/caddyserver/certmagic, by distributed locks.
 //
 //	storage, err := certmagiclocker.New(&certmagic.FileStorage{Path: "/mnt/certs"}, l)
 //	...

@@ -1,17 +1,17 @@
-// Package cronlocker has the instances of a program share a job of
-// github.com/robfig/cron/v3: of the instances that have it due, one runs it.
+// Package cronlocker lets the instances of a program share a job of
+// github.com/robfig/cron/v3: one of the instances that have the job due runs it.
 //
 //	onlyOne, err := cronlocker.OnlyOne(l, "reports/nightly")
 //	...
 //	c.Schedule(nightly, cron.NewChain(cron.Recover(log), onlyOne).Then(job))
 //
-// An instance that finds the lock taken skips that run. So does one whose own run before
-// is not over: there is no need for cron.SkipIfStillRunning.
+// An instance that finds the lock taken skips the run. It also skips a run while its own last
+// run goes on: there is no need for cron.SkipIfStillRunning.
 //
 // It guarantees that the job does not run twice at a time, and not again within the
-// minimum hold of 500 ms ([WithMinHold]). The latter is for clocks that differ: where the
-// job takes less than that difference, it is over when it becomes due at the next
-// instance. A lock that is free then would let it run a second time.
+// minimum hold of 500 ms ([WithMinHold]). The minimum hold is for clocks that differ. A short job may
+// be over before it becomes due by the clock of the next instance. If the lock were free by
+// then, the job would run a second time.
 //
 // Limits:
 //

@@ -1,5 +1,5 @@
-// Package gocronlocker has the instances of a program share the jobs of
-// github.com/go-co-op/gocron/v2: of the instances that have a job due, one runs it.
+// Package gocronlocker lets the instances of a program share the jobs of
+// github.com/go-co-op/gocron/v2: one of the instances that have a job due runs it.
 //
 //	jobs, err := gocronlocker.New(l)
 //	...
@@ -9,9 +9,9 @@
 // AfterLockError listener with an error that matches [locker.ErrNotAcquired].
 //
 // It guarantees that a job does not run twice at a time, and not again within the
-// minimum hold of 500 ms ([WithMinHold]). The latter is for clocks that differ: where the
-// job takes less than that difference, it is over when it becomes due at the next
-// instance. A lock that is free then would let it run a second time.
+// minimum hold of 500 ms ([WithMinHold]). The minimum hold is for clocks that differ. A short job may
+// be over before it becomes due by the clock of the next instance. If the lock were free by
+// then, the job would run a second time.
 //
 // Limits, and things to know of gocron:
 //

@@ -17,15 +17,14 @@
 //     returns nil. It does not run again.
 //   - The function panics: the lock is given back and the panic goes on.
 //
-// The guarantees are those of the lock: at most one candidate holds the
-// leadership, and its context ends when it does not hold it any more. A leader that was
-// paused between its last look at the context and its write may still write
-// when another one leads: let what it writes to refuse tokens that are smaller than the
-// greatest it has seen. A function that does not heed its context goes on beside the
-// next leader.
+// The guarantees are those of the lock. At most one candidate holds the leadership. The
+// leader's context ends when the leadership ends. A leader that was paused between its last
+// look at the context and its write may still write when the next one leads: let the
+// resource refuse a token that is smaller than the greatest that it has seen. A function
+// that ignores its context goes on beside the next leader.
 //
 // A leader that is asked to step down ([locker.Client.RequestRelease], locker ask on the command
-// line) learns of it by [StepDownRequested], and does so at a point of its own choice: its
+// line) learns of it by [StepDownRequested]. It steps down when it is ready: its
 // function returns [ErrSteppedDown].
 //
 // When a leader crashes, another one follows after the TTL of its lock, 30 s by default:
@@ -80,6 +79,6 @@
 //	order of arrival                  with the strategies etcd and blpop
 //	session.Done                      the function's context, which ends by itself
 //
-// In both a leader has to watch for its loss by itself, or the process ends. Here neither store nor
-// command is waited for: the context ends by the local clock, before another one can lead.
+// With both, a leader has to watch for its loss by itself, or the process ends. Here the context
+// ends by the local clock, without an answer of the store, before the next one can lead.
 package leader

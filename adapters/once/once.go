@@ -10,8 +10,8 @@
 // process that shares the store. A request that fails, by an answer of 400 or above
 // ([WithKept] sets another rule) or by a panic, gives its key back, so that the client may
 // correct it or try again. A handler that returns without an answer has succeeded, as
-// net/http answers 200 for it, also when its client has left: a handler that gives up because
-// its request's context has ended answers so, with 503 for example, or panics with
+// net/http answers 200 for it, also when its client has left. So a handler that gives up because
+// its request's context has ended has to answer with an error, such as 503, or to panic with
 // [http.ErrAbortHandler]. The key is the header Idempotency-Key together with the method
 // and the path, see [WithKey]; a request without one is handled as if there was no
 // middleware.

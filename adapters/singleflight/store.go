@@ -1,14 +1,16 @@
 package singleflight
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/distlock/locker/adapters/internal/newest"
 )
 
 // Result is a value as a [Store] keeps it.
@@ -28,48 +30,34 @@ type Store interface {
 	Put(ctx context.Context, key string, r Result, ttl time.Duration) error
 }
 
-// Redis is a [Store] in Redis, 6.0 or newer. A result is a hash; Get and Put are one command each. Make it with [NewRedis].
+// Redis is a [Store] in Redis, 6.0 or newer. A result is a string: its token, the nanoseconds that it took, and its value.
+// Get and Put are one command each. Make it with [NewRedis].
 type Redis struct{ rdb redis.Scripter }
 
 // NewRedis makes a Store of a client, which may be the one that locks.
 func NewRedis(rdb redis.UniversalClient) *Redis { return &Redis{rdb} }
 
-// Tokens are below 2^53: a Lua number has them exactly. A result that is sent twice is the same one.
-var (
-	getScript = redis.NewScript(`local r = redis.call('HMGET', KEYS[1], 'value', 'token', 'took')
-return {r[1], r[2], r[3], redis.call('PTTL', KEYS[1])}`)
-	putScript = redis.NewScript(`local token = redis.call('HGET', KEYS[1], 'token')
-if token and tonumber(token) > tonumber(ARGV[2]) then
-  return 0
-end
-redis.call('HSET', KEYS[1], 'value', ARGV[1], 'token', ARGV[2], 'took', ARGV[3])
-redis.call('PEXPIRE', KEYS[1], ARGV[4])
-return 1`)
-)
-
 // Get implements [Store].
 func (s *Redis) Get(ctx context.Context, key string) (Result, bool, error) {
-	reply, err := getScript.Run(ctx, s.rdb, []string{key}).Slice()
+	v, ok, err := newest.Get(ctx, s.rdb, key)
 	if err != nil {
 		return Result{}, false, fmt.Errorf("singleflight: get %q: %w", key, err)
 	}
-	value, ok := reply[0].(string)
 	if !ok {
 		return Result{}, false, nil
 	}
-	token, err1 := strconv.ParseInt(fmt.Sprint(reply[1]), 10, 64)
-	took, err2 := strconv.ParseInt(fmt.Sprint(reply[2]), 10, 64)
-	if err := errors.Join(err1, err2); err != nil {
-		return Result{}, false, fmt.Errorf("singleflight: %q holds no result: %w", key, err)
+	number, value, ok := bytes.Cut(v.Data, []byte(" "))
+	took, err := strconv.ParseInt(string(number), 10, 64)
+	if !ok || err != nil {
+		return Result{}, false, fmt.Errorf("singleflight: get %q: another program has written there", key)
 	}
-	left, _ := reply[3].(int64)
-	return Result{[]byte(value), token, time.Duration(took), time.Duration(left) * time.Millisecond}, true, nil
+	return Result{value, v.Token, time.Duration(took), v.Left}, true, nil
 }
 
 // Put implements [Store].
 func (s *Redis) Put(ctx context.Context, key string, r Result, ttl time.Duration) error {
-	err := putScript.Run(ctx, s.rdb, []string{key}, r.Value, r.Token, int64(r.Took), max(ttl.Milliseconds(), 1)).Err()
-	if err != nil {
+	data := append(strconv.AppendInt(nil, int64(r.Took), 10), ' ')
+	if err := newest.Put(ctx, s.rdb, key, r.Token, append(data, r.Value...), ttl); err != nil {
 		return fmt.Errorf("singleflight: put %q: %w", key, err)
 	}
 	return nil

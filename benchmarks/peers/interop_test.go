@@ -33,58 +33,76 @@ func TestPairsExclude(t *testing.T) {
 		"setnx": setnx.New, "hashreentrant": hashreentrant.New, "blpop": blpop.New,
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx := t.Context()
 			l, err := newLocker(rdb)
 			require.NoError(t, err)
 			defer l.Close()
 			prefixed, err := newLocker(rdb, locker.WithPrefix("rueidislock:0:"))
 			require.NoError(t, err)
 			defer prefixed.Close()
-			key := "k-" + name
-			mutex := redsync.New(goredis.NewPool(rdb)).NewMutex(key, redsync.WithTries(1))
-
-			lease, err := l.Lock(ctx, key)
-			require.NoError(t, err)
-			_, err = redislock.New(rdb).Obtain(ctx, key, time.Minute, nil)
-			if name == "setnx" {
-				require.ErrorIs(t, err, redislock.ErrNotObtained)
-			} else {
-				require.ErrorContains(t, err, "WRONGTYPE")
-			}
-			require.Error(t, mutex.LockContext(ctx))
-			require.NoError(t, lease.Unlock(ctx), "it was left alone")
-			lease, err = prefixed.Lock(ctx, key)
-			require.NoError(t, err)
-			_, _, err = rueidis.TryWithContext(ctx, key)
-			if name == "setnx" {
-				require.ErrorIs(t, err, rueidislock.ErrNotLocked)
-			} else {
-				require.ErrorContains(t, err, "WRONGTYPE")
-			}
-			require.NoError(t, lease.Unlock(ctx), "it was left alone")
-
-			key += " of theirs"
-			theirs, err := redislock.New(rdb).Obtain(ctx, key, time.Minute, nil)
-			require.NoError(t, err)
-			_, err = l.TryLock(ctx, key)
-			require.ErrorIs(t, err, locker.ErrNotAcquired)
-			require.NoError(t, theirs.Release(ctx), "it was left alone")
-			mutex = redsync.New(goredis.NewPool(rdb)).NewMutex(key, redsync.WithTries(1))
-			require.NoError(t, mutex.LockContext(ctx))
-			_, err = l.TryLock(ctx, key)
-			require.ErrorIs(t, err, locker.ErrNotAcquired)
-			ok, err := mutex.UnlockContext(ctx)
-			require.NoError(t, err)
-			require.True(t, ok, "it was left alone")
-			inside, cancel, err := rueidis.WithContext(ctx, key)
-			require.NoError(t, err)
-			_, err = prefixed.TryLock(ctx, key)
-			require.ErrorIs(t, err, locker.ErrNotAcquired)
-			require.NoError(t, inside.Err(), "it was left alone")
-			cancel()
-			lease, err = prefixed.Lock(ctx, key)
-			require.NoError(t, err)
-			require.NoError(t, lease.Unlock(ctx))
+			p := pairing{name, rdb, l, prefixed, rueidis}
+			p.oursExcludes(t)
+			p.theirsExcludes(t)
 		})
 	}
+}
+
+// A pairing is one of our strategies on a server that others' locks are on, too.
+type pairing struct {
+	name        string
+	rdb         redis.UniversalClient
+	l, prefixed *locker.Client // prefixed has rueidislock's prefix
+	rueidis     rueidislock.Locker
+}
+
+func (p pairing) oursExcludes(t *testing.T) {
+	t.Helper()
+	ctx, key := t.Context(), "k-"+p.name
+	mutex := redsync.New(goredis.NewPool(p.rdb)).NewMutex(key, redsync.WithTries(1))
+
+	lease, err := p.l.Lock(ctx, key)
+	require.NoError(t, err)
+	_, err = redislock.New(p.rdb).Obtain(ctx, key, time.Minute, nil)
+	if p.name == "setnx" {
+		require.ErrorIs(t, err, redislock.ErrNotObtained)
+	} else {
+		require.ErrorContains(t, err, "WRONGTYPE")
+	}
+	require.Error(t, mutex.LockContext(ctx))
+	require.NoError(t, lease.Unlock(ctx), "it was left alone")
+	lease, err = p.prefixed.Lock(ctx, key)
+	require.NoError(t, err)
+	_, _, err = p.rueidis.TryWithContext(ctx, key)
+	if p.name == "setnx" {
+		require.ErrorIs(t, err, rueidislock.ErrNotLocked)
+	} else {
+		require.ErrorContains(t, err, "WRONGTYPE")
+	}
+	require.NoError(t, lease.Unlock(ctx), "it was left alone")
+
+}
+
+func (p pairing) theirsExcludes(t *testing.T) {
+	t.Helper()
+	ctx, key := t.Context(), "k-"+p.name+" of theirs"
+	theirs, err := redislock.New(p.rdb).Obtain(ctx, key, time.Minute, nil)
+	require.NoError(t, err)
+	_, err = p.l.TryLock(ctx, key)
+	require.ErrorIs(t, err, locker.ErrNotAcquired)
+	require.NoError(t, theirs.Release(ctx), "it was left alone")
+	mutex := redsync.New(goredis.NewPool(p.rdb)).NewMutex(key, redsync.WithTries(1))
+	require.NoError(t, mutex.LockContext(ctx))
+	_, err = p.l.TryLock(ctx, key)
+	require.ErrorIs(t, err, locker.ErrNotAcquired)
+	ok, err := mutex.UnlockContext(ctx)
+	require.NoError(t, err)
+	require.True(t, ok, "it was left alone")
+	inside, cancel, err := p.rueidis.WithContext(ctx, key)
+	require.NoError(t, err)
+	_, err = p.prefixed.TryLock(ctx, key)
+	require.ErrorIs(t, err, locker.ErrNotAcquired)
+	require.NoError(t, inside.Err(), "it was left alone")
+	cancel()
+	lease, err := p.prefixed.Lock(ctx, key)
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(ctx))
 }

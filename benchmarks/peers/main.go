@@ -16,10 +16,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/distlock/locker/benchmarks/internal/rig"
 )
 
 type config struct {
@@ -31,13 +31,7 @@ type config struct {
 
 func main() {
 	serveParent()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "peers:", err)
-		os.Exit(1)
-	}
+	rig.Main("peers", run)
 }
 
 func run(ctx context.Context, args []string) error {
@@ -56,7 +50,7 @@ func run(ctx context.Context, args []string) error {
 		return errors.New("-docs is for all scenarios and contenders")
 	}
 	b := &bench{}
-	defer b.stage.end()
+	defer b.stage.End()
 	b.start(1)
 	page := newPage(cfg, b.admins[0].InfoMap(ctx, "server").Item("Server", "redis_version"))
 	err := b.all(ctx, page)

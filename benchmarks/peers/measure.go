@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/distlock/locker/benchmarks/internal/rig"
 	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/internal/bound"
 )
@@ -50,8 +51,8 @@ func (b *bench) measure(ctx context.Context, s setup, contender string, d time.D
 	b.count++
 	job := s.job
 	job.Contender, job.Name, job.Addrs = contender, fmt.Sprint("bench", b.count), slices.Clone(b.addrs[:n])
-	stage := &stage{}
-	defer stage.end()
+	stage := &rig.Stage{}
+	defer stage.End()
 	silence, err := s.obstruct(ctx, stage, job.Addrs)
 	if err != nil {
 		return out, err
@@ -86,7 +87,7 @@ func (b *bench) measure(ctx context.Context, s setup, contender string, d time.D
 
 // obstruct puts into addrs what lies on the way to the servers. The function returned
 // makes the last server a hole, if the setup wants one.
-func (s setup) obstruct(ctx context.Context, stage *stage, addrs []string) (silence func(), err error) {
+func (s setup) obstruct(ctx context.Context, stage *rig.Stage, addrs []string) (silence func(), err error) {
 	silence = func() {}
 	if s.rtt > 0 {
 		c, err := spawn(ctx, 1)

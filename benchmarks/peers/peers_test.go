@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 // and plausible, no call fails and no two sections overlap; and the page can be written.
 func TestScenarios(t *testing.T) {
 	b := &bench{}
-	t.Cleanup(b.stage.end)
+	t.Cleanup(b.stage.End)
 	page := newPage(config{}, "0")
 	for _, s := range scenarios {
 		for _, set := range s.setups {

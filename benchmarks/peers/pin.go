@@ -7,13 +7,15 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
+
+	"github.com/distlock/locker/benchmarks/internal/rig"
 )
 
 var allowedCores = regexp.MustCompile(`Cpus_allowed_list:\s*((\d+)\S*)`)
 
 // pin keeps a server on one core until the stage ends, and returns the command that
 // starts a process there. It needs Linux.
-func pin(stage *stage, pid int) (by []string, err error) {
+func pin(stage *rig.Stage, pid int) (by []string, err error) {
 	status, _ := os.ReadFile("/proc/self/status")
 	cores := allowedCores.FindSubmatch(status)
 	if cores == nil {

@@ -6,7 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
+
+	"github.com/distlock/locker/benchmarks/internal/rig"
 )
 
 // results are the figures of all rounds.
@@ -82,7 +83,7 @@ func (r results) table(s scenario, labels []string, metrics []metric) string {
 			column("÷ best peer", func(c string) string { return ratio(r.relative(s, label, c, m, bestPeer)) })
 		}
 	}
-	return markdown(rows)
+	return rig.Markdown(rows)
 }
 
 // tables are those of all metrics of a scenario, one for each setup.
@@ -106,7 +107,7 @@ func (r results) targets(ss []scenario) string {
 			rows = append(rows, row)
 		}
 	}
-	return markdown(rows)
+	return rig.Markdown(rows)
 }
 
 func (r results) verdict(s scenario, t target, contender string) string {
@@ -144,18 +145,4 @@ func (r results) print(w io.Writer, ss []scenario) {
 		fmt.Fprintf(w, "%s: %s\n\n%s\n", s.name, s.about, r.tables(s))
 	}
 	fmt.Fprint(w, r.targets(ss))
-}
-
-// markdown is a table that can be read as plain text, too.
-func markdown(rows [][]string) string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
-	for i, row := range rows {
-		fmt.Fprintf(w, "| %s\t|\n", strings.Join(row, "\t| "))
-		if i == 0 {
-			fmt.Fprintf(w, "|---%s\t|\n", strings.Repeat("\t|---:", len(row)-1))
-		}
-	}
-	_ = w.Flush() // a Builder takes everything
-	return b.String()
 }

@@ -2,33 +2,16 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strconv"
-	"testing"
 
+	"github.com/distlock/locker/benchmarks/internal/rig"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 )
 
-// stage is the testing.TB that redistest and faultproxy start their servers for.
-type stage struct {
-	testing.TB // nil: they need no more than is here
-	cleanups   []func()
-}
-
-func (s *stage) Helper()                           {}
-func (s *stage) Cleanup(f func())                  { s.cleanups = append(s.cleanups, f) }
-func (s *stage) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
-
-func (s *stage) end() {
-	for i := len(s.cleanups) - 1; i >= 0; i-- {
-		s.cleanups[i]()
-	}
-}
-
 // A bench has the redis-servers, which stay the same for all measurements.
 type bench struct {
-	stage  stage
+	stage  rig.Stage
 	addrs  []string
 	pids   []int
 	admins []*redis.Client

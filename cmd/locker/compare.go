@@ -22,33 +22,39 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// compareOnYours is a part of compareLong, and of the question before a server of the user's is used.
+const compareOnYours = `On a Redis of yours it sets, reads and deletes keys that contain locker-compare:<random>,
+and lists locker:inbox:*, which expire. It finds its own keys by SCAN, and reads INFO. It
+puts load on the server for a minute or two. In a SQL database it makes the library's table
+if there is none. Later locks delete its rows, ten minutes after it has ended. It flushes,
+configures, kills and stops nothing.`
+
 const compareLong = `Runs benchmarks and the conformance suite on the strategies, and reports what each
 promises, what it does under faults, what it costs here, and which of them meet a need.
 
 Without --url and --nodes it starts servers of its own: redis-server, PostgreSQL, MariaDB and
-etcd, as far as they are installed (without redis-server: an embedded one), and freezes and
-kills them to see who learns of it when. --url names a store: postgres://, mysql://, etcd://, setnx+redis:// and the
-like for one strategy, or redis:// for each that works on a single server. It may be given
-several times; a strategy that is there twice is compared with itself.
+etcd, as far as they are installed. If redis-server is missing, it uses an embedded server.
+It freezes and kills these servers, to see when a holder learns of its loss. --url names a
+store of yours: postgres://, mysql://, etcd:// or setnx+redis:// for one strategy, redis://
+for all strategies that work on a single Redis. --url may be given several times. A strategy
+that is given twice is compared with itself.
 
-Every benchmark has --runs runs, in turns. A figure is their median, with the least and the
-greatest run. One strategy is called better than another one only from 30 runs on, and if
-the Mann-Whitney test finds it so (p < 0.001) and the medians differ by 5 %; else there is
-no difference. Processes contend for a key, not goroutines. A change is a grant to another
-process than the one before. Where there are too few, contended runs are longer, up to four
-times; if that is not enough the report says that there are too few.
+Every benchmark has --runs runs; the strategies take turns. A figure is the median of the
+runs, with the least and the greatest run. A strategy is called better only from 30 runs
+on, and only if the Mann-Whitney test finds (p < 0.001) that it is better by more than a
+fifth. Otherwise the report says "no difference": smaller differences change from one run
+of this command to the next. The contenders for a key are processes, not goroutines. A
+change is a grant to another process than the grant before. If a contended run has too few
+changes, it is longer, up to four times. If there are still too few, the report says so.
 
-On a server of yours it sets, reads and deletes keys that contain locker-compare:<random>,
-and lists locker:inbox:*, which end by themselves; it looks for its own keys by SCAN, reads
-INFO, and puts load on the server for a minute or two. In SQL it makes the library's table
-if there is none; its rows go with the next locks, after ten minutes. It flushes, configures,
-kills and stops nothing. --yes does without the question.
+` + compareOnYours + ` It asks before it
+begins, unless --yes is given.
 
---against compares with the JSON that an earlier --json has printed, metric by metric.
+--against compares each metric with the JSON that an earlier run with --json has printed.
 
-Exit codes: 0 all cases passed, 1 some did not, something is worse than in --against by more
-than --threshold, or the answer was no, 123 the store could
-not be used, 125 wrong usage.`
+Exit codes: 0 all cases passed; 1 a case failed, or a metric is worse than in --against by
+more than --threshold, or the answer to the question was no; 123 the store could not be
+used; 125 wrong usage.`
 
 type compareFlags struct {
 	need, report            string
@@ -73,16 +79,16 @@ func compareCommand() *cobra.Command {
 		RunE:                  func(c *cobra.Command, _ []string) error { return f.compare(c) },
 	}
 	flags := c.Flags()
-	flags.StringArrayVar(&f.urls, "url", nil, "URL of a store to compare on, several times if need be")
-	flags.IntVar(&f.runs, "runs", 30, "how many runs each benchmark has, 1 to 1000")
-	flags.DurationVar(&f.time, "time", 100*time.Millisecond, "how long a run is, 1ms to 1m; that of contending processes is twice as long")
+	flags.StringArrayVar(&f.urls, "url", nil, "URL of a store to compare on; may be given several times")
+	flags.IntVar(&f.runs, "runs", 60, "how many runs each benchmark has, 1 to 1000")
+	flags.DurationVar(&f.time, "time", 100*time.Millisecond, "how long a run is, 1ms to 1m; runs with contending processes are twice as long")
 	flags.Uint64Var(&f.seed, "seed", 0, "of the order of the runs; 0 draws one")
 	flags.StringVar(&f.against, "against", "", "`file` with the JSON of an earlier comparison, to compare with")
-	flags.StringVar(&f.threshold, "threshold", "10%", "with --against: what is worse by more, outside the noise, makes exit code 1")
+	flags.StringVar(&f.threshold, "threshold", "10%", "with --against: exit with 1 if a metric is worse by more than this and the noise")
 	flags.BoolVar(&f.noSuite, "no-suite", false, "benchmarks only, without the conformance suite")
 	flags.StringSliceVar(&f.nodes, "nodes", nil, "URLs of three servers or more, for redlock")
 	flags.StringSliceVar(&f.strategies, "strategies", nil, "which: "+strings.Join(compare.Names(), ",")+" (default all that the servers allow)")
-	flags.BoolVar(&f.quick, "quick", false, "without the cases that take long, and 5 runs of 50ms unless --runs and --time say otherwise")
+	flags.BoolVar(&f.quick, "quick", false, "leave out the long cases, and make 5 runs of 50ms unless --runs and --time are given")
 	flags.StringVar(&f.need, "need", "", "what to advise on: "+strings.Join(needs(), ", ")+" (default all)")
 	flags.StringVar(&f.report, "report", "locker-report.html", "`file` for the HTML report; - for none")
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of tables")
@@ -138,7 +144,7 @@ func (f *compareFlags) check(c *cobra.Command) error {
 	if !isTerminal(c.InOrStdin()) {
 		return errors.New("a server of yours would be used, and there is no terminal to ask on; use --yes to go on without a question")
 	}
-	fmt.Fprintf(c.ErrOrStderr(), "%s\n\nGo on? [y/N] ", compareLong[strings.Index(compareLong, "On a server of yours"):strings.Index(compareLong, " --yes")])
+	fmt.Fprintf(c.ErrOrStderr(), "%s\n\nGo on? [y/N] ", compareOnYours)
 	if said := readLine(c); said != "y" && said != "yes" {
 		return &exit{exitNone, errors.New("nothing was done")}
 	}

@@ -15,8 +15,8 @@ import (
 
 const holdLong = `Holds the lock KEY until its standard input ends, or HUP, INT or TERM arrives. Then it gives
 the lock back. Once it has the lock, it prints a line on standard output: the fencing
-token, or the word "held" if there is no token or a permit (--of). When somebody asks for
-the lock (locker ask), it prints the line "asked".
+token. It prints the word "held" instead if there is no token, or if it has permits (--of).
+When somebody asks for the lock (locker ask), it prints the line "asked".
 
 In a script:
 
@@ -25,8 +25,8 @@ In a script:
   ...
   exec {LOCK[1]}>&-       # gives it back
 
-When the lock is lost it ends with code 122. Unlike locker run it stops nothing else: the
-script has to check this.
+When the lock is lost, it exits with code 122. Unlike locker run, it stops no other process:
+the script has to check the code.
 
 ` + lockHelp + `
 

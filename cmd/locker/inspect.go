@@ -21,22 +21,24 @@ const inspectLong = `Shows who holds the lock KEY, or each lock whose key matche
 lock of this library and of Redisson. A pattern looks at every key of the database by SCAN, which
 holds up no other command, and asks for 64 keys at a time.
 
-What is no lock is not shown. With --all a pattern shows it, too: as "foreign" a string that
-has a TTL, as other libraries lock and caches look, and as "data" other strings and hashes, at
-whose keys no lock can be taken. A KEY is shown whatever it has. Values are hidden unless
---values asks for them.
+With --all a pattern also shows keys that are no locks of this library or Redisson. A string
+with a TTL is "foreign": it may be another library's lock, or a cache. Other strings and
+hashes are "data": no lock can be taken at their keys. A KEY is shown whatever it holds.
+Values are hidden unless --values is given.
 
-With --watch it prints what changes, a line for each event, until Ctrl-C: held (at the
-beginning), watching, granted, released, lost (it was not renewed in time), gone (it is not
-known how it ended), waiting (the number of those who wait), away (the store cannot be
-asked: nothing is known), back. It looks every --every: what comes and goes
-between two looks is not seen, and a lock that was taken by force counts as released.
+With --watch it prints a line for each change, until Ctrl-C: held (a lock at the beginning),
+watching (their number), granted, released, lost (the lock was not renewed in time), gone
+(the lock ended, and nobody knows how), waiting (the number of waiting processes changed),
+away (the store does not answer), back (it answers again). It asks the store every --every,
+and does not see a lock that comes and goes in between. A lock that was taken by force
+counts as released.
 
---json prints an object a line. "time" is when the store was asked, "state" is held,
-foreign, data, free or unknown, and "held" is true, false, or null for unknown, where
-"error" says why. With --watch "event" is the event, with the holder that it is about, and
-"held" and "state" are as they are after it; "back" and "watching" have no "key", and
-"held" for whether there is any lock. What is not UTF-8 is an object: {"base64": "..."}.
+--json prints one object per line. "time" is when the store was asked. "state" is held,
+foreign, data, free or unknown. "held" is true, false or, if the state is unknown, null; then
+"error" says why. With --watch, "event" is the event. The object describes the holder of the
+event, and "held" and "state" after the event. The events "back" and "watching" have no
+"key"; there "held" says whether there is any lock. A text that is not UTF-8 is an object:
+{"base64": "..."}.
 
 ` + storeHelp + `
 Its strategy does not matter here: the others' locks are recognised, too. Only redlock's
@@ -72,8 +74,8 @@ func inspectCommand() *cobra.Command {
 	}
 	f.add(c)
 	c.Flags().BoolVar(&f.exact, "exact", false, "the argument is a KEY, whatever characters it has")
-	c.Flags().BoolVar(&f.json, "json", false, "a JSON object for each lock, a line each")
-	c.Flags().BoolVarP(&f.all, "all", "a", false, "with a PATTERN: show also what is no lock")
+	c.Flags().BoolVar(&f.json, "json", false, "print a JSON object per line for each lock")
+	c.Flags().BoolVarP(&f.all, "all", "a", false, "with a PATTERN: also show keys that are no locks")
 	c.Flags().BoolVar(&f.values, "values", false, "show the values of other programs' keys")
 	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "print what changes, until Ctrl-C")
 	c.Flags().DurationVar(&f.every, "every", time.Second, "how often to look with --watch")

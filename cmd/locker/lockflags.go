@@ -22,14 +22,14 @@ type lockFlags struct {
 
 const lockHelp = `With --shared it holds KEY as a reader: all readers hold KEY together. With --exclusive it
 holds KEY alone, as a writer, and readers that come later wait for it. Without either flag
-it holds KEY alone, too, but readers that come later go first. (setnx, hashreentrant,
-blpop.) With --of M there are M permits of KEY, and it takes one of them, or --permits N.
-(setnx, hashreentrant.) Use a KEY in one of these ways only.`
+it holds KEY alone, too, but readers that come later go first. With --of M, KEY has M
+permits, and it takes one of them, or --permits N. The strategies setnx, hashreentrant,
+blpop, postgres and etcd have these flags. Use a KEY in one of these ways only.`
 
 func (f *lockFlags) add(c *cobra.Command) {
 	flags := c.Flags()
 	flags.DurationVar(&f.wait, "wait", -1, "how long to wait for the lock; 0 is one attempt (default until it is free)")
-	flags.DurationVar(&f.ttl, "ttl", 0, "how long the lock outlives a locker that is gone: 100ms to 24h (default as configured, or 30s)")
+	flags.DurationVar(&f.ttl, "ttl", 0, "how long the lock stays when this process dies: 100ms to 24h (default as configured, or 30s)")
 	flags.BoolVarP(&f.shared, "shared", "s", false, "hold it as a reader, together with all other readers")
 	flags.BoolVarP(&f.exclusive, "exclusive", "x", false, "hold it alone, as a writer among readers (--shared)")
 	flags.IntVar(&f.permits, "permits", 1, "how many permits to take, with --of")
@@ -81,7 +81,7 @@ func (f *lockFlags) lock(ctx context.Context, l *locker.Client, strategy, key st
 	switch {
 	case f.of > 0:
 		if !keepsPermits() {
-			return nil, &exit{exitUsage, fmt.Errorf("--of: %s keeps no permits; setnx and hashreentrant do", strategy)}
+			return nil, &exit{exitUsage, fmt.Errorf("--of: %s keeps no permits; setnx, hashreentrant, blpop, postgres and etcd do", strategy)}
 		}
 		s, err := locker.NewSemaphore(l, key, f.of)
 		if err != nil {
@@ -90,7 +90,7 @@ func (f *lockFlags) lock(ctx context.Context, l *locker.Client, strategy, key st
 		return s.AcquireN(ctx, f.permits, opts...)
 	case f.shared || f.exclusive:
 		if !keepsPermits() && !slices.Contains(redisStrategies, strategy) {
-			return nil, &exit{exitUsage, fmt.Errorf("--shared, --exclusive: %s lets in one process at a time; setnx, hashreentrant and blpop let in all that say --shared", strategy)}
+			return nil, &exit{exitUsage, fmt.Errorf("--shared, --exclusive: %s lets in one process at a time; setnx, hashreentrant, blpop, postgres and etcd let in all that say --shared", strategy)}
 		}
 		rw, err := locker.NewRWLock(l, key)
 		switch {

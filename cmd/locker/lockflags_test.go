@@ -110,9 +110,9 @@ func TestUnlockPermits(t *testing.T) {
 // TestNotTogether: a strategy that cannot do it says so, and so do flags that do not fit.
 func TestNotTogether(t *testing.T) {
 	t.Parallel()
-	s, _, url := server(t)
+	_, _, url := server(t)
 	for _, c := range []struct{ url, flags, says string }{
-		{"blpop+unix://" + s.Socket(), "--of 2", "blpop keeps no permits; setnx and hashreentrant do"},
+		{"redlock+redis://127.0.0.1:1?node=127.0.0.1:2&node=127.0.0.1:3", "--of 2", "redlock keeps no permits; setnx, hashreentrant, blpop, postgres and etcd do"},
 		{"redlock+redis://127.0.0.1:1?node=127.0.0.1:2&node=127.0.0.1:3", "--shared", "redlock lets in one process at a time"},
 		{url, "--shared --exclusive", "one of them"},
 		{url, "--shared --of 2", "neither --shared nor --exclusive"},

@@ -41,14 +41,15 @@ const runLong = `Runs COMMAND while holding the lock KEY, and gives the lock bac
 
 ` + storeHelp + `
 
-COMMAND finds the name of the lock in LOCKER_KEY, and in LOCKER_TOKEN a number that is
-greater with each holder: a resource that refuses a smaller number than it has seen is
-safe from a COMMAND that was stopped for too long. Permits (--of) have no such number.
+COMMAND finds the name of the lock in LOCKER_KEY, and the fencing token in LOCKER_TOKEN. The
+token is a number that is greater for each later holder. If a resource refuses a number that
+is smaller than the last one, a COMMAND that was stopped for too long can do no harm.
+Permits (--of) have no token.
 
 ` + lockHelp + `
 
-Signals (HUP, INT, QUIT, TERM, USR1, USR2) are passed on to COMMAND and what it has
-started in its process group; the first four continue it, too, if it is stopped.
+locker passes the signals HUP, INT, QUIT, TERM, USR1 and USR2 on to COMMAND and its process
+group. If COMMAND is stopped, the first four also continue it.
 
 If the lock cannot be renewed, or if locker itself is killed, COMMAND and what it has
 started get SIGTERM, and after --grace SIGKILL. This happens before the lock ends and
@@ -82,10 +83,10 @@ func runCommand() *cobra.Command {
 	f.add(c)
 	flags.StringVar(&f.key, "key", "", "name of the lock")
 	f.lock.add(c)
-	flags.DurationVar(&f.maxHold, "max-hold", 0, "how long COMMAND may hold the lock, which is lost then (default as configured, or no end)")
+	flags.DurationVar(&f.maxHold, "max-hold", 0, "how long COMMAND may hold the lock; then the lock is lost (default as configured, or no end)")
 	flags.DurationVar(&f.grace, "grace", -1, "time between SIGTERM and SIGKILL for COMMAND once the lock is lost, two fifths of the TTL at most (default 10s, or a third of the TTL if that is less)")
 	flags.IntVar(&f.conflictCode, "conflict-exit-code", exitNotAcquired, "exit `code` if the lock stays taken")
-	flags.StringVar(&f.warn, "warn-signal", "", "`signal` for COMMAND, such as USR1, when renewals have failed for so long that the lock is in danger")
+	flags.StringVar(&f.warn, "warn-signal", "", "`signal` for COMMAND, such as USR1, when renewals have failed for half of the time to the deadline")
 	flags.StringVar(&f.ask, "ask-signal", "", "`signal` for COMMAND when somebody asks for the lock, as locker ask does")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "report the wait, the lock and trouble with the store on stderr")
 	flags.Lookup("grace").DefValue = "0s"

@@ -16,9 +16,9 @@ import (
 )
 
 const unlockLong = `Takes the lock KEY from its holder, and wakes those who wait for it. From a key with permits
-it takes all permits. It shows the holder first, and asks; with --yes it does not ask. If
-the lock has changed hands since, it is left alone. (A lock of another library is recognised
-by its value only. The next lock may have this value, too.)
+it takes all permits. It shows the holder, and asks before it takes the lock; with --yes it
+does not ask. If the holder has changed meanwhile, it does not take the lock. (It recognises
+a lock of another library by its value only. The next lock may have this value, too.)
 
 The holder learns of the loss at its next renewal, a third of the TTL later by default.
 Until then it may go on while the next holder has the lock: use this command for holders
@@ -46,8 +46,8 @@ func unlockCommand() *cobra.Command {
 		RunE:                  func(c *cobra.Command, args []string) error { return f.unlock(c, args[0]) },
 	}
 	f.add(c)
-	c.Flags().BoolVar(&f.force, "force", false, "take it, though only its holder can give it back")
-	c.Flags().BoolVar(&f.unknown, "unknown", false, "with --yes: also what may be another program's data, as no library's lock is recognised")
+	c.Flags().BoolVar(&f.force, "force", false, "take the lock from its holder")
+	c.Flags().BoolVar(&f.unknown, "unknown", false, "with --yes: also delete a value that may be another program's data, and no lock")
 	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 	return c
 }

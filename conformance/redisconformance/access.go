@@ -39,7 +39,7 @@ func RunAccess(t *testing.T, s Strategy) {
 		grant(t, srv, doc, nil)
 		connect := func() redis.UniversalClient { return asUser(t, srv) }
 		exercise(t, s, connect)
-		require.Empty(t, denied(t, srv), "doc.go lacks permissions")
+		require.Empty(t, srv.Denied(t), "doc.go lacks permissions")
 		unused(t, srv, doc)
 	})
 	t.Run("exact on a cluster", func(t *testing.T) {
@@ -56,7 +56,7 @@ func RunAccess(t *testing.T, s Strategy) {
 		exercise(t, s, connect)
 		renewInMove(t, s, c, connect())
 		for _, srv := range c.Nodes() {
-			require.Empty(t, denied(t, srv), "doc.go lacks permissions")
+			require.Empty(t, srv.Denied(t), "doc.go lacks permissions")
 		}
 	})
 	t.Run("without pub/sub", func(t *testing.T) {
@@ -94,7 +94,7 @@ func RunAs(t *testing.T, s Strategy, rules ...string) {
 	srv := redistest.Start(t)
 	srv.AddUser(t, user, password, rules...)
 	exercise(t, s, func() redis.UniversalClient { return asUser(t, srv) })
-	require.Empty(t, denied(t, srv), "permissions are missing")
+	require.Empty(t, srv.Denied(t), "permissions are missing")
 }
 
 // renewInMove renews a lock whose slot is between two nodes, to which the client is
@@ -180,20 +180,6 @@ func grant(t *testing.T, srv *redistest.Server, p permissions, further []string)
 		rules = append(rules, "&"+prefix+"*")
 	}
 	srv.AddUser(t, user, password, slices.Concat(rules, further)...)
-}
-
-// denied lists what the server has refused the user.
-func denied(t *testing.T, srv *redistest.Server) (all []string) {
-	t.Helper()
-	entries, err := srv.Client(t).ACLLog(t.Context(), 100).Result()
-	require.NoError(t, err)
-	for _, e := range entries {
-		// The client introduces itself, and does not mind if it may not.
-		if !strings.HasPrefix(e.Object, "client|") {
-			all = append(all, e.Reason+" "+e.Object+" ("+e.Context+")")
-		}
-	}
-	return all
 }
 
 // elsewhere are commands used on clusters only, or after a long silence or contention.

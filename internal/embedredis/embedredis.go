@@ -6,30 +6,60 @@ package embedredis
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 )
 
+// tick is the resolution of a server's clock.
+const tick = time.Millisecond
+
 // Server is a running server.
 type Server struct {
-	m *miniredis.Miniredis
+	m       *miniredis.Miniredis
+	stop    chan struct{}
+	stopped chan struct{}
 }
 
 // Start starts an empty server in this process.
 func Start() (*Server, error) {
 	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true) // by itself a TTL does not tick there
+	m.SetTime(time.Now())
+	m.ClockTTL(true) // without it a TTL stands still
 	if err := m.Start(); err != nil {
 		return nil, fmt.Errorf("starting an embedded Redis: %w", err)
 	}
-	return &Server{m}, nil
+	s := &Server{m, make(chan struct{}), make(chan struct{})}
+	go s.runClock()
+	return s, nil
+}
+
+// runClock sets the server's clock. SetTime waits for the server's mutex, which a script holds
+// until its end: as in Redis, no key ends in the middle of a script. With miniredis's own clock a
+// key could end there, between a script's PTTL and its GET.
+func (s *Server) runClock() {
+	defer close(s.stopped)
+	ticks := time.NewTicker(tick)
+	defer ticks.Stop()
+	for {
+		select {
+		case now := <-ticks.C:
+			s.m.SetTime(now)
+		case <-s.stop:
+			return
+		}
+	}
 }
 
 // URL is a URL for [github.com/redis/go-redis/v9.ParseURL].
 func (s *Server) URL() string { return "redis://" + s.m.Addr() + "/0" }
 
 // Close stops the server and forgets what it held.
-func (s *Server) Close() { s.m.Close() }
+func (s *Server) Close() {
+	close(s.stop)
+	<-s.stopped
+	s.m.Close()
+}
 
 // Instead starts n servers for a program that was not given its flag, and says so. stop stops
 // them.

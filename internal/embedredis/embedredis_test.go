@@ -31,6 +31,26 @@ func TestTTLsTick(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), 50*time.Millisecond)
 }
 
+// As in Redis, a script sees one state of the store: a key whose time is over in the middle of a
+// script ends after the script.
+func TestNoKeyEndsInTheMiddleOfAScript(t *testing.T) {
+	rdb := start(t)
+	ctx := t.Context()
+	ended, err := rdb.Eval(ctx, `
+		redis.call('SET', KEYS[1], 'v', 'PX', 2)
+		for looks = 1, 20000 do
+			if redis.call('EXISTS', KEYS[1]) == 0 then
+				return looks
+			end
+		end
+		return 0`, []string{"k"}).Int()
+	require.NoError(t, err)
+	require.Zero(t, ended, "at this look of the script the key was gone")
+	require.Eventually(t, func() bool {
+		return rdb.Exists(ctx, "k").Val() == 0
+	}, 5*time.Second, time.Millisecond)
+}
+
 // The server knows the commands that the strategies' scripts are made of.
 func TestScriptsAndMessages(t *testing.T) {
 	rdb := start(t)

@@ -57,7 +57,10 @@ func TestOneRefusedConnection(t *testing.T) {
 	l.proxy.Cut()
 	require.Eventually(t, func() bool {
 		err := l.acquire(t.Context())
-		return err != nil && !maybeApplied(err)
+		fast := l.commands.single.fast
+		cut := <-fast.free // costs an attempt of its own, which need not be the first
+		fast.free <- cut
+		return cut == nil && err != nil && !maybeApplied(err)
 	}, soon, time.Millisecond, "a refused connection")
 	g.refuse.Store(false)
 	for range 10 {

@@ -80,8 +80,8 @@ func (c *command) appendArg(d *Driver, name string, more bool) (needed bool) {
 	case "fence":
 		c.fence = FenceKey(c.req.Key)
 		c.Words = append(c.Words, &c.fence)
-	case "queue":
-		c.Words = append(c.Words, redisconn.AuxKey("locker:queue:", c.req.Key))
+	case "queue", "turns", "places":
+		c.Words = append(c.Words, redisconn.AuxKey("locker:"+name+":", c.req.Key))
 	case "tokens":
 		c.Words = append(c.Words, max(c.req.Tokens, 1))
 		return c.req.Tokens > 1

@@ -28,8 +28,8 @@ import (
 //	ttl        in ms
 //	retention  how long to keep the fencing counter, in ms; 0: no fencing
 //	fence      the key of its fencing counter, and queue, AuxKey("locker:queue:", key), where
-//	queue      they are no keys of the script, so that it runs while their slot moves; permits,
-//	           AuxKey("locker:permits:", key), if the caller has waited
+//	queue      they are no keys of the script, so that it runs while their slot moves; turns and
+//	           places are as queue is; permits, AuxKey("locker:permits:", key), if the caller has waited
 //	tokens     how many to reserve; 1 by default
 //	owner      the owner if the caller named one; "" by default
 //	weight     how many permits, and of how many
@@ -56,6 +56,11 @@ type Protocol struct {
 	Renew            *redisconn.Script
 	Release          *redisconn.Script
 	Layouts          []Layout // of all locks that Inspect recognises
+
+	// The scripts of permits, where waiters have an order of their own; nil: the scripts that order waiters by bids.
+	AcquirePermits          *redisconn.Script
+	AcquirePermitsInCluster *redisconn.Script
+	ReleasePermits          *redisconn.Script
 }
 
 // Driver is a [driver.Driver] made of a Protocol. Strategies embed it.
@@ -67,7 +72,6 @@ type Driver struct {
 	acks     replicaAcks
 	channels *redispubsub.Channels // of releases; nil: the strategy has none
 	signals  signals
-	permits  *redisconn.Script // acquires permits
 }
 
 // NewDriver makes a Driver that uses rdb, and private clients like it.
@@ -75,9 +79,12 @@ func NewDriver(rdb redis.UniversalClient, p Protocol) (*Driver, error) {
 	if v := reflect.ValueOf(rdb); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("locker: %w: the Redis client is nil", locker.ErrInvalid)
 	}
-	d := &Driver{p: p, user: rdb, conn: redisconn.Open(rdb), log: slog.New(slog.DiscardHandler), permits: acquirePermits}
+	if p.AcquirePermits == nil {
+		p.AcquirePermits, p.AcquirePermitsInCluster, p.ReleasePermits = acquirePermits, acquirePermitsInCluster, releasePermits
+	}
+	d := &Driver{p: p, user: rdb, conn: redisconn.Open(rdb), log: slog.New(slog.DiscardHandler)}
 	if d.IsCluster() && p.AcquireInCluster != nil {
-		d.p.Acquire, d.permits = p.AcquireInCluster, acquirePermitsInCluster
+		d.p.Acquire, d.p.AcquirePermits = p.AcquireInCluster, p.AcquirePermitsInCluster
 	}
 	return d, nil
 }
@@ -134,7 +141,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Answer
 func (d *Driver) AcquireWith(ctx context.Context, req driver.Request, args ...any) (driver.Answer, error) {
 	script := d.p.Acquire
 	if req.Limit > 0 {
-		script = d.permits
+		script = d.p.AcquirePermits
 	}
 	c := d.command(script, req, args...)
 	do := d.conn.Do
@@ -158,7 +165,7 @@ func (d *Driver) ReplicaAcks() bool { return d.acks.n > 0 }
 func (d *Driver) Release(ctx context.Context, c driver.Claim) error {
 	script := d.p.Release
 	if c.Limit > 0 {
-		script = releasePermits
+		script = d.p.ReleasePermits
 	}
 	_, err := d.run(ctx, script, c)
 	return err
@@ -210,8 +217,8 @@ func (d *Driver) do(ctx context.Context, c *command, send func(context.Context, 
 func (d *Driver) awaitEarlier(ctx context.Context, c *command) error {
 	err := d.conn.AwaitAbandoned(ctx, func(earlier *redisconn.Command) bool {
 		return earlier.Group == c.Group &&
-			(earlier.Script == d.p.Acquire || earlier.Script == d.permits ||
-				earlier.Script == c.Script && c.Script != d.p.Release && c.Script != releasePermits)
+			(earlier.Script == d.p.Acquire || earlier.Script == d.p.AcquirePermits ||
+				earlier.Script == c.Script && c.Script != d.p.Release && c.Script != d.p.ReleasePermits)
 	})
 	if err != nil {
 		return &driver.StoreError{Err: fmt.Errorf("it was not sent: an earlier command of the claim is unanswered: %w", err), NotApplied: true}

@@ -97,7 +97,7 @@ func (d *Driver) Break(ctx context.Context, h driver.Holder) error {
 		}
 	}
 	if h.Limit > 0 {
-		return d.Run(ctx, releasePermits, driver.Claim{Key: h.Key, ID: h.ID})
+		return d.Run(ctx, d.p.ReleasePermits, driver.Claim{Key: h.Key, ID: h.ID})
 	}
 	return d.Run(ctx, script, driver.Claim{Key: h.Key, ID: h.ID})
 }

@@ -42,7 +42,7 @@ func TestRenewalsAreConfirmedWhereTheyWereSent(t *testing.T) {
 	before, after := redistest.Start(t), redistest.Start(t, redistest.WithConfig("--repl-diskless-sync-delay", "0"))
 	host, port, err := net.SplitHostPort(after.Addr())
 	require.NoError(t, err)
-	replica := redistest.Start(t, redistest.WithConfig("--replicaof", host+" "+port)).Client(t)
+	replica := redistest.Start(t, redistest.WithConfig("--replicaof", host, port)).Client(t)
 	require.Eventually(t, func() bool {
 		role, err := replica.Do(t.Context(), "role").Slice()
 		return err == nil && len(role) > 3 && role[3] == "connected"

@@ -22,7 +22,7 @@ func replicated(t *testing.T) (rdb *redis.Client, replica *redistest.Server) {
 	master := redistest.Start(t, redistest.WithConfig("--repl-diskless-sync-delay", "0"))
 	host, port, err := net.SplitHostPort(master.Addr())
 	require.NoError(t, err)
-	replica = redistest.Start(t, redistest.WithConfig("--replicaof", host+" "+port))
+	replica = redistest.Start(t, redistest.WithConfig("--replicaof", host, port))
 	rdb = master.Client(t)
 	require.Eventually(t, func() bool {
 		n, err := rdb.Wait(t.Context(), 1, 100*time.Millisecond).Result()

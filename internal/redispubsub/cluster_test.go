@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,21 +19,23 @@ import (
 func startCluster(t *testing.T) (*redistest.Server, *redis.ClusterClient) {
 	t.Helper()
 	t.Parallel()
-	srv := redistest.Start(t, redistest.WithConfig("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"))
-	node := srv.Client(t)
-	require.NoError(t, node.Do(t.Context(), "cluster", "addslotsrange", 0, redisconn.Slots-1).Err())
-	require.Eventually(t, func() bool {
-		info, err := node.ClusterInfo(t.Context()).Result()
-		return err == nil && strings.Contains(info, "cluster_state:ok")
-	}, soon, time.Millisecond, "the cluster is up")
+	srv := redistest.StartClusterOfOne(t, redistest.WithConfig("--cluster-require-full-coverage", "no"))
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{srv.Addr()}})
 	t.Cleanup(func() { _ = c.Close() })
 	return srv, c
 }
 
+func needsShardedPubSub(t *testing.T) {
+	t.Helper()
+	if !redistest.AtLeast(7, 0) {
+		t.Skip("sharded pub/sub came with Redis 7.0")
+	}
+}
+
 // Many subscriptions at once are cut by slot: a server of a cluster takes only
 // channels of one slot in one command.
 func TestSubscriptionsAreCutBySlot(t *testing.T) {
+	needsShardedPubSub(t)
 	srv, c := startCluster(t)
 	s := newChannels(t, c)
 	var keys []string
@@ -75,6 +76,7 @@ func TestSubscriptionsAreCutBySlot(t *testing.T) {
 // When the server unsubscribes a channel, because its slot moves away, that watch
 // ends, and the others stay.
 func TestMovedSlotEndsItsWatches(t *testing.T) {
+	needsShardedPubSub(t)
 	srv, c := startCluster(t)
 	s := newChannels(t, c)
 	moving, staying := mustWatch(t, s, "a"), mustWatch(t, s, "b")
@@ -91,6 +93,7 @@ func TestMovedSlotEndsItsWatches(t *testing.T) {
 
 // The refusal of a channel whose slot has moved ends its watch and no other.
 func TestRefusedSlotEndsItsWatchesOnly(t *testing.T) {
+	needsShardedPubSub(t)
 	first, c := startCluster(t)
 	second := redistest.Start(t, redistest.WithConfig("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"))
 	node := first.Client(t)
@@ -121,6 +124,7 @@ func TestRefusedSlotEndsItsWatchesOnly(t *testing.T) {
 
 // Leaving a channel and joining it again at once is no move.
 func TestRejoiningIsNoMove(t *testing.T) {
+	needsShardedPubSub(t)
 	_, c := startCluster(t)
 	s := newChannels(t, c)
 	other := mustWatch(t, s, "{k}other") // keeps the connection
@@ -140,6 +144,7 @@ func TestRejoiningIsNoMove(t *testing.T) {
 // A broken connection to a node ends its watches: the slots may have another node
 // by now. New ones stand on a new connection.
 func TestBrokenConnectionOfACluster(t *testing.T) {
+	needsShardedPubSub(t)
 	srv, c := startCluster(t)
 	s := newChannels(t, c)
 	a, b := mustWatch(t, s, "a"), mustWatch(t, s, "b")
@@ -156,6 +161,7 @@ func TestBrokenConnectionOfACluster(t *testing.T) {
 
 // A release does not wait for the probe of a cluster that does not answer.
 func TestChannelOfASilentCluster(t *testing.T) {
+	needsShardedPubSub(t)
 	srv, c := startCluster(t)
 	srv.Pause()
 	defer srv.Resume()
@@ -178,6 +184,7 @@ func TestChannelOfASilentCluster(t *testing.T) {
 
 // A process that only releases learns, too, what a cluster can that was silent at first.
 func TestPublisherAsksASilentClusterAgain(t *testing.T) {
+	needsShardedPubSub(t)
 	srv, c := startCluster(t)
 	srv.Pause()
 	defer srv.Resume()
@@ -198,6 +205,9 @@ func TestPublisherAsksASilentClusterAgain(t *testing.T) {
 func TestPubSubAsSet(t *testing.T) {
 	_, c := startCluster(t)
 	for _, sharded := range []bool{false, true} {
+		if sharded && !redistest.AtLeast(7, 0) {
+			continue // it has no sharded pub/sub
+		}
 		s := newChannels(t, c)
 		s.SetSharded(sharded)
 		w := mustWatch(t, s, "k")
@@ -215,6 +225,7 @@ func TestPubSubAsSet(t *testing.T) {
 
 // A subscriber that was made before it was known how releases are told does not stay as it is.
 func TestSubscribersLearnThatPubSubIsSharded(t *testing.T) {
+	needsShardedPubSub(t)
 	srv, c := startCluster(t)
 	s := newChannels(t, c)
 	if probing := s.probe(); probing != nil {

@@ -31,7 +31,7 @@ type attempt struct {
 	// its claim. So a grant that was pushed to this one does not count any more.
 	spent bool
 
-	pushed *grant
+	pushed *grant // of a lock; a push for permits says that they may be free
 }
 
 // grant has the tokens of a lock that a release has handed over to this process.
@@ -73,6 +73,9 @@ func (at *attempt) args() []any {
 	if at.blocks {
 		blocks = 1
 	}
+	if at.req.Limit > 0 {
+		return []any{at.w.in.name, blocks}
+	}
 	for i, earlier := range at.before {
 		before[i] = earlier.req.ID
 	}
@@ -100,6 +103,9 @@ func (b *inboxes) ask(req driver.Request) (*attempt, driver.Answer) {
 	b.attempts++
 	at := &attempt{w: w, req: req, nth: b.attempts}
 	for _, earlier := range w.asked {
+		if (earlier.req.Limit > 0) != (req.Limit > 0) {
+			continue // another kind of claim, and another queue
+		}
 		if a, ok := earlier.answer(req); ok {
 			b.granted(earlier)
 			return nil, a
@@ -145,7 +151,11 @@ func (b *inboxes) answered(at *attempt, a driver.Answer, err error) driver.Answe
 	for _, earlier := range at.before {
 		b.forget(earlier) // it holds nothing, and its place is this one's
 	}
-	if a.Granted {
+	switch {
+	case a.Granted && at.req.Limit > 0:
+		b.forget(at) // others of this process wait for permits of their own
+		return a
+	case a.Granted:
 		b.granted(at)
 		return a
 	}

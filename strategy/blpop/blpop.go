@@ -21,11 +21,16 @@ var protocol = redisdriver.Protocol{
 	Acquire:          hashlock.NewScript("acquire", files, limits{}),
 	AcquireInCluster: hashlock.NewScript("acquire", files, redisdriver.InCluster, limits{}),
 	Release:          hashlock.NewScript("release", files, limits{}),
+
+	AcquirePermits:          redisdriver.NewScript("acquire permits", files, limits{}),
+	AcquirePermitsInCluster: redisdriver.NewScript("acquire permits", files, redisdriver.InCluster, limits{}),
+	ReleasePermits:          redisdriver.NewScript("release permits", files, limits{}),
 }
 
-// queueDriver adds the queue of processes to the hash lock.
+// queueDriver adds the queue of processes to the hash lock, and to permits.
 type queueDriver struct {
 	hashlock.Driver
+	redisdriver.PermitKeeper
 	inboxes *inboxes
 }
 
@@ -34,6 +39,8 @@ var _ interface {
 	driver.Notifier
 	driver.HoldCounter
 	driver.Signaller
+	driver.PermitKeeper
+	driver.PermitInspector
 } = (*queueDriver)(nil)
 
 // New makes a Locker on rdb: a single Redis, a Sentinel set-up or a cluster. rdb
@@ -53,7 +60,7 @@ func newDriver(rdb redis.UniversalClient) (*queueDriver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &queueDriver{Driver: lock}
+	d := &queueDriver{Driver: lock, PermitKeeper: redisdriver.NewPermitKeeper(lock.Driver)}
 	d.inboxes = newInboxes(d)
 	return d, nil
 }
@@ -67,14 +74,17 @@ func (d *queueDriver) Configure(cfg driver.Config) (driver.Settings, error) {
 // Acquire implements [driver.Driver]. An attempt of a process that waits may be answered
 // by a grant that was pushed to it, without a command.
 func (d *queueDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
-	if !req.Wait {
-		return d.Driver.Acquire(ctx, req)
+	var at *attempt
+	if req.Wait {
+		var a driver.Answer
+		if at, a = d.inboxes.ask(req); a.Granted {
+			return a, nil
+		}
 	}
-	at, a := d.inboxes.ask(req)
 	switch {
-	case a.Granted:
-		return a, nil
-	case at == nil: // the key is not watched any more
+	case at == nil && req.Limit > 0: // it may wait without a Watch
+		return d.AcquireWith(ctx, req, d.inboxes.name(req.Key), 0)
+	case at == nil: // the key is not watched, or not any more
 		return d.Driver.Acquire(ctx, req)
 	}
 	a, err := d.AcquireWith(ctx, req, at.args()...)
@@ -90,8 +100,12 @@ func (d *queueDriver) Release(ctx context.Context, c driver.Claim) error {
 	return d.Driver.Release(ctx, c)
 }
 
-// giveUp releases c, and takes the process out of the queue if it waits with c.
+// giveUp releases c, and takes the process out of the queue if it waits with c. Each release of permits
+// does.
 func (d *queueDriver) giveUp(ctx context.Context, c driver.Claim) error {
+	if c.Limit > 0 {
+		return d.Driver.Release(ctx, c)
+	}
 	return d.Run(ctx, protocol.Release, c, d.inboxes.name(c.Key))
 }
 

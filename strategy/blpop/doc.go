@@ -1,40 +1,51 @@
 // Package blpop locks as hashreentrant does, with the same hash, but hands over: a
-// release grants the lock to the process that has waited longest, which learns of it by
-// BLPOP on a list. No polling, first come, first served.
+// release grants the lock to the process that has waited longest. This process learns of its grant by
+// BLPOP on a list. Processes are served first come, first served, and do not poll.
 //
 // # Guarantees
 //
 // It keeps the promise of every strategy of this module (see package locker) on one Redis
-// deployment; and among processes that wait with this strategy, first come, first
-// served: a place in the queue is kept however long the wait, as long as the process asks
-// every 2 s (it asks every second) and no holder of setnx has the lock. The release itself writes the claim of the
-// next process into the lock, for 2 s or the TTL if that is less, so no other gets in
-// between; the process renews it to the full TTL within a second, unless the section is
-// over before. Within a process goroutines queue in turn; the process has one place.
+// deployment. Processes that wait with this strategy are served first come, first
+// served. A process keeps its place in the queue as long as it asks every 2 s (it asks every second)
+// and no holder of setnx has the lock. The release itself writes the claim of the next process into
+// the lock, so no other process gets in between. This claim lasts for 2 s, or for the TTL if that is
+// less. Within a second the process renews it to the full TTL, unless it has released the lock
+// before. A process has one place in the queue; its goroutines queue for this place.
 //
 // It excludes and is excluded by hashreentrant, setnx and Redisson's RLock on the
-// same key. So that their waiters are not starved, hand-overs are interrupted by openings,
-// in which the lock is free and the queue holds back. Where others are known to wait
-// (hashreentrant's and setnx's leave a mark when they are refused, and Redisson's
-// subscribe) there is one every 250 ms, for 100 ms at most or until a process of ours
-// took it; where none is known of, one of 20 ms every 2 s.
+// same key. Their waiters must not starve. So at times the lock stays free and the queue holds
+// back: an opening. While waiters of other strategies are known, there is an opening every 250 ms,
+// for 100 ms at most or until a process of this strategy took the lock. (Waiters of hashreentrant and
+// setnx leave a mark when they are refused, and Redisson's waiters subscribe.) While none is known,
+// there is an opening of 20 ms every 2 s.
 //
-// A process that dies when it is handed the lock, or while it waits if its turn comes
-// within 2 s, costs 2 s; then whoever asks gets the lock. Any number that die together
-// cost little more than one of them. A wait that no push reaches (the holder's lease
+// A process that dies when it gets the lock, or less than 2 s before its turn, holds the queue up for
+// 2 s. Then the first process that asks gets the lock. Many processes that die together hold
+// the queue up little longer than one. A wait that no push reaches (the holder's lease
 // expired, a connection broke) goes on within about a second.
 //
 // The hold count is in Redis, as with hashreentrant.
+//
+// Permits (locker.Semaphore, and readers and writers of locker.RWLock) are granted first come, first served, too, whatever number a
+// caller asks for: a permit is granted if each of those that came before could have what it waits for besides. So permits
+// may be free while the first in line waits for more than there are. Callers of all processes are ordered by when they
+// came, not processes by when they joined; of a process that has several waiters only the first is in line. A release wakes
+// those that fit now, and each of them asks. A process that is silent for 2 s leaves the line,
+// and has its turn as before when it comes again. hashreentrant and setnx keep permits in the same hash. The first in line keeps
+// others of them out, and one of theirs that bids and has waited longer is served before. At a release by one of them
+// waiters look within a second.
 //
 // # Not guaranteed
 //
 // A failover of Redis that loses the key loses the lock; then the fencing
 // token protects the resource. While a holder of another strategy has the
-// lock, waiters poll every 10 to 100 ms.
+// lock, waiters poll every 10 to 100 ms; so they do for permits of a key that is locked. A release of permits
+// wakes at most 64 processes.
 //
 // # Cost
 //
-// Free: one round trip to lock, one to unlock; re-entry one, and one to undo it.
+// Free: one round trip to lock, one to unlock; re-entry one, and one to undo it. A permit of a semaphore, a
+// reader and a writer cost as much as a lock, whatever number is out.
 // A hand-over: an attempt that queues, the release, and the element that is popped,
 // however many wait. Waiting: an attempt about every second, which keeps the place. One
 // connection for all keys a Locker waits for; on a cluster one for each slot, at most 16
@@ -51,11 +62,11 @@
 // Commands: EVALSHA, EVAL, BLPOP, LPOP, RPUSH, PEXPIRE, for signals SUBSCRIBE, UNSUBSCRIBE, PING
 // (on a cluster of Redis 7 or newer SSUBSCRIBE, SUNSUBSCRIBE and PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS and ASKING), and inside scripts HGET,
 // HMGET, HSET, HDEL, HLEN, HGETALL, RPUSH, EXISTS, DEL, PTTL, PEXPIRE, TYPE, GET,
-// SET, INCRBY, TIME, PUBSUB NUMSUB, PUBLISH or SPUBLISH. Without the permission to publish
+// SET, INCRBY, TIME, PUBSUB NUMSUB, PUBLISH or SPUBLISH, and for permits HKEYS, HSCAN, PEXPIREAT, ZADD, ZREM, ZSCORE,
+// ZCARD, ZCOUNT, ZRANGE, ZRANGEBYSCORE. Without the permission to publish
 // waiters of other strategies look by themselves; without BLPOP waiters poll.
 //
-// It keeps no permits: locker.NewSemaphore refuses it, and locker.RWLock is made of Locks. What one
-// expects of it is the order of arrival of all processes. A release of permits would have to look through the queue for as many waiters as
-// fit, and to grant to each. With the bids of hashreentrant whoever asks first would
-// win, as there. At a key with permits, which setnx or hashreentrant keep, its waiters poll.
+// A key with permits is a hash, too. Beside it are locker:permits:{N}, a sorted set of the permits' ends, which goes with the
+// last permit, and while somebody waits for permits locker:turns:{N}, a sorted set, and locker:places:{N}, a hash: the line. They
+// expire five seconds after the last waiter.
 package blpop

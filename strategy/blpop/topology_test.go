@@ -13,6 +13,7 @@ func on(topology redisconformance.Topology) redisconformance.Strategy {
 		New:         blpop.New,
 		NewDriver:   blpop.NewDriver,
 		StoredHolds: true,
+		Permits:     true,
 		Notified:    true,
 		Fair:        true,
 		Topology:    topology,

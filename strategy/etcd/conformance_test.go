@@ -97,7 +97,7 @@ func (h *harness) StoreAddr() string { return h.s.Socket() }
 func (h *harness) NewDriverAt(addr string) (driver.Driver, error) { return h.driver(addr, nil) }
 
 func (h *harness) Capabilities() conformance.Capabilities {
-	return conformance.Capabilities{Name: "etcd", Fencing: true, Notified: true, Fair: true, Admin: true, Signals: true, LossDetection: true}
+	return conformance.Capabilities{Name: "etcd", Fencing: true, Permits: true, Notified: true, Fair: true, Admin: true, Signals: true, LossDetection: true}
 }
 
 // Timing: a lease lasts for whole seconds, and one more.

@@ -18,9 +18,15 @@
 // process that did not reach etcd for 3 s while it waited, or whose place a leader has ended that was deposed: it joins
 // the end of the line.
 //
+// Permits (locker.Semaphore, locker.RWLock) are members of the same line: first come, first served among processes, whatever
+// number they ask for, and locks and permits among one another. The first that does not fit waits, and those behind it
+// with it. Of a process with several waiters only the first is in line; the next waiter that asks for as many takes over its place. An
+// attempt for permits reads the members of the key, about 100 bytes each: a key is for some thousand
+// claims at a time. The newest limit counts as long as its claim is there.
+//
 // # Time
 //
-// etcd counts leases in whole seconds, and has a least one of 2 s with its default settings. A lease is the TTL,
+// etcd counts leases in whole seconds. With its default settings the shortest lease is 2 s. The lease of a lock is the TTL,
 // rounded up, and one second more. Deadline is as exact as with any strategy, since it counts on the client. After
 // a holder has died, or has let its lease expire, its key is free up to 3 s later than its Deadline: etcd also
 // looks for ended leases twice a second, and revokes at most 1,000 a second. A new leader extends all leases by
@@ -32,23 +38,28 @@
 //
 //	locker/ + the lock's key, NUL written as NUL 0xFF + NUL 0x01 + the claim's id
 //
-// whose value is the name of the owner, if the caller gave one. The member with the least create revision holds
-// the lock. A member without a lease, which another program has put there, holds the lock until it is deleted. The
+// whose value is the name of the owner, if the caller gave one, and with permits the byte 0xFF, how many, of how many, and
+// the owner. The member with the least create revision holds
+// the lock; of members with permits those have theirs that fit, up to the first that does not. A member without a lease, which another program has put there, holds the lock until it is deleted. The
 // key locker/tokens has the time, in µs since 1970, when the first token was asked for. It is never deleted. A
 // token is this time and 32 for each revision of etcd since then. A Locker that listens for signals
 // (Lease.ReleaseRequested) has the key locker/signals/ + the UUID that its claims begin with, which ends 10 s after
-// its process at the latest. Locks of package concurrency of etcd's client
-// are not known to this package, nor the other way round.
+// its process at the latest. This package and package concurrency of etcd's client
+// do not see each other's locks.
 //
 // # Commands
 //
 // A free Lock is one transaction, and so is its Unlock, while the process has a lease that was granted or renewed
-// within the last second, for another lock with an equal TTL. Otherwise a Lock grants a lease before, and after the
-// Unlock the lease is revoked. A TryLock that is refused is one transaction. Renewals are a keep-alive for each claim
+// within the last second, for another lock with an equal TTL. Otherwise the Lock also grants a lease first, and the
+// lease is revoked after the Unlock. A TryLock that is refused is one transaction. Renewals are a keep-alive for each claim
 // and one read for up to 64; neither is written to disk. After an election, and for the first lease of a
 // process, a renewal takes a grant for each claim and one transaction for up to 64, besides. A Lock that waits joins the line
 // by a grant and a transaction, reads once a second, and takes a grant and a transaction when it is the first. It
 // watches the member before its own, so that a release wakes one process. A hand-over inside a process sends nothing.
+//
+// A free permit is one transaction where no other is out, and else two, and one more for each member that was put in
+// between; its Unlock is one. A process that waits for permits watches the members before its own, and moves when those that
+// are left fit.
 //
 // A Locker that listens keeps a lease, by a keep-alive every 3 s, and watches its key. A signal is one transaction,
 // which writes only where somebody listens.
@@ -75,5 +86,5 @@
 //	etcdctl role grant-permission locks readwrite locker/tokens
 //	etcdctl role grant-permission locks --prefix=true readwrite locker/signals/
 //
-// Without the last line holders get no signals. Leases need no permission.
+// The last line is for signals: without it holders get none. Leases need no permission.
 package etcd

@@ -32,12 +32,14 @@ const (
 	tokensPerGrant = 32
 )
 
-// etcdDriver is a driver.Driver, driver.Notifier, driver.Inspector, driver.Signaller and driver.LossDetector.
+// etcdDriver is a driver.Driver, driver.Notifier, driver.Inspector, driver.Signaller, driver.LossDetector,
+// driver.PermitKeeper and driver.PermitInspector.
 type etcdDriver struct {
 	conn     *conn
 	watcher  clientv3.Watcher
 	attempts chan struct{} // so many of Acquire may be under way
 	prefix   string        // begins all keys of the Locker
+	newID    func() string // makes an id that no claim has
 	leases   leases
 
 	base       context.Context // ends with Close, and what is in the background with it
@@ -76,17 +78,25 @@ func (d *etcdDriver) Acquire(ctx context.Context, req driver.Request) (driver.An
 	var m member
 	var l line
 	var err error
-	if p := d.place(req); p != nil {
+	p := d.place(req)
+	if p == nil {
+		m = member{req.Key, req.ID}
+		if l, err = d.try(ctx, m, req); err == nil && l.isBehindPermits() && req.Waits {
+			p = d.bid(req)
+		}
+	}
+	if p != nil {
 		defer p.asked()
 		m, l, err = d.wait(ctx, p, req)
-	} else {
-		m = member{req.Key, req.ID}
-		l, err = d.try(ctx, m, req)
 	}
-	if err != nil || !l.first {
+	if err != nil {
 		return driver.Answer{}, err
 	}
-	a := driver.Answer{Granted: true}
+	a := driver.Answer{Granted: l.holds, Free: l.free, Limit: l.other}
+	if !a.Granted {
+		a.Bids = req.Limit > 0 && l.revision != 0
+		return a, nil
+	}
 	if m.id != req.ID {
 		a.Claim, a.Since, a.TTL = m.id, asked, req.TTL
 	}
@@ -100,69 +110,89 @@ func (d *etcdDriver) Acquire(ctx context.Context, req driver.Request) (driver.An
 	return a, nil
 }
 
-// line is what is found at a key.
+// line describes the members of a key, for one of them.
 type line struct {
-	first    bool             // the member holds the key
+	holds    bool             // the member holds the key, or has its permits
 	revision int64            // created the member; 0: there is none
 	modified int64            // the revision that wrote the member last
 	lease    clientv3.LeaseID // the member's
 	base     *mvccpb.KeyValue // what tokens count from
+
+	permits
 }
 
 // look reads a line.
-func look(m member) []clientv3.Op {
-	return []clientv3.Op{first(m.key), clientv3.OpGet(m.name()), clientv3.OpGet(tokensKey)}
+func look(m member, c driver.Claim) []clientv3.Op {
+	members := first(m.key)
+	if c.Limit > 0 {
+		members = all(m.key)
+	}
+	return []clientv3.Op{members, clientv3.OpGet(m.name()), clientv3.OpGet(tokensKey)}
 }
 
-// lineOf is what the last operations of a transaction have read.
-func lineOf(m member, res *clientv3.TxnResponse) line {
+// lineOf returns the line that the last operations of a transaction have read.
+func lineOf(m member, c driver.Claim, res *clientv3.TxnResponse) line {
 	found := res.Responses[len(res.Responses)-3:]
-	holder, own := kv(found[0]), kv(found[1])
-	if own == nil {
-		return line{}
+	members, own := found[0].GetResponseRange().Kvs, kv(found[1])
+	l := line{permits: permitsIn(members, m, c, res)}
+	if own != nil {
+		l.holds, l.revision, l.modified = holds(members, m.name()), own.CreateRevision, own.ModRevision
+		l.lease, l.base = clientv3.LeaseID(own.Lease), kv(found[2])
 	}
-	return line{string(holder.Key) == m.name(), own.CreateRevision, own.ModRevision, clientv3.LeaseID(own.Lease), kv(found[2])}
+	return l
 }
 
 // enter puts a member on a condition, and reads the line. A member that is there already
 // is not put again, so that a command which arrives twice changes nothing.
 func (d *etcdDriver) enter(ctx context.Context, m member, c driver.Claim, l *lease, may clientv3.Cmp) (line, error) {
-	put := clientv3.OpPut(m.name(), ownerOf(c), clientv3.WithLease(l.id))
-	res, err := d.txn(ctx, []clientv3.Cmp{may}, append([]clientv3.Op{put}, look(m)...), look(m))
+	put := clientv3.OpPut(m.name(), valueOf(c), clientv3.WithLease(l.id))
+	res, err := d.txn(ctx, []clientv3.Cmp{may}, append([]clientv3.Op{put}, look(m, c)...), look(m, c))
 	if err != nil {
 		return line{}, err
 	}
-	return lineOf(m, res), nil
+	return lineOf(m, c, res), nil
 }
 
-// try puts the member if the key is free. One that is there, since the attempt is repeated, gets the lease of
-// this attempt.
+// try puts the member if the key is free or, of permits, if they fit. A member that is there, since the attempt is
+// repeated, gets the lease of this attempt.
 func (d *etcdDriver) try(ctx context.Context, m member, req driver.Request) (line, error) {
 	l, err := d.leases.take(ctx, req.TTL)
 	if err != nil {
 		return line{}, storeError(err, true)
 	}
-	start, end := rangeOf(m.key)
-	free := clientv3.Compare(clientv3.CreateRevision(start).WithRange(end), "=", 0)
-	is, err := d.enter(ctx, m, req.Claim, l, free)
+	is, err := d.enterLine(ctx, m, req.Claim, l)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) { // a person has revoked it, or the store has lost its data
 		if l, err = d.leases.make(ctx, req.TTL); err != nil {
 			return line{}, storeError(err, true)
 		}
-		is, err = d.enter(ctx, m, req.Claim, l, free)
+		is, err = d.enterLine(ctx, m, req.Claim, l)
 	}
 	switch {
 	case err != nil:
 		d.leases.spend(l) // it may put the member yet
 		return line{}, err
-	case !is.first:
+	case !is.holds:
 		d.leases.rest(l)
-		return line{}, nil
+		return is, nil
 	case is.lease != l.id:
 		return d.move(ctx, m, req.Claim, is, l)
 	}
 	d.leases.keep(m.id, l, is.modified, 0)
 	return is, nil
+}
+
+// enterLine puts the member on condition that nobody was put since the line was read, into which it fits. It knows of
+// no line at first: a key without members costs one command. Members that have gone since leave room.
+func (d *etcdDriver) enterLine(ctx context.Context, m member, c driver.Claim, l *lease) (line, error) {
+	start, end := rangeOf(m.key)
+	for seen := int64(0); ; {
+		unchanged := clientv3.Compare(clientv3.ModRevision(start).WithRange(end), "<", seen+1)
+		is, err := d.enter(ctx, m, c, l, unchanged)
+		if err != nil || is.revision != 0 || !is.fits {
+			return is, err
+		}
+		seen = is.seen
+	}
 }
 
 // move gives a member that is first another lease, on condition that nobody has written the member since it
@@ -175,7 +205,7 @@ func (d *etcdDriver) move(ctx context.Context, m member, c driver.Claim, is line
 		return line{}, applied(err)
 	case next.lease != l.id: // it has ended meanwhile, or an earlier move has arrived: the next look sees to it
 		d.leases.rest(l)
-		next.first = false
+		next.holds = false
 		return next, nil
 	}
 	d.leases.keep(m.id, l, next.modified, is.lease)
@@ -208,14 +238,20 @@ var errLost = fmt.Errorf("the claim does not hold the key: %w", driver.ErrLost)
 
 // Release implements driver.Driver.
 func (d *etcdDriver) Release(ctx context.Context, c driver.Claim) error {
-	return d.leave(ctx, member{c.Key, c.ID})
+	if m, waits := d.waiting(c); waits {
+		if m.id != "" {
+			_ = d.leave(ctx, m, c.Limit)
+		}
+		return errLost
+	}
+	return d.leave(ctx, member{c.Key, c.ID}, c.Limit)
 }
 
 // leave deletes a member. No other claim has its name, so that a command which arrives late or
 // twice deletes nothing else.
-func (d *etcdDriver) leave(ctx context.Context, m member) error {
+func (d *etcdDriver) leave(ctx context.Context, m member, limit int) error {
 	there := clientv3.Compare(clientv3.CreateRevision(m.name()), ">", 0)
-	res, err := d.txn(ctx, []clientv3.Cmp{there}, []clientv3.Op{first(m.key), clientv3.OpDelete(m.name(), clientv3.WithPrevKV())}, nil)
+	res, err := d.txn(ctx, []clientv3.Cmp{there}, []clientv3.Op{holder(m, limit), clientv3.OpDelete(m.name(), clientv3.WithPrevKV())}, nil)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -10,48 +11,60 @@ import (
 
 	"github.com/distlock/locker/driver"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // Inspect implements driver.Inspector. A member without a lease is another program's: a holder without an ID.
 func (d *etcdDriver) Inspect(ctx context.Context, key string) (driver.Holder, error) {
 	h := driver.Holder{Key: key}
-	start, end := rangeOf(key)
-	all := clientv3.OpGet(start, clientv3.WithRange(end), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-	res, err := d.txn(ctx, nil, []clientv3.Op{all, clientv3.OpGet(tokensKey)}, nil)
+	res, err := d.txn(ctx, nil, []clientv3.Op{all(key), clientv3.OpGet(tokensKey)}, nil)
 	if err != nil {
 		return h, err
 	}
-	for i, kv := range res.Responses[0].GetResponseRange().Kvs {
-		m, _ := memberOf(string(kv.Key))
-		owner := string(kv.Value)
-		if owner == "" {
-			owner = m.id
-		}
-		if i == 0 {
-			h.Held, h.ID, h.Owner = true, m.id, owner
-		} else {
-			h.Queue = append(h.Queue, owner)
-		}
-	}
-	if !h.Held {
+	members := res.Responses[0].GetResponseRange().Kvs
+	if len(members) == 0 {
 		return h, nil
 	}
-	h.Waiting = len(h.Queue)
-	own := kv(res.Responses[0])
-	if base := kv(res.Responses[1]); base != nil {
-		h.Token, _ = d.token(ctx, base, own.CreateRevision)
+	holding := holding(members)
+	for _, kv := range members[len(holding):] {
+		h.Queue = append(h.Queue, d.member(kv, nil).Owner)
 	}
-	if own.Lease == 0 {
-		h.ID, h.Owner, h.Remaining = "", "", -1
+	waiting := h.Queue
+	if h, err = d.remaining(ctx, d.member(members[0], kv(res.Responses[1])), members[0].Lease); err != nil {
+		return h, err
+	}
+	h.Queue, h.Waiting = waiting, len(waiting)
+	if h.Limit > 0 {
+		h.ID, h.Owner, h.Metadata = "", "", nil
+		h.Permits, h.Limit = out(holding), permitsOf(members[len(members)-1]).limit
+	}
+	return h, nil
+}
+
+// member describes a member. base is what tokens count from, or nil.
+func (d *etcdDriver) member(kv, base *mvccpb.KeyValue) driver.Holder {
+	m, _ := memberOf(string(kv.Key))
+	p := permitsOf(kv)
+	h := driver.Holder{Key: m.key, Held: true, ID: m.id, Owner: cmp.Or(p.owner, m.id), Permits: p.count, Limit: p.limit, Remaining: -1}
+	if base != nil {
+		h.Token, _ = d.token(d.base, base, kv.CreateRevision)
+	}
+	return h
+}
+
+// remaining completes what member has made of one with that lease.
+func (d *etcdDriver) remaining(ctx context.Context, h driver.Holder, lease int64) (driver.Holder, error) {
+	if lease == 0 {
+		h.ID, h.Owner = "", ""
 		return h, nil
 	}
 	h.Strategy, h.Metadata = d.Name(), driver.MetadataOf(h.ID)
 	ttl, err := send(ctx, d.conn, func(ctx context.Context) (*pb.LeaseTimeToLiveResponse, error) {
-		return d.conn.leases.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: own.Lease})
+		return d.conn.leases.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: lease})
 	})
 	if err != nil {
-		return driver.Holder{Key: key}, storeError(err, false)
+		return driver.Holder{Key: h.Key}, storeError(err, false)
 	}
 	h.Remaining = time.Duration(max(ttl.TTL, 0)+1) * time.Second // etcd rounds down
 	return h, nil
@@ -97,5 +110,5 @@ var noSlash = strings.NewReplacer("/", "\x00")
 
 // Break implements driver.Inspector. A claim's id is used once, so that this is a release.
 func (d *etcdDriver) Break(ctx context.Context, h driver.Holder) error {
-	return d.leave(ctx, member{h.Key, h.ID})
+	return d.leave(ctx, member{h.Key, h.ID}, h.Limit)
 }

@@ -43,6 +43,21 @@ func first(key string) clientv3.Op {
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 }
 
+// all reads the members.
+func all(key string) clientv3.Op {
+	start, end := rangeOf(key)
+	return clientv3.OpGet(start, clientv3.WithRange(end), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+}
+
+// holder reads what a claim holds by: the first member of a lock's line. Permits are held as long as their
+// member is there.
+func holder(m member, limit int) clientv3.Op {
+	if limit > 0 {
+		return clientv3.OpGet(m.name())
+	}
+	return first(m.key)
+}
+
 // kv is the first that a read has found, or nil.
 func kv(op *pb.ResponseOp) *mvccpb.KeyValue {
 	if kvs := op.GetResponseRange().Kvs; len(kvs) > 0 {

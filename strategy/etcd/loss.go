@@ -86,6 +86,6 @@ func (d *etcdDriver) Configure(cfg driver.Config) (driver.Settings, error) {
 	if len(cfg.Options) > 0 {
 		return driver.Settings{}, fmt.Errorf("%w: etcd has no option %T", driver.ErrInvalid, cfg.Options[0])
 	}
-	d.prefix = cfg.Prefix
+	d.prefix, d.newID = cfg.Prefix, cfg.NewID
 	return driver.Settings{}, nil
 }

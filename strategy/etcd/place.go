@@ -19,9 +19,11 @@ type place struct {
 	lease *lease // of the attempt under way: the member's; nil is none
 
 	// Of etcdDriver.mu:
-	asking    bool   // an attempt is under way
-	id, owner string // of the member; "" is none
-	before    *watch // on the member before; nil is none
+	asking    bool        // an attempt is under way
+	id, value string      // of the member; "" is none
+	last      string      // the claim of the last attempt that was refused
+	before    *watch      // on the member before, or on all of them; nil is none
+	silent    *time.Timer // closes a place without a Watch
 	closed    bool
 }
 
@@ -30,11 +32,23 @@ type watch struct{ stop context.CancelFunc }
 
 // Watch implements driver.Notifier. It sends nothing.
 func (d *etcdDriver) Watch(_ context.Context, key string) (driver.Watch, error) {
-	p := &place{d: d, key: key, c: make(chan struct{}, 1)}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.places[key] = p
+	p := d.places[key]
+	if p == nil || p.silent == nil {
+		p = d.newPlace(key)
+	} else {
+		p.silent.Stop()
+		p.silent = nil
+	}
 	return p, nil
+}
+
+// newPlace needs etcdDriver.mu.
+func (d *etcdDriver) newPlace(key string) *place {
+	p := &place{d: d, key: key, c: make(chan struct{}, 1)}
+	d.places[key] = p
+	return p
 }
 
 // placeTTL is how long a member in line lasts: until some of the Locker's looks, one a second, have failed to come. A
@@ -49,11 +63,19 @@ func (d *etcdDriver) place(req driver.Request) *place {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p := d.places[req.Key]
-	if !req.Wait || p == nil || p.asking {
+	if p == nil || p.asking || !req.Wait && !(req.Waits && p.silent != nil) {
 		return nil
 	}
-	p.asking = true
+	p.ask()
 	return p
+}
+
+// ask needs etcdDriver.mu.
+func (p *place) ask() {
+	p.asking = true
+	if p.silent != nil {
+		p.silent.Stop()
+	}
 }
 
 // asked ends what place began.
@@ -61,25 +83,20 @@ func (p *place) asked() {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()
 	p.asking = false
-}
-
-// ownerOf is the name of the owner, "" if the caller gave none.
-func ownerOf(c driver.Claim) string {
-	if c.Owner == c.ID {
-		return ""
+	if p.silent != nil {
+		p.silent.Reset(driver.BidTime)
 	}
-	return c.Owner
 }
 
-// seat returns the claim that a place is for: that of an earlier attempt of the same owner, or id.
-func (p *place) seat(owner, id string) string {
+// seat returns the claim that a place is for: that of an earlier attempt for as much by the same owner, or id.
+func (p *place) seat(value, id string) string {
 	p.d.mu.Lock()
 	old := p.id
-	if old != "" && p.owner == owner {
+	if old != "" && p.value == value {
 		p.d.mu.Unlock()
 		return old
 	}
-	p.id, p.owner, p.lease = id, owner, nil
+	p.id, p.value, p.lease = id, value, nil
 	p.unwatch()
 	p.d.mu.Unlock()
 	p.d.giveUp(member{p.key, old})
@@ -89,16 +106,20 @@ func (p *place) seat(owner, id string) string {
 // wait looks after the member in line, which has a short lease. Once it is the first it gets the lease of a holder,
 // and holds the key.
 func (d *etcdDriver) wait(ctx context.Context, p *place, req driver.Request) (member, line, error) {
-	m := member{p.key, p.seat(ownerOf(req.Claim), req.ID)}
+	id := req.ID
+	if req.Limit > 0 {
+		id = d.seatID(req.ID)
+	}
+	m := member{p.key, p.seat(valueOf(req.Claim), id)}
 	is, err := d.queue(ctx, p, m, req.Claim)
-	if err == nil && is.first {
+	if err == nil && is.holds {
 		is, err = d.promote(ctx, m, req, is)
 	}
 	switch {
-	case err != nil && m.id == req.ID || is.first:
+	case err != nil && m.id == req.ID || is.holds:
 		p.leave(m.id) // the Locker releases it
 	case err == nil:
-		p.waits(ctx, m.id, is.revision)
+		p.waits(ctx, m, req.ID, is)
 	}
 	return m, is, err
 }
@@ -119,11 +140,11 @@ func (d *etcdDriver) queue(ctx context.Context, p *place, m member, c driver.Cla
 		if err != nil {
 			return line{}, storeError(err, true)
 		}
-		res, err := d.txn(ctx, nil, look(m), nil)
+		res, err := d.txn(ctx, nil, look(m, c), nil)
 		if err != nil {
 			return line{}, err
 		}
-		if is := lineOf(m, res); is.revision != 0 {
+		if is := lineOf(m, c, res); is.revision != 0 {
 			return is, nil
 		}
 	}
@@ -140,35 +161,44 @@ func (d *etcdDriver) queue(ctx context.Context, p *place, m member, c driver.Cla
 	return is, nil
 }
 
-// waits watches the member before the place's, unless that is done.
-func (p *place) waits(ctx context.Context, id string, revision int64) {
+// waits notes that an attempt was refused, and watches the member before the place's, or those before that have
+// permits, unless that is done.
+func (p *place) waits(ctx context.Context, m member, id string, is line) {
 	d := p.d
 	d.mu.Lock()
+	p.last = id
 	watched, closed := p.before != nil, p.closed
 	d.mu.Unlock()
 	if closed {
-		d.giveUp(member{p.key, id})
+		d.giveUp(m)
 	}
 	if watched || closed {
 		return
 	}
 	start, end := rangeOf(p.key)
-	before := clientv3.OpGet(start, clientv3.WithRange(end), clientv3.WithMaxCreateRev(revision-1), clientv3.WithKeysOnly(),
+	if is.members != nil {
+		p.watch(start, is.seen+1, func(gone string) bool {
+			is.members = without(is.members, gone)
+			return holds(is.members, m.name())
+		}, clientv3.WithRange(end))
+		return
+	}
+	before := clientv3.OpGet(start, clientv3.WithRange(end), clientv3.WithMaxCreateRev(is.revision-1), clientv3.WithKeysOnly(),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(1))
 	res, err := d.txn(ctx, nil, []clientv3.Op{before}, nil)
 	if err != nil {
 		return // the next look watches
 	}
 	if last := kv(res.Responses[0]); last != nil {
-		p.watch(string(last.Key), res.Header.Revision+1)
+		p.watch(string(last.Key), res.Header.Revision+1, func(string) bool { return true })
 	} else {
 		p.signal()
 	}
 }
 
-// watch signals when the member named is deleted. When etcd ends the watch (a compaction, no leader), the
+// watch signals when a member is deleted that is in the way. When etcd ends the watch (a compaction, no leader), the
 // Locker's next look begins another one.
-func (p *place) watch(name string, revision int64) {
+func (p *place) watch(name string, revision int64, frees func(gone string) bool, opts ...clientv3.OpOption) {
 	ctx, stop := context.WithCancel(p.d.base)
 	w := &watch{stop}
 	p.d.mu.Lock()
@@ -178,13 +208,16 @@ func (p *place) watch(name string, revision int64) {
 	}
 	p.d.mu.Unlock()
 	if !begins || !p.d.spawn(func(context.Context) {
-		gone := false
-		for res := range p.d.watcher.Watch(clientv3.WithRequireLeader(ctx), name, clientv3.WithRev(revision), clientv3.WithFilterPut()) {
-			if gone = len(res.Events) > 0; gone || res.Err() != nil {
+		free := false
+		for res := range p.d.watcher.Watch(clientv3.WithRequireLeader(ctx), name, append(opts, clientv3.WithRev(revision), clientv3.WithFilterPut())...) {
+			for _, e := range res.Events {
+				free = frees(string(e.Kv.Key)) || free
+			}
+			if free || res.Err() != nil {
 				break
 			}
 		}
-		p.ends(w, gone)
+		p.ends(w, free)
 	}) {
 		stop()
 	}
@@ -223,7 +256,7 @@ func (p *place) leave(id string) {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()
 	if p.id == id {
-		p.id, p.lease = "", nil
+		p.id, p.last, p.lease = "", "", nil
 		p.unwatch()
 	}
 }
@@ -233,16 +266,20 @@ func (p *place) C() <-chan struct{} { return p.c }
 
 // Close implements driver.Watch. A member that has become the first wakes the next one when it is deleted.
 func (p *place) Close() {
-	d := p.d
-	d.mu.Lock()
-	if d.places[p.key] == p {
-		delete(d.places, p.key)
+	p.d.mu.Lock()
+	id := p.close()
+	p.d.mu.Unlock()
+	p.d.giveUp(member{p.key, id})
+}
+
+// close returns the id of the member that is to be given up; "" is none. It needs etcdDriver.mu.
+func (p *place) close() (id string) {
+	if p.d.places[p.key] == p {
+		delete(p.d.places, p.key)
 	}
-	id := p.id
-	p.id, p.closed = "", true
+	id, p.id, p.closed = p.id, "", true
 	p.unwatch()
-	d.mu.Unlock()
-	d.giveUp(member{p.key, id})
+	return id
 }
 
 // giveUp deletes the member of a place, in the background. One that cannot be deleted ends with its lease.
@@ -253,7 +290,7 @@ func (d *etcdDriver) giveUp(m member) {
 	d.spawn(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, revokeTimeout)
 		defer cancel()
-		if d.leave(ctx, m) != nil {
+		if d.leave(ctx, m, 0) != nil {
 			d.leases.left(m.id, 0)
 		}
 	})

@@ -103,7 +103,7 @@ func (r renewal) extend(ctx context.Context, batch []driver.Claim) []error {
 	var all []*lease
 	looks := make([]clientv3.Op, len(batch))
 	for i, c := range batch {
-		looks[i] = first(c.Key)
+		looks[i] = holder(member{c.Key, c.ID}, c.Limit)
 		if known[i] = r.leases.of(c.ID); known[i] != nil {
 			all = append(all, known[i])
 		}
@@ -125,6 +125,8 @@ func (r renewal) extend(ctx context.Context, batch []driver.Claim) []error {
 		}
 		own := kv(res.Responses[i])
 		switch {
+		case r.waits(c):
+			outcome[i] = errLost
 		case own == nil || string(own.Key) != (member{c.Key, c.ID}).name():
 			r.leases.left(c.ID, 0)
 			outcome[i] = errLost

@@ -8,25 +8,24 @@
 // Redis deployment; and with Redisson 3.15 to 4.x on the same name, either way: a Java
 // RLock excludes it and is excluded by it, and each wakes the other's waiters.
 // (Redisson's fair, spin and read-write locks exclude it as well; their waiters
-// may notice a release about a second or, in Java, a TTL late. But a read-write lock
-// looks for nothing but its own field, so it is granted on a key that is held here: it
-// must have another name.) On a cluster see [WithShardedPubSub].
+// may notice a release about a second or, in Java, a TTL late. But Redisson grants a read-write lock on a key
+// that this strategy holds, since it looks only for its own field: give the read-write lock
+// another name.) On a cluster see [WithShardedPubSub].
 //
 // The hold count is in Redis. A caller named by locker.ContextWithOwner re-enters
-// from another process too, with the token of the hold it joins; the key is
-// free when the last hold of that owner was given back or has ended, each process's
-// by its own TTL. Counts are set absolutely, so a command whose reply was lost or that
+// from another process, too, with the token of the hold that it joins. The holds of each process
+// have a TTL of their own. The key is free when the last hold of this owner was given back or has
+// ended. Counts are set absolutely, so a command whose reply was lost or that
 // was sent twice leaves no second hold behind (redisson#7367).
 //
 // # Not guaranteed
 //
-// First come, first served holds among the goroutines of one Locker. A release
-// wakes one waiter of each process. The process that has waited for most releases asks first, and each of the
-// others 2 ms later than the one before it, 20 ms later at most: shares are nearly even, but no order
-// is promised. While processes that ask at once hold the key (Redisson's, or with a named owner), all ask at
-// once. A failover of
-// Redis that loses the key loses the lock; the fencing token protects
-// the resource then. Java's RFencedLock counts its tokens in a key of its own.
+// The goroutines of one Locker are served first come, first served. No order among processes is
+// promised, but their shares are nearly even: a release wakes one waiter of each process, and the process that
+// has waited for most releases asks first. The others follow at intervals of 2 ms, and the last asks within 20 ms.
+// Processes of Redisson and processes with a named owner ask at once; while one of them holds the key, all processes
+// ask at once. A failover of Redis that loses the key loses the lock; then the fencing token protects
+// the resource. Java's RFencedLock counts its tokens in a key of its own.
 //
 // # Cost
 //

@@ -2,7 +2,6 @@ package hashreentrant_test
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -148,12 +147,7 @@ func TestUnlockBesideClose(t *testing.T) {
 // On a cluster that does not answer, Unlocks with a dead context take 5 s in all,
 // not 5 s after one another.
 func TestUnlocksOnASilentCluster(t *testing.T) {
-	srv := redistest.Start(t, redistest.WithConfig("--cluster-enabled", "yes"))
-	node := srv.Client(t)
-	require.NoError(t, node.Do(t.Context(), "cluster", "addslotsrange", 0, 16383).Err())
-	require.Eventually(t, func() bool {
-		return strings.Contains(node.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
-	}, soon, 10*time.Millisecond, "the cluster is up")
+	srv := redistest.StartClusterOfOne(t)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{srv.Addr()}})
 	defer rdb.Close()
 	l := newLocker(t, rdb)

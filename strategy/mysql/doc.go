@@ -12,21 +12,21 @@
 //
 // # Guarantees
 //
-// One holder per key, on the clock of the server: a lease ends early when that clock jumps ahead, which
-// the holder learns at its next renewal, and late when it jumps back. Fencing tokens grow, also after a
+// One holder per key, on the clock of the server. If this clock jumps ahead, a lease ends early, and the
+// holder learns of it at its next renewal. If the clock jumps back, a lease ends late. Fencing tokens grow, also after a
 // row was deleted or the table lost: they begin at the server's clock in microseconds. They could
 // repeat only if the rows are lost and the clock is behind the last token. Locks survive a crash of the
 // server if its commits do (innodb_flush_log_at_trx_commit = 1, the default), and a fail-over if
 // the replica has them (semi-synchronous or group replication). A replica that lagged may not
-// know a lock: the holder learns it at its next renewal, and its token is less than the next one's if the clocks of the
-// two servers differ by less than the time between the two grants.
+// know a lock. Then the holder learns of the loss at its next renewal. The next holder's token is greater if the clocks of
+// the two servers differ by less than the time between the two grants.
 //
 // After a fail-over in which the old server stays up and takes no writes, each connection to it
-// is closed at its first error (1290, 1792, 1836). The next one reaches the new primary if the
+// is closed at its first error (1290, 1792, 1836). The next connection reaches the new primary if the
 // name in the pool's configuration leads there.
 //
 // Not guaranteed: order among the waiters of several processes; re-entry by the same
-// named owner from another process. It is not GET_LOCK, which ends with its session unnoticed, has no
+// named owner from another process. The strategy does not use GET_LOCK: a GET_LOCK ends unnoticed with its session, has no
 // token and no TTL, and keeps a connection busy while it is held.
 //
 // # Table
@@ -36,7 +36,7 @@
 // an administrator to run. Otherwise a user needs SELECT, INSERT, UPDATE and DELETE on it. It has
 // to be in InnoDB, and without triggers.
 //
-// A row is a key, or a signal to a holder. That of a key remains after a release, for its token, until ten minutes or two
+// A row is a key, or a signal to a holder. After a release the row of a key keeps the token, until ten minutes or two
 // TTLs after the lease would have ended. Then one of the next releases, of whatever key,
 // deletes it: about one of 16 releases deletes up to 100 such rows, in a statement of its own. Keys are
 // compared by their bytes. Times in the table are microseconds since 1970, UTC:
@@ -54,10 +54,10 @@
 //
 // A signal to a holder (Client.RequestRelease, Client.ForceUnlock) is a row, which is no lock: one statement. A Locker that
 // listens (Lease.ReleaseRequested) looks for its signals every 100 ms, by one statement that reads only them, and
-// deletes those that it has found by another one. So a signal arrives within 100 ms and a round trip. One that nobody
-// looks for is deleted as an old row is, 10 s later or more.
+// deletes those that it has found by another one. So a signal arrives within 100 ms and a round trip. A signal that nobody
+// reads is deleted with other old rows, 10 s later or more.
 //
-// An old snapshot, such as a backup's, does not slow them: after 20,000 pairs of Lock and Unlock of a key under one, a pair
+// An old snapshot, such as a backup's, does not slow locks: after 20,000 pairs of Lock and Unlock of a key under one, a pair
 // took as long as before it, some 0.35 ms.
 //
 // Statements work at every isolation level. A row that another transaction has locked holds up
@@ -69,10 +69,10 @@
 // # Connections
 //
 // At most half of the pool's connections, or 16 of a pool without a limit, are used for attempts to take a
-// lock, so that releases and renewals need not wait for those; these use as many as the limit, or 32. New goes by the
-// limit that the pool has then. A command whose context ends costs its connection, as the client
-// closes it. An application that uses up the pool by itself holds up renewals: give the Locker a pool of its own
-// then. Sessions need autocommit, which is on by default, and no sql_safe_updates.
+// lock, so that releases and renewals need not wait for attempts. Releases and renewals use as many as the limit, or 32.
+// New reads the pool's limit once. A command whose context ends costs its connection, as the client
+// closes it. If an application uses up the pool by itself, it delays renewals: then give the Locker a pool of its
+// own. Sessions need autocommit, which is on by default, and no sql_safe_updates.
 //
 // A proxy between the two has to send every statement to the primary, SELECTs included. Nothing is kept in a
 // session, so that it may share connections between clients.

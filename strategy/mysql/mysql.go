@@ -173,8 +173,8 @@ func (d *mysqlDriver) extend(ctx context.Context, c driver.Claim) error {
 	})
 }
 
-// renew renews a batch. Unless the server has changed as many rows as there are claims it asks
-// which of them last as long as they are to, whoever saw to it.
+// renew renews a batch. If the server has changed fewer rows than there are claims, it asks which claims
+// last for their TTL nevertheless: an earlier command may have renewed them.
 func (d *mysqlDriver) renew(ctx context.Context, conn *sql.Conn, claims []driver.Claim, outcome []error) error {
 	pairs := make([]string, len(claims))
 	for i, c := range claims {

@@ -35,10 +35,7 @@ func TestPlansUseTheIndexes(t *testing.T) {
 			t.Parallel()
 			s, ctx := startServer(t), t.Context()
 			s.makeTable(t)
-			for range rows / 100 {
-				require.NoError(t, s.admin(ctx, `INSERT INTO app.locker_locks (hash, lock_key, id, expires, forget)
-					SELECT UNHEX(SHA2(UUID(), 256)), 'k', 'i', 2 * `+now+`, 2 * `+now+` FROM (SELECT 1 FROM information_schema.collations LIMIT 100) AS some`))
-			}
+			s.fill(t, rows)
 			d := lockmysql.NewDriver(s.pool(t, 1, ""))
 			defer d.Close()
 			var claims []driver.Claim
@@ -89,5 +86,14 @@ func TestPlansUseTheIndexes(t *testing.T) {
 				require.EqualValues(t, 100, n)
 			})
 		})
+	}
+}
+
+// fill adds rows of locks that are held.
+func (s *server) fill(t *testing.T, rows int) {
+	t.Helper()
+	for range rows / 100 {
+		require.NoError(t, s.admin(t.Context(), `INSERT INTO app.locker_locks (hash, lock_key, id, expires, forget)
+			SELECT UNHEX(SHA2(UUID(), 256)), 'k', 'i', 2 * `+now+`, 2 * `+now+` FROM (SELECT 1 FROM information_schema.collations LIMIT 100) AS some`))
 	}
 }

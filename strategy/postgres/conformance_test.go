@@ -61,7 +61,7 @@ func newHarness(tb testing.TB) conformance.DriverHarness {
 	require.NoError(tb, err)
 	h := &harness{tb: tb, s: s, plants: make(map[string]pgx.Tx)}
 	tb.Cleanup(func() {
-		if h.hurt || s.admin(context.Background(), `DROP TABLE IF EXISTS `+table) != nil {
+		if h.hurt || s.admin(context.Background(), `DROP TABLE IF EXISTS `+table+`, `+permitsTable) != nil {
 			s.Stop()
 		} else {
 			idle.put(s)
@@ -127,7 +127,7 @@ func (h *harness) NewDriverAt(addr string) (driver.Driver, error) {
 }
 
 func (h *harness) Capabilities() conformance.Capabilities {
-	return conformance.Capabilities{Name: "postgres", Fencing: true, Notified: true, Admin: true, Signals: true, Sticky: true}
+	return conformance.Capabilities{Name: "postgres", Fencing: true, Notified: true, Admin: true, Signals: true, Sticky: true, Permits: true}
 }
 
 func (h *harness) ChildSpec() string { return h.s.url("app", "app") }
@@ -141,7 +141,10 @@ func (h *harness) Background(stack string) bool {
 
 // The Inspector.
 
-const table = "public.locker_locks"
+const (
+	table        = "public.locker_locks"
+	permitsTable = "public.locker_locks_permits"
+)
 
 // query finds nothing in a table that was not made yet.
 func (h *harness) query(ctx context.Context, sql string, scan func(pgx.Rows) error, args ...any) error {
@@ -217,7 +220,7 @@ func (h *harness) Steal(ctx context.Context, key string) error {
 }
 
 func (h *harness) Flush(ctx context.Context) error {
-	_, err := h.admin.Exec(ctx, `DROP TABLE IF EXISTS `+table)
+	_, err := h.admin.Exec(ctx, `DROP TABLE IF EXISTS `+table+`, `+permitsTable)
 	return err
 }
 

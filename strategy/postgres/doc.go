@@ -32,6 +32,29 @@
 // TTLs after the lease would have ended. Then one of the next releases, of whatever key,
 // deletes it: the first of sixteen that a Locker sends, up to 128 rows.
 //
+// # Permits
+//
+// locker.NewSemaphore and locker.NewRWLock keep claims of permits in a table of their own, beside that of the keys and named
+// as it with _permits behind: public.locker_locks_permits. The first command about permits that finds it missing creates
+// it, as above, and needs the same permissions on it. An installation from before permits goes on locking without it; NewRWLock did
+// without it, too, and does not any more. So an administrator runs the SQL of [Schema] again before the
+// update: it makes what is missing and changes nothing else.
+//
+// A permit is one statement to take and one to give back, whatever number of them is out. The row of the key has how
+// many there are; its lock puts the commands about one key in a line, each for as long as its commit takes. So a key gives out as many
+// permits a second as the server's disk flushes its log. A refusal locks nothing, unless it bids. (See driver.PermitKeeper:
+// an attempt for several permits that waits, and one for one that has waited for a second.) An attempt that has
+// waited for the row for 500 ms is refused. At a key with permits an attempt to lock takes two statements, and so does Inspect.
+//
+// While permits are out, the key is locked to a version that knows no permits. The limit and the number that are out are the id of the
+// key's row, such as "permits 20 7", and its claims are
+//
+//	SELECT p.* FROM public.locker_locks l JOIN public.locker_locks_permits p ON p.hash = l.hash AND p.era = l.since
+//	WHERE l.key = convert_to('api', 'UTF8') AND p.expires > clock_timestamp();
+//
+// Delete rows of that table with those of the keys only: what has been deleted counts as out until the last permit ends. A claim that was
+// given back is deleted at once, one that has ended when somebody needs its permits, or as old rows are.
+//
 // # Commands
 //
 // Each is one statement and one round trip: one to take a free lock, one to give it

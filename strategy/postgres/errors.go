@@ -13,6 +13,7 @@ import (
 // Conditions of SQLSTATE.
 const (
 	undefinedTable       = "42P01"
+	undefinedColumn      = "42703"
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
 	lockNotAvailable     = "55P03"
@@ -24,6 +25,14 @@ const (
 func hasCode(err error, codes ...string) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && slices.Contains(codes, e.Code)
+}
+
+// missing returns the table that err says is missing.
+func (s *statements) missing(err error) string {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && strings.Contains(e.Message, s.permits.plain) {
+		return s.permits.table
+	}
+	return s.table
 }
 
 // isRolledBack says whether the server has rolled a statement back because of what else was

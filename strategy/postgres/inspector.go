@@ -13,7 +13,7 @@ import (
 )
 
 // Inspect implements driver.Inspector. An application's row lock is a holder without an ID,
-// unless the row itself is new in that transaction.
+// unless the row itself is new in that transaction. Of a key with permits it takes a second statement.
 func (d *pgDriver) Inspect(ctx context.Context, key string) (driver.Holder, error) {
 	h := driver.Holder{Key: key}
 	var id, owner unhex
@@ -26,6 +26,10 @@ func (d *pgDriver) Inspect(ctx context.Context, key string) (driver.Holder, erro
 	}
 	if len(id) == 0 {
 		return driver.Holder{Key: key, Held: true, Token: h.Token, Remaining: -1}, nil
+	}
+	if strings.HasPrefix(string(id), "permits ") {
+		h, _, err := d.countPermits(ctx, key) // a lock since then: the key was free in between
+		return h, err
 	}
 	h.Held, h.ID, h.Owner, h.Strategy = true, string(id), string(owner), d.Name()
 	h.Since, h.Remaining, h.Metadata = time.UnixMicro(since), time.Duration(left)*time.Millisecond, driver.MetadataOf(h.ID)
@@ -75,5 +79,8 @@ var noSlash = strings.NewReplacer("/", "\x00")
 
 // Break implements driver.Inspector. A claim's id is used once, so that this is a release.
 func (d *pgDriver) Break(ctx context.Context, h driver.Holder) error {
+	if h.Limit > 0 {
+		return d.releasePermits(ctx, driver.Claim{Key: h.Key, ID: h.ID})
+	}
 	return d.release(ctx, d.sql.release, h.Key, h.ID)
 }

@@ -38,8 +38,8 @@ func WithTable(name string) locker.Option { return locker.WithDriverOption(table
 // wake others nevertheless.
 func WithoutNotify() locker.Option { return locker.WithDriverOption(withoutNotify{}) }
 
-// Schema is the SQL that makes the table of a name as [WithTable] takes it. It does
-// nothing to one that exists.
+// Schema is the SQL that makes the table of a name as [WithTable] takes it, and the table of permits beside
+// it, whose name has "_permits" behind it. It does nothing to one that exists.
 func Schema(name string) (string, error) {
 	sql, err := newStatements(name)
 	return sql.schema, err
@@ -50,7 +50,7 @@ type (
 	withoutNotify struct{}
 )
 
-// pgDriver is a driver.Driver, driver.Configurer, driver.Notifier and driver.Inspector.
+// pgDriver is a driver.Driver, driver.Configurer, driver.Notifier, driver.Inspector and driver.PermitKeeper.
 type pgDriver struct {
 	pool     *pgxpool.Pool
 	sql      statements
@@ -103,8 +103,12 @@ func (d *pgDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answ
 		return driver.Answer{}, storeError(ctx.Err(), true)
 	}
 	// A statement that was rolled back was not applied, and shows nothing about the key.
+	attempt := d.attempt
+	if req.Limit > 0 {
+		attempt = d.acquirePermits
+	}
 	for try := 1; ; try++ {
-		a, err := d.attempt(ctx, req)
+		a, err := attempt(ctx, req)
 		if !isRolledBack(err) || try == mostTries || ctx.Err() != nil {
 			return a, err
 		}
@@ -114,16 +118,22 @@ func (d *pgDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answ
 // mostTries is how often a statement is sent that the server rolls back.
 const mostTries = 10
 
-func (d *pgDriver) attempt(ctx context.Context, req driver.Request) (driver.Answer, error) {
+// acquireArgs are what statements that acquire have in common.
+func acquireArgs(req driver.Request) []any {
 	want := 0
 	if req.Fencing {
 		want = max(req.Tokens, 1)
 	}
+	return []any{[]byte(req.Key), []byte(req.ID), []byte(req.Owner), req.TTL.Milliseconds(), forgetAfter(req.TTL), want}
+}
+
+func (d *pgDriver) attempt(ctx context.Context, req driver.Request) (driver.Answer, error) {
 	var a driver.Answer
 	var first, last, remaining int64
 	var owner unhex
+	var permits bool
 	var err error
-	args := []any{[]byte(req.Key), []byte(req.ID), []byte(req.Owner), req.TTL.Milliseconds(), forgetAfter(req.TTL), want}
+	args := acquireArgs(req)
 	if d.freed.take(req.Key) {
 		_, err = d.each(ctx, d.sql.again, func(rows pgx.Rows) error {
 			a.Granted = true
@@ -132,8 +142,14 @@ func (d *pgDriver) attempt(ctx context.Context, req driver.Request) (driver.Answ
 	}
 	if err == nil && !a.Granted {
 		_, err = d.each(ctx, d.sql.acquire, func(rows pgx.Rows) error {
-			return rows.Scan(&a.Granted, &first, &last, &remaining, &owner)
+			return rows.Scan(&a.Granted, &first, &last, &remaining, &owner, &permits)
 		}, args...)
+	}
+	if err == nil && permits {
+		if instead, found, err := d.lockInstead(ctx, req); found || err != nil {
+			return instead, err
+		}
+		owner = "" // it was a bid
 	}
 	switch {
 	case hasCode(err, lockNotAvailable):
@@ -152,26 +168,49 @@ func (d *pgDriver) attempt(ctx context.Context, req driver.Request) (driver.Answ
 var (
 	errLost = fmt.Errorf("the claim does not hold the key: %w", driver.ErrLost)
 	errBusy = &driver.StoreError{Err: errors.New("the row is locked by another transaction"), NotApplied: true}
+	// errOvertaken: other transactions have deleted what the statement has read, each time.
+	errOvertaken = &driver.StoreError{Err: errors.New("the rows of the key were deleted meanwhile"), NotApplied: true}
 )
 
-// Renew implements driver.Driver.
+// Renew implements driver.Driver: a statement for locks, and one for permits.
 func (d *pgDriver) Renew(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
-	if len(claims) == 1 {
-		c := claims[0]
-		answer(0, d.one(ctx, d.sql.extend, []byte(c.Key), []byte(c.ID), c.TTL.Milliseconds(), forgetAfter(c.TTL)))
-		return
-	}
-	keys, ids := make([][]byte, len(claims)), make([][]byte, len(claims))
-	ttls, forget := make([]int64, len(claims)), make([]int64, len(claims))
-	outcome := make([]error, len(claims))
+	var locks, permits []int
 	for i, c := range claims {
+		if c.Limit > 0 {
+			permits = append(permits, i)
+		} else {
+			locks = append(locks, i)
+		}
+	}
+	switch {
+	case len(locks) == 1:
+		c := claims[locks[0]]
+		answer(locks[0], d.one(ctx, d.sql.extend, []byte(c.Key), []byte(c.ID), c.TTL.Milliseconds(), forgetAfter(c.TTL)))
+	case len(locks) > 1:
+		d.renew(ctx, d.sql.renew, claims, locks, answer)
+	}
+	switch {
+	case len(permits) == 1:
+		d.renew(ctx, d.sql.permits.extend, claims, permits, answer)
+	case len(permits) > 1:
+		d.renew(ctx, d.sql.permits.renew, claims, permits, answer)
+	}
+}
+
+// renew renews the claims of these numbers.
+func (d *pgDriver) renew(ctx context.Context, sql string, claims []driver.Claim, these []int, answer func(i int, err error)) {
+	keys, ids := make([][]byte, len(these)), make([][]byte, len(these))
+	ttls, forget := make([]int64, len(these)), make([]int64, len(these))
+	outcome := make([]error, len(these))
+	for i, n := range these {
+		c := claims[n]
 		keys[i], ids[i], ttls[i], forget[i] = []byte(c.Key), []byte(c.ID), c.TTL.Milliseconds(), forgetAfter(c.TTL)
 		outcome[i] = errLost
 	}
-	_, err := d.each(ctx, d.sql.renew, func(rows pgx.Rows) error {
+	_, err := d.each(ctx, sql, func(rows pgx.Rows) error {
 		var n int
 		var renewed bool
-		if err := rows.Scan(&n, &renewed); err != nil {
+		if err := rows.Scan(&n, &renewed, nil); err != nil {
 			return err
 		}
 		outcome[n-1] = nil
@@ -180,11 +219,11 @@ func (d *pgDriver) Renew(ctx context.Context, claims []driver.Claim, answer func
 		}
 		return nil
 	}, keys, ids, ttls, forget)
-	for i := range claims {
+	for i, n := range these {
 		if err != nil { // the statement is one transaction: also what was renewed may not be
 			outcome[i] = err
 		}
-		answer(i, outcome[i])
+		answer(n, outcome[i])
 	}
 }
 
@@ -198,6 +237,9 @@ const (
 
 // Release implements driver.Driver.
 func (d *pgDriver) Release(ctx context.Context, c driver.Claim) error {
+	if c.Limit > 0 {
+		return d.releasePermits(ctx, c)
+	}
 	sql := d.sql.free
 	if sweeps := d.releases.Add(1)%sweepEvery == 1; sweeps || c.Token == 0 || c.TTL > mostForgotten {
 		sql = d.sql.release
@@ -263,8 +305,11 @@ func (d *pgDriver) each(ctx context.Context, sql string, row func(pgx.Rows) erro
 		_, failed := conn.Conn().PgConn().Exec(ctx, d.sql.schema).ReadAll()
 		if err = run(); hasCode(err, undefinedTable) && failed != nil {
 			err = fmt.Errorf("the table %s does not exist and could not be created (%v): let a role that may create it run "+
-				"the SQL of postgres.Schema once, and grant this role SELECT, INSERT, UPDATE and DELETE on it: %w", d.sql.table, failed, err)
+				"the SQL of postgres.Schema once, and grant this role SELECT, INSERT, UPDATE and DELETE on it: %w", d.sql.missing(err), failed, err)
 		}
+	}
+	if hasCode(err, undefinedColumn) {
+		err = fmt.Errorf("a table of the Locker has other columns than the SQL of postgres.Schema makes: %w", err)
 	}
 	if hasCode(err, readOnly) {
 		d.leave(conn.Conn())

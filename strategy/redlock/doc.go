@@ -11,9 +11,9 @@
 //
 // It keeps the promise of every strategy of this module (see package locker) as long as a
 // majority of the nodes answers and keeps its keys: a minority may be dead,
-// unreachable or slow. A node that does not answer in its time costs that time once
-// (see [WithNodeTimeout]), and some ms of it if the others are a majority; then it is
-// skipped and probed in the background. A line in the log and a locker.EventNode report it once, and
+// unreachable or slow. A node that does not answer delays one command, for the node's time-out
+// (see [WithNodeTimeout]), or for some ms if the others are a majority. Then the node is
+// skipped, and probed in the background. A line in the log and a locker.EventNode report it once, and
 // once more when the node is well again. They also report a node that
 // takes more than half of its time for a command, or refuses commands for a reason that only a
 // person can remove (a password, a permission, its memory). Nodes are probed
@@ -22,30 +22,29 @@
 //
 // A lock is granted by a majority. Some 10 ms later it is on every node that can be reached;
 // nodes that cannot, or that lose it, get it when they are back, as long as it is held.
-// Lease.Nodes says how many have it. So one of five nodes may die, or come back empty, at any
-// time after that moment, and then another one.
+// Lease.Nodes returns how many have it. So after these 10 ms one of five nodes may die or come back
+// empty, and later another one.
 //
 // Tokens grow from holder to holder, however far the nodes' clocks are apart, as
 // long as the nodes keep their data: docs/decisions/0008 has the argument. A redsync mutex
 // of the same name on the same nodes excludes it and is excluded by it.
 //
 // The nodes are masters that do not replicate one another, an odd number of them, at
-// least 3. A server that is there twice is refused as soon as both have said who they
-// are (by their run ids; a user who may not ask for INFO is believed).
+// least 3. If two nodes are one server, redlock refuses them as soon as it has seen the run ids of
+// both. (It cannot see the run id if the user may not use INFO.)
 //
 // # Not guaranteed
 //
 // A node that restarts without its keys can help to grant a lock that is held. With
 // appendonly yes and appendfsync always it loses nothing, at the cost of a disk write
 // for each lock; with everysec up to two seconds, with snapshots or no persistence
-// more. Unless it is always, keep a node that was restarted away for the longest TTL in use. (Held
-// locks are taken to it at their next renewal, so that the gap is a third of their TTL
-// unless its operator keeps it away. It takes as many restarts as make up a majority together
-// with the nodes that lack the lock anyway.)
+// more. Without appendfsync always, keep clients away from a restarted node for the longest TTL in
+// use. (The node gets each held lock at the next renewal of the lock. So it lacks the lock for a third of the TTL at most,
+// if clients reach it at once. The lock is in danger only if the nodes that lack it are a majority.)
 //
 // A clock that jumps ahead by a TTL expires keys early on its node, and is like such a
-// restart. In the middle of an attempt it can let the attempt get a token that is not
-// greater. One that is set back, or runs slow, keeps keys for longer, which is
+// restart. If it jumps in the middle of an attempt, the attempt may get a token that is not
+// greater. A clock that is set back, or runs slow, keeps keys for longer, which is
 // harmless. Clock rates may differ by 1 %.
 //
 // Tokens may go back or repeat, until the clocks have caught up, if a minority of the
@@ -64,8 +63,8 @@
 //
 // Hold counts stay in the process. Between processes the first to get a majority wins.
 // Contenders that refuse one another, each with some of the nodes, begin anew, for
-// half of a node timeout at most, so that a free key has a winner. That takes fewest
-// commands where all processes are given the nodes in the same order.
+// half of a node timeout at most, so that a free key has a winner. This takes the fewest
+// commands if all processes have the nodes in one order.
 //
 // # When it is not the best choice
 //

@@ -135,7 +135,7 @@ func (d *quorumDriver) inspect(ctx context.Context, key string, look func(*node,
 	return h, asked, nil
 }
 
-// agreed are those of the nodes that tell the same, if they are a majority.
+// agreed returns equal answers of a majority of the nodes; nil if there is no such majority.
 func (d *quorumDriver) agreed(said []found) []found {
 	for _, h := range said {
 		same := slices.DeleteFunc(slices.Clone(said), func(other found) bool { return other.Held != h.Held || other.ID != h.ID })
@@ -146,8 +146,8 @@ func (d *quorumDriver) agreed(said []found) []found {
 	return nil
 }
 
-// perhaps are those of the nodes that tell of the same holder, if they may be a majority
-// with those that have not answered.
+// perhaps returns the answers that name one holder, if these nodes may be a majority together with
+// the nodes that have not answered.
 func (d *quorumDriver) perhaps(said []found) []found {
 	for _, h := range said {
 		same := slices.DeleteFunc(slices.Clone(said), func(other found) bool { return other.ID != h.ID })

@@ -1,5 +1,5 @@
-// Package setnx locks with SET NX PX: a string key whose value names the grant,
-// deleted by whoever it names.
+// Package setnx locks with SET NX PX: the key is a string whose value names the grant. Only the holder of
+// this grant deletes the key.
 //
 // # Guarantees
 //
@@ -10,16 +10,15 @@
 //
 // # Not guaranteed
 //
-// First come, first served holds among the goroutines of one Locker; between
-// processes whoever polls first wins. Hold counts stay in the process: another
+// The goroutines of one Locker are served first come, first served. Among
+// processes, the first to poll a free key gets the lock. Hold counts stay in the process: another
 // process with the same owner is excluded. A failover of Redis that loses the key
 // loses the lock; then the fencing token protects the resource.
 //
 // # Cost
 //
-// Free: one round trip to lock, one to unlock, and the same for a permit of a semaphore, a reader and a
-// writer. Contended: an attempt every 10 to
-// 100 ms from each process, or when the holder's lease ends.
+// A free lock takes one round trip, and its Unlock one. So does a permit of a semaphore, a reader and a writer.
+// While the key is taken, each waiting process makes an attempt every 10 to 100 ms, and when the holder's lease ends.
 //
 // # Keys
 //

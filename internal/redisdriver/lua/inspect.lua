@@ -15,7 +15,7 @@ local kind, content = redis.call('TYPE', lock).ok, {}
 if kind == 'string' and redis.call('STRLEN', lock) <= MOST_BYTES then
   content = redis.call('GET', lock)
 elseif kind == 'hash' and head_of(redis.call('HGET', lock, '')) then
-  -- Of permits the head will do, less what has ended of it, as far as a look at some claims shows.
+  -- The head counts the permits that are out. Those that have ended are subtracted, as far as a look at some claims shows.
   local limit, out = head_of(redis.call('HGET', lock, ''))
   local now = math.floor(clock() / 1000)
   for _, claim in ipairs(redis.call('ZRANGEBYSCORE', permits, '-inf', now, 'LIMIT', 0, PAGE)) do

@@ -44,9 +44,14 @@ local function bid_of(bid, now)
   end
 end
 
+-- The Locker of a claim.
+local function locker_of(claim)
+  return string.match(claim, '^[^:]+')
+end
+
 -- Reports whether two claims are of one Locker.
 local function is_own(claim, other)
-  return string.match(claim, '^[^:]+') == string.match(other, '^[^:]+')
+  return locker_of(claim) == locker_of(other)
 end
 
 -- Forgets claims that have ended, until at most `enough` permits are out; returns how many are. A call sweeps
@@ -108,7 +113,33 @@ local function make_bid(lock, ends, claim, count, waited, now)
   last_for(lock, ends, BID)
 end
 
--- What a lock does at a key with permits: it waits as one that asks for all of them. Returns true if it
+-- Gives back what a claim has; fields are those of the hash: '', '>' and the claim. next is for how long the key stays for
+-- whoever is next if no permits are out, in ms; nil if nobody waits. Returns how many are out, and whether the claim had not ended.
+local function give_back(lock, ends, fields, claim, now, next)
+  local limit, out = head_of(fields[1])
+  local ended = tonumber(redis.call('ZSCORE', ends, claim)) or math.huge
+  out = math.max(out - (tonumber(string.match(fields[3], '^%d+')) or 0), 0)
+  redis.call('ZREM', ends, claim) -- first, as in a sweep
+  redis.call('HDEL', lock, claim)
+  if out > 0 then
+    put_head(lock, limit, out)
+    local last = tonumber(redis.call('ZRANGE', ends, -1, -1, 'WITHSCORES')[2])
+    if last and last < ended and is_whole(lock, ends, fields[2]) then -- a lock is not kept out for the TTL of a claim that is gone
+      last = math.max(last, now + (next or 1))
+      redis.call('PEXPIREAT', lock, last)
+      redis.call('PEXPIREAT', ends, last)
+    end
+  elseif next then
+    put_head(lock, limit, 0)
+    redis.call('PEXPIRE', lock, next)
+    redis.call('DEL', ends)
+  else
+    redis.call('DEL', lock, ends)
+  end
+  return out, ended > now
+end
+
+-- A lock waits at a key with permits as a claim that asks for all of them. Returns true if it
 -- may take the key, which is gone then; false if it is refused; nil if the key has no permits. ends is nil for
 -- a lock that does not wait: what is out of dead claims alone ends with the key.
 local function lock_instead(lock, ends, claim, waited)

@@ -24,26 +24,6 @@ if not out or not fields[3] then
   end
   return 0
 end
-local ended = tonumber(redis.call('ZSCORE', permits, claim)) or math.huge
-out = math.max(out - (tonumber(string.match(fields[3], '^%d+')) or 0), 0)
-redis.call('ZREM', permits, claim) -- first, as in a sweep
-redis.call('HDEL', lock, claim)
-if out > 0 then
-  put_head(lock, limit, out)
-  local last = tonumber(redis.call('ZRANGE', permits, -1, -1, 'WITHSCORES')[2])
-  if last and last < ended and is_whole(lock, permits, fields[2]) then -- a lock is not kept out for the TTL of a claim that is gone
-    last = math.max(last, now + (left or 1))
-    redis.call('PEXPIREAT', lock, last)
-    redis.call('PEXPIREAT', permits, last)
-  end
-else
-  if bidder then
-    put_head(lock, limit, 0)
-    redis.call('PEXPIRE', lock, left)
-    redis.call('DEL', permits)
-  else
-    redis.call('DEL', lock, permits)
-  end
-end
+local _, held = give_back(lock, permits, fields, claim, now, bidder and left)
 redis.pcall(publish, channel, '0')
-return ended > now and 1 or 0
+return held and 1 or 0

@@ -68,6 +68,34 @@ func launchCluster(masters, replicasPer int, opts ...Option) (*Cluster, error) {
 	return c, nil
 }
 
+// addSlots gives node the slots from to to. CLUSTER ADDSLOTSRANGE, which is shorter, is unknown before Redis 7.0.
+func addSlots(ctx context.Context, node *redis.Client, from, to int) error {
+	var numbers []int
+	for slot := from; slot <= to; slot++ {
+		numbers = append(numbers, slot)
+	}
+	return node.ClusterAddSlots(ctx, numbers...).Err()
+}
+
+// StartClusterOfOne starts a cluster of one node, which has all slots. It returns when the cluster is up, after some
+// two seconds.
+func StartClusterOfOne(tb testing.TB, opts ...Option) *Server {
+	tb.Helper()
+	srv := Start(tb, append([]Option{WithConfig("--cluster-enabled", "yes")}, opts...)...)
+	node := srv.admin()
+	defer node.Close()
+	if err := errors.Join(addSlots(tb.Context(), node, 0, slots-1), until("the cluster is up", func(ctx context.Context) error {
+		info, err := node.ClusterInfo(ctx).Result()
+		if err == nil && !strings.Contains(info, "cluster_state:ok") {
+			err = errors.New(info)
+		}
+		return err
+	})); err != nil {
+		tb.Fatalf("redistest: a cluster of one node: %v", err)
+	}
+	return srv
+}
+
 // form makes a cluster of nodes that do not know of one another.
 func (c *Cluster) form() error {
 	ctx := context.Background()
@@ -76,7 +104,7 @@ func (c *Cluster) form() error {
 		from, to := i*slots/len(c.shards), (i+1)*slots/len(c.shards)-1
 		if err := errors.Join(
 			master.Do(ctx, "cluster", "set-config-epoch", i+1).Err(),
-			master.ClusterAddSlotsRange(ctx, from, to).Err(),
+			addSlots(ctx, master, from, to),
 		); err != nil {
 			return err
 		}
@@ -135,6 +163,9 @@ func (c *Cluster) settle(extra func(ctx context.Context) error) error {
 			if err != nil {
 				return err
 			}
+			if err := c.linked(ctx, i); err != nil {
+				return err
+			}
 			view += "\nepoch " + epochOf(info)
 			if agreed == "" {
 				agreed = view
@@ -144,6 +175,23 @@ func (c *Cluster) settle(extra func(ctx context.Context) error) error {
 		}
 		return extra(ctx)
 	})
+}
+
+// linked reports nil when a node has its links to the nodes that answer. Before, it does not hand on to them what is
+// published.
+func (c *Cluster) linked(ctx context.Context, node int) error {
+	links, err := c.admins[node].ClusterNodes(ctx).Result()
+	if err != nil {
+		return err
+	}
+	for _, s := range c.nodes {
+		for line := range strings.Lines(links) {
+			if strings.Contains(line, s.Addr()+"@") && strings.Contains(line, " disconnected") && s.answers() {
+				return fmt.Errorf("%s has no link to %s", c.nodes[node].Addr(), s.Addr())
+			}
+		}
+	}
+	return nil
 }
 
 // epochOf is the line about the cluster's epoch of what CLUSTER INFO says.

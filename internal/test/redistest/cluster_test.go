@@ -85,8 +85,12 @@ func TestMoveSlot(t *testing.T) {
 	m.MoveKeys(t, "{k}moved")
 	says("{k}moved", "ASK")
 	says("{k}left", "")
-	if err := source.Exists(t.Context(), "{k}moved", "{k}left").Err(); err == nil || !strings.HasPrefix(err.Error(), "TRYAGAIN") {
-		t.Errorf("EXISTS of both: %v, want TRYAGAIN", err)
+	want := "TRYAGAIN"
+	if !redistest.AtLeast(7, 0) {
+		want = "ASK"
+	}
+	if err := source.Exists(t.Context(), "{k}moved", "{k}left").Err(); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("EXISTS of both: %v, want %s", err, want)
 	}
 	has(t, rdb, "{k}moved", true)
 	m.Finish(t)

@@ -66,63 +66,7 @@ func trouble0(from, to int) []event {
 // TestChecks: what happened, and which violation that is.
 func TestChecks(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		script    [][]step
-		events    []event
-		frozen    spans // p0
-		killed    int   // p0; 0: it was not
-		acked     bool
-		want      Kind
-		regranted int
-		unseen    bool // the replay does not see what the resource says
-	}{
-		"one after the other":                {script: [][]step{held(0, 1, 1, 5, 10), held(1, 2, 7, 9, 11)}},
-		"the reply to Unlock comes late":     {script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 5, 1, recUnlock, record{}), held(1, 2, 7, 9, 11), rec(0, 50, 1, recUnlocked, record{})}},
-		"granted beside a holder":            {want: Overlap, script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 7, 9, 11)}},
-		"granted beside a process that dies": {want: Overlap, killed: 200, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), held(1, 2, 100, 109, 11)}},
-		"granted after the process has died": {killed: 50, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), held(1, 2, 100, 109, 11)}},
-		"held though the resource has seen a greater token": {want: Overlap, unseen: true, script: [][]step{
-			lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 5, 1, recWrite, record{}), lease(0, 6, 1, recAsk, flagYes, 298), unlock(0, 7, 1),
-		}},
-
-		"a loss between two grants":        {events: lost(lossSome, 5, 6), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 7, 9, 11)}, regranted: 1},
-		"a loss after both":                {want: Overlap, events: lost(lossSome, 8, 9), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 7, 9, 11)}},
-		"a loss of what was not confirmed": {events: lost(lossUnconfirmed, 5, 6), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 7, 9, 11)}, regranted: 1},
-		"a loss of what was confirmed":     {want: Overlap, acked: true, events: lost(lossUnconfirmed, 5, 6), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 7, 9, 11)}},
-		"a loss of a confirmed renewal":    {want: Overlap, acked: true, events: lost(lossUnconfirmed, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), held(1, 2, 300, 309, 11), unlock(0, 400, 1)}},
-		"a smaller token after a loss":     {want: TokenOrder, events: lost(lossAll, 5, 6), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 1307, 1309, 9)}},
-		"told of a grant after the loss":   {events: lost(lossAll, 5, 6), script: [][]step{lock(0, 0, 1), held(1, 2, 8, 10, 11), granted(0, 9, 1, 10, 298), unlock(0, 20, 1)}},
-		"renewed beside the next holder":   {want: LateLoss, regranted: 1, events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), held(1, 2, 7, 9, 11), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
-		"renewed after a loss of all":      {want: LateLoss, events: lost(lossAll, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
-		"renewed, as it was not lost":      {events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
-		"not renewed after a loss of all":  {events: lost(lossAll, 5, 6), script: [][]step{held(0, 1, 1, 290, 10)}},
-
-		"a token repeats":                  {want: TokenOrder, script: [][]step{held(0, 1, 1, 5, 10), held(1, 2, 7, 9, 10)}},
-		"no tokens":                        {want: TokenOrder, script: [][]step{held(0, 1, 1, 5, 0), held(1, 2, 7, 9, 0)}},
-		"another token on re-entry":        {want: TokenOrder, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 2, 1, recLock, flagInner, 0), rec(0, 3, 1, recGranted, record{Flags: flagInner, Token: 11, Deadline: ms(298)}), unlock(0, 5, 1)}},
-		"told of a grant when it was over": {script: [][]step{lock(0, 0, 1), held(1, 2, 400, 405, 11), granted(0, 500, 1, 10, 298), unlock(0, 501, 1)}},
-
-		"held at the deadline":           {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 297, 1, recAsk, flagYes, 298), lease(0, 298, 1, recAsk, flagYes, 298), unlock(0, 299, 1)}},
-		"re-entered past the deadline":   {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 299, 1, recLock, flagInner, 0), rec(0, 300, 1, recGranted, record{Flags: flagInner, Token: 10, Deadline: ms(298)}), unlock(0, 301, 1)}},
-		"told late":                      {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 2400, 1, recLost, 0, 298), unlock(0, 2401, 1)}},
-		"told when a long call returned": {script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 298), lease(0, 201, 1, recRenew, 0, 298), lease(0, 2399, 1, recRenewed, 0, 298), lease(0, 2400, 1, recLost, 0, 298), unlock(0, 2401, 1)}},
-		"told late, being frozen":        {frozen: spans{during(200, 2300)}, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 2400, 1, recLost, 0, 298), unlock(0, 2401, 1)}},
-		"never told":                     {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), unlock(0, 2400, 1)}},
-		"Lost is never closed":           {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 299, 1, recAsk, 0, 298), unlock(0, 2400, 1)}},
-		"Lost is closed after a no":      {script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 299, 1, recAsk, 0, 298), lease(0, 300, 1, recLost, 0, 298), unlock(0, 2400, 1)}},
-		"granted long past the deadline": {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 2400, 1, 10, 298), lease(0, 2401, 1, recLost, 0, 298), unlock(0, 2402, 1)}},
-
-		"a free lock is not granted":               {want: Stall, script: [][]step{held(0, 1, 1, 5, 10), waited(1, 2, 2, 2002), waited(1, 3, 1900, 3900)}},
-		"while the server is away":                 {events: trouble0(1000, 1100), script: [][]step{held(0, 1, 1, 5, 10), waited(1, 2, 2, 2002), waited(1, 3, 1900, 3900)}},
-		"while nobody waits":                       {script: [][]step{held(0, 1, 1, 5, 10), waited(1, 2, 2, 1900), waited(1, 3, 2002, 3900)}},
-		"while a call may have got it":             {script: [][]step{lock(0, 0, 1), refused(0, 1800, 1, resUnavailable), waited(1, 2, 2, 2002), waited(1, 3, 1900, 3900)}},
-		"the lock of a dead holder is not granted": {want: Stall, killed: 5, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), waited(1, 2, 2, 2002), waited(1, 3, 1900, 3900)}},
-		"a call goes on":                           {want: Stall, script: [][]step{lock(0, 0, 1), refused(0, 4100, 1, resNotAcquired)}, events: trouble0(0, 4000)},
-		"a call goes on, being frozen":             {frozen: spans{during(100, 2000)}, script: [][]step{lock(0, 0, 1), refused(0, 4100, 1, resNotAcquired)}, events: trouble0(0, 4000)},
-		"an Unlock goes on":                        {want: Stall, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 5, 1, recUnlock, record{}), rec(0, 5100, 1, recUnlocked, record{})}},
-
-		"an error out of place": {want: Unexpected, script: [][]step{lock(0, 0, 1), refused(0, 1, 1, resOther)}},
-	} {
+	for name, c := range checkedHistories {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := &arena{maxTTL: 300 * time.Millisecond, cfg: Config{Slack: 2 * time.Second}, events: c.events}
@@ -157,6 +101,64 @@ func TestChecks(t *testing.T) {
 			}
 		})
 	}
+}
+
+var checkedHistories = map[string]struct {
+	script    [][]step
+	events    []event
+	frozen    spans // p0
+	killed    int   // p0; 0: it was not
+	acked     bool
+	want      Kind
+	regranted int
+	unseen    bool // the replay does not see what the resource says
+}{
+	"one after the other":                {script: [][]step{held(0, 1, 1, 5, 10), held(1, 2, 7, 9, 11)}},
+	"the reply to Unlock comes late":     {script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 5, 1, recUnlock, record{}), held(1, 2, 7, 9, 11), rec(0, 50, 1, recUnlocked, record{})}},
+	"granted beside a holder":            {want: Overlap, script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 7, 9, 11)}},
+	"granted beside a process that dies": {want: Overlap, killed: 200, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), held(1, 2, 100, 109, 11)}},
+	"granted after the process has died": {killed: 50, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), held(1, 2, 100, 109, 11)}},
+	"held though the resource has seen a greater token": {want: Overlap, unseen: true, script: [][]step{
+		lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 5, 1, recWrite, record{}), lease(0, 6, 1, recAsk, flagYes, 298), unlock(0, 7, 1),
+	}},
+
+	"a loss between two grants":        {events: lost(lossSome, 5, 6), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 7, 9, 11)}, regranted: 1},
+	"a loss after both":                {want: Overlap, events: lost(lossSome, 8, 9), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 7, 9, 11)}},
+	"a loss of what was not confirmed": {events: lost(lossUnconfirmed, 5, 6), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 7, 9, 11)}, regranted: 1},
+	"a loss of what was confirmed":     {want: Overlap, acked: true, events: lost(lossUnconfirmed, 5, 6), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 7, 9, 11)}},
+	"a loss of a confirmed renewal":    {want: Overlap, acked: true, events: lost(lossUnconfirmed, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), held(1, 2, 300, 309, 11), unlock(0, 400, 1)}},
+	"a smaller token after a loss":     {want: TokenOrder, events: lost(lossAll, 5, 6), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 1307, 1309, 9)}},
+	"told of a grant after the loss":   {events: lost(lossAll, 5, 6), script: [][]step{lock(0, 0, 1), held(1, 2, 8, 10, 11), granted(0, 9, 1, 10, 298), unlock(0, 20, 1)}},
+	"renewed beside the next holder":   {want: LateLoss, regranted: 1, events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), held(1, 2, 7, 9, 11), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
+	"renewed after a loss of all":      {want: LateLoss, events: lost(lossAll, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
+	"renewed, as it was not lost":      {events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
+	"not renewed after a loss of all":  {events: lost(lossAll, 5, 6), script: [][]step{held(0, 1, 1, 290, 10)}},
+
+	"a token repeats":                  {want: TokenOrder, script: [][]step{held(0, 1, 1, 5, 10), held(1, 2, 7, 9, 10)}},
+	"no tokens":                        {want: TokenOrder, script: [][]step{held(0, 1, 1, 5, 0), held(1, 2, 7, 9, 0)}},
+	"another token on re-entry":        {want: TokenOrder, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 2, 1, recLock, flagInner, 0), rec(0, 3, 1, recGranted, record{Flags: flagInner, Token: 11, Deadline: ms(298)}), unlock(0, 5, 1)}},
+	"told of a grant when it was over": {script: [][]step{lock(0, 0, 1), held(1, 2, 400, 405, 11), granted(0, 500, 1, 10, 298), unlock(0, 501, 1)}},
+
+	"held at the deadline":           {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 297, 1, recAsk, flagYes, 298), lease(0, 298, 1, recAsk, flagYes, 298), unlock(0, 299, 1)}},
+	"re-entered past the deadline":   {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 299, 1, recLock, flagInner, 0), rec(0, 300, 1, recGranted, record{Flags: flagInner, Token: 10, Deadline: ms(298)}), unlock(0, 301, 1)}},
+	"told late":                      {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 2400, 1, recLost, 0, 298), unlock(0, 2401, 1)}},
+	"told when a long call returned": {script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 298), lease(0, 201, 1, recRenew, 0, 298), lease(0, 2399, 1, recRenewed, 0, 298), lease(0, 2400, 1, recLost, 0, 298), unlock(0, 2401, 1)}},
+	"told late, being frozen":        {frozen: spans{during(200, 2300)}, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 2400, 1, recLost, 0, 298), unlock(0, 2401, 1)}},
+	"never told":                     {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), unlock(0, 2400, 1)}},
+	"Lost is never closed":           {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 299, 1, recAsk, 0, 298), unlock(0, 2400, 1)}},
+	"Lost is closed after a no":      {script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 299, 1, recAsk, 0, 298), lease(0, 300, 1, recLost, 0, 298), unlock(0, 2400, 1)}},
+	"granted long past the deadline": {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 2400, 1, 10, 298), lease(0, 2401, 1, recLost, 0, 298), unlock(0, 2402, 1)}},
+
+	"a free lock is not granted":               {want: Stall, script: [][]step{held(0, 1, 1, 5, 10), waited(1, 2, 2, 2002), waited(1, 3, 1900, 3900)}},
+	"while the server is away":                 {events: trouble0(1000, 1100), script: [][]step{held(0, 1, 1, 5, 10), waited(1, 2, 2, 2002), waited(1, 3, 1900, 3900)}},
+	"while nobody waits":                       {script: [][]step{held(0, 1, 1, 5, 10), waited(1, 2, 2, 1900), waited(1, 3, 2002, 3900)}},
+	"while a call may have got it":             {script: [][]step{lock(0, 0, 1), refused(0, 1800, 1, resUnavailable), waited(1, 2, 2, 2002), waited(1, 3, 1900, 3900)}},
+	"the lock of a dead holder is not granted": {want: Stall, killed: 5, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), waited(1, 2, 2, 2002), waited(1, 3, 1900, 3900)}},
+	"a call goes on":                           {want: Stall, script: [][]step{lock(0, 0, 1), refused(0, 4100, 1, resNotAcquired)}, events: trouble0(0, 4000)},
+	"a call goes on, being frozen":             {frozen: spans{during(100, 2000)}, script: [][]step{lock(0, 0, 1), refused(0, 4100, 1, resNotAcquired)}, events: trouble0(0, 4000)},
+	"an Unlock goes on":                        {want: Stall, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 5, 1, recUnlock, record{}), rec(0, 5100, 1, recUnlocked, record{})}},
+
+	"an error out of place": {want: Unexpected, script: [][]step{lock(0, 0, 1), refused(0, 1, 1, resOther)}},
 }
 
 // processes writes the logs, with half a record at the end, as of a process that was killed.

@@ -139,7 +139,7 @@ func TestReplicaAcksThroughAHook(t *testing.T) {
 	server := redistest.Start(t, redistest.WithConfig("--repl-diskless-sync-delay", "0"))
 	host, port, err := net.SplitHostPort(server.Addr())
 	require.NoError(t, err)
-	replica := redistest.Start(t, redistest.WithConfig("--replicaof", host+" "+port)).Client(t)
+	replica := redistest.Start(t, redistest.WithConfig("--replicaof", host, port)).Client(t)
 	require.Eventually(t, func() bool {
 		role, err := replica.Do(t.Context(), "role").Slice()
 		return err == nil && len(role) > 3 && role[3] == "connected"

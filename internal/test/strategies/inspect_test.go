@@ -65,31 +65,44 @@ func TestInspectRecognizes(t *testing.T) {
 			found++
 		}
 		require.Equal(t, len(want), found)
-		for key, w := range want {
-			h, err := a.Inspect(t.Context(), key)
-			require.NoError(t, err, key)
-			require.True(t, h.Held, key)
-			require.Equal(t, []any{w.Strategy, w.Owner, w.Holds}, []any{h.Strategy, h.Owner, h.Holds}, key)
-			if key == "for ever" || key == "data" || key == "counts" || key == "long" {
-				require.Negative(t, h.Remaining)
-			} else {
-				require.InDelta(t, time.Minute, h.Remaining, float64(30*time.Second), key)
-			}
-			if ours := w.Strategy != "" && key != "redisson"; ours {
-				require.Positive(t, h.Token, key)
-				require.WithinDuration(t, time.Now(), h.Since, 30*time.Second, key)
-			} else {
-				require.Zero(t, h.Token)
-				require.Zero(t, h.Since)
-			}
-			if w.Owner == "" {
-				require.ErrorIs(t, a.ForceUnlock(t.Context(), h), locker.ErrConflict)
-			}
+		looksAs(t, a, want)
+	}
+	operatorEnds(t, rdb, want)
+
+}
+
+// looksAs compares what a Locker finds with what is there.
+func looksAs(t *testing.T, a *locker.Client, want map[string]locker.Holder) {
+	t.Helper()
+	for key, w := range want {
+		h, err := a.Inspect(t.Context(), key)
+		require.NoError(t, err, key)
+		require.True(t, h.Held, key)
+		require.Equal(t, []any{w.Strategy, w.Owner, w.Holds}, []any{h.Strategy, h.Owner, h.Holds}, key)
+		if key == "for ever" || key == "data" || key == "counts" || key == "long" {
+			require.Negative(t, h.Remaining)
+		} else {
+			require.InDelta(t, time.Minute, h.Remaining, float64(30*time.Second), key)
+		}
+		if ours := w.Strategy != "" && key != "redisson"; ours {
+			require.Positive(t, h.Token, key)
+			require.WithinDuration(t, time.Now(), h.Since, 30*time.Second, key)
+		} else {
+			require.Zero(t, h.Token)
+			require.Zero(t, h.Since)
+		}
+		if w.Owner == "" {
+			require.ErrorIs(t, a.ForceUnlock(t.Context(), h), locker.ErrConflict)
 		}
 	}
-	set("set", "not UTF-8\xff", "x")
-	set("rpush", "locker:fence:{plain}", "x")
-	set("set", "locker:queue:{for ever}", "x")
+}
+
+// operatorEnds ends all locks beside things that are none, which stay.
+func operatorEnds(t *testing.T, rdb *redis.Client, want map[string]locker.Holder) {
+	t.Helper()
+	require.NoError(t, rdb.Set(t.Context(), "not UTF-8\xff", "x", 0).Err())
+	require.NoError(t, rdb.RPush(t.Context(), "locker:fence:{plain}", "x").Err())
+	require.NoError(t, rdb.Set(t.Context(), "locker:queue:{for ever}", "x", 0).Err())
 	operator, err := blpop.New(rdb)
 	require.NoError(t, err)
 	defer operator.Close()

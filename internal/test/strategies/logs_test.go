@@ -41,13 +41,7 @@ func TestLogsAndErrorsTellNoValues(t *testing.T) {
 			lock := func() *locker.Lease {
 				lease, err := l.Lock(ctx, "k")
 				require.NoError(t, err)
-				if v, err := admin.Get(ctx, "k").Result(); err == nil {
-					values = append(values, v)
-				} else {
-					fields, err := admin.HKeys(ctx, "k").Result()
-					require.NoError(t, err)
-					values = append(values, slices.DeleteFunc(fields, func(f string) bool { return f == "" })...)
-				}
+				values = append(values, storedValues(t, admin)...)
 				return lease
 			}
 			lease := lock()
@@ -84,6 +78,17 @@ func TestLogsAndErrorsTellNoValues(t *testing.T) {
 			}
 		})
 	}
+}
+
+// storedValues returns the string at key "k", or the fields of the hash.
+func storedValues(t *testing.T, admin *redis.Client) []string {
+	t.Helper()
+	if v, err := admin.Get(t.Context(), "k").Result(); err == nil {
+		return []string{v}
+	}
+	fields, err := admin.HKeys(t.Context(), "k").Result()
+	require.NoError(t, err)
+	return slices.DeleteFunc(fields, func(f string) bool { return f == "" })
 }
 
 type lockedBuffer struct {

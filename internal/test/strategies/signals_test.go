@@ -137,23 +137,7 @@ func TestSignalsAtAnyMoment(t *testing.T) {
 			defer func() { require.NoError(t, operator.Close()) }()
 			var use, signals sync.WaitGroup
 			for i := range 8 {
-				use.Go(func() {
-					for range 50 {
-						lease, err := holders[i%2].Lock(t.Context(), "k")
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						select {
-						case <-lease.ReleaseRequested():
-						case <-lease.AtRisk():
-						case <-time.After(time.Duration(rand.N(5)) * time.Millisecond):
-						}
-						if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, locker.ErrLost) {
-							t.Error(err)
-						}
-					}
-				})
+				use.Go(func() { useUntilAsked(t, holders[i%2]) })
 			}
 			over := make(chan struct{})
 			for i := range 2 {
@@ -185,6 +169,26 @@ func TestSignalsAtAnyMoment(t *testing.T) {
 				return err == nil && len(channels) == 0
 			}, 10*time.Second, 10*time.Millisecond, "somebody listens though no lease waits")
 		})
+	}
+}
+
+// useUntilAsked locks again and again, and holds until it is asked for the lock, or for a short time.
+func useUntilAsked(t *testing.T, l locker.Locker) {
+	t.Helper()
+	for range 50 {
+		lease, err := l.Lock(t.Context(), "k")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		select {
+		case <-lease.ReleaseRequested():
+		case <-lease.AtRisk():
+		case <-time.After(time.Duration(rand.N(5)) * time.Millisecond):
+		}
+		if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, locker.ErrLost) {
+			t.Error(err)
+		}
 	}
 }
 

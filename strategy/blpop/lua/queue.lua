@@ -37,10 +37,7 @@ local OPEN = 100 -- ms, for those who poll; a token that is issued ends it
 local OPEN_BRIEFLY = 20 -- ms, for waiters that are woken or not known of
 local LOOK = 10 -- ms after which the queue looks whether an opening has ended
 
-local function push(inbox, message)
-  redis.pcall('RPUSH', inbox, message) -- the process looks by itself, too
-  redis.pcall('PEXPIRE', inbox, KEEP)
-end
+-- push.lua
 
 -- The fields of the queue that have these names.
 local function state_of(queue, ...)

@@ -1,5 +1,5 @@
 -- acquire(key, id, owner, ttl, forget, tokens; times in ms): one row, the grant or who
--- holds; or none if another transaction is at the row.
+-- holds, and whether as permits; or none if another transaction is at the row.
 --
 -- A refusal locks and writes nothing. SKIP LOCKED refuses beside an attempt that is being
 -- granted, a release that is not through, or an application: no attempt queues for a row. Of
@@ -34,7 +34,7 @@ WITH seen AS MATERIALIZED (
 	WHERE l.id = excluded.id OR l.expires <= clock_timestamp()
 	RETURNING token, last_token
 )
-SELECT true, token, last_token, 0::bigint, '' FROM granted
+SELECT true, token, last_token, 0::bigint, '', false FROM granted
 UNION ALL
-SELECT false, 0, 0, ceil(extract(epoch FROM expires - clock_timestamp()) * 1000)::bigint, encode(owner, 'hex') FROM seen
+SELECT false, 0, 0, ceil(extract(epoch FROM expires - clock_timestamp()) * 1000)::bigint, encode(owner, 'hex'), {is permits} FROM seen
 WHERE id <> $2 AND expires > clock_timestamp() AND NOT EXISTS (SELECT FROM granted)

@@ -1,4 +1,4 @@
--- renew(keys, ids, ttls, forgets): a row (number, renewed) for each claim that holds its
+-- renew(keys, ids, ttls, forgets): a row (number, renewed, 0) for each claim that holds its
 -- key. A row that another transaction has locked is passed by, and its claim told to try again: no
 -- key holds up the others, and no two batches each other.
 --
@@ -18,6 +18,6 @@ WITH claims AS MATERIALIZED (
 	FROM mine m WHERE l.hash = m.hash
 	RETURNING m.n
 )
-SELECT c.n, r.n IS NOT NULL
+SELECT c.n, r.n IS NOT NULL, 0::bigint
 FROM claims c LEFT JOIN renewed r USING (n)
 WHERE r.n IS NOT NULL OR EXISTS (SELECT FROM {table} l WHERE l.hash = c.hash AND l.id = c.id AND l.expires > clock_timestamp())

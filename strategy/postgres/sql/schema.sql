@@ -1,7 +1,7 @@
--- Where the table exists this takes no lock on it and needs no permission, which CREATE IF
--- NOT EXISTS would; where it does not, the second of two processes waits for the first. id
+-- Where the tables exist this takes no lock on them and needs no permission, which CREATE IF
+-- NOT EXISTS would; where they do not, the second of two processes waits for the first. id
 -- is empty and expires -infinity when no claim holds the key; last_token is the last that
--- was reserved.
+-- was reserved. The second table has the claims of permits: see judged.sql.
 SELECT pg_advisory_xact_lock(7811887012);
 DO $create$ BEGIN IF to_regclass({literal}) IS NULL THEN
 	CREATE TABLE {table} (
@@ -16,4 +16,20 @@ DO $create$ BEGIN IF to_regclass({literal}) IS NULL THEN
 		forget     timestamptz NOT NULL DEFAULT clock_timestamp() + interval '10 min'
 	) WITH (fillfactor = 70);
 	CREATE INDEX ON {table} (forget);
+END IF; END $create$;
+DO $create$ BEGIN IF to_regclass({permits literal}) IS NULL THEN
+	CREATE TABLE {permits} (
+		hash    bytea NOT NULL,
+		era     timestamptz NOT NULL,
+		id      bytea NOT NULL,
+		owner   bytea NOT NULL,
+		permits int NOT NULL,
+		token   bigint NOT NULL,
+		since   timestamptz NOT NULL,
+		expires timestamptz NOT NULL,
+		forget  timestamptz NOT NULL,
+		PRIMARY KEY (id, hash, era)
+	);
+	CREATE INDEX ON {permits} (hash, era, expires);
+	CREATE INDEX ON {permits} (forget);
 END IF; END $create$;

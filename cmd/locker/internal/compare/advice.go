@@ -15,6 +15,10 @@ type Need string
 var Needs = []Need{"order", "crowd", "speed", "throughput", "contention", "interop", "crash", "failover"}
 
 // needs says what each is: the property that it demands, and the metrics that it weighs.
+//
+// Contention weighs no gap. The changes of process count the gaps already; and where processes poll, a
+// change takes place only if one of them asks in the short time before the holder is back, so that the gaps at
+// changes are a selection of short ones.
 var needs = map[Need]struct {
 	what    string
 	demands string   // a property; "" is none
@@ -25,13 +29,13 @@ var needs = map[Need]struct {
 	"crowd":      {"hundreds of processes wait for one key, such as the workers of a queue", "crowd", []string{"gap", "cpu", "waitingcpu", "waiting"}, "blpop and etcd wake one of them at a release"},
 	"speed":      {"a lock that is mostly free, one after another", "processes", []string{"pair"}, ""},
 	"throughput": {"many locks at a time, of one process", "processes", []string{"wide"}, ""},
-	"contention": {"one key that a few processes want all the time", "processes", []string{"changes", "gap", "longest"}, ""},
+	"contention": {"one key that a few processes want all the time", "processes", []string{"changes", "longest"}, ""},
 	"interop":    {"programs with other libraries take the lock, too, such as a Java service", "interop", nil, "setnx (SET NX PX) and hashreentrant (Redisson) are made for it"},
 	"crash":      {"a lock survives a crash of its server, such as the lock of a long nightly job (Redis: only with appendfsync always)", "crash", nil, "postgres, mysql and etcd keep locks on disk"},
 	"failover":   {"no lock is lost, or granted twice, when one server dies with its data", "failover", nil, "redlock and etcd are made for it"},
 }
 
-// Advice says which strategies meet a need, and which of them are the best outside the noise.
+// Advice says which strategies meet a need, and which of them are the best beyond the noise.
 type Advice struct {
 	Need    Need     `json:"need"`
 	What    string   `json:"what"`
@@ -103,16 +107,17 @@ func (r *Result) adviseOn(need Need) Advice {
 }
 
 // rank returns those that no other one is better than: better by one of the metrics and worse by
-// none, outside the noise.
+// none, by more than a fifth beyond the noise.
 func rank(meet []*Strategy, weighs []string) (best []string, because string) {
 	whys := make(map[string]string) // why a metric does not rank two of them, unless there is no difference
 	var by []string                 // metrics that do
+	won := make(map[string]int)     // how many each is better than
 	for _, s := range meet {
 		beaten := false
 		for _, o := range meet {
 			better, worse := false, false
 			for _, id := range weighs {
-				c := metricOf(id).compared(o.Figures[id], s.Figures[id])
+				c := metricOf(id).compared(o.Figures[id], s.Figures[id], apart)
 				better, worse = better || c.better, worse || c.worse
 				if c.better && !slices.Contains(by, id) {
 					by = append(by, id)
@@ -121,28 +126,32 @@ func rank(meet []*Strategy, weighs []string) (best []string, because string) {
 					whys[id] = c.why
 				}
 			}
-			beaten = beaten || better && !worse
+			if better && !worse {
+				beaten, won[o.Name] = true, won[o.Name]+1
+			}
 		}
 		if !beaten {
 			best = append(best, s.Name)
 		}
 	}
 	slices.SortFunc(by, func(a, b string) int { return cmp.Compare(slices.Index(weighs, a), slices.Index(weighs, b)) })
-	among := "there is no difference"
+	among := "no such difference was found"
 	if len(weighs) > 1 {
-		among = "each is better by one figure and worse by another one, or there is no difference"
+		among = "each is better by one figure and worse by another one, or no such difference was found"
 	}
 	switch {
 	case len(by) == 0 && len(whys) == len(weighs):
 		return nil, "too little was measured to tell them apart by " + titlesOf(weighs, whys)
 	case len(by) == 0:
-		return nil, noDifference + " between them by " + titlesOf(weighs, whys)
+		return nil, noDifference + " of more than a fifth was found between them by " + titlesOf(weighs, whys)
+	case len(best) == 1 && won[best[0]] == len(meet)-1:
+		return best, "better than every other one, by more than a fifth beyond the noise, in " + titlesOf(by, nil)
 	case len(best) == 1:
-		return best, "better than every other one, by more than the noise, in " + titlesOf(by, nil)
-	case len(best) == len(meet):
-		return nil, "each is better by one and worse by another one of " + titlesOf(weighs, whys) + ", or there is no difference"
+		return best, "each of the others is worse than some other one, by more than a fifth beyond the noise, in " + titlesOf(by, nil)
+	case len(best) == len(meet), len(best) == 0:
+		return nil, "each is better by one and worse by another one of " + titlesOf(weighs, whys) + ", or no difference was found"
 	}
-	return best, "better than the others, by more than the noise, in " + titlesOf(by, nil) + "; among these " + among
+	return best, "better than the others, by more than a fifth beyond the noise, in " + titlesOf(by, nil) + "; among these " + among
 }
 
 // titlesOf returns the titles of metrics, with the reason why a metric ranks no strategies.

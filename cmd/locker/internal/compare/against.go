@@ -55,7 +55,7 @@ func (r *Result) Against(old io.Reader, threshold float64) (*Against, error) {
 		a.Lines = append(a.Lines, "The machines differ: "+e.Machine+" then, "+r.Machine+" now.")
 	}
 	work := metric{fewest: 1}
-	if c := work.compared(r.Load.Calibration, e.Load.Calibration); c.better || c.worse {
+	if c := work.compared(r.Load.Calibration, e.Load.Calibration, changed); c.better || c.worse {
 		a.Lines = append(a.Lines, fmt.Sprintf("The machine itself differs: a constant piece of work took %s ms then, %s ms now.", e.Load.Calibration.text(), r.Load.Calibration.text()))
 	}
 	for _, was := range e.Strategies {
@@ -75,7 +75,7 @@ func (a *Against) add(s *Strategy, was map[string]*Figure, threshold float64) {
 		if now == nil || then == nil {
 			continue
 		}
-		c := m.compared(now, then)
+		c := m.compared(now, then, changed)
 		verdict := "~ (" + c.why + ")"
 		if c.better || c.worse {
 			change := now.Median/then.Median - 1

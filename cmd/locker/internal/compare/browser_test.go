@@ -189,27 +189,7 @@ func reported(t *testing.T) (file string, r *Result) {
 // light and dark.
 func TestReportInABrowser(t *testing.T) {
 	file, result := reported(t)
-	allocator, cancel := chromedp.NewExecAllocator(t.Context(), append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox)...)
-	defer cancel()
-	ctx, cancel := chromedp.NewContext(allocator)
-	defer cancel()
-	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	var said, asked []string
-	chromedp.ListenTarget(ctx, func(event any) {
-		switch e := event.(type) {
-		case *runtime.EventConsoleAPICalled:
-			said = append(said, string(e.Type))
-		case *runtime.EventExceptionThrown:
-			said = append(said, e.ExceptionDetails.Text)
-		case *log.EventEntryAdded:
-			said = append(said, e.Entry.Text)
-		case *network.EventRequestWillBeSent:
-			if !strings.HasPrefix(e.Request.URL, "file://") && !strings.HasPrefix(e.Request.URL, "data:") {
-				asked = append(asked, e.Request.URL)
-			}
-		}
-	})
+	ctx, said, asked := openBrowser(t)
 	inks := make(map[string]bool)
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int64{400, 1400} {
@@ -252,6 +232,33 @@ func TestReportInABrowser(t *testing.T) {
 		}
 	}
 	require.Len(t, inks, 2, "light and dark differ")
-	require.Empty(t, said, "nothing is on the console")
-	require.Empty(t, asked, "nothing comes by the network")
+	require.Empty(t, *said, "nothing is on the console")
+	require.Empty(t, *asked, "nothing comes by the network")
+}
+
+// openBrowser starts a browser. said is what it puts on its console, asked what it fetches by the network.
+func openBrowser(t *testing.T) (ctx context.Context, said, asked *[]string) {
+	t.Helper()
+	allocator, cancel := chromedp.NewExecAllocator(t.Context(), append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox)...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(allocator)
+	t.Cleanup(cancel)
+	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
+	t.Cleanup(cancel)
+	said, asked = new([]string), new([]string)
+	chromedp.ListenTarget(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventConsoleAPICalled:
+			*said = append(*said, string(e.Type))
+		case *runtime.EventExceptionThrown:
+			*said = append(*said, e.ExceptionDetails.Text)
+		case *log.EventEntryAdded:
+			*said = append(*said, e.Entry.Text)
+		case *network.EventRequestWillBeSent:
+			if !strings.HasPrefix(e.Request.URL, "file://") && !strings.HasPrefix(e.Request.URL, "data:") {
+				*asked = append(*asked, e.Request.URL)
+			}
+		}
+	})
+	return ctx, said, asked
 }

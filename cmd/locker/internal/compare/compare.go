@@ -125,8 +125,8 @@ func (s *Strategy) fail(err error) {
 
 // limits says what these figures do not.
 func (r *Result) limits(s *stores, o Options) {
-	r.Limits = append(r.Limits, fmt.Sprintf("Figures are the median of %d runs of %v (of a contended key: %v), in turns, with the least and the greatest run. A strategy is called better than another one only from %d runs of each on, if the Mann-Whitney test gives p < %v and the medians differ by %.0f %%. The processes that contend are processes.",
-		o.Runs, o.Time, time.Duration(r.BoutS*float64(time.Second)).Round(time.Millisecond), runsToRank, alpha, 100*leastEffect))
+	r.Limits = append(r.Limits, fmt.Sprintf("Figures are the median of %d runs of %v (of a contended key: %v), in turns, with the least and the greatest run. A strategy is called better than another one only from %d runs of each on, if the Mann-Whitney test finds with p < %v that it is better by more than %.0f %%: between two runs of this program smaller differences change. The processes that contend are processes.",
+		o.Runs, o.Time, time.Duration(r.BoutS*float64(time.Second)).Round(time.Millisecond), runsToRank, alpha, 100*(apart-1)))
 	if !s.own {
 		r.Limits = append(r.Limits, "The servers may have had other work, which the figures include. They were not crashed: those cases are left out.")
 	}

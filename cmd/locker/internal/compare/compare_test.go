@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/distlock/locker"
 	"github.com/distlock/locker/cmd/locker/internal/servers/serverstest"
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/internal/test/pace"
@@ -152,6 +153,22 @@ func TestServersOfOthers(t *testing.T) {
 			})
 			require.Equal(t, "data", rdb.Get(t.Context(), "others").Val())
 		}
+	}
+}
+
+// TestCandidatesAreWhatTheSuiteExpects: the suite leaves out the cases of permits for a strategy that does not claim them,
+// and expects of it that readers of other Lockers wait.
+func TestCandidatesAreWhatTheSuiteExpects(t *testing.T) {
+	rdb := redistest.Shared(t).Client(t)
+	for _, c := range candidates {
+		if c.single.New == nil {
+			continue
+		}
+		l, err := c.single.New(rdb)
+		require.NoError(t, err)
+		_, err = locker.NewSemaphore(l, "k", 2)
+		require.Equal(t, c.single.Permits, err == nil, "%s: %v", c.name, err)
+		require.NoError(t, l.Close())
 	}
 }
 

@@ -42,6 +42,29 @@ func TestRank(t *testing.T) {
 	require.Contains(t, because, "fewer than 30 runs")
 }
 
+// TestApart: strategies are told apart if one is better by more than a fifth, however small the noise is.
+// Against an earlier comparison a smaller change counts.
+func TestApart(t *testing.T) {
+	t.Parallel()
+	runs := func(median float64) (all []float64) {
+		for i := range runsToRank {
+			all = append(all, median*(1+float64(i)/1000))
+		}
+		return all
+	}
+	for _, m := range []metric{metricOf("pair"), metricOf("wide")} {
+		base := newFigure(m, runs(100), 1000)
+		near, far := newFigure(m, runs(115), 1000), newFigure(m, runs(130), 1000)
+		require.Equal(t, noDifference, m.compared(base, near, apart).why, m.id)
+		for _, c := range []comparison{m.compared(near, base, changed), m.compared(far, base, apart)} {
+			require.Equal(t, m.more, c.better, m.id)
+			require.Equal(t, !m.more, c.worse, m.id)
+			require.Less(t, c.p, alpha, m.id)
+		}
+		require.Equal(t, m.more, m.compared(base, far, apart).worse, m.id)
+	}
+}
+
 // TestSettled: the page names what the runs did not rank, and what no run measures.
 func TestSettled(t *testing.T) {
 	t.Parallel()
@@ -74,10 +97,28 @@ func TestPrices(t *testing.T) {
 	}
 	best, because := rank(all, []string{"pair", "gap"})
 	require.Equal(t, []string{"a"}, best)
-	require.Equal(t, "better than every other one, by more than the noise, in a free key: Lock + Unlock", because, "the gap was not measured")
+	require.Equal(t, "better than every other one, by more than a fifth beyond the noise, in a free key: Lock + Unlock", because, "the gap was not measured")
 	best, because = rank(all, []string{"pair", "wide"})
 	require.Empty(t, best)
 	require.Contains(t, because, "better by one and worse by another")
+}
+
+// TestChain: the best one is not called better than what only another one is better than.
+func TestChain(t *testing.T) {
+	t.Parallel()
+	all := strategies("pair", 1000, 100, 200, 200)
+	for i, s := range strategies("wide", 1000, 100, 100, 50) {
+		all[i].Figures["wide"] = s.Figures["wide"]
+	}
+	best, because := rank(all, []string{"pair", "wide"})
+	require.Equal(t, []string{"a"}, best)
+	require.Contains(t, because, "better than every other one")
+
+	all[2].Figures["pair"] = nil
+	all[0].Figures["wide"] = nil
+	best, because = rank(all, []string{"pair", "wide"})
+	require.Equal(t, []string{"a"}, best)
+	require.Contains(t, because, "each of the others is worse than some other one")
 }
 
 // TestJudge: a process that takes its own lock again is no change, and a wait that is cut off

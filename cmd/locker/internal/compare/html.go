@@ -40,7 +40,7 @@ func (r *Result) HTML(w io.Writer) error {
 }
 
 // answers has a line for each need: whether a strategy meets it, whether no other one is better by more than
-// the noise, and the first figure that the need weighs.
+// a fifth beyond the noise, and the first figure that the need weighs.
 func (r *Result) answers() (rows []row) {
 	for _, a := range r.Advice {
 		line := row{Title: string(a.Need), About: a.What}

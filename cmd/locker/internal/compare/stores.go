@@ -27,9 +27,9 @@ type candidate struct {
 }
 
 var candidates = []candidate{
-	{"setnx", redisconformance.Strategy{Name: "setnx", New: setnx.New}},
-	{"hashreentrant", redisconformance.Strategy{Name: "hashreentrant", New: hashreentrant.New, StoredHolds: true, Notified: true}},
-	{"blpop", redisconformance.Strategy{Name: "blpop", New: blpop.New, StoredHolds: true, Notified: true, Fair: true}},
+	{"setnx", redisconformance.Strategy{Name: "setnx", New: setnx.New, Permits: true}},
+	{"hashreentrant", redisconformance.Strategy{Name: "hashreentrant", New: hashreentrant.New, StoredHolds: true, Permits: true, Notified: true}},
+	{"blpop", redisconformance.Strategy{Name: "blpop", New: blpop.New, StoredHolds: true, Permits: true, Notified: true, Fair: true}},
 	{"redlock", redisconformance.Strategy{}},
 }
 

@@ -1,0 +1,162 @@
+package postgres_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/strategy/postgres"
+)
+
+// Requests come at the same time, twice, and from callers that give up or are cut off. The head always counts what its claims have
+// together, callers never have more than the limit, and a lock is alone.
+func TestPermitsAddUp(t *testing.T) {
+	t.Parallel()
+	s, ctx := startServer(t), t.Context()
+	const workers, rounds, limit = 8, 20, 6
+	first := postgres.NewDriver(s.pool(t, ""))
+	c := permitsOf(ofThird(0), time.Minute, 1, limit)
+	require.True(t, takePermits(t, first, c).Granted) // makes the tables
+	require.NoError(t, first.Release(ctx, c))
+	require.NoError(t, first.Close())
+
+	var inside atomic.Int64
+	var all sync.WaitGroup
+	for w := range workers {
+		d := postgres.NewDriver(s.pool(t, "&pool_max_conns=3"))
+		t.Cleanup(func() { _ = d.Close() })
+		all.Go(func() {
+			for round := range rounds {
+				work(t, d, fmt.Sprintf("0000000%d-0000-4000-8000-000000000000:%d", w, round), limit, &inside)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	conn, err := s.connect(ctx, "postgres", "app")
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	for checks := 0; ; checks++ {
+		checkSum(t, conn)
+		if checks%50 == 49 {
+			_, err := conn.Exec(ctx, cut)
+			require.NoError(t, err)
+		}
+		select {
+		case <-done:
+			checkSum(t, conn)
+			return
+		default:
+		}
+	}
+}
+
+// checkSum compares the head of an era with its claims, in one snapshot.
+func checkSum(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	var id string
+	var sum int
+	var early bool
+	err := conn.QueryRow(t.Context(), `SELECT convert_from(l.id, 'UTF8'), coalesce(sum(p.permits), 0), coalesce(bool_or(p.expires > l.expires), false)
+		FROM `+table+` l LEFT JOIN `+permitsTable+` p ON p.hash = l.hash AND p.era = l.since
+		WHERE l.id LIKE 'permits %' AND l.expires > clock_timestamp() GROUP BY l.id`).Scan(&id, &sum, &early)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return
+	}
+	require.NoError(t, err)
+	var limited, used int
+	_, err = fmt.Sscanf(id, "permits %d %d", &limited, &used)
+	require.NoError(t, err, id)
+	require.Equal(t, used, sum, id)
+	require.False(t, early, "a claim outlasts the head")
+}
+
+// work asks for permits, or for the lock, and gives back what it gets. It tries each command until it has an answer, as the engine does.
+func work(t *testing.T, d driver.Driver, id string, limit int, inside *atomic.Int64) {
+	t.Helper()
+	ctx := context.Background()
+	c := permitsOf(id, time.Minute, 1+rand.IntN(3), limit)
+	weight := int64(c.Permits)
+	switch rand.IntN(8) {
+	case 0:
+		c.Permits, c.Limit, weight = 0, 0, int64(limit)
+	case 1:
+		c.TTL = driver.BidTime / 20 // it dies
+	}
+	req := driver.Request{Claim: c, Fencing: rand.IntN(2) == 0, Waits: true}
+	for began := time.Now(); time.Since(began) < time.Second; req.Waited = time.Since(began) {
+		sent := time.Now()
+		a, err := d.Acquire(ctx, req)
+		if err == nil && rand.IntN(3) == 0 {
+			a, err = d.Acquire(ctx, req) // it arrives twice
+		}
+		if err != nil || !a.Granted {
+			continue
+		}
+		if c.TTL < time.Second {
+			return // its process died; nobody counts it
+		}
+		if n := inside.Add(weight); n > int64(limit) {
+			t.Errorf("%d of %d permits are out", n, limit)
+		}
+		d.Renew(ctx, []driver.Claim{c}, func(_ int, err error) {
+			if errors.Is(err, driver.ErrLost) {
+				t.Errorf("a claim of %v is lost after %v", c.TTL, time.Since(sent))
+			}
+		})
+		inside.Add(-weight)
+		break
+	}
+	for { // also what has no answer may have been granted
+		err := d.Release(ctx, c)
+		if err == nil || errors.Is(err, driver.ErrLost) {
+			return
+		}
+	}
+}
+
+// The permits of a process that is killed are free after their TTL, though another one renews its own. The process is this test with the URL in its environment.
+func TestPermitsOfAKilledProcess(t *testing.T) {
+	t.Parallel()
+	const env, ttl = "LOCKER_POSTGRES_PERMITS", 2 * time.Second
+	acquire := func(url string, n int) (*locker.Lease, error) {
+		s, err := locker.NewSemaphore(newLocker(t, newPool(t, url), locker.WithTTL(ttl)), "k", 4)
+		require.NoError(t, err)
+		return s.AcquireN(t.Context(), n, locker.WithWait(time.Minute))
+	}
+	if url := os.Getenv(env); url != "" {
+		_, err := acquire(url, 3)
+		require.NoError(t, err)
+		fmt.Println("acquired")
+		select {} // until it is killed
+	}
+	s := startServer(t)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), env+"="+s.url("app", "app"))
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "acquired"; {
+	}
+	one, err := acquire(s.url("app", "app"), 1)
+	require.NoError(t, err)
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	next, err := acquire(s.url("app", "app"), 3)
+	require.NoError(t, err)
+	require.NoError(t, next.Unlock(t.Context()))
+	require.NoError(t, one.Unlock(t.Context()))
+}
