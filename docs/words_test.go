@@ -15,16 +15,18 @@ import (
 // leftBehind lists words that this project does not use where users read: a reader would need a glossary for them, or they name
 // nothing. Each value shows the words to write instead.
 var leftBehind = map[*regexp.Regexp]string{
-	regexp.MustCompile(`(?i)\b(told|tells)\b`):      "reports, returns, shows, logs",
-	regexp.MustCompile(`(?i)\blikewise\b`):          "the thing itself",
-	regexp.MustCompile(`(?i)\brid(e|es|ing) out\b`): "retries",
-	regexp.MustCompile(`(?i)\bleft behind\b`):       "abandoned",
-	regexp.MustCompile(`(?i)\b(lanes?|hubs?)\b`):    "pipeline, subscriber",
+	regexp.MustCompile(`(?i)\b(told|tells)\b`):          "reports, returns, shows, logs",
+	regexp.MustCompile(`(?i)\blikewise\b`):              "the thing itself",
+	regexp.MustCompile(`(?i)\brid(e|es|ing) out\b`):     "retries",
+	regexp.MustCompile(`(?i)\bleft behind\b`):           "abandoned",
+	regexp.MustCompile(`(?i)\b(lanes?|hubs?)\b`):        "pipeline, subscriber",
+	regexp.MustCompile(`(?i)\bother\s+way\s+round\b`):   "both directions",
+	regexp.MustCompile(`(?i)\bthe\s+(latter|former)\b`): "the thing itself",
 	regexp.MustCompile(`(?i)\b(pairs|commands|sections|overs|releases|revisions|acquisitions|renewals|looks|times|tokens) a second\b`): "per second",
 }
 
-// code matches a block or a span of code.
-var code = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
+// unread matches blocks and spans of code, and the targets of links: a file keeps its name.
+var unread = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`|\\]\\([^)\\s]*\\)")
 
 func words(t *testing.T, where string, text []byte) {
 	t.Helper()
@@ -36,19 +38,23 @@ func words(t *testing.T, where string, text []byte) {
 	}
 }
 
-// TestWordsOfPages checks the pages that users read. The records of decisions quote what was.
+// TestWordsOfPages checks the pages that users and contributors read.
 func TestWordsOfPages(t *testing.T) {
 	t.Parallel()
-	pages, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
+	pages := []string{"../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../otellocker/README.md"}
+	for _, pattern := range []string{"*.md", "decisions/*.md", "../adapters/*/README.md", "../strategy/*/README.md"} {
+		some, err := filepath.Glob(pattern)
+		if err != nil || len(some) == 0 {
+			t.Fatalf("%s: want pages, got %v, %v", pattern, some, err)
+		}
+		pages = append(pages, some...)
 	}
-	for _, page := range append(pages, "../README.md", "../CONTRIBUTING.md", "../SECURITY.md") {
+	for _, page := range pages {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		words(t, page, code.ReplaceAllFunc(text, func(quoted []byte) []byte {
+		words(t, page, unread.ReplaceAllFunc(text, func(quoted []byte) []byte {
 			return bytes.Repeat([]byte("\n"), bytes.Count(quoted, []byte("\n")))
 		}))
 	}

@@ -19,8 +19,8 @@ type shardedPubSub bool
 
 // WithShardedPubSub sets how releases are announced on a cluster: true by SPUBLISH and
 // SSUBSCRIBE, false by PUBLISH and SUBSCRIBE. All processes that share locks must agree: a plain
-// subscription receives nothing of SPUBLISH, nor the other way round; the waiter then polls
-// about once a second, and a Java client waits for the TTL. Default: sharded where the servers
+// subscription receives nothing of SPUBLISH, and a sharded subscription nothing of PUBLISH. Then the
+// waiter polls about once a second, and a Java client waits for the TTL. Default: sharded where the servers
 // can, from Redis 7 on, as Redisson does since 3.22. false is for an older Redisson, or one
 // that is configured so. Strategy blpop has no such option.
 func WithShardedPubSub(sharded bool) locker.Option {
