@@ -6,9 +6,11 @@ package embedredis
 import (
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 )
 
 // tick is the resolution of a server's clock.
@@ -17,6 +19,7 @@ const tick = time.Millisecond
 // Server is a running server.
 type Server struct {
 	m       *miniredis.Miniredis
+	setting sync.Mutex // a clock that two goroutines set does not go back
 	stop    chan struct{}
 	stopped chan struct{}
 }
@@ -29,22 +32,37 @@ func Start() (*Server, error) {
 	if err := m.Start(); err != nil {
 		return nil, fmt.Errorf("starting an embedded Redis: %w", err)
 	}
-	s := &Server{m, make(chan struct{}), make(chan struct{})}
+	s := &Server{m: m, stop: make(chan struct{}), stopped: make(chan struct{})}
+	// A tick can be late on a busy machine. A script that counted a TTL from the tick before it would
+	// set one that ends too early, so each script begins at the present time. No script calls another.
+	m.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
+		if cmd == "EVALSHA" || cmd == "EVAL" {
+			s.setClock()
+		}
+		return false
+	})
 	go s.runClock()
 	return s, nil
 }
 
-// runClock sets the server's clock. SetTime waits for the server's mutex, which a script holds
+// setClock sets the server's clock. SetTime waits for the server's mutex, which a script holds
 // until its end: as in Redis, no key ends in the middle of a script. With miniredis's own clock a
 // key could end there, between a script's PTTL and its GET.
+func (s *Server) setClock() {
+	s.setting.Lock()
+	defer s.setting.Unlock()
+	s.m.SetTime(time.Now())
+}
+
+// runClock sets the clock at each tick.
 func (s *Server) runClock() {
 	defer close(s.stopped)
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
 	for {
 		select {
-		case now := <-ticks.C:
-			s.m.SetTime(now)
+		case <-ticks.C:
+			s.setClock()
 		case <-s.stop:
 			return
 		}
