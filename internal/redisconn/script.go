@@ -3,7 +3,6 @@ package redisconn
 import (
 	"crypto/sha1"
 	"encoding/hex"
-	"regexp"
 	"strings"
 	"sync"
 )
@@ -59,43 +58,58 @@ type Files interface {
 // NewScript makes a Script of source, which may name files in the directory lua of
 // libraries. The first library that has a file gives it. name says what the script does.
 func NewScript(name, source string, libraries ...Files) *Script {
-	for include.MatchString(source) {
-		source = include.ReplaceAllStringFunc(source, func(line string) string {
-			for _, files := range libraries {
-				if file, err := files.ReadFile("lua/" + strings.TrimPrefix(line, "-- ")); err == nil {
-					return string(file)
-				}
-			}
-			panic("no such file: " + line)
-		})
-	}
-	source = codeOf(source)
+	source = codeOf(source, libraries)
 	sum := sha1.Sum([]byte(source))
 	sha := hex.EncodeToString(sum[:])
 	registry.Store(sha, namedScript{name, source})
 	return &Script{source: source, sha: sha, Keys: namesIn(source, "KEYS"), Args: namesIn(source, "ARGV")}
 }
 
-var include = regexp.MustCompile(`(?m)^-- \w+\.lua$`)
-
-// codeOf returns source without indentation, blank lines and lines that are comments. A
-// comment behind code stays, as strings may have dashes, too. No script has a string or
-// comment of several lines.
-func codeOf(source string) string {
+// codeOf returns source with the files that it names, without indentation, blank lines and lines
+// that are comments. A comment behind code stays, as strings may have dashes, too. No script has a
+// string or comment of several lines. Every program makes all scripts when it starts, so this is
+// one pass over the text.
+func codeOf(source string, libraries []Files) string {
 	var code strings.Builder
+	appendCode(&code, source, libraries)
+	return code.String()
+}
+
+func appendCode(code *strings.Builder, source string, libraries []Files) {
 	for line := range strings.Lines(source) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "--") {
-			code.WriteString(line + "\n")
+		line = strings.TrimSpace(line)
+		if file, ok := fileIn(line); ok {
+			appendCode(code, read(file, libraries), libraries)
+		} else if line != "" && !strings.HasPrefix(line, "--") {
+			code.WriteString(line)
+			code.WriteByte('\n')
 		}
 	}
-	return code.String()
+}
+
+// fileIn returns the file that a line stands for: "-- fence.lua".
+func fileIn(line string) (file string, ok bool) {
+	file, ok = strings.CutPrefix(line, "-- ")
+	return file, ok && strings.HasSuffix(file, ".lua") && !strings.Contains(file, " ")
+}
+
+// read returns the text of a file.
+func read(file string, libraries []Files) string {
+	for _, files := range libraries {
+		if text, err := files.ReadFile("lua/" + file); err == nil {
+			return string(text)
+		}
+	}
+	panic("no such file: " + file)
 }
 
 // namesIn returns the names that the script gives to the elements of an array.
 func namesIn(source, array string) []string {
-	head := regexp.MustCompile(`(?m)^local (.*) = unpack\(` + array + `\)`).FindStringSubmatch(source)
-	if head == nil {
-		return nil
+	for line := range strings.Lines(source) {
+		names, _, ok := strings.Cut(line, " = unpack("+array+")")
+		if names, local := strings.CutPrefix(names, "local "); ok && local {
+			return strings.Split(names, ", ")
+		}
 	}
-	return strings.Split(head[1], ", ")
+	return nil
 }
