@@ -16,6 +16,7 @@ const (
 	noSuchTable     = 1146
 	lockWaitTimeout = 1205
 	deadlock        = 1213
+	duplicate       = 1062
 )
 
 var (
@@ -58,6 +59,6 @@ func storeError(err error, notSent bool) error {
 	case errors.As(err, &refined), errors.Is(err, driver.ErrLost), errors.Is(err, driver.ErrInvalid):
 		return err
 	}
-	undone := hasNumber(err, lockWaitTimeout, deadlock) || hasNumber(err, readOnly...) || hasNumber(err, tooMany...) || hasNumber(err, permanent...)
+	undone := hasNumber(err, lockWaitTimeout, deadlock, duplicate) || hasNumber(err, readOnly...) || hasNumber(err, tooMany...) || hasNumber(err, permanent...)
 	return &driver.StoreError{Err: err, Permanent: isPermanent(err), NotApplied: notSent || undone || errors.Is(err, sqldriver.ErrBadConn)}
 }

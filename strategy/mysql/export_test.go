@@ -4,8 +4,7 @@ import "strings"
 
 // Sweep is the statement by which releases delete old rows.
 func Sweep() string {
-	sql, _ := newStatements(defaultTable)
-	return sql.sweep
+	return ofDefault().sweep
 }
 
 // SweepAll is Sweep, but for the look at the rows' age.

@@ -26,6 +26,10 @@ func (d *mysqlDriver) Inspect(ctx context.Context, key string) (driver.Holder, e
 	if err != nil || !h.Held {
 		return driver.Holder{Key: key}, err
 	}
+	if strings.HasPrefix(h.ID, permitsWord) {
+		h, _, err := d.countPermits(ctx, key) // a lock since then: the key was free in between
+		return h, err
+	}
 	h.Strategy, h.Since, h.Remaining, h.Metadata = d.Name(), time.UnixMicro(since), time.Duration(left)*time.Millisecond, driver.MetadataOf(h.ID)
 	return h, nil
 }
@@ -41,16 +45,23 @@ func (d *mysqlDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string
 		}
 		pattern := noSlash.Replace(pattern)
 		for last, n := []byte(nil), page; n == page; {
-			var keys []string
+			var keys, ofPermits []string
 			err := d.do(ctx, d.others, func(conn *sql.Conn) (err error) {
 				n, err = rows(ctx, conn, fmt.Sprintf(d.sql.keys, last, page), func(scan scanner) error {
 					var key string
-					err := scan(&last, &key)
+					var permits bool
+					err := scan(&last, &key, &permits)
 					if ok, _ := path.Match(pattern, noSlash.Replace(key)); ok {
 						keys = append(keys, key)
+						if permits {
+							ofPermits = append(ofPermits, key)
+						}
 					}
 					return err
 				})
+				if err == nil {
+					keys, err = d.without(ctx, conn, keys, ofPermits)
+				}
 				return err
 			})
 			if err != nil {
@@ -71,5 +82,5 @@ var noSlash = strings.NewReplacer("/", "\x00")
 
 // Break implements driver.Inspector. A claim's id is used once, so that this is a release.
 func (d *mysqlDriver) Break(ctx context.Context, h driver.Holder) error {
-	return d.Release(ctx, driver.Claim{Key: h.Key, ID: h.ID})
+	return d.Release(ctx, driver.Claim{Key: h.Key, ID: h.ID, Limit: h.Limit})
 }

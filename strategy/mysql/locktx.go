@@ -47,9 +47,8 @@ func LockTx(ctx context.Context, tx *sql.Tx, key string) error {
 	case ctx.Err() != nil:
 		return failed(locker.ErrNotAcquired, ctx.Err())
 	}
-	stmts, _ := newStatements(defaultTable)
 	// No key of a Locker is hashed with this before it, which is not UTF-8.
-	_, err := tx.ExecContext(ctx, fmt.Sprintf(stmts.lock, sha256.Sum256([]byte("\xff"+key)), key))
+	_, err := tx.ExecContext(ctx, fmt.Sprintf(ofDefault().lock, sha256.Sum256([]byte("\xff"+key)), key))
 	switch {
 	case err == nil:
 		return nil

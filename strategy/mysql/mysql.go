@@ -57,9 +57,16 @@ func Schema(name string) (string, error) {
 	return sql.schema, err
 }
 
+// PermitsSchema is the SQL that makes the table of permits beside the table of that name, which has _permits behind its
+// name. It is one statement, and does nothing to a table that exists.
+func PermitsSchema(name string) (string, error) {
+	sql, err := newStatements(name)
+	return sql.permits.schema, err
+}
+
 type table string
 
-// mysqlDriver is a driver.Driver, driver.Configurer, driver.Inspector and driver.Signaller.
+// mysqlDriver is a driver.Driver, driver.Configurer, driver.Inspector, driver.PermitKeeper and driver.Signaller.
 type mysqlDriver struct {
 	db  *sql.DB
 	sql statements
@@ -67,16 +74,16 @@ type mysqlDriver struct {
 	// command waits in turn here, and releases and renewals are in no attempt's way.
 	attempts, others chan struct{}
 	listens          sync.WaitGroup
+	rows             spares
 }
 
 // NewDriver makes the driver that New gives to its Locker, for those who wrap it.
 func NewDriver(db *sql.DB) driver.Driver {
-	sql, _ := newStatements(defaultTable)
 	n := db.Stats().MaxOpenConnections
 	if n <= 0 {
 		n = unlimited
 	}
-	return &mysqlDriver{db: db, sql: sql, attempts: make(chan struct{}, (n+1)/2), others: make(chan struct{}, n)}
+	return &mysqlDriver{db: db, sql: ofDefault(), attempts: make(chan struct{}, (n+1)/2), others: make(chan struct{}, n)}
 }
 
 const defaultTable = "locker_locks"
@@ -109,43 +116,66 @@ var (
 
 // Acquire implements driver.Driver.
 func (d *mysqlDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
-	want := 0
-	if req.Fencing {
-		want = min(max(req.Tokens, 1), driver.TokensAhead)
+	if req.Limit > 0 {
+		return d.acquirePermits(ctx, req)
 	}
-	stmt := fmt.Sprintf(d.sql.acquire, hashOf(req.Key), req.Key, req.ID, req.Owner, req.TTL.Microseconds(),
-		(req.TTL + max(2*req.TTL, keep)).Microseconds(), want)
 	var a driver.Answer
-	err := d.do(ctx, d.attempts, func(conn *sql.Conn) error {
-		done, err := conn.ExecContext(ctx, stmt)
-		// A statement that was rolled back was not applied, and shows nothing about the key.
-		for try := 1; hasNumber(err, deadlock) && try < mostTries && ctx.Err() == nil; try++ {
-			done, err = conn.ExecContext(ctx, stmt)
-		}
-		if err != nil {
-			return err
-		}
-		n, err := done.LastInsertId()
-		switch {
-		case err != nil:
-			return err
-		case n >= granted:
-			a = driver.Answer{Granted: true, Token: (n - granted) % block, Tokens: min(int((n-granted)/block), want)}
-		case n == manual:
-			hangUp(conn)
-			return errManual
-		case n > 0:
-			a.Remaining = time.Duration(n) * time.Millisecond
-		default:
-			return errMute
-		}
-		return nil
+	err := d.do(ctx, d.attempts, func(conn *sql.Conn) (err error) {
+		a, err = d.asking(ctx, conn, req).lock()
+		return err
 	})
 	return a, err
 }
 
-// Renew implements driver.Driver.
+// lock asks for the key as a lock.
+func (r *asking) lock() (a driver.Answer, err error) {
+	stmt := fmt.Sprintf(r.sql.acquire, r.hash, r.req.Key, r.req.ID, r.req.Owner, r.ttl(), forgetAfter(r.req.TTL), r.tokens)
+	for range mostTries {
+		n, err := r.send(stmt)
+		switch {
+		case err != nil:
+			return a, err
+		case n >= granted:
+			return driver.Answer{Granted: true, Token: (n - granted) % block, Tokens: min(int((n-granted)/block), r.tokens)}, nil
+		case n >= refused:
+			if a, had, err := r.lockInstead(); had || err != nil {
+				return a, err
+			}
+		case n > 0:
+			a.Remaining = time.Duration(n) * time.Millisecond
+			return a, nil
+		default:
+			return a, errMute
+		}
+	}
+	return a, errOvertaken
+}
+
+// Renew implements driver.Driver: statements for locks, and others for permits.
 func (d *mysqlDriver) Renew(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
+	var locks, permits []int
+	for i, c := range claims {
+		if c.Limit > 0 {
+			permits = append(permits, i)
+		} else {
+			locks = append(locks, i)
+		}
+	}
+	some := func(these []int, renew func(context.Context, []driver.Claim, func(int, error))) {
+		if len(these) == 0 {
+			return
+		}
+		of := make([]driver.Claim, len(these))
+		for i, n := range these {
+			of[i] = claims[n]
+		}
+		renew(ctx, of, func(i int, err error) { answer(these[i], err) })
+	}
+	some(locks, d.renewLocks)
+	some(permits, d.renewPermits)
+}
+
+func (d *mysqlDriver) renewLocks(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
 	if len(claims) == 1 {
 		answer(0, d.extend(ctx, claims[0]))
 		return
@@ -214,6 +244,9 @@ func (d *mysqlDriver) renew(ctx context.Context, conn *sql.Conn, claims []driver
 
 // Release implements driver.Driver.
 func (d *mysqlDriver) Release(ctx context.Context, c driver.Claim) error {
+	if c.Limit > 0 {
+		return d.releasePermits(ctx, c)
+	}
 	return d.do(ctx, d.others, func(conn *sql.Conn) error {
 		formats := []string{d.sql.release}
 		if c.Token == 0 {
@@ -261,13 +294,13 @@ func (d *mysqlDriver) do(ctx context.Context, turns chan struct{}, f func(*sql.C
 	}
 	defer conn.Close()
 	if err = f(conn); hasNumber(err, noSuchTable) {
-		_, failed := conn.ExecContext(ctx, d.sql.schema)
+		failed := d.create(ctx, conn)
 		if err = f(conn); hasNumber(err, noSuchTable) && failed != nil {
-			err = fmt.Errorf("the table %s does not exist and could not be created (%s): %w", d.sql.table, failed.Error(), err)
+			err = fmt.Errorf("the table %s does not exist and could not be created (%s): %w", d.sql.missing(err), failed.Error(), err)
 		}
 	}
 	if hasNumber(err, noSuchTable, commandDenied) {
-		err = fmt.Errorf("%w (the SQL of mysql.Schema makes the table %s; a Locker's user needs SELECT, INSERT, UPDATE and DELETE on it)", err, d.sql.table)
+		err = fmt.Errorf("%w (the SQL of mysql.Schema makes the table %s, that of mysql.PermitsSchema %s; a Locker's user needs SELECT, INSERT, UPDATE and DELETE on them)", err, d.sql.table, d.sql.permits.table)
 	}
 	if hasNumber(err, readOnly...) {
 		// It might stay open for ever, while the next ones reach the primary.
@@ -275,6 +308,15 @@ func (d *mysqlDriver) do(ctx context.Context, turns chan struct{}, f func(*sql.C
 		err = fmt.Errorf("the server takes no writes (is it a replica since a fail-over? This connection is closed, and the next one may find the primary): %w", err)
 	}
 	return storeError(err, false)
+}
+
+// create makes both tables where they are missing.
+func (d *mysqlDriver) create(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, d.sql.schema)
+	if err == nil {
+		_, err = conn.ExecContext(ctx, d.sql.permits.schema)
+	}
+	return err
 }
 
 // hangUp keeps conn from going back into the pool: it is closed.

@@ -1,10 +1,13 @@
 package mysql
 
 import (
+	"crypto/sha256"
 	"embed"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/distlock/locker/driver"
@@ -27,41 +30,128 @@ var files embed.FS
 // log, too, so that a replica of statements has the same times, which SYSDATE is not.
 type statements struct {
 	table, schema, acquire, renew, extend, held, release, drop, sweep, inspect, keys, lock, signal, signals, heard string
+
+	permits permitStatements
+}
+
+// permitStatements are about permits: see sql/judged.sql. Each locks the head of its key before it
+// changes a claim, but for renewals, which wait for no head.
+type permitStatements struct {
+	table, schema, acquire, release, lock, look, row, ended, end, renew, extend, held, last, count, list, out, old, drop string
 }
 
 const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
 var comment = regexp.MustCompile(`(?m)^--.*\n`)
 
+// ofDefault are the statements for the default table.
+var ofDefault = sync.OnceValue(func() statements {
+	sql, _ := newStatements(defaultTable)
+	return sql
+})
+
 func newStatements(table string) (statements, error) {
 	parts := strings.Split(table, ".")
 	for i, p := range parts {
-		if len(parts) > 2 || p == "" || utf8.RuneCountInString(p) > 64 || !utf8.ValidString(p) || strings.HasSuffix(p, " ") || strings.ContainsFunc(p, isNoName) {
-			return statements{}, fmt.Errorf("%w: the table %q: want table or database.table, each of 1 to 64 characters", driver.ErrInvalid, table)
+		if len(parts) > 2 || p == "" || utf8.RuneCountInString(p) > maxName || !utf8.ValidString(p) || strings.HasSuffix(p, " ") || strings.ContainsFunc(p, isNoName) {
+			return statements{}, fmt.Errorf("%w: the table %q: want table or database.table, each of 1 to %d characters", driver.ErrInvalid, table, maxName)
 		}
 		parts[i] = "`" + strings.ReplaceAll(p, "`", "``") + "`"
 	}
-	quoted := strings.Join(parts, ".")
-	fill := strings.NewReplacer(
-		"{table}", strings.ReplaceAll(quoted, "%", "%%"),
+	quoted, permits := strings.Join(parts, "."), strings.Join(permitsTable(parts), ".")
+	names := strings.NewReplacer("{table}", strings.ReplaceAll(quoted, "%", "%%"), "{permits}", strings.ReplaceAll(permits, "%", "%%"))
+	read := func(name string) string {
+		// What is filled in has places to fill, too. The names come last: a brace in them is no place.
+		return names.Replace(places.Replace(places.Replace(places.Replace(text(name)))))
+	}
+	plain := func(name string) string { return strings.ReplaceAll(read(name), "%%", "%") } // has no verbs
+	return statements{
+		table: quoted, schema: plain("schema"), acquire: read("acquire"), renew: read("renew"), extend: read("extend"), held: read("held"),
+		release: read("release"), drop: read("drop"), sweep: plain("sweep"), inspect: read("inspect"), keys: read("keys"), lock: read("lock"),
+		signal: read("signal"), signals: read("signals"), heard: read("heard"),
+		permits: permitStatements{
+			table: permits, schema: plain("permits"), acquire: read("acquirepermits"), release: read("releasepermits"), lock: read("lockpermits"),
+			look: read("lookpermits"), row: read("rowpermits"), ended: read("endedpermits"), end: read("endpermits"), renew: read("renewpermits"),
+			extend: read("extendpermits"), held: read("heldpermits"), last: read("lastpermits"), count: read("countpermits"),
+			list: read("listpermits"), out: read("outpermits"), old: plain("oldpermits"), drop: read("droppermits"),
+		},
+	}, nil
+}
+
+// missing is the table that an error of the server says is not there.
+func (s statements) missing(err error) string {
+	if strings.Contains(err.Error(), permitsSuffix+"'") {
+		return s.permits.table
+	}
+	return s.table
+}
+
+// permitsTable returns the name of the table of permits, for that of the keys. What would be too long for
+// the server is replaced by its hash. The names are quoted.
+func permitsTable(quoted []string) []string {
+	parts := slices.Clone(quoted)
+	last := &parts[len(parts)-1]
+	name := strings.ReplaceAll((*last)[1:len(*last)-1], "``", "`")
+	if utf8.RuneCountInString(name)+len(permitsSuffix) > maxName {
+		name = fmt.Sprintf("%x", sha256.Sum224([]byte(name)))
+	}
+	*last = "`" + strings.ReplaceAll(name, "`", "``") + permitsSuffix + "`"
+	return parts
+}
+
+const (
+	permitsSuffix = "_permits"
+	maxName       = 64 // characters of a name of the server
+)
+
+func text(name string) string {
+	text, _ := files.ReadFile("sql/" + name + ".sql") // it is compiled in
+	return comment.ReplaceAllString(string(text), "")
+}
+
+// places fills the places of the statements but for the names of the tables.
+var places = func() *strings.Replacer {
+	var words []string
+	for n := range 5 {
+		// The word of this number, as a text.
+		word := func(of string) string {
+			return fmt.Sprintf("SUBSTRING_INDEX(SUBSTRING_INDEX(%s, ' ', %d), ' ', -1)", of, n+1)
+		}
+		number := func(of string) string { return "CAST(" + word(of) + " AS SIGNED)" }
+		words = append(words, fmt.Sprintf("{words %d}", n+1), number("words"), fmt.Sprintf("{words %d of h.id}", n+1), number("h.id"),
+			fmt.Sprintf("{bid %d}", n+1), number("bid"), fmt.Sprintf("{text bid %d}", n+1), word("bid"))
+	}
+	head := "h.hash, LEFT(h.id, 64) AS words, LEFT(h.owner, 256) AS bid, h.last_token, h.since, h.expires, {now} AS at, {of permits} AS of_permits"
+	row := "p.claim AS row_claim, p.era AS row_era, p.permits AS row_permits, p.token AS row_token, p.expires AS row_expires"
+	join := " JOIN {permits} AS p FORCE INDEX (PRIMARY) ON p.hash = h.hash AND p.claim = x'%[2]x'"
+	judged := func(columns, join, where string) string {
+		return strings.ReplaceAll(text("judged"), "{read}", "SELECT "+columns+" FROM {table} AS h FORCE INDEX (PRIMARY)"+join+" WHERE h.hash = x'%[1]x'"+where+" LIMIT 1 FOR UPDATE")
+	}
+	return strings.NewReplacer(append(words,
 		"{now}", now,
 		// What forget is rounded up to, so that its index rarely changes.
 		"{minute}", "60000000",
 		"{granted}", fmt.Sprint(granted),
 		"{manual}", fmt.Sprint(manual),
+		"{refused}", fmt.Sprint(refused),
+		"{differs}", fmt.Sprint(differs),
+		"{own}", fmt.Sprint(own),
+		"{bids}", fmt.Sprint(bids),
+		"{locked}", fmt.Sprint(locked),
 		"{block}", fmt.Sprint(block),
 		"{keep}", fmt.Sprint(keep.Microseconds()),
+		"{spare}", fmt.Sprint(spareKept.Microseconds()),
 		"{signal}", fmt.Sprint(signalKept.Microseconds()),
-	)
-	read := func(name string) string {
-		text, _ := files.ReadFile("sql/" + name + ".sql") // it is compiled in
-		return fill.Replace(comment.ReplaceAllString(string(text), ""))
-	}
-	plain := strings.NewReplacer("%%", "%") // of what has no verbs
-	return statements{quoted, plain.Replace(read("schema")), read("acquire"), read("renew"), read("extend"), read("held"),
-		read("release"), read("drop"), plain.Replace(read("sweep")), read("inspect"), read("keys"), read("lock"),
-		read("signal"), read("signals"), read("heard")}, nil
-}
+		"{bid time}", fmt.Sprint(driver.BidTime.Microseconds()),
+		"{most permits}", fmt.Sprint(driver.MaxPermits),
+		"{ends}", fmt.Sprint(mostEnded),
+		"{of permits}", fmt.Sprintf("LEFT(h.id, %d) = x'%x'", len(permitsWord), permitsWord),
+		"{id of permits}", fmt.Sprintf("LEFT(id, %d) = x'%x'", len(permitsWord), permitsWord),
+		"{judged row}", judged(head+", "+row, " STRAIGHT_"+strings.TrimPrefix(join, " "), ""),
+		"{judged perhaps row}", judged(head+", "+row, " LEFT"+join, " AND {of permits}"),
+		"{judged head}", judged(head, "", " AND {of permits}"),
+	)...)
+}()
 
 // isNoName reports whether the server takes r in no name.
 func isNoName(r rune) bool { return r == 0 || r > 0xffff }

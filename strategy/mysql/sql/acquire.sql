@@ -1,7 +1,7 @@
 -- acquire(1 hash, 2 key, 3 id, 4 owner, 5 ttl, 6 forget after, 7 tokens; times in microseconds).
 --
 -- The answer is the statement's LAST_INSERT_ID: 2^62 + tokens * 2^53 + token of a grant, or the
--- milliseconds that the holder has left. Where a grant could not be kept it is 2^61, without
+-- milliseconds that the holder has left, and {refused} besides if the key has permits. Where a grant could not be kept it is 2^61, without
 -- autocommit, or 0, with sql_safe_updates, under which no batch is renewed.
 --
 -- A row that exists is locked first and judged by its newest version, so that of attempts at the
@@ -20,7 +20,7 @@ ON DUPLICATE KEY UPDATE
 	token = IF(
 		LAST_INSERT_ID(IF(@@autocommit, IF(@@sql_safe_updates, 0, CASE
 			WHEN id = x'%[3]x' THEN {granted} + IF(token > 0, last_token - token + 1, 0) * {block} + token
-			WHEN expires > {now} THEN (expires - {now} + 999) DIV 1000
+			WHEN expires > {now} THEN (expires - {now} + 999) DIV 1000 + IF({id of permits}, {refused}, 0)
 			ELSE {granted} + %[7]d * {block} + IF(%[7]d > 0, GREATEST(last_token + 1, {now}), 0) END), {manual})) = 0,
 		token,
 		IF(id = x'%[3]x' OR expires > {now}, token, IF(%[7]d > 0, GREATEST(last_token + 1, {now}), 0))),
