@@ -120,7 +120,7 @@ func (h *harness) NewDriverAt(addr string) (driver.Driver, error) {
 }
 
 func (h *harness) Capabilities() conformance.Capabilities {
-	return conformance.Capabilities{Name: "mysql", Fencing: true, Admin: true, Signals: true}
+	return conformance.Capabilities{Name: "mysql", Fencing: true, Admin: true, Signals: true, Permits: true}
 }
 
 func (h *harness) ChildSpec() string { return h.s.dsn("") }
@@ -133,8 +133,9 @@ func (h *harness) Background(stack string) bool {
 // The Inspector.
 
 const (
-	table = "app.locker_locks"
-	now   = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
+	table        = "app.locker_locks"
+	permitsTable = "app.locker_locks_permits"
+	now          = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
 )
 
 // query finds nothing in a table that was not made yet.
@@ -197,7 +198,7 @@ func (h *harness) Steal(ctx context.Context, key string) error {
 }
 
 func (h *harness) Flush(ctx context.Context) error {
-	return h.s.admin(ctx, `DROP TABLE IF EXISTS `+table)
+	return h.s.admin(ctx, `DROP TABLE IF EXISTS `+table+`, `+permitsTable)
 }
 
 // The ServerFaults.
