@@ -75,6 +75,7 @@ type mysqlDriver struct {
 	attempts, others chan struct{}
 	listens          sync.WaitGroup
 	rows             spares
+	refusals         refusals
 }
 
 // NewDriver makes the driver that New gives to its Locker, for those who wrap it.

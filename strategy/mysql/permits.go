@@ -104,13 +104,20 @@ func (d *mysqlDriver) acquirePermits(ctx context.Context, req driver.Request) (a
 		a, err = d.asking(ctx, conn, req).permits()
 		return err
 	})
+	switch {
+	case err != nil:
+	case a.Granted:
+		d.refusals.drop(hashOf(req.Key))
+	default:
+		d.refusals.note(hashOf(req.Key))
+	}
 	return a, err
 }
 
 // permits asks until the server has judged the request, with the rows that it needs. Between its
 // statements nothing is held: each judges the newest versions anew.
 func (r *asking) permits() (driver.Answer, error) {
-	if r.req.Waited > 0 { // most that wait are refused again
+	if r.req.Waits && r.refusals.last(r.hash) { // most that wait are refused again
 		if seen, err := r.look(); err != nil || seen.refuses(r) {
 			return seen.refusal(r), err
 		}

@@ -1,7 +1,9 @@
 package mysql
 
 import (
+	"encoding/binary"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -67,4 +69,28 @@ func (s *spares) keep(hash string, of []spare) {
 		return
 	}
 	s.all[hash] = of
+}
+
+// refusals remembers keys of which a request was refused. It may be wrong, which costs a statement more.
+type refusals [1024]atomic.Uint64 // beginnings of hashes; 0: none
+
+func (r *refusals) slot(hash []byte) (*atomic.Uint64, uint64) {
+	n := binary.BigEndian.Uint64(hash)
+	return &r[n%uint64(len(r))], n
+}
+
+func (r *refusals) note(hash []byte) {
+	slot, n := r.slot(hash)
+	slot.Store(n)
+}
+
+// last reports whether the last request for the key that had an answer was refused.
+func (r *refusals) last(hash []byte) bool {
+	slot, n := r.slot(hash)
+	return slot.Load() == n
+}
+
+func (r *refusals) drop(hash []byte) {
+	slot, n := r.slot(hash)
+	slot.CompareAndSwap(n, 0)
 }
