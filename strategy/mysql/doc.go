@@ -45,9 +45,32 @@
 //
 // Do not lock its rows in transactions of your own: a Locker waits for them.
 //
+// # Permits
+//
+// locker.NewSemaphore and locker.NewRWLock keep claims of permits in a table of their own, which has _permits behind the name of
+// the first: locker_locks_permits. The first command about permits that finds it missing creates it; [PermitsSchema] is its SQL. A user
+// needs the same permissions on it. An installation from before permits goes on locking without it; NewRWLock
+// did without it, too, and does not any more.
+//
+// A permit is one statement to take and one to give back, whatever number of them is out. It is one more if the Locker
+// has no row to spare for the claim: it has as many as it had claims of the key at once within the last half minute. The first claim of a key
+// that has no row takes four. The row of the key has how many are out, and its lock puts the commands about one key in a
+// line, each for as long as its commit takes. A refusal is two statements, and locks the row; that of one that waits is mostly
+// one, and locks nothing. At a key with permits an attempt to lock takes three statements, and Inspect two. A renewal of
+// permits is two statements for all claims that are due.
+//
+// While permits are out, the key is locked to a version that knows no permits. The limit and the number that are out are in the id of the
+// key's row, such as "permits 20 7 0", and its claims are
+//
+//	SELECT p.* FROM locker_locks l JOIN locker_locks_permits p ON p.hash = l.hash AND p.era = l.since
+//	WHERE l.lock_key = 'api' AND p.expires > 1000000 * UNIX_TIMESTAMP();
+//
+// Delete rows of that table with those of the keys only: what has been deleted counts as out until the key's row expires. A
+// claim that has ended is forgotten when somebody needs its permits, or as old rows are.
+//
 // # Commands
 //
-// Each is one statement and one round trip, without parameters that would have to be prepared: one to take
+// Those about locks are each one statement and one round trip, without parameters that would have to be prepared: one to take
 // a free lock, one to give it back, one for all renewals that are due (and one more if a claim among
 // them was lost or its row is locked). A transaction takes one flush of the server's log, or none if it
 // changes no row, as a refused attempt does. Waiters poll: the first one of each process every 10 to 100 ms.

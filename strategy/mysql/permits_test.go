@@ -1,7 +1,6 @@
 package mysql_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
-	"github.com/distlock/locker/internal/test/pace"
 	lockmysql "github.com/distlock/locker/strategy/mysql"
 )
 
