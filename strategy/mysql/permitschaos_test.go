@@ -22,10 +22,21 @@ import (
 )
 
 // Requests come at the same time, twice, and from callers that give up or are cut off. The head always counts what its claims have
-// together, callers never have more than the limit, and a lock is alone.
+// together, callers never have more than the limit, and
+// a lock is alone. So it is at every isolation level.
 func TestPermitsAddUp(t *testing.T) {
 	t.Parallel()
-	s, ctx := startServer(t), t.Context()
+	for _, isolation := range []string{"READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE"} {
+		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
+			permitsAddUp(t, startServer(t, "--transaction-isolation="+isolation))
+		})
+	}
+}
+
+func permitsAddUp(t *testing.T, s *server) {
+	t.Helper()
+	ctx := t.Context()
 	const workers, rounds, limit = 8, 20, 6
 	first := lockmysql.NewDriver(s.pool(t, 0, ""))
 	c := permitsOf(ofThird(0), time.Minute, 1, limit)
