@@ -8,19 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker/driver"
-	"github.com/distlock/locker/internal/test/pace"
 	lockmysql "github.com/distlock/locker/strategy/mysql"
 )
-
-// untilWait waits until so many transactions of the server wait for rows.
-func (s *server) untilWait(t *testing.T, want int) {
-	t.Helper()
-	pace.Eventually(t, 20*time.Second, "transactions wait for a row", func() bool {
-		n := 0
-		require.NoError(t, s.ask(t.Context(), &n, `SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'`))
-		return n >= want
-	})
-}
 
 // An attempt that waits for the head judges what is there after the wait: nothing from before it grants too much,
 // or hides the claim's own permits.
@@ -47,7 +36,7 @@ func TestPermitsAfterAWait(t *testing.T) {
 				granted[i] = a.Granted
 			})
 		}
-		s.untilWait(t, 3)
+		s.waitsForRow(t, 3)
 		require.NoError(t, tx.Rollback())
 		all.Wait()
 		require.Equal(t, 3, out(t, d), "two permits were free")
@@ -84,7 +73,7 @@ func TestRenewedClaimIsNotForgotten(t *testing.T) {
 		}
 		done <- a
 	}()
-	s.untilWait(t, 1)
+	s.waitsForRow(t, 1)
 	require.NoError(t, tx.Commit())
 	require.False(t, (<-done).Granted, "one permit is out")
 	require.Equal(t, 1, out(t, d))
