@@ -43,7 +43,7 @@ func withCapacity(of capacity) LockOption {
 // keepsPermits returns an error unless e's driver keeps permits.
 func (e *Client) keepsPermits(who string) error {
 	if _, ok := e.driver.(driver.PermitKeeper); !ok {
-		return invalid("%s: %s keeps no permits; want a driver.PermitKeeper, as memory, setnx, hashreentrant, blpop, postgres and etcd are", who, e.name)
+		return invalid("%s: %s keeps no permits; want a driver.PermitKeeper, as memory, setnx, hashreentrant, blpop, postgres, mysql and etcd are", who, e.name)
 	}
 	return nil
 }

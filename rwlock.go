@@ -12,7 +12,7 @@ import (
 // Locker they are let in in the order in which they came, and a writer that waits keeps
 // out the readers of all processes that came after it.
 //
-// With a strategy that keeps permits (memory, hashreentrant, setnx, blpop, postgres, etcd; see [Semaphore]) a reader takes one
+// With a strategy that keeps permits (memory, hashreentrant, setnx, blpop, postgres, mysql, etcd; see [Semaphore]) a reader takes one
 // permit of many, and a writer all of them. Readers of all processes are inside together. Each has a
 // lease of its own, with the options that its call was given. A free lock costs a reader or a writer
 // one round trip, and so does its Unlock. A plain Lock of the key excludes readers and writers.

@@ -10,7 +10,7 @@ import (
 
 // Semaphore limits how many permits of a key are out at the same time, over all processes. A caller
 // takes one permit or more. It needs a strategy that keeps permits: memory, hashreentrant, setnx, blpop,
-// postgres or etcd, or a driver that is a [driver.PermitKeeper].
+// postgres, mysql or etcd, or a driver that is a [driver.PermitKeeper].
 //
 // A permit is a lease like any other: it has a TTL, is renewed, may be lost, and is given back by its
 // Unlock. The permits of a process that died are free after their TTL. A free permit costs one round trip,

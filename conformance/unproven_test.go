@@ -57,5 +57,5 @@ var unproven = map[string]string{
 	"R25": "That the margin is longer than what a write may take on its way.",
 	"R26": "That a process without a processor learns of it: see R10.",
 	"R27": "Signals are hints: what happens without one is R10 and R11. PgBouncer and roles that may not subscribe pass none on.",
-	"R28": "Strategies redlock and mysql keep no permits.",
+	"R28": "Strategy redlock keeps no permits.",
 }

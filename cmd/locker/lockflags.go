@@ -24,7 +24,7 @@ const lockHelp = `With --shared it holds KEY as a reader: all readers hold KEY t
 holds KEY alone, as a writer, and readers that come later wait for it. Without either flag
 it holds KEY alone, too, but readers that come later go first. With --of M, KEY has M
 permits, and it takes one of them, or --permits N. The strategies setnx, hashreentrant,
-blpop, postgres and etcd have these flags. Use a KEY in one of these ways only.`
+blpop, postgres, mysql and etcd have these flags. Use a KEY in one of these ways only.`
 
 func (f *lockFlags) add(c *cobra.Command) {
 	flags := c.Flags()
@@ -81,7 +81,7 @@ func (f *lockFlags) lock(ctx context.Context, l *locker.Client, strategy, key st
 	switch {
 	case f.of > 0:
 		if !keepsPermits() {
-			return nil, &exit{exitUsage, fmt.Errorf("--of: %s keeps no permits; setnx, hashreentrant, blpop, postgres and etcd do", strategy)}
+			return nil, &exit{exitUsage, fmt.Errorf("--of: %s keeps no permits; setnx, hashreentrant, blpop, postgres, mysql and etcd do", strategy)}
 		}
 		s, err := locker.NewSemaphore(l, key, f.of)
 		if err != nil {
@@ -90,7 +90,7 @@ func (f *lockFlags) lock(ctx context.Context, l *locker.Client, strategy, key st
 		return s.AcquireN(ctx, f.permits, opts...)
 	case f.shared || f.exclusive:
 		if !keepsPermits() && !slices.Contains(redisStrategies, strategy) {
-			return nil, &exit{exitUsage, fmt.Errorf("--shared, --exclusive: %s lets in one process at a time; setnx, hashreentrant, blpop, postgres and etcd let in all that say --shared", strategy)}
+			return nil, &exit{exitUsage, fmt.Errorf("--shared, --exclusive: %s lets in one process at a time; setnx, hashreentrant, blpop, postgres, mysql and etcd let in all that say --shared", strategy)}
 		}
 		rw, err := locker.NewRWLock(l, key)
 		switch {

@@ -112,7 +112,7 @@ func TestNotTogether(t *testing.T) {
 	t.Parallel()
 	_, _, url := server(t)
 	for _, c := range []struct{ url, flags, says string }{
-		{"redlock+redis://127.0.0.1:1?node=127.0.0.1:2&node=127.0.0.1:3", "--of 2", "redlock keeps no permits; setnx, hashreentrant, blpop, postgres and etcd do"},
+		{"redlock+redis://127.0.0.1:1?node=127.0.0.1:2&node=127.0.0.1:3", "--of 2", "redlock keeps no permits; setnx, hashreentrant, blpop, postgres, mysql and etcd do"},
 		{"redlock+redis://127.0.0.1:1?node=127.0.0.1:2&node=127.0.0.1:3", "--shared", "redlock lets in one process at a time"},
 		{url, "--shared --exclusive", "one of them"},
 		{url, "--shared --of 2", "neither --shared nor --exclusive"},
