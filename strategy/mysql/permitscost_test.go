@@ -71,6 +71,26 @@ func TestFreePermitsAreCheap(t *testing.T) {
 	available(limit)
 }
 
+// The first permit of a key takes five statements, the next one of the Locker one, and a second at the same time two.
+func TestFirstPermitsCost(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	d := lockmysql.NewDriver(s.pool(t, 1, ""))
+	defer d.Close()
+	other := permitsOf(idOf(0), time.Minute, 1, 9)
+	other.Key = "other"
+	require.True(t, takePermits(t, d, other).Granted) // makes the tables
+	for n, want := range []int{5, 2} {
+		sent := s.statements(t)
+		require.True(t, takePermits(t, d, permitsOf(idOf(n+1), time.Minute, 1, 9)).Granted)
+		require.Equal(t, want, s.statements(t)-sent-1)
+	}
+	require.NoError(t, d.Release(t.Context(), permitsOf(idOf(1), time.Minute, 1, 9)))
+	sent := s.statements(t)
+	require.True(t, takePermits(t, d, permitsOf(idOf(3), time.Minute, 1, 9)).Granted)
+	require.Equal(t, 1, s.statements(t)-sent-1)
+}
+
 // BenchmarkPermits is an Acquire and a Release of a permit beside others that are out.
 func BenchmarkPermits(b *testing.B) {
 	for _, others := range []int{0, 9, 10_000} {
