@@ -24,8 +24,9 @@ func (s *server) statements(t *testing.T) (n int) {
 	return n
 }
 
-// 400 callers of 500 free permits cost 400 statements and 400 events, and so do their releases, once the Locker has
-// had as many permits at once before. The first time the rows of their claims cost a statement each.
+// 400 callers of 500 free permits cost 400 statements and 400 events, once the Locker has had as many permits at once
+// before. The first time the rows of their claims cost a statement each. 400 releases cost 400 statements and 400
+// events, and the sweeps of some.
 func TestFreePermitsAreCheap(t *testing.T) {
 	t.Parallel()
 	const callers, limit = 400, 500
