@@ -94,13 +94,13 @@ func (d *mysqlDriver) releasePermits(ctx context.Context, c driver.Claim) error 
 	return d.do(ctx, d.others, func(conn *sql.Conn) error {
 		r := d.asking(ctx, conn, driver.Request{Claim: c})
 		n, err := r.send(fmt.Sprintf(d.sql.permits.release, hash, claim, short(claim)))
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case n < 2:
-			return errLost
 		}
 		d.rows.put(hash, claim)
+		if n < 2 { // a sending before this one, whose answer was lost, may have given them back
+			return errLost
+		}
 		d.sweep(ctx, conn)
 		d.sweepPermits(ctx, conn)
 		return nil
