@@ -3,13 +3,11 @@ package etcd
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"iter"
-	"path"
-	"strings"
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/glob"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -74,12 +72,12 @@ func (d *etcdDriver) remaining(ctx context.Context, h driver.Holder, lease int64
 func (d *etcdDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string, error] {
 	const page = 1000
 	return func(yield func(string, error) bool) {
-		if _, err := path.Match(pattern, ""); err != nil {
-			yield("", fmt.Errorf("%w: the pattern %q: %w", driver.ErrInvalid, pattern, err))
+		matches, err := glob.Compile(pattern)
+		if err != nil {
+			yield("", err)
 			return
 		}
-		pattern, last := noSlash.Replace(pattern), ""
-		for from := root; ; {
+		for from, last := root, ""; ; {
 			get := clientv3.OpGet(from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(root)), clientv3.WithKeysOnly(), clientv3.WithLimit(page))
 			res, err := d.txn(ctx, nil, []clientv3.Op{get}, nil)
 			if err != nil {
@@ -94,7 +92,7 @@ func (d *etcdDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string,
 					continue
 				}
 				last = m.key
-				if ok, _ := path.Match(pattern, noSlash.Replace(m.key)); ok && !yield(m.key, nil) {
+				if matches(m.key) && !yield(m.key, nil) {
 					return
 				}
 			}
@@ -104,9 +102,6 @@ func (d *etcdDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string,
 		}
 	}
 }
-
-// noSlash: for path.Match no * is a slash.
-var noSlash = strings.NewReplacer("/", "\x00")
 
 // Break implements driver.Inspector. A claim's id is used once, so that this is a release.
 func (d *etcdDriver) Break(ctx context.Context, h driver.Holder) error {

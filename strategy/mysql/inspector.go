@@ -5,11 +5,10 @@ import (
 	"database/sql"
 	"fmt"
 	"iter"
-	"path"
-	"strings"
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/glob"
 )
 
 // Inspect implements driver.Inspector.
@@ -35,18 +34,18 @@ func (d *mysqlDriver) Inspect(ctx context.Context, key string) (driver.Holder, e
 func (d *mysqlDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string, error] {
 	const page = 1000
 	return func(yield func(string, error) bool) {
-		if _, err := path.Match(pattern, ""); err != nil {
-			yield("", fmt.Errorf("%w: the pattern %q: %w", driver.ErrInvalid, pattern, err))
+		matches, err := glob.Compile(pattern)
+		if err != nil {
+			yield("", err)
 			return
 		}
-		pattern := noSlash.Replace(pattern)
 		for last, n := []byte(nil), page; n == page; {
 			var keys []string
 			err := d.do(ctx, d.others, func(conn *sql.Conn) (err error) {
 				n, err = rows(ctx, conn, fmt.Sprintf(d.sql.keys, last, page), func(scan scanner) error {
 					var key string
 					err := scan(&last, &key)
-					if ok, _ := path.Match(pattern, noSlash.Replace(key)); ok {
+					if matches(key) {
 						keys = append(keys, key)
 					}
 					return err
@@ -65,9 +64,6 @@ func (d *mysqlDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string
 		}
 	}
 }
-
-// noSlash: for path.Match no * is a slash.
-var noSlash = strings.NewReplacer("/", "\x00")
 
 // Break implements driver.Inspector. A claim's id is used once, so that this is a release.
 func (d *mysqlDriver) Break(ctx context.Context, h driver.Holder) error {

@@ -2,13 +2,12 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"iter"
-	"path"
 	"strings"
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/glob"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -41,11 +40,11 @@ func (d *pgDriver) Inspect(ctx context.Context, key string) (driver.Holder, erro
 func (d *pgDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string, error] {
 	const page = 1000
 	return func(yield func(string, error) bool) {
-		if _, err := path.Match(pattern, ""); err != nil {
-			yield("", fmt.Errorf("%w: the pattern %q: %w", driver.ErrInvalid, pattern, err))
+		matches, err := glob.Compile(pattern)
+		if err != nil {
+			yield("", err)
 			return
 		}
-		pattern := noSlash.Replace(pattern)
 		for last := unhex(""); ; {
 			var keys []string
 			n, err := d.each(ctx, d.sql.keys, func(rows pgx.Rows) error {
@@ -53,7 +52,7 @@ func (d *pgDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string, e
 				if err := rows.Scan(&last, &key); err != nil {
 					return err
 				}
-				if ok, _ := path.Match(pattern, noSlash.Replace(string(key))); ok {
+				if matches(string(key)) {
 					keys = append(keys, string(key))
 				}
 				return nil
@@ -73,9 +72,6 @@ func (d *pgDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string, e
 		}
 	}
 }
-
-// noSlash: for path.Match no * is a slash.
-var noSlash = strings.NewReplacer("/", "\x00")
 
 // Break implements driver.Inspector. A claim's id is used once, so that this is a release.
 func (d *pgDriver) Break(ctx context.Context, h driver.Holder) error {
