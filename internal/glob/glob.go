@@ -1,8 +1,9 @@
-// Package glob matches keys with the patterns of [driver.Inspector].
+// Package glob goes through the keys of a store that match a pattern, as [driver.Inspector] has it.
 package glob
 
 import (
 	"fmt"
+	"iter"
 	"path"
 	"strings"
 
@@ -12,15 +13,33 @@ import (
 // noSlash hides slashes: * of path.Match does not match them.
 var noSlash = strings.NewReplacer("/", "\x00")
 
-// Compile returns a function that reports whether a key matches pattern. A malformed pattern is
-// driver.ErrInvalid.
-func Compile(pattern string) (matches func(key string) bool, err error) {
-	if _, err := path.Match(pattern, ""); err != nil {
-		return nil, fmt.Errorf("%w: the pattern %q: %w", driver.ErrInvalid, pattern, err)
+// Keys implements Keys of [driver.Inspector] by pages: page passes the keys behind a position to add, and returns the
+// next position, "" at the end. The first position is "". A key that is added twice in a row counts once. No page is
+// under way while the caller has a key.
+func Keys(pattern string, page func(from string, add func(key string)) (next string, err error)) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		if _, err := path.Match(pattern, ""); err != nil {
+			yield("", fmt.Errorf("%w: the pattern %q: %w", driver.ErrInvalid, pattern, err))
+			return
+		}
+		pattern, last := noSlash.Replace(pattern), ""
+		for from, first := "", true; first || from != ""; first = false {
+			var keys []string
+			next, err := page(from, func(key string) {
+				if ok, _ := path.Match(pattern, noSlash.Replace(key)); ok && key != last {
+					keys, last = append(keys, key), key
+				}
+			})
+			if err != nil {
+				yield("", err)
+				return
+			}
+			for _, key := range keys {
+				if !yield(key, nil) {
+					return
+				}
+			}
+			from = next
+		}
 	}
-	pattern = noSlash.Replace(pattern)
-	return func(key string) bool {
-		ok, _ := path.Match(pattern, noSlash.Replace(key))
-		return ok
-	}, nil
 }

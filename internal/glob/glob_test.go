@@ -1,7 +1,10 @@
 package glob_test
 
 import (
+	"errors"
 	"path"
+	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,29 +13,66 @@ import (
 	"github.com/distlock/locker/internal/glob"
 )
 
-func TestCompile(t *testing.T) {
-	for _, c := range []struct {
-		pattern, key string
-		want         bool
-	}{
-		{"*", "a/b", true},
-		{"a?b", "a/b", true},
-		{"a/*", "a/b/c", true},
-		{"a/*", "ab", false},
-		{"[ab]", "b", true},
-		{"[^/]", "/", false},
-		{`\*`, "*", true},
-		{`\*`, "a", false},
-		{"", "", true},
-		{"", "a", false},
+// pages has two keys a page; a position is an index.
+func pages(all ...string) func(string, func(string)) (string, error) {
+	return func(from string, add func(string)) (string, error) {
+		at, _ := strconv.Atoi(from)
+		for _, key := range all[at:min(at+2, len(all))] {
+			add(key)
+		}
+		if at+2 > len(all) {
+			return "", nil
+		}
+		return strconv.Itoa(at + 2), nil
+	}
+}
+
+func TestKeys(t *testing.T) {
+	all := pages("a", "a/b", "a/b", "a/b/c", "b", "[")
+	for pattern, want := range map[string][]string{
+		"*":    {"a", "a/b", "a/b/c", "b", "["},
+		"a?b":  {"a/b"},
+		"a/*":  {"a/b", "a/b/c"},
+		"[ab]": {"a", "b"},
+		`\[`:   {"["},
+		"":     nil,
 	} {
-		matches, err := glob.Compile(c.pattern)
-		require.NoError(t, err, c.pattern)
-		require.Equal(t, c.want, matches(c.key), "%q matches %q", c.pattern, c.key)
+		keys := glob.Keys(pattern, all)
+		for range 2 { // it begins anew
+			var got []string
+			for key, err := range keys {
+				require.NoError(t, err, pattern)
+				got = append(got, key)
+			}
+			require.Equal(t, want, got, pattern)
+		}
 	}
+	for key := range glob.Keys("*", all) {
+		require.Equal(t, "a", key)
+		break
+	}
+}
+
+func TestKeysRefusesPatterns(t *testing.T) {
 	for _, pattern := range []string{"[", "[]", `\`, "a[b-", "a/[b"} {
-		_, err := glob.Compile(pattern)
-		require.ErrorIs(t, err, driver.ErrInvalid, pattern)
-		require.ErrorIs(t, err, path.ErrBadPattern, pattern)
+		for _, err := range glob.Keys(pattern, pages()) {
+			require.ErrorIs(t, err, driver.ErrInvalid, pattern)
+			require.ErrorIs(t, err, path.ErrBadPattern, pattern)
+		}
 	}
+}
+
+func TestKeysEndsWithAnError(t *testing.T) {
+	broken := errors.New("broken")
+	var errs []error
+	for _, err := range glob.Keys("*", func(from string, add func(string)) (string, error) {
+		add("a")
+		if from == "" {
+			return "next", nil
+		}
+		return "", broken
+	}) {
+		errs = append(errs, err)
+	}
+	require.True(t, slices.Equal([]error{nil, broken}, errs), "want a key and the error, got %v", errs)
 }

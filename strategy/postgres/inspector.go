@@ -39,38 +39,19 @@ func (d *pgDriver) Inspect(ctx context.Context, key string) (driver.Holder, erro
 // while the caller has a key.
 func (d *pgDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string, error] {
 	const page = 1000
-	return func(yield func(string, error) bool) {
-		matches, err := glob.Compile(pattern)
-		if err != nil {
-			yield("", err)
-			return
+	return glob.Keys(pattern, func(from string, add func(string)) (string, error) {
+		last := unhex(from)
+		n, err := d.each(ctx, d.sql.keys, func(rows pgx.Rows) error {
+			var key unhex
+			err := rows.Scan(&last, &key)
+			add(string(key))
+			return err
+		}, []byte(from), page)
+		if n < page {
+			return "", err
 		}
-		for last := unhex(""); ; {
-			var keys []string
-			n, err := d.each(ctx, d.sql.keys, func(rows pgx.Rows) error {
-				var key unhex
-				if err := rows.Scan(&last, &key); err != nil {
-					return err
-				}
-				if matches(string(key)) {
-					keys = append(keys, string(key))
-				}
-				return nil
-			}, []byte(last), page)
-			if err != nil {
-				yield("", err)
-				return
-			}
-			for _, key := range keys {
-				if !yield(key, nil) {
-					return
-				}
-			}
-			if n < page {
-				return
-			}
-		}
-	}
+		return string(last), err
+	})
 }
 
 // Break implements driver.Inspector. A claim's id is used once, so that this is a release.
