@@ -83,6 +83,9 @@ strategies := ./strategy/... ./internal/test/strategies
 # The compiler finds in its cache what another checkout has compiled.
 test lint: export GOFLAGS += -trimpath
 
+# Under the race detector every process, and there are hundreds, waits for a second at its end for reports of races.
+test: export GORACE ?= atexit_sleep_ms=100
+
 # The compiler runs at a lower priority than the tests beside it.
 race_test = test -race -vet=all -toolexec 'nice -n 3'
 

@@ -30,7 +30,7 @@ func TestFilesOfScripts(t *testing.T) {
 	file := func(name, text string) fstest.MapFS { return fstest.MapFS{"lua/" + name: {Data: []byte(text)}} }
 	libraries := []Files{file("a.lua", "-- says\n-- b.lua\na()"), file("b.lua", "  b()\n"), file("b.lua", "other()\n")}
 	require.Equal(t, "x()\nb()\na()\nreturn 1\n", codeOf("x()\n-- a.lua\nreturn 1\n", libraries))
-	require.Equal(t, "", codeOf("-- see a.lua\n", libraries))
+	require.Empty(t, codeOf("-- see a.lua\n", libraries))
 	require.PanicsWithValue(t, "no such file: c.lua", func() { codeOf("-- c.lua\n", libraries) })
 }
 

@@ -3,13 +3,11 @@ package etcd
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"iter"
-	"path"
-	"strings"
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/glob"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -73,40 +71,24 @@ func (d *etcdDriver) remaining(ctx context.Context, h driver.Holder, lease int64
 // Keys implements driver.Inspector. It reads a page at a time.
 func (d *etcdDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string, error] {
 	const page = 1000
-	return func(yield func(string, error) bool) {
-		if _, err := path.Match(pattern, ""); err != nil {
-			yield("", fmt.Errorf("%w: the pattern %q: %w", driver.ErrInvalid, pattern, err))
-			return
+	return glob.Keys(pattern, func(from string, add func(string)) (string, error) {
+		get := clientv3.OpGet(cmp.Or(from, root), clientv3.WithRange(clientv3.GetPrefixRangeEnd(root)), clientv3.WithKeysOnly(), clientv3.WithLimit(page))
+		res, err := d.txn(ctx, nil, []clientv3.Op{get}, nil)
+		if err != nil {
+			return "", err
 		}
-		pattern, last := noSlash.Replace(pattern), ""
-		for from := root; ; {
-			get := clientv3.OpGet(from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(root)), clientv3.WithKeysOnly(), clientv3.WithLimit(page))
-			res, err := d.txn(ctx, nil, []clientv3.Op{get}, nil)
-			if err != nil {
-				yield("", err)
-				return
-			}
-			kvs := res.Responses[0].GetResponseRange().Kvs
-			for _, kv := range kvs {
-				from = string(kv.Key) + "\x00"
-				m, ok := memberOf(string(kv.Key))
-				if !ok || m.key == last {
-					continue
-				}
-				last = m.key
-				if ok, _ := path.Match(pattern, noSlash.Replace(m.key)); ok && !yield(m.key, nil) {
-					return
-				}
-			}
-			if len(kvs) < page {
-				return
+		kvs := res.Responses[0].GetResponseRange().Kvs
+		for _, kv := range kvs {
+			if m, ok := memberOf(string(kv.Key)); ok {
+				add(m.key)
 			}
 		}
-	}
+		if len(kvs) < page {
+			return "", nil
+		}
+		return string(kvs[page-1].Key) + "\x00", nil
+	})
 }
-
-// noSlash: for path.Match no * is a slash.
-var noSlash = strings.NewReplacer("/", "\x00")
 
 // Break implements driver.Inspector. A claim's id is used once, so that this is a release.
 func (d *etcdDriver) Break(ctx context.Context, h driver.Holder) error {

@@ -5,11 +5,10 @@ import (
 	"database/sql"
 	"fmt"
 	"iter"
-	"path"
-	"strings"
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/glob"
 )
 
 // Inspect implements driver.Inspector.
@@ -38,47 +37,34 @@ func (d *mysqlDriver) Inspect(ctx context.Context, key string) (driver.Holder, e
 // while the caller has a key.
 func (d *mysqlDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string, error] {
 	const page = 1000
-	return func(yield func(string, error) bool) {
-		if _, err := path.Match(pattern, ""); err != nil {
-			yield("", fmt.Errorf("%w: the pattern %q: %w", driver.ErrInvalid, pattern, err))
-			return
-		}
-		pattern := noSlash.Replace(pattern)
-		for last, n := []byte(nil), page; n == page; {
-			var keys, ofPermits []string
-			err := d.do(ctx, d.others, func(conn *sql.Conn) (err error) {
-				n, err = rows(ctx, conn, fmt.Sprintf(d.sql.keys, last, page), func(scan scanner) error {
-					var key string
-					var permits bool
-					err := scan(&last, &key, &permits)
-					if ok, _ := path.Match(pattern, noSlash.Replace(key)); ok {
-						keys = append(keys, key)
-						if permits {
-							ofPermits = append(ofPermits, key)
-						}
-					}
-					return err
-				})
-				if err == nil {
-					keys, err = d.without(ctx, conn, keys, ofPermits)
+	return glob.Keys(pattern, func(from string, add func(string)) (string, error) {
+		last, n := []byte(from), 0
+		var keys, ofPermits []string
+		err := d.do(ctx, d.others, func(conn *sql.Conn) (err error) {
+			n, err = rows(ctx, conn, fmt.Sprintf(d.sql.keys, last, page), func(scan scanner) error {
+				var key string
+				var permits bool
+				err := scan(&last, &key, &permits)
+				keys = append(keys, key)
+				if permits {
+					ofPermits = append(ofPermits, key)
 				}
 				return err
 			})
-			if err != nil {
-				yield("", err)
-				return
+			if err == nil {
+				keys, err = d.without(ctx, conn, keys, ofPermits)
 			}
-			for _, key := range keys {
-				if !yield(key, nil) {
-					return
-				}
-			}
+			return err
+		})
+		for _, key := range keys {
+			add(key)
 		}
-	}
+		if n < page {
+			return "", err
+		}
+		return string(last), err
+	})
 }
-
-// noSlash: for path.Match no * is a slash.
-var noSlash = strings.NewReplacer("/", "\x00")
 
 // Break implements driver.Inspector. A claim's id is used once, so that this is a release.
 func (d *mysqlDriver) Break(ctx context.Context, h driver.Holder) error {

@@ -2,13 +2,12 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"iter"
-	"path"
 	"strings"
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/glob"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -40,42 +39,20 @@ func (d *pgDriver) Inspect(ctx context.Context, key string) (driver.Holder, erro
 // while the caller has a key.
 func (d *pgDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string, error] {
 	const page = 1000
-	return func(yield func(string, error) bool) {
-		if _, err := path.Match(pattern, ""); err != nil {
-			yield("", fmt.Errorf("%w: the pattern %q: %w", driver.ErrInvalid, pattern, err))
-			return
+	return glob.Keys(pattern, func(from string, add func(string)) (string, error) {
+		last := unhex(from)
+		n, err := d.each(ctx, d.sql.keys, func(rows pgx.Rows) error {
+			var key unhex
+			err := rows.Scan(&last, &key)
+			add(string(key))
+			return err
+		}, []byte(from), page)
+		if n < page {
+			return "", err
 		}
-		pattern := noSlash.Replace(pattern)
-		for last := unhex(""); ; {
-			var keys []string
-			n, err := d.each(ctx, d.sql.keys, func(rows pgx.Rows) error {
-				var key unhex
-				if err := rows.Scan(&last, &key); err != nil {
-					return err
-				}
-				if ok, _ := path.Match(pattern, noSlash.Replace(string(key))); ok {
-					keys = append(keys, string(key))
-				}
-				return nil
-			}, []byte(last), page)
-			if err != nil {
-				yield("", err)
-				return
-			}
-			for _, key := range keys {
-				if !yield(key, nil) {
-					return
-				}
-			}
-			if n < page {
-				return
-			}
-		}
-	}
+		return string(last), err
+	})
 }
-
-// noSlash: for path.Match no * is a slash.
-var noSlash = strings.NewReplacer("/", "\x00")
 
 // Break implements driver.Inspector. A claim's id is used once, so that this is a release.
 func (d *pgDriver) Break(ctx context.Context, h driver.Holder) error {

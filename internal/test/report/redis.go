@@ -15,7 +15,7 @@ import (
 type Servers struct {
 	TB      TB
 	Servers []*redistest.Server
-	Links   [2][]*faultproxy.Proxy
+	Links
 }
 
 // Plain starts the servers of a subject.
@@ -45,42 +45,19 @@ func launch(of Subject, opts ...redistest.Option) (*Servers, error) {
 	for range of.Nodes {
 		s := redistest.Start(&st.TB, opts...)
 		st.Servers = append(st.Servers, s)
-		for who := range st.Links {
+		err := st.Link(func() (*faultproxy.Proxy, error) {
 			p, err := faultproxy.New(s.Addr())
-			if err != nil {
-				st.Close()
-				return nil, err
+			if err == nil {
+				p.Record(false)
 			}
-			p.Record(false)
-			st.Links[who] = append(st.Links[who], p)
-			st.TB.Cleanup(func() { _ = p.Close() }) // what it did not understand it has not passed on
+			return p, err
+		})
+		if err != nil {
+			st.Close()
+			return nil, err
 		}
 	}
 	return st, nil
-}
-
-// Target implements Stage.
-func (st *Servers) Target(who int) (t Target) {
-	for _, p := range st.Links[who] {
-		t.Addrs = append(t.Addrs, p.Addr())
-	}
-	return t
-}
-
-// Silence implements Stage.
-func (st *Servers) Silence(who int, on bool) {
-	for _, p := range st.Links[who] {
-		p.Blackhole(on)
-	}
-}
-
-// Cut implements Stage.
-func (st *Servers) Cut() {
-	for _, links := range st.Links {
-		for _, p := range links {
-			p.Reset()
-		}
-	}
 }
 
 // Forget implements Stage: it empties the first server.
@@ -96,7 +73,10 @@ func (st *Servers) Empty(ctx context.Context, n int) error {
 }
 
 // Close implements Stage.
-func (st *Servers) Close() { st.TB.Close() }
+func (st *Servers) Close() {
+	st.Unlink() // what a proxy did not understand it has not passed on
+	st.TB.Close()
+}
 
 // RedisVersion describes the servers.
 func RedisVersion() string {

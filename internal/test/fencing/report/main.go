@@ -73,7 +73,7 @@ func openMySQL(t report.Target, ttl time.Duration) (report.Client, error) {
 type stage struct {
 	server *sqlservers.Server
 	db     *sql.DB
-	links  [2]*faultproxy.Proxy
+	report.Links
 }
 
 func start(s report.Subject) (report.Stage, error) {
@@ -90,25 +90,12 @@ func start(s report.Subject) (report.Stage, error) {
 		st.Close()
 		return nil, err
 	}
-	for who := range st.links {
-		if st.links[who], err = faultproxy.NewPlain(filepath.Join(server.Dir, socket)); err != nil {
-			st.Close()
-			return nil, err
-		}
+	err = st.Link(func() (*faultproxy.Proxy, error) { return faultproxy.NewPlain(filepath.Join(server.Dir, socket)) })
+	if err != nil {
+		st.Close()
+		return nil, err
 	}
 	return st, nil
-}
-
-func (st *stage) Target(who int) report.Target {
-	return report.Target{Addrs: []string{st.links[who].Addr()}}
-}
-
-func (st *stage) Silence(who int, on bool) { st.links[who].Blackhole(on) }
-
-func (st *stage) Cut() {
-	for _, p := range st.links {
-		p.Reset()
-	}
 }
 
 // Forget deletes all locks.
@@ -118,11 +105,7 @@ func (st *stage) Forget(ctx context.Context) error {
 }
 
 func (st *stage) Close() {
-	for _, p := range st.links {
-		if p != nil {
-			_ = p.Close()
-		}
-	}
+	st.Unlink()
 	if st.db != nil {
 		_ = st.db.Close()
 	}

@@ -17,7 +17,7 @@ import (
 type stage struct {
 	members []*members.Server
 	client  *clientv3.Client
-	links   [2][]*faultproxy.Proxy
+	report.Links
 }
 
 func three(report.Subject) (report.Stage, error) {
@@ -38,36 +38,11 @@ func three(report.Subject) (report.Stage, error) {
 
 func (st *stage) link() error {
 	for _, m := range st.members {
-		for who := range st.links {
-			p, err := faultproxy.NewPlain(m.Socket())
-			if err != nil {
-				return err
-			}
-			st.links[who] = append(st.links[who], p)
+		if err := st.Link(func() (*faultproxy.Proxy, error) { return faultproxy.NewPlain(m.Socket()) }); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-func (st *stage) Target(who int) (t report.Target) {
-	for _, p := range st.links[who] {
-		t.Addrs = append(t.Addrs, p.Addr())
-	}
-	return t
-}
-
-func (st *stage) Silence(who int, on bool) {
-	for _, p := range st.links[who] {
-		p.Blackhole(on)
-	}
-}
-
-func (st *stage) Cut() {
-	for _, links := range st.links {
-		for _, p := range links {
-			p.Reset()
-		}
-	}
 }
 
 // Forget deletes all keys.
@@ -77,11 +52,7 @@ func (st *stage) Forget(ctx context.Context) error {
 }
 
 func (st *stage) Close() {
-	for _, links := range st.links {
-		for _, p := range links {
-			_ = p.Close()
-		}
-	}
+	st.Unlink()
 	if st.client != nil {
 		_ = st.client.Close()
 	}
