@@ -47,7 +47,8 @@ func TestKeys(t *testing.T) {
 			require.Equal(t, want, got, pattern)
 		}
 	}
-	for key := range glob.Keys("*", all) {
+	for key, err := range glob.Keys("*", all) {
+		require.NoError(t, err)
 		require.Equal(t, "a", key)
 		break
 	}
