@@ -97,7 +97,9 @@ test: redis postgres mysql ## vet, and all tests with the race detector; the pac
 	@modules="$(filter-out $(UNTESTED),$(MODULES))"; \
 	if [ "$${LOCKER_POSTGRES:-}" = off ]; then echo "left out: strategy/postgres (LOCKER_POSTGRES=off)"; modules=$${modules/strategy\/postgres/}; fi; \
 	if [ "$${LOCKER_MYSQL:-}" = off ]; then echo "left out: strategy/mysql (LOCKER_MYSQL=off)"; modules=$${modules/strategy\/mysql/}; fi; \
-	printf '%s\n' $$modules | xargs -I {} $(GO) -C {} $(race_test) -parallel 16 -timeout 4m ./...
+	each() { xargs -P "$$1" -I {} $(GO) -C {} $(race_test) -parallel 16 -timeout 4m ./...; }; \
+	printf '%s\n' $$modules | grep -E '^(strategy|cmd)/' | each 1; \
+	printf '%s\n' $$modules | grep -vE '^(strategy|cmd)/' | each 2 # these have little to do
 
 .PHONY: short
 short: redis ## the tests that take little time, without the race detector
