@@ -136,7 +136,7 @@ func TestInspectPermits(t *testing.T) {
 	require.Equal(t, 5+one.Permits, free)
 }
 
-// A user of a database from before permits is told what to do; locks go on.
+// In a database from before permits their error names the missing table and what to do. Locks work as before.
 func TestPermitsNeedTheirTable(t *testing.T) {
 	t.Parallel()
 	s, ctx := startServer(t), t.Context()

@@ -17,7 +17,7 @@ import (
 	lockmysql "github.com/distlock/locker/strategy/mysql"
 )
 
-// statements is how many statements the server has got, but for this one.
+// statements returns the number of statements that the server has got, without the one that asks for it.
 func (s *server) statements(t *testing.T) (n int) {
 	t.Helper()
 	require.NoError(t, s.ask(t.Context(), &n, `SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'`))

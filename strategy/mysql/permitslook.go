@@ -78,7 +78,7 @@ func (d *mysqlDriver) PermitClaims(ctx context.Context, key string) iter.Seq2[dr
 	}
 }
 
-// without returns the keys but for those with permits of which none is out.
+// without returns the keys, without those that keep permits of which none is out.
 func (d *mysqlDriver) without(ctx context.Context, conn *sql.Conn, keys, ofPermits []string) ([]string, error) {
 	if len(ofPermits) == 0 {
 		return keys, nil

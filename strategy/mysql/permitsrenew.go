@@ -107,7 +107,7 @@ func (d *mysqlDriver) releasePermits(ctx context.Context, c driver.Claim) error 
 	})
 }
 
-// sweepPermits deletes rows of permits that are of no use, now and then.
+// sweepPermits deletes rows of permits that nobody needs, at some of its calls.
 func (d *mysqlDriver) sweepPermits(ctx context.Context, conn *sql.Conn) {
 	if rand.IntN(sweepEvery) != 0 {
 		return

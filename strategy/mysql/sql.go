@@ -35,7 +35,7 @@ type statements struct {
 }
 
 // permitStatements are about permits: see sql/judged.sql. Each locks the head of its key before it
-// changes a claim, but for renewals, which wait for no head.
+// changes a claim. Only renewals wait for no head.
 type permitStatements struct {
 	table, schema, acquire, release, lock, look, row, ended, end, renew, extend, held, last, count, list, out, old, drop string
 }
@@ -109,7 +109,7 @@ func text(name string) string {
 	return comment.ReplaceAllString(string(text), "")
 }
 
-// places fills the places of the statements but for the names of the tables.
+// places fills the places of the statements, except the names of the tables.
 var places = func() *strings.Replacer {
 	var words []string
 	for n := range 5 {

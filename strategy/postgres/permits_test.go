@@ -219,7 +219,7 @@ func TestInspectPermits(t *testing.T) {
 	require.Equal(t, 5+one.Permits, free)
 }
 
-// A user of a schema from before permits is told what to do; locks go on.
+// With a schema from before permits their error names what is missing and what to do. Locks work as before.
 func TestPermitsNeedTheirTable(t *testing.T) {
 	t.Parallel()
 	s, ctx := startServer(t), t.Context()

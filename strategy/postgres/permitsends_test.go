@@ -106,7 +106,7 @@ func TestErasEnd(t *testing.T) {
 	}
 }
 
-// Rows of claims that are of no use are deleted by releases; what counts in an era that goes on is not.
+// Releases delete the rows of claims that nobody needs. They keep the claims of an era that goes on.
 func TestOldClaimsAreForgotten(t *testing.T) {
 	t.Parallel()
 	s, ctx := startServer(t), t.Context()

@@ -1,4 +1,4 @@
--- oldpermits(): some rows that are of no use: no claims, or claims whose era is over. A claim that has ended in an era that
+-- oldpermits(): some rows that nobody needs: no claims, or claims whose era is over. A claim that has ended in an era that
 -- goes on still counts. An era that is over never goes on again, nor does a row become a claim of it: so it
 -- is enough to look without a lock.
 SELECT p.hash, p.claim, p.era FROM {permits} AS p FORCE INDEX (forget)
