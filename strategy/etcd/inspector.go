@@ -40,7 +40,7 @@ func (d *etcdDriver) Inspect(ctx context.Context, key string) (driver.Holder, er
 	return h, nil
 }
 
-// member describes a member. base is what tokens count from, or nil.
+// member describes a member. Tokens count from base, which may be nil.
 func (d *etcdDriver) member(kv, base *mvccpb.KeyValue) driver.Holder {
 	m, _ := memberOf(string(kv.Key))
 	p := permitsOf(kv)

@@ -90,7 +90,7 @@ func out(members []*mvccpb.KeyValue) (n int) {
 	return n
 }
 
-// permits are what a claim of permits finds in a line.
+// permits describes the line that a claim of permits finds.
 type permits struct {
 	members []*mvccpb.KeyValue // nil for a lock
 	seen    int64              // the revision that was read

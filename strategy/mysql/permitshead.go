@@ -9,7 +9,7 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// head is what a look saw of a key, at the server's time at; all times are its microseconds.
+// head describes a key that a look saw at the server's time at. All times are in microseconds of its clock.
 type head struct {
 	live, locked        bool // see sql/judged.sql
 	limit, out, earlier int

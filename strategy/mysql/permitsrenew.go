@@ -11,7 +11,7 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// lasting is what the table has of a claim of permits that was renewed.
+// lasting describes a renewed claim of permits, as the table has it.
 type lasting struct {
 	hash []byte
 	left time.Duration
@@ -97,8 +97,10 @@ func (d *mysqlDriver) releasePermits(ctx context.Context, c driver.Claim) error 
 		if err != nil {
 			return err
 		}
-		d.rows.put(hash, claim)
-		if n < 2 { // a sending before this one, whose answer was lost, may have given them back
+		if n != 1 { // 0: a sending before this one, whose answer was lost, may have given them back
+			d.rows.put(hash, claim)
+		}
+		if n < 2 {
 			return errLost
 		}
 		d.sweep(ctx, conn)

@@ -61,7 +61,7 @@ func newStatements(table string) (statements, error) {
 	quoted, permits := strings.Join(parts, "."), strings.Join(permitsTable(parts), ".")
 	names := strings.NewReplacer("{table}", strings.ReplaceAll(quoted, "%", "%%"), "{permits}", strings.ReplaceAll(permits, "%", "%%"))
 	read := func(name string) string {
-		// What is filled in has places to fill, too. The names come last: a brace in them is no place.
+		// The inserted texts have places to fill, too. The names come last: a brace in them is no place.
 		return names.Replace(places.Replace(places.Replace(places.Replace(text(name)))))
 	}
 	plain := func(name string) string { return strings.ReplaceAll(read(name), "%%", "%") } // has no verbs

@@ -118,7 +118,7 @@ func (d *pgDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answ
 // mostTries is how often a statement is sent that the server rolls back.
 const mostTries = 10
 
-// acquireArgs are what statements that acquire have in common.
+// acquireArgs returns the arguments that all statements that acquire have in common.
 func acquireArgs(req driver.Request) []any {
 	want := 0
 	if req.Fencing {
