@@ -46,6 +46,7 @@ type holdNode struct {
 	placed  bool // it is there, and not by one of them
 	silent  bool // the node did not answer the last renewal, so that this is not certain
 	freed   bool // it was there, and was released
+	unsure  bool // a release was not answered: it may have freed the node
 	// answered: the last release was, so that the key is there no more unless a late
 	// command has set it.
 	answered bool
@@ -81,8 +82,7 @@ func (h *hold) do(ctx context.Context, i int, kind opKind) answer {
 	h.mu.Unlock()
 	a = h.send(ctx, i, kind)
 	h.mu.Lock()
-	h.after(i, kind, a)
-	return a
+	return h.after(i, kind, a)
 }
 
 // lockTurn locks h.mu when no command of the claim is on its way to node i, or fails.
@@ -126,8 +126,11 @@ func (h *hold) before(i int, kind opKind) (a answer, known bool) {
 	return answer{}, false
 }
 
-// after notes an answer, and ends the node's turn. It needs h.mu.
-func (h *hold) after(i int, kind opKind, a answer) {
+// after notes an answer, ends the node's turn, and returns what the answer means. It needs h.mu.
+//
+// The release is sent by Unlock and by the hold itself. If the reply to one is lost, the next one
+// may find nothing, or another claim. That is the work of the first, and no loss.
+func (h *hold) after(i int, kind opKind, a answer) answer {
 	hn := &h.nodes[i]
 	hn.busy = false
 	if hn.free != nil {
@@ -156,10 +159,16 @@ func (h *hold) after(i int, kind opKind, a answer) {
 	case kind == opRenew:
 		hn.silent = true
 	}
-	if kind == opRelease && a.state == yes {
+	switch {
+	case kind != opRelease:
+	case a.state == failed:
+		hn.unsure = hn.unsure || mayBeApplied(a.err)
+	case a.state == yes, hn.unsure:
 		hn.placed, hn.touched = false, hn.late > 0
 		hn.freed = !hn.touched
+		a.state = yes
 	}
+	return a
 }
 
 func mayBeApplied(err error) bool {

@@ -171,6 +171,35 @@ func TestNoJoinInDoubt(t *testing.T) {
 	require.True(t, h.left(0), "it may be there nevertheless")
 }
 
+// A release without an answer may have freed the node: the next one, which finds nothing, does not
+// say that the lock was lost before.
+func TestReleaseBehindAnUnansweredRelease(t *testing.T) {
+	t.Parallel()
+	placed := func() *hold {
+		h := bareHold(1)
+		sends(t, h, opAcquire, did(yes, nil))
+		h.grant(time.Now())
+		h.close()
+		return h
+	}
+	h := placed()
+	sends(t, h, opRelease, did(failed, errBroken))
+	require.Equal(t, yes, sends(t, h, opRelease, did(no, nil)).state, "the first release has freed the node")
+	require.False(t, h.left(0))
+	require.Equal(t, yes, sendsNothing(t, h, opRelease).state)
+
+	h = placed()
+	sends(t, h, opRelease, did(failed, &driver.StoreError{Err: errBroken, NotApplied: true}))
+	require.Equal(t, no, sends(t, h, opRelease, did(no, nil)).state, "the first release was not sent")
+
+	h = bareHold(1)
+	sends(t, h, opAcquire, did(failed, errBroken))
+	h.close()
+	sends(t, h, opRelease, did(failed, errBroken))
+	require.Equal(t, yes, sends(t, h, opRelease, did(no, nil)).state)
+	require.True(t, h.left(0), "the attempt may still arrive")
+}
+
 // A renewal without an answer does not say that what is there is the late attempt's.
 func TestLateAttemptBehindASilentRenewal(t *testing.T) {
 	t.Parallel()

@@ -222,6 +222,32 @@ func TestUnlockInTimeOnASlowNodeIsNoLoss(t *testing.T) {
 	require.NoError(t, lease.Unlock(t.Context()), "Unlock, called long before the deadline %v", lease.Deadline())
 }
 
+// The release that the hold sends by itself frees the nodes, and its replies are lost: Unlock,
+// whose release finds nothing, reports no loss.
+func TestUnlockBehindAnUnansweredReleaseIsNoLoss(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	l, d := m.open(t, locker.WithTTL(long))
+	lease := lock(t, l, "k")
+	for i := range 3 {
+		m.holds(t, i, lease)
+	}
+	d.holds.mu.Lock()
+	require.Len(t, d.holds.byID, 1)
+	var h *hold
+	for _, h = range d.holds.byID {
+	}
+	d.holds.mu.Unlock()
+	h.close()
+	for i := range 2 {
+		m.proxies[i].ResetAfter(isOp("release"), 1)
+		require.Equal(t, failed, h.do(t.Context(), i, opRelease).state)
+		m.free(t, 10*time.Second, i, "k")
+	}
+	require.NoError(t, lease.Unlock(t.Context()))
+	m.free(t, 10*time.Second, 2, "k")
+}
+
 // A server that has no memory left frees the lock.
 func TestReleaseOnAFullNode(t *testing.T) {
 	t.Parallel()
