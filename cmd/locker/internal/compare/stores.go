@@ -9,13 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/conformance/redisconformance"
 	"github.com/distlock/locker/internal/embedredis"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy/blpop"
 	"github.com/distlock/locker/strategy/hashreentrant"
-	"github.com/distlock/locker/strategy/redlock"
 	"github.com/distlock/locker/strategy/setnx"
 	"github.com/redis/go-redis/v9"
 )
@@ -251,30 +249,6 @@ func version(ctx context.Context, url string) string {
 
 // harness makes the suite's harness for a strategy: on servers of its own, which it may
 // crash, or on those that are there.
-func (s *stores) harness(name string) (conformance.HarnessMaker, error) {
-	c, err := find(name)
-	if err != nil {
-		return nil, err
-	}
-	if c.single.New == nil {
-		q := redisconformance.Quorum{Name: name, New: redlock.New, Nodes: quorumNodes}
-		if !s.own {
-			q.Mark = s.mark
-			if q.Servers, err = s.nodes(); err != nil {
-				return nil, err
-			}
-		}
-		return q.Harness, nil
-	}
-	if !s.own {
-		c.single.Mark = s.mark
-		if c.single.Server, err = options(s.urls[0]); err != nil {
-			return nil, err
-		}
-	}
-	return c.single.Harness, nil
-}
-
 func find(name string) (candidate, error) {
 	for _, c := range candidates {
 		if c.name == name {
