@@ -106,7 +106,8 @@ var small = []string{"--loose-innodb-log-file-size=4M", "--loose-innodb-redo-log
 
 func mysqlArgs(s *Server) []string {
 	args := append([]string{"--no-defaults", "--datadir=" + s.Data(), "--socket=" + s.Socket(), "--pid-file=" + filepath.Join(s.Dir, "own-pid"),
-		"--tmpdir=" + s.Dir, // a server that starts deletes temporary tables of others
+		"--tmpdir=" + s.Dir,           // a server that starts deletes temporary tables of others
+		"--secure-file-priv=" + s.Dir, // MySQL does not start without the directory, and a package's default may be missing
 		"--max-connections=1000", "--back-log=500", "--skip-name-resolve"}, small...)
 	if len(s.Ports) == 0 {
 		return append(args, "--skip-networking")
@@ -141,15 +142,23 @@ var mysqlTemplate = sync.OnceValues(func() (string, error) {
 	if err := os.WriteFile(first, []byte(sql), 0o644); err != nil {
 		return "", err
 	}
-	args := append([]string{"--no-defaults", "--datadir=" + data, "--loose-innodb-flush-method=nosync"}, small...)
+	args := append([]string{"--no-defaults", "--datadir=" + data, "--loose-innodb-flush-method=nosync", "--secure-file-priv=" + dir}, small...)
 	if strings.Contains(version(program), "MariaDB") {
-		program = "mariadb-install-db"
+		program = besides(program, "mariadb-install-db")
 		args = append(args, "--auth-root-authentication-method=normal", "--skip-test-db", "--extra-file="+first)
 	} else {
 		args = append(args, "--initialize-insecure", "--init-file="+first)
 	}
 	return data, output(Command(program, args...))
 })
+
+// besides returns the program of that name in the directory of another program, or else in PATH.
+func besides(program, name string) string {
+	if path, err := exec.LookPath(filepath.Join(filepath.Dir(program), name)); err == nil {
+		return path
+	}
+	return name
+}
 
 // Etcd makes a single member of etcd, on ports of this host: the program that LOCKER_ETCD_SERVER
 // names, or else etcd. Start starts it. Locks of a cluster of several members would cost more.
