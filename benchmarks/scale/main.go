@@ -4,7 +4,7 @@
 //	go run .                                          # everything, as text; half an hour
 //	go run . -point held -locks 1000,100000           # one point, smaller
 //	go run . -point crowd -only blpop -waiters 1,1000
-//	make bench-scale                                  # everything, into docs/performance.md
+//	make bench-scale                                  # everything, into docs/scale.md
 //
 // The figures are counts, bytes, and the CPU time of the processes themselves, which other work on the
 // machine changes little. Where a time of the clock counts, the load of the machine stands beside it.
