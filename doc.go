@@ -73,8 +73,8 @@
 //
 // Lock under a lease's context, on the same key, re-enters. On another key it is
 // an ordinary Lock: two goroutines under one outer lease exclude each other
-// there. Lock on the same key under another context, such as the one that Do was given, waits for the
-// lock that its own caller holds. [ContextWithOwner] names a caller explicitly, for all keys; all callers
+// there. Lock on the same key under another context, such as the one that
+// the caller passed to Do, waits for the lock that its own caller holds. [ContextWithOwner] names a caller explicitly, for all keys; all callers
 // that share the name share its locks.
 //
 // # Not guaranteed

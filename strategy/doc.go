@@ -125,8 +125,8 @@
 // keys it lists the known ones; and it has the line of a document.
 //
 // No error and no printed, logged or marshalled [Config] shows a credential, be it a
-// user name or a password. Of a URL only the scheme, the host and the path are
-// shown, and the parameters up to the first that is not known to be no credential;
-// of a URL that cannot be parsed only the scheme. A variable in what is shown is its name. A value of a document is shown as
-// it is written there, before variables are replaced.
+// user name or a password. Of a URL they show the scheme, the host, the path, and
+// the parameters before the first one that may be a credential. Of a URL that cannot be parsed they show
+// the scheme only. They show the name of a variable, and not its value. They show a value of a document
+// as it is written there.
 package strategy

@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -41,9 +40,6 @@ func newPage(cfg config, redisVersion string) *page {
 	return &page{cfg, results{}, time.Now().UTC().Format(time.DateOnly), machine(), cmp.Or(first, missing), versions(redisVersion)}
 }
 
-// scaleHead begins the last part of performance.md.
-const scaleHead = "\n## Scale\n"
-
 // write writes performance.md and its plots into dir, and figures into choosing.md there and the
 // README above it.
 func (p *page) write(dir string) error {
@@ -51,15 +47,7 @@ func (p *page) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	name := filepath.Join(dir, "performance.md")
-	old, err := os.ReadFile(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if _, scale, ok := strings.Cut(string(old), scaleHead); ok { // by make bench-scale: it stays
-		doc += scaleHead + scale
-	}
-	return errors.Join(os.WriteFile(name, []byte(doc), 0o644),
+	return errors.Join(os.WriteFile(filepath.Join(dir, "performance.md"), []byte(doc), 0o644),
 		p.plots(dir), p.insert(filepath.Join(dir, "choosing.md"), choosingTemplate),
 		p.insert(filepath.Join(dir, "..", "README.md"), readmeTemplate))
 }

@@ -138,7 +138,7 @@ func (h *holder) watch(ctx context.Context, cfg Held) []float64 {
 func measureHeld(ctx context.Context, cfg *config) (string, error) {
 	var t table
 	t.row("", "locks", "client memory, a lock", "Redis memory, a lock", "client CPU, of a core", "Redis CPU, of a core",
-		"renewals per second", "for a read of the server", "late, p99", "latest", "lost")
+		"renewals per second", "renewals per read", "late, p99", "latest", "lost")
 	for _, s := range cfg.only {
 		for _, n := range cfg.locks {
 			r, err := inProcess[HeldResult](ctx, "held", s, Held{n, cfg.ttl, cfg.ttl + cfg.ttl/4})

@@ -1,10 +1,9 @@
-// Command scale measures how the strategies on Redis bear much of everything: locks, waiters,
-// processes, masters, starts. It starts the servers that it needs.
+// Command scale measures what many locks, waiters, processes, masters and starts cost the strategies on Redis. It starts the servers that it needs.
 //
-//	go run .                                          # everything, as text; half an hour
+//	go run .                                          # everything, as text; an hour
 //	go run . -point held -locks 1000,100000           # one point, smaller
 //	go run . -point crowd -only blpop -waiters 1,1000
-//	make bench-scale                                  # everything, into docs/performance.md
+//	make bench-scale                                  # everything, into docs/scale.md
 //
 // The figures are counts, bytes, and the CPU time of the processes themselves, which other work on the
 // machine changes little. Where a time of the clock counts, the load of the machine stands beside it.
