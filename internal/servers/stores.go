@@ -136,20 +136,24 @@ var mysqlTemplate = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	first, data := filepath.Join(dir, "first.sql"), filepath.Join(dir, "data")
+	data := filepath.Join(dir, "data")
 	// Before FLUSH PRIVILEGES there are no users.
 	const sql = "FLUSH PRIVILEGES;\nCREATE DATABASE app;\nCREATE USER app;\nGRANT ALL ON app.* TO app;\n"
-	if err := os.WriteFile(first, []byte(sql), 0o644); err != nil {
+	args := append([]string{"--no-defaults", "--datadir=" + data, "--loose-innodb-flush-method=nosync", "--secure-file-priv=" + dir}, small...)
+	if !strings.Contains(version(program), "MariaDB") {
+		first := filepath.Join(dir, "first.sql")
+		if err := os.WriteFile(first, []byte(sql), 0o644); err != nil {
+			return "", err
+		}
+		return data, output(Command(program, append(args, "--initialize-insecure", "--init-file="+first)...))
+	}
+	install := Command(besides(program, "mariadb-install-db"), append(slices.Clip(args), "--auth-root-authentication-method=normal", "--skip-test-db")...)
+	if err := output(install); err != nil {
 		return "", err
 	}
-	args := append([]string{"--no-defaults", "--datadir=" + data, "--loose-innodb-flush-method=nosync", "--secure-file-priv=" + dir}, small...)
-	if strings.Contains(version(program), "MariaDB") {
-		program = besides(program, "mariadb-install-db")
-		args = append(args, "--auth-root-authentication-method=normal", "--skip-test-db", "--extra-file="+first)
-	} else {
-		args = append(args, "--initialize-insecure", "--init-file="+first)
-	}
-	return data, output(Command(program, args...))
+	begin := Command(program, append(args, "--bootstrap")...) // mariadb-install-db 10.6 does not take SQL of ours
+	begin.Stdin = strings.NewReader(sql)
+	return data, output(begin)
 })
 
 // besides returns the program of that name in the directory of another program, or else in PATH.
