@@ -42,6 +42,10 @@ var capacityCases = group("capacity", []Case{
 		Contract: "a lock is refused a key that is kept free for a request that has waited longer"},
 	{Name: "NothingIsKeptForNobody", Rules: []string{"R28", "R16"}, Needs: Capabilities{Permits: true, Drivers: true}, Test: testNothingIsKeptForNobody,
 		Contract: "after a Release of the claim of the one that goes on asking for many, which it sends when it gives up, others are granted what was kept free"},
+	{Name: "LateEndOfABid", Rules: []string{"R28", "R2"}, Needs: Capabilities{Permits: true, Drivers: true}, Test: testLateEndOfABid,
+		Contract: "a Release of a claim that was refused changes nothing where it arrives late, or again, after its Locker was granted what was kept free"},
+	{Name: "LateEndSparesOthers", Rules: []string{"R28", "R2", "R16"}, Needs: Capabilities{Permits: true, Drivers: true}, Test: testLateEndSparesOthers,
+		Contract: "a Release of a claim that was refused, whose TTL is over, ends no other Locker's bid, and takes no permits from it"},
 	{Name: "PermitsHaveTokens", Rules: []string{"R28", "R21"}, Needs: Capabilities{Permits: true, Drivers: true, Fencing: true}, Test: testPermitsHaveTokens,
 		Contract: "each claim of permits has a token of its own, greater than that of each claim that ended before"},
 })

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"maps"
+	"strconv"
 
 	"github.com/anishathalye/porcupine"
 
@@ -82,14 +83,19 @@ func permitModel(limit int) porcupine.Model {
 	}
 }
 
-const historyPermits = 3
+const historyPermits = 4
 
 // tryPermits is for 1 to all permits of key.
 func tryPermits(t *T, l locker.Locker, key string) attempt {
 	t.Helper()
+	return tryPermitsOf(t, l, key, func() int { return 1 + t.IntN(historyPermits) })
+}
+
+func tryPermitsOf(t *T, l locker.Locker, key string, count func() int) attempt {
+	t.Helper()
 	s := t.semaphore(key, historyPermits, l)[0]
 	return func(opts ...locker.LockOption) (*locker.Lease, int, error) {
-		n := 1 + t.IntN(historyPermits)
+		n := count()
 		lease, err := s.AcquireN(t.Context(), n, append(opts, locker.WithWait(0))...)
 		return lease, n, err
 	}
@@ -106,4 +112,26 @@ func testPermitsLinearizable(t *T) {
 func testPermitsLinearizableUnderFaults(t *T) {
 	ls := t.Lockers(4)
 	t.linearizableUnderFaults(permitModel(historyPermits), true, func(client int, key string) attempt { return tryPermits(t, ls[client], key) })
+	for round := range 3 {
+		t.linearizableRepeated(ls, t.Key("repeated "+strconv.Itoa(round)))
+	}
+}
+
+// linearizableRepeated checks a history in which each attempt and renewal arrives twice, and no reply is lost. An attempt without an
+// answer may have its permits at any later time, and so may explain a refusal; here nothing explains one. The history
+// ends with an attempt for one permit, which leaves room for itself to be counted twice, and with one for all.
+func (t *T) linearizableRepeated(ls []locker.Locker, key string) {
+	t.Helper()
+	h := newHistory(permitModel(historyPermits))
+	repeat := func(op Op) {
+		if op != OpRelease { // the second finds nothing, and says so
+			t.NoError(t.faults().Repeat(op), "repeating a command")
+		}
+	}
+	// Clients of two attempts abandon no lease: its end, which may come at any time, would explain refusals, too.
+	t.Together(len(ls), func(client int) { t.historyClient(h, client, true, tryPermits(t, ls[client], key), 2, repeat) })
+	for _, n := range []int{1, historyPermits} {
+		t.historyClient(h, 0, true, tryPermitsOf(t, ls[0], key, func() int { return n }), 1, repeat)
+	}
+	h.check(t)
 }

@@ -87,6 +87,9 @@ type fakeDriver struct {
 	id     string // of the Locker
 
 	stuck bool // once notifications were cut
+
+	// applied, unless it is nil, is a bug of the store: it is called each time that an Acquire arrives, with s.Mu held.
+	applied func(req driver.Request, a driver.Answer)
 }
 
 func (d *fakeDriver) Name() string { return "fake" }
@@ -126,6 +129,9 @@ func (d *fakeDriver) acquire(req driver.Request) (driver.Answer, error) {
 		d.none(req.Key)
 	case d.fair && req.Wait:
 		d.ticket(req.Key)
+	}
+	if d.applied != nil {
+		d.applied(req, a)
 	}
 	return a, nil
 }

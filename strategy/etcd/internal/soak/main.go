@@ -21,9 +21,18 @@ import (
 
 const topology soak.Topology = "etcd"
 
-var strategies = []soak.Strategy{{Name: "etcd", On: []soak.Topology{topology}, New: func(p soak.Process) (locker.Locker, error) {
-	return open(p, "")
-}}}
+var strategies = []soak.Strategy{
+	on("etcd", 0),
+	on("etcd+semaphore", 5),
+	on("etcd+rwlock", locker.MaxPermits),
+}
+
+// on is the strategy with keys of so many permits; 0: with locks.
+func on(name string, permits int) soak.Strategy {
+	return soak.Strategy{Name: name, On: []soak.Topology{topology}, Permits: permits, New: func(p soak.Process) (locker.Locker, error) {
+		return open(p, "")
+	}}
+}
 
 // open makes a Locker as a user does.
 func open(p soak.Process, prefix string) (locker.Locker, error) {
