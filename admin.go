@@ -213,7 +213,7 @@ var plainGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 // recognises a lock of another library by its value only. A later lock may have this value, too: Redisson's
 // value names a thread, which may lock again.
 //
-// The holder learns of it within three round trips, two on a single Redis, if it listens (see [Lease.ReleaseRequested]), and
+// The holder learns of it within three round trips, two on a single Redis and with redlock, if it listens (see [Lease.ReleaseRequested]), and
 // else at its next renewal. Until then there may be two holders, and the earlier holder's process may
 // hand its lock over.
 func (e *Client) ForceUnlock(ctx context.Context, h Holder) error {

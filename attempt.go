@@ -90,7 +90,7 @@ func (c *call) attempt(m move) (*Lease, error) {
 	c.retryPause = retry.Backoff{}
 	c.turnedAway = true
 	c.askHolder(a)
-	c.refused(a, watch)
+	c.refused(a, watch, sent)
 	return nil, nil
 }
 
@@ -114,9 +114,9 @@ func (c *call) answered(err error) {
 	}
 }
 
-// refused sets when to poll, and opens a watch for releases. The first in the queue pauses as
+// refused sets when to poll after an attempt of the time sent, and opens a watch for releases. The first in the queue pauses as
 // pauseFor says, the others for pollAgain.
-func (c *call) refused(a driver.Answer, watch driver.Watch) {
+func (c *call) refused(a driver.Answer, watch driver.Watch, sent time.Duration) {
 	c.s.mu.Lock()
 	ks, now := c.ks, c.e.sched.Now()
 	first := ks.next() == c
@@ -135,7 +135,7 @@ func (c *call) refused(a driver.Answer, watch driver.Watch) {
 	case late || open && c.subscribe():
 		c.pollAt = now
 	case first:
-		c.pollAt = now + pauseFor(a, watch != nil, &c.pollPause)
+		c.pollAt = now + pauseFor(a, now-sent, watch != nil, &c.pollPause)
 	default:
 		c.pollAt = now + pollAgain
 	}

@@ -17,7 +17,7 @@ import (
 // The first call makes the Locker listen, and waits until it does, for a second at most. A later
 // request arrives within two round trips while the store is well, within one on a single Redis. A request may be lost: ask
 // again if it matters. When [Client.ForceUnlock] takes a lock away, a Locker that listens learns of it within three round
-// trips, two on a single Redis, and others at their next renewal.
+// trips, two on a single Redis and with redlock, and others at their next renewal.
 //
 // Listening ends soon after the last lease whose ReleaseRequested was called. It costs a subscription, and with a strategy
 // without wake-ups (setnx) a connection. Without the permission to subscribe, and with a driver that is

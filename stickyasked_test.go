@@ -186,3 +186,32 @@ func TestStickyIsDeaf(t *testing.T) {
 		s.keep("k")
 	})
 }
+
+// A waiter that polls gets a kept lock two round trips later than a free one: it sets no timer where a round trip is shorter than a
+// timer. If the lock is in use, the pauses grow: the waiter sends few commands.
+func TestStickyPollerLooksSoon(t *testing.T) {
+	for trip, pauses := range map[time.Duration]time.Duration{100 * time.Microsecond: 0, 20 * time.Millisecond: 6 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSticky(t, time.Second)
+			s.keep("k")
+			inUse := s.lock(t.Context(), "in use")
+			s.store.from(opWatch, fail(errRefused)) // so it polls
+			s.store.from(opAcquire, delay(trip, obey))
+			s.store.from(opRelease, delay(trip+trip/2, obey))
+			start := s.at()
+			l, err := s.other.Lock(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantBetween(t, "it took", s.at()-start, 3*trip, 3*trip+pauses, "with a round trip of "+trip.String())
+			_ = l.Unlock(t.Context())
+			before := len(s.store.sent(opAcquire))
+			_, err = s.other.Lock(t.Context(), "in use", WithWait(20*time.Millisecond))
+			wantErr(t, err, ErrNotAcquired, "it is in use")
+			if n := len(s.store.sent(opAcquire)) - before; n > 25 {
+				t.Errorf("a waiter asks %d times in 20 ms", n)
+			}
+			s.unlock(inUse)
+		})
+	}
+}

@@ -107,8 +107,11 @@ func (c *command) appendArg(d *Driver, name string, more bool) (needed bool) {
 		c.Words = append(c.Words, c.req.Waited.Milliseconds())
 		return c.req.Limit > 0 || c.req.Waited >= time.Millisecond
 	case "permits":
-		c.Words = append(c.Words, redisconn.AuxKey("locker:permits:", c.req.Key))
-		return c.req.Waits && c.req.Waited >= time.Millisecond
+		needed := c.req.Waits && c.req.Waited >= time.Millisecond
+		if needed || more { // else it is left out, and its name is two allocations
+			c.Words = append(c.Words, redisconn.AuxKey("locker:permits:", c.req.Key))
+		}
+		return needed
 	case "channel":
 		if d.channels == nil || !more && d.channels.IsDefault(c.req.Key) {
 			return false

@@ -86,20 +86,20 @@ func (d *Driver) script(single, inCluster *redisconn.Script) *redisconn.Script {
 
 // Break implements [driver.Inspector]: one round trip.
 func (d *Driver) Break(ctx context.Context, h driver.Holder) error {
-	script := d.script(breakScript, breakInCluster)
+	var kind []any
 	for _, l := range d.p.Layouts {
 		switch {
 		case l.Strategy != h.Strategy || !l.OnSeveralServers:
 		case l.Strategy != d.p.Name:
 			return fmt.Errorf("%w: this server is one of several that have the lock; %s takes it from all of them", locker.ErrConflict, l.Strategy)
 		default:
-			script = breakInCluster // a holder that asked now would find its lock on the other servers, and bring it back
+			kind = []any{string(rune(SignalPart))} // the other servers may have the lock still
 		}
 	}
 	if h.Limit > 0 {
 		return d.Run(ctx, d.p.ReleasePermits, driver.Claim{Key: h.Key, ID: h.ID})
 	}
-	return d.Run(ctx, script, driver.Claim{Key: h.Key, ID: h.ID})
+	return d.Run(ctx, d.script(breakScript, breakInCluster), driver.Claim{Key: h.Key, ID: h.ID}, kind...)
 }
 
 // Keys implements [driver.Inspector].

@@ -16,6 +16,10 @@ import (
 // a cluster with sharded pub/sub it decides the server.
 const signalPrefix = "locker:claims:"
 
+// SignalPart says that one of several servers has taken the claim away. The strategy counts the servers: a Locker that asked
+// after the first of them would find its lock on the others, and bring it back. Versions before this one ignore it.
+const SignalPart driver.SignalKind = 'p'
+
 // signals are the channels of Lockers. A strategy that has no channels of releases gets its own
 // connection for them, with the first signal or Listen.
 type signals struct {

@@ -1,5 +1,5 @@
 local lock = unpack(KEYS)
-local claim = unpack(ARGV) -- or what the string is, whoever has set it
+local claim, news = unpack(ARGV) -- or what the string is, whoever has set it; the kind of the signal, 'b' by default
 -- Reply: 1 freed, 0 the lock is not that claim's
 --
 -- Sent twice or late: a claim's id is never used again, so a second run finds nothing. A
@@ -27,7 +27,7 @@ end
 local kind = redis.call('TYPE', lock).ok
 if kind == 'string' and redis.call('GET', lock) == claim or kind == 'hash' and is_held(lock, claim) then
   redis.call('DEL', lock)
-  signal('b', lock, claim)
+  signal(news or 'b', lock, claim)
   return 1
 end
 return 0
