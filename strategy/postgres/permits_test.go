@@ -61,6 +61,8 @@ func BenchmarkPermits(b *testing.B) { permitstest.Bench(b, permitsKind) }
 // permitStore implements permitstest.Store.
 type permitStore struct{ s *server }
 
+func (p permitStore) CPU() time.Duration { return p.s.CPU() }
+
 func (p permitStore) URL() string { return p.s.url("app", "app") }
 
 func (p permitStore) Driver(tb testing.TB, n int) driver.Driver {

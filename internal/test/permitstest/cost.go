@@ -132,7 +132,8 @@ func Bench(b *testing.B, k Kind) {
 			name = "lock"
 		}
 		b.Run(name, func(b *testing.B) {
-			d, ctx, n := k.Start(b).Driver(b, 4), context.Background(), 0
+			s, ctx, n := k.Start(b), context.Background(), 0
+			d := s.Driver(b, 4)
 			pair := func(c driver.Claim) {
 				a, err := d.Acquire(ctx, driver.Request{Claim: c, Fencing: true})
 				if err == nil && a.Granted && c.TTL == time.Minute {
@@ -146,6 +147,7 @@ func Bench(b *testing.B, k Kind) {
 			for i := range others {
 				pair(claim(IDOf(i), time.Hour, 1, 100_000))
 			}
+			worked := s.CPU()
 			for b.Loop() {
 				n++
 				c := claim(ofOther(n), time.Minute, 1, 100_000)
@@ -154,6 +156,7 @@ func Bench(b *testing.B, k Kind) {
 				}
 				pair(c)
 			}
+			b.ReportMetric(float64((s.CPU()-worked).Microseconds())/float64(b.N), "server-µs/op")
 		})
 	}
 }

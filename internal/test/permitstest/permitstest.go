@@ -31,6 +31,7 @@ type Kind struct {
 	Fill         string   // gives key "k" some 10,000 claims more, like that of IDOf(1)
 	Levels       []string // settings of a server with another isolation level each; "" for the default
 	EndsFollow   bool     // no claim ends later than its head at any time
+	Still        []string // settings of a server that reads no rows by itself
 
 	WithTable func(name string) locker.Option
 	Names     []string // of tables, some as long as the server takes them
@@ -64,6 +65,8 @@ type Store interface {
 	Waiting(t *testing.T) int
 	// Cut ends the connections of all drivers.
 	Cut(ctx context.Context) error
+	// CPU returns how long the server has worked.
+	CPU() time.Duration
 }
 
 // Run runs the tests, side by side.
