@@ -48,8 +48,9 @@ var permitsKind = permitstest.Kind{
 	Count:     `SELECT COUNT(*) FROM information_schema.tables WHERE table_name LIKE '%\\_permits'`,
 	Missing:   []string{"mysql.PermitsSchema", "`locker_locks_permits`"},
 
-	First:  [3]int{5, 2, 1},
-	Sweeps: true,
+	First:   [3]int{5, 2, 1},
+	Refused: [2]int{3, 1},
+	Sweeps:  true,
 }
 
 const digits = `(SELECT 0 AS d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8 UNION SELECT 9)`

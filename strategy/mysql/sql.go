@@ -34,10 +34,10 @@ type statements struct {
 	permits permitStatements
 }
 
-// permitStatements are about permits: see sql/judged.sql. Each locks the head of its key before it
+// permitStatements are about permits: see sql/permits.sql. Each locks the head of its key before it
 // changes a claim. Only renewals wait for no head.
 type permitStatements struct {
-	table, schema, acquire, release, lock, look, row, ended, end, renew, extend, held, last, count, list, out, old, drop string
+	table, schema, grant, acquire, give, release, lock, look, row, ended, end, renew, extend, held, last, count, list, out, old, drop string
 }
 
 const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
@@ -70,7 +70,7 @@ func newStatements(table string) (statements, error) {
 		release: read("release"), drop: read("drop"), sweep: plain("sweep"), inspect: read("inspect"), keys: read("keys"), lock: read("lock"),
 		signal: read("signal"), signals: read("signals"), heard: read("heard"),
 		permits: permitStatements{
-			table: permits, schema: plain("permits"), acquire: read("acquirepermits"), release: read("releasepermits"), lock: read("lockpermits"),
+			table: permits, schema: plain("permits"), grant: read("grantpermits"), acquire: read("acquirepermits"), give: read("givepermits"), release: read("releasepermits"), lock: read("lockpermits"),
 			look: read("lookpermits"), row: read("rowpermits"), ended: read("endedpermits"), end: read("endpermits"), renew: read("renewpermits"),
 			extend: read("extendpermits"), held: read("heldpermits"), last: read("lastpermits"), count: read("countpermits"),
 			list: read("listpermits"), out: read("outpermits"), old: plain("oldpermits"), drop: read("droppermits"),

@@ -48,7 +48,8 @@ var permitsKind = permitstest.Kind{
 	Count:     `SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relname LIKE '%\_permits'`,
 	Missing:   []string{"postgres.Schema", `"public"."locker_locks_permits" does not exist`},
 
-	First: [3]int{1, 1, 1},
+	First:   [3]int{1, 1, 1},
+	Refused: [2]int{1, 1},
 }
 
 func TestPermits(t *testing.T) {

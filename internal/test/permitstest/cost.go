@@ -68,24 +68,31 @@ func freeOnesAreCheap(t *testing.T, k Kind) {
 	available(limit)
 }
 
-// The first permit of a key may cost more than the next ones.
+// The first permit of a key may cost more than the next ones, and a refusal more than the next ones.
 func firstOnesCost(t *testing.T, k Kind) {
 	d, statements := k.Start(t).Counted(t, 1)
 	other := claim(IDOf(0), time.Minute, 1, 9)
 	other.Key = "other"
 	require.True(t, take(t, d, other).Granted) // makes the tables
-	cost := func(want int, c driver.Claim) {
+	cost := func(want int, granted bool, c driver.Claim) {
 		t.Helper()
 		sent := statements()
 		a := take(t, d, c)
-		require.True(t, a.Granted)
-		require.Positive(t, a.Token)
+		require.Equal(t, granted, a.Granted)
+		require.Equal(t, granted, a.Token > 0)
 		require.Equal(t, want, statements()-sent)
 	}
-	cost(k.First[0], claim(IDOf(1), time.Minute, 1, 9))
-	cost(k.First[1], claim(IDOf(2), time.Minute, 1, 9))
-	require.NoError(t, d.Release(t.Context(), claim(IDOf(1), time.Minute, 1, 9)))
-	cost(k.First[2], claim(IDOf(3), time.Minute, 1, 9))
+	first := claim(IDOf(1), time.Minute, 1, 9)
+	cost(k.First[0], true, first)
+	cost(k.First[1], true, claim(IDOf(2), time.Minute, 1, 9))
+	sent := statements()
+	require.NoError(t, d.Release(t.Context(), first))
+	if !k.Sweeps {
+		require.Equal(t, 1, statements()-sent)
+	}
+	cost(k.First[2], true, claim(IDOf(3), time.Minute, 1, 9))
+	cost(k.Refused[0], false, claim(IDOf(4), time.Minute, 9, 9))
+	cost(k.Refused[1], false, claim(IDOf(5), time.Minute, 9, 9))
 }
 
 // No command reads more rows with 10,000 permits out than with 9: what is out is not counted.

@@ -38,8 +38,9 @@ type Kind struct {
 	Count     string   // the number of tables of permits
 	Missing   []string // words of the error where the table of permits is missing
 
-	First  [3]int // statements: for the first permit of a key, for a second one beside it, and for one after a release
-	Sweeps bool   // some releases send statements that delete old rows
+	First   [3]int // statements: for the first permit of a key, for a second one beside it, and for one after a release
+	Refused [2]int // statements: for a request that is refused, and for one after it
+	Sweeps  bool   // some releases send statements that delete old rows
 }
 
 // Store is a server of its own.
@@ -92,9 +93,10 @@ func IDOf(n int) string    { return fmt.Sprintf("00000000-0000-4000-8000-0000000
 func ofOther(n int) string { return strings.Replace(IDOf(n), "0", "1", 1) }
 func ofThird(n int) string { return strings.Replace(IDOf(n), "0", "2", 1) }
 
-// claim is a claim of n permits of limit, of key "k".
+// claim is a claim of n permits of limit, of key "k". Every other one says that it has a token: a driver may release it in
+// another way.
 func claim(id string, ttl time.Duration, n, limit int) driver.Claim {
-	return driver.Claim{Key: "k", ID: id, Owner: id, TTL: ttl, Permits: n, Limit: limit}
+	return driver.Claim{Key: "k", ID: id, Owner: id, TTL: ttl, Permits: n, Limit: limit, Token: int64(id[len(id)-1] % 2)}
 }
 
 func take(t *testing.T, d driver.Driver, c driver.Claim) driver.Answer {

@@ -25,5 +25,4 @@ SET
 		ELSE '' END,
 	h.owner = IF(v.answer = 0 OR v.stays > 0, h.owner, ''),
 	h.expires = CASE WHEN v.answer = 0 OR v.leaves > 0 THEN h.expires WHEN v.stays > 0 THEN v.at + v.stays ELSE 0 END,
-	p.era = 0,
-	p.permits = 0
+	p.era = 0
