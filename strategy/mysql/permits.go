@@ -141,14 +141,15 @@ func (r *asking) quickly() (a driver.Answer, done bool, row []byte, err error) {
 		}
 	}
 	seen, err := r.look()
-	switch {
+	switch refused := err == nil && seen.refuses(r); {
 	case err != nil:
-		return a, false, nil, err
-	case seen.refuses(r):
-		if row != nil {
+	case refused || seen.own:
+		if row != nil && (refused || string(row) != string(r.claim)) {
 			r.rows.put(r.hash, row)
 		}
-		return seen.refusal(r), true, nil, nil
+		return seen.refusal(r), refused, r.claim, nil
+	case seen.ended():
+		err = r.end(seen.era)
 	case seen.era == 0: // the key has no row
 		err = r.makeHead()
 	}
