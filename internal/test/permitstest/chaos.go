@@ -44,11 +44,13 @@ func (k Kind) addUp(t *testing.T, s Store) {
 	require.NoError(t, first.Release(t.Context(), c))
 
 	var inside atomic.Int64
+	var stop atomic.Bool
 	var all sync.WaitGroup
+	defer func() { stop.Store(true); all.Wait() }()
 	for w := range workers {
 		d := s.Driver(t, 3)
 		all.Go(func() {
-			for round := range rounds {
+			for round := 0; round < rounds && !stop.Load(); round++ {
 				work(t, d, fmt.Sprintf("0000000%d-0000-4000-8000-000000000000:%d", w, round), limit, &inside)
 			}
 		})

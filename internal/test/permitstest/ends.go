@@ -136,9 +136,10 @@ func oldClaimsAreForgotten(t *testing.T, k Kind) {
 
 // The bid of a claim ends with its Release, and no other claim's does. Where a store wakes waiters, its Watches signal it.
 func bidEndsWithItsClaim(t *testing.T, k Kind) {
-	d, ctx := k.Start(t).Driver(t, 0), t.Context()
+	s, ctx := k.Start(t), t.Context()
+	d, other := s.Driver(t, 0), s.Driver(t, 0) // the other was refused nothing
 	first := claim(ofOther(1), time.Minute, 1, 4)
-	require.True(t, take(t, d, first).Granted)
+	require.True(t, take(t, other, first).Granted)
 	before, now := claim(IDOf(1), time.Minute, 4, 4), claim(IDOf(2), time.Minute, 4, 4)
 	require.True(t, waits(t, d, before, time.Second).Bids)
 	require.True(t, waits(t, d, now, 2*time.Second).Bids)
@@ -159,14 +160,14 @@ func bidEndsWithItsClaim(t *testing.T, k Kind) {
 		}
 	}
 	require.ErrorIs(t, d.Release(ctx, before), driver.ErrLost)
-	refused := take(t, d, claim(ofOther(2), time.Minute, 1, 4))
+	refused := take(t, other, claim(ofOther(2), time.Minute, 1, 4))
 	require.False(t, refused.Granted, "permits are kept free for the later attempt")
 	require.Positive(t, refused.Remaining)
 	require.LessOrEqual(t, refused.Remaining, driver.BidTime)
-	require.NoError(t, d.Release(ctx, first))
+	require.NoError(t, other.Release(ctx, first))
 	woken("a release")
-	require.False(t, take(t, d, claim(ofOther(3), time.Minute, 0, 0)).Granted, "who bids is next")
+	require.False(t, take(t, other, claim(ofOther(3), time.Minute, 0, 0)).Granted, "who bids is next")
 	require.ErrorIs(t, d.Release(ctx, now), driver.ErrLost)
 	woken("the end of a bid")
-	require.True(t, take(t, d, claim(ofOther(4), time.Minute, 1, 4)).Granted)
+	require.True(t, take(t, other, claim(ofOther(4), time.Minute, 1, 4)).Granted)
 }
