@@ -23,23 +23,23 @@ import (
 // Requests come at the same time, twice, and from callers that give up or are cut off. The head always counts
 // what its claims have together, callers never have more than the limit, and a lock is alone. So it is at
 // every isolation level.
-func addUp(t *testing.T, k Kind) {
-	for _, level := range k.Levels {
-		t.Run(level, func(t *testing.T) {
-			t.Parallel()
+func addUp(t *test) {
+	for _, level := range t.k.Levels {
+		t.Run(level, func(sub *testing.T) {
+			sub.Parallel()
 			var settings []string
 			if level != "" {
 				settings = []string{level}
 			}
-			k.addUp(t, k.Start(t, settings...))
+			addUpAt(&test{sub, t.k}, settings...)
 		})
 	}
 }
 
-func (k Kind) addUp(t *testing.T, s Store) {
-	t.Helper()
+func addUpAt(t *test, settings ...string) {
 	const workers, rounds, limit = 8, 20, 6
-	first, c := s.Driver(t, 0), claim(ofThird(0), time.Minute, 1, limit)
+	s := t.k.Start(t.T, settings...)
+	first, c := s.Driver(t.T, 0), claim(ofThird(0), time.Minute, 1, limit)
 	require.True(t, take(t, first, c).Granted) // makes the tables
 	require.NoError(t, first.Release(t.Context(), c))
 
@@ -48,7 +48,7 @@ func (k Kind) addUp(t *testing.T, s Store) {
 	var all sync.WaitGroup
 	defer func() { stop.Store(true); all.Wait() }()
 	for w := range workers {
-		d := s.Driver(t, 3)
+		d := s.Driver(t.T, 3)
 		all.Go(func() {
 			for round := 0; round < rounds && !stop.Load(); round++ {
 				work(t, d, fmt.Sprintf("0000000%d-0000-4000-8000-000000000000:%d", w, round), limit, &inside)
@@ -58,13 +58,13 @@ func (k Kind) addUp(t *testing.T, s Store) {
 	done := make(chan struct{})
 	go func() { all.Wait(); close(done) }()
 	for checks := 0; ; checks++ {
-		k.checkSum(t, s)
+		checkSum(t, s)
 		if checks%50 == 49 {
 			require.NoError(t, s.Cut(t.Context()))
 		}
 		select {
 		case <-done:
-			k.checkSum(t, s)
+			checkSum(t, s)
 			return
 		default:
 		}
@@ -72,24 +72,24 @@ func (k Kind) addUp(t *testing.T, s Store) {
 }
 
 // checkSum compares the heads of eras with their claims, in one snapshot.
-func (k Kind) checkSum(t *testing.T, s Store) {
+func checkSum(t *test, s Store) {
 	t.Helper()
 	late := ""
-	if k.EndsFollow {
+	if t.k.EndsFollow {
 		late = ` OR late`
 	}
 	wrong := ""
 	require.NoError(t, s.Ask(t.Context(), &wrong, `SELECT COALESCE(MIN(CONCAT('the id of the head is ', head, ', its claims have ', has, ' permits')), '') FROM (
-		SELECT `+k.Text("l.id")+` AS head, COALESCE(SUM(p.permits), 0) AS has, COALESCE(MAX(p.expires) > l.expires, false) AS late
-		FROM `+k.Keys+` l LEFT JOIN `+k.Claims+` p ON p.hash = l.hash AND p.era = l.since
-		WHERE l.id LIKE 'permits %' AND l.expires > `+k.After(0)+` GROUP BY l.hash, l.id, l.expires
-	) AS heads WHERE `+k.Word("head", 3)+` <> has`+late))
+		SELECT `+t.k.Text("l.id")+` AS head, COALESCE(SUM(p.permits), 0) AS has, COALESCE(MAX(p.expires) > l.expires, false) AS late
+		FROM `+t.k.Keys+` l LEFT JOIN `+t.k.Claims+` p ON p.hash = l.hash AND p.era = l.since
+		WHERE l.id LIKE 'permits %' AND l.expires > `+t.k.After(0)+` GROUP BY l.hash, l.id, l.expires
+	) AS heads WHERE `+t.k.Word("head", 3)+` <> has`+late))
 	require.Empty(t, wrong)
 }
 
 // work asks for permits, or for the lock, and gives back what it gets. It tries each command until it has an
 // answer, as the engine does.
-func work(t *testing.T, d driver.Driver, id string, limit int, inside *atomic.Int64) {
+func work(t *test, d driver.Driver, id string, limit int, inside *atomic.Int64) {
 	t.Helper()
 	ctx := context.Background()
 	c := claim(id, time.Minute, 1+rand.IntN(3), limit)
@@ -134,18 +134,18 @@ func work(t *testing.T, d driver.Driver, id string, limit int, inside *atomic.In
 
 // The permits of a process that is killed are free after their TTL, though another one renews its own. The
 // process is this test with the URL in its environment.
-func ofAKilledProcess(t *testing.T, k Kind) {
+func ofAKilledProcess(t *test) {
 	const env, ttl = "LOCKER_PERMITS_OF", 2 * time.Second
 	acquire := func(d driver.Driver, n int) (*locker.Lease, error) {
 		return semaphore(t, open(t, d, locker.WithTTL(ttl)), 4).AcquireN(t.Context(), n, locker.WithWait(time.Minute))
 	}
 	if url := os.Getenv(env); url != "" {
-		_, err := acquire(k.Dial(t, url), 3)
+		_, err := acquire(t.k.Dial(t.T, url), 3)
 		require.NoError(t, err)
 		fmt.Println("acquired")
 		select {} // until it is killed
 	}
-	s := k.Start(t)
+	s := t.k.Start(t.T)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
 	cmd.Env = append(os.Environ(), env+"="+s.URL())
 	out, err := cmd.StdoutPipe()
@@ -153,11 +153,11 @@ func ofAKilledProcess(t *testing.T, k Kind) {
 	require.NoError(t, cmd.Start())
 	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "acquired"; {
 	}
-	one, err := acquire(s.Driver(t, 0), 1)
+	one, err := acquire(s.Driver(t.T, 0), 1)
 	require.NoError(t, err)
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	next, err := acquire(s.Driver(t, 0), 3)
+	next, err := acquire(s.Driver(t.T, 0), 3)
 	require.NoError(t, err)
 	require.NoError(t, next.Unlock(t.Context()))
 	require.NoError(t, one.Unlock(t.Context()))

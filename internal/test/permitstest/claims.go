@@ -2,7 +2,6 @@ package permitstest
 
 import (
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -12,9 +11,10 @@ import (
 )
 
 // A claim counts once, however often and at whatever time its Acquire arrives.
-func sentAgainCountOnce(t *testing.T, k Kind) {
+func sentAgainCountOnce(t *test) {
 	const times = 8
-	d := k.Start(t).Driver(t, 2*times)
+	s := t.k.Start(t.T)
+	d, other := s.Driver(t.T, 2*times), s.Driver(t.T, 0) // d is refused nothing
 	for round := range 20 {
 		limit := []int{3, 99}[round%2] // without room for it twice, and with it
 		c := claim(IDOf(round), time.Minute, 2, limit)
@@ -34,7 +34,7 @@ func sentAgainCountOnce(t *testing.T, k Kind) {
 			require.Equal(t, tokens[0], token)
 		}
 		require.Equal(t, 2, out(t, d))
-		require.False(t, take(t, d, claim(ofOther(round), time.Minute, limit-1, limit)).Granted)
+		require.False(t, take(t, other, claim(ofOther(round), time.Minute, limit-1, limit)).Granted)
 		require.NoError(t, d.Release(t.Context(), c))
 		require.ErrorIs(t, d.Release(t.Context(), c), driver.ErrLost)
 		require.Zero(t, out(t, d))
@@ -42,8 +42,8 @@ func sentAgainCountOnce(t *testing.T, k Kind) {
 }
 
 // Without tokens the permits are kept, too.
-func withoutFencing(t *testing.T, k Kind) {
-	d := k.Start(t).Driver(t, 0)
+func withoutFencing(t *test) {
+	d := t.k.Start(t.T).Driver(t.T, 0)
 	take := func(c driver.Claim) bool {
 		t.Helper()
 		a := ask(t, d, driver.Request{Claim: c})
@@ -62,15 +62,35 @@ func withoutFencing(t *testing.T, k Kind) {
 	}
 }
 
+// A lock is refused while a permit is out, and granted at once behind the last one. So it is whichever claim is the last.
+func lockComesBehindTheLast(t *test) {
+	s := t.k.Start(t.T)
+	d, other := s.Driver(t.T, 0), s.Driver(t.T, 0)
+	for round := range 4 {
+		lock := claim(ofOther(round), time.Minute, 0, 0)
+		all := []driver.Claim{claim(IDOf(round), time.Minute, 3, 9), claim(IDOf(10+round/2), time.Minute, 2, 9)}
+		for _, c := range all {
+			require.True(t, take(t, d, c).Granted)
+		}
+		for _, c := range all {
+			require.False(t, take(t, other, lock).Granted)
+			require.NoError(t, d.Release(t.Context(), c))
+		}
+		require.True(t, take(t, other, lock).Granted)
+		require.False(t, take(t, d, all[0]).Granted)
+		require.NoError(t, other.Release(t.Context(), lock))
+	}
+}
+
 // An attempt that waits for the head judges what is there after the wait: nothing from before it grants too much,
 // or hides the claim's own permits. An attempt that has waited for too long is refused without a Remaining.
-func afterAWait(t *testing.T, k Kind) {
-	s, ctx := k.Start(t), t.Context()
-	d := s.Driver(t, 16)
+func afterAWait(t *test) {
+	s, ctx := t.k.Start(t.T), t.Context()
+	d := s.Driver(t.T, 16)
 	require.True(t, take(t, d, claim(IDOf(1), time.Minute, 1, 3)).Granted)
 	waited := 0
 	for round := 0; waited < 5; round++ {
-		end := s.Lock(t, `SELECT hash FROM `+k.Keys+` FOR UPDATE`)
+		end := s.Lock(t.T, `SELECT hash FROM `+t.k.Keys+` FOR UPDATE`)
 		mine, other := claim(ofOther(round), time.Minute, 2, 3), claim(ofThird(round), time.Minute, 2, 3)
 		granted, late, answered := make([]bool, 3), 0, make(chan driver.Answer, 3)
 		var all sync.WaitGroup
@@ -113,15 +133,15 @@ func afterAWait(t *testing.T, k Kind) {
 }
 
 // A claim that seemed to have ended, and was renewed before it could be forgotten, keeps its permits.
-func renewedIsNotForgotten(t *testing.T, k Kind) {
-	s, ctx := k.Start(t), t.Context()
-	d := s.Driver(t, 16)
+func renewedIsNotForgotten(t *test) {
+	s, ctx := t.k.Start(t.T), t.Context()
+	d := s.Driver(t.T, 16)
 	dead, late := claim(IDOf(1), time.Minute, 1, 3), claim(IDOf(2), time.Minute, 1, 3)
 	require.True(t, take(t, d, dead).Granted)
 	require.True(t, take(t, d, late).Granted)
-	admin(t, s, `UPDATE `+k.Claims+` SET expires = `+k.After(-time.Millisecond))
+	admin(t, s, `UPDATE `+t.k.Claims+` SET expires = `+t.k.After(-time.Millisecond))
 	// By an index, so that no other row is locked.
-	end := s.Lock(t, `UPDATE `+k.Claims+` SET expires = `+k.After(time.Minute)+` WHERE `+k.Is(late.ID))
+	end := s.Lock(t.T, `UPDATE `+t.k.Claims+` SET expires = `+t.k.After(time.Minute)+` WHERE `+t.k.Is(late.ID))
 	done := make(chan driver.Answer, 1)
 	go func() {
 		a, err := d.Acquire(ctx, driver.Request{Claim: claim(ofOther(1), time.Minute, 3, 3), Fencing: true})
@@ -141,8 +161,8 @@ func renewedIsNotForgotten(t *testing.T, k Kind) {
 }
 
 // Inspect shows how many are out, and Permits the claims; ForceUnlock takes those of one claim.
-func inspect(t *testing.T, k Kind) {
-	l := open(t, k.Start(t).Driver(t, 0), locker.WithPrefix("app:"))
+func inspect(t *test) {
+	l := open(t, t.k.Start(t.T).Driver(t.T, 0), locker.WithPrefix("app:"))
 	s, ctx := semaphore(t, l, 200), locker.ContextWithOwner(t.Context(), "ann lee")
 	want := map[int64]int{}
 	for i := range 130 {
@@ -153,7 +173,7 @@ func inspect(t *testing.T, k Kind) {
 	h, err := l.Inspect(t.Context(), "k")
 	require.NoError(t, err)
 	require.True(t, h.Held)
-	require.Equal(t, []any{195, 200, "", k.Name}, []any{h.Permits, h.Limit, h.ID, h.Strategy})
+	require.Equal(t, []any{195, 200, "", t.k.Name}, []any{h.Permits, h.Limit, h.ID, h.Strategy})
 	require.Positive(t, h.Remaining)
 	require.ErrorIs(t, l.ForceUnlock(t.Context(), h), locker.ErrConflict)
 	got := map[int64]int{}
@@ -173,8 +193,8 @@ func inspect(t *testing.T, k Kind) {
 }
 
 // In a database from before permits their error names the missing table and what to do. Locks work as before.
-func needTheirTable(t *testing.T, k Kind) {
-	d, permits := k.Start(t).Weak(t)
+func needTheirTable(t *test) {
+	d, permits := t.k.Start(t.T).Weak(t.T)
 	l := open(t, d)
 	lease, err := l.Lock(t.Context(), "k")
 	require.NoError(t, err)
@@ -182,7 +202,7 @@ func needTheirTable(t *testing.T, k Kind) {
 	sem := semaphore(t, l, 2)
 	_, err = sem.Acquire(t.Context())
 	require.ErrorIs(t, err, locker.ErrUnavailable)
-	for _, word := range k.Missing {
+	for _, word := range t.k.Missing {
 		require.ErrorContains(t, err, word)
 	}
 	permits()
@@ -192,10 +212,10 @@ func needTheirTable(t *testing.T, k Kind) {
 }
 
 // The table of permits has a name of its own, however long that of the keys is.
-func longNames(t *testing.T, k Kind) {
-	s := k.Start(t)
-	for _, name := range k.Names {
-		sem := semaphore(t, open(t, s.Driver(t, 0), k.WithTable(name)), 2)
+func longNames(t *test) {
+	s := t.k.Start(t.T)
+	for _, name := range t.k.Names {
+		sem := semaphore(t, open(t, s.Driver(t.T, 0), t.k.WithTable(name)), 2)
 		for range 2 {
 			_, err := sem.Acquire(t.Context())
 			require.NoError(t, err, name)
@@ -204,6 +224,6 @@ func longNames(t *testing.T, k Kind) {
 		require.ErrorIs(t, err, locker.ErrNotAcquired, name)
 	}
 	n := 0
-	require.NoError(t, s.Ask(t.Context(), &n, k.Count))
-	require.Len(t, k.Names, n)
+	require.NoError(t, s.Ask(t.Context(), &n, t.k.Count))
+	require.Len(t, t.k.Names, n)
 }

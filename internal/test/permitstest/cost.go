@@ -18,9 +18,9 @@ import (
 
 // 400 callers of 500 free permits cost 400 statements and 400 events, once the Locker has had as many permits at once
 // before. So do 400 releases, but for statements that delete old rows.
-func freeOnesAreCheap(t *testing.T, k Kind) {
+func freeOnesAreCheap(t *test) {
 	const callers, limit = 400, 500
-	d, statements := k.Start(t).Counted(t, 8)
+	d, statements := t.k.Start(t.T).Counted(t.T, 8)
 	var events atomic.Int64
 	sem := semaphore(t, open(t, d, locker.WithoutRenewal(), locker.WithTTL(time.Hour),
 		locker.WithObserver(locker.ObserverFunc(func(context.Context, locker.Event) { events.Add(1) }))), limit)
@@ -54,13 +54,13 @@ func freeOnesAreCheap(t *testing.T, k Kind) {
 	release := func(i int) error { return leases[i].Unlock(t.Context()) }
 	first := spent(callers, acquire)
 	t.Logf("the first %d permits cost %d statements", callers, first)
-	require.LessOrEqual(t, first, k.First[1]*callers+100, "the first few find no table and no head")
+	require.LessOrEqual(t, first, t.k.First[1]*callers+100, "the first few find no table and no head")
 	spent(4, release)
 	require.Equal(t, callers, spent(callers, acquire))
 	available(limit - callers)
 	n := spent(4, release)
 	t.Logf("%d releases cost %d statements", callers, n)
-	if k.Sweeps { // a release sweeps at times: three statements in each of some 16
+	if t.k.Sweeps { // a release sweeps at times: three statements in each of some 16
 		require.LessOrEqual(t, n, 2*callers)
 		n = callers
 	}
@@ -69,8 +69,8 @@ func freeOnesAreCheap(t *testing.T, k Kind) {
 }
 
 // The first permit of a key may cost more than the next ones, and a refusal more than the next ones.
-func firstOnesCost(t *testing.T, k Kind) {
-	d, statements := k.Start(t).Counted(t, 1)
+func firstOnesCost(t *test) {
+	d, statements := t.k.Start(t.T).Counted(t.T, 1)
 	other := claim(IDOf(0), time.Minute, 1, 9)
 	other.Key = "other"
 	require.True(t, take(t, d, other).Granted) // makes the tables
@@ -83,29 +83,29 @@ func firstOnesCost(t *testing.T, k Kind) {
 		require.Equal(t, want, statements()-sent)
 	}
 	first := claim(IDOf(1), time.Minute, 1, 9)
-	cost(k.First[0], true, first)
-	cost(k.First[1], true, claim(IDOf(2), time.Minute, 1, 9))
+	cost(t.k.First[0], true, first)
+	cost(t.k.First[1], true, claim(IDOf(2), time.Minute, 1, 9))
 	sent := statements()
 	require.NoError(t, d.Release(t.Context(), first))
-	if !k.Sweeps {
+	if !t.k.Sweeps {
 		require.Equal(t, 1, statements()-sent)
 	}
-	cost(k.First[2], true, claim(IDOf(3), time.Minute, 1, 9))
-	cost(k.Refused[0], false, claim(IDOf(4), time.Minute, 9, 9))
-	cost(k.Refused[1], false, claim(IDOf(5), time.Minute, 9, 9))
+	cost(t.k.First[2], true, claim(IDOf(3), time.Minute, 1, 9))
+	cost(t.k.Refused[0], false, claim(IDOf(4), time.Minute, 9, 9))
+	cost(t.k.Refused[1], false, claim(IDOf(5), time.Minute, 9, 9))
 }
 
 // No command reads more rows with 10,000 permits out than with 9: what is out is not counted.
-func costDoesNotGrow(t *testing.T, k Kind) {
+func costDoesNotGrow(t *test) {
 	const times, limit = 50, 20_000
-	s, ctx := k.Start(t, k.Still...), t.Context()
-	first, n := s.Driver(t, 0), 0
+	s, ctx := t.k.Start(t.T, t.k.Still...), t.Context()
+	first, n := s.Driver(t.T, 0), 0
 	for i := range 9 {
 		require.True(t, take(t, first, claim(IDOf(i), time.Hour, 1, limit)).Granted)
 	}
 	reads := func() float64 {
 		t.Helper()
-		return s.Reads(t, func(d driver.Driver) {
+		return s.Reads(t.T, func(d driver.Driver) {
 			for range times {
 				n++
 				c := claim(ofOther(n), time.Minute, 1, limit)
@@ -124,7 +124,7 @@ func costDoesNotGrow(t *testing.T, k Kind) {
 		}) / times
 	}
 	few := reads()
-	admin(t, s, k.Fill)
+	admin(t, s, t.k.Fill)
 	require.Greater(t, out(t, first), 9_000)
 	most := reads()
 	t.Logf("ten commands read %.0f rows with 9 permits out, and %.0f with 10,000", few, most)

@@ -1,7 +1,6 @@
 package permitstest
 
 import (
-	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -12,16 +11,16 @@ import (
 
 // The permits of claims that were never given back are free after their TTL. A claim that lasts longer keeps the
 // key from locks, though those that ended were renewed before.
-func ofTheDeadEnd(t *testing.T, k Kind) {
-	s, ctx := k.Start(t), t.Context()
-	d := s.Driver(t, 0)
+func ofTheDeadEnd(t *test) {
+	s, ctx := t.k.Start(t.T), t.Context()
+	d := s.Driver(t.T, 0)
 	long := claim(IDOf(0), time.Hour, 1, 1000)
 	require.True(t, take(t, d, long).Granted)
 	for i := range 700 { // more than one attempt forgets
 		require.True(t, take(t, d, claim(IDOf(i+1), time.Minute, 1, 1000)).Granted)
 	}
 	require.Equal(t, 701, out(t, d))
-	admin(t, s, `UPDATE `+k.Claims+` SET expires = `+k.After(0)+` WHERE expires < `+k.After(2*time.Minute))
+	admin(t, s, `UPDATE `+t.k.Claims+` SET expires = `+t.k.After(0)+` WHERE expires < `+t.k.After(2*time.Minute))
 	require.Equal(t, 1, out(t, d))
 	dead := claim(IDOf(7), time.Minute, 1, 1000)
 	d.Renew(ctx, []driver.Claim{dead, long}, func(i int, err error) {
@@ -47,22 +46,22 @@ func ofTheDeadEnd(t *testing.T, k Kind) {
 }
 
 // An older version takes a key with permits for locked. It does so for as long as a claim may last.
-func headOutlastsItsClaims(t *testing.T, k Kind) {
-	s, ctx := k.Start(t), t.Context()
-	d := s.Driver(t, 0)
+func headOutlastsItsClaims(t *test) {
+	s, ctx := t.k.Start(t.T), t.Context()
+	d := s.Driver(t.T, 0)
 	check := func(when string) {
 		t.Helper()
 		early := -1
-		require.NoError(t, s.Ask(ctx, &early, `SELECT COUNT(*) FROM `+k.Claims+` p JOIN `+k.Keys+` l USING (hash) WHERE p.era = l.since AND p.expires > l.expires`))
+		require.NoError(t, s.Ask(ctx, &early, `SELECT COUNT(*) FROM `+t.k.Claims+` p JOIN `+t.k.Keys+` l USING (hash) WHERE p.era = l.since AND p.expires > l.expires`))
 		require.Zero(t, early, when)
 	}
 	soon := func() {
 		t.Helper()
-		for _, table := range []string{k.Keys, k.Claims} {
-			admin(t, s, `UPDATE `+table+` SET expires = `+k.After(10*time.Second))
+		for _, table := range []string{t.k.Keys, t.k.Claims} {
+			admin(t, s, `UPDATE `+table+` SET expires = `+t.k.After(10*time.Second))
 		}
 	}
-	short, long := claim(IDOf(1), time.Second, 1, 9), claim(IDOf(2), time.Minute, 1, 9)
+	short, long := claim(IDOf(1), time.Second, 1, 9), claim(IDOf(2), time.Hour, 1, 9)
 	require.True(t, take(t, d, short).Granted)
 	check("after a grant")
 	require.True(t, take(t, d, long).Granted)
@@ -83,14 +82,14 @@ func headOutlastsItsClaims(t *testing.T, k Kind) {
 }
 
 // When the last claim of a key has ended, the next lock or permit begins anew: what was left is void.
-func erasEnd(t *testing.T, k Kind) {
-	s, ctx := k.Start(t), t.Context()
-	d := s.Driver(t, 0)
+func erasEnd(t *test) {
+	s, ctx := t.k.Start(t.T), t.Context()
+	d := s.Driver(t.T, 0)
 	dead, lock := claim(IDOf(1), time.Hour, 2, 3), claim(ofOther(1), time.Minute, 0, 0)
 	var last int64
 	for name, next := range map[string]driver.Claim{"lock": lock, "permits": claim(ofOther(2), time.Minute, 3, 3)} {
 		require.True(t, take(t, d, dead).Granted, name)
-		admin(t, s, `UPDATE `+k.Keys+` SET expires = `+k.After(0))
+		admin(t, s, `UPDATE `+t.k.Keys+` SET expires = `+t.k.After(0))
 		a := take(t, d, next)
 		require.True(t, a.Granted, name)
 		require.Greater(t, a.Token, last)
@@ -103,21 +102,21 @@ func erasEnd(t *testing.T, k Kind) {
 }
 
 // Releases delete the rows of claims that nobody needs. They keep the claims of an era that goes on.
-func oldClaimsAreForgotten(t *testing.T, k Kind) {
-	s, ctx := k.Start(t), t.Context()
-	d := s.Driver(t, 0)
+func oldClaimsAreForgotten(t *test) {
+	s, ctx := t.k.Start(t.T), t.Context()
+	d := s.Driver(t.T, 0)
 	old := claim(IDOf(1), time.Hour, 1, 3)
 	old.Key = "old"
 	require.True(t, take(t, d, old).Granted)
 	dead, alive := claim(IDOf(2), time.Minute, 1, 3), claim(IDOf(3), time.Minute, 1, 3)
 	require.True(t, take(t, d, dead).Granted)
 	require.True(t, take(t, d, alive).Granted)
-	ages := ` SET expires = ` + k.After(-11*time.Minute) + `, forget = ` + k.After(-time.Minute)
-	admin(t, s, `UPDATE `+k.Claims+ages+` WHERE NOT (`+k.Is(alive.ID)+`)`)
-	admin(t, s, `UPDATE `+k.Keys+ages+` WHERE `+k.Key+` = 'old'`)
+	ages := ` SET expires = ` + t.k.After(-11*time.Minute) + `, forget = ` + t.k.After(-time.Minute)
+	admin(t, s, `UPDATE `+t.k.Claims+ages+` WHERE NOT (`+t.k.Is(alive.ID)+`)`)
+	admin(t, s, `UPDATE `+t.k.Keys+ages+` WHERE `+t.k.Key+` = 'old'`)
 	left := func(c driver.Claim) (n int) {
 		t.Helper()
-		require.NoError(t, s.Ask(ctx, &n, `SELECT COUNT(*) FROM `+k.Claims+` WHERE `+k.Text("id")+` = '`+c.ID+`'`))
+		require.NoError(t, s.Ask(ctx, &n, `SELECT COUNT(*) FROM `+t.k.Claims+` WHERE `+t.k.Text("id")+` = '`+c.ID+`'`))
 		return n
 	}
 	n := 0
@@ -135,9 +134,9 @@ func oldClaimsAreForgotten(t *testing.T, k Kind) {
 }
 
 // The bid of a claim ends with its Release, and no other claim's does. Where a store wakes waiters, its Watches signal it.
-func bidEndsWithItsClaim(t *testing.T, k Kind) {
-	s, ctx := k.Start(t), t.Context()
-	d, other := s.Driver(t, 0), s.Driver(t, 0) // the other was refused nothing
+func bidEndsWithItsClaim(t *test) {
+	s, ctx := t.k.Start(t.T), t.Context()
+	d, other := s.Driver(t.T, 0), s.Driver(t.T, 0) // the other was refused nothing
 	first := claim(ofOther(1), time.Minute, 1, 4)
 	require.True(t, take(t, other, first).Granted)
 	before, now := claim(IDOf(1), time.Minute, 4, 4), claim(IDOf(2), time.Minute, 4, 4)

@@ -70,11 +70,17 @@ type Store interface {
 	CPU() time.Duration
 }
 
+// test is one of the tests.
+type test struct {
+	*testing.T
+	k Kind
+}
+
 // Run runs the tests, side by side.
 func Run(t *testing.T, k Kind) {
 	t.Helper()
-	for name, test := range map[string]func(*testing.T, Kind){
-		"SentAgainCountOnce": sentAgainCountOnce, "WithoutFencing": withoutFencing, "AfterAWait": afterAWait,
+	for name, f := range map[string]func(*test){
+		"SentAgainCountOnce": sentAgainCountOnce, "WithoutFencing": withoutFencing, "LockComesBehindTheLast": lockComesBehindTheLast, "AfterAWait": afterAWait,
 		"RenewedIsNotForgotten": renewedIsNotForgotten, "Inspect": inspect, "NeedTheirTable": needTheirTable, "LongNames": longNames,
 		"AddUp": addUp, "OfAKilledProcess": ofAKilledProcess,
 		"OfTheDeadEnd": ofTheDeadEnd, "HeadOutlastsItsClaims": headOutlastsItsClaims, "ErasEnd": erasEnd,
@@ -83,12 +89,12 @@ func Run(t *testing.T, k Kind) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, k)
+			f(&test{t, k})
 		})
 	}
 }
 
-// IDOf, ofOther and ofThird are the ids of claims of three Lockers.
+// IDOf returns the id of a claim. Those of ofOther and ofThird are of other Lockers.
 func IDOf(n int) string    { return fmt.Sprintf("00000000-0000-4000-8000-000000000000:%d", n) }
 func ofOther(n int) string { return strings.Replace(IDOf(n), "0", "1", 1) }
 func ofThird(n int) string { return strings.Replace(IDOf(n), "0", "2", 1) }
@@ -99,25 +105,25 @@ func claim(id string, ttl time.Duration, n, limit int) driver.Claim {
 	return driver.Claim{Key: "k", ID: id, Owner: id, TTL: ttl, Permits: n, Limit: limit, Token: int64(id[len(id)-1] % 2)}
 }
 
-func take(t *testing.T, d driver.Driver, c driver.Claim) driver.Answer {
+func take(t *test, d driver.Driver, c driver.Claim) driver.Answer {
 	t.Helper()
 	return ask(t, d, driver.Request{Claim: c, Fencing: true})
 }
 
 // waits makes an attempt of a caller that has waited.
-func waits(t *testing.T, d driver.Driver, c driver.Claim, waited time.Duration) driver.Answer {
+func waits(t *test, d driver.Driver, c driver.Claim, waited time.Duration) driver.Answer {
 	t.Helper()
 	return ask(t, d, driver.Request{Claim: c, Fencing: true, Waits: true, Waited: waited})
 }
 
-func ask(t *testing.T, d driver.Driver, req driver.Request) driver.Answer {
+func ask(t *test, d driver.Driver, req driver.Request) driver.Answer {
 	t.Helper()
 	a, err := d.Acquire(t.Context(), req)
 	require.NoError(t, err)
 	return a
 }
 
-func out(t *testing.T, d driver.Driver) int {
+func out(t *test, d driver.Driver) int {
 	t.Helper()
 	n, _, err := d.(driver.PermitKeeper).Permits(t.Context(), "k")
 	require.NoError(t, err)
@@ -125,7 +131,7 @@ func out(t *testing.T, d driver.Driver) int {
 }
 
 // open makes a Locker with the driver.
-func open(t *testing.T, d driver.Driver, opts ...locker.Option) *locker.Client {
+func open(t *test, d driver.Driver, opts ...locker.Option) *locker.Client {
 	t.Helper()
 	l, err := locker.New(d, opts...)
 	require.NoError(t, err)
@@ -133,7 +139,7 @@ func open(t *testing.T, d driver.Driver, opts ...locker.Option) *locker.Client {
 	return l
 }
 
-func semaphore(t *testing.T, l *locker.Client, permits int) *locker.Semaphore {
+func semaphore(t *test, l *locker.Client, permits int) *locker.Semaphore {
 	t.Helper()
 	s, err := locker.NewSemaphore(l, "k", permits)
 	require.NoError(t, err)
@@ -141,12 +147,12 @@ func semaphore(t *testing.T, l *locker.Client, permits int) *locker.Semaphore {
 }
 
 // untilWaits returns when n statements wait for a row, or have an answer.
-func untilWaits[T any](t *testing.T, s Store, n int, answers chan T) {
+func untilWaits[T any](t *test, s Store, n int, answers chan T) {
 	t.Helper()
-	pace.Eventually(t, 20*time.Second, "statements wait for a row", func() bool { return s.Waiting(t)+len(answers) == n })
+	pace.Eventually(t, 20*time.Second, "statements wait for a row", func() bool { return s.Waiting(t.T)+len(answers) == n })
 }
 
-func admin(t *testing.T, s Store, sql string) {
+func admin(t *test, s Store, sql string) {
 	t.Helper()
 	require.NoError(t, s.Admin(t.Context(), sql))
 }
