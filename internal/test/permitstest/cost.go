@@ -133,6 +133,7 @@ func costDoesNotGrow(t *test) {
 
 // Bench measures pairs of an Acquire and a Release: of a lock, and of a permit beside others that are out.
 func Bench(b *testing.B, k Kind) {
+	b.Helper()
 	for _, others := range []int{-1, 0, 9, 10_000} {
 		name := fmt.Sprintf("beside%d", others)
 		if others < 0 {
