@@ -5,6 +5,7 @@ package servers
 import (
 	"context"
 	"os/exec"
+	"time"
 )
 
 // Servers are started on Unix only.
@@ -27,5 +28,8 @@ func (s *Server) Freeze() {}
 
 // Thaw does nothing.
 func (s *Server) Thaw() {}
+
+// CPU returns 0.
+func (s *Server) CPU() time.Duration { return 0 }
 
 func (s *Server) end() {}

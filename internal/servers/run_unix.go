@@ -234,6 +234,30 @@ func (s *Server) signal(sig syscall.Signal) {
 // processes returns the processes of the server that run, and how many of them are stopped. It
 // finds none on systems without /proc.
 func (s *Server) processes() (all []int, stopped int) {
+	s.stats(func(pid int, fields []string) {
+		all = append(all, pid)
+		if fields[0] == "T" {
+			stopped++
+		}
+	})
+	return all, stopped
+}
+
+// CPU returns how long the server's processes have worked. It is 0 on systems without /proc.
+func (s *Server) CPU() (worked time.Duration) {
+	const tick = 10 * time.Millisecond // on each system that Go runs on
+	s.stats(func(_ int, fields []string) {
+		for _, ticks := range fields[11:15] { // its own, and those of children that have ended
+			n, _ := strconv.Atoi(ticks)
+			worked += time.Duration(n) * tick
+		}
+	})
+	return worked
+}
+
+// stats calls f with the number of each process of the server that runs, and what /proc/PID/stat has behind its
+// name: state, parent, ...
+func (s *Server) stats(f func(pid int, fields []string)) {
 	parent := strconv.Itoa(s.PID)
 	names, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range names {
@@ -242,15 +266,11 @@ func (s *Server) processes() (all []int, stopped int) {
 			continue // it has ended
 		}
 		pid := filepath.Base(filepath.Dir(name))
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])) // state, parent, ...
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 		if pid != parent && fields[1] != parent || fields[0] == "Z" {
 			continue
 		}
 		n, _ := strconv.Atoi(pid)
-		all = append(all, n)
-		if fields[0] == "T" {
-			stopped++
-		}
+		f(n, fields)
 	}
-	return all, stopped
 }

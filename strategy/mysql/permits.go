@@ -19,7 +19,7 @@ var _ interface {
 } = (*mysqlDriver)(nil)
 
 const (
-	// permitsWord begins the id of a key that has permits: see sql/judged.sql.
+	// permitsWord begins the id of a key that has permits: see sql/permits.sql.
 	permitsWord = "permits "
 
 	// These make one number of the answer to a request for permits: see sql/acquirepermits.sql.
@@ -114,15 +114,61 @@ func (d *mysqlDriver) acquirePermits(ctx context.Context, req driver.Request) (a
 	return a, err
 }
 
+// quickly asks for permits that are free, unless the last request was refused, and then looks: most of those that are
+// refused once are refused again. If neither decides it returns the row for a request that is judged.
+//
+// A look is as good as a judgement: it sees the key as it was at some time after the call began, with what all
+// commands did whose answers came before.
+func (r *asking) quickly() (a driver.Answer, done bool, row []byte, err error) {
+	if row = r.rows.take(r.hash); !r.refusals.last(r.hash) {
+		if row == nil {
+			if err := r.makeRow(); err != nil {
+				return a, false, nil, err
+			}
+			row = r.claim
+		}
+		n, err := r.send(fmt.Sprintf(r.sql.permits.grant, r.hash, row, r.claim, r.req.ID, r.req.Owner, r.ttl(), forgetAfter(r.req.TTL),
+			r.tokens, r.req.Permits, r.req.Limit))
+		switch {
+		case hasNumber(err, duplicate): // its first sending was granted them, with another row
+			r.rows.put(r.hash, row)
+			return a, false, r.claim, nil
+		case err != nil:
+			return a, false, nil, err
+		case n >= granted:
+			a, err = r.granted(n)
+			return a, true, nil, err
+		}
+	}
+	seen, err := r.look()
+	switch refused := err == nil && seen.refuses(r); {
+	case err != nil:
+	case refused || seen.own:
+		if row != nil && (refused || string(row) != string(r.claim)) {
+			r.rows.put(r.hash, row)
+		}
+		return seen.refusal(r), refused, r.claim, nil
+	case seen.ended():
+		err = r.end(seen.era)
+	case seen.era == 0: // the key has no row
+		err = r.makeHead()
+	}
+	return a, false, row, err
+}
+
+// makeHead makes the row of the key if it is not there.
+func (r *asking) makeHead() error {
+	_, err := r.send(fmt.Sprintf(r.sql.lock, r.hash, r.req.Key))
+	return err
+}
+
 // permits asks until the server has judged the request, with the rows that it needs. Between its
 // statements nothing is held: each judges the newest versions anew.
 func (r *asking) permits() (driver.Answer, error) {
-	if r.req.Waits && r.refusals.last(r.hash) { // most that wait are refused again
-		if seen, err := r.look(); err != nil || seen.refuses(r) {
-			return seen.refusal(r), err
-		}
+	a, done, row, err := r.quickly()
+	if done || err != nil {
+		return a, err
 	}
-	row := r.rows.take(r.hash)
 	for range mostTries {
 		if row == nil {
 			if err := r.makeRow(); err != nil {
@@ -142,7 +188,7 @@ func (r *asking) permits() (driver.Answer, error) {
 			return r.granted(n)
 		case n < refused: // a row is not there, or is another claim's
 			if string(row) == string(r.claim) {
-				if _, err := r.send(fmt.Sprintf(r.sql.lock, r.hash, r.req.Key)); err != nil {
+				if err := r.makeHead(); err != nil {
 					return driver.Answer{}, err
 				}
 			}

@@ -11,7 +11,7 @@ import (
 
 // head describes a key that a look saw at the server's time at. All times are in microseconds of its clock.
 type head struct {
-	live, locked        bool // see sql/judged.sql
+	live, locked        bool // see sql/permits.sql
 	limit, out, earlier int
 	era, expires, at    int64
 	bidsFor             int

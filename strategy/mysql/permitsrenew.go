@@ -88,12 +88,18 @@ func (d *mysqlDriver) lastHead(ctx context.Context, conn *sql.Conn, l lasting, t
 	return errLost
 }
 
-// releasePermits is Release for permits: one statement.
+// releasePermits is Release for permits: one statement, and a second one where the limit is another one by now or there
+// is a bid. A claim without a token may have only a bid.
 func (d *mysqlDriver) releasePermits(ctx context.Context, c driver.Claim) error {
 	hash, claim := hashOf(c.Key), hashOf(c.ID)
-	return d.do(ctx, d.others, func(conn *sql.Conn) error {
-		r := d.asking(ctx, conn, driver.Request{Claim: c})
-		n, err := r.send(fmt.Sprintf(d.sql.permits.release, hash, claim, short(claim)))
+	return d.do(ctx, d.others, func(conn *sql.Conn) (err error) {
+		r, n := d.asking(ctx, conn, driver.Request{Claim: c}), int64(0)
+		if c.Token != 0 {
+			n, err = r.send(fmt.Sprintf(d.sql.permits.give, hash, claim, c.Limit))
+		}
+		if n == 0 && err == nil {
+			n, err = r.send(fmt.Sprintf(d.sql.permits.release, hash, claim, short(claim)))
+		}
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// spareKept is how long a row without a claim is kept in the table.
+	// spareKept is how long a row without a claim is kept in the table at least.
 	spareKept = time.Minute
 	// mostSpares is how many such rows a Locker remembers.
 	mostSpares = 4096

@@ -34,10 +34,10 @@ type statements struct {
 	permits permitStatements
 }
 
-// permitStatements are about permits: see sql/judged.sql. Each locks the head of its key before it
+// permitStatements are about permits: see sql/permits.sql. Each locks the head of its key before it
 // changes a claim. Only renewals wait for no head.
 type permitStatements struct {
-	table, schema, acquire, release, lock, look, row, ended, end, renew, extend, held, last, count, list, out, old, drop string
+	table, schema, grant, acquire, give, release, lock, look, row, ended, end, renew, extend, held, last, count, list, out, old, drop string
 }
 
 const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
@@ -62,7 +62,7 @@ func newStatements(table string) (statements, error) {
 	names := strings.NewReplacer("{table}", strings.ReplaceAll(quoted, "%", "%%"), "{permits}", strings.ReplaceAll(permits, "%", "%%"))
 	read := func(name string) string {
 		// The inserted texts have places to fill, too. The names come last: a brace in them is no place.
-		return names.Replace(places.Replace(places.Replace(places.Replace(text(name)))))
+		return names.Replace(places.Replace(places.Replace(places.Replace(places.Replace(text(name))))))
 	}
 	plain := func(name string) string { return strings.ReplaceAll(read(name), "%%", "%") } // has no verbs
 	return statements{
@@ -70,7 +70,7 @@ func newStatements(table string) (statements, error) {
 		release: read("release"), drop: read("drop"), sweep: plain("sweep"), inspect: read("inspect"), keys: read("keys"), lock: read("lock"),
 		signal: read("signal"), signals: read("signals"), heard: read("heard"),
 		permits: permitStatements{
-			table: permits, schema: plain("permits"), acquire: read("acquirepermits"), release: read("releasepermits"), lock: read("lockpermits"),
+			table: permits, schema: plain("permits"), grant: read("grantpermits"), acquire: read("acquirepermits"), give: read("givepermits"), release: read("releasepermits"), lock: read("lockpermits"),
 			look: read("lookpermits"), row: read("rowpermits"), ended: read("endedpermits"), end: read("endpermits"), renew: read("renewpermits"),
 			extend: read("extendpermits"), held: read("heldpermits"), last: read("lastpermits"), count: read("countpermits"),
 			list: read("listpermits"), out: read("outpermits"), old: plain("oldpermits"), drop: read("droppermits"),
@@ -111,22 +111,23 @@ func text(name string) string {
 
 // places fills the places of the statements, except the names of the tables.
 var places = func() *strings.Replacer {
+	const owned = "CASE WHEN NOT {live} OR h.owner = '' THEN 0 "
+	const silent = "WHEN {number of bid 3} NOT BETWEEN {now} - {bid time} + 1 AND {now} THEN 0 "
 	var words []string
-	for n := range 5 {
+	for n := 1; n <= 5; n++ {
 		// The word of this number, as a text.
 		word := func(of string) string {
-			return fmt.Sprintf("SUBSTRING_INDEX(SUBSTRING_INDEX(%s, ' ', %d), ' ', -1)", of, n+1)
+			return fmt.Sprintf("SUBSTRING_INDEX(SUBSTRING_INDEX(%s, ' ', %d), ' ', -1)", of, n)
 		}
 		number := func(of string) string { return "CAST(" + word(of) + " AS SIGNED)" }
-		words = append(words, fmt.Sprintf("{words %d}", n+1), number("words"), fmt.Sprintf("{words %d of h.id}", n+1), number("h.id"),
-			fmt.Sprintf("{bid %d}", n+1), number("bid"), fmt.Sprintf("{text bid %d}", n+1), word("bid"))
+		words = append(words, fmt.Sprintf("{word %d}", n), number("h.id"), fmt.Sprintf("{bid %d}", n), word("h.owner"), fmt.Sprintf("{number of bid %d}", n), number("h.owner"))
 	}
-	head := "h.hash, LEFT(h.id, 64) AS words, LEFT(h.owner, 256) AS bid, h.last_token, h.since, h.expires, {now} AS at, {of permits} AS of_permits"
-	row := "p.claim AS row_claim, p.era AS row_era, p.permits AS row_permits, p.token AS row_token, p.expires AS row_expires"
-	join := " JOIN {permits} AS p FORCE INDEX (PRIMARY) ON p.hash = h.hash AND p.claim = x'%[2]x'"
-	judged := func(columns, join, where string) string {
-		return strings.ReplaceAll(text("judged"), "{read}", "SELECT "+columns+" FROM {table} AS h FORCE INDEX (PRIMARY)"+join+" WHERE h.hash = x'%[1]x'"+where+" LIMIT 1 FOR UPDATE")
+	// ahead is how many permits are kept free for a Locker that has waited for longer. It takes the numbers of the
+	// statement's arguments.
+	ahead := func(locker, waited int) string {
+		return fmt.Sprintf(owned+silent+"WHEN {bid 4} = '%%[%d]x' OR {number of bid 2} > {now} - %%[%d]d THEN 0 ELSE {number of bid 1} END", locker, waited)
 	}
+	head := func(n int) string { return fmt.Sprintf("CASE WHEN {live} THEN {word %d} ELSE 0 END", n) }
 	return strings.NewReplacer(append(words,
 		"{now}", now,
 		// What forget is rounded up to, so that its index rarely changes.
@@ -146,10 +147,14 @@ var places = func() *strings.Replacer {
 		"{most permits}", fmt.Sprint(driver.MaxPermits),
 		"{ends}", fmt.Sprint(mostEnded),
 		"{of permits}", fmt.Sprintf("LEFT(h.id, %d) = x'%x'", len(permitsWord), permitsWord),
+		"{live}", "({of permits} AND h.expires > {now})",
+		"{as lock}", "(NOT {of permits} AND h.id <> '' AND h.expires > {now})",
+		"{limited}", head(2), "{used}", head(3), "{earlier}", head(4),
+		"{ahead 13 11}", ahead(13, 11), "{ahead 9 7}", ahead(9, 7),
+		"{bid left}", owned+silent+"ELSE {number of bid 3} + {bid time} - {now} END",
+		"{grants}", "(v.own OR v.fresh)",
+		"{writes}", "(v.own OR v.fresh OR NOT v.fits AND (v.bids OR v.differs))", // what fits, and is not granted, has a row that is another claim's
 		"{id of permits}", fmt.Sprintf("LEFT(id, %d) = x'%x'", len(permitsWord), permitsWord),
-		"{judged row}", judged(head+", "+row, " STRAIGHT_"+strings.TrimPrefix(join, " "), ""),
-		"{judged perhaps row}", judged(head+", "+row, " LEFT"+join, " AND {of permits}"),
-		"{judged head}", judged(head, "", " AND {of permits}"),
 	)...)
 }()
 

@@ -2,21 +2,14 @@ package postgres_test
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
-	"github.com/distlock/locker/internal/servers"
-	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/strategy/postgres"
 )
 
@@ -43,61 +36,6 @@ func TestSessionSettings(t *testing.T) {
 		require.NoError(t, err, set)
 		require.Greater(t, next.Token(), lease.Token(), set)
 	}
-}
-
-// Through PgBouncer in transaction mode locks work and waiters poll.
-func TestPgBouncer(t *testing.T) {
-	t.Parallel()
-	binary, err := exec.LookPath("pgbouncer")
-	if err != nil {
-		t.Skip("PgBouncer is not installed")
-	}
-	s, ctx := startServer(t), t.Context()
-	write := func(name, content string) string {
-		path := filepath.Join(s.Dir, name)
-		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
-		return path
-	}
-	users := write("users.txt", `"app" ""`+"\n")
-	ini := write("pgbouncer.ini", fmt.Sprintf("[databases]\napp = host=%[1]s\n[pgbouncer]\npool_mode = transaction\ndefault_pool_size = 2\n"+
-		"listen_addr =\nunix_socket_dir = %[1]s\nlisten_port = 6432\nauth_type = trust\nauth_file = %[2]s\npidfile = %[1]s/pgbouncer.pid\n"+
-		"logfile = %[1]s/pgbouncer.log\n", s.Dir, users))
-	bouncer := servers.Command(binary, ini)
-	require.NoError(t, bouncer.Start())
-	t.Cleanup(func() {
-		_ = bouncer.Process.Kill()
-		_ = bouncer.Wait()
-	})
-	url := s.url("app", "app") + "&port=6432&default_query_exec_mode=exec"
-	pace.Eventually(t, 10*time.Second, "PgBouncer answers", func() bool {
-		conn, err := pgx.Connect(ctx, url)
-		if err == nil {
-			err = conn.Close(ctx)
-		}
-		return err == nil
-	})
-
-	waiting := newWaiting()
-	holder, waiter := newLocker(t, newPool(t, url)), newLocker(t, newPool(t, url), locker.WithObserver(waiting))
-	for i := range 10 { // on any of the server's connections
-		lease, err := holder.Lock(ctx, fmt.Sprint(i))
-		require.NoError(t, err)
-		require.NoError(t, lease.Renew(ctx))
-		require.NoError(t, lease.Unlock(ctx))
-	}
-	lease, err := holder.Lock(ctx, "k")
-	require.NoError(t, err)
-	done := make(chan error, 1)
-	go func() {
-		_, err := waiter.Lock(ctx, "k")
-		done <- err
-	}()
-	<-waiting.c
-	require.NoError(t, lease.Unlock(ctx))
-	require.NoError(t, <-done)
-	n := -1
-	require.NoError(t, s.ask(ctx, &n, `SELECT count(*) FROM pg_stat_activity WHERE query ILIKE 'LISTEN%'`))
-	require.Zero(t, n, "no session listens on a connection that others use, too")
 }
 
 // A cancelled command costs a connection, and no time.

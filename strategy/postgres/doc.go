@@ -98,7 +98,7 @@
 //
 // # PgBouncer
 //
-// Locks work through PgBouncer in transaction mode, from a pool with
+// Locks and permits work through PgBouncer in transaction mode, from a pool with
 // default_query_exec_mode=exec (or PgBouncer 1.21 with max_prepared_statements). Wake-ups do not: a Locker finds out
 // that a pooler is in between, and its waiters poll every 10 to 100 ms. [WithoutNotify]
 // saves it the attempt.

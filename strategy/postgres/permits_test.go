@@ -4,159 +4,180 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/test/pace"
+	"github.com/distlock/locker/internal/test/permitstest"
 	"github.com/distlock/locker/strategy/postgres"
 )
 
-// idOf, ofOther and ofThird are the ids of claims of three Lockers.
-func idOf(n int) string    { return fmt.Sprintf("00000000-0000-4000-8000-000000000000:%d", n) }
-func ofOther(n int) string { return strings.Replace(idOf(n), "0", "1", 1) }
-func ofThird(n int) string { return strings.Replace(idOf(n), "0", "2", 1) }
+var permitsKind = permitstest.Kind{
+	Name: "postgres",
+	Start: func(tb testing.TB, settings ...string) permitstest.Store {
+		tb.Helper()
+		return permitStore{startServer(tb, settings...)}
+	},
+	Dial: func(tb testing.TB, url string) driver.Driver {
+		tb.Helper()
+		return postgres.NewDriver(newPool(tb, url))
+	},
+	Keys: table, Claims: permitsTable, Key: "key",
+	Is: func(id string) string { return `id = '` + id + `'` },
+	After: func(d time.Duration) string {
+		return fmt.Sprintf("clock_timestamp() + interval '%d us'", d.Microseconds())
+	},
+	Text: func(column string) string { return `convert_from(` + column + `, 'UTF8')` },
+	Word: func(text string, n int) string { return fmt.Sprintf("split_part(%s, ' ', %d)::bigint", text, n) },
+	Fill: `INSERT INTO ` + permitsTable + ` SELECT hash, era, convert_to(format('filled:%s', i), 'UTF8'), owner, 1, i, since, expires + interval '1 s', forget
+		FROM ` + permitsTable + ` p, generate_series(1, 9991) i WHERE p.id = '` + permitstest.IDOf(1) + `';
+		UPDATE ` + table + ` SET id = 'permits 20000 10000'`,
+	Levels:     []string{""},
+	EndsFollow: true,
+	Still:      []string{"autovacuum=off"},
 
-func permitsOf(id string, ttl time.Duration, n, limit int) driver.Claim {
-	return driver.Claim{Key: "k", ID: id, Owner: id, TTL: ttl, Permits: n, Limit: limit}
+	WithTable: postgres.WithTable,
+	Names:     []string{strings.Repeat("x", 55), strings.Repeat("x", 56), strings.Repeat("x", 63), "public." + strings.Repeat("y", 63)},
+	Count:     `SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relname LIKE '%\_permits'`,
+	Missing:   []string{"postgres.Schema", `"public"."locker_locks_permits" does not exist`},
+
+	First:   [3]int{1, 1, 1},
+	Refused: [2]int{1, 1},
 }
 
-func takePermits(t *testing.T, d driver.Driver, c driver.Claim) driver.Answer {
-	t.Helper()
-	a, err := d.Acquire(t.Context(), driver.Request{Claim: c, Fencing: true})
-	require.NoError(t, err)
-	return a
+func TestPermits(t *testing.T) {
+	t.Parallel()
+	permitstest.Run(t, permitsKind)
 }
 
-// waits makes an attempt of a caller that has waited.
-func waits(t *testing.T, d driver.Driver, c driver.Claim, waited time.Duration) driver.Answer {
-	t.Helper()
-	a, err := d.Acquire(t.Context(), driver.Request{Claim: c, Fencing: true, Waits: true, Waited: waited})
-	require.NoError(t, err)
-	return a
+func BenchmarkPermits(b *testing.B) { permitstest.Bench(b, permitsKind) }
+
+// permitStore implements permitstest.Store.
+type permitStore struct{ s *server }
+
+func (p permitStore) CPU() time.Duration { return p.s.CPU() }
+
+func (p permitStore) URL() string { return p.s.url("app", "app") }
+
+func (p permitStore) Driver(tb testing.TB, n int) driver.Driver {
+	tb.Helper()
+	params := ""
+	if n > 0 {
+		params = fmt.Sprintf("&pool_max_conns=%d", n)
+	}
+	d := postgres.NewDriver(p.s.pool(tb, params))
+	tb.Cleanup(func() { _ = d.Close() })
+	return d
 }
 
-func out(t *testing.T, d driver.Driver) int {
+// counting is a pool's tracer that counts its statements.
+type counting struct{ n atomic.Int64 }
+
+func (c *counting) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	c.n.Add(1)
+	return ctx
+}
+
+func (c *counting) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (p permitStore) Counted(tb testing.TB, n int) (driver.Driver, func() int) {
+	tb.Helper()
+	cfg, err := pgxpool.ParseConfig(p.URL())
+	require.NoError(tb, err)
+	c := &counting{}
+	cfg.ConnConfig.Tracer, cfg.MaxConns = c, int32(n)
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	require.NoError(tb, err)
+	tb.Cleanup(pool.Close)
+	d := postgres.NewDriver(pool)
+	tb.Cleanup(func() { _ = d.Close() })
+	return d, func() int { return int(c.n.Load()) }
+}
+
+// Reads asks the server when the session of f has ended: it reports then what it has read.
+func (p permitStore) Reads(t *testing.T, f func(driver.Driver)) float64 {
 	t.Helper()
-	n, _, err := d.(driver.PermitKeeper).Permits(t.Context(), "k")
+	read := func() (n int) {
+		t.Helper()
+		require.NoError(t, p.s.ask(t.Context(), &n, `SELECT (SELECT coalesce(sum(idx_tup_read), 0) FROM pg_stat_user_indexes) + (SELECT coalesce(sum(seq_tup_read), 0) FROM pg_stat_user_tables)`))
+		return n
+	}
+	pool := p.s.pool(t, "&enable_seqscan=off&pool_max_conns=1")
+	d, before := postgres.NewDriver(pool), read()
+	f(d)
+	require.NoError(t, d.Close())
+	last := read()
+	pool.Close()
+	pace.Eventually(t, 20*time.Second, "the statistics have come", func() bool { return read() > last })
+	return float64(read() - before)
+}
+
+func (p permitStore) Weak(t *testing.T) (driver.Driver, func()) {
+	t.Helper()
+	schema, err := postgres.Schema(table)
 	require.NoError(t, err)
+	admin := func(sql string) {
+		t.Helper()
+		require.NoError(t, p.Admin(t.Context(), sql))
+	}
+	may := `; GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO weak`
+	admin(schema)
+	admin(`DROP TABLE ` + permitsTable + `; CREATE ROLE weak LOGIN; REVOKE CREATE ON SCHEMA public FROM public` + fmt.Sprintf(may, table))
+	return permitsKind.Dial(t, p.s.url("weak", "app")), func() {
+		admin(schema)
+		admin(`SELECT 1` + fmt.Sprintf(may, permitsTable))
+	}
+}
+
+func (p permitStore) Admin(ctx context.Context, sql string) error { return p.s.admin(ctx, sql) }
+
+func (p permitStore) Ask(ctx context.Context, value any, sql string) error {
+	return p.s.ask(ctx, value, sql)
+}
+
+func (p permitStore) Lock(t *testing.T, sql string) func() {
+	t.Helper()
+	conn, err := p.s.connect(t.Context(), "app", "app")
+	require.NoError(t, err)
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), sql)
+	require.NoError(t, err)
+	return func() {
+		t.Helper()
+		require.NoError(t, tx.Commit(t.Context()))
+		require.NoError(t, conn.Close(t.Context()))
+	}
+}
+
+func (p permitStore) Waiting(t *testing.T) (n int) {
+	t.Helper()
+	require.NoError(t, p.s.ask(t.Context(), &n, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'`))
 	return n
 }
 
-// A claim counts once, however often and at whatever time its Acquire arrives.
-func TestPermitsSentAgainCountOnce(t *testing.T) {
-	t.Parallel()
-	d := postgres.NewDriver(startServer(t).pool(t, "&pool_max_conns=16"))
-	defer d.Close()
-	const times = 8
-	for round := range 20 {
-		limit := []int{3, 99}[round%2] // without room for it twice, and with it
-		c := permitsOf(idOf(round), time.Minute, 2, limit)
-		var all sync.WaitGroup
-		tokens := make([]int64, times)
-		for i := range times {
-			all.Go(func() {
-				a, err := d.Acquire(t.Context(), driver.Request{Claim: c, Fencing: true})
-				if err != nil || !a.Granted {
-					t.Errorf("sent %d times at once, a request is refused: %v", times, err)
-				}
-				tokens[i] = a.Token
-			})
-		}
-		all.Wait()
-		for _, token := range tokens {
-			require.Equal(t, tokens[0], token)
-		}
-		require.Equal(t, 2, out(t, d))
-		require.False(t, takePermits(t, d, permitsOf(ofOther(round), time.Minute, limit-1, limit)).Granted)
-		require.NoError(t, d.Release(t.Context(), c))
-		require.ErrorIs(t, d.Release(t.Context(), c), driver.ErrLost)
-		require.Zero(t, out(t, d))
-	}
-}
+func (p permitStore) Cut(ctx context.Context) error { return p.s.admin(ctx, cut) }
 
-// An attempt that waits for the key's row judges what is there after the wait: its snapshot from before
-// neither grants too much nor hides the claim's own permits.
-func TestPermitsAfterAWait(t *testing.T) {
+// A table of permits of another shape is no reason to try again.
+func TestPermitsNeedTheirColumns(t *testing.T) {
 	t.Parallel()
-	s, ctx := startServer(t), t.Context()
-	d := postgres.NewDriver(s.pool(t, "&pool_max_conns=8"))
-	defer d.Close()
-	require.True(t, takePermits(t, d, permitsOf(idOf(1), time.Minute, 1, 3)).Granted)
-	conn, err := s.connect(ctx, "app", "app")
+	s := startServer(t)
+	sem, err := locker.NewSemaphore(newLocker(t, s.pool(t, "")), "k", 2)
 	require.NoError(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
-	waited := 0
-	for round := 0; waited < 5; round++ {
-		tx, err := conn.Begin(ctx)
-		require.NoError(t, err)
-		_, err = tx.Exec(ctx, `SELECT FROM `+table+` FOR UPDATE`)
-		require.NoError(t, err)
-		mine, other := permitsOf(ofOther(round), time.Minute, 2, 3), permitsOf(ofThird(round), time.Minute, 2, 3)
-		granted, late, answered := make([]bool, 3), make([]bool, 3), make(chan struct{}, 3)
-		var all sync.WaitGroup
-		for i, c := range []driver.Claim{mine, mine, other} {
-			all.Go(func() {
-				a, err := d.Acquire(ctx, driver.Request{Claim: c, Fencing: true})
-				if err != nil {
-					t.Error(err)
-				}
-				granted[i], late[i] = a.Granted, !a.Granted && a.Remaining == 0 // it has waited for the row for too long
-				answered <- struct{}{}
-			})
-		}
-		wait := 0
-		pace.Eventually(t, 20*time.Second, "all wait for the row, or have waited too long", func() bool {
-			require.NoError(t, s.ask(ctx, &wait, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'`))
-			return wait+len(answered) == 3
-		})
-		require.NoError(t, tx.Rollback(ctx))
-		all.Wait()
-		want := 1
-		for _, c := range []driver.Claim{mine, other} {
-			if err := d.Release(ctx, c); err == nil {
-				want += 2
-			} else {
-				require.ErrorIs(t, err, driver.ErrLost)
-			}
-		}
-		require.LessOrEqual(t, want, 3, "only two permits were free")
-		require.Equal(t, 1, out(t, d))
-		require.False(t, granted[2] && (granted[0] || granted[1]), "both claims were granted two")
-		if wait == 3 && !late[0] && !late[1] && !late[2] {
-			waited++
-			require.True(t, granted[2] || granted[0], "two permits were free")
-			require.Equal(t, granted[0], granted[1], "one claim is granted and refused")
-		}
-	}
-}
-
-// Without tokens the permits are kept, too.
-func TestPermitsWithoutFencing(t *testing.T) {
-	t.Parallel()
-	d := postgres.NewDriver(startServer(t).pool(t, ""))
-	defer d.Close()
-	take := func(c driver.Claim) bool {
-		t.Helper()
-		a, err := d.Acquire(t.Context(), driver.Request{Claim: c})
-		require.NoError(t, err)
-		require.Zero(t, a.Token)
-		return a.Granted
-	}
-	one, two := permitsOf(idOf(1), time.Minute, 1, 2), permitsOf(idOf(2), time.Minute, 1, 2)
-	for range 2 {
-		require.True(t, take(one))
-		require.True(t, take(one))
-		require.True(t, take(two))
-		require.False(t, take(permitsOf(idOf(3), time.Minute, 1, 2)))
-		require.NoError(t, d.Release(t.Context(), one))
-		require.NoError(t, d.Release(t.Context(), two))
-		require.Zero(t, out(t, d))
-	}
+	lease, err := sem.Acquire(t.Context()) // makes the tables
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.NoError(t, s.admin(t.Context(), `ALTER TABLE `+permitsTable+` RENAME COLUMN era TO epoch`))
+	_, err = sem.Acquire(t.Context())
+	require.ErrorIs(t, err, locker.ErrUnavailable)
+	require.ErrorContains(t, err, "postgres.Schema")
 }
 
 // Without a wake-up waiters look once a second.
@@ -182,99 +203,4 @@ func TestPermitsWakeWaiters(t *testing.T) {
 	<-waits.c
 	require.NoError(t, lease.Unlock(t.Context()))
 	require.NoError(t, <-done)
-}
-
-// Inspect shows how many are out, and Permits who has them; ForceUnlock takes those of one claim.
-func TestInspectPermits(t *testing.T) {
-	t.Parallel()
-	l := newLocker(t, startServer(t).pool(t, ""), locker.WithPrefix("app:")).(*locker.Client)
-	s, err := locker.NewSemaphore(l, "k", 200)
-	require.NoError(t, err)
-	ctx := locker.ContextWithOwner(t.Context(), "ann lee")
-	want := map[int64]int{}
-	for i := range 130 {
-		lease, err := s.AcquireN(ctx, 1+i%2)
-		require.NoError(t, err)
-		want[lease.Token()] = 1 + i%2
-	}
-	h, err := l.Inspect(t.Context(), "k")
-	require.NoError(t, err)
-	require.True(t, h.Held)
-	require.Equal(t, []any{195, 200, "", "postgres"}, []any{h.Permits, h.Limit, h.ID, h.Strategy})
-	require.Positive(t, h.Remaining)
-	require.ErrorIs(t, l.ForceUnlock(t.Context(), h), locker.ErrConflict)
-	got := map[int64]int{}
-	var one locker.Holder
-	for h, err := range l.Permits(t.Context(), "k") {
-		require.NoError(t, err)
-		require.Equal(t, []any{"k", "ann lee", 200}, []any{h.Key, h.Owner, h.Limit})
-		require.Positive(t, h.Remaining)
-		got[h.Token], one = h.Permits, h
-	}
-	require.Equal(t, want, got)
-	require.NoError(t, l.ForceUnlock(t.Context(), one))
-	require.ErrorIs(t, l.ForceUnlock(t.Context(), one), locker.ErrNotHeld)
-	free, err := s.Available(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 5+one.Permits, free)
-}
-
-// With a schema from before permits their error names what is missing and what to do. Locks work as before.
-func TestPermitsNeedTheirTable(t *testing.T) {
-	t.Parallel()
-	s, ctx := startServer(t), t.Context()
-	schema, err := postgres.Schema(table)
-	require.NoError(t, err)
-	conn, err := s.connect(ctx, "postgres", "app")
-	require.NoError(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
-	for _, sql := range []string{
-		schema, `DROP TABLE ` + permitsTable, `CREATE ROLE weak LOGIN`, `REVOKE CREATE ON SCHEMA public FROM public`,
-		`GRANT SELECT, INSERT, UPDATE, DELETE ON ` + table + ` TO weak`,
-	} {
-		_, err := conn.PgConn().Exec(ctx, sql).ReadAll()
-		require.NoError(t, err)
-	}
-	l := newLocker(t, newPool(t, s.url("weak", "app")))
-	lease, err := l.Lock(ctx, "k")
-	require.NoError(t, err)
-	require.NoError(t, lease.Unlock(ctx))
-	sem, err := locker.NewSemaphore(l, "k", 2)
-	require.NoError(t, err)
-	_, err = sem.Acquire(ctx)
-	require.ErrorIs(t, err, locker.ErrUnavailable)
-	require.ErrorContains(t, err, `"public"."locker_locks_permits" does not exist`)
-	require.ErrorContains(t, err, "postgres.Schema")
-
-	_, err = conn.PgConn().Exec(ctx, schema+`GRANT SELECT, INSERT, UPDATE, DELETE ON `+permitsTable+` TO weak`).ReadAll()
-	require.NoError(t, err)
-	lease, err = sem.Acquire(ctx)
-	require.NoError(t, err)
-	require.NoError(t, lease.Unlock(ctx))
-
-	_, err = conn.Exec(ctx, `ALTER TABLE `+permitsTable+` RENAME COLUMN era TO epoch`)
-	require.NoError(t, err)
-	_, err = sem.Acquire(ctx)
-	require.ErrorIs(t, err, locker.ErrUnavailable)
-	require.ErrorContains(t, err, "postgres.Schema")
-}
-
-// The table of permits has a name of its own, however long that of the keys is.
-func TestPermitsOfLongNames(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	for _, name := range []string{strings.Repeat("x", 55), strings.Repeat("x", 56), strings.Repeat("x", 63), "public." + strings.Repeat("y", 63)} {
-		l := newLocker(t, s.pool(t, ""), postgres.WithTable(name))
-		sem, err := locker.NewSemaphore(l, "k", 2)
-		require.NoError(t, err)
-		for _, take := range []func(context.Context, ...locker.LockOption) (*locker.Lease, error){sem.Acquire, sem.Acquire} {
-			_, err := take(t.Context())
-			require.NoError(t, err, name)
-		}
-		_, err = sem.TryAcquire(t.Context())
-		require.ErrorIs(t, err, locker.ErrNotAcquired, name)
-	}
-	n := 0
-	require.NoError(t, s.ask(t.Context(), &n, `SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relname LIKE '%\_permits'`))
-	require.Equal(t, 4, n)
 }

@@ -21,50 +21,49 @@
 -- Ends are counted from the time at which the statement arrived: a holder that waited for the head has less, and
 -- its Locker counts so, too.
 UPDATE (
-	SELECT d.*, CASE
-		WHEN unusable THEN 1
-		WHEN granted THEN {granted} + differs * {differs} + own * {own} + LEAST(GREATEST(%[10]d - leaves, 0) DIV %[9]d, 15) * {block} + IF(own, row_token, first)
-		ELSE {refused} + differs * {differs} + bids * {bids} + locked * {locked} + GREATEST(%[10]d - used - ahead, 0) END AS answer
+	SELECT hash, at, live, limited, used, earlier, locked, bid_own, row_claim,
+		counted AND row_claim = x'%[3]x' AS own,
+		NOT locked AND used + %[9]d + ahead <= %[10]d AS fits,
+		NOT counted AND NOT locked AND used + %[9]d + ahead <= %[10]d AS fresh,
+		NOT locked AND ahead = 0 AND %[12]t AS bids,
+		live AND limited <> %[10]d AS differs,
+		GREATEST(%[10]d - used - ahead, 0) AS free,
+		IF(live, since, GREATEST(at, since + 1)) AS era,
+		IF(counted AND row_claim = x'%[3]x', row_token, IF(%[8]d > 0, GREATEST(last_token + 1, at), 0)) AS first
 	FROM (
-		SELECT c.*, granted AND NOT own AS fresh, used + IF(granted AND NOT own, %[9]d, 0) AS leaves,
-			NOT locked AND NOT unusable AND (granted OR bids OR differs) AS writes,
-			IF(live, since, GREATEST(at, since + 1)) AS era,
-			IF(%[8]d > 0, GREATEST(last_token + 1, at), 0) AS first
-		FROM (
-			SELECT b.*, own OR fits AND NOT counted AS granted, fits AND counted AND NOT own AS unusable
-			FROM (
-				SELECT a.*, counted AND row_claim = x'%[3]x' AS own, NOT locked AND used + %[9]d + ahead <= %[10]d AS fits,
-					NOT locked AND ahead = 0 AND %[12]t AS bids, live AND limited <> %[10]d AS differs
-				FROM (
-					SELECT j.*, live AND row_era = since AS counted,
-						CASE WHEN bid_left > 0 AND bid_of <> '%[13]x' AND bid_since <= at - %[11]d THEN bids_for ELSE 0 END AS ahead
-					FROM ({judged row}) AS j LIMIT 1
-				) AS a LIMIT 1
-			) AS b LIMIT 1
-		) AS c LIMIT 1
-	) AS d LIMIT 1
+		SELECT h.hash, h.since, h.last_token, {now} AS at, {live} AS live, {as lock} AS locked,
+			{limited} AS limited, {used} AS used, {earlier} AS earlier, {live} AND {bid 4} = '%[13]x' AS bid_own,
+			{ahead 13 11} AS ahead,
+			{live} AND p.era = h.since AS counted, p.claim AS row_claim, p.token AS row_token
+		FROM {table} AS h FORCE INDEX (PRIMARY)
+		STRAIGHT_JOIN {permits} AS p FORCE INDEX (PRIMARY) ON p.hash = h.hash AND p.claim = x'%[2]x'
+		WHERE h.hash = x'%[1]x' LIMIT 1 FOR UPDATE
+	) AS read_rows LIMIT 1
 ) AS v
 STRAIGHT_JOIN {table} AS h FORCE INDEX (PRIMARY) ON h.hash = v.hash
-STRAIGHT_JOIN {permits} AS p FORCE INDEX (PRIMARY) ON p.hash = v.hash AND p.claim = v.row_claim
+LEFT JOIN {permits} AS p FORCE INDEX (PRIMARY) ON p.hash = v.hash AND p.claim = v.row_claim AND {grants}
 SET
-	h.token = IF(LAST_INSERT_ID(IF(@@autocommit, v.answer, {manual})) = 0, h.token, h.token),
-	h.id = IF(v.writes, CONCAT('permits ', %[10]d, ' ', v.leaves, ' ', IF(v.differs, v.limited, v.earlier)), h.id),
+	h.token = IF(LAST_INSERT_ID(IF(@@autocommit, CASE
+		WHEN {grants} THEN {granted} + v.differs * {differs} + v.own * {own} + LEAST(GREATEST(%[10]d - v.used - IF(v.own, 0, %[9]d), 0) DIV %[9]d, 15) * {block} + v.first
+		WHEN v.fits THEN 1
+		ELSE {refused} + v.differs * {differs} + v.bids * {bids} + v.locked * {locked} + v.free END, {manual})) = 0, h.token, h.token),
+	h.id = IF({writes}, CONCAT('permits ', %[10]d, ' ', v.used + IF(v.fresh, %[9]d, 0), ' ', IF(v.differs, v.limited, v.earlier)), h.id),
 	h.owner = CASE
-		WHEN NOT v.writes THEN h.owner
-		WHEN v.bids AND NOT v.granted THEN CONCAT(%[9]d, ' ', v.at - %[11]d, ' ', v.at, ' %[13]x %[14]x')
-		WHEN NOT v.live OR v.granted AND v.bid_of = '%[13]x' THEN ''
+		WHEN NOT {writes} THEN h.owner
+		WHEN v.bids AND NOT {grants} THEN CONCAT(%[9]d, ' ', v.at - %[11]d, ' ', v.at, ' %[13]x %[14]x')
+		WHEN NOT v.live OR {grants} AND v.bid_own THEN ''
 		ELSE h.owner END,
 	h.last_token = IF(v.fresh AND %[8]d > 0, v.first + %[8]d - 1, h.last_token),
-	h.since = IF(v.writes, v.era, h.since),
-	h.expires = IF(v.granted, GREATEST(h.expires, v.at + %[7]d), h.expires),
-	h.forget = IF(v.writes, GREATEST(h.forget, (v.at + %[7]d) DIV {minute} * {minute} + {minute}), h.forget),
-	p.claim = IF(v.fresh, x'%[3]x', p.claim),
-	p.id = IF(v.fresh, x'%[4]x', p.id),
-	p.owner = IF(v.fresh, x'%[5]x', p.owner),
-	p.era = IF(v.fresh, v.era, p.era),
-	p.permits = IF(v.fresh, %[9]d, p.permits),
-	p.token = IF(v.fresh, v.first, p.token),
-	p.ttl = IF(v.fresh, %[6]d, p.ttl),
-	p.since = IF(v.fresh, v.at, p.since),
-	p.expires = IF(v.granted, IF(v.own, GREATEST(p.expires, v.at + %[6]d), v.at + %[6]d), p.expires),
-	p.forget = IF(v.granted, GREATEST(p.forget, (v.at + %[7]d) DIV {minute} * {minute} + {minute}), p.forget)
+	h.since = IF({writes}, v.era, h.since),
+	h.expires = IF({grants}, GREATEST(h.expires, v.at + %[7]d), h.expires),
+	h.forget = IF({writes}, GREATEST(h.forget, (v.at + %[7]d) DIV {minute} * {minute} + {minute}), h.forget),
+	p.claim = x'%[3]x',
+	p.id = x'%[4]x',
+	p.owner = x'%[5]x',
+	p.era = v.era,
+	p.permits = IF(v.own, p.permits, %[9]d),
+	p.token = v.first,
+	p.ttl = %[6]d,
+	p.since = IF(v.own, p.since, v.at),
+	p.expires = IF(v.own, GREATEST(p.expires, v.at + %[6]d), v.at + %[6]d),
+	p.forget = GREATEST(p.forget, (v.at + %[7]d) DIV {minute} * {minute} + {minute})

@@ -4,7 +4,7 @@
 UPDATE (
 	SELECT e.hash, MAX(e.limited) AS limited, MAX(e.used) - SUM(e.permits) AS leaves, MAX(e.earlier) AS earlier
 	FROM (
-		SELECT h.hash, {words 2 of h.id} AS limited, {words 3 of h.id} AS used, {words 4 of h.id} AS earlier, p.permits
+		SELECT h.hash, {word 2} AS limited, {word 3} AS used, {word 4} AS earlier, p.permits
 		FROM {table} AS h FORCE INDEX (PRIMARY)
 		STRAIGHT_JOIN {permits} AS p FORCE INDEX (PRIMARY) ON p.hash = h.hash
 		WHERE h.hash = x'%[1]x' AND {of permits} AND h.since = %[2]d AND h.expires > {now}

@@ -5,19 +5,16 @@
 -- A lock waits as a request for all permits does. Its grant ends the era. A request that is
 -- sent twice finds a lock instead of permits, and acquire.sql finds that it is its own.
 UPDATE (
-	SELECT b.*, IF(granted, {granted} + %[6]d * {block} + first, {refused} + bids * {bids}) AS answer
+	SELECT hash, at, since, NOT live OR used = 0 AND ahead = 0 AS granted, live AND used > 0 AND ahead = 0 AND %[8]t AS bids,
+		IF(%[6]d > 0, GREATEST(last_token + 1, at), 0) AS first
 	FROM (
-		SELECT a.*, NOT live OR used = 0 AND ahead = 0 AS granted, live AND used > 0 AND ahead = 0 AND %[8]t AS bids,
-			IF(%[6]d > 0, GREATEST(last_token + 1, at), 0) AS first
-		FROM (
-			SELECT j.*, CASE WHEN bid_left > 0 AND bid_of <> '%[9]x' AND bid_since <= at - %[7]d THEN bids_for ELSE 0 END AS ahead
-			FROM ({judged head}) AS j LIMIT 1
-		) AS a LIMIT 1
-	) AS b LIMIT 1
+		SELECT h.hash, h.since, h.last_token, {now} AS at, {live} AS live, {used} AS used, {ahead 9 7} AS ahead
+		FROM {table} AS h FORCE INDEX (PRIMARY) WHERE h.hash = x'%[1]x' AND {of permits} LIMIT 1 FOR UPDATE
+	) AS head LIMIT 1
 ) AS v
 STRAIGHT_JOIN {table} AS h FORCE INDEX (PRIMARY) ON h.hash = v.hash
 SET
-	h.token = IF(LAST_INSERT_ID(IF(@@autocommit, v.answer, {manual})) = 0, h.token, IF(v.granted, v.first, h.token)),
+	h.token = IF(LAST_INSERT_ID(IF(@@autocommit, IF(v.granted, {granted} + %[6]d * {block} + v.first, {refused} + v.bids * {bids}), {manual})) = 0, h.token, IF(v.granted, v.first, h.token)),
 	h.id = IF(v.granted, x'%[2]x', h.id),
 	h.owner = CASE WHEN v.granted THEN x'%[3]x'
 		WHEN v.bids THEN CONCAT({most permits}, ' ', v.at - %[7]d, ' ', v.at, ' %[9]x %[10]x')

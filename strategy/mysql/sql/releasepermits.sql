@@ -5,26 +5,24 @@
 -- not there; so it does after the claim was forgotten. A lost reply: the permits are free. The key is free with its last
 -- claim, or as long as a bid keeps it: its Locker is next.
 UPDATE (
-	SELECT o.*, IF(acts, IF(counted AND row_expires > at, 2, 1), 0) AS answer
+	SELECT hash, at, limited, earlier, counted, row_claim, used - IF(counted, row_permits, 0) AS leaves,
+		IF(bids, 0, bid_left) AS stays, IF(counted AND lasts, 2, counted OR bids) AS answer
 	FROM (
-		SELECT a.*, counted OR bids AS acts, used - IF(counted, row_permits, 0) AS leaves, IF(bids, 0, bid_left) AS stays
-		FROM (
-			SELECT j.*, live AND COALESCE(row_era = since, 0) AS counted, bid_left > 0 AND bid_claim = '%[3]x' AS bids
-			FROM ({judged perhaps row}) AS j LIMIT 1
-		) AS a LIMIT 1
-	) AS o LIMIT 1
+		SELECT h.hash, {now} AS at, {word 2} AS limited, {word 3} AS used, {word 4} AS earlier,
+			{bid left} AS bid_left, {bid left} > 0 AND {bid 5} = '%[3]x' AS bids,
+			COALESCE(p.era = h.since, 0) AS counted, p.claim AS row_claim, p.permits AS row_permits, p.expires > {now} AS lasts
+		FROM {table} AS h FORCE INDEX (PRIMARY)
+		LEFT JOIN {permits} AS p FORCE INDEX (PRIMARY) ON p.hash = h.hash AND p.claim = x'%[2]x'
+		WHERE h.hash = x'%[1]x' AND {live} LIMIT 1 FOR UPDATE
+	) AS read_rows LIMIT 1
 ) AS v
 STRAIGHT_JOIN {table} AS h FORCE INDEX (PRIMARY) ON h.hash = v.hash
-LEFT JOIN {permits} AS p FORCE INDEX (PRIMARY) ON p.hash = v.hash AND p.claim = v.row_claim
+LEFT JOIN {permits} AS p FORCE INDEX (PRIMARY) ON p.hash = v.hash AND p.claim = v.row_claim AND v.counted
 SET
-	h.id = CASE WHEN NOT v.acts THEN h.id
+	h.token = IF(LAST_INSERT_ID(v.answer) = 0, h.token, h.token),
+	h.id = CASE WHEN v.answer = 0 THEN h.id
 		WHEN v.leaves > 0 OR v.stays > 0 THEN CONCAT('permits ', v.limited, ' ', v.leaves, ' ', v.earlier)
 		ELSE '' END,
-	h.owner = IF(NOT v.acts OR v.stays > 0, h.owner, ''),
-	h.token = IF(LAST_INSERT_ID(v.answer) = 0, h.token, h.token),
-	h.expires = CASE WHEN NOT v.acts OR v.leaves > 0 THEN h.expires WHEN v.stays > 0 THEN v.at + v.stays ELSE 0 END,
-	p.era = IF(v.counted, 0, p.era),
-	p.permits = IF(v.counted, 0, p.permits),
-	p.id = IF(v.counted, '', p.id),
-	p.owner = IF(v.counted, '', p.owner),
-	p.forget = IF(v.counted, v.at + {spare}, p.forget)
+	h.owner = IF(v.answer = 0 OR v.stays > 0, h.owner, ''),
+	h.expires = CASE WHEN v.answer = 0 OR v.leaves > 0 THEN h.expires WHEN v.stays > 0 THEN v.at + v.stays ELSE 0 END,
+	p.era = 0
