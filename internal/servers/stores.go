@@ -106,7 +106,8 @@ var small = []string{"--loose-innodb-log-file-size=4M", "--loose-innodb-redo-log
 
 func mysqlArgs(s *Server) []string {
 	args := append([]string{"--no-defaults", "--datadir=" + s.Data(), "--socket=" + s.Socket(), "--pid-file=" + filepath.Join(s.Dir, "own-pid"),
-		"--tmpdir=" + s.Dir, // a server that starts deletes temporary tables of others
+		"--tmpdir=" + s.Dir,           // a server that starts deletes temporary tables of others
+		"--secure-file-priv=" + s.Dir, // the default of MySQL from Debian, /var/lib/mysql-files, must exist
 		"--max-connections=1000", "--back-log=500", "--skip-name-resolve"}, small...)
 	if len(s.Ports) == 0 {
 		return append(args, "--skip-networking")
