@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"net"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,15 +20,13 @@ import (
 func replicated(t *testing.T, format string) (primary, replica *server) {
 	t.Helper()
 	primary = startServer(t, "--server-id=1", "--log-bin=binlog", "--sync-binlog=0", "--binlog-format="+format)
-	version := ""
-	require.NoError(t, primary.ask(t.Context(), &version, `SELECT VERSION()`))
-	if !strings.Contains(version, "MariaDB") {
-		t.Skip("the statements that begin a replication are MariaDB's")
-	}
 	replica = startServer(t, "--server-id=2")
 	require.NoError(t, primary.admin(t.Context(), `CREATE USER replica; GRANT REPLICATION SLAVE ON *.* TO replica`))
-	require.NoError(t, replica.admin(t.Context(), fmt.Sprintf(`CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = %d, MASTER_USER = 'replica',
-		MASTER_USE_GTID = slave_pos; START SLAVE`, primary.Ports[0])))
+	from := `CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = %d, SOURCE_USER = 'replica', GET_SOURCE_PUBLIC_KEY = 1`
+	if primary.isMariaDB() {
+		from = `CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = %d, MASTER_USER = 'replica', MASTER_USE_GTID = slave_pos`
+	}
+	require.NoError(t, replica.admin(t.Context(), fmt.Sprintf(from+`; START REPLICA`, primary.Ports[0])))
 	return primary, replica
 }
 
@@ -109,7 +106,7 @@ func TestFailOverThatKeepsConnections(t *testing.T) {
 
 	require.NoError(t, old.admin(ctx, `SET GLOBAL read_only = 1`))
 	require.ErrorContains(t, lease.Renew(ctx), "the server takes no writes")
-	require.NoError(t, fresh.admin(ctx, `STOP SLAVE`))
+	require.NoError(t, fresh.admin(ctx, `STOP REPLICA`))
 	primary.Store(fresh)
 	pace.Eventually(t, 20*time.Second, "the lease is renewed on the new primary", func() bool { return lease.Renew(ctx) == nil })
 	h, err := newLocker(t, fresh.pool(t, 0, "")).Inspect(ctx, "k")

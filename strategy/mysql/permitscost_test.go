@@ -18,10 +18,9 @@ import (
 )
 
 // statements returns the number of statements that the server has got, without the one that asks for it.
-func (s *server) statements(t *testing.T) (n int) {
+func (s *server) statements(t *testing.T) int {
 	t.Helper()
-	require.NoError(t, s.ask(t.Context(), &n, `SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'`))
-	return n
+	return int(s.status(t, "Questions"))
 }
 
 // 400 callers of 500 free permits cost 400 statements and 400 events, once the Locker has had as many permits at once
