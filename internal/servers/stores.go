@@ -102,7 +102,8 @@ func (s *Server) Socket() string { return filepath.Join(s.Dir, "sock") }
 
 // small are settings of all of them. An unknown one is no error.
 var small = []string{"--loose-innodb-log-file-size=4M", "--loose-innodb-redo-log-capacity=8M", "--innodb-buffer-pool-size=16M",
-	"--loose-innodb-temp-data-file-path=ibtmp1:12M:autoextend", "--skip-log-bin", "--loose-mysqlx=OFF", "--loose-performance-schema=OFF"}
+	"--loose-innodb-temp-data-file-path=ibtmp1:12M:autoextend", "--skip-log-bin", "--loose-mysqlx=OFF", "--loose-performance-schema=OFF",
+	"--loose-innodb-use-native-aio=OFF"} // the system has a limit for all servers, beyond which MySQL does not start
 
 func mysqlArgs(s *Server) []string {
 	args := append([]string{"--no-defaults", "--datadir=" + s.Data(), "--socket=" + s.Socket(), "--pid-file=" + filepath.Join(s.Dir, "own-pid"),
@@ -145,7 +146,9 @@ var mysqlTemplate = sync.OnceValues(func() (string, error) {
 		if err := os.WriteFile(first, []byte(sql), 0o644); err != nil {
 			return "", err
 		}
-		return data, output(Command(program, append(args, "--initialize-insecure", "--init-file="+first)...))
+		err := output(Command(program, append(args, "--initialize-insecure", "--init-file="+first)...))
+		_ = os.Remove(filepath.Join(data, "auto.cnf")) // MySQL's UUID: each server makes its own
+		return data, err
 	}
 	install := Command(besides(program, "mariadb-install-db"), append(slices.Clip(args), "--auth-root-authentication-method=normal", "--skip-test-db")...)
 	if err := output(install); err != nil {

@@ -139,7 +139,7 @@ func TestTokensAreReserved(t *testing.T) {
 
 func TestPermissions(t *testing.T) {
 	t.Parallel()
-	s, ctx := startServer(t), t.Context()
+	s, ctx := startServer(t, "--loose-skip-ssl", "--loose-tls-version="), t.Context() // one without TLS
 	schema, err := lockmysql.Schema(table)
 	require.NoError(t, err)
 	require.NoError(t, s.admin(ctx, `CREATE USER weak; CREATE TABLE app.other (x INT); GRANT SELECT ON app.other TO weak`))

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +50,9 @@ func newServer(settings ...string) (*server, error) {
 	root.SetMaxOpenConns(1)
 	return &server{s, root}, nil
 }
+
+// isMariaDB reports whether it is a MariaDB, and no MySQL.
+func (s *server) isMariaDB() bool { return strings.Contains(s.About, "MariaDB") }
 
 func (s *server) start() error {
 	return s.Start(context.Background(), func(ctx context.Context) error { return s.admin(ctx, `DO 0`) })

@@ -22,9 +22,7 @@ func TestSessionSettings(t *testing.T) {
 	t.Parallel()
 	s, ctx := startServer(t), t.Context()
 	isolation := "tx_isolation"
-	version := ""
-	require.NoError(t, s.ask(ctx, &version, `SELECT VERSION()`))
-	if !strings.Contains(version, "MariaDB") {
+	if !s.isMariaDB() {
 		isolation = "transaction_isolation"
 	}
 	settings := []string{
@@ -32,7 +30,7 @@ func TestSessionSettings(t *testing.T) {
 		"sql_mode=''", "sql_mode='ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT'", "sql_mode='TRADITIONAL,ONLY_FULL_GROUP_BY,NO_UNSIGNED_SUBTRACTION'",
 		"time_zone='+05:45'", "clientFoundRows=true", "interpolateParams=true", "parseTime=true", "charset=latin1", "charset=gbk", "collation=utf8mb4_bin",
 	}
-	if strings.Contains(version, "MariaDB") {
+	if s.isMariaDB() {
 		settings = append(settings, "sql_mode='SIMULTANEOUS_ASSIGNMENT'")
 	}
 	var all sync.WaitGroup
