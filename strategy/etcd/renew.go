@@ -22,6 +22,10 @@ const (
 
 // Renew implements driver.Driver, in batches beside one another.
 func (d *etcdDriver) Renew(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
+	r := renewal{d, time.Second}
+	if end, ok := ctx.Deadline(); ok {
+		r.patience = max(time.Until(end)/6, time.Millisecond)
+	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex // one answer at a time
 	for from := 0; from < len(claims); {
@@ -32,7 +36,7 @@ func (d *etcdDriver) Renew(ctx context.Context, claims []driver.Claim, answer fu
 		}
 		begin, batch := from, claims[from:to]
 		wg.Go(func() {
-			outcome := d.extend(ctx, batch)
+			outcome := r.extend(ctx, batch)
 			mu.Lock()
 			defer mu.Unlock()
 			for i, err := range outcome {
@@ -44,15 +48,17 @@ func (d *etcdDriver) Renew(ctx context.Context, claims []driver.Claim, answer fu
 	wg.Wait()
 }
 
+// renewal is one Renew.
+type renewal struct {
+	*etcdDriver
+	patience time.Duration // after which a command is sent once more
+}
+
 // hedged runs a command of a renewal, which changes nothing when it arrives once more, and returns its first answer. Without
 // one it runs the command again beside the first try, twice at most: the client goes round the members, and one that is
 // frozen answers nothing.
-func hedged[T any](ctx context.Context, command func(context.Context) (T, error)) (T, error) {
+func hedged[T any](ctx context.Context, r renewal, command func(context.Context) (T, error)) (T, error) {
 	const tries = 3
-	patience := time.Second
-	if end, ok := ctx.Deadline(); ok {
-		patience = max(time.Until(end)/6, time.Millisecond)
-	}
 	type answer struct {
 		res T
 		err error
@@ -71,7 +77,7 @@ func hedged[T any](ctx context.Context, command func(context.Context) (T, error)
 				answers <- answer{res, err}
 			}()
 			if begun < tries {
-				next = time.After(patience)
+				next = time.After(r.patience)
 			}
 		case a := <-answers:
 			if underWay--; a.err == nil || underWay == 0 {
@@ -87,22 +93,22 @@ func hedged[T any](ctx context.Context, command func(context.Context) (T, error)
 // The look is decided by the majority. When it shows the term of a lease, no leader of a later term was elected
 // before, and what has extended the lease is the leader of its term. Otherwise the member moves to another lease; see
 // lease.
-func (d *etcdDriver) extend(ctx context.Context, batch []driver.Claim) []error {
+func (r renewal) extend(ctx context.Context, batch []driver.Claim) []error {
 	begun := time.Now()
 	known := make([]*lease, len(batch))
 	var all []*lease
 	looks := make([]clientv3.Op, len(batch))
 	for i, c := range batch {
 		looks[i] = holder(member{c.Key, c.ID}, c.Limit)
-		if known[i] = d.leases.of(c.ID); known[i] != nil {
+		if known[i] = r.leases.of(c.ID); known[i] != nil {
 			all = append(all, known[i])
 		}
 	}
-	extended, err := hedged(ctx, func(ctx context.Context) (map[*lease]bool, error) { return d.leases.keepAlive(ctx, all...) })
+	extended, err := hedged(ctx, r, func(ctx context.Context) (map[*lease]bool, error) { return r.leases.keepAlive(ctx, all...) })
 	if err != nil {
 		return slices.Repeat([]error{storeError(err, false)}, len(batch))
 	}
-	res, err := d.hedgedTxn(ctx, looks)
+	res, err := r.hedgedTxn(ctx, looks)
 	if err != nil {
 		return slices.Repeat([]error{err}, len(batch))
 	}
@@ -111,31 +117,31 @@ func (d *etcdDriver) extend(ctx context.Context, batch []driver.Claim) []error {
 	for i, c := range batch {
 		l, own := known[i], kv(res.Responses[i])
 		switch {
-		case d.waits(c):
+		case r.waits(c):
 			outcome[i] = errLost
 		case own == nil || string(own.Key) != (member{c.Key, c.ID}).name():
-			d.leases.left(c.ID, 0)
+			r.leases.left(c.ID, 0)
 			outcome[i] = errLost
 		case extended[l] && own.Lease == int64(l.id) && l.term == res.Header.RaftTerm:
-			d.leases.lasts(l, begun)
+			r.leases.lasts(l, begun)
 		default:
 			moves = append(moves, &transfer{claim: c, own: own, outcome: &outcome[i]})
 		}
 	}
-	if changed := d.transfer(ctx, moves); len(changed) > 0 {
+	if changed := r.transfer(ctx, moves); len(changed) > 0 {
 		claims := make([]driver.Claim, len(changed))
 		for i, t := range changed {
 			claims[i] = t.claim
 		}
-		for i, err := range d.extend(ctx, claims) {
+		for i, err := range r.extend(ctx, claims) {
 			*changed[i].outcome = err
 		}
 	}
 	return outcome
 }
 
-func (d *etcdDriver) hedgedTxn(ctx context.Context, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
-	return hedged(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) { return d.txn(ctx, nil, ops, nil) })
+func (r renewal) hedgedTxn(ctx context.Context, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
+	return hedged(ctx, r, func(ctx context.Context) (*clientv3.TxnResponse, error) { return r.txn(ctx, nil, ops, nil) })
 }
 
 // transfer is a member that moves to another lease.
@@ -150,8 +156,8 @@ type transfer struct {
 // read. A lease that a member may have got without our learning of it is not revoked: the next renewal or the release
 // sees which one the member has. transfer returns the moves whose members were written meanwhile, by another renewal of
 // the claim, or deleted.
-func (d *etcdDriver) transfer(ctx context.Context, moves []*transfer) (changed []*transfer) {
-	d.grantAll(ctx, moves)
+func (r renewal) transfer(ctx context.Context, moves []*transfer) (changed []*transfer) {
+	r.grantAll(ctx, moves)
 	moves = slices.DeleteFunc(moves, func(t *transfer) bool { return t.to == nil })
 	if len(moves) == 0 {
 		return nil
@@ -163,40 +169,40 @@ func (d *etcdDriver) transfer(ctx context.Context, moves []*transfer) (changed [
 		put := clientv3.OpPut(name, string(t.own.Value), clientv3.WithLease(t.to.id))
 		ops[i] = clientv3.OpTxn([]clientv3.Cmp{unchanged}, []clientv3.Op{put}, []clientv3.Op{clientv3.OpGet(name)})
 	}
-	res, err := d.hedgedTxn(ctx, ops)
+	res, err := r.hedgedTxn(ctx, ops)
 	for i, t := range moves {
 		if err != nil {
 			*t.outcome = err
-			d.leases.expect(t.claim.ID, t.to, t.own.ModRevision)
+			r.leases.expect(t.claim.ID, t.to, t.own.ModRevision)
 			continue
 		}
 		written := res.Header.Revision
 		if did := res.Responses[i].GetResponseTxn(); !did.Succeeded {
 			now := kv(did.Responses[0])
 			if now == nil || now.Lease != int64(t.to.id) { // else an earlier try has arrived
-				d.leases.spend(t.to) // an earlier try may have given it to the member, and another command replaced it
+				r.leases.spend(t.to) // an earlier try may have given it to the member, and another command replaced it
 				changed = append(changed, t)
 				continue
 			}
 			written = now.ModRevision
 		}
-		d.leases.keep(t.claim.ID, t.to, written, clientv3.LeaseID(t.own.Lease))
+		r.leases.keep(t.claim.ID, t.to, written, clientv3.LeaseID(t.own.Lease))
 	}
 	return changed
 }
 
 // grantAll makes the leases.
-func (d *etcdDriver) grantAll(ctx context.Context, moves []*transfer) {
+func (r renewal) grantAll(ctx context.Context, moves []*transfer) {
 	var all sync.WaitGroup
 	places := make(chan struct{}, grantsAtOnce)
 	for _, t := range moves {
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
-			l := d.leases.plan(t.claim.TTL)
-			if _, err := hedged(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, d.leases.grant(ctx, l) }); err != nil {
+			l := r.leases.plan(t.claim.TTL)
+			if _, err := hedged(ctx, r, func(ctx context.Context) (struct{}, error) { return struct{}{}, r.leases.grant(ctx, l) }); err != nil {
 				*t.outcome = storeError(err, false)
-				d.leases.spend(l)
+				r.leases.spend(l)
 				return
 			}
 			t.to = l
