@@ -78,11 +78,11 @@ func (d *etcdDriver) Acquire(ctx context.Context, req driver.Request) (driver.An
 	var m member
 	var l line
 	var err error
-	p := d.place(req)
+	p := d.place(req, false)
 	if p == nil {
 		m = member{req.Key, req.ID}
 		if l, err = d.try(ctx, m, req); err == nil && l.isBehindPermits() && req.Waits {
-			p = d.bid(req)
+			p = d.place(req, true)
 		}
 	}
 	if p != nil {

@@ -22,22 +22,30 @@ func (s *leases) rest(l *lease) {
 	defer s.mu.Unlock()
 	spare := l.spare()
 	if s.closed || spare <= 0 {
-		s.spent = append(s.spent, l)
-		s.revoke()
+		s.revoke(l)
 		return
 	}
-	if s.idle = append(s.idle, l); len(s.idle) == 1 {
-		time.AfterFunc(spare, s.tidy)
-	}
+	s.idle = append(s.idle, l)
+	l.unwanted = time.AfterFunc(spare, func() {
+		if s.unrest(func(idle *lease) bool { return idle == l }) != nil {
+			s.spend(l)
+		}
+	})
 }
 
-// takeIdle returns a lease that the next claim can have, or nil. The one that has become idle last is likely to
-// last longest.
+// takeIdle returns a lease that the next claim can have, or nil.
 func (s *leases) takeIdle(seconds int64) *lease {
+	return s.unrest(func(l *lease) bool { return l.seconds == seconds && l.spare() >= 0 })
+}
+
+// unrest ends the rest of one lease that fits, and returns it, or nil. The one that has become idle last is likely to last
+// longest.
+func (s *leases) unrest(fits func(*lease) bool) *lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, l := range slices.Backward(s.idle) {
-		if l.seconds == seconds && l.spare() >= 0 {
+		if fits(l) {
+			l.unwanted.Stop()
 			s.idle = slices.Delete(s.idle, i, i+1)
 			return l
 		}
@@ -45,36 +53,16 @@ func (s *leases) takeIdle(seconds int64) *lease {
 	return nil
 }
 
-// tidy revokes the leases that nobody has wanted in time.
-func (s *leases) tidy() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	next := time.Hour
-	s.idle = slices.DeleteFunc(s.idle, func(l *lease) bool {
-		spare := l.spare()
-		if spare < 0 {
-			s.spent = append(s.spent, l)
-		} else {
-			next = min(next, spare)
-		}
-		return spare < 0
-	})
-	if len(s.idle) > 0 {
-		time.AfterFunc(next+10*time.Millisecond, s.tidy)
-	}
-	s.revoke()
-}
-
 // spend revokes a lease, in the background.
 func (s *leases) spend(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.spent = append(s.spent, l)
-	s.revoke()
+	s.revoke(l)
 }
 
 // revoke needs mu. Leases that cannot be revoked end by themselves.
-func (s *leases) revoke() {
+func (s *leases) revoke(more ...*lease) {
+	s.spent = append(s.spent, more...)
 	if s.revoking || len(s.spent) == 0 {
 		return
 	}
@@ -127,7 +115,9 @@ func (s *leases) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	s.spent = append(s.spent, s.idle...)
+	for _, l := range s.idle {
+		l.unwanted.Stop()
+	}
+	s.revoke(s.idle...)
 	s.idle = nil
-	s.revoke()
 }

@@ -16,20 +16,16 @@ import (
 // Inspect implements driver.Inspector. A member without a lease is another program's: a holder without an ID.
 func (d *etcdDriver) Inspect(ctx context.Context, key string) (driver.Holder, error) {
 	h := driver.Holder{Key: key}
-	res, err := d.txn(ctx, nil, []clientv3.Op{all(key), clientv3.OpGet(tokensKey)}, nil)
-	if err != nil {
+	members, base, err := d.members(ctx, key)
+	if err != nil || len(members) == 0 {
 		return h, err
-	}
-	members := res.Responses[0].GetResponseRange().Kvs
-	if len(members) == 0 {
-		return h, nil
 	}
 	holding := holding(members)
 	for _, kv := range members[len(holding):] {
 		h.Queue = append(h.Queue, d.member(kv, nil).Owner)
 	}
 	waiting := h.Queue
-	if h, err = d.remaining(ctx, d.member(members[0], kv(res.Responses[1])), members[0].Lease); err != nil {
+	if h, err = d.remaining(ctx, d.member(members[0], base), members[0].Lease); err != nil {
 		return h, err
 	}
 	h.Queue, h.Waiting = waiting, len(waiting)
@@ -38,6 +34,15 @@ func (d *etcdDriver) Inspect(ctx context.Context, key string) (driver.Holder, er
 		h.Permits, h.Limit = out(holding), permitsOf(members[len(members)-1]).limit
 	}
 	return h, nil
+}
+
+// members reads the members of a key in their order, and what tokens count from.
+func (d *etcdDriver) members(ctx context.Context, key string) (members []*mvccpb.KeyValue, base *mvccpb.KeyValue, err error) {
+	res, err := d.txn(ctx, nil, []clientv3.Op{all(key), clientv3.OpGet(tokensKey)}, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return res.Responses[0].GetResponseRange().Kvs, kv(res.Responses[1]), nil
 }
 
 // member describes a member. Tokens count from base, which may be nil.

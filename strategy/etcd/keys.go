@@ -37,16 +37,12 @@ func memberOf(name string) (m member, ok bool) {
 }
 
 // first reads the holder.
-func first(key string) clientv3.Op {
-	start, end := rangeOf(key)
-	return clientv3.OpGet(start, clientv3.WithRange(end), clientv3.WithLimit(1),
-		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-}
+func first(key string) clientv3.Op { return all(key, clientv3.WithLimit(1)) }
 
-// all reads the members.
-func all(key string) clientv3.Op {
+// all reads the members in their order.
+func all(key string, opts ...clientv3.OpOption) clientv3.Op {
 	start, end := rangeOf(key)
-	return clientv3.OpGet(start, clientv3.WithRange(end), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	return clientv3.OpGet(start, append(opts, clientv3.WithRange(end), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))...)
 }
 
 // holder reads what a claim holds by: the first member of a lock's line. Permits are held as long as their

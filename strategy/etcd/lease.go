@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -36,8 +37,9 @@ type lease struct {
 	term uint64
 
 	// leases.mu guards:
-	end      time.Time // no leader lets it end before
-	revision int64     // that wrote its member with it, or the least that may have
+	end      time.Time   // no leader lets it end before
+	revision int64       // that wrote its member with it, or the least that may have
+	unwanted *time.Timer // revokes it when it has been idle for too long
 }
 
 // leases are those of this process. A claim has one of its own, and the next claim may have it
@@ -105,9 +107,9 @@ func (s *leases) grant(ctx context.Context, l *lease) error {
 	return err
 }
 
-// keepAlive extends leases by one stream, and returns for each whether some leader has extended it. It does not
-// change end: see lease.
-func (s *leases) keepAlive(ctx context.Context, all []*lease) ([]bool, error) {
+// keepAlive extends leases by one stream, and returns those that some leader has extended. It does not change end:
+// see lease.
+func (s *leases) keepAlive(ctx context.Context, all ...*lease) (map[*lease]bool, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
@@ -119,8 +121,8 @@ func (s *leases) keepAlive(ctx context.Context, all []*lease) ([]bool, error) {
 			err = stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(l.id)})
 		}
 	}
-	extended := make([]bool, len(all))
-	for i, l := range all {
+	extended := make(map[*lease]bool, len(all))
+	for _, l := range all {
 		var res *pb.LeaseKeepAliveResponse
 		if err == nil {
 			res, err = stream.Recv()
@@ -128,7 +130,7 @@ func (s *leases) keepAlive(ctx context.Context, all []*lease) ([]bool, error) {
 		if err != nil {
 			return nil, err
 		}
-		extended[i] = res.TTL >= l.seconds && res.ID == int64(l.id)
+		extended[l] = res.TTL >= l.seconds && res.ID == int64(l.id)
 	}
 	return extended, nil
 }
@@ -163,11 +165,7 @@ func (s *leases) keep(id string, l *lease, revision int64, had clientv3.LeaseID)
 	l.revision = revision
 	if len(s.claims) >= s.tidyAt { // a claim that was lost may never be released
 		now := time.Now()
-		for id, l := range s.claims {
-			if l.end.Before(now) {
-				delete(s.claims, id)
-			}
-		}
+		maps.DeleteFunc(s.claims, func(_ string, l *lease) bool { return l.end.Before(now) })
 		s.tidyAt = max(64, 2*len(s.claims))
 	}
 	s.claims[id] = l

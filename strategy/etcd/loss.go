@@ -23,27 +23,18 @@ type lossWatch struct {
 	claims map[string]driver.Claim // by the member's name
 }
 
-// DetectLoss implements driver.LossDetector. The watch begins at the revision that was read.
+// DetectLoss implements driver.LossDetector. The watch begins at the revision that was read. When it ends the Locker begins
+// anew.
 func (d *etcdDriver) DetectLoss(ctx context.Context, changed func(driver.Signal)) (driver.LossWatch, error) {
 	res, err := d.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(d.under(), clientv3.WithPrefix(), clientv3.WithCountOnly())}, nil)
 	if err != nil {
 		return nil, err
 	}
-	life, stop := context.WithCancel(d.base)
-	w := &lossWatch{changed: changed, stop: stop, done: make(chan struct{}), claims: make(map[string]driver.Claim)}
-	if !d.spawn(func(context.Context) {
-		defer close(w.done)
-		defer stop()
-		for res := range d.watcher.Watch(clientv3.WithRequireLeader(life), d.under(), clientv3.WithPrefix(),
-			clientv3.WithFilterPut(), clientv3.WithRev(res.Header.Revision+1)) {
-			if res.Err() != nil {
-				return // the Locker begins anew
-			}
-			w.pass(res.Events)
-		}
-	}) {
-		stop()
-		return nil, storeError(errClosed, true)
+	deletions := d.newWatch()
+	w := &lossWatch{changed: changed, stop: deletions.stop, done: make(chan struct{}), claims: make(map[string]driver.Claim)}
+	err = deletions.begin(d.under(), res.Header.Revision+1, w.pass, func() { close(w.done) }, clientv3.WithPrefix(), clientv3.WithFilterPut())
+	if err != nil {
+		return nil, err
 	}
 	return w, nil
 }
@@ -51,7 +42,7 @@ func (d *etcdDriver) DetectLoss(ctx context.Context, changed func(driver.Signal)
 // under begins the names of the members of the Locker's keys.
 func (d *etcdDriver) under() string { return root + strings.ReplaceAll(d.prefix, "\x00", "\x00\xff") }
 
-func (w *lossWatch) pass(events []*clientv3.Event) {
+func (w *lossWatch) pass(events []*clientv3.Event) bool {
 	for _, e := range events {
 		w.mu.Lock()
 		c, ok := w.claims[string(e.Kv.Key)]
@@ -60,6 +51,7 @@ func (w *lossWatch) pass(events []*clientv3.Event) {
 			w.changed(driver.Signal{Kind: driver.SignalBroken, Key: c.Key, Claim: c.ID})
 		}
 	}
+	return true
 }
 
 // Watch implements driver.LossWatch.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/distlock/locker/driver"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -127,23 +126,6 @@ func permitsIn(members []*mvccpb.KeyValue, m member, c driver.Claim, res *client
 	return p
 }
 
-// bid returns a place at a key with permits for an attempt that waits and has no Watch; nil while another attempt is under way. The
-// place is given up after driver.BidTime without an attempt, unless a Watch has taken it over.
-func (d *etcdDriver) bid(req driver.Request) *place {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	p := d.places[req.Key]
-	if p == nil {
-		p = d.newPlace(req.Key)
-		p.silent = time.AfterFunc(driver.BidTime, p.lapse)
-	}
-	if p.asking {
-		return nil
-	}
-	p.ask()
-	return p
-}
-
 // lapse closes a place that was silent, and has no Watch.
 func (p *place) lapse() {
 	p.d.mu.Lock()
@@ -192,13 +174,9 @@ func (d *etcdDriver) waits(c driver.Claim) bool {
 
 // Permits implements driver.PermitKeeper.
 func (d *etcdDriver) Permits(ctx context.Context, key string) (n, limit int, err error) {
-	res, err := d.txn(ctx, nil, []clientv3.Op{all(key)}, nil)
-	if err != nil {
+	members, _, err := d.members(ctx, key)
+	if err != nil || len(members) == 0 {
 		return 0, 0, err
-	}
-	members := res.Responses[0].GetResponseRange().Kvs
-	if len(members) == 0 {
-		return 0, 0, nil
 	}
 	if permitsOf(members[0]).limit == 0 {
 		return 0, 0, fmt.Errorf("%w: the key is held as a lock", driver.ErrConflict)
@@ -209,13 +187,13 @@ func (d *etcdDriver) Permits(ctx context.Context, key string) (n, limit int, err
 // PermitClaims implements driver.PermitInspector: a command for all members, and one for the lease of each.
 func (d *etcdDriver) PermitClaims(ctx context.Context, key string) iter.Seq2[driver.Holder, error] {
 	return func(yield func(driver.Holder, error) bool) {
-		res, err := d.txn(ctx, nil, []clientv3.Op{all(key), clientv3.OpGet(tokensKey)}, nil)
+		members, base, err := d.members(ctx, key)
 		if err != nil {
 			yield(driver.Holder{}, err)
 			return
 		}
-		for _, member := range holding(res.Responses[0].GetResponseRange().Kvs) {
-			h := d.member(member, kv(res.Responses[1]))
+		for _, member := range holding(members) {
+			h := d.member(member, base)
 			if h.Limit == 0 {
 				return
 			}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/wake"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -12,9 +13,9 @@ import (
 // release wakes one waiter. It has neither before the first attempt is refused under it. That
 // attempt misses no release: the watch begins at the revision at which the member before was seen.
 type place struct {
+	wake.Signal
 	d   *etcdDriver
 	key string
-	c   chan struct{}
 
 	lease *lease // of the attempt under way: the member's; nil is none
 
@@ -26,9 +27,6 @@ type place struct {
 	silent    *time.Timer // closes a place without a Watch
 	closed    bool
 }
-
-// watch is an etcd watch.
-type watch struct{ stop context.CancelFunc }
 
 // Watch implements driver.Notifier. It sends nothing.
 func (d *etcdDriver) Watch(_ context.Context, key string) (driver.Watch, error) {
@@ -46,7 +44,7 @@ func (d *etcdDriver) Watch(_ context.Context, key string) (driver.Watch, error) 
 
 // newPlace needs etcdDriver.mu.
 func (d *etcdDriver) newPlace(key string) *place {
-	p := &place{d: d, key: key, c: make(chan struct{}, 1)}
+	p := &place{Signal: wake.New(), d: d, key: key}
 	d.places[key] = p
 	return p
 }
@@ -55,27 +53,27 @@ func (d *etcdDriver) newPlace(key string) *place {
 // process that has died while it waited holds the others up for no longer.
 const placeTTL = 2 * time.Second
 
-// place returns the place in which an attempt waits; nil if it does not. A place serves one attempt at
-// a time, which ends by asked: attempts that overlap would be granted one member, and each give it another
-// lease. The Locker lets attempts overlap when one is not answered for 300 ms; the later ones then
+// place returns the place in which an attempt waits; nil if it does not. bids says that the attempt has found permits, and has no
+// Watch: it gets a place without one, for driver.BidTime after its last attempt, unless a Watch takes that over. A place
+// serves one attempt at a time, which ends by asked: attempts that overlap would be granted one member, and each give it
+// another lease. The Locker lets attempts overlap when one is not answered for 300 ms; the later ones then
 // try for themselves, and are refused while the place's member is in line.
-func (d *etcdDriver) place(req driver.Request) *place {
+func (d *etcdDriver) place(req driver.Request, bids bool) *place {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p := d.places[req.Key]
-	if p == nil || p.asking || !req.Wait && !(req.Waits && p.silent != nil) {
+	if p == nil && bids {
+		p = d.newPlace(req.Key)
+		p.silent = time.AfterFunc(driver.BidTime, p.lapse)
+	}
+	if p == nil || p.asking || !bids && !req.Wait && !(req.Waits && p.silent != nil) {
 		return nil
 	}
-	p.ask()
-	return p
-}
-
-// ask needs etcdDriver.mu.
-func (p *place) ask() {
 	p.asking = true
 	if p.silent != nil {
 		p.silent.Stop()
 	}
+	return p
 }
 
 // asked ends what place began.
@@ -136,7 +134,7 @@ func (d *etcdDriver) promote(ctx context.Context, m member, req driver.Request, 
 // queue puts the member at the end of the line, unless it is there.
 func (d *etcdDriver) queue(ctx context.Context, p *place, m member, c driver.Claim) (line, error) {
 	if p.lease != nil {
-		_, err := d.leases.keepAlive(ctx, []*lease{p.lease})
+		_, err := d.leases.keepAlive(ctx, p.lease)
 		if err != nil {
 			return line{}, storeError(err, true)
 		}
@@ -192,47 +190,42 @@ func (p *place) waits(ctx context.Context, m member, id string, is line) {
 	if last := kv(res.Responses[0]); last != nil {
 		p.watch(string(last.Key), res.Header.Revision+1, func(string) bool { return true })
 	} else {
-		p.signal()
+		p.Send()
 	}
 }
 
-// watch signals when a member is deleted that is in the way. When etcd ends the watch (a compaction, no leader), the
-// Locker's next look begins another one.
+// watch signals when a member is deleted that is in the way. When etcd ends the watch, the Locker's next look begins
+// another one.
 func (p *place) watch(name string, revision int64, frees func(gone string) bool, opts ...clientv3.OpOption) {
-	ctx, stop := context.WithCancel(p.d.base)
-	w := &watch{stop}
+	w := p.d.newWatch()
 	p.d.mu.Lock()
 	begins := !p.closed && p.before == nil
 	if begins {
 		p.before = w
 	}
 	p.d.mu.Unlock()
-	if !begins || !p.d.spawn(func(context.Context) {
-		free := false
-		for res := range p.d.watcher.Watch(clientv3.WithRequireLeader(ctx), name, append(opts, clientv3.WithRev(revision), clientv3.WithFilterPut())...) {
-			for _, e := range res.Events {
-				free = frees(string(e.Kv.Key)) || free
-			}
-			if free || res.Err() != nil {
-				break
-			}
-		}
-		p.ends(w, free)
-	}) {
-		stop()
+	if !begins {
+		w.stop()
+		return
 	}
+	free := false
+	_ = w.begin(name, revision, func(events []*clientv3.Event) bool {
+		for _, e := range events {
+			free = frees(string(e.Kv.Key)) || free
+		}
+		return !free
+	}, func() { p.ends(w, free) }, append(opts, clientv3.WithFilterPut())...)
 }
 
 // ends notes that a watch has ended: the member before is gone, or etcd has ended the watch.
 func (p *place) ends(w *watch, gone bool) {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()
-	w.stop()
 	if p.before != w {
 		return
 	}
 	if p.before = nil; gone {
-		p.signal()
+		p.Send()
 	}
 }
 
@@ -241,13 +234,6 @@ func (p *place) unwatch() {
 	if p.before != nil {
 		p.before.stop()
 		p.before = nil
-	}
-}
-
-func (p *place) signal() {
-	select {
-	case p.c <- struct{}{}:
-	default: // a signal is there already
 	}
 }
 
@@ -260,9 +246,6 @@ func (p *place) leave(id string) {
 		p.unwatch()
 	}
 }
-
-// C implements driver.Watch.
-func (p *place) C() <-chan struct{} { return p.c }
 
 // Close implements driver.Watch. A member that has become the first wakes the next one when it is deleted.
 func (p *place) Close() {

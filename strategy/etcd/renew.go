@@ -67,21 +67,17 @@ func hedged[T any](ctx context.Context, r renewal, command func(context.Context)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	begun, underWay := 0, 0
-	begin := func() {
-		begun++
-		underWay++
-		go func() {
-			res, err := command(ctx)
-			answers <- answer{res, err}
-		}()
-	}
-	late := time.NewTicker(r.patience)
-	defer late.Stop()
-	for begin(); ; {
+	for next := time.After(0); ; {
 		select {
-		case <-late.C:
+		case <-next:
+			begun++
+			underWay++
+			go func() {
+				res, err := command(ctx)
+				answers <- answer{res, err}
+			}()
 			if begun < tries {
-				begin()
+				next = time.After(r.patience)
 			}
 		case a := <-answers:
 			if underWay--; a.err == nil || underWay == 0 {
@@ -108,7 +104,7 @@ func (r renewal) extend(ctx context.Context, batch []driver.Claim) []error {
 			all = append(all, known[i])
 		}
 	}
-	extended, err := hedged(ctx, r, func(ctx context.Context) ([]bool, error) { return r.leases.keepAlive(ctx, all) })
+	extended, err := hedged(ctx, r, func(ctx context.Context) (map[*lease]bool, error) { return r.leases.keepAlive(ctx, all...) })
 	if err != nil {
 		return slices.Repeat([]error{storeError(err, false)}, len(batch))
 	}
@@ -119,18 +115,14 @@ func (r renewal) extend(ctx context.Context, batch []driver.Claim) []error {
 	outcome := make([]error, len(batch))
 	var moves []*transfer
 	for i, c := range batch {
-		l, alive := known[i], false
-		if l != nil {
-			alive, extended = extended[0], extended[1:]
-		}
-		own := kv(res.Responses[i])
+		l, own := known[i], kv(res.Responses[i])
 		switch {
 		case r.waits(c):
 			outcome[i] = errLost
 		case own == nil || string(own.Key) != (member{c.Key, c.ID}).name():
 			r.leases.left(c.ID, 0)
 			outcome[i] = errLost
-		case alive && own.Lease == int64(l.id) && l.term == res.Header.RaftTerm:
+		case extended[l] && own.Lease == int64(l.id) && l.term == res.Header.RaftTerm:
 			r.leases.lasts(l, begun)
 		default:
 			moves = append(moves, &transfer{claim: c, own: own, outcome: &outcome[i]})

@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -43,35 +42,27 @@ func (d *etcdDriver) Listen(ctx context.Context, locker string) (driver.Listener
 		d.leases.spend(l) // and with it the key, if it was put
 		return nil, err
 	}
-	life, stop := context.WithCancel(d.base)
-	s := &signals{make(chan driver.Signal, driver.SignalBuffer), stop}
-	if !d.spawn(func(context.Context) {
-		defer d.leases.spendOthers(0, nil, l.id) // whatever is known of its end
-		defer close(s.c)
-		defer stop()
-		d.spawn(func(context.Context) { d.listens(life, s, l) })
-		for res := range d.watcher.Watch(clientv3.WithRequireLeader(life), name, clientv3.WithRev(res.Header.Revision+1)) {
-			if res.Err() != nil || !s.pass(res.Events) {
-				return
-			}
-		}
-	}) {
-		stop()
+	w := d.newWatch()
+	s := &signals{make(chan driver.Signal, driver.SignalBuffer), w.stop}
+	err = w.begin(name, res.Header.Revision+1, s.pass, func() {
+		close(s.c)
+		d.leases.spendOthers(0, nil, l.id) // whatever is known of its end
+	})
+	if err != nil {
 		d.leases.spend(l)
-		return nil, storeError(errClosed, true)
+		return nil, err
 	}
+	d.spawn(func(context.Context) { d.listens(w.life, s, l) })
 	return s, nil
 }
-
-var errClosed = errors.New("the driver is closed")
 
 // listens extends the lease of a Locker's key until ctx is done or the lease has ended.
 func (d *etcdDriver) listens(ctx context.Context, s *signals, l *lease) {
 	for bound.Sleep(ctx, nil, listenTTL/3) {
 		ctx, cancel := context.WithTimeout(ctx, listenTTL/3)
-		extended, err := d.leases.keepAlive(ctx, []*lease{l})
+		extended, err := d.leases.keepAlive(ctx, l)
 		cancel()
-		if err == nil && !extended[0] {
+		if err == nil && !extended[l] {
 			s.stop()
 		}
 	}
