@@ -68,12 +68,17 @@ type subscription struct {
 // watch implements driver.Watch.
 type watch struct {
 	wake.Signal
+	locker string // of a message that is for one Locker
 	subscription
 }
 
 func (w *watch) Close() { w.leave(w) }
 
-func (w *watch) message(string) { w.Send() }
+func (w *watch) message(to string) {
+	if to == "" || w.locker == "" || to == w.locker {
+		w.Send()
+	}
+}
 
 func (w *watch) end() { close(w.Signal) }
 
@@ -83,7 +88,7 @@ func (d *pgDriver) Watch(ctx context.Context, key string) (driver.Watch, error) 
 		return &watch{}, nil
 	}
 	hash := sha256.Sum256([]byte(key))
-	w := &watch{wake.New(), subscription{l: &d.listener, topic: hex.EncodeToString(hash[:])}}
+	w := &watch{wake.New(), d.locker, subscription{l: &d.listener, topic: hex.EncodeToString(hash[:])}}
 	err := w.join(ctx, w)
 	switch {
 	case errors.Is(err, errPooler):

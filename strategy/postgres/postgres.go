@@ -61,6 +61,7 @@ type pgDriver struct {
 	pace     pace
 	freed    freed
 	releases atomic.Int64
+	locker   string // of the prototype
 }
 
 // NewDriver makes the driver that New gives to its Locker, for those who wrap it.
