@@ -17,7 +17,8 @@ import (
 type lineDriver struct {
 	*pgDriver
 	wait, free, leave string
-	create            sync.Once
+	create, known     sync.Once
+	newID             func() string
 	lineSchema        string
 }
 
@@ -90,11 +91,12 @@ type lineWatch struct {
 }
 
 func (d *lineDriver) Configure(cfg driver.Config) (driver.Settings, error) {
-	d.locker, _ = driver.LockerOf(cfg.NewID())
+	d.newID = cfg.NewID
 	return d.pgDriver.Configure(cfg)
 }
 
 func (d *lineDriver) Watch(ctx context.Context, key string) (driver.Watch, error) {
+	d.known.Do(func() { d.locker, _ = driver.LockerOf(d.newID()); d.listener.own = d.locker })
 	w, err := d.pgDriver.Watch(ctx, key)
 	if err != nil {
 		return nil, err

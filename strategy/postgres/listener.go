@@ -36,6 +36,7 @@ var (
 // listener has one connection while there are subscriptions. It does not connect again by
 // itself: when the connection ends so do they, and the Locker opens new ones.
 type listener struct {
+	own  string // of the prototype: the Locker's channel
 	pool *pgxpool.Pool
 	runs sync.WaitGroup
 
@@ -68,17 +69,12 @@ type subscription struct {
 // watch implements driver.Watch.
 type watch struct {
 	wake.Signal
-	locker string // of a message that is for one Locker
 	subscription
 }
 
 func (w *watch) Close() { w.leave(w) }
 
-func (w *watch) message(to string) {
-	if to == "" || w.locker == "" || to == w.locker {
-		w.Send()
-	}
-}
+func (w *watch) message(string) { w.Send() }
 
 func (w *watch) end() { close(w.Signal) }
 
@@ -88,7 +84,7 @@ func (d *pgDriver) Watch(ctx context.Context, key string) (driver.Watch, error) 
 		return &watch{}, nil
 	}
 	hash := sha256.Sum256([]byte(key))
-	w := &watch{wake.New(), d.locker, subscription{l: &d.listener, topic: hex.EncodeToString(hash[:])}}
+	w := &watch{wake.New(), subscription{l: &d.listener, topic: hex.EncodeToString(hash[:])}}
 	err := w.join(ctx, w)
 	switch {
 	case errors.Is(err, errPooler):
@@ -182,6 +178,9 @@ func (l *listener) listen(ctx context.Context) (*pgx.Conn, error) {
 	}
 	if err == nil {
 		_, err = conn.Exec(ctx, "LISTEN "+channel, pgx.QueryExecModeExec)
+		if l.own != "" && err == nil {
+			_, err = conn.Exec(ctx, `LISTEN "locker_`+l.own+`"`, pgx.QueryExecModeExec)
+		}
 	}
 	if err != nil {
 		hangUp(conn)

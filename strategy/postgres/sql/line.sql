@@ -1,4 +1,5 @@
 -- line: the places of processes that wait, for the prototype. What is in it need not survive a crash.
+SELECT pg_advisory_xact_lock(7811887013);
 CREATE UNLOGGED TABLE IF NOT EXISTS {table_line} (
 	hash    bytea NOT NULL,
 	locker  text NOT NULL,

@@ -8,5 +8,5 @@ WITH session AS MATERIALIZED (
 UPDATE {table} SET id = coalesce((SELECT convert_to('next ' || locker, 'UTF8') FROM next), ''), owner = '',
 	expires = CASE WHEN EXISTS (SELECT FROM next) THEN clock_timestamp() + interval '1 s' ELSE '-infinity' END
 WHERE hash = sha256($1) AND id = $2 AND expires > clock_timestamp() AND (SELECT bounded FROM session)
-RETURNING pg_notify('locker_released', encode(hash, 'hex') || coalesce((SELECT ' ' || locker FROM next), '')),
+RETURNING pg_notify(coalesce((SELECT 'locker_' || locker FROM next), 'locker_released'), encode(hash, 'hex')),
 	set_config('lock_timeout', (SELECT lock_timeout FROM session), true)

@@ -7,7 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -114,7 +116,7 @@ func main() {
 
 func run(rounds int, d time.Duration, fsync, only string, kinds []string) error {
 	ctx := context.Background()
-	s, err := servers.Postgres("fsync="+fsync, "shared_buffers=16MB")
+	s, err := servers.Postgres("fsync="+fsync, "shared_buffers=16MB", "shared_preload_libraries=pg_stat_statements")
 	if err != nil {
 		return err
 	}
@@ -150,43 +152,94 @@ func run(rounds int, d time.Duration, fsync, only string, kinds []string) error 
 		for range rounds {
 			for _, kind := range kinds {
 				load, _ := os.ReadFile("/proc/loadavg")
-				all, err := sections(job{URL: url, Kind: kind, Workers: sc.workers, Hold: sc.hold, Pairs: sc.pairs}, sc.processes, d)
+				before := used(ctx, s)
+				all, done, clients, err := sections(job{URL: url, Kind: kind, Workers: sc.workers, Hold: sc.hold, Pairs: sc.pairs}, sc.processes, d)
 				if err != nil {
 					return err
 				}
-				fmt.Printf("  %-7s %s load %.4s\n", kind, report(all, sc.processes, d, sc.pairs), load)
+				u := used(ctx, s)
+				n := float64(done)
+				fmt.Printf("  %-7s %s  per section: %.1f transactions, %.0f B of log, server CPU %.0f µs, clients' %.0f µs; load %.4s\n",
+					kind, report(all, sc.processes, d, sc.pairs), float64(u.commits-before.commits)/n, float64(u.wal-before.wal)/n,
+					(u.server-before.server)/n*1e6, clients.Seconds()/n*1e6, load)
 			}
 		}
 	}
 	return nil
 }
 
-func sections(j job, processes int, d time.Duration) (all []section, err error) {
+func sections(j job, processes int, d time.Duration) (all []section, done int, cpu time.Duration, err error) {
 	j.Until = time.Now().Add(d + 500*time.Millisecond)
 	var children []*child.Child
 	for i := range processes {
 		j.Me = i
 		c, err := child.Start("linebench", j, nil)
 		if err != nil {
-			return nil, err
+			return nil, 0, 0, err
 		}
 		children = append(children, c)
 	}
 	for _, c := range children {
 		var of []section
 		if err := json.NewDecoder(c).Decode(&of); err != nil {
-			return nil, err
+			return nil, 0, 0, err
 		}
 		if err := c.Stop(5 * time.Second); err != nil {
-			return nil, err
+			return nil, 0, 0, err
 		}
+		cpu += c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 		all = append(all, of...)
 	}
+	done = len(all)
 	// The start of the processes is not measured.
 	begin := j.Until.Add(-d).UnixNano()
 	all = slices.DeleteFunc(all, func(s section) bool { return s.In < begin || s.Out > j.Until.UnixNano() })
 	slices.SortFunc(all, func(a, b section) int { return int(a.In - b.In) })
-	return all, nil
+	return all, done, cpu, nil
+}
+
+// usage is what a server has used since it was started.
+type usage struct {
+	commits, wal int64
+	server       float64 // seconds
+}
+
+func used(ctx context.Context, s *servers.Server) (u usage) {
+	time.Sleep(300 * time.Millisecond) // sessions that have ended report at their end, and are waited for
+	conn, err := pgx.Connect(ctx, fmt.Sprintf("postgres://postgres@/app?host=%s&sslmode=disable", s.Dir))
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close(ctx)
+	if err := conn.QueryRow(ctx, `SELECT xact_commit, (pg_current_wal_insert_lsn() - '0/0')::bigint FROM pg_stat_database WHERE datname = 'app'`).Scan(&u.commits, &u.wal); err != nil {
+		panic(err)
+	}
+	pid, err := os.ReadFile(filepath.Join(s.Data(), "postmaster.pid"))
+	if err != nil {
+		panic(err)
+	}
+	stat, err := os.ReadFile("/proc/" + strings.SplitN(string(pid), "\n", 2)[0] + "/stat")
+	if err != nil {
+		panic(err)
+	}
+	_, fields, _ := strings.Cut(string(stat), ") ")
+	for _, f := range strings.Fields(fields)[11:15] { // utime, stime, cutime, cstime
+		ticks, _ := strconv.ParseFloat(f, 64)
+		u.server += ticks / 100
+	}
+	if os.Getenv("STATEMENTS") != "" {
+		_, _ = conn.Exec(ctx, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+		rows, err := conn.Query(ctx, "SELECT calls, total_exec_time / calls, mean_plan_time, left(query, 60) FROM pg_stat_statements ORDER BY calls DESC LIMIT 12")
+		for err == nil && rows.Next() {
+			var calls int64
+			var mean, plan float64
+			var q string
+			_ = rows.Scan(&calls, &mean, &plan, &q)
+			fmt.Printf("      %6d × %.3f ms  %q\n", calls, mean, q)
+		}
+		_, _ = conn.Exec(ctx, "SELECT pg_stat_statements_reset()")
+	}
+	return u
 }
 
 func report(all []section, processes int, d time.Duration, pairs bool) string {
