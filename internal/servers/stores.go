@@ -154,7 +154,7 @@ var mysqlTemplate = sync.OnceValues(func() (string, error) {
 	if err := output(install); err != nil {
 		return "", err
 	}
-	begin := Command(program, append(args, "--bootstrap")...) // mariadb-install-db 10.6 does not take SQL of ours
+	begin := Command(program, append(args, "--bootstrap")...) // the mariadb-install-db of older releases takes no SQL
 	begin.Stdin = strings.NewReader(sql)
 	return data, output(begin)
 })
