@@ -55,7 +55,7 @@
 // A permit is one statement to take and one to give back, whatever number of them is out. It is one more if the Locker
 // has no row to spare for the claim: it has as many as it had claims of the key at once within the last half minute. The first claim of a key
 // that has no row takes five. Where somebody bids, or the limit has changed, a grant is two more, and a release one more; without
-// fencing a release takes twice the time. The row of the key has how many are out, and its lock puts the commands about one key in a
+// fencing a release is the longer of two statements. The row of the key has how many are out, and its lock puts the commands about one key in a
 // line, each for as long as its commit takes. A refusal is two statements, of which the first locks the row; the next ones are mostly
 // one, which locks nothing. At a key with permits an attempt to lock takes three statements, and Inspect two. A renewal of
 // permits is two statements for all claims that are due.

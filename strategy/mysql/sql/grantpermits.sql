@@ -1,7 +1,7 @@
 -- grantpermits(1 hash, 2 row, 3 claim, 4 id, 5 owner, 6 ttl, 7 forget after, 8 tokens, 9 permits, 10 limit; times in
 -- microseconds): grants permits of a key that nobody has, or of one with that limit and no bid that has enough. Its
 -- LAST_INSERT_ID is a grant as in acquirepermits.sql, or 0: then nothing was changed, and acquirepermits.sql judges. It does
--- a part of what that statement does, and takes half of its time, which is mostly that of reading the statement.
+-- a part of what that statement does, in less time: most of the time goes to reading the statement.
 --
 -- It locks the head, then the row, as acquirepermits.sql does, judges their newest versions, and changes both in one
 -- transaction. The row is not a claim of the era. Sent twice: a row of that name is not there any more, or it is the
