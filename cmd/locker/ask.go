@@ -24,7 +24,8 @@ others never do.
 ` + storeHelp + `
 
 Exit codes:
-    0  the holder has given the lock back (another one may have it now), or KEY is free
+    0  the holder has given the lock back (another one may have it now), or KEY is free;
+       with --wait 0: or the holder was asked
     1  the holder cannot be asked: it is no program that uses this library
   123  the store could not be used
   124  the same holder still has the lock
@@ -76,7 +77,7 @@ func (f *askFlags) ask(c *cobra.Command, key string) error {
 			fmt.Fprintf(c.OutOrStdout(), "%q was given back; now %s has it\n", key, whom(h))
 			return nil
 		case !asked.IsZero() && !time.Now().Before(end):
-			return &exit{exitNotAcquired, fmt.Errorf("%q is still held by %s, who may not listen", key, whom(h))}
+			return &exit{exitNotAcquired, fmt.Errorf("%q is still held by %s, which does not listen, or goes on", key, whom(h))}
 		}
 		if first = h.ID; time.Since(asked) >= askEvery {
 			asked = time.Now()
@@ -85,6 +86,7 @@ func (f *askFlags) ask(c *cobra.Command, key string) error {
 			}
 		}
 		if f.wait == 0 {
+			fmt.Fprintf(c.OutOrStdout(), "%q is held by %s, which was asked\n", key, whom(h))
 			return nil
 		}
 		select {

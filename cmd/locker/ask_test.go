@@ -32,7 +32,8 @@ func TestAsk(t *testing.T) {
 	_, stderr := runs(t, exitNotAcquired, nil, "ask", flag, "--wait", "10ms", "k")
 	require.Contains(t, stderr, "still held")
 	asked := lease.ReleaseRequested()
-	runs(t, 0, nil, "ask", flag, "--wait", "0", "k")
+	out, _ = runs(t, 0, nil, "ask", flag, "--wait", "0", "k")
+	require.Contains(t, out, `"k" is held by`)
 	select {
 	case <-asked:
 	case <-time.After(patience):

@@ -20,7 +20,8 @@ it takes all permits. It shows the holder, and asks before it takes the lock; wi
 does not ask. If the holder has changed meanwhile, it does not take the lock. (It recognises
 a lock of another library by its value only. The next lock may have this value, too.)
 
-The holder learns of the loss at its next renewal, a third of the TTL later by default.
+The holder learns of the loss at once if it listens for requests (see locker ask), else at its
+next renewal, a third of the TTL later by default.
 Until then it may go on while the next holder has the lock: use this command for holders
 that are gone, or whose resource refuses a smaller fencing token.
 
