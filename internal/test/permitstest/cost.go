@@ -17,7 +17,7 @@ import (
 )
 
 // 400 callers of 500 free permits cost 400 statements and 400 events, once the Locker has had as many permits at once
-// before. So do 400 releases, but for statements that delete old rows.
+// before. 400 releases cost 400 statements, and some more in a store whose releases delete old rows at times.
 func freeOnesAreCheap(t *test) {
 	const callers, limit = 400, 500
 	d, statements := t.k.Start(t.T).Counted(t.T, 8)

@@ -32,7 +32,7 @@ func info(t *testing.T, rdb redis.UniversalClient) map[string]int {
 	return all
 }
 
-// cost is what a pair of Lock and Unlock of a free key costs.
+// cost counts what a Lock and an Unlock of a free key send and allocate.
 type cost struct {
 	commands string // by name, those of scripts included
 	bytes    int    // to the server
