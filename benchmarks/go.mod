@@ -7,7 +7,7 @@ replace github.com/distlock/locker => ..
 require (
 	github.com/bsm/redislock v0.10.0
 	github.com/distlock/locker v0.0.0
-	github.com/go-redsync/redsync/v4 v4.17.0
+	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/stretchr/testify v1.12.1
