@@ -229,7 +229,7 @@ func (e *Client) ForceUnlock(ctx context.Context, h Holder) error {
 	case !h.Held:
 		return c.fail(ErrNotHeld, errors.New("the given Holder describes a free key"), "")
 	case h.ID == "" && h.Limit > 0:
-		return c.fail(ErrConflict, errors.New("the given Holder describes a key with permits"), "free the claims that Permits returns, one by one")
+		return c.fail(conflict("the given Holder describes a key with permits"), nil, "free the claims that Permits returns, one by one")
 	case h.ID == "":
 		return c.fail(ErrConflict, errors.New("the key has a lock of an unknown library, which cannot be distinguished from a later one"), "inspect it, and delete the key yourself if necessary")
 	}

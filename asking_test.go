@@ -161,7 +161,7 @@ func TestSignalsAboutPermits(t *testing.T) {
 			t.Errorf("Err: %v, want nil: it has its permit", err)
 		}
 		err = s.other.RequestRelease(t.Context(), "k")
-		if wantErr(t, err, ErrConflict, "permits"); !strings.Contains(err.Error(), "permits") {
+		if wantErr(t, err, ErrConflict, "permits"); !strings.Contains(err.Error(), "permits") || strings.Contains(err.Error(), ErrConflict.Error()) {
 			t.Errorf("%v, want an error that says why", err)
 		}
 		if err := lease.Unlock(t.Context()); err != nil {

@@ -86,6 +86,12 @@ func (e *opError) Unwrap() []error {
 	return []error{e.kind, e.why}
 }
 
+// conflict matches ErrConflict, in its own words: the key has a lock, which does not allow what the caller wants.
+type conflict string
+
+func (c conflict) Error() string { return string(c) }
+func (c conflict) Unwrap() error { return ErrConflict }
+
 // quoteKey shortens long keys, which may have 16 KiB.
 func quoteKey(key string) string {
 	const most = 80

@@ -195,9 +195,9 @@ func (e *Client) RequestRelease(ctx context.Context, key string) error {
 	case !h.Held:
 		return c.fail(ErrNotHeld, errors.New("the key is free"), "")
 	case h.Limit > 0:
-		return c.fail(ErrConflict, errors.New("the key has permits, whose holders cannot be asked"), "")
+		return c.fail(conflict("the key has permits, whose holders cannot be asked"), nil, "")
 	case !ours:
-		return c.fail(ErrConflict, errors.New("the holder is no Locker of this library, and cannot be asked"), "")
+		return c.fail(conflict("the holder is no Locker of this library, and cannot be asked"), nil, "wait until it gives the key back, or take the key by ForceUnlock")
 	case locker == e.id():
 		e.heard(sig)
 		return nil

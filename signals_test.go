@@ -2,6 +2,7 @@ package locker
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,7 +73,11 @@ func TestRequestRelease(t *testing.T) {
 		}
 		wantErr(t, s.RequestRelease(t.Context(), "free"), ErrNotHeld, "a free key")
 		s.store.seize("foreign", "redis-py", time.Minute)
-		wantErr(t, s.RequestRelease(t.Context(), "foreign"), ErrConflict, "another library's lock")
+		err := s.RequestRelease(t.Context(), "foreign")
+		wantErr(t, err, ErrConflict, "another library's lock")
+		if msg := err.Error(); strings.Contains(msg, ErrConflict.Error()) || !strings.Contains(msg, `"foreign"`) || !strings.Contains(msg, "ForceUnlock") {
+			t.Errorf("%v, want an error that names the key, says what to do, and does not say that there is no lock", err)
+		}
 		wantErr(t, s.RequestRelease(t.Context(), ""), ErrInvalid, "no key")
 		wantErr(t, s.RequestRelease(nil, "k"), ErrInvalid, "no context") //nolint:staticcheck // it is refused
 		var zero *Lease
@@ -80,7 +85,7 @@ func TestRequestRelease(t *testing.T) {
 			t.Error("ReleaseRequested of no lease is open, want it closed")
 		}
 		b := newBench(t, plain)
-		err := b.RequestRelease(t.Context(), "k")
+		err = b.RequestRelease(t.Context(), "k")
 		wantErr(t, err, ErrInvalid, "a driver without signals")
 		wantErr(t, err, errors.ErrUnsupported, "and that is why")
 		if closed(b.lock(t.Context(), "k").ReleaseRequested()) {

@@ -51,9 +51,15 @@ type Signal struct {
 // claim's id and the key, with spaces between. Ids have no spaces.
 func (s Signal) String() string { return string(rune(s.Kind)) + " " + s.Claim + " " + s.Key }
 
+// maxSignalLen is more than a Locker sends: a prefix and a key of 16 KiB each, and a claim's id with its metadata.
+const maxSignalLen = 36 << 10
+
 // ParseSignal returns the Signal whose String is message; false if there is none, as anybody may
-// send anything.
+// send anything. So what a Listener keeps is bounded in bytes, too.
 func ParseSignal(message string) (s Signal, ok bool) {
+	if len(message) > maxSignalLen {
+		return s, false
+	}
 	kind, rest, _ := strings.Cut(message, " ")
 	claim, key, ok := strings.Cut(rest, " ")
 	if !ok || len(kind) != 1 {
