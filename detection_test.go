@@ -103,7 +103,7 @@ func TestShortLocksAreNotWatched(t *testing.T) {
 			l := d.lock(t.Context(), fmt.Sprint(i%2))
 			time.Sleep(detectAfter - 1) // on the bubble's clock: not long enough to be watched
 			d.unlock(l)
-			time.Sleep(time.Nanosecond)
+			time.Sleep(time.Nanosecond) // on the bubble's clock: locks of one moment are no subject here
 		}
 		d.until(time.Second)
 		d.wantSent(opRenew, 1, "that is the long one")

@@ -148,7 +148,7 @@ func testCancelledWaiterPassesOn(t *T) {
 		doomed, near, far := t.Wait(ls[0], key), t.Wait(ls[0], key), t.Wait(ls[1], key)
 		// All at once: the cancellation meets the wake-up anywhere on its way.
 		cancelled := t.Go(func() {
-			time.Sleep(time.Duration(t.IntN(1000)) * time.Microsecond)
+			time.Sleep(time.Duration(t.IntN(1000)) * time.Microsecond) // a random moment is the subject
 			doomed.Cancel()
 		})
 		t.Unlock(lease)

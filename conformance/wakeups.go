@@ -124,7 +124,7 @@ func testNoMissedWakeup(t *T) {
 		lease := t.Lock(a, key)
 		w := t.Start(b, key)
 		// Anywhere from before its first attempt to after it listens.
-		time.Sleep(time.Duration(t.IntN(2000)) * time.Microsecond)
+		time.Sleep(time.Duration(t.IntN(2000)) * time.Microsecond) // a random moment is the subject
 		t.Unlock(lease)
 		t.Unlock(t.Granted(w, t.Timing().PollWithin))
 	}

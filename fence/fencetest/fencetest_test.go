@@ -43,7 +43,7 @@ func sound() *planted {
 func (p *planted) between() {
 	if p.split {
 		p.mu.Unlock()
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // the bug: others admit meanwhile
 		runtime.Gosched()
 		p.mu.Lock()
 	}

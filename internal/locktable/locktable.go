@@ -269,13 +269,12 @@ func (t *Table) Inspect(key string) driver.Holder {
 func (t *Table) Matching(pattern string) ([]string, error) {
 	t.Sweep()
 	keys, glob := make([]string, 0, len(t.Locks)), noSlash.Replace(pattern)
+	if _, err := path.Match(glob, ""); err != nil { // whatever is held
+		return nil, fmt.Errorf("%w: the pattern %q: %w", driver.ErrInvalid, pattern, err)
+	}
 	for key := range t.Locks {
 		// For path.Match no * is a slash.
-		matches, err := path.Match(glob, noSlash.Replace(key))
-		if err != nil {
-			return nil, fmt.Errorf("%w: the pattern %q: %w", driver.ErrInvalid, pattern, err)
-		}
-		if matches {
+		if matches, _ := path.Match(glob, noSlash.Replace(key)); matches {
 			keys = append(keys, key)
 		}
 	}

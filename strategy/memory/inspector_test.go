@@ -14,15 +14,19 @@ func TestHoldersOfABadPattern(t *testing.T) {
 	l, err := New()
 	require.NoError(t, err)
 	defer l.Close()
-	lease, err := l.Lock(t.Context(), "k")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, lease.Unlock(t.Context())) }()
-	told := 0
-	for _, err := range l.Holders(t.Context(), "[") {
-		require.ErrorIs(t, err, locker.ErrInvalid)
-		told++
+	for _, key := range []string{"", "k"} {
+		if key != "" {
+			lease, err := l.Lock(t.Context(), key)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, lease.Unlock(t.Context())) }()
+		}
+		told := 0
+		for _, err := range l.Holders(t.Context(), "[") {
+			require.ErrorIs(t, err, locker.ErrInvalid)
+			told++
+		}
+		require.Equal(t, 1, told, "held: %q", key)
 	}
-	require.Equal(t, 1, told)
 }
 
 // The body of a loop over Holders may close the Locker.

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -61,6 +62,32 @@ func TestRolledBack(t *testing.T) {
 		require.NotErrorIs(t, err, locker.ErrNotAcquired, code)
 		require.NoError(t, s.admin(ctx, `DROP TRIGGER fail ON `+table))
 	}
+}
+
+// A wait for something else than the row, for longer than a statement waits, is no refusal: here that is a lock of the
+// test's, on a busy server the turn to add a page to the table.
+func TestWaitForNoRow(t *testing.T) {
+	t.Parallel()
+	s, ctx := startServer(t), t.Context()
+	l := newLocker(t, s.pool(t, ""))
+	cycle(t, l, "warm-up") // makes the table
+	conn, err := s.connect(ctx, "postgres", "app")
+	require.NoError(t, err)
+	defer conn.Close(context.WithoutCancel(ctx))
+	for _, sql := range []string{
+		`CREATE SEQUENCE tries`, // keeps what is rolled back
+		`GRANT ALL ON tries TO app`,
+		`SELECT pg_advisory_lock(1)`,
+		`ALTER TABLE ` + table + ` ADD CHECK (key <> 'never' AND nextval('tries') % 4 = 0 OR pg_advisory_xact_lock(1) IS NOT NULL) NOT VALID`,
+	} {
+		_, err := conn.Exec(ctx, sql)
+		require.NoError(t, err)
+	}
+	_, err = l.TryLock(ctx, "k")
+	require.NoError(t, err)
+	_, err = l.TryLock(ctx, "never")
+	require.ErrorIs(t, err, locker.ErrUnavailable)
+	require.NotErrorIs(t, err, locker.ErrNotAcquired)
 }
 
 // The name of a table is a name, whatever the session takes a backslash for.

@@ -109,7 +109,7 @@ func (d *pgDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answ
 	}
 	for try := 1; ; try++ {
 		a, err := attempt(ctx, req)
-		if !isRolledBack(err) || try == mostTries || ctx.Err() != nil {
+		if !isRolledBack(err) && !isElsewhere(err) || try == mostTries || ctx.Err() != nil {
 			return a, err
 		}
 	}
@@ -152,7 +152,7 @@ func (d *pgDriver) attempt(ctx context.Context, req driver.Request) (driver.Answ
 		owner = "" // it was a bid
 	}
 	switch {
-	case hasCode(err, lockNotAvailable):
+	case hasCode(err, lockNotAvailable) && !isElsewhere(err):
 		return driver.Answer{NoWakeUp: d.deaf.Load()}, nil
 	case err != nil:
 		return driver.Answer{}, err
