@@ -214,8 +214,7 @@ func testKilledAroundTheGrant(t *T) {
 			t.Ends(doomed.Done(), t.Timing().Patience, "a child is granted the key")
 			t.NoError(doomed.Err(), "a child's Lock")
 		} else { // in the midst of it
-			// A random moment is the subject.
-			time.Sleep(time.Duration(t.IntN(3000)) * time.Microsecond)
+			time.Sleep(time.Duration(t.IntN(3000)) * time.Microsecond) // a random moment is the subject
 		}
 		child.Kill()
 		t.FreeWithin(ttl+t.Timing().PollWithin, l, key)

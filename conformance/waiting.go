@@ -89,8 +89,7 @@ func testTryLockFailsBehindTheQueue(t *T) {
 		tried := t.Go(func() {
 			for n := 0; ; n++ {
 				if n > 500 {
-					// Each try is an event; a Locker keeps a thousand for its observer.
-					time.Sleep(100 * time.Microsecond)
+					time.Sleep(100 * time.Microsecond) // each try is an event, and a Locker keeps a thousand for its observer
 				}
 				select {
 				case <-w.Done():

@@ -61,10 +61,10 @@ func (f fixture) value(t *testing.T) int {
 	return n
 }
 
-// eventually polls: the server tells of no event.
+// eventually waits for what is no event.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Second); !ok(); time.Sleep(time.Millisecond) { // the server tells of no event
 		if time.Now().After(deadline) {
 			t.Fatalf("not within 5s: %s", what)
 		}

@@ -85,8 +85,7 @@ func takeOver(t *testing.T, holder, waiter locker.Locker, key string) {
 			got <- result{lease, err, time.Now()}
 		}()
 		if end == "late release" {
-			// Past its first look after subscribing or blocking: time is the subject.
-			time.Sleep(1200 * time.Millisecond)
+			time.Sleep(1200 * time.Millisecond) // past its first look after subscribing or blocking: time is the subject
 		}
 		select {
 		case r := <-got:

@@ -24,9 +24,7 @@ import (
 func (s *server) bounce(tb testing.TB) (url string) {
 	tb.Helper()
 	binary, err := exec.LookPath("pgbouncer")
-	if err != nil {
-		tb.Skip("PgBouncer is not installed")
-	}
+	require.NoError(tb, err, "make postgres installs PgBouncer")
 	write := func(name, content string) string {
 		path := filepath.Join(s.Dir, name)
 		require.NoError(tb, os.WriteFile(path, []byte(content), 0o644))
@@ -74,9 +72,6 @@ func (bounced) Capabilities() conformance.Capabilities {
 
 // Through PgBouncer in transaction mode permits keep their promises.
 func TestConformancePgBouncer(t *testing.T) {
-	if _, err := exec.LookPath("pgbouncer"); err != nil {
-		t.Skip("PgBouncer is not installed")
-	}
 	conformance.Run(t, conformance.OfDriver(newBounced), conformance.WithOnly("^capacity/"))
 }
 
