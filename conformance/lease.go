@@ -85,7 +85,8 @@ func (t *T) takenUntilDeadline(a, b locker.Locker, key string, renewals int) boo
 		t.NoError(lease.Renew(t.Context()), "Renew")
 	}
 	deadline, limit := lease.Deadline(), ttl+t.Timing().Granularity+t.Timing().PollWithin
-	var refused time.Time                                     // the last time that it was asked for in vain
+	// refused is the last time that it was asked for in vain.
+	var refused time.Time
 	for start := pace.Now(); ; time.Sleep(time.Millisecond) { // the end of a TTL is no event
 		asked := time.Now()
 		next, err := b.TryLock(t.Context(), key)

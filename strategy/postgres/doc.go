@@ -65,7 +65,8 @@
 // again, and what is about that row only gives up after 50 ms.
 //
 // They are written for READ COMMITTED. Sessions of a stricter level work, too: an attempt that the
-// server rolls back (SQLSTATE 40001, 40P01) is sent again, up to 10 times, and is no refusal.
+// server rolls back (SQLSTATE 40001, 40P01) is sent again, up to 10 times, and is no refusal. So is one at
+// any level that has waited 50 ms for something else than a row, such as the turn to add a page to the table.
 //
 // A key that is busy becomes slower while any transaction on the server has an old snapshot:
 // pg_dump, a long report, a forgotten session, a standby with hot_standby_feedback. The server
