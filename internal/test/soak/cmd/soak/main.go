@@ -68,6 +68,7 @@ var strategies = []soak.Strategy{
 	acked("blpop+acks", blpop.New, blpop.WithReplicaAcks),
 	semaphores("setnx+semaphore", 5, setnx.New),
 	semaphores("hashreentrant+semaphore", 5, hashreentrant.New),
+	semaphores("blpop+semaphore", 5, blpop.New),
 	semaphores("mixed+semaphore", 3, setnx.New, hashreentrant.New), // they share permits
 	semaphores("hashreentrant+rwlock", locker.MaxPermits, hashreentrant.New),
 	{Name: "redlock", On: []soak.Topology{soak.Quorum}, New: func(p soak.Process) (locker.Locker, error) {
