@@ -26,15 +26,15 @@ func (p *pipeline) send(batch []*Command) {
 	deadline := time.Now().Add(p.batchTimeout())
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
-	roundTrip(ctx, p.client, batch, false)
+	roundTrip(ctx, p.client, batch, p.natives().known.Load(), false)
 	var unknown []*Command
 	for _, c := range batch {
-		if isNoScript(c.cmd.Err()) {
+		if p.natives().notRun(c) {
 			unknown = append(unknown, c)
 		}
 	}
 	if len(unknown) > 0 {
-		roundTrip(ctx, p.client, unknown, true)
+		roundTrip(ctx, p.client, unknown, false, true)
 	}
 	kept := batch[:0]
 	for _, c := range batch {
@@ -61,16 +61,16 @@ func (p *pipeline) redirect(c *Command, deadline time.Time) {
 	p.resolve([]*Command{c})
 }
 
-// roundTrip sends commands and reads their answers. With teach, the first command of each
-// script carries its source.
-func roundTrip(ctx context.Context, client *redis.Client, cmds []*Command, teach bool) {
+// roundTrip sends commands and reads their answers. With native, scripts that have a native
+// command go by it. With teach, the first command of each script carries its source.
+func roundTrip(ctx context.Context, client *redis.Client, cmds []*Command, native, teach bool) {
 	taught := make(map[*Script]bool)
 	for _, c := range cmds {
 		if teach && !taught[c.Script] {
-			taught[c.Script] = true
+			taught[c.Script], c.natively = true, false
 			c.cmd = c.Script.bySource(ctx, &c.store, c.Words)
 		} else {
-			c.cmd = c.Script.bySHA(ctx, &c.store, c.Words)
+			c.begin(ctx, native)
 		}
 	}
 	if len(cmds) == 1 {

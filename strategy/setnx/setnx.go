@@ -5,6 +5,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/redisconn"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/strategy/internal/layouts"
 	"github.com/redis/go-redis/v9"
@@ -19,7 +20,15 @@ var protocol = redisdriver.Protocol{
 	Acquire:          redisdriver.NewScript("acquire", files),
 	AcquireInCluster: redisdriver.NewScript("acquire", files, redisdriver.InCluster),
 	Renew:            redisdriver.NewScript("renew", files),
-	Release:          redisdriver.NewScript("release", files),
+	Release:          release(),
+}
+
+// release is the script, or where the server has it the command that does the same: waiters
+// poll, so no release has anything to tell.
+func release() *redisconn.Script {
+	s := redisdriver.NewScript("release", files)
+	s.Native = redisconn.DelIfEq
+	return s
 }
 
 // keeper adds permits to the lock.
