@@ -18,8 +18,6 @@ func opOf(cmd []string) conformance.Op {
 	switch {
 	case isWatch(cmd):
 		return conformance.OpWatch
-	case isRelease(cmd):
-		return conformance.OpRelease
 	case isScript(cmd) && len(cmd) > 1:
 		return conformance.Op(redisconn.ScriptName(cmd[1]))
 	}
@@ -27,9 +25,8 @@ func opOf(cmd []string) conformance.Op {
 }
 
 var (
-	isWatch   = faultproxy.MatchCommand("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "BLPOP")
-	isRelease = faultproxy.MatchCommand(redisconn.DelIfEq)
-	isScript  = faultproxy.MatchCommand("EVAL", "EVALSHA")
+	isWatch  = faultproxy.MatchCommand("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "BLPOP")
+	isScript = faultproxy.MatchCommand("EVAL", "EVALSHA")
 )
 
 // once arms a fault for the next command of a kind at whichever server it

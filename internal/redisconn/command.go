@@ -23,13 +23,11 @@ type Command struct {
 
 	run func() (any, error) // sends the command, where no pipeline does
 
-	cmd      noRetry
-	store    redis.Cmd // cmd points to it
-	native   [3]any    // its words, if natively
-	natively bool      // cmd is the script's native command
-	reply    any
-	err      error
-	done     chan struct{} // receives when the caller may return; holds one
+	cmd   noRetry
+	store redis.Cmd // cmd points to it
+	reply any
+	err   error
+	done  chan struct{} // receives when the caller may return; holds one
 
 	// The pipeline's mutex guards these until done has received.
 	state     commandState

@@ -26,7 +26,6 @@ const closeTimeout = 200 * time.Millisecond
 type fastPath struct {
 	like     *redis.Options
 	greeting greeting
-	natives  natives
 	free     chan *fastConn  // holds the connection, nil if there is none; empty while it is in use
 	used     time.Time       // when the connection was last asked for
 	dialed   time.Time       // when one was last dialed
@@ -100,8 +99,6 @@ type fastConn struct {
 	client *redis.Client // its pool holds conn and nothing else
 	conn   *redis.Conn
 	wire   *interruptibleConn
-	// What the server answers to HELLO is noted there.
-	natives *natives
 	// How long an answer is awaited, and the first one of a new connection.
 	answerTimeout, connectTimeout time.Duration
 	expires                       time.Time   // the end of its lifetime; zero: never
@@ -112,7 +109,7 @@ type fastConn struct {
 func (f *fastPath) connect() *fastConn {
 	wire := &interruptibleConn{}
 	o := privateOptions(f.like)
-	c := &fastConn{wire: wire, natives: &f.natives, answerTimeout: o.ReadTimeout, connectTimeout: max(o.DialTimeout, o.ReadTimeout)}
+	c := &fastConn{wire: wire, answerTimeout: o.ReadTimeout, connectTimeout: max(o.DialTimeout, o.ReadTimeout)}
 	o.PoolSize = 1
 	o.Protocol = 2 // no push notifications, for which go-redis would look before and after each command
 	o.OnConnect = f.greeting.onConnect(o.Protocol)
@@ -146,9 +143,7 @@ func (c *fastConn) isAlive(life context.Context) bool {
 	ctx, cancel := context.WithTimeout(life, c.connectTimeout)
 	defer cancel()
 	// HELLO needs no permission; any answer is a sign of life.
-	hello := c.conn.Do(ctx, "hello")
-	c.natives.note(hello.Val())
-	err := hello.Err()
+	err := c.conn.Do(ctx, "hello").Err()
 	return (err == nil || isServerError(err)) && !c.wire.unusable.Load()
 }
 
@@ -182,7 +177,7 @@ func (c *fastConn) send(ctx context.Context, now time.Time, cmd *Command) bool {
 	if caller.Done() != nil {
 		stop = context.AfterFunc(caller, c.wire.interrupt)
 	}
-	cmd.begin(context.Background(), c.natives.known.Load())
+	cmd.cmd = cmd.Script.bySHA(context.Background(), &cmd.store, cmd.Words)
 	err := c.conn.Process(context.Background(), cmd.cmd)
 	cmd.cmd.SetErr(err)
 	if !stop() || err != nil && (!isServerError(err) || isRedirect(err)) {
@@ -213,7 +208,7 @@ func (p *pipeline) sendFast(ctx context.Context, cmd *Command) (done bool, err e
 	case cmd.cmd.Err() == nil:
 		cmd.reply = cmd.cmd.Val()
 		return true, nil
-	case p.fast.natives.notRun(cmd):
+	case isNoScript(cmd.cmd.Err()):
 		return false, nil
 	case !cmd.Abandoned():
 		return true, p.classify(cmd.cmd.Err())

@@ -26,15 +26,15 @@ func (p *pipeline) send(batch []*Command) {
 	deadline := time.Now().Add(p.batchTimeout())
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
-	roundTrip(ctx, p.client, batch, p.natives().known.Load(), false)
+	roundTrip(ctx, p.client, batch, false)
 	var unknown []*Command
 	for _, c := range batch {
-		if p.natives().notRun(c) {
+		if isNoScript(c.cmd.Err()) {
 			unknown = append(unknown, c)
 		}
 	}
 	if len(unknown) > 0 {
-		roundTrip(ctx, p.client, unknown, false, true)
+		roundTrip(ctx, p.client, unknown, true)
 	}
 	kept := batch[:0]
 	for _, c := range batch {
@@ -61,16 +61,16 @@ func (p *pipeline) redirect(c *Command, deadline time.Time) {
 	p.resolve([]*Command{c})
 }
 
-// roundTrip sends commands and reads their answers. With native, scripts that have a native
-// command go by it. With teach, the first command of each script carries its source.
-func roundTrip(ctx context.Context, client *redis.Client, cmds []*Command, native, teach bool) {
+// roundTrip sends commands and reads their answers. With teach, the first command of each
+// script carries its source.
+func roundTrip(ctx context.Context, client *redis.Client, cmds []*Command, teach bool) {
 	taught := make(map[*Script]bool)
 	for _, c := range cmds {
 		if teach && !taught[c.Script] {
-			taught[c.Script], c.natively = true, false
+			taught[c.Script] = true
 			c.cmd = c.Script.bySource(ctx, &c.store, c.Words)
 		} else {
-			c.begin(ctx, native)
+			c.cmd = c.Script.bySHA(ctx, &c.store, c.Words)
 		}
 	}
 	if len(cmds) == 1 {

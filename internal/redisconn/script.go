@@ -19,10 +19,6 @@ type Script struct {
 	Keys []string // the names that the script gives to its keys
 	Args []string // the names that the script gives to its arguments
 
-	// Native names a command of the server that does all that the script does, with the script's
-	// only key and its only argument, and has the same replies; "": there is none. See native.go.
-	Native string
-
 	source any // strings, as commands have them
 	sha    any
 }

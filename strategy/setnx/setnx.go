@@ -5,7 +5,6 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
-	"github.com/distlock/locker/internal/redisconn"
 	"github.com/distlock/locker/internal/redisdriver"
 	"github.com/distlock/locker/strategy/internal/layouts"
 	"github.com/redis/go-redis/v9"
@@ -20,15 +19,7 @@ var protocol = redisdriver.Protocol{
 	Acquire:          redisdriver.NewScript("acquire", files),
 	AcquireInCluster: redisdriver.NewScript("acquire", files, redisdriver.InCluster),
 	Renew:            redisdriver.NewScript("renew", files),
-	Release:          release(),
-}
-
-// release is the script, or where the server has it the command that does the same: waiters
-// poll, so no release has anything to tell.
-func release() *redisconn.Script {
-	s := redisdriver.NewScript("release", files)
-	s.Native = redisconn.DelIfEq
-	return s
+	Release:          redisdriver.NewScript("release", files),
 }
 
 // keeper adds permits to the lock.
