@@ -112,6 +112,18 @@ func (m *masters) holds(t *testing.T, i int, lease *locker.Lease) {
 	})
 }
 
+// placed waits for all nodes to have the lease of a Locker with driver d, and for the Locker to know it: no command that sets
+// the key is on its way.
+func (m *masters) placed(t *testing.T, d *quorumDriver, lease *locker.Lease) {
+	t.Helper()
+	eventually(t, "every node is known to have the key", func() bool {
+		h := d.holds.get(lease.Owner())
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return !slices.ContainsFunc(h.nodes, func(n holdNode) bool { return n.busy || n.late > 0 || !n.placed })
+	})
+}
+
 // free waits for node i not to have key, for d at most.
 func (m *masters) free(t *testing.T, d time.Duration, i int, key string) {
 	t.Helper()

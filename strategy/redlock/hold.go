@@ -118,6 +118,8 @@ func (h *hold) before(i int, kind opKind) (a answer, known bool) {
 		return answer{state: failed, err: errClosing}, true
 	case kind == opJoin && h.phase != held: // decided on before that was in doubt
 		return answer{state: failed, err: errDoubt}, true
+	case kind == opJoin && hn.placed && !hn.silent: // the timer went off twice before it was sent; the key may be gone by now
+		return answer{state: yes}, true
 	case kind == opAcquire || kind == opJoin:
 		hn.was, hn.touched = hn.touched, true
 	case !hn.touched:

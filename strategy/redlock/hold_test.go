@@ -171,6 +171,19 @@ func TestNoJoinInDoubt(t *testing.T) {
 	require.True(t, h.left(0), "it may be there nevertheless")
 }
 
+// A lock is taken to a node once, however often that was decided on: by the second time the node may have lost it for good.
+func TestJoinsOnce(t *testing.T) {
+	t.Parallel()
+	h := bareHold(1)
+	h.grant(time.Now())
+	sends(t, h, opJoin, did(yes, nil))
+	require.Equal(t, yes, sendsNothing(t, h, opJoin).state)
+	sends(t, h, opRenew, did(failed, errBroken))
+	sends(t, h, opJoin, did(no, nil)) // it is not certain that the node has it
+	require.Zero(t, h.count())
+	require.Equal(t, yes, sends(t, h, opJoin, did(yes, nil)).state)
+}
+
 // A release without an answer may have freed the node: the next one, which finds nothing, does not
 // say that the lock was lost before.
 func TestReleaseBehindAnUnansweredRelease(t *testing.T) {

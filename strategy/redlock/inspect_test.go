@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/strategy/setnx"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -15,10 +16,9 @@ import (
 func TestInspectWithASilentNode(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 3)
-	lease := lock(t, m.locker(t, locker.WithTTL(long), locker.WithoutRenewal()), "k")
-	for i := range m.servers {
-		m.holds(t, i, lease)
-	}
+	l, d := m.open(t, locker.WithTTL(long), locker.WithoutRenewal())
+	lease := lock(t, l, "k")
+	m.placed(t, d, lease)
 	require.NoError(t, m.direct[1].Del(t.Context(), "k").Err()) // as if it had restarted empty
 	m.kill(2)
 	operator := m.locker(t).(*locker.Client)
@@ -40,6 +40,44 @@ func TestInspectWithASilentNode(t *testing.T) {
 	require.NoError(t, m.direct[0].Del(t.Context(), "k").Err())
 	h = inspect()
 	require.False(t, h.Held, "a majority says that it is free")
+}
+
+// A renewal between the first part of a break and the majority's brings the lock back to the nodes that have broken it. The
+// break goes on until a majority does not have the lock.
+func TestForceUnlockBesideARenewal(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	l, d := m.open(t)
+	lease := lock(t, l, "k")
+	lease.ReleaseRequested() // the holder listens
+	m.placed(t, d, lease)
+	o := &masters{servers: m.servers, direct: m.direct} // the operator's, with proxies of their own
+	var late []*faultproxy.Rule
+	for i, s := range m.servers {
+		o.proxies = append(o.proxies, faultproxy.Start(t, s.Addr()))
+		if i > 0 {
+			late = append(late, o.proxies[i].Delay(isOp("break"), 1, time.Minute))
+		}
+	}
+	operator := o.locker(t).(*locker.Client)
+	h, err := operator.Inspect(t.Context(), "k")
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- operator.ForceUnlock(t.Context(), h) }()
+	m.free(t, 10*time.Second, 0, "k")
+	require.NoError(t, lease.Renew(t.Context()))
+	m.holds(t, 0, lease)
+	late[0].Stop() // a majority has broken its part now
+	require.NoError(t, <-done)
+	select {
+	case <-lease.Lost():
+	case <-time.After(8 * time.Second): // the next renewal comes after 10 s
+		t.Error("the holder goes on after ForceUnlock has returned")
+	}
+	late[1].Stop()
+	for i := range m.servers {
+		m.free(t, 10*time.Second, i, "k")
+	}
 }
 
 // A Locker on one of the nodes does not take a lock that is on others, too.

@@ -188,7 +188,33 @@ func (d *quorumDriver) Keys(ctx context.Context, pattern string) iter.Seq2[strin
 // Break implements [driver.Inspector]. The lock was that claim's if a majority had it, or
 // may have had it. A node that cannot be reached keeps it until its TTL ends, as a minority
 // may.
+//
+// A renewal that meets a majority before the break does succeeds, and the holder brings the lock back to the
+// nodes that have broken it. So Break asks until a majority has nothing to break: a round trip more, without such a renewal.
+// What comes to a node after that, the holder sent before the last round: it is late by more than a
+// round trip.
+//
+// Sent twice, or after a lost reply, a node has nothing more to break. If a later round finds no majority, the first
+// did break the lock, and Break returns nil.
 func (d *quorumDriver) Break(ctx context.Context, h driver.Holder) error {
+	found, err := d.breakParts(ctx, h)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return fmt.Errorf("%w: a majority of the nodes has it no more", locker.ErrLost)
+	}
+	for found && err == nil {
+		if ctx.Err() != nil {
+			return &driver.StoreError{Err: fmt.Errorf("the holder's renewals bring the lock back: %w", ctx.Err())}
+		}
+		found, err = d.breakParts(ctx, h)
+	}
+	return nil
+}
+
+// breakParts frees the key on each node where h holds it. It reports false when a majority of the nodes answers that h does not.
+func (d *quorumDriver) breakParts(ctx context.Context, h driver.Holder) (bool, error) {
 	count := func(freed []bool, what bool) (n int) {
 		for _, f := range freed {
 			if f == what {
@@ -207,8 +233,5 @@ func (d *quorumDriver) Break(ctx context.Context, h driver.Holder) error {
 		}
 		return err == nil, err
 	})
-	if err == nil && d.majority(count(freed, false)) {
-		return fmt.Errorf("%w: a majority of the nodes has it no more", locker.ErrLost)
-	}
-	return err
+	return !d.majority(count(freed, false)), err
 }
