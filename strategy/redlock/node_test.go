@@ -11,7 +11,6 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance/faultproxy"
-	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -219,8 +218,8 @@ func TestSameServerTwiceIsRefused(t *testing.T) {
 
 func TestIsAway(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t)
+	m := startMasters(t, 1)
+	rdb := m.clients(t)[0]
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
 	require.True(t, isAway(rdb.Ping(ctx).Err()), "out of time")
@@ -229,7 +228,9 @@ func TestIsAway(t *testing.T) {
 	require.False(t, isAway(rdb.Do(t.Context(), "NOSUCHCOMMAND").Err()), "a server that complains is there")
 	require.False(t, isAway(nil))
 	require.False(t, isAway(context.Canceled))
-	s.Kill()
+	m.kill(0)
 	err := rdb.Ping(t.Context()).Err()
+	require.True(t, isAway(err), "closed: %v", err)
+	err = redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}).Ping(t.Context()).Err()
 	require.True(t, isAway(err), "refused: %v", err)
 }

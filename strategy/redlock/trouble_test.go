@@ -57,7 +57,7 @@ func (w *told) of(t *testing.T, node string, errs ...bool) {
 			}
 		}
 		lines = w.lines.String()
-		return len(got) >= len(errs) && strings.Count(lines, "node="+node) >= len(errs)
+		return len(got) >= len(errs) && strings.Count(lines, `msg="a node `) >= len(errs)
 	})
 	require.Equal(t, errs, got, "events of troubles and their ends")
 	require.Equal(t, len(errs), strings.Count(lines, `msg="a node `), lines)

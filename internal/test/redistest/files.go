@@ -3,6 +3,7 @@ package redistest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -19,17 +20,25 @@ import (
 // its server is down, even by a client dialling it: connecting to itself.
 const minPort, maxPort = 10000, 22000
 
-// freePort returns a port that no process listened on a moment ago.
-func freePort() (int, error) {
+// freePort returns a port that no process listened on a moment ago. The port's UDP namesake keeps it from the servers of other
+// tests and processes until the returned Closer is closed, also while its own server is down: a client of that would find
+// theirs.
+func freePort() (int, io.Closer, error) {
 	var err error
 	for range 100 {
 		port := minPort + rand.IntN(maxPort-minPort)
-		var l net.Listener
-		if l, err = net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
-			return port, l.Close()
+		addr := "127.0.0.1:" + strconv.Itoa(port)
+		var reserved net.PacketConn
+		if reserved, err = net.ListenPacket("udp", addr); err != nil {
+			continue
 		}
+		var l net.Listener
+		if l, err = net.Listen("tcp", addr); err == nil {
+			return port, reserved, l.Close()
+		}
+		_ = reserved.Close()
 	}
-	return 0, fmt.Errorf("no free port: %w", err)
+	return 0, nil, fmt.Errorf("no free port: %w", err)
 }
 
 const dirPrefix = "locker-redis-"

@@ -296,3 +296,23 @@ func TestSetClock(t *testing.T) {
 		t.Errorf("an hour later a minute's key is there: %d, %v", n, err)
 	}
 }
+
+// The port of a server that is down goes to no other, and is free again when the server's test is over.
+func TestPortIsReserved(t *testing.T) {
+	t.Parallel()
+	var addr string
+	t.Run("down", func(t *testing.T) {
+		s := redistest.Start(t)
+		s.Kill()
+		addr = s.Addr()
+		_, err := net.ListenPacket("udp", addr)
+		if err == nil {
+			t.Errorf("%s is not reserved", addr)
+		}
+	})
+	reserved, err := net.ListenPacket("udp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = reserved.Close()
+}

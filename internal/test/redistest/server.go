@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,7 +31,8 @@ type Server struct {
 	dataDir string
 	port    int // fixed for life, so that clients find a restarted server
 	tls     *tlsFiles
-	started int // the first process
+	ports   []io.Closer // reserved for life
+	started int         // the first process
 
 	mu     sync.Mutex
 	proc   *process // nil or exited when the server is down
@@ -67,11 +69,11 @@ func launch(opts []Option) (*Server, error) {
 	}
 	// Between choosing a port and redis-server's bind another process may take it.
 	for range 10 {
-		if s.port, err = freePort(); err != nil {
+		if s.port, err = s.reservePort(); err != nil {
 			break
 		}
 		if s.tls != nil {
-			if s.tls.port, err = freePort(); err != nil {
+			if s.tls.port, err = s.reservePort(); err != nil {
 				break
 			}
 		}
@@ -85,6 +87,15 @@ func launch(opts []Option) (*Server, error) {
 	}
 	s.started = s.proc.pid()
 	return s, nil
+}
+
+// reservePort returns a free port, which is the server's until it is discarded.
+func (s *Server) reservePort() (int, error) {
+	port, reserved, err := freePort()
+	if err == nil {
+		s.ports = append(s.ports, reserved)
+	}
+	return port, err
 }
 
 var errPortTaken = errors.New("port is taken")
@@ -287,6 +298,9 @@ func (s *Server) discard() {
 	defer s.mu.Unlock()
 	if s.proc != nil {
 		s.proc.kill()
+	}
+	for _, reserved := range s.ports {
+		_ = reserved.Close()
 	}
 	_ = os.RemoveAll(s.runDir)
 }
