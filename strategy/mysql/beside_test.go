@@ -43,8 +43,14 @@ func TestBesideOneAnother(t *testing.T) {
 			var sweeps atomic.Int64
 			for range 2 {
 				all.Go(func() {
+					conn, err := db.Conn(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer conn.Close()
 					for ctx.Err() == nil {
-						if _, err := db.ExecContext(t.Context(), lockmysql.SweepAll()); err != nil {
+						if _, err := lockmysql.Exec(t.Context(), conn, lockmysql.SweepAll()); err != nil {
 							t.Error(err)
 							return
 						}

@@ -86,8 +86,8 @@
 //
 // Statements work at every isolation level. A row that another transaction has locked holds up
 // what is about its key: an attempt waits for it until its context ends or innodb_lock_wait_timeout does,
-// which is transient trouble; a batch of renewals passes it by. An attempt that the server rolls back
-// (1213) is sent again, up to 10 times. The table can be replicated in every binlog_format but, under READ
+// which is transient trouble; a batch of renewals passes it by. A statement that the server rolls back
+// (1213, and 1020 of MariaDB from 11.6 on) is sent again, up to 10 times. The table can be replicated in every binlog_format but, under READ
 // COMMITTED, STATEMENT, which InnoDB refuses: each statement uses the time at which it arrived, which is in the log.
 //
 // # Connections

@@ -1,7 +1,9 @@
 package mysql
 
 import (
+	"context"
 	"crypto/tls"
+	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
 	"slices"
@@ -15,11 +17,13 @@ const (
 	commandDenied   = 1142
 	noSuchTable     = 1146
 	lockWaitTimeout = 1205
-	deadlock        = 1213
 	duplicate       = 1062
 )
 
 var (
+	// rolledBack are a deadlock, and a row that has changed since the transaction's snapshot: MariaDB from 11.6 on refuses that at
+	// REPEATABLE READ and above (innodb_snapshot_isolation).
+	rolledBack = []uint16{1213, 1020}
 	// readOnly: read_only or super_read_only is on, InnoDB was started read-only, or the session
 	// or its transaction is.
 	readOnly = []uint16{1290, 1836, 1792}
@@ -38,6 +42,15 @@ var (
 func hasNumber(err error, numbers ...uint16) bool {
 	var e *mysql.MySQLError
 	return errors.As(err, &e) && slices.Contains(numbers, e.Number)
+}
+
+// exec runs a statement. One that the server rolled back was not applied, and is sent again.
+func exec(ctx context.Context, conn *sql.Conn, stmt string) (sql.Result, error) {
+	done, err := conn.ExecContext(ctx, stmt)
+	for try := 1; hasNumber(err, rolledBack...) && try < mostTries && ctx.Err() == nil; try++ {
+		done, err = conn.ExecContext(ctx, stmt)
+	}
+	return done, err
 }
 
 // isPermanent reports whether trying again is pointless.
@@ -59,6 +72,6 @@ func storeError(err error, notSent bool) error {
 	case errors.As(err, &refined), errors.Is(err, driver.ErrLost), errors.Is(err, driver.ErrInvalid):
 		return err
 	}
-	undone := hasNumber(err, lockWaitTimeout, deadlock, duplicate) || hasNumber(err, readOnly...) || hasNumber(err, tooMany...) || hasNumber(err, permanent...)
+	undone := hasNumber(err, lockWaitTimeout, duplicate) || hasNumber(err, rolledBack...) || hasNumber(err, readOnly...) || hasNumber(err, tooMany...) || hasNumber(err, permanent...)
 	return &driver.StoreError{Err: err, Permanent: isPermanent(err), NotApplied: notSent || undone || errors.Is(err, sqldriver.ErrBadConn)}
 }

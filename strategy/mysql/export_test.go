@@ -7,6 +7,8 @@ func Sweep() string {
 	return ofDefault().sweep
 }
 
+var Exec = exec
+
 // SweepAll is Sweep, but for the look at the rows' age.
 func SweepAll() string {
 	return strings.Replace(Sweep(), "forget < "+now, "forget < 2 * "+now, 1)

@@ -18,7 +18,7 @@ import (
 // write cannot happen. A tx may lock a key again, and several keys; those who lock several lock them in the
 // same order, or the server ends one of two that wait for each other.
 //
-// Be ready to repeat the whole transaction: the server may end it by a deadlock (1213) also when it
+// Be ready to repeat the whole transaction: the server may end it by a deadlock (1213), or since a row has changed after its snapshot (1020, MariaDB from 11.6 on), also when it
 // locks one key. That happens to the waiters of a key which nobody has locked for ten minutes or more, when
 // the first transaction that locks it is rolled back: one of the waiters goes on, and the others fail.
 //
@@ -56,7 +56,7 @@ func LockTx(ctx context.Context, tx *sql.Tx, key string) error {
 		return failed(locker.ErrNotAcquired, ctx.Err())
 	case hasNumber(err, lockWaitTimeout):
 		return failed(locker.ErrNotAcquired, err)
-	case hasNumber(err, deadlock):
+	case hasNumber(err, rolledBack...):
 		err = fmt.Errorf("%w (the server has rolled the transaction back: try all of it again)", err)
 	case hasNumber(err, noSuchTable):
 		err = fmt.Errorf("%w (the SQL of mysql.Schema makes the table; to do it here would commit the transaction)", err)

@@ -193,7 +193,7 @@ func (d *mysqlDriver) renewLocks(ctx context.Context, claims []driver.Claim, ans
 
 func (d *mysqlDriver) extend(ctx context.Context, c driver.Claim) error {
 	return d.do(ctx, d.others, func(conn *sql.Conn) error {
-		done, err := conn.ExecContext(ctx, fmt.Sprintf(d.sql.extend, hashOf(c.Key), c.ID))
+		done, err := exec(ctx, conn, fmt.Sprintf(d.sql.extend, hashOf(c.Key), c.ID))
 		if err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func (d *mysqlDriver) renew(ctx context.Context, conn *sql.Conn, claims []driver
 		pairs[i] = fmt.Sprintf("(hash = x'%x' AND id = x'%x')", hashOf(c.Key), c.ID)
 	}
 	these, sent := strings.Join(pairs, " OR "), time.Now()
-	done, err := conn.ExecContext(ctx, fmt.Sprintf(d.sql.renew, these, len(claims)))
+	done, err := exec(ctx, conn, fmt.Sprintf(d.sql.renew, these, len(claims)))
 	if err != nil {
 		return err
 	}
@@ -254,7 +254,7 @@ func (d *mysqlDriver) Release(ctx context.Context, c driver.Claim) error {
 			formats = []string{d.sql.drop, d.sql.release}
 		}
 		for _, format := range formats {
-			done, err := conn.ExecContext(ctx, fmt.Sprintf(format, hashOf(c.Key), c.ID))
+			done, err := exec(ctx, conn, fmt.Sprintf(format, hashOf(c.Key), c.ID))
 			if err != nil {
 				return err
 			}

@@ -80,13 +80,9 @@ func (r *asking) mayBid() bool {
 
 func (r *asking) ttl() int64 { return r.req.TTL.Microseconds() }
 
-// send sends a statement, and returns its LAST_INSERT_ID. One that the server rolled back was not
-// applied, and is sent again.
+// send sends a statement, and returns its LAST_INSERT_ID.
 func (r *asking) send(stmt string) (int64, error) {
-	done, err := r.conn.ExecContext(r.ctx, stmt)
-	for try := 1; hasNumber(err, deadlock) && try < mostTries && r.ctx.Err() == nil; try++ {
-		done, err = r.conn.ExecContext(r.ctx, stmt)
-	}
+	done, err := exec(r.ctx, r.conn, stmt)
 	if err != nil {
 		return 0, err
 	}

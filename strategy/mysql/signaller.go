@@ -85,7 +85,7 @@ func (d *mysqlDriver) look(ctx context.Context, locker string, s *signals) error
 			return nil
 		})
 		if err == nil && len(there) > 0 {
-			_, err = conn.ExecContext(ctx, fmt.Sprintf(d.sql.heard, strings.Join(there, ", ")))
+			_, err = exec(ctx, conn, fmt.Sprintf(d.sql.heard, strings.Join(there, ", ")))
 		}
 		return err
 	})
@@ -108,7 +108,7 @@ func (d *mysqlDriver) Signal(ctx context.Context, s driver.Signal) error {
 	_, _ = rand.Read(hash[16:]) // it never fails
 	stmt := fmt.Sprintf(d.sql.signal, hash, s.Key, s.Claim, string(rune(s.Kind)))
 	return d.do(ctx, d.others, func(conn *sql.Conn) error {
-		_, err := conn.ExecContext(ctx, stmt)
+		_, err := exec(ctx, conn, stmt)
 		return err
 	})
 }
