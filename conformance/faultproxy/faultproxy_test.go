@@ -61,10 +61,10 @@ func (f fixture) value(t *testing.T) int {
 	return n
 }
 
-// eventually waits for what is no event.
+// eventually polls.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !ok(); time.Sleep(time.Millisecond) { // the server tells of no event
+	for deadline := time.Now().Add(5 * time.Second); !ok(); time.Sleep(time.Millisecond) { // the server reports no event
 		if time.Now().After(deadline) {
 			t.Fatalf("not within 5s: %s", what)
 		}

@@ -22,7 +22,7 @@ const moment = 500 * time.Millisecond
 // Keys implements [conformance.Inspector]. A command is over when a majority has
 // answered it; what is left on a minority only is given a moment to go, too.
 func (h *quorumHarness) Keys(ctx context.Context) ([]conformance.StoredKey, error) {
-	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) { // a server tells of no event
+	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) { // a server reports no event
 		keys, settled, err := h.keys(ctx)
 		if err != nil || settled || time.Since(start) > moment {
 			return keys, err
@@ -113,7 +113,7 @@ func (h *quorumHarness) TTL(ctx context.Context, key string) (time.Duration, err
 // when a majority has granted it, and what happens to the lock is to happen to all of
 // it.
 func (h *quorumHarness) settle(ctx context.Context, key string) error {
-	for start := time.Now(); ; time.Sleep(time.Millisecond) { // a server tells of no event
+	for start := time.Now(); ; time.Sleep(time.Millisecond) { // a server reports no event
 		var mu sync.Mutex
 		holders := make(map[string]bool)
 		err := h.each(func(n *harness) error {

@@ -1,5 +1,5 @@
 // Package mysql is the strategy for MySQL (8.0.1 or newer by its SQL) and MariaDB (10.6 or newer by
-// its SQL; tested on 10.11 and on MySQL 9.7): a lock is a row of a table.
+// its SQL; tested on 10.11, 11.8 and MySQL 9.7): a lock is a row of a table.
 //
 //	db, err := sql.Open("mysql", "app:secret@tcp(db:3306)/app")
 //	db.SetMaxOpenConns(16)

@@ -40,7 +40,7 @@ func (s *statements) missing(err error) string {
 // nobody else wants, too.
 func isRolledBack(err error) bool { return hasCode(err, serializationFailure, deadlockDetected) }
 
-// isElsewhere says whether a statement waited too long, and for no row: those have a context. On a busy machine
+// isElsewhere reports whether a statement waited too long, and for no row: a wait for a row has a context. On a busy machine
 // that is the turn to add a page to the table or to an index, and it shows nothing about the key. (It may be the
 // queue for a row, too, behind others that wait for that; they leave it one by one.)
 func isElsewhere(err error) bool {
