@@ -16,12 +16,15 @@ func (c *Conn) Info(ctx context.Context, section string) (string, error) {
 	return info, classify(err)
 }
 
-// Publish publishes a message; where pub/sub is sharded, at the server that has the channel.
+// Publish publishes a message; where pub/sub is sharded, at the server that has the channel. It returns when ctx ends: the message
+// may be on its way then, or still wait for a connection, which go-redis waits for as long as an answer may take.
 func (c *Conn) Publish(ctx context.Context, channel, message string, sharded bool) error {
-	if sharded {
-		return classify(c.Client().SPublish(ctx, channel, message).Err())
-	}
-	return classify(c.Client().Publish(ctx, channel, message).Err())
+	return c.unpipelined.do(ctx, newCommand(func() (any, error) {
+		if sharded {
+			return nil, classify(c.Client().SPublish(ctx, channel, message).Err())
+		}
+		return nil, classify(c.Client().Publish(ctx, channel, message).Err())
+	}))
 }
 
 const page = 1000 // keys
