@@ -165,14 +165,14 @@ func (c *claim) check() {
 }
 
 // RequestRelease asks the holder of key to give it back: [Lease.ReleaseRequested] of its leases
-// closes within two round trips, within one if the driver is a [driver.Asker], and its observer gets an
+// closes within two round trips, within one if the driver is a [driver.Asker], within three with strategy/etcd, and its observer gets an
 // [EventReleaseRequested]. The holder does
 // as it likes. It returns nil when the request was sent, also if nobody listens; it may be
 // lost, so ask again if it matters. It fails with [ErrNotHeld] if the key is free, with
 // [ErrConflict] if the holder is no Locker of this library, with [ErrUnavailable], and with
 // [ErrInvalid] and [errors.ErrUnsupported] if the driver is no [driver.Inspector] and
 // [driver.Signaller]. Where several processes share the lock as one owner, the one that [Client.Inspect]
-// names is asked. It sends two commands, one by a [driver.Asker].
+// names is asked. It sends two commands, one by a [driver.Asker], three with strategy/etcd.
 func (e *Client) RequestRelease(ctx context.Context, key string) error {
 	if err := checkKey(key, e.set.prefix+key); err != nil {
 		return err
