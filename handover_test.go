@@ -77,7 +77,7 @@ func TestHandOversAreBoundedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, lease, waiting := handingOver(t, plain, 3, nil, WithHandOver(10, 30*time.Millisecond))
 		for i, w := range waiting {
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // on the bubble's clock: how long a section takes is the subject
 			b.unlock(lease)
 			lease = w.wantLease(t)
 			b.wantSent(opAcquire, []int{2, 3, 3}[i], "after 40 ms it is over")
@@ -99,7 +99,7 @@ func TestNoHandOver(t *testing.T) {
 		"another TTL":             {waiter: []LockOption{WithTTL(time.Minute)}, before: none},
 		"renewal, and none":       {waiter: []LockOption{WithoutRenewal()}, before: none},
 		"a named owner":           {owner: "named", before: none},
-		"less than half of a TTL": {opts: []Option{WithHandOver(5, time.Second)}, call: []LockOption{WithTTL(time.Second), WithoutRenewal()}, before: func(*bench, *Lease) { time.Sleep(600 * time.Millisecond) }},
+		"less than half of a TTL": {opts: []Option{WithHandOver(5, time.Second)}, call: []LockOption{WithTTL(time.Second), WithoutRenewal()}, before: func(*bench, *Lease) { time.Sleep(600 * time.Millisecond) }}, // on the bubble's clock
 		"a store without a block": {before: func(b *bench, l *Lease) { l.claim.setHandOvers(0) }},
 		"a re-entry under way":    {before: func(_ *bench, l *Lease) { l.claim.sending = true }},
 	} {

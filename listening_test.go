@@ -84,7 +84,7 @@ func TestCloseWhileListening(t *testing.T) {
 				s.ether.late = late
 				l := s.lock(t.Context(), "k")
 				go l.ReleaseRequested()
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(100 * time.Millisecond) // on the bubble's clock
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}

@@ -37,7 +37,7 @@ func (y *tally) Observe(_ context.Context, e Event) {
 	if proceed != nil {
 		<-proceed
 	}
-	time.Sleep(takes)
+	time.Sleep(takes) // a slow observer is the subject
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.kinds[e.Kind]++

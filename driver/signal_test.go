@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever may send signals may send long ones. A receiver keeps many, so those that no Locker sends are none.
+// A receiver keeps many signals, and a stranger may send long ones: what is longer than any that a Locker sends is no signal.
 func TestParseSignal(t *testing.T) {
 	const claim = "0194f2a4-58c1-8d7e-9b1a-5f3c2e1d0a9b:7"
 	longest := Signal{Kind: SignalBroken, Claim: claim + MetadataMark + strings.Repeat("m", 1<<10), Key: strings.Repeat(" k", 16<<10)}

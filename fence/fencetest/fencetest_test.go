@@ -97,8 +97,7 @@ func (g twoSteps) Write(ctx context.Context, key string, token int64, value stri
 	if err := g.Admit(ctx, key, token); err != nil {
 		return err
 	}
-	// The greater the token, the sooner it writes: as if the others were paused here.
-	time.Sleep(time.Duration(racers-1-(token-now)%racers) * time.Millisecond)
+	time.Sleep(time.Duration(racers-1-(token-now)%racers) * time.Millisecond) // the bug: the greater the token, the sooner it writes
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.values[key] = value

@@ -77,7 +77,7 @@ func TestClose(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var o Outbox
 				for range c.calls {
-					o.Push(100, func(int) { time.Sleep(c.each) }, nil)
+					o.Push(100, func(int) { time.Sleep(c.each) }, nil) // on the bubble's clock
 				}
 				synctest.Wait()
 				began := time.Now()

@@ -212,7 +212,7 @@ func TestNothingIsSentLate(t *testing.T) {
 		require.ErrorIs(t, err, errNotHeld)
 	}
 	close(open)
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // a command that is not sent is no event: one that is would arrive meanwhile
 	require.Zero(t, server.Client(t).Exists(t.Context(), "k").Val())
 }
 
@@ -223,7 +223,7 @@ func TestConnectionOfLoneCommandsRests(t *testing.T) {
 	l.connected(t)
 	dials := g.dials.Load()
 	l.proxy.Cut()
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // a dial that is not made is no event: one that is would begin meanwhile
 	require.Equal(t, dials, g.dials.Load())
 	l.connected(t)
 	require.NoError(t, l.Close())

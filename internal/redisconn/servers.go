@@ -16,8 +16,8 @@ func (c *Conn) Info(ctx context.Context, section string) (string, error) {
 	return info, classify(err)
 }
 
-// Publish publishes a message; where pub/sub is sharded, at the server that has the channel. It returns when ctx ends: the message
-// may be on its way then, or still wait for a connection, which go-redis waits for as long as an answer may take.
+// Publish publishes a message; where pub/sub is sharded, at the server that has the channel. It returns when ctx ends; the message
+// may be sent nevertheless. go-redis alone would wait for the answer of a server when ctx was cancelled.
 func (c *Conn) Publish(ctx context.Context, channel, message string, sharded bool) error {
 	return c.unpipelined.do(ctx, newCommand(func() (any, error) {
 		if sharded {

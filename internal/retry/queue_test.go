@@ -65,7 +65,7 @@ func (b *bench) fail(id string, err error) {
 }
 
 func (b *bench) wait(d time.Duration) {
-	time.Sleep(d)
+	time.Sleep(d) // on the bubble's clock
 	synctest.Wait()
 }
 

@@ -191,7 +191,7 @@ func (d *quorumDriver) Keys(ctx context.Context, pattern string) iter.Seq2[strin
 //
 // A renewal that meets a majority before the break does succeeds, and the holder brings the lock back to the
 // nodes that have broken it. So Break asks until a majority has nothing to break: a round trip more, without such a renewal.
-// What comes to a node after that, the holder sent before the last round: it is late by more than a
+// A command of the holder that comes to a node after that was sent before the last round: it is late by more than a
 // round trip.
 //
 // Sent twice, or after a lost reply, a node has nothing more to break. If a later round finds no majority, the first

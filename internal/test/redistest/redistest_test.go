@@ -241,7 +241,7 @@ func TestDiesWithTheTestProcess(t *testing.T) {
 			if time.Now().After(deadline) {
 				t.Fatalf("the %s server outlives its test process", kind)
 			}
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(5 * time.Millisecond) // the end of another process's child is no event here
 		}
 	}
 }

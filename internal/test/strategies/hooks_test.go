@@ -66,7 +66,7 @@ func TestHookNamesTheServer(t *testing.T) {
 							t.Error("two hold the key")
 							return
 						}
-						time.Sleep(time.Millisecond)
+						time.Sleep(time.Millisecond) // a section takes a while, in which the others ask for the key
 						section.Unlock()
 						if err := lease.Unlock(ctx); err != nil {
 							t.Error(err)

@@ -30,7 +30,7 @@ func keep(t *testing.T, l, observer locker.Locker, key string) {
 		if h, err := client(t, observer).Inspect(t.Context(), key); err == nil && h.Held {
 			return
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // that a Locker listens is no event
 	}
 	require.Fail(t, "the key is never kept")
 }

@@ -1,4 +1,4 @@
-package servers
+package servers_test
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/distlock/locker/cmd/locker/internal/servers"
+	"github.com/distlock/locker/cmd/locker/internal/servers/serverstest"
 	"github.com/distlock/locker/internal/test/contention"
 	"github.com/distlock/locker/strategy"
 )
@@ -18,19 +20,19 @@ func TestMain(m *testing.M) {
 		}
 		return contention.Semaphore(l)
 	})
-	os.Exit(m.Run())
+	os.Exit(serverstest.Main(m))
 }
 
 // BenchmarkPermits: see contention.Measure. Run it with -benchtime 1x -count 3. For Redis see the benchmark of this name in benchmarks/peers.
 func BenchmarkPermits(b *testing.B) {
-	for name, start := range ByStrategy {
+	for name, start := range servers.ByStrategy {
 		b.Run(name, func(b *testing.B) {
-			if LeftOut(name) {
+			if servers.LeftOut(name) {
 				b.Skip("left out")
 			}
 			for range b.N {
 				s, err := start(b.Context())
-				if errors.Is(err, ErrNotInstalled) {
+				if errors.Is(err, servers.ErrNotInstalled) {
 					b.Skip(err)
 				}
 				if err != nil {

@@ -1,29 +1,30 @@
 //go:build unix
 
-package servers
+package servers_test
 
 import (
-	"errors"
 	"os"
 	"syscall"
 	"testing"
 
+	"github.com/distlock/locker/cmd/locker/internal/servers"
+	"github.com/distlock/locker/cmd/locker/internal/servers/serverstest"
 	"github.com/stretchr/testify/require"
 )
 
 // TestServers: a server keeps locks, and leaves no file.
 func TestServers(t *testing.T) {
 	t.Parallel()
-	for name, start := range ByStrategy {
+	for name, start := range servers.ByStrategy {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if LeftOut(name) {
+			if servers.LeftOut(name) {
 				t.Skip("left out")
 			}
-			s, err := start(t.Context())
-			if name == "etcd" && errors.Is(err, ErrNotInstalled) {
-				t.Skip(err) // the tests of the command build one
+			if name == "etcd" {
+				serverstest.Etcd(t)
 			}
+			s, err := start(t.Context())
 			require.NoError(t, err) // a lock was taken
 			require.NotEmpty(t, s.About)
 			s.Stop()

@@ -1,4 +1,4 @@
-package servers
+package servers_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/cmd/locker/internal/servers"
 	"github.com/distlock/locker/internal/test/signaltest"
 	"github.com/distlock/locker/strategy"
 	"github.com/distlock/locker/strategy/memory"
@@ -15,13 +16,13 @@ import (
 // BenchmarkSignals: the time until a holder knows that it was asked to release, and that its lock was broken, on the stores
 // that are not Redis. For Redis see the benchmark of this name in benchmarks.
 func BenchmarkSignals(b *testing.B) {
-	for name, start := range ByStrategy {
+	for name, start := range servers.ByStrategy {
 		b.Run(name, func(b *testing.B) {
-			if LeftOut(name) {
+			if servers.LeftOut(name) {
 				b.Skip("left out")
 			}
 			s, err := start(b.Context())
-			if errors.Is(err, ErrNotInstalled) {
+			if errors.Is(err, servers.ErrNotInstalled) {
 				b.Skip(err)
 			}
 			if err != nil {
