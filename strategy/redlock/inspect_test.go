@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -51,22 +52,13 @@ func TestForceUnlockBesideARenewal(t *testing.T) {
 	lease := lock(t, l, "k")
 	lease.ReleaseRequested() // the holder listens
 	m.placed(t, d, lease)
-	o := &masters{servers: m.servers, direct: m.direct} // the operator's, with proxies of their own
-	var late []*faultproxy.Rule
-	for i, s := range m.servers {
-		o.proxies = append(o.proxies, faultproxy.Start(t, s.Addr()))
-		if i > 0 {
-			late = append(late, o.proxies[i].Delay(isOp("break"), 1, time.Minute))
-		}
-	}
+	o, late := m.operator(t)
 	operator := o.locker(t).(*locker.Client)
 	h, err := operator.Inspect(t.Context(), "k")
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- operator.ForceUnlock(t.Context(), h) }()
-	m.free(t, 10*time.Second, 0, "k")
-	require.NoError(t, lease.Renew(t.Context()))
-	m.holds(t, 0, lease)
+	m.bringBack(t, lease)
 	late[0].Stop() // a majority has broken its part now
 	require.NoError(t, <-done)
 	select {
@@ -78,6 +70,54 @@ func TestForceUnlockBesideARenewal(t *testing.T) {
 	for i := range m.servers {
 		m.free(t, 10*time.Second, i, "k")
 	}
+}
+
+// A holder whose renewals undo each round of the break does not keep the operator for longer than the
+// operator's context.
+func TestBreakEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	l, d := m.open(t)
+	lease := lock(t, l, "k")
+	m.placed(t, d, lease)
+	o, late := m.operator(t)
+	_, od := o.open(t)
+	h, err := od.Inspect(t.Context(), "k")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- od.Break(ctx, h) }()
+	m.bringBack(t, lease)
+	cancel()
+	late[0].Stop() // the first round is over
+	err = <-done
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "the holder's renewals bring the lock back")
+	m.holds(t, 0, lease)
+	late[1].Stop()
+}
+
+// operator returns the masters as an operator reaches them, through proxies that hold up its breaks at all nodes but
+// the first, until the rules are stopped.
+func (m *masters) operator(t *testing.T) (o *masters, late []*faultproxy.Rule) {
+	t.Helper()
+	o = &masters{servers: m.servers, direct: m.direct}
+	for i, s := range m.servers {
+		o.proxies = append(o.proxies, faultproxy.Start(t, s.Addr()))
+		if i > 0 {
+			late = append(late, o.proxies[i].Delay(isOp("break"), 1, time.Minute))
+		}
+	}
+	return o, late
+}
+
+// bringBack waits until the first node has broken its part of the lock, and renews the lease, which takes the lock
+// there again.
+func (m *masters) bringBack(t *testing.T, lease *locker.Lease) {
+	t.Helper()
+	m.free(t, 10*time.Second, 0, lease.Key())
+	require.NoError(t, lease.Renew(t.Context()))
+	m.holds(t, 0, lease)
 }
 
 // A Locker on one of the nodes does not take a lock that is on others, too.
