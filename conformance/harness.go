@@ -20,7 +20,7 @@ type HarnessMaker func(tb testing.TB) Harness
 //
 // A harness that can do more says so in its Capabilities and implements the upgrades:
 // [Constructor], [Inspector], [Breaker], [Planter],
-// [Faults], [ServerFaults], [ChildMaker].
+// [Faults], [ServerFaults], [ChildMaker], [DriverMaker], [Wired].
 type Harness interface {
 	// NewLocker gives a Locker as a separate process would have it: identity
 	// and connections of its own, over the harness's one store. The suite

@@ -131,8 +131,8 @@ func tryLock(t *T, l locker.Locker, key string) attempt {
 }
 
 // try makes an attempt and records it. The lease is nil if it was not granted. Strict means
-// that a refusal tells that the key was held. It does not if other callers of the same
-// Locker may have been in the way, or others in a quorum.
+// that a refusal shows that the key was held. It does not show that if other callers of the same
+// Locker, or contenders in a quorum, may have been in the way.
 func (h *history) try(t *T, client int, strict bool, f attempt, opts ...locker.LockOption) (*locker.Lease, int) {
 	t.Helper()
 	in := histIn{kind: histTry, lease: h.newLease()}
