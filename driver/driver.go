@@ -103,8 +103,8 @@ type Request struct {
 	// the driver may keep a place in a queue for it, until the grant or until
 	// the Watch is closed.
 	Wait bool
-	// Waits says that the caller waits if refused, and Waited for how long it has waited so far. By
-	// it a [PermitKeeper] orders those that wait: no decision uses another host's clock.
+	// Waits says that the caller waits if refused, and Waited for how long it has waited so far. A
+	// [PermitKeeper] orders the waiting Requests by Waited, so no decision uses another host's clock.
 	Waits  bool
 	Waited time.Duration
 }
@@ -116,7 +116,7 @@ type Answer struct {
 	// Tokens is how many tokens, from Token on, are reserved for this grant: all
 	// later grants of the key get greater ones. 0 means one. At most Request.Tokens. A counter that
 	// begins at the clock must not be ahead of it when it is lost: reserve tokens between the last
-	// one issued and the clock, as many as there are, or at most [TokensAhead].
+	// one issued and the clock, or at most [TokensAhead] from the clock on.
 	Tokens int
 	// Claim is the id that was granted; "" is the id of the Request. It is another id in two cases.
 	// First, a driver may let a release grant the key to a waiter: to the claim of an earlier
