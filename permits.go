@@ -22,7 +22,7 @@ import (
 //     claims to several waiters would need a list of claims, and of waiters that are about to take one.
 //   - The store does not count their holds.
 
-// capacity is what a call for permits asks for; its zero value is that of a lock.
+// capacity has the permits that a call asks for, and how; its zero value is that of a lock.
 type capacity struct {
 	permits, limit int
 	alone          bool      // nobody joins its claim, whatever owner is named

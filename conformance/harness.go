@@ -90,7 +90,7 @@ type Timing struct {
 	// MinTTL is the lease of cases that leave some behind. Default
 	// [locker.MinTTL].
 	MinTTL time.Duration
-	// Granularity is what the store counts TTLs in, rounding up. Default 1 ms.
+	// Granularity is the unit in which the store counts TTLs, rounding up. Default 1 ms.
 	Granularity time.Duration
 	// RenewEvery is the interval of cases that watch renewals. Default 100 ms.
 	RenewEvery time.Duration

@@ -47,7 +47,7 @@ type histOut struct {
 	unknown bool  // no answer, so that it may or may not have taken effect
 }
 
-// histState is what the mutex is in.
+// histState is the state of the mutex.
 type histState struct {
 	holder int // a lease; 0 for nobody
 	token  int64
@@ -177,9 +177,8 @@ func (h *history) expires(client, id int, deadline time.Time) {
 	h.add(client, histIn{kind: histExpire, lease: id}, histOut{unknown: true}, int64(deadline.Sub(h.start)), 0)
 }
 
-// telling is what the answers depend on. The order of operations that may have happened
-// at any time is what takes long to search; those of a TryLock without an answer explain
-// refusals only.
+// telling returns the operations that the answers depend on. The search takes long where operations may have
+// happened at any time. An attempt without an answer can explain refusals only.
 func (h *history) telling() []porcupine.Operation {
 	refused := slices.ContainsFunc(h.ops, func(op porcupine.Operation) bool {
 		out := op.Output.(histOut)

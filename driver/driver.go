@@ -159,9 +159,9 @@ type Answer struct {
 	NoWakeUp bool
 }
 
-// Config is what a Locker hands to its driver.
+// Config has the values that a Locker gives to its driver.
 type Config struct {
-	// Logger takes what goes wrong in the background. It is never nil and never
+	// Logger logs what goes wrong in the background. It is never nil and never
 	// blocks, whatever the user's handler does.
 	Logger *slog.Logger
 	// Options are those given by locker.WithDriverOption, in order.
@@ -180,14 +180,14 @@ type Config struct {
 	NewID func() string
 }
 
-// Settings are what a driver asks of its Locker. A zero field leaves the Locker's default.
+// Settings are a driver's wishes to its Locker. A zero field leaves the Locker's default.
 type Settings struct {
 	// IDVersion is the version digit of the UUID that claim ids begin with: 4
 	// by default, or 8 (RFC 9562, for private use), by which a driver recognises
 	// its own claims in a store where other strategies lock, too.
 	IDVersion int
-	// IDMark, unless it is 0, is what the three hex digits behind the version digit are: the driver
-	// recognises by it Lockers that wait as its own does. They are random by default.
+	// IDMark, unless it is 0, is the value of the three hex digits behind the version digit: by it the
+	// driver recognises Lockers that wait as its own does. The digits are random by default.
 	IDMark uint16
 	// NamesHolders says: if the key is refused because of a claim whose owner was not named,
 	// Answer.Owner has that claim's id. With it, and with a [Signaller], users may take locker.WithSticky.
