@@ -34,7 +34,7 @@ func (l *Lease) AtRisk() <-chan struct{} {
 	return s.atRisk
 }
 
-// rarities are the fields that few claims need.
+// rarities are what few claims have.
 type rarities struct {
 	limit  time.Duration // by WithMaxHold; never: none
 	margin time.Duration // by WithMargin
