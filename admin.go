@@ -213,9 +213,9 @@ var plainGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 // recognises a lock of another library by its value only. A later lock may have this value, too: Redisson's
 // value names a thread, which may lock again.
 //
-// The holder learns of it within three round trips, two on a single Redis and with redlock, if it listens (see [Lease.ReleaseRequested]), and
-// else at its next renewal. Until then there may be two holders, and the earlier holder's process may
-// hand its lock over.
+// The holder learns of it at its next renewal, or earlier if it listens (see [Lease.ReleaseRequested]): then within
+// three round trips, two on a single Redis and with redlock, four with strategy/etcd. Until then there may be two
+// holders, and the earlier holder's process may hand its lock over.
 func (e *Client) ForceUnlock(ctx context.Context, h Holder) error {
 	if err := checkKey(h.Key, e.set.prefix+h.Key); err != nil {
 		return err
@@ -271,8 +271,8 @@ func (c *call) ownShare(h Holder) *claim {
 	return nil
 }
 
-// wakeWaiters takes the key and gives it back, which wakes the waiters of every strategy. If
-// that fails, they poll about once a second.
+// wakeWaiters takes the key and gives it back, which wakes the waiters that a release of this strategy
+// wakes. Those of other strategies, and all if it fails, poll about once a second.
 func (c *call) wakeWaiters() {
 	cl := c.newClaim()
 	a, sent, err := c.acquire(cl, false, 0)

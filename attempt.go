@@ -39,7 +39,7 @@ func (c *call) mayBeShort() bool {
 	return c.renewals == noLimit && c.maxHold == 0 && c.millis == 0 && c.e.set.interval(&c.callSettings) > 0
 }
 
-// attempt asks the store in turn. It returns neither a lease nor an error when the
+// attempt asks the store when it is the call's turn. It returns neither a lease nor an error when the
 // call is to go on waiting; c.pollAt says until when.
 func (c *call) attempt(m move) (*Lease, error) {
 	watch := m.watch
@@ -114,7 +114,7 @@ func (c *call) answered(err error) {
 	}
 }
 
-// refused sets when to poll after an attempt of the time sent, and opens a watch for releases. The first in the queue pauses as
+// refused sets when to poll after an attempt that was sent at sent, and opens a watch for releases. The first in the queue pauses as
 // pauseFor says, the others for pollAgain.
 func (c *call) refused(a driver.Answer, watch driver.Watch, sent time.Duration) {
 	c.s.mu.Lock()

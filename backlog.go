@@ -23,7 +23,7 @@ type backlogs struct {
 	byShard map[string]*backlog
 }
 
-// backlog is that of one shard. There is one while a call of Renew is under way.
+// backlog has the claims of one shard. It lives as long as calls of Renew are under way there.
 type backlog struct {
 	calls int // of Renew, under way
 	due   dueClaims
@@ -96,7 +96,7 @@ func (d dueClaims) Push(any)           { panic("not used") }
 func (d dueClaims) Pop() any           { panic("not used") }
 
 // renewDue renews claims of one shard that are due, and then those that have come meanwhile. If
-// enough calls of Renew are under way, they do that.
+// enough calls of Renew are under way, it leaves the claims to them.
 func (e *Client) renewDue(ctx context.Context, claims []*claim) {
 	shard := ""
 	if e.sharder != nil {

@@ -33,7 +33,7 @@ func WithLossDetection() Option {
 	return option(func(o *settings) { o.lossDetection = true })
 }
 
-// detection is what a Locker has to detect losses; nil: it does not. Its mutex may be locked under a stripe's, and
+// detection is the state of a Locker that detects losses; nil: the Locker does not. Its mutex may be locked under a stripe's, and
 // locks no other.
 type detection struct {
 	e        *Client
@@ -75,8 +75,8 @@ func (c *claim) undetect() {
 	}
 }
 
-// set notes what is held at key, if anything, and sees to it that the driver learns of it. A claim has lost the key before
-// the next one is granted it.
+// set notes which claim holds key, nil for none, and sees to it that the driver learns of it. A claim has lost the key
+// before the next claim is granted it.
 func (d *detection) set(key string, c *claim) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -207,8 +207,8 @@ func (d *detection) forget() {
 	d.rouse()
 }
 
-// tell passes to the driver what has changed. What happened to a key before the driver watched it the
-// store is asked: no change after the grant stays unnoticed.
+// tell passes to the driver which claims have come and gone. Then it has the store asked about each claim that has
+// come, as the key may have changed before the driver watched it: no change after the grant stays unnoticed.
 func (d *detection) tell(w driver.LossWatch, known map[string]*claim) error {
 	more, less := d.changes(known)
 	if len(more)+len(less) == 0 {
@@ -229,8 +229,8 @@ func (d *detection) tell(w driver.LossWatch, known map[string]*claim) error {
 	return nil
 }
 
-// verify has the store asked whether the claim holds its key. One that is renewed by itself is due for that now: the
-// Scheduler renews those that are due together.
+// verify has the store asked whether the claim holds its key. For a claim that is renewed by itself a renewal becomes
+// due now: the Scheduler renews together what is due together.
 func (c *claim) verify() {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()

@@ -45,7 +45,7 @@
 //
 // # Guarantees
 //
-// At any time at most one owner holds a key. This holds as long as the store keeps the key, and the clocks of the
+// At any time at most one owner holds a key. This is true as long as the store keeps the key, and the clocks of the
 // store and of the holder run at rates that differ by at most 1 % during a lease.
 //
 // A holder learns of the end of its lease by the Deadline at the latest, without asking the store:
@@ -74,7 +74,8 @@
 // Lock under a lease's context, on the same key, re-enters. On another key it is
 // an ordinary Lock: two goroutines under one outer lease exclude each other
 // there. Lock on the same key under another context, such as the one that
-// the caller passed to Do, waits for the lock that its own caller holds. [ContextWithOwner] names a caller explicitly, for all keys; all callers
+// the caller passed to Do, waits for the lock that its own caller holds.
+// [ContextWithOwner] names a caller explicitly, for all keys; all callers
 // that share the name share its locks.
 //
 // # Not guaranteed

@@ -7,9 +7,10 @@ import (
 )
 
 // Hand-over inside the process. The last Unlock of a claim may leave it to the next
-// waiter of this Locker: the claim is then held without a lease, until that waiter
-// takes it: the claim is offered. In the store nothing changes. So the outcome of a command in flight, such as a
-// denied renewal, reaches the claim, and with it the lease that the claim has by then. So do an expiry and a crash.
+// waiter of this Locker. Until that waiter takes it, the claim is held without a lease: it is
+// offered. In the store nothing changes. So the outcome of a command in flight, such as a denied
+// renewal, reaches the claim, and with it the lease that the claim has by then. The same is true
+// of an expiry and of a crash.
 //
 // All of it happens under the mutex. A waiter that gives up leaves the queue, and the next
 // waiter finds the offer. When the last waiter gives up, the claim is released.
@@ -23,8 +24,8 @@ const (
 // process waits for the lock with the same TTL, margin and renewal, and neither has a named owner,
 // the last Unlock leaves the lock to that goroutine without asking the store. It
 // does so at most n times in a row, 1 to [MaxHandOvers], and for d after the store
-// granted the lock, above 0 and at most 1 s. Then other processes get their turn, which
-// has come that much later. Each lease has its own owner, token and limits. With a
+// granted the lock, above 0 and at most 1 s. Then other processes get their turn, by up to d
+// later than without hand-overs. Each lease has its own owner, token and limits. With a
 // store that cannot reserve tokens there are hand-overs only under [WithoutFencing]. Under
 // [WithSticky] the lock may be handed over for longer while no other process asks for it. Default
 // 16 times and 20 ms.
@@ -80,9 +81,9 @@ func (c *claim) suits(w *call) bool {
 		w.permits == c.Permits && w.limit == c.Limit && !w.described()
 }
 
-// offer leaves the claim of l, of which it is the last lease, to the next waiter, or keeps it for one that
-// may come (sticky.go), and reports whether it did. It does not without hand-overs left, nor if a command of this Locker about the key is under
-// way, so that its answer finds what it expects; nor late in a lease. It needs the mutex.
+// offer leaves the claim of l, of which it is the last lease, to the next waiter while hand-overs are left, or keeps it
+// for a waiter that may come (sticky.go), and reports whether it did either. It does neither late in a lease, nor while a
+// command of this Locker about the key is under way, since the answer is about the present tenure. It needs the mutex.
 func (c *claim) offer(ctx context.Context, l *Lease) bool {
 	if c.state != claimHeld || c.leases != l || l.next != nil || c.sending || c.s.closed || c.asked() {
 		return false

@@ -95,9 +95,9 @@ func (l *Lease) Holds() int {
 	return l.claim.holds()
 }
 
-// Nodes returns how many servers have the lock, and of how many, where a strategy keeps it on
-// several (redlock): a majority from the grant on, and a moment later all that can be reached.
-// It asks none of them. With other strategies both are 0.
+// Nodes returns how many servers have the lock, and how many servers there are, for a strategy that
+// keeps a lock on several servers (redlock). From the grant on a majority has the lock, and a moment
+// later all servers that can be reached. Nodes asks none of them. With other strategies both numbers are 0.
 func (l *Lease) Nodes() (have, of int) {
 	if l.zero() {
 		return 0, 0
@@ -114,9 +114,10 @@ func (l *Lease) Nodes() (have, of int) {
 }
 
 // Deadline returns the time until which no other owner is granted the key, unless the
-// store loses the key or somebody deletes it. Renewal moves the deadline. It is a TTL
-// later than the time at which the command for the grant or the renewal was sent, on the local monotonic clock,
-// less 1 % of the TTL and 2 ms for clocks that run at different speeds, and less [WithMargin].
+// store loses the key or somebody deletes it. Renewal moves the deadline. The TTL counts from before the
+// command of the grant or the last renewal was sent, on the local monotonic clock. The deadline is 1 % of
+// the TTL and 2 ms before the end of the TTL, as clocks may run at different speeds, and earlier by [WithMargin].
+// Before its first renewal a lease may last for less than the TTL: with [WithSticky], or if a release of blpop granted it.
 func (l *Lease) Deadline() time.Time {
 	if l.zero() {
 		return time.Time{}

@@ -18,11 +18,11 @@ const (
 	listenLinger  = 500 * time.Millisecond // how long listening goes on when nothing waits for a signal
 )
 
-// listening is what a Locker has to listen to signals, while leases wait for requests.
+// listening is the state of a Locker that listens to signals while leases wait for requests.
 type listening struct {
 	wanted atomic.Int64  // tenures that wait for a request, and claims that may be kept
 	live   atomic.Bool   // signals arrive
-	quiet  atomic.Int64  // until when none is listened to for claims that may be kept: it has just failed
+	quiet  atomic.Int64  // until when no session begins for claims that may be kept: one has just failed
 	none   chan struct{} // holds one: wanted has come to 0
 
 	mu      sync.Mutex

@@ -21,7 +21,7 @@ type Locker interface {
 	//
 	// Under the context of a lease (see [Lease.Context]) on the same key of the
 	// same Locker, or for an owner named by [ContextWithOwner], Lock re-enters
-	// at once; as many Unlocks as Locks give the lock back.
+	// at once. The lock is given back by as many Unlocks as there were Locks.
 	//
 	// It fails with [ErrNotAcquired] when the key stayed taken, with
 	// [ErrUnavailable] when the store could not be used (Lock retries
@@ -60,13 +60,13 @@ func Do(ctx context.Context, l Locker, key string, fn func(ctx context.Context) 
 
 var errDoNeeds = invalid("Do needs a context, a Locker and a function; one of them is nil")
 
-// held is what fn of a Do runs under.
+// held is the lease, or the leases, under which fn of a Do runs.
 type held interface {
 	Unlock(ctx context.Context) error
 	Context(parent context.Context) context.Context
 }
 
-// doHolding is each Do, with the rules of the function [Do]. take takes what fn is to hold.
+// doHolding is the body of every Do; see the function [Do] for the rules. take takes the lock.
 func doHolding(ctx context.Context, key string, fn func(ctx context.Context) error, take func() (held, error)) (err error) {
 	if ctx == nil || fn == nil {
 		return &DoError{Key: key, Err: errDoNeeds}

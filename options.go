@@ -123,8 +123,8 @@ func (c *callSettings) renew(n int, option string) {
 }
 
 // WithTTL sets how long the lease lasts from when it was asked for, and from each renewal. After a
-// crash of the holder the key is free when the TTL is over. Default 30 s, at least 100 ms, at most 24
-// h.
+// crash of the holder the key is free when the TTL is over. Default 30 s, at least 100 ms, at most
+// 24 h.
 func WithTTL(d time.Duration) LockOption {
 	return lockOption(func(c *callSettings) {
 		if d < MinTTL || d > MaxTTL {
@@ -203,7 +203,7 @@ func WithUnlimitedHold() LockOption {
 // WithMargin ends the lease for its holder d before it ends in the store: [Lease.Deadline] is d
 // earlier. So a holder that has learned of its loss has d left to stop, and to wait for the
 // effects of what it has sent, before another one can be granted the key. Where the lease
-// has run out, Unlock does not free the key early. It is the defence of resources that cannot
+// has run out, Unlock does not free the key early. The margin protects resources that cannot
 // check a fencing token. At most half of the TTL; default 0.
 func WithMargin(d time.Duration) LockOption {
 	return lockOption(func(c *callSettings) {

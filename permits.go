@@ -22,7 +22,7 @@ import (
 //     claims to several waiters would need a list of claims, and of waiters that are about to take one.
 //   - The store does not count their holds.
 
-// capacity is what a call for permits asks for; its zero value is that of a lock.
+// capacity has the permits that a call asks for, and how; its zero value is that of a lock.
 type capacity struct {
 	permits, limit int
 	alone          bool      // nobody joins its claim, whatever owner is named
@@ -169,8 +169,8 @@ func (ks *keyState) permitsOf(owner string) *Lease {
 // reads reports whether the claim is a reader's: the loss of one reader's lease is no other reader's.
 func (c *claim) reads() bool { return c.Owner == readers || c.Permits < c.Limit }
 
-// heir returns the waiter that is given permits that come free: the first one, whether or not it
-// asks the store, but for one whose answer is late. It returns nil if there is none.
+// heir returns the waiter that gets permits that come free: the first that was given none, and whose attempt,
+// if it makes one, is not late. It returns nil if there is none.
 func (q *queue) heir(now time.Duration) *call {
 	if q == nil {
 		return nil

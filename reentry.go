@@ -12,8 +12,8 @@ import (
 // errGone says that a claim was given back before it could be re-entered.
 var errGone = errors.New("the claim was given back")
 
-// reenter adds a lease to the hold of the lease of. It fails with errGone if that was
-// given back meanwhile, and retries after trouble as an attempt does, unless try.
+// reenter adds a lease to the claim that the given lease is on. It fails with errGone if the claim was
+// given back meanwhile. It retries after trouble as an attempt does, unless try.
 func (c *call) reenter(of *Lease, try bool) (*Lease, error) {
 	cl := of.claim
 	var trouble outage

@@ -14,8 +14,8 @@ import (
 //
 // A permit is a lease like any other: it has a TTL, is renewed, may be lost, and is given back by its
 // Unlock. The permits of a process that died are free after their TTL. A free permit costs one round trip,
-// and so does its release, whatever the number of permits; a caller that waits costs
-// what a Lock that waits does.
+// and so does its release, whatever the number of permits; with mysql and etcd it is more at times. A caller
+// that waits costs what a Lock that waits does.
 //
 // Within a Locker callers are served first come, first served, and with blpop and etcd over all processes. With
 // other strategies the first process that asks wins. But no caller waits for ever: once a caller waits for several

@@ -14,10 +14,10 @@ import (
 // never. All leases on one claim share the channel. After a request the lock is not handed over
 // inside the process: other processes get their turn.
 //
-// The first call makes the Locker listen, and waits until it does, for a second at most. A later
-// request arrives within two round trips while the store is well, within one on a single Redis. A request may be lost: ask
-// again if it matters. When [Client.ForceUnlock] takes a lock away, a Locker that listens learns of it within three round
-// trips, two on a single Redis and with redlock, and others at their next renewal.
+// The first call makes the Locker listen, and waits until it does, for a second at most. A later request arrives within
+// two round trips while the store is well: within one on a single Redis and with redlock, within three with strategy/etcd.
+// A request may be lost: ask again if it matters. A Locker that listens also learns of a [Client.ForceUnlock], within one
+// round trip more; others learn of it at their next renewal.
 //
 // Listening ends soon after the last lease whose ReleaseRequested was called. It costs a subscription, and with a strategy
 // without wake-ups (setnx) a connection. Without the permission to subscribe, and with a driver that is
@@ -165,10 +165,10 @@ func (c *claim) check() {
 }
 
 // RequestRelease asks the holder of key to give it back: [Lease.ReleaseRequested] of its leases
-// closes within two round trips, within one if the driver is a [driver.Asker], within three with strategy/etcd, and its observer gets an
-// [EventReleaseRequested]. The holder does
-// as it likes. It returns nil when the request was sent, also if nobody listens; it may be
-// lost, so ask again if it matters. It fails with [ErrNotHeld] if the key is free, with
+// closes within two round trips, within one if the driver is a [driver.Asker], within three with
+// strategy/etcd, and its observer gets an [EventReleaseRequested]. The holder does as it likes.
+// RequestRelease returns nil when the request was sent, also if nobody listens. A request may be
+// lost, so ask again if it matters. RequestRelease fails with [ErrNotHeld] if the key is free, with
 // [ErrConflict] if the holder is no Locker of this library, with [ErrUnavailable], and with
 // [ErrInvalid] and [errors.ErrUnsupported] if the driver is no [driver.Inspector] and
 // [driver.Signaller]. Where several processes share the lock as one owner, the one that [Client.Inspect]

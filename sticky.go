@@ -110,7 +110,7 @@ func (e *Client) setSticky(s driver.Settings) error {
 	return nil
 }
 
-// stickiness is what a claim that may be kept has. Its claim's mutex guards it.
+// stickiness is the state of a claim that may be kept. The claim's mutex guards it.
 type stickiness struct {
 	off    bool          // others were refused because of the claim: it is not kept any more
 	until  time.Duration // it is kept until then at most
@@ -125,7 +125,7 @@ type stickiness struct {
 	freed chan struct{} // closed when the release of a kept claim was answered
 }
 
-// stick returns what the claim has if it may be kept, or nil.
+// stick returns the stickiness of a claim that may be kept; nil for any other.
 func (c *claim) stick() *stickiness {
 	if c.rare == nil {
 		return nil
@@ -196,7 +196,7 @@ func (c *claim) sticks(now time.Duration) bool {
 		c.e.listening.live.Load()
 }
 
-// tokensLeft returns how many more tenures the claim has tokens for, as far as handOvers does not say it.
+// tokensLeft returns for how many more tenures a claim that may be kept has tokens; for others handOvers is the limit.
 func (c *claim) tokensLeft() int32 {
 	if st := c.stick(); st != nil {
 		return st.tokens

@@ -96,8 +96,8 @@ func (c *call) turn(signalled bool) move {
 	if cur != nil && ks.next() == c && cur.offered() {
 		return move{offered: true}
 	}
-	// A waiter whose owner holds the key from another process joins that hold; in
-	// turn it would wait for itself.
+	// A waiter whose owner holds the key from another process joins that hold. If it
+	// waited for its turn, it would wait for its own owner.
 	joins := cur == nil && c.limit == 0 && c.named && c.e.counter != nil && c.owner == ks.holder
 	asks := joins || ks.next() == c && !ks.blocked(c, now)
 	signalled, c.woken = signalled || c.woken, false

@@ -62,8 +62,7 @@ func (d *commander) claim(key string, ttl time.Duration) driver.Claim {
 	return driver.Claim{Key: key, ID: id, Owner: id, TTL: ttl}
 }
 
-// try makes one attempt. The claim in the answer's place is what holds the key if it is
-// granted.
+// try makes one attempt. If it is granted, the claim returned is the one that holds the key.
 func (d *commander) try(c driver.Claim) (driver.Claim, driver.Answer) {
 	d.t.Helper()
 	ctx, cancel := d.t.Bounded(d.t.Context(), d.t.timing.Patience)
@@ -99,7 +98,7 @@ func (d *commander) grantTo(c driver.Claim) (driver.Claim, driver.Answer) {
 	// What is left on a minority of a quorum may be in the way for a moment.
 	for start := pace.Now(); d.t.caps().Quorum && !a.Granted && start.Took() < d.t.timing.PollWithin; {
 		c.ID = d.newID()
-		time.Sleep(time.Millisecond) // a server tells of no event
+		time.Sleep(time.Millisecond) // a server reports no event
 		held, a = d.try(c)
 	}
 	if !a.Granted {

@@ -7,7 +7,7 @@ import (
 	"github.com/distlock/locker/conformance/internal/suite"
 )
 
-// faultCases are what goes wrong with commands, callers, processes and servers
+// faultCases are about what goes wrong with commands, callers, processes and servers
 // beyond the groups failure, outage and processes. See also [TroubleCases].
 var faultCases = group("faults", []Case{
 	{Name: "CommandLost", Rules: []string{"R11", "R17", "R19"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testCommandLost,

@@ -17,7 +17,7 @@ func testCancelledWhileSubscribing(t *T) {
 	w := t.Start(b, key)
 	// Some strategies send nothing for a Watch: those have been refused by then.
 	for start := pace.Now(); t.faults().Sent(OpWatch) == before && start.Took() < t.Timing().Slack; {
-		time.Sleep(time.Millisecond) // a server tells of no event
+		time.Sleep(time.Millisecond) // a server reports no event
 	}
 	w.Cancel()
 	t.Is(t.Refused(w, t.Timing().Prompt), context.Canceled)

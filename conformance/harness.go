@@ -20,7 +20,7 @@ type HarnessMaker func(tb testing.TB) Harness
 //
 // A harness that can do more says so in its Capabilities and implements the upgrades:
 // [Constructor], [Inspector], [Breaker], [Planter],
-// [Faults], [ServerFaults], [ChildMaker].
+// [Faults], [ServerFaults], [ChildMaker], [DriverMaker], [Wired].
 type Harness interface {
 	// NewLocker gives a Locker as a separate process would have it: identity
 	// and connections of its own, over the harness's one store. The suite
@@ -90,7 +90,7 @@ type Timing struct {
 	// MinTTL is the lease of cases that leave some behind. Default
 	// [locker.MinTTL].
 	MinTTL time.Duration
-	// Granularity is what the store counts TTLs in, rounding up. Default 1 ms.
+	// Granularity is the unit in which the store counts TTLs, rounding up. Default 1 ms.
 	Granularity time.Duration
 	// RenewEvery is the interval of cases that watch renewals. Default 100 ms.
 	RenewEvery time.Duration

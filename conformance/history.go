@@ -47,7 +47,7 @@ type histOut struct {
 	unknown bool  // no answer, so that it may or may not have taken effect
 }
 
-// histState is what the mutex is in.
+// histState is the state of the mutex.
 type histState struct {
 	holder int // a lease; 0 for nobody
 	token  int64
@@ -131,8 +131,8 @@ func tryLock(t *T, l locker.Locker, key string) attempt {
 }
 
 // try makes an attempt and records it. The lease is nil if it was not granted. Strict means
-// that a refusal tells that the key was held. It does not if other callers of the same
-// Locker may have been in the way, or others in a quorum.
+// that a refusal shows that the key was held. It does not show that if other callers of the same
+// Locker, or contenders in a quorum, may have been in the way.
 func (h *history) try(t *T, client int, strict bool, f attempt, opts ...locker.LockOption) (*locker.Lease, int) {
 	t.Helper()
 	in := histIn{kind: histTry, lease: h.newLease()}
@@ -177,9 +177,8 @@ func (h *history) expires(client, id int, deadline time.Time) {
 	h.add(client, histIn{kind: histExpire, lease: id}, histOut{unknown: true}, int64(deadline.Sub(h.start)), 0)
 }
 
-// telling is what the answers depend on. The order of operations that may have happened
-// at any time is what takes long to search; those of a TryLock without an answer explain
-// refusals only.
+// telling returns the operations that the answers depend on. The search takes long where operations may have
+// happened at any time. An attempt without an answer can explain refusals only.
 func (h *history) telling() []porcupine.Operation {
 	refused := slices.ContainsFunc(h.ops, func(op porcupine.Operation) bool {
 		out := op.Output.(histOut)

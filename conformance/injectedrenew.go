@@ -72,7 +72,7 @@ func (d injected) renew(ctx context.Context, claims []driver.Claim, answer func(
 	}
 }
 
-// breach notes what a driver may not do. The cases that end next tell of it.
+// breach notes what a driver did and may not do. The cases that end next report it.
 func (in *Injector) breach(format string, args ...any) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

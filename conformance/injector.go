@@ -30,7 +30,7 @@ type Injector struct {
 	broken  []string // what drivers did that no driver may do; see breach
 }
 
-// fault is what happens to one command.
+// fault describes what happens to one command.
 type fault struct {
 	lost  bool // it takes no effect
 	mute  bool // its reply is lost
@@ -170,7 +170,7 @@ func (in *Injector) Command(ctx context.Context, op Op, send func(ctx context.Co
 	return in.take(op).run(ctx, send)
 }
 
-// fate is what becomes of one command.
+// fate describes what becomes of one command.
 type fate struct {
 	fault
 	state   storeState

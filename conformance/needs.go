@@ -6,8 +6,8 @@ import (
 	"reflect"
 )
 
-// upgrades is what a harness has to be for a claim: by the field of [Capabilities], which a
-// case names in its Needs. The claims that are not in it are the strategy's.
+// upgrades has the interface that a harness has to implement for a claim: by the field of [Capabilities], which a
+// case names in its Needs. A claim without an entry is the strategy's.
 var upgrades = map[string]func(h Harness) (name string, ok bool){
 	"Construct": has[Constructor],
 	"Inspect":   has[Inspector],

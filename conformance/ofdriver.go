@@ -8,10 +8,9 @@ import (
 )
 
 // DriverHarness makes drivers on one store. The author of a driver implements it. Its
-// methods are called from many goroutines. A
-// harness that is also an [Inspector], [Breaker], [Planter], [ServerFaults] or [ChildMaker] gets the
-// cases that need one. The table shows which cases each missing interface would add. Faults come
-// from an [Injector] around the drivers, unless the harness is a [Faults].
+// methods are called from many goroutines. A harness that is also an [Inspector], [Breaker], [Planter],
+// [Wired], [ServerFaults] or [ChildMaker] gets the cases that need one. The table shows which cases each
+// missing interface would add. Faults come from an [Injector] around the drivers, unless the harness is a [Faults].
 //
 // A method Timing, as [Harness] has it, sets other bounds than the defaults. A method
 // Background(stack string) bool reports whether a goroutine is the harness's own, such as one of a client
@@ -21,7 +20,7 @@ type DriverHarness interface {
 	// NewDriver makes a driver as a separate process would have it: identity and
 	// connections of its own, over the harness's one store. The suite closes it.
 	NewDriver() (driver.Driver, error)
-	// Capabilities are the driver's claims: Name to Quorum. The rest is filled in.
+	// Capabilities are the driver's name and claims: Name to Permits. The fields after them are filled in.
 	Capabilities() Capabilities
 }
 

@@ -13,7 +13,7 @@ import (
 // Trouble is a state of the store's servers in which they cannot do what they are
 // asked to.
 type Trouble struct {
-	// Name is what the case is called, and what [ServerFaults].Cause is given.
+	// Name is the name of the case, and the argument of [ServerFaults].Cause.
 	Name string
 	// Permanent trouble needs a person: Lock does not retry.
 	Permanent bool

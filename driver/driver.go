@@ -103,8 +103,8 @@ type Request struct {
 	// the driver may keep a place in a queue for it, until the grant or until
 	// the Watch is closed.
 	Wait bool
-	// Waits says that the caller waits if refused, and Waited for how long it has waited so far. By
-	// it a [PermitKeeper] orders those that wait: no decision uses another host's clock.
+	// Waits says that the caller waits if refused, and Waited for how long it has waited so far. A
+	// [PermitKeeper] orders the waiting Requests by Waited, so no decision uses another host's clock.
 	Waits  bool
 	Waited time.Duration
 }
@@ -116,7 +116,7 @@ type Answer struct {
 	// Tokens is how many tokens, from Token on, are reserved for this grant: all
 	// later grants of the key get greater ones. 0 means one. At most Request.Tokens. A counter that
 	// begins at the clock must not be ahead of it when it is lost: reserve tokens between the last
-	// one issued and the clock, as many as there are, or at most [TokensAhead].
+	// one issued and the clock, or at most [TokensAhead] from the clock on.
 	Tokens int
 	// Claim is the id that was granted; "" is the id of the Request. It is another id in two cases.
 	// First, a driver may let a release grant the key to a waiter: to the claim of an earlier
@@ -159,9 +159,9 @@ type Answer struct {
 	NoWakeUp bool
 }
 
-// Config is what a Locker hands to its driver.
+// Config has the values that a Locker gives to its driver.
 type Config struct {
-	// Logger takes what goes wrong in the background. It is never nil and never
+	// Logger logs what goes wrong in the background. It is never nil and never
 	// blocks, whatever the user's handler does.
 	Logger *slog.Logger
 	// Options are those given by locker.WithDriverOption, in order.
@@ -180,14 +180,14 @@ type Config struct {
 	NewID func() string
 }
 
-// Settings are what a driver asks of its Locker. A zero field leaves the Locker's default.
+// Settings are a driver's wishes to its Locker. A zero field leaves the Locker's default.
 type Settings struct {
 	// IDVersion is the version digit of the UUID that claim ids begin with: 4
 	// by default, or 8 (RFC 9562, for private use), by which a driver recognises
 	// its own claims in a store where other strategies lock, too.
 	IDVersion int
-	// IDMark, unless it is 0, is what the three hex digits behind the version digit are: the driver
-	// recognises by it Lockers that wait as its own does. They are random by default.
+	// IDMark, unless it is 0, is the value of the three hex digits behind the version digit: by it the
+	// driver recognises Lockers that wait as its own does. The digits are random by default.
 	IDMark uint16
 	// NamesHolders says: if the key is refused because of a claim whose owner was not named,
 	// Answer.Owner has that claim's id. With it, and with a [Signaller], users may take locker.WithSticky.

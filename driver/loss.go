@@ -17,9 +17,9 @@ type LossDetector interface {
 
 // LossWatch watches the keys of claims.
 type LossWatch interface {
-	// From the return of Watch on, the keys of the claims in more are watched, and those of the claims in less are not. If both
-	// have a claim of one key, the claim in more is the later one. One goroutine calls Watch, some milliseconds after a grant, so that
-	// claims which are given back at once cost nothing. If Watch fails, the Locker closes the LossWatch.
+	// Watch begins to watch the keys of the claims in more, and stops watching those of the claims in less; both before it
+	// returns. If both have a claim of one key, the claim in more is the later one. One goroutine calls Watch, some milliseconds
+	// after a grant, so that claims which are given back at once cost nothing. If Watch fails, the Locker closes the LossWatch.
 	Watch(ctx context.Context, more, less []Claim) error
 	// Done is closed when the LossWatch sees no more. The Locker then opens another one.
 	Done() <-chan struct{}

@@ -20,7 +20,7 @@ import (
 //     Request that is sent twice are as for locks: sent twice, a claim counts once.
 //   - Nobody joins a claim. The owner's name is kept for those who look.
 //   - A release signals the Watches of the key.
-//   - A grant costs the same whatever number of permits is out.
+//   - A grant should cost the same whatever number of permits is out. (In strategy/etcd it reads all claims of the key.)
 //
 // A Request that Waits is not starved. While the Request that has Waited longest is repeated, the driver keeps
 // its permits free, and refuses them to Requests that have waited for less. A lock counts as a Request for

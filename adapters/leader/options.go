@@ -56,8 +56,9 @@ func WithIdentity(name, payload string) Option {
 }
 
 // WithMinTerm sets how long a term lasts at least: the lock of a function that returns earlier is kept until
-// then, and Run waits, also where a limit of the lock has ended the leader's term before. [Elector.Observe] looks twice in that time, so that it sees each term. Give it to all
-// candidates and observers alike. Default 500 ms, at least 10 ms, less than the TTL.
+// then, and Run waits. It also waits if a limit of the lock has ended the leader's term before. [Elector.Observe]
+// looks twice in that time, so that it sees each term. Give the same time to all candidates and
+// observers. Default 500 ms, at least 10 ms, less than the TTL.
 func WithMinTerm(d time.Duration) Option {
 	return option(func(s *settings) error {
 		if d < 10*time.Millisecond || d > locker.MaxTTL {

@@ -41,8 +41,8 @@ type Term struct {
 // Vacant reports whether nobody leads.
 func (t Term) Vacant() bool { return !t.held }
 
-// TermFromContext returns the term of a [Func], whose context ctx is, or derives from. It is the term's under
-// the lease of another lock, too. ok is false under another context.
+// TermFromContext returns the term of a [Func], whose context ctx is, or derives from: also under the lease of
+// another lock that the Func has taken. ok is false under any other context.
 func TermFromContext(ctx context.Context) (t Term, ok bool) {
 	if own, ok := ctx.Value(termKey{}).(*term); ok {
 		return own.Term, true
@@ -125,9 +125,10 @@ func (e *Elector) look(ctx context.Context) (Term, error) {
 }
 
 // Observe goes through the terms: first who leads now, then each change, until ctx ends. A vacant term
-// comes when nobody leads, if that lasts for long enough to be seen. It asks the store twice
-// in the time of [WithMinTerm], beside the loop, whose body may take its time: no term is left out
-// that lasted that long, as all do unless somebody takes the lock away, as long as the store answers within half of it.
+// comes when nobody leads, if that lasts for long enough to be seen. Observe asks the store twice
+// in the time of [WithMinTerm], beside the loop, whose body may take its time. While the store answers within
+// half of that time, Observe leaves out no term that lasted for all of it. All terms do, unless somebody takes the
+// lock away.
 //
 // When terms may be missing, an error comes, with a vacant term; then the present term comes, whether or not it
 // has changed. So it is when the store cannot be asked, and when a look is late, since the store is slow or the

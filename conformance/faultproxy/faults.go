@@ -38,7 +38,7 @@ func Subscribed(c Conn) bool { return c.Subscribed }
 // Normal matches connections that have not subscribed to a channel.
 func Normal(c Conn) bool { return !c.Subscribed }
 
-// Faults are what can happen to some of a proxy's connections, present and
+// Faults are the faults that can happen to some of a proxy's connections, present and
 // future: rules for commands, and trouble with the link. The methods are safe for
 // concurrent use.
 type Faults struct {

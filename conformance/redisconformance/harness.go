@@ -19,7 +19,7 @@ import (
 // New is the constructor of a strategy on one Redis.
 type New = func(redis.UniversalClient, ...locker.Option) (*locker.Client, error)
 
-// Strategy is what is to be tested. Fencing is taken to be claimed.
+// Strategy is the strategy that is tested. It is taken to claim Fencing.
 type Strategy struct {
 	Name string
 	New  New

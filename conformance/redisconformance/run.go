@@ -14,7 +14,7 @@ const everythingEnv = "LOCKER_CONFORMANCE"
 
 // onTopologies are the cases of the suite that a topology other than one server
 // is most likely to break: they ask several nodes, wait, count or look at what is
-// left. With [Strategy.Cases] they are what Run runs there unless told otherwise.
+// left. There Run runs these and [Strategy.Cases], unless LOCKER_CONFORMANCE asks for all.
 var onTopologies = []string{
 	"exclusion/NeverTwoInside", "exclusion/Linearizable", "reentry/LeaseContextReenters", "lease/BreakIsNoticed",
 	"waiting/FIFOAcrossLockers", "waiting/CancelledWaiterPassesOn", "wake-ups/NoMissedWakeup", "wake-ups/LostNotification",

@@ -20,7 +20,7 @@
 // # Check and write
 //
 // [Handler] admits the token before the handler behind it writes. Between the two a later owner's
-// request may come: it is for services that cannot compare in the step that writes. One with
+// request may come: use Handler in services that cannot compare in the step that writes. A service with
 // a SQL database or Redis asks [Token] for the request's token instead, admits it in the
 // transaction (package sqlfence) or script (package redisfence) of the write, and answers by
 // [Error].

@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// PgxTx is what [Pgx] needs of a pgx.Tx, of any version of pgx: T is pgconn.CommandTag. The
-// compiler finds it, so that this package need not import pgx.
+// PgxTx has the methods of a pgx.Tx that [Pgx] needs, of any version of pgx: T is pgconn.CommandTag. The
+// compiler infers T, so that this package need not import pgx.
 type PgxTx[T interface{ RowsAffected() int64 }] interface {
 	Exec(ctx context.Context, sql string, args ...any) (T, error)
 	Commit(ctx context.Context) error

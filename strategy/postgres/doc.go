@@ -1,4 +1,4 @@
-// Package postgres is the strategy for PostgreSQL (12 or newer by its SQL; tested on 15): a lock is a row of
+// Package postgres is the strategy for PostgreSQL (12 or newer by its SQL; tested on 13 to 18): a lock is a row of
 // a table, which applications can lock as well.
 //
 //	pool, err := pgxpool.New(ctx, "postgres://app@db/app")
