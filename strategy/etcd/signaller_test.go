@@ -1,7 +1,6 @@
 package etcd_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -11,40 +10,17 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/test/signaltest"
 	"github.com/distlock/locker/strategy/etcd"
 )
 
-const (
-	lockerID   = "0194f2a4-58c1-4d7e-9b1a-5f3c2e1d0a9b"
-	signalsKey = "locker/signals/" + lockerID
-)
+const signalsKey = "locker/signals/" + signaltest.LockerID
 
 func signaller(t *testing.T, client *clientv3.Client) driver.Signaller {
 	t.Helper()
 	d := etcd.NewDriver(client)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	return d.(driver.Signaller)
-}
-
-func listen(t *testing.T, d driver.Signaller, locker string) driver.Listener {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	l, err := d.Listen(ctx, locker)
-	require.NoError(t, err)
-	return l
-}
-
-func heard(t *testing.T, l driver.Listener) driver.Signal {
-	t.Helper()
-	select {
-	case s, ok := <-l.C():
-		require.True(t, ok, "C was closed")
-		return s
-	case <-time.After(30 * time.Second):
-		require.Fail(t, "no signal came")
-		return driver.Signal{}
-	}
 }
 
 // A signal reaches the Locker whose claim it is about, with all bytes of its key, and those that are sent at once all
@@ -54,14 +30,14 @@ func TestSignalsReachTheirLocker(t *testing.T) {
 	s := newServer(t)
 	admin := newClient(t, s)
 	sender := signaller(t, newClient(t, s))
-	sent := driver.Signal{Kind: driver.SignalRequest, Key: "a {key}\x00 of bytes ü", Claim: lockerID + ":7?host=a&pid=1"}
+	sent := driver.Signal{Kind: driver.SignalRequest, Key: "a {key}\x00 of bytes ü", Claim: signaltest.LockerID + ":7?host=a&pid=1"}
 	require.NoError(t, sender.Signal(t.Context(), sent), "nobody listens")
 	res, err := admin.Get(t.Context(), "locker/signals/", clientv3.WithPrefix())
 	require.NoError(t, err)
 	require.Empty(t, res.Kvs)
 
 	hears := signaller(t, newClient(t, s))
-	l, other := listen(t, hears, lockerID), listen(t, hears, strings.Replace(lockerID, "0", "1", 1))
+	l, other := signaltest.Listen(t, hears, signaltest.LockerID), signaltest.Listen(t, hears, strings.Replace(signaltest.LockerID, "0", "1", 1))
 	for _, value := range []string{"", " ", "r", "r x", "rr x k"} {
 		_, err := admin.Put(t.Context(), signalsKey, value, clientv3.WithIgnoreLease())
 		require.NoError(t, err)
@@ -71,11 +47,11 @@ func TestSignalsReachTheirLocker(t *testing.T) {
 		require.NoError(t, sender.Signal(t.Context(), sent))
 	}
 	for _, sent.Kind = range kinds {
-		require.Equal(t, sent, heard(t, l))
+		require.Equal(t, sent, signaltest.Heard(t, l))
 	}
 	sent.Key = strings.Repeat("k", locker.MaxKeyLen)
 	require.NoError(t, sender.Signal(t.Context(), sent))
-	require.Equal(t, sent, heard(t, l))
+	require.Equal(t, sent, signaltest.Heard(t, l))
 	require.Empty(t, other.C())
 	require.ErrorIs(t, sender.Signal(t.Context(), driver.Signal{Claim: "an owner"}), driver.ErrInvalid)
 	l.Close()
@@ -101,7 +77,7 @@ func TestListenerEnds(t *testing.T) {
 			return err
 		},
 	} {
-		l := listen(t, d, lockerID)
+		l := signaltest.Listen(t, d, signaltest.LockerID)
 		res, err := admin.Get(t.Context(), signalsKey)
 		require.NoError(t, err)
 		require.Len(t, res.Kvs, 1)
@@ -112,10 +88,10 @@ func TestListenerEnds(t *testing.T) {
 		for range l.C() {
 		}
 		l.Close()
-		l = listen(t, d, lockerID)
-		sent := driver.Signal{Kind: driver.SignalRequest, Key: "k", Claim: lockerID + ":1"}
+		l = signaltest.Listen(t, d, signaltest.LockerID)
+		sent := driver.Signal{Kind: driver.SignalRequest, Key: "k", Claim: signaltest.LockerID + ":1"}
 		require.NoError(t, d.Signal(t.Context(), sent))
-		require.Equal(t, sent, heard(t, l), what)
+		require.Equal(t, sent, signaltest.Heard(t, l), what)
 		l.Close()
 	}
 }
@@ -125,7 +101,7 @@ func TestListenerLasts(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	admin, d := newClient(t, s), signaller(t, newClient(t, s))
-	l := listen(t, d, lockerID)
+	l := signaltest.Listen(t, d, signaltest.LockerID)
 	defer l.Close()
 	res, err := admin.Get(t.Context(), signalsKey)
 	require.NoError(t, err)

@@ -1,7 +1,6 @@
 package mysql_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -10,37 +9,15 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/test/signaltest"
 	lockmysql "github.com/distlock/locker/strategy/mysql"
 )
-
-const lockerID = "0194f2a4-58c1-4d7e-9b1a-5f3c2e1d0a9b"
 
 func signaller(t *testing.T, s *server) driver.Signaller {
 	t.Helper()
 	d := lockmysql.NewDriver(s.pool(t, 4, ""))
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	return d.(driver.Signaller)
-}
-
-func listen(t *testing.T, d driver.Signaller, locker string) driver.Listener {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	l, err := d.Listen(ctx, locker)
-	require.NoError(t, err)
-	return l
-}
-
-func heard(t *testing.T, l driver.Listener) driver.Signal {
-	t.Helper()
-	select {
-	case s, ok := <-l.C():
-		require.True(t, ok, "C was closed")
-		return s
-	case <-time.After(30 * time.Second):
-		require.Fail(t, "no signal came")
-		return driver.Signal{}
-	}
 }
 
 func rowsOf(t *testing.T, s *server) (n int) {
@@ -55,9 +32,9 @@ func TestSignalsReachTheirLocker(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	sender := signaller(t, s)
-	sent := driver.Signal{Kind: driver.SignalRequest, Key: "a {key}\x00 of bytes ü", Claim: lockerID + ":7?host=a&pid=1"}
+	sent := driver.Signal{Kind: driver.SignalRequest, Key: "a {key}\x00 of bytes ü", Claim: signaltest.LockerID + ":7?host=a&pid=1"}
 	hears := signaller(t, s)
-	l, other := listen(t, hears, lockerID), listen(t, hears, strings.Replace(lockerID, "0", "1", 1))
+	l, other := signaltest.Listen(t, hears, signaltest.LockerID), signaltest.Listen(t, hears, strings.Replace(signaltest.LockerID, "0", "1", 1))
 	defer other.Close()
 	want := map[driver.Signal]bool{}
 	for _, sent.Kind = range []driver.SignalKind{driver.SignalRequest, driver.SignalBroken, 'x'} {
@@ -65,13 +42,13 @@ func TestSignalsReachTheirLocker(t *testing.T) {
 		want[sent] = true
 	}
 	for range 3 {
-		got := heard(t, l)
+		got := signaltest.Heard(t, l)
 		require.True(t, want[got], got)
 		delete(want, got)
 	}
 	sent.Key = strings.Repeat("k", locker.MaxKeyLen)
 	require.NoError(t, sender.Signal(t.Context(), sent))
-	require.Equal(t, sent, heard(t, l))
+	require.Equal(t, sent, signaltest.Heard(t, l))
 	require.Empty(t, other.C())
 	require.ErrorIs(t, sender.Signal(t.Context(), driver.Signal{Claim: "an owner"}), driver.ErrInvalid)
 	require.Eventually(t, func() bool { return rowsOf(t, s) == 0 }, 10*time.Second, 10*time.Millisecond)
@@ -94,17 +71,17 @@ func TestSignalsWait(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	d, sender := signaller(t, s), signaller(t, s)
-	l := listen(t, d, lockerID)
+	l := signaltest.Listen(t, d, signaltest.LockerID)
 	s.Freeze()
 	for range l.C() {
 	}
 	l.Close()
 	s.Thaw()
-	sent := driver.Signal{Kind: driver.SignalRequest, Key: "k", Claim: lockerID + ":1"}
+	sent := driver.Signal{Kind: driver.SignalRequest, Key: "k", Claim: signaltest.LockerID + ":1"}
 	require.NoError(t, sender.Signal(t.Context(), sent))
-	l = listen(t, d, lockerID)
+	l = signaltest.Listen(t, d, signaltest.LockerID)
 	defer l.Close()
-	require.Equal(t, sent, heard(t, l))
+	require.Equal(t, sent, signaltest.Heard(t, l))
 }
 
 // To look for signals reads no more rows than there are signals.
@@ -118,7 +95,7 @@ func TestLookingForSignalsIsCheap(t *testing.T) {
 	}
 	first := s.rowsRead(t)
 	second := s.rowsRead(t)
-	l := listen(t, signaller(t, s), lockerID) // it has looked
+	l := signaltest.Listen(t, signaller(t, s), signaltest.LockerID) // it has looked
 	n := s.rowsRead(t) - second - (second - first)
 	l.Close()
 	require.LessOrEqual(t, n, 25.0)
