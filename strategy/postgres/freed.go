@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// freed remembers keys that this Locker has released, whose rows are there and likely to be free. It
-// may be wrong: that costs one statement more.
+// freed remembers keys that this Locker has released, or of which it saw free permits: their rows are there and likely
+// to have room. It may be wrong: that costs one statement more.
 type freed struct {
 	seed  maphash.Seed
 	slots [1024]atomic.Uint64 // hashes of keys; 0: none

@@ -16,8 +16,38 @@ var _ interface {
 	driver.PermitInspector
 } = (*pgDriver)(nil)
 
-// acquirePermits is Acquire for permits: one statement, and one more where it cannot judge.
+// acquirePermits is Acquire for permits: one statement, and one more where the key has no room against
+// expectation, or where the statement cannot judge.
 func (d *pgDriver) acquirePermits(ctx context.Context, req driver.Request) (a driver.Answer, err error) {
+	if req.Permits == 1 && d.freed.take(req.Key) {
+		a, err = d.acquireAgain(ctx, req)
+	}
+	if !a.Granted && err == nil {
+		a, err = d.judgePermits(ctx, req)
+	}
+	switch {
+	case hasCode(err, lockNotAvailable):
+		return driver.Answer{NoWakeUp: d.deaf.Load()}, nil
+	case err == nil && a.Granted && a.Free > 0:
+		d.freed.note(req.Key)
+	}
+	return a, err
+}
+
+// acquireAgain grants permits of a key that has room. If it has none the answer is no grant, which says nothing.
+func (d *pgDriver) acquireAgain(ctx context.Context, req driver.Request) (a driver.Answer, err error) {
+	var first, last int64
+	n, err := d.each(ctx, d.sql.permits.again, func(rows pgx.Rows) error {
+		return rows.Scan(&first, &last, &a.Free)
+	}, append(acquireArgs(req), req.Permits, req.Limit)...)
+	if a.Granted = n == 1 && err == nil; a.Granted && first > 0 {
+		a.Token, a.Tokens = first, int(last-first+1)
+	}
+	return a, err
+}
+
+// judgePermits grants permits or returns why not.
+func (d *pgDriver) judgePermits(ctx context.Context, req driver.Request) (a driver.Answer, err error) {
 	args := append(acquireArgs(req), req.Permits, req.Limit, waited(req))
 	for try := 1; ; try++ {
 		var first, last, remaining int64
@@ -27,8 +57,6 @@ func (d *pgDriver) acquirePermits(ctx context.Context, req driver.Request) (a dr
 			return rows.Scan(&a.Granted, &first, &last, &remaining, &owner, &a.Free, &a.Limit, &a.Bids, &stale)
 		}, args...)
 		switch {
-		case hasCode(err, lockNotAvailable):
-			return driver.Answer{NoWakeUp: d.deaf.Load()}, nil
 		case err != nil:
 			return driver.Answer{}, err
 		case n == 0 && try < mostTries && ctx.Err() == nil:
@@ -91,21 +119,28 @@ func (d *pgDriver) extendPermits(ctx context.Context, c driver.Claim) (held bool
 }
 
 func (d *pgDriver) releasePermits(ctx context.Context, c driver.Claim) error {
-	sweeps := d.releases.Add(1)%sweepEvery == 1
+	sql := d.sql.permits.free
+	if d.releases.Add(1)%sweepEvery == 1 {
+		sql = d.sql.permits.release
+	}
 	gave := false
 	run := func(sql string) error {
 		_, err := d.each(ctx, sql, func(rows pgx.Rows) error { return rows.Scan(&gave, nil, nil) },
-			[]byte(c.Key), []byte(c.ID), sweeps, c.TTL > 0 && c.TTL <= mostForgotten)
+			[]byte(c.Key), []byte(c.ID), c.TTL > 0 && c.TTL <= mostForgotten)
 		return err
 	}
-	err := run(d.sql.permits.release)
+	err := run(sql)
 	if hasCode(err, limitExceeded) {
 		err = run(d.sql.permits.quietly)
 	}
-	if err == nil && !gave {
+	switch {
+	case err != nil:
+		return err
+	case !gave:
 		return errLost
 	}
-	return err
+	d.freed.note(c.Key)
+	return nil
 }
 
 // Permits implements driver.PermitKeeper: one statement.

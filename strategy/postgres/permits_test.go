@@ -212,3 +212,31 @@ func TestPermitsWakeWaiters(t *testing.T) {
 	require.NoError(t, lease.Unlock(t.Context()))
 	require.NoError(t, <-done)
 }
+
+// A key of which the Locker has seen free permits is asked by a smaller statement, which knows as much.
+func TestPermitsAgain(t *testing.T) {
+	t.Parallel()
+	store := permitStore{startServer(t)}
+	d, statements := store.Counted(t, 1)
+	take := func(id string, limit int) driver.Answer {
+		t.Helper()
+		a, err := d.Acquire(t.Context(), driver.Request{Claim: driver.Claim{Key: "k", ID: id, Owner: id, TTL: time.Minute, Permits: 1, Limit: limit}, Fencing: true})
+		require.NoError(t, err)
+		require.True(t, a.Granted)
+		return a
+	}
+	take("a", 9) // makes the tables
+	before := statements()
+	b := take("b", 9)
+	require.Equal(t, before+1, statements())
+	require.Equal(t, 7, b.Free)
+	require.Equal(t, b.Token, take("b", 9).Token, "sent twice")
+	require.Equal(t, before+3, statements(), "the larger statement finds the claim")
+	c := take("c", 5)
+	require.Equal(t, 9, c.Limit, "the limit that others name")
+	require.Equal(t, 2, c.Free)
+	require.Zero(t, take("d", 5).Limit)
+	out, limit, err := d.(driver.PermitKeeper).Permits(t.Context(), "k")
+	require.NoError(t, err)
+	require.Equal(t, []int{4, 5}, []int{out, limit})
+}

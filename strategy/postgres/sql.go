@@ -35,6 +35,8 @@ type statements struct {
 type permitStatements struct {
 	table, acquire, release, count, list string
 
+	again   string // acquire, of a key that has room
+	free    string // release, without sweeping
 	plain   string // the table's name, as the server's messages have it
 	lock    string // acquire, of a lock
 	extend  string // renew, of claims of one key
@@ -56,12 +58,13 @@ func newStatements(table string) (statements, error) {
 	read := func(name string) string {
 		return fill.Replace(fill.Replace(text(name))) // what is filled in may have places to fill, too
 	}
-	renew := read("renewpermits")
+	renew, releasePermits := read("renewpermits"), read("releasepermits")
 	sql := statements{
 		table: quoted, schema: read("schema"), acquire: read("acquire"), renew: read("renew"), extend: read("extend"),
 		release: read("release"), inspect: read("inspect"), keys: read("keys"), again: read("again"), free: read("free"),
 		permits: permitStatements{
-			table: permits, plain: strings.Join(permitsTable(parts), "."), acquire: read("acquirepermits"), release: read("releasepermits"), lock: read("lockpermits"),
+			table: permits, plain: strings.Join(permitsTable(parts), "."), acquire: read("acquirepermits"), again: read("againpermits"), lock: read("lockpermits"),
+			release: strings.ReplaceAll(releasePermits, "{swept}", read("sweptpermits")), free: strings.ReplaceAll(releasePermits, "{swept}", ""),
 			extend: strings.ReplaceAll(renew, "{skip}", ""), renew: strings.ReplaceAll(renew, "{skip}", "SKIP LOCKED"),
 			count: read("countpermits"), list: read("listpermits"),
 		},

@@ -1,4 +1,4 @@
--- releasepermits(key, id, sweep, unflushed): a row if the claim had permits, or the bid; true if it had not ended.
+-- releasepermits(key, id, unflushed): a row if the claim had permits, or the bid; true if it had not ended.
 --
 -- The head is locked and judged first, as in acquirepermits.sql: whoever changes permits does so in this order, so
 -- that no two wait for each other. A release that is sent twice finds nothing of the claim. The key is free with the
@@ -7,12 +7,12 @@
 -- As with free.sql, a commit that does not wait for the log may be forgotten in a crash: the permits are out until
 -- their TTL then. What the wait for NOTIFY is bounded by is in release.sql.
 --
--- Now and then (sweep) some rows that are no longer needed are deleted: those of keys, as in release.sql, and
+-- Now and then ({swept}: sweptpermits.sql) some rows that are no longer needed are deleted: those of keys, as in release.sql, and
 -- claims whose era is over. In an era that goes on a claim that has ended still counts, so that it
 -- stays until an attempt needs its permits.
 WITH session AS MATERIALIZED (
 	SELECT current_setting('lock_timeout') AS lock_timeout, {turn}
-		AND set_config('synchronous_commit', CASE WHEN $4::boolean THEN 'off' ELSE current_setting('synchronous_commit') END, true) <> '' AS bounded
+		AND set_config('synchronous_commit', CASE WHEN $3::boolean THEN 'off' ELSE current_setting('synchronous_commit') END, true) <> '' AS bounded
 ), head AS MATERIALIZED (
 	SELECT id, owner, since, expires FROM {table} WHERE hash = sha256($1::bytea) AND {is permits} AND (SELECT bounded FROM session)
 	FOR UPDATE
@@ -33,18 +33,5 @@ WITH session AS MATERIALIZED (
 		expires = CASE WHEN leaves > 0 THEN l.expires WHEN bid_stays > 0 THEN at + interval '1 microsecond' * bid_stays ELSE '-infinity' END
 	FROM outcome o WHERE l.hash = sha256($1)
 	RETURNING l.hash, gave
-), swept AS (
-	DELETE FROM {table} WHERE hash IN (
-		SELECT hash FROM {table}
-		WHERE $3::boolean AND EXISTS (SELECT FROM freed) AND forget < now() AND expires < now()
-		ORDER BY forget LIMIT 128
-		FOR UPDATE SKIP LOCKED)
-), void AS (
-	DELETE FROM {permits} WHERE ctid = ANY (ARRAY(
-		SELECT p.ctid FROM {permits} p
-		WHERE $3 AND p.forget < now() AND p.expires < now()
-			AND NOT EXISTS (SELECT FROM {table} l WHERE l.hash = p.hash AND l.since = p.era AND {is permits} AND l.expires > now())
-		ORDER BY p.forget LIMIT 128
-		FOR UPDATE OF p SKIP LOCKED))
-)
+){swept}
 SELECT gave, {notify}, set_config('lock_timeout', (SELECT lock_timeout FROM session), true) FROM freed
