@@ -59,9 +59,12 @@ func (e *Client) freeLater(ctx context.Context, c *claim, tried func()) {
 		c.s.mu.Unlock()
 		tried()
 	}
+	c.s.mu.Lock()
+	until := max(c.keptUntil()+c.TTL/100, e.sched.Now()) + time.Second
+	c.s.mu.Unlock()
 	e.later(c.Key, &retry.Task{
 		ID:    "free " + c.ID,
-		Until: max(c.deadline, e.sched.Now()) + time.Second,
+		Until: until,
 		Run: func(rctx context.Context) error {
 			defer tried()
 			err := c.free(rctx)

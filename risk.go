@@ -61,6 +61,9 @@ func (c *claim) margin() time.Duration {
 	return c.rare.margin
 }
 
+// keptUntil is until when the store keeps the claim at least, from which the margin takes nothing. It needs the mutex.
+func (c *claim) keptUntil() time.Duration { return c.deadline + c.margin() }
+
 // signals are the channels of the leases of a tenure, made when asked for, and what belongs to
 // them.
 type signals struct {

@@ -23,8 +23,8 @@ import (
 //  5. The mutexes that may be locked under it are the Scheduler's, the mailboxes' of the
 //     notices and that of the detection of losses. They lock no other.
 //
-// Three things are read without it: claim.end, which is atomic; the outcome of a claim
-// that was seen lost; and the deadline of a claim that was seen not held any more.
+// Two things are read without it: claim.end, which is atomic, and the outcome of a claim
+// that was seen lost.
 type stripe struct {
 	mu     sync.Mutex
 	keys   map[string]*keyState
