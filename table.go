@@ -196,5 +196,7 @@ func (s *stripe) tick(ks *keyState) {
 	s.prune(ks)
 	s.mu.Unlock()
 	closeWatch(watch)
-	unclaimed.freeUnclaimed()
+	for _, c := range unclaimed {
+		c.freeUnclaimed()
+	}
 }
