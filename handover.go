@@ -192,17 +192,25 @@ func (ks *keyState) withdraw() *claim {
 	if st := c.stick(); st != nil {
 		st.freed = make(chan struct{})
 	}
-	c.release(claimReleasing)
-	c.s.beginRelease(c)
+	c.s.beginRelease(c.giveUp())
 	return c
 }
 
-// freeUnclaimed releases, in the background, a claim that no waiter accepted; nil is none. It
+// giveUp ends the hold of a claim that no waiter has accepted, and returns it for freeUnclaimed, which follows, and
+// which Close waits for. It needs the mutex.
+func (c *claim) giveUp() *claim {
+	c.release(claimReleasing)
+	c.s.calls.add(1)
+	return c
+}
+
+// freeUnclaimed releases, in the background, a claim that was given up; nil is none. It
 // must not be called under the mutex.
 func (c *claim) freeUnclaimed() {
 	if c == nil {
 		return
 	}
+	defer c.s.exit()
 	if c.Limit > 0 { // others are given theirs meanwhile
 		c.s.mu.Lock()
 		c.s.detach(c)

@@ -258,6 +258,5 @@ func (ks *keyState) regive(w *call) (unclaimed *claim) {
 		c.give(heir)
 		return nil
 	}
-	c.release(claimReleasing)
-	return c
+	return c.giveUp()
 }

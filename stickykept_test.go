@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -270,5 +271,36 @@ func TestStickySignalIsAboutAnother(t *testing.T) {
 		if s.store.held("k") == "" {
 			t.Error("the claim is given up, and somebody has asked for an earlier one")
 		}
+	})
+}
+
+// Close waits for a claim that is being given up: its release has not begun.
+func TestStickyCloseWhileGivingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSticky(t, time.Second)
+		l, err := New(struct {
+			signalling
+			fakeSharder
+		}{s.d, fakeSharder{s.store}}, WithSticky(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Client = l
+		s.keep("k")
+		var called atomic.Bool
+		proceed := make(chan struct{})
+		s.store.called = func() {
+			if !called.Swap(true) { // to ask for the shard of the release
+				<-proceed
+			}
+		}
+		unsuited := s.locking(t.Context(), "k", WithTTL(time.Minute))
+		time.AfterFunc(time.Second, func() { close(proceed) })
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		<-unsuited.done
+		wantErr(t, unsuited.err, ErrClosed, "the Locker is closed")
+		s.wantFree("k", "nobody has it")
 	})
 }

@@ -93,8 +93,7 @@ func (s *stripe) close() (after aftermath, unclaimed []*claim) {
 		}
 		for c := range ks.permits {
 			if c.offered() {
-				c.release(claimReleasing)
-				unclaimed = append(unclaimed, c)
+				unclaimed = append(unclaimed, c.giveUp())
 			} else {
 				after = append(after, c.lose(lossClosed, ErrClosed)...)
 			}
