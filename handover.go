@@ -112,6 +112,9 @@ func (c *claim) offer(ctx context.Context, l *Lease) bool {
 		c.handOvers--
 	}
 	c.drop(l)
+	if c.rare != nil { // what becomes of the claim from here on is no danger to l
+		c.rare.atRisk, c.rare.requested = nil, nil
+	}
 	c.reported = true
 	if c.e.notices.wanted {
 		ev := c.event(EventReleased, nil)

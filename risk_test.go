@@ -215,10 +215,16 @@ func TestAtRiskOfAFrozenProcess(t *testing.T) {
 func TestAtRiskOfAKeptLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSticky(t, time.Second, WithTTL(MinTTL), WithRenewInterval(MinTTL*9/10))
-		s.keep("k")
+		l := s.lock(t.Context(), "k")
+		atRisk := l.AtRisk()
+		synctest.Wait() // it listens
+		s.unlock(l)
 		s.until(MinTTL * 8 / 10)
 		if s.store.held("k") == "" {
 			t.Fatal("it is not kept any more")
+		}
+		if closed(atRisk) || closed(l.AtRisk()) {
+			t.Error("AtRisk of a lease that was unlocked is closed")
 		}
 		if n := len(s.events()[EventAtRisk]); n != 0 {
 			t.Errorf("%d events of a lock that nobody has", n)
