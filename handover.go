@@ -175,12 +175,12 @@ func (c *call) takeOver(ks *keyState, cl *claim, now time.Duration) *Lease {
 	}
 	kept := cl.taken()
 	cl.tenure, cl.reported = &next.tenure, false
-	cl.begin(now, c.maxHold)
 	if c.e.notices.wanted {
 		ev := c.event(EventAcquired, next.token, nil)
 		ev.HandOver, ev.Kept = !kept, kept
 		cl.grantKept = c.e.notices.event(c.ctx, ev)
 	}
+	cl.begin(now, c.maxHold)
 	c.served(ks)
 	return cl.add(&next.Lease)
 }
