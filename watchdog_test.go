@@ -182,14 +182,14 @@ func TestBatchEndsAfterItsAnswers(t *testing.T) {
 			case c.Key == "hangs":
 				return hang(c)
 			case c.at >= 3*time.Second:
-				return replyAfter(1500 * time.Millisecond)(c)
+				return replyAfter(1050 * time.Millisecond)(c)
 			}
 			return obey(c)
 		})
 		l := b.lock(t.Context(), "k")
 		b.until(time.Millisecond) // so that l is renewed first
 		hangs := b.lock(t.Context(), "hangs")
-		b.until(4600 * time.Millisecond) // the batch of the first second was given up at 4 s; a renewal of l was answered at 4.5 s
+		b.until(4100 * time.Millisecond) // the batch of the first second was given up at 4 s; the next renewal of l was answered at 4.05 s
 		for _, e := range b.events()[EventRenewFailed] {
 			if e.Key == "k" {
 				t.Errorf("a renewal of %q has failed: %v", e.Key, e.Err)
