@@ -55,8 +55,12 @@ func (e *Client) freeLater(ctx context.Context, c *claim, tried func()) {
 	end := func(err error) {
 		kind, outcome := c.releaseEnd(err)
 		c.s.mu.Lock()
+		silent := c.reported && kind == EventReleaseFailed // its end was reported before this
 		c.released(ctx, kind, outcome)
 		c.s.mu.Unlock()
+		if silent {
+			e.log.Warn("release failed in the background; the TTL frees the key", "strategy", e.name, "key", c.Key, "err", outcome)
+		}
 		tried()
 	}
 	c.s.mu.Lock()

@@ -1,7 +1,9 @@
 package locker
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -302,5 +304,22 @@ func TestStickyCloseWhileGivingUp(t *testing.T) {
 		<-unsuited.done
 		wantErr(t, unsuited.err, ErrClosed, "the Locker is closed")
 		s.wantFree("k", "nobody has it")
+	})
+}
+
+// The release of a lock that nobody has is no event. If it fails, the log says so.
+func TestStickyReleaseFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		s := newSticky(t, 100*time.Millisecond, WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		s.keep("k")
+		s.store.from(opRelease, fail(errNoPerm))
+		s.until(time.Second)
+		s.wantEvents(map[EventKind]int{EventAcquired: 1, EventReleased: 1}, "its Unlock has kept it")
+		_ = s.Close()
+		synctest.Wait()
+		if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "NOPERM") || !strings.Contains(log.String(), "key=k") {
+			t.Errorf("the log does not say that the key is left to its TTL, and why:\n%s", &log)
+		}
 	})
 }
