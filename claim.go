@@ -185,13 +185,13 @@ func (c *claim) awaitsRenewal(now time.Duration) (left time.Duration, ok bool) {
 	return c.deadline - now, c.state == claimHeld && now < time.Duration(c.end.Load())
 }
 
-// renewed draws the conclusions from the first answer to a renewal sent at sent. A claim that
+// renewed draws the conclusions from the answer to a renewal sent at sent. A claim that
 // is not held any more stays so, whatever the answer.
 func (c *claim) renewed(ctx context.Context, sent time.Duration, err error, automatic bool) {
 	denied, failed := isLost(err), withoutContextErrors(err)
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	if c.state != claimHeld || automatic && !c.inRenewal {
+	if c.state != claimHeld {
 		return
 	}
 	c.inRenewal = c.inRenewal && !automatic

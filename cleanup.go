@@ -55,13 +55,20 @@ func (e *Client) freeLater(ctx context.Context, c *claim, tried func()) {
 	end := func(err error) {
 		kind, outcome := c.releaseEnd(err)
 		c.s.mu.Lock()
+		silent := c.reported && kind == EventReleaseFailed // its end was reported before this
 		c.released(ctx, kind, outcome)
 		c.s.mu.Unlock()
+		if silent {
+			e.log.Warn("release failed in the background; the TTL frees the key", "strategy", e.name, "key", c.Key, "err", outcome)
+		}
 		tried()
 	}
+	c.s.mu.Lock()
+	until := max(c.keptUntil()+c.TTL/100, e.sched.Now()) + time.Second
+	c.s.mu.Unlock()
 	e.later(c.Key, &retry.Task{
 		ID:    "free " + c.ID,
-		Until: max(c.deadline, e.sched.Now()) + time.Second,
+		Until: until,
 		Run: func(rctx context.Context) error {
 			defer tried()
 			err := c.free(rctx)

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -237,4 +238,49 @@ func TestCorrectionsDoNotPileUp(t *testing.T) {
 		b.unlock(l)
 		b.wantIdle("the lease is unlocked")
 	})
+}
+
+// The store has a claim with a margin for longer than its holder. A release goes on for as long, and one that was applied after the
+// Deadline without a reply is no loss.
+func TestReleaseWithinTheMargin(t *testing.T) {
+	const ttl, margin = 20 * time.Second, 10 * time.Second // the Deadline is at 9.798 s
+	for name, c := range map[string]struct {
+		unlock, up time.Duration
+		want       error
+		step       func() step // from up on
+	}{
+		"an outage beyond the Deadline": {8 * time.Second, 15 * time.Second, ErrUnavailable, func() step { return obey }},
+		"a reply is lost": {9500 * time.Millisecond, 10 * time.Second, nil, func() step {
+			lost := false
+			return func(c *command) error {
+				if lost {
+					return obey(c)
+				}
+				lost = true
+				return failAfter(errReset)(c)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, plain, WithTTL(ttl), WithMargin(margin), WithoutRenewal())
+				l, then := b.lock(t.Context(), "k"), c.step()
+				b.store.from(opRelease, func(cmd *command) error {
+					if cmd.at < c.up {
+						return errRefused
+					}
+					return then(cmd)
+				})
+				b.until(c.unlock)
+				if err := l.Unlock(t.Context()); !errors.Is(err, c.want) {
+					t.Errorf("Unlock: %v, want %v", err, c.want)
+				}
+				b.until(c.up + 2*time.Second)
+				if b.store.held("k") != "" {
+					t.Error("the key is held, want it free: the store answers again")
+				}
+				b.wantEvents(map[EventKind]int{EventAcquired: 1, EventReleased: 1}, "it was released")
+			})
+		})
+	}
 }

@@ -113,6 +113,9 @@ func (c *claim) offer(ctx context.Context, l *Lease) bool {
 		c.handOvers--
 	}
 	c.drop(l)
+	if c.rare != nil { // what becomes of the claim from here on is no danger to l
+		c.rare.atRisk, c.rare.requested = nil, nil
+	}
 	c.reported = true
 	if c.e.notices.wanted {
 		ev := c.event(EventReleased, nil)
@@ -173,12 +176,12 @@ func (c *call) takeOver(ks *keyState, cl *claim, now time.Duration) *Lease {
 	}
 	kept := cl.taken()
 	cl.tenure, cl.reported = &next.tenure, false
-	cl.begin(now, c.maxHold)
 	if c.e.notices.wanted {
 		ev := c.event(EventAcquired, next.token, nil)
 		ev.HandOver, ev.Kept = !kept, kept
 		cl.grantKept = c.e.notices.event(c.ctx, ev)
 	}
+	cl.begin(now, c.maxHold)
 	c.served(ks)
 	return cl.add(&next.Lease)
 }
@@ -193,17 +196,25 @@ func (ks *keyState) withdraw() *claim {
 	if st := c.stick(); st != nil {
 		st.freed = make(chan struct{})
 	}
-	c.release(claimReleasing)
-	c.s.beginRelease(c)
+	c.s.beginRelease(c.giveUp())
 	return c
 }
 
-// freeUnclaimed releases, in the background, a claim that no waiter accepted; nil is none. It
+// giveUp ends the hold of a claim that no waiter has accepted, and returns it for freeUnclaimed, which follows, and
+// which Close waits for. It needs the mutex.
+func (c *claim) giveUp() *claim {
+	c.release(claimReleasing)
+	c.s.calls.add(1)
+	return c
+}
+
+// freeUnclaimed releases, in the background, a claim that was given up; nil is none. It
 // must not be called under the mutex.
 func (c *claim) freeUnclaimed() {
 	if c == nil {
 		return
 	}
+	defer c.s.exit()
 	if c.Limit > 0 { // others are given theirs meanwhile
 		c.s.mu.Lock()
 		c.s.detach(c)

@@ -234,15 +234,15 @@ func (c *call) endBid() {
 	})
 }
 
-// passOnLate passes on what was given to waiters whose attempts are late. It returns a claim for
+// passOnLate passes on what was given to waiters whose attempts are late. It returns the claims for
 // which there is no other waiter.
-func (ks *keyState) passOnLate() (unclaimed *claim) {
+func (ks *keyState) passOnLate() (unclaimed []*claim) {
 	if ks.queue == nil {
 		return nil
 	}
-	for w := ks.head; w != nil && unclaimed == nil; w = w.next {
+	for w := ks.head; w != nil; w = w.next {
 		if w.given != nil && w.isLate(w.e.sched.Now()) {
-			unclaimed = ks.regive(w)
+			unclaimed = append(unclaimed, ks.regive(w))
 		}
 	}
 	return unclaimed
@@ -258,6 +258,5 @@ func (ks *keyState) regive(w *call) (unclaimed *claim) {
 		c.give(heir)
 		return nil
 	}
-	c.release(claimReleasing)
-	return c
+	return c.giveUp()
 }

@@ -253,6 +253,33 @@ func TestGivenPermitsComeBack(t *testing.T) {
 	}
 }
 
+// Of several callers whose attempts hang, each passes on what it was given.
+func TestAllGivenPermitsComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 3
+		b := newBench(t, permitting, WithoutFencing())
+		few, s := b.few("k", n), newSemaphore(t, b, "k", n)
+		var held []*Lease
+		for range n {
+			held = append(held, must(s.Acquire(t.Context()))(t))
+		}
+		for range n {
+			b.store.next(opAcquire, hang)
+			b.begin(func() (*Lease, error) { return s.Acquire(t.Context(), WithWait(time.Minute)) })
+		}
+		for _, l := range held {
+			b.unlock(l)
+		}
+		b.wantSent(opRelease, 0, "each is given to the next")
+		start := b.at()
+		for range n {
+			other := b.begin(func() (*Lease, error) { return few.Acquire(t.Context(), WithWait(time.Minute)) })
+			other.wantLease(t)
+			wantBetween(t, "the other process waited", other.end-start, 0, 2*overdueAfter, "nobody uses the permits")
+		}
+	})
+}
+
 // A caller that the store grants what was kept free for it sends nothing more about that.
 func TestGrantEndsTheBid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ func (l *Lease) AtRisk() <-chan struct{} {
 	}
 	c := l.claim
 	defer c.lock().Unlock()
-	if l.tenure != c.tenure {
+	if l.isPassedOn() {
 		return openChan
 	}
 	c.noteRisk() // a process that was frozen learns of it by its first question
@@ -33,6 +33,9 @@ func (l *Lease) AtRisk() <-chan struct{} {
 	}
 	return s.atRisk
 }
+
+// isPassedOn reports whether the lease has left its claim to the next caller, or to one that may come. It needs the mutex.
+func (l *Lease) isPassedOn() bool { return l.tenure != l.claim.tenure || l.claim.offered() }
 
 // rarities are what few claims have.
 type rarities struct {
@@ -60,6 +63,9 @@ func (c *claim) margin() time.Duration {
 	}
 	return c.rare.margin
 }
+
+// keptUntil is until when the store keeps the claim at least, from which the margin takes nothing. It needs the mutex.
+func (c *claim) keptUntil() time.Duration { return c.deadline + c.margin() }
 
 // signals are the channels of the leases of a tenure, made when asked for, and what belongs to
 // them.

@@ -215,10 +215,16 @@ func TestAtRiskOfAFrozenProcess(t *testing.T) {
 func TestAtRiskOfAKeptLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSticky(t, time.Second, WithTTL(MinTTL), WithRenewInterval(MinTTL*9/10))
-		s.keep("k")
+		l := s.lock(t.Context(), "k")
+		atRisk := l.AtRisk()
+		synctest.Wait() // it listens
+		s.unlock(l)
 		s.until(MinTTL * 8 / 10)
 		if s.store.held("k") == "" {
 			t.Fatal("it is not kept any more")
+		}
+		if closed(atRisk) || closed(l.AtRisk()) {
+			t.Error("AtRisk of a lease that was unlocked is closed")
 		}
 		if n := len(s.events()[EventAtRisk]); n != 0 {
 			t.Errorf("%d events of a lock that nobody has", n)
@@ -293,4 +299,31 @@ func TestIntervals(t *testing.T) {
 	}
 	_, err := New(newFake(), WithTTL(time.Second), WithMargin(500*time.Millisecond+1))
 	wantErr(t, err, ErrInvalid, "a margin of more than half of the TTL")
+}
+
+// What has ended a lease before its Deadline does not matter after it: Unlock frees nothing within the margin.
+func TestMarginAfterAnotherEnd(t *testing.T) {
+	const ttl, margin = 10 * time.Second, 4 * time.Second
+	for name, end := range map[string]func(b *bench) (*Lease, error){
+		"a limit": func(b *bench) (*Lease, error) {
+			return b.lock(b.t.Context(), "k", WithMargin(margin), WithMaxHold(time.Second)), nil
+		},
+		"Close": func(b *bench) (*Lease, error) {
+			return b.lock(b.t.Context(), "k", WithMargin(margin)), b.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, plain, WithTTL(ttl))
+				l := must(end(b))(t)
+				b.until(6 * time.Second) // the Deadline was at 5.898 s
+				wantErr(t, l.Unlock(t.Context()), ErrLost, "it is over")
+				b.until(ttl - time.Millisecond)
+				if b.store.held("k") == "" {
+					t.Error("the key is free before the margin is over")
+				}
+				wantErr(t, l.Unlock(t.Context()), ErrNotHeld, "it was unlocked")
+			})
+		})
+	}
 }

@@ -13,7 +13,8 @@ import (
 const readers = "locker readers" // the owner
 
 func (rw *RWLock) gateRLock(ctx context.Context, opts []LockOption) (*Lease, error) {
-	set := defaultSettings()
+	set := rw.e.set
+	set.call.renewals, set.call.maxHold = noLimit, 0 // the Locker's limits do not count for readers
 	c, err := set.forCall(opts)
 	switch {
 	case err != nil:

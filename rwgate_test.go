@@ -227,3 +227,11 @@ func TestWaitIsToldAsGiven(t *testing.T) {
 		b.unlock(room)
 	})
 }
+
+// A reader's options are judged by the TTL of its Locker.
+func TestReadersOptionsAreTheLockers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain, WithTTL(time.Minute))
+		b.unlock(must(newRW(t, b).RLock(t.Context(), WithMargin(20*time.Second)))(t))
+	})
+}

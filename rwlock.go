@@ -17,7 +17,7 @@ import (
 // lease of its own, with the options that its call was given. A free lock costs a reader or a writer
 // one round trip, and so does its Unlock. A plain Lock of the key excludes readers and writers.
 //
-// With other strategies the readers of one Locker share a lease: it is renewed, has the TTL that the
+// With other strategies the readers of one Locker share a lease: it is renewed, has the TTL and the margin that the
 // first of them asked for and no limit, and is lost for all of them. Only the readers of one Locker are inside
 // together, and processes take turns, unless the driver is a [driver.HoldCounter]. A
 // call costs three round trips, and its Unlock one: it first takes the lock on the

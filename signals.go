@@ -37,7 +37,7 @@ func (l *Lease) ReleaseRequested() <-chan struct{} {
 func (l *Lease) listen() (requested <-chan struct{}, waits bool) {
 	c := l.claim
 	defer c.lock().Unlock()
-	if l.tenure != c.tenure {
+	if l.isPassedOn() {
 		return openChan, false
 	}
 	r := c.rarely()

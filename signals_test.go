@@ -301,3 +301,26 @@ func TestRequestedIsNotHandedOver(t *testing.T) {
 		s.unlock(waiter.wantLease(t))
 	})
 }
+
+// A request that comes before the next caller has taken the lock is reported after that caller's grant.
+func TestRequestDuringAHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain, WithoutFencing(), WithHandOver(4, time.Second))
+		l, next := b.lock(t.Context(), "k"), b.locking(t.Context(), "k")
+		l.claim.s.mu.Lock()
+		if !l.claim.offer(t.Context(), l) {
+			t.Error("the lock is not handed over")
+		}
+		l.claim.ask()
+		l.claim.s.mu.Unlock()
+		if !closed(next.wantLease(t).ReleaseRequested()) {
+			t.Error("the next caller does not learn of the request")
+		}
+		synctest.Wait()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if last := b.seen[len(b.seen)-1]; last.Kind != EventReleaseRequested {
+			t.Errorf("the last event is %q, want %q: the grant comes before it", last.Kind, EventReleaseRequested)
+		}
+	})
+}

@@ -68,7 +68,7 @@ const (
 // Programs that cannot ask wait until idle is over: other libraries, a person with SQL or redis-cli,
 // older versions of this library. After a crash the key is free within 3 s, or within the TTL if that
 // is shorter: the lease lasts no longer until its first renewal, which comes when half of that time is
-// over. If the store loses the key, this process grants the lock to itself for up to 1 s more; the
+// over. (With [WithMargin] or [WithMaxHold] it is the TTL.) If the store loses the key, this process grants the lock to itself for up to 1 s more; the
 // tokens of other processes are greater. As with [WithHandOver], nil from Unlock means that no loss was
 // known, and [Lease.Owner] is known to this Locker only.
 //

@@ -1,9 +1,12 @@
 package locker
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -269,6 +272,54 @@ func TestStickySignalIsAboutAnother(t *testing.T) {
 		synctest.Wait()
 		if s.store.held("k") == "" {
 			t.Error("the claim is given up, and somebody has asked for an earlier one")
+		}
+	})
+}
+
+// Close waits for a claim that is being given up: its release has not begun.
+func TestStickyCloseWhileGivingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSticky(t, time.Second)
+		l, err := New(struct {
+			signalling
+			fakeSharder
+		}{s.d, fakeSharder{s.store}}, WithSticky(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Client = l
+		s.keep("k")
+		var called atomic.Bool
+		proceed := make(chan struct{})
+		s.store.called = func() {
+			if !called.Swap(true) { // to ask for the shard of the release
+				<-proceed
+			}
+		}
+		unsuited := s.locking(t.Context(), "k", WithTTL(time.Minute))
+		time.AfterFunc(time.Second, func() { close(proceed) })
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		<-unsuited.done
+		wantErr(t, unsuited.err, ErrClosed, "the Locker is closed")
+		s.wantFree("k", "nobody has it")
+	})
+}
+
+// The release of a lock that nobody has is no event. If it fails, the log says so.
+func TestStickyReleaseFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		s := newSticky(t, 100*time.Millisecond, WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		s.keep("k")
+		s.store.from(opRelease, fail(errNoPerm))
+		s.until(time.Second)
+		s.wantEvents(map[EventKind]int{EventAcquired: 1, EventReleased: 1}, "its Unlock has kept it")
+		_ = s.Close()
+		synctest.Wait()
+		if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "NOPERM") || !strings.Contains(log.String(), "key=k") {
+			t.Errorf("the log does not say that the key is left to its TTL, and why:\n%s", &log)
 		}
 	})
 }

@@ -23,8 +23,8 @@ import (
 //  5. The mutexes that may be locked under it are the Scheduler's, the mailboxes' of the
 //     notices and that of the detection of losses. They lock no other.
 //
-// Three things are read without it: claim.end, which is atomic; the outcome of a claim
-// that was seen lost; and the deadline of a claim that was seen not held any more.
+// Two things are read without it: claim.end, which is atomic, and the outcome of a claim
+// that was seen lost.
 type stripe struct {
 	mu     sync.Mutex
 	keys   map[string]*keyState
@@ -93,8 +93,7 @@ func (s *stripe) close() (after aftermath, unclaimed []*claim) {
 		}
 		for c := range ks.permits {
 			if c.offered() {
-				c.release(claimReleasing)
-				unclaimed = append(unclaimed, c)
+				unclaimed = append(unclaimed, c.giveUp())
 			} else {
 				after = append(after, c.lose(lossClosed, ErrClosed)...)
 			}
@@ -196,5 +195,7 @@ func (s *stripe) tick(ks *keyState) {
 	s.prune(ks)
 	s.mu.Unlock()
 	closeWatch(watch)
-	unclaimed.freeUnclaimed()
+	for _, c := range unclaimed {
+		c.freeUnclaimed()
+	}
 }

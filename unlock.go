@@ -127,12 +127,12 @@ func (u *unlocking) end() {
 //	freed           yes (3)     nothing            what the release in the background found
 //	lost: denied    any         nothing            the loss
 //	lost: expired   yes         release, tidily    the loss; nothing is owed with a margin
-//	lost: a limit   yes         release            the loss
-//	lost: Close     yes         release            nil
+//	lost: a limit   yes         release (4)        the loss
+//	lost: Close     yes         release (4)        nil, or the loss if (4)
 //	lost, not so    no          nothing            the loss; nil after Close
 //
 // (1) only to a HoldCounter. (2) nothing where the claim is offered to the next waiter.
-// (3) Unlock is called again after ErrUnavailable.
+// (3) Unlock is called again after ErrUnavailable. (4) nothing within a margin, after the deadline.
 //
 // From here on no other lease re-enters a claim whose last lease this was.
 func (u *unlocking) decide() (d duty, answer error) {
@@ -172,11 +172,12 @@ func (c *claim) owedWhenLost(last bool) (d duty, answer error) {
 	if last {
 		c.s.forgetLost(c)
 	}
-	if answer = c.outcome(); c.lossKind == lossClosed {
+	inMargin := c.margin() > 0 && c.e.sched.Now() >= c.deadline
+	if answer = c.outcome(); c.lossKind == lossClosed && !inMargin {
 		answer = nil
 	}
 	switch {
-	case !last || c.lossKind == lossDenied, c.lossKind == lossExpired && c.margin() > 0:
+	case !last || c.lossKind == lossDenied || inMargin:
 		return dutyNone, answer
 	case c.lossKind == lossExpired:
 		return dutyTidy, answer
@@ -266,7 +267,7 @@ func (c *claim) free(ctx context.Context) error {
 		defer c.s.mu.Unlock()
 		return c.outcome() // by the release in the background, or by another Unlock
 	}
-	inTime := c.e.sched.Now() < c.deadline
+	inTime := c.e.sched.Now() < c.keptUntil()
 	if inTime {
 		c.releases++
 	}

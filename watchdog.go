@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/distlock/locker/driver"
@@ -59,20 +60,22 @@ func (e *Client) renewBatch(ctx context.Context, due []*claim) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(left/3, minRenewTimeout))
 	defer cancel()
+	answered := make([]atomic.Bool, len(batch)) // the next renewal of such a claim may be under way before this batch ends
+	conclude := func(i int, err error) {
+		if answered[i].CompareAndSwap(false, true) {
+			batch[i].renewed(context.Background(), sent, err, true)
+		}
+	}
 	defer func() {
-		// Deferred, to be done after a panic of the driver, too. What was answered
-		// is not under way any more.
 		err := errNoAnswer
 		if v := recover(); v != nil {
 			err = e.panicked("renewing", v)
 		}
-		for _, c := range batch {
-			c.renewed(context.Background(), sent, err, true)
+		for i := range batch {
+			conclude(i, err)
 		}
 	}()
-	e.driver.Renew(ctx, claims, func(i int, err error) {
-		batch[i].renewed(context.Background(), sent, err, true)
-	})
+	e.driver.Renew(ctx, claims, conclude)
 }
 
 // retryAfter returns how long to wait after a failed renewal: about three tenths of the

@@ -172,3 +172,32 @@ func TestShardsAreRenewedApart(t *testing.T) {
 		}
 	})
 }
+
+// The end of a batch in which one claim hangs is nothing to a claim that was answered: by then its next renewal is under way.
+func TestBatchEndsAfterItsAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain, WithTTL(30*time.Second), WithRenewInterval(time.Second))
+		b.store.from(opRenew, func(c *command) error {
+			switch {
+			case c.Key == "hangs":
+				return hang(c)
+			case c.at >= 3*time.Second:
+				return replyAfter(1050 * time.Millisecond)(c)
+			}
+			return obey(c)
+		})
+		l := b.lock(t.Context(), "k")
+		b.until(time.Millisecond) // so that l is renewed first
+		hangs := b.lock(t.Context(), "hangs")
+		b.until(4100 * time.Millisecond) // the batch of the first second was given up at 4 s; the next renewal of l was answered at 4.05 s
+		for _, e := range b.events()[EventRenewFailed] {
+			if e.Key == "k" {
+				t.Errorf("a renewal of %q has failed: %v", e.Key, e.Err)
+			}
+		}
+		const want = 3*time.Second + 29698*time.Millisecond
+		wantBetween(t, "the deadline is at", l.Deadline().Sub(b.start), want, want, "the renewal of 3 s has succeeded")
+		b.unlock(l)
+		b.unlock(hangs)
+	})
+}
