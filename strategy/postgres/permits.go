@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -16,6 +17,10 @@ var _ interface {
 	driver.PermitInspector
 } = (*pgDriver)(nil)
 
+// hasMore is the rest of the time where a statement has forgotten as many ended claims as it may, and there may be
+// more. It is sent again: a key that nobody has is not refused.
+const hasMore = -1
+
 // acquirePermits is Acquire for permits: one statement, and one more where it cannot judge.
 func (d *pgDriver) acquirePermits(ctx context.Context, req driver.Request) (a driver.Answer, err error) {
 	args := append(acquireArgs(req), req.Permits, req.Limit, waited(req))
@@ -23,9 +28,11 @@ func (d *pgDriver) acquirePermits(ctx context.Context, req driver.Request) (a dr
 		var first, last, remaining int64
 		var owner unhex
 		var stale bool
+		var other int
 		n, err := d.each(ctx, d.sql.permits.acquire, func(rows pgx.Rows) error {
-			return rows.Scan(&a.Granted, &first, &last, &remaining, &owner, &a.Free, &a.Limit, &a.Bids, &stale)
+			return rows.Scan(&a.Granted, &first, &last, &remaining, &owner, &a.Free, &other, &a.Bids, &stale)
 		}, args...)
+		a.Limit = cmp.Or(a.Limit, other)
 		switch {
 		case hasCode(err, lockNotAvailable):
 			return driver.Answer{NoWakeUp: d.deaf.Load()}, nil
@@ -35,6 +42,9 @@ func (d *pgDriver) acquirePermits(ctx context.Context, req driver.Request) (a dr
 			continue
 		case n == 0:
 			return driver.Answer{}, errOvertaken
+		case remaining == hasMore:
+			try = 0
+			continue
 		case a.Granted:
 			if first > 0 {
 				a.Token, a.Tokens = first, int(last-first+1)
@@ -55,9 +65,12 @@ func (d *pgDriver) acquirePermits(ctx context.Context, req driver.Request) (a dr
 // lockInstead is Acquire for a lock, at a key that has permits. It reports whether it had some still.
 func (d *pgDriver) lockInstead(ctx context.Context, req driver.Request) (a driver.Answer, found bool, err error) {
 	var first, last, remaining int64
-	n, err := d.each(ctx, d.sql.permits.lock, func(rows pgx.Rows) error {
-		return rows.Scan(&a.Granted, &first, &last, &remaining)
-	}, append(acquireArgs(req), waited(req))...)
+	n := 1
+	for again := true; again; again = err == nil && n > 0 && remaining == hasMore {
+		n, err = d.each(ctx, d.sql.permits.lock, func(rows pgx.Rows) error {
+			return rows.Scan(&a.Granted, &first, &last, &remaining)
+		}, append(acquireArgs(req), waited(req))...)
+	}
 	switch {
 	case hasCode(err, lockNotAvailable):
 		return driver.Answer{NoWakeUp: d.deaf.Load()}, true, nil
