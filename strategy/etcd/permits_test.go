@@ -15,7 +15,6 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
-	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/strategy/etcd"
 	"github.com/distlock/locker/strategy/etcd/internal/members"
 )
@@ -275,11 +274,9 @@ func TestWokenInTheNextPlace(t *testing.T) {
 	require.NoError(t, err)
 	inLine()
 	require.NoError(t, holding.Release(ctx, held))
-	late, stop := pace.Timeout(20 * time.Second)
-	defer stop()
 	select {
 	case <-w.C():
-	case <-late:
+	case <-time.After(20 * time.Second):
 		require.Fail(t, "the waiter is not woken")
 	}
 }
