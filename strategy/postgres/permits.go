@@ -17,10 +17,6 @@ var _ interface {
 	driver.PermitInspector
 } = (*pgDriver)(nil)
 
-// hasMore is the rest of the time where a statement has forgotten as many ended claims as it may, and there may be
-// more. It is sent again: a key that nobody has is not refused.
-const hasMore = -1
-
 // acquirePermits is Acquire for permits: one statement, and one more where it cannot judge.
 func (d *pgDriver) acquirePermits(ctx context.Context, req driver.Request) (a driver.Answer, err error) {
 	args := append(acquireArgs(req), req.Permits, req.Limit, waited(req))
@@ -28,11 +24,12 @@ func (d *pgDriver) acquirePermits(ctx context.Context, req driver.Request) (a dr
 		var first, last, remaining int64
 		var owner unhex
 		var stale bool
-		var other int
 		n, err := d.each(ctx, d.sql.permits.acquire, func(rows pgx.Rows) error {
-			return rows.Scan(&a.Granted, &first, &last, &remaining, &owner, &a.Free, &other, &a.Bids, &stale)
+			other := a.Limit // when the statement was sent before, which has set the limit
+			err := rows.Scan(&a.Granted, &first, &last, &remaining, &owner, &a.Free, &a.Limit, &a.Bids, &stale)
+			a.Limit = cmp.Or(a.Limit, other)
+			return err
 		}, args...)
-		a.Limit = cmp.Or(a.Limit, other)
 		switch {
 		case hasCode(err, lockNotAvailable):
 			return driver.Answer{NoWakeUp: d.deaf.Load()}, nil
@@ -61,6 +58,10 @@ func (d *pgDriver) acquirePermits(ctx context.Context, req driver.Request) (a dr
 		return a, nil
 	}
 }
+
+// hasMore is the rest of the time where a statement has forgotten as many ended claims as it may, and there may be
+// more. It is sent again: a key that nobody has is not refused.
+const hasMore = -1
 
 // lockInstead is Acquire for a lock, at a key that has permits. It reports whether it had some still.
 func (d *pgDriver) lockInstead(ctx context.Context, req driver.Request) (a driver.Answer, found bool, err error) {
