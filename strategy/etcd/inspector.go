@@ -31,7 +31,7 @@ func (d *etcdDriver) Inspect(ctx context.Context, key string) (driver.Holder, er
 	h.Queue, h.Waiting = waiting, len(waiting)
 	if h.Limit > 0 {
 		h.ID, h.Owner, h.Metadata = "", "", nil
-		h.Permits, h.Limit = out(holding), permitsOf(members[len(members)-1]).limit
+		h.Permits, h.Limit = out(holding), limitOf(members)
 	}
 	return h, nil
 }

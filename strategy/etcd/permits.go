@@ -114,16 +114,24 @@ func permitsIn(members []*mvccpb.KeyValue, m member, c driver.Claim, res *client
 	if p.behind {
 		p.free = min(max(left, 0), c.Permits)
 	}
-	for _, kv := range slices.Backward(members) {
-		if res.Succeeded && string(kv.Key) == m.name() && kv.CreateRevision == p.seen {
-			continue // it was put just now
-		}
-		if limit := permitsOf(kv).limit; limit != c.Limit {
-			p.other = limit
-		}
-		break
+	before := members
+	if last := len(members) - 1; last >= 0 && string(members[last].Key) == m.name() && members[last].CreateRevision == p.seen {
+		before = members[:last] // it was put just now
+	}
+	if limit := limitOf(before); limit != c.Limit {
+		p.other = limit
 	}
 	return p
+}
+
+// limitOf returns the limit that was named last; 0 if there is none. A lock that waits names none.
+func limitOf(members []*mvccpb.KeyValue) int {
+	for _, kv := range slices.Backward(members) {
+		if p := permitsOf(kv); p.limit > 0 {
+			return p.limit
+		}
+	}
+	return 0
 }
 
 // lapse closes a place that was silent, and has no Watch.
@@ -181,7 +189,7 @@ func (d *etcdDriver) Permits(ctx context.Context, key string) (n, limit int, err
 	if permitsOf(members[0]).limit == 0 {
 		return 0, 0, fmt.Errorf("%w: the key is held as a lock", driver.ErrConflict)
 	}
-	return out(holding(members)), permitsOf(members[len(members)-1]).limit, nil
+	return out(holding(members)), limitOf(members), nil
 }
 
 // PermitClaims implements driver.PermitInspector: a command for all members, and one for the lease of each.

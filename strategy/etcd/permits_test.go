@@ -195,3 +195,88 @@ func TestLateEndOfABid(t *testing.T) {
 	require.ErrorIs(t, d.Release(t.Context(), first), driver.ErrLost)
 	require.NoError(t, d.Release(t.Context(), second))
 }
+
+// A lock that waits behind permits names no limit: what is shown of the permits stays as it was.
+func TestLockBehindPermits(t *testing.T) {
+	t.Parallel()
+	s, ctx := newServer(t), t.Context()
+	l, sem := semaphore(t, s, 3)
+	held, err := sem.AcquireN(ctx, 2)
+	require.NoError(t, err)
+	other := newLocker(t, newClient(t, s))
+	locked := make(chan error, 1)
+	go func() {
+		lease, err := other.Lock(ctx, "k")
+		if err == nil {
+			err = lease.Unlock(ctx)
+		}
+		locked <- err
+	}()
+	var h locker.Holder
+	require.Eventually(t, func() bool {
+		h, err = l.Inspect(ctx, "k")
+		return err == nil && h.Waiting == 1
+	}, 20*time.Second, time.Millisecond)
+	require.Equal(t, []any{true, 2, 3, ""}, []any{h.Held, h.Permits, h.Limit, h.ID})
+	require.ErrorContains(t, l.ForceUnlock(ctx, h), "permits")
+
+	d := etcd.NewDriver(newClient(t, s))
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	n, limit, err := d.(driver.PermitKeeper).Permits(ctx, "k")
+	require.NoError(t, err)
+	require.Equal(t, []int{2, 3}, []int{n, limit})
+	a, err := d.Acquire(ctx, driver.Request{Claim: driver.Claim{Key: "k", ID: "id", Owner: "id", TTL: time.Minute, Permits: 1, Limit: 5}})
+	require.NoError(t, err)
+	require.False(t, a.Granted)
+	require.Equal(t, 3, a.Limit)
+	require.NoError(t, held.Unlock(ctx))
+	require.NoError(t, <-locked)
+}
+
+// The member of a waiter ends with its short lease when its process stands still, or with the store. The next look puts it into
+// line again, and the waiter is woken there.
+func TestWokenInTheNextPlace(t *testing.T) {
+	t.Parallel()
+	s, ctx := newServer(t), t.Context()
+	admin, holding, waiting := newClient(t, s), etcd.NewDriver(newClient(t, s)), etcd.NewDriver(newClient(t, s))
+	for _, d := range []driver.Driver{holding, waiting} {
+		t.Cleanup(func() { require.NoError(t, d.Close()) })
+	}
+	ids := 0
+	newID := func() string {
+		ids++
+		return fmt.Sprintf("0b0f1c2e-3c4d-4e5f-8a9b-0c1d2e3f4a5b:%d", ids)
+	}
+	_, err := waiting.(driver.Configurer).Configure(driver.Config{Logger: slog.New(slog.DiscardHandler), NewID: newID})
+	require.NoError(t, err)
+	claim := func() driver.Claim {
+		id := newID()
+		return driver.Claim{Key: "k", ID: id, Owner: id, TTL: time.Minute, Permits: 1, Limit: 1}
+	}
+	held := claim()
+	a, err := holding.Acquire(ctx, driver.Request{Claim: held})
+	require.NoError(t, err)
+	require.True(t, a.Granted)
+	w, err := waiting.(driver.Notifier).Watch(ctx, "k")
+	require.NoError(t, err)
+	defer w.Close()
+	inLine := func() (waits string) {
+		t.Helper()
+		a, err := waiting.Acquire(ctx, driver.Request{Claim: claim(), Wait: true, Waits: true})
+		require.NoError(t, err)
+		require.False(t, a.Granted)
+		res, err := admin.Get(ctx, "locker/k\x00", clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+		require.NoError(t, err)
+		require.Len(t, res.Kvs, 2)
+		return string(res.Kvs[1].Key)
+	}
+	_, err = admin.Delete(ctx, inLine())
+	require.NoError(t, err)
+	inLine()
+	require.NoError(t, holding.Release(ctx, held))
+	select {
+	case <-w.C():
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "the waiter is not woken")
+	}
+}

@@ -146,6 +146,9 @@ func (d *etcdDriver) queue(ctx context.Context, p *place, m member, c driver.Cla
 			return is, nil
 		}
 	}
+	d.mu.Lock()
+	p.unwatch() // the watch of a member that is gone is about another line
+	d.mu.Unlock()
 	l, err := d.leases.make(ctx, placeTTL)
 	if err != nil {
 		return line{}, storeError(err, true)

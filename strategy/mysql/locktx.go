@@ -40,6 +40,8 @@ func LockTx(ctx context.Context, tx *sql.Tx, key string) error {
 		return fmt.Errorf("locker: mysql: lock %.80q in a transaction: %w: %w", append([]any{key}, why...)...)
 	}
 	switch {
+	case ctx == nil:
+		return failed(locker.ErrInvalid, errors.New("want a context, got nil"))
 	case tx == nil:
 		return failed(locker.ErrInvalid, errors.New("want a transaction, got nil"))
 	case key == "" || len(key) > locker.MaxKeyLen || !utf8.ValidString(key):

@@ -165,12 +165,15 @@ func TestTransactionsAreNoLockers(t *testing.T) {
 	for _, key := range []string{"", "\xff", strings.Repeat("k", locker.MaxKeyLen+1)} {
 		require.ErrorIs(t, lockmysql.LockTx(ctx, tx, key), locker.ErrInvalid)
 	}
+	require.ErrorIs(t, lockmysql.LockTx(noContext, tx, "k"), locker.ErrInvalid)
 	require.NoError(t, tx.Commit())
 	err = lockmysql.LockTx(ctx, tx, "k")
 	require.ErrorIs(t, err, locker.ErrUnavailable, "the transaction is over")
 	require.NotErrorIs(t, err, locker.ErrNotAcquired)
 	require.ErrorIs(t, lockmysql.LockTx(ctx, nil, "k"), locker.ErrInvalid)
 }
+
+var noContext context.Context
 
 // Of two transactions that wait for each other the server ends one.
 func TestTransactionsDeadlock(t *testing.T) {

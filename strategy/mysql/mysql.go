@@ -111,7 +111,7 @@ var (
 	errLost = fmt.Errorf("the claim does not hold the key: %w", driver.ErrLost)
 	errBusy = &driver.StoreError{Err: errors.New("the row is locked by another transaction"), NotApplied: true}
 	// errManual: the grant is undone with the connection, which is closed.
-	errManual = &driver.StoreError{Permanent: true, NotApplied: true, Err: errors.New("want connections with autocommit = 1, in which each statement is a transaction")}
+	errManual = &driver.StoreError{Permanent: true, NotApplied: true, Err: errors.New("want connections with autocommit = 1, in which each statement is a transaction, and sql_safe_updates = 0")}
 	errMute   = &driver.StoreError{Permanent: true, Err: errors.New("the server sent no answer: want connections with sql_safe_updates = 0, and a table without triggers")}
 )
 

@@ -165,7 +165,7 @@ func (r *asking) permits() (driver.Answer, error) {
 	if done || err != nil {
 		return a, err
 	}
-	for range mostTries {
+	for try := 1; try <= mostTries; try++ {
 		if row == nil {
 			if err := r.makeRow(); err != nil {
 				return driver.Answer{}, err
@@ -203,6 +203,7 @@ func (r *asking) permits() (driver.Answer, error) {
 			if err := r.end(seen.era); err != nil {
 				return driver.Answer{}, err
 			}
+			try = 0 // there are fewer each time: a key that nobody has is not refused
 			continue
 		}
 		r.rows.put(r.hash, row)
@@ -263,7 +264,7 @@ func (r *asking) end(era int64) error {
 
 // lockInstead is Acquire for a lock, at a key that has permits. It reports whether it had some still.
 func (r *asking) lockInstead() (a driver.Answer, had bool, err error) {
-	for range mostTries {
+	for try := 1; try <= mostTries; try++ {
 		seen, err := r.look()
 		if err != nil {
 			return a, true, err
@@ -272,6 +273,7 @@ func (r *asking) lockInstead() (a driver.Answer, had bool, err error) {
 			if err := r.end(seen.era); err != nil {
 				return a, true, err
 			}
+			try = 0 // there are fewer each time
 		}
 		n, err := r.send(fmt.Sprintf(r.sql.permits.lock, r.hash, r.req.ID, r.req.Owner, r.ttl(), forgetAfter(r.req.TTL), r.tokens,
 			r.waited(), r.mayBid(), lockerOf(r.req.ID), short(r.claim)))

@@ -24,12 +24,17 @@ type head struct {
 // look reads the row of the key and its first claim. It locks nothing.
 func (r *asking) look() (h head, err error) {
 	var id, owner string
+	set := true
 	_, err = rows(r.ctx, r.conn, fmt.Sprintf(r.sql.permits.look, r.hash, r.claim), func(scan scanner) error {
-		if err := scan(&id, &owner, &h.era, &h.expires, &h.at, &h.firstEnd, &h.own); err != nil {
+		if err := scan(&id, &owner, &h.era, &h.expires, &h.at, &h.firstEnd, &h.own, &set); err != nil {
 			return err
 		}
 		return h.read(id, owner)
 	})
+	if err == nil && !set {
+		hangUp(r.conn)
+		err = errManual
+	}
 	return h, err
 }
 

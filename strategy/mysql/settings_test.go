@@ -130,5 +130,21 @@ func TestSettingsThatCannotBe(t *testing.T) {
 			require.ErrorContains(t, err, want)
 			cycle(t, good, key)
 		}
+		for _, key := range []string{"new permits", "full" + set} {
+			if key != "new permits" {
+				_, err := semaphore(t, good, key).Acquire(ctx)
+				require.NoError(t, err)
+			}
+			_, err := semaphore(t, bad, key).TryAcquire(ctx)
+			require.ErrorIs(t, err, locker.ErrUnavailable, "%s: %s", set, key)
+			require.ErrorContains(t, err, want)
+		}
 	}
+}
+
+func semaphore(t *testing.T, l *locker.Client, key string) *locker.Semaphore {
+	t.Helper()
+	s, err := locker.NewSemaphore(l, key, 1)
+	require.NoError(t, err)
+	return s
 }

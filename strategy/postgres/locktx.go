@@ -55,6 +55,8 @@ func lockTx(ctx context.Context, key string, given bool, exec func(sql string, h
 		return fmt.Errorf("locker: postgres: lock %.80q in a transaction: %w: %w", append([]any{key}, why...)...)
 	}
 	switch {
+	case ctx == nil:
+		return failed(locker.ErrInvalid, errors.New("want a context, got nil"))
 	case !given:
 		return failed(locker.ErrInvalid, errors.New("want a transaction, got nil"))
 	case key == "" || len(key) > locker.MaxKeyLen || !utf8.ValidString(key):

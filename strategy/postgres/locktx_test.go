@@ -141,6 +141,7 @@ func TestTransactionsAreNoLockers(t *testing.T) {
 		for _, key := range []string{"", "\xff", strings.Repeat("k", locker.MaxKeyLen+1)} {
 			require.ErrorIs(t, lock(ctx, key), locker.ErrInvalid)
 		}
+		require.ErrorIs(t, lock(noContext, "k"), locker.ErrInvalid)
 		require.NoError(t, end(true))
 		err := lock(ctx, "k")
 		require.ErrorIs(t, err, locker.ErrUnavailable, "the transaction is over")
@@ -150,6 +151,8 @@ func TestTransactionsAreNoLockers(t *testing.T) {
 	require.ErrorIs(t, postgres.LockTx(ctx, nil, "k"), locker.ErrInvalid)
 	require.ErrorIs(t, postgres.LockSQLTx(ctx, nil, "k"), locker.ErrInvalid)
 }
+
+var noContext context.Context
 
 // Of two transactions that wait for each other the server ends one.
 func TestTransactionsDeadlock(t *testing.T) {

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -54,7 +55,10 @@ func (d *pgDriver) judgePermits(ctx context.Context, req driver.Request) (a driv
 		var owner unhex
 		var stale bool
 		n, err := d.each(ctx, d.sql.permits.acquire, func(rows pgx.Rows) error {
-			return rows.Scan(&a.Granted, &first, &last, &remaining, &owner, &a.Free, &a.Limit, &a.Bids, &stale)
+			other := a.Limit // when the statement was sent before, which has set the limit
+			err := rows.Scan(&a.Granted, &first, &last, &remaining, &owner, &a.Free, &a.Limit, &a.Bids, &stale)
+			a.Limit = cmp.Or(a.Limit, other)
+			return err
 		}, args...)
 		switch {
 		case err != nil:
@@ -63,6 +67,9 @@ func (d *pgDriver) judgePermits(ctx context.Context, req driver.Request) (a driv
 			continue
 		case n == 0:
 			return driver.Answer{}, errOvertaken
+		case remaining == hasMore:
+			try = 0
+			continue
 		case a.Granted:
 			if first > 0 {
 				a.Token, a.Tokens = first, int(last-first+1)
@@ -80,12 +87,19 @@ func (d *pgDriver) judgePermits(ctx context.Context, req driver.Request) (a driv
 	}
 }
 
+// hasMore is the rest of the time where a statement has forgotten as many ended claims as it may, and there may be
+// more. It is sent again: a key that nobody has is not refused.
+const hasMore = -1
+
 // lockInstead is Acquire for a lock, at a key that has permits. It reports whether it had some still.
 func (d *pgDriver) lockInstead(ctx context.Context, req driver.Request) (a driver.Answer, found bool, err error) {
 	var first, last, remaining int64
-	n, err := d.each(ctx, d.sql.permits.lock, func(rows pgx.Rows) error {
-		return rows.Scan(&a.Granted, &first, &last, &remaining)
-	}, append(acquireArgs(req), waited(req))...)
+	n := 1
+	for again := true; again; again = err == nil && n > 0 && remaining == hasMore {
+		n, err = d.each(ctx, d.sql.permits.lock, func(rows pgx.Rows) error {
+			return rows.Scan(&a.Granted, &first, &last, &remaining)
+		}, append(acquireArgs(req), waited(req))...)
+	}
 	switch {
 	case hasCode(err, lockNotAvailable):
 		return driver.Answer{NoWakeUp: d.deaf.Load()}, true, nil

@@ -83,7 +83,7 @@ func Run(t *testing.T, k Kind) {
 		"SentAgainCountOnce": sentAgainCountOnce, "WithoutFencing": withoutFencing, "LockComesBehindTheLast": lockComesBehindTheLast, "AfterAWait": afterAWait,
 		"RenewedIsNotForgotten": renewedIsNotForgotten, "Inspect": inspect, "NeedTheirTable": needTheirTable, "LongNames": longNames,
 		"AddUp": addUp, "OfAKilledProcess": ofAKilledProcess,
-		"OfTheDeadEnd": ofTheDeadEnd, "HeadOutlastsItsClaims": headOutlastsItsClaims, "ErasEnd": erasEnd,
+		"OfTheDeadEnd": ofTheDeadEnd, "OfManyDeadAreFree": ofManyDeadAreFree, "HeadOutlastsItsClaims": headOutlastsItsClaims, "ErasEnd": erasEnd,
 		"OldClaimsAreForgotten": oldClaimsAreForgotten, "BidEndsWithItsClaim": bidEndsWithItsClaim,
 		"FreeOnesAreCheap": freeOnesAreCheap, "FirstOnesCost": firstOnesCost, "CostDoesNotGrow": costDoesNotGrow,
 	} {

@@ -8,7 +8,7 @@
 -- The answer is the statement's LAST_INSERT_ID:
 --   0          one of the rows does not exist
 --   1          the row has another claim's permits
---   {manual}   without autocommit, under which nothing is kept
+--   {manual}   without autocommit, under which nothing is kept, or with sql_safe_updates, under which no batch is renewed
 --   {granted} + ...   a grant: its token, its tokens are those asked for, or one ({own}) if it was granted before;
 --              by {block}: how many requests like it would be granted, at most 15; {differs}: the limit was another one
 --   {refused} + ...   a refusal: the permits that are free; {locked}: as a lock has the key; {bids}: they are kept for it; {differs}
@@ -24,7 +24,7 @@ UPDATE (
 	SELECT hash, at, live, limited, used, earlier, locked, bid_own, row_claim,
 		counted AND row_claim = x'%[3]x' AS own,
 		NOT locked AND used + %[9]d + ahead <= %[10]d AS fits,
-		NOT counted AND NOT locked AND used + %[9]d + ahead <= %[10]d AS fresh,
+		NOT counted AND NOT locked AND used + %[9]d + ahead <= %[10]d AND NOT @@sql_safe_updates AS fresh,
 		NOT locked AND ahead = 0 AND %[12]t AS bids,
 		live AND limited <> %[10]d AS differs,
 		GREATEST(%[10]d - used - ahead, 0) AS free,
@@ -43,7 +43,7 @@ UPDATE (
 STRAIGHT_JOIN {table} AS h FORCE INDEX (PRIMARY) ON h.hash = v.hash
 LEFT JOIN {permits} AS p FORCE INDEX (PRIMARY) ON p.hash = v.hash AND p.claim = v.row_claim AND {grants}
 SET
-	h.token = IF(LAST_INSERT_ID(IF(@@autocommit, CASE
+	h.token = IF(LAST_INSERT_ID(IF(@@autocommit AND NOT @@sql_safe_updates, CASE
 		WHEN {grants} THEN {granted} + v.differs * {differs} + v.own * {own} + LEAST(GREATEST(%[10]d - v.used - IF(v.own, 0, %[9]d), 0) DIV %[9]d, 15) * {block} + v.first
 		WHEN v.fits THEN 1
 		ELSE {refused} + v.differs * {differs} + v.bids * {bids} + v.locked * {locked} + v.free END, {manual})) = 0, h.token, h.token),

@@ -1,6 +1,7 @@
 -- acquirepermits(key, id, owner, ttl, forget, tokens, permits, limit, waited; times in ms, waited is -1 of who does
 -- not wait): one row, the grant or what refuses. No row: somebody was faster in a way that this statement cannot
--- judge, and it is sent again.
+-- judge, and it is sent again. So it is where it has forgotten as many claims as it may: then the rest of the
+-- time is -1.
 --
 -- The key's row is the head of the permits: see judged.sql. Whoever changes permits has it locked, so that
 -- each judges its newest version. What the statement reads of claims is as old as its snapshot, hence
@@ -96,7 +97,7 @@ WITH seen AS MATERIALIZED (
 SELECT true, token, last_token, 0::bigint, '', $8 - $7, 0::bigint, false, false FROM made
 UNION ALL
 SELECT granted, coalesce(token, 0), CASE WHEN new THEN leaves_token ELSE coalesce(token, 0) END,
-	CASE WHEN granted THEN 0 WHEN more THEN 1 ELSE ceil(extract(epoch FROM CASE
+	CASE WHEN granted THEN 0 WHEN more THEN -1 ELSE ceil(extract(epoch FROM CASE
 		WHEN locked THEN expires - at
 		ELSE greatest(interval '1 ms', least(first_end - at, CASE WHEN ahead > 0 AND leaves + $7 <= $8
 			THEN interval '1 microsecond' * bid_left END)) END) * 1000)::bigint END,

@@ -1,5 +1,6 @@
 -- lockpermits(key, id, owner, ttl, forget, tokens, waited; times in ms, waited is -1 of who does not wait): what a
--- request for a lock does at a key with permits. One row, the grant or what refuses; none if the key has no permits.
+-- request for a lock does at a key with permits. One row, the grant or what refuses; none if the key has no permits. The
+-- rest of the time is -1 as in acquirepermits.sql.
 --
 -- The lock waits as one that asks for all permits does. It begins no era, so that all claims are void with its grant.
 WITH head AS MATERIALIZED (
@@ -36,7 +37,7 @@ WITH head AS MATERIALIZED (
 	FROM verdict v WHERE l.hash = sha256($1) AND (granted OR bids OR swept)
 )
 SELECT granted, CASE WHEN granted THEN first ELSE 0 END, CASE WHEN granted THEN last ELSE 0 END,
-	CASE WHEN granted THEN 0 WHEN more THEN 1 ELSE ceil(extract(epoch FROM greatest(interval '1 ms', least(
+	CASE WHEN granted THEN 0 WHEN more THEN -1 ELSE ceil(extract(epoch FROM greatest(interval '1 ms', least(
 		(SELECT min(p.expires) FROM {permits} p WHERE p.era = v.since AND p.expires > now() AND p.hash = sha256($1)) - at,
 		CASE WHEN leaves = 0 THEN interval '1 microsecond' * bid_left END))) * 1000)::bigint END
 FROM verdict v
