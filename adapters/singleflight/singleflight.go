@@ -104,9 +104,7 @@ func (g *Group) join(ctx context.Context, key string, fn Func) *flight {
 		return f
 	}
 	f := &flight{done: make(chan struct{}), waiters: 1}
-	// The owner is new, so that a caller whose context names one does not share the lock of others that name it.
-	ctx = locker.ContextWithOwner(context.WithoutCancel(ctx), rand.Text())
-	ctx, f.stop = context.WithCancel(ctx)
+	ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
 	g.flights[key] = f
 	go func() {
 		defer f.stop()
@@ -147,7 +145,9 @@ func (g *Group) fly(ctx context.Context, key string, fn Func) ([]byte, error) {
 	if ok {
 		lock = g.l.TryLock
 	}
-	lease, err := lock(ctx, g.prefix+"lock:"+key, g.lock...)
+	// The owner is new, so that a caller whose context names one does not share the lock of others that name it. It is
+	// this lock's only: the goroutines of fn would share every lock that they take under it.
+	lease, err := lock(locker.ContextWithOwner(ctx, rand.Text()), g.prefix+"lock:"+key, g.lock...)
 	switch {
 	case err == nil:
 	case ok: // somebody else computes it anew, or nobody can now

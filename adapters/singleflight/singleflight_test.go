@@ -208,6 +208,38 @@ func TestCallsOfOneProcess(t *testing.T) {
 	})
 }
 
+// The goroutines of a function exclude each other by the locks that they take, as under any lease.
+func TestLocksOfAFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		l, err := store.New()
+		require.NoError(t, err)
+		defer l.Close()
+		_, err = newGroup(t, store, singleflight.NewMemory()).Do(t.Context(), "k", func(ctx context.Context) ([]byte, error) {
+			var inside atomic.Int32
+			var both sync.WaitGroup
+			for range 2 {
+				both.Go(func() {
+					err := locker.Do(ctx, l, "another", func(context.Context) error {
+						if inside.Add(1) > 1 {
+							t.Error("two are inside")
+						}
+						time.Sleep(time.Second) // on the bubble's clock: the other one comes meanwhile
+						inside.Add(-1)
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			both.Wait()
+			return nil, nil
+		})
+		require.NoError(t, err)
+	})
+}
+
 func TestUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var faults conformance.Injector
