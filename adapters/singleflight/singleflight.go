@@ -91,8 +91,17 @@ func (g *Group) Do(ctx context.Context, key string, fn Func) ([]byte, error) {
 		return f.value, f.err
 	case <-ctx.Done():
 		g.leave(key, f)
-		return nil, fmt.Errorf("singleflight: %q: %w", key, context.Cause(ctx))
+		return nil, fmt.Errorf("singleflight: %q: %w", key, endOf(ctx))
 	}
+}
+
+// endOf returns ctx's error, and its cause if that is another one.
+func endOf(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(err, cause) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // join joins the flight of key, or begins one.

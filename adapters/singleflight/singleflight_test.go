@@ -240,6 +240,21 @@ func TestLocksOfAFunction(t *testing.T) {
 	})
 }
 
+// The error is that of the context, and its cause.
+func TestEndOfTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := errors.New("slow")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, slow)
+		defer cancel()
+		_, err := newGroup(t, memory.NewStore(), singleflight.NewMemory()).Do(ctx, "k", func(ctx context.Context) ([]byte, error) {
+			<-ctx.Done()
+			return nil, nil
+		})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, slow)
+	})
+}
+
 func TestUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var faults conformance.Injector
