@@ -255,6 +255,28 @@ func TestEndOfTheContext(t *testing.T) {
 	})
 }
 
+// That all callers leave while the lock is asked for is no outage: nobody computes without the lock.
+func TestAllLeaveBeforeTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var faults conformance.Injector
+		require.NoError(t, faults.Slow(time.Second))
+		l, err := locker.New(faults.Wrap(memory.NewStore().Driver()))
+		require.NoError(t, err)
+		defer l.Close()
+		g, err := singleflight.New(l, singleflight.NewMemory(), singleflight.ComputeWhenUnavailable())
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err = g.Do(ctx, "k", func(context.Context) ([]byte, error) {
+			t.Error("it computes")
+			return nil, nil
+		})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(time.Minute) // on the bubble's clock: the end of the attempt, and of its clean-up
+		require.NoError(t, faults.Heal())
+	})
+}
+
 func TestUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var faults conformance.Injector
