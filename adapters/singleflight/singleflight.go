@@ -74,6 +74,8 @@ type flight struct {
 	done    chan struct{}
 	value   []byte
 	err     error
+	early   chan struct{} // closed when present is the value, and the flight is to compute it anew
+	present []byte
 	waiters int
 	stop    context.CancelFunc
 }
@@ -85,10 +87,13 @@ func (g *Group) Do(ctx context.Context, key string, fn Func) ([]byte, error) {
 	if ctx == nil || fn == nil {
 		return nil, fmt.Errorf("singleflight: %w", check.Invalid("Do needs a context and a function; one of them is nil"))
 	}
-	f := g.join(ctx, key, fn)
+	f, early := g.join(ctx, key, fn)
 	select {
 	case <-f.done:
 		return f.value, f.err
+	case <-early:
+		g.leave(key, f)
+		return f.present, nil
 	case <-ctx.Done():
 		g.leave(key, f)
 		return nil, fmt.Errorf("singleflight: %q: %w", key, endOf(ctx))
@@ -104,15 +109,16 @@ func endOf(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// join joins the flight of key, or begins one.
-func (g *Group) join(ctx context.Context, key string, fn Func) *flight {
+// join joins the flight of key, or begins one. The call that begins it waits until its end; those that join wait for
+// early, too.
+func (g *Group) join(ctx context.Context, key string, fn Func) (f *flight, early <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if f := g.flights[key]; f != nil {
 		f.waiters++
-		return f
+		return f, f.early
 	}
-	f := &flight{done: make(chan struct{}), waiters: 1}
+	f = &flight{done: make(chan struct{}), early: make(chan struct{}), waiters: 1}
 	ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
 	g.flights[key] = f
 	go func() {
@@ -120,9 +126,9 @@ func (g *Group) join(ctx context.Context, key string, fn Func) *flight {
 		defer close(f.done)
 		defer g.forget(key, f)
 		f.err = fmt.Errorf("%w, or ended its goroutine", ErrPanicked) // unless fly returns
-		f.value, f.err = g.fly(ctx, key, fn)
+		f.value, f.err = g.fly(ctx, f, key, fn)
 	}()
-	return f
+	return f, nil
 }
 
 // leave ends the flight when nobody waits for it any more. The next call begins another one.
@@ -145,7 +151,7 @@ func (g *Group) forget(key string, f *flight) {
 	}
 }
 
-func (g *Group) fly(ctx context.Context, key string, fn Func) ([]byte, error) {
+func (g *Group) fly(ctx context.Context, f *flight, key string, fn Func) ([]byte, error) {
 	r, ok := g.get(ctx, key)
 	if ok && !g.isEarly(r) {
 		return r.Value, nil
@@ -153,6 +159,8 @@ func (g *Group) fly(ctx context.Context, key string, fn Func) ([]byte, error) {
 	lock := g.l.Lock
 	if ok {
 		lock = g.l.TryLock
+		f.present = r.Value
+		close(f.early)
 	}
 	// The owner is new, so that a caller whose context names one does not share the lock of others that name it. It is
 	// this lock's only: the goroutines of fn would share every lock that they take under it.

@@ -99,59 +99,6 @@ func TestLateResult(t *testing.T) {
 
 func isThere(context.Context) ([]byte, error) { return nil, errors.New("it is there") }
 
-// Shortly before its end one caller computes a value anew; the others read the present one and do not wait.
-func TestEarly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, results := memory.NewStore(), singleflight.NewMemory()
-		const always = 1e12
-		opts := []singleflight.Option{singleflight.WithTTL(time.Hour), singleflight.WithEarly(always)}
-		a, b := newGroup(t, store, results, opts...), newGroup(t, store, results, opts...)
-		var n atomic.Int32
-		compute := func(context.Context) ([]byte, error) {
-			time.Sleep(time.Second) // on the bubble's clock: the computation takes so long
-			return fmt.Append(nil, n.Add(1)), nil
-		}
-		do := func(g *singleflight.Group, fn singleflight.Func) string {
-			value, err := g.Do(t.Context(), "k", fn)
-			require.NoError(t, err)
-			return string(value)
-		}
-		require.Equal(t, "1", do(a, compute))
-		anew := make(chan string)
-		go func() { anew <- do(a, compute) }()
-		synctest.Wait()
-		began := time.Now()
-		require.Equal(t, "1", do(b, compute), "a computes it anew")
-		require.Zero(t, time.Since(began))
-		require.Equal(t, "2", <-anew)
-		require.Equal(t, "2", do(b, func(context.Context) ([]byte, error) { return nil, errors.New("no") }), "the value is valid")
-
-		never := newGroup(t, store, results, singleflight.WithEarly(0))
-		require.Equal(t, "2", do(never, compute))
-	})
-}
-
-// With the default, values are computed anew before they run out, and seldom much earlier.
-func TestEarlyByChance(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t, memory.NewStore(), singleflight.NewMemory(), singleflight.WithTTL(time.Minute))
-		computed, last := 0, time.Time{}
-		for range 10_000 { // a call each 100 ms, for 1,000 s
-			_, err := g.Do(t.Context(), "k", func(context.Context) ([]byte, error) {
-				computed++
-				time.Sleep(time.Second) // on the bubble's clock: the computation takes so long
-				last = time.Now()
-				return nil, nil
-			})
-			require.NoError(t, err)
-			require.LessOrEqual(t, time.Since(last), time.Minute)
-			time.Sleep(100 * time.Millisecond) // on the bubble's clock
-		}
-		require.Greater(t, computed, 15)
-		require.Less(t, computed, 30)
-	})
-}
-
 // The calls of a process share an error, and a call that leaves does not take the others along.
 func TestCallsOfOneProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
