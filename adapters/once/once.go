@@ -115,7 +115,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.answer(w, r, http.StatusConflict, 0, err)
 	case errors.Is(err, locker.ErrInvalid):
 		g.answer(w, r, http.StatusBadRequest, 0, err)
-	case g.pass && errors.Is(err, locker.ErrUnavailable):
+	case g.pass && errors.Is(err, locker.ErrUnavailable) && ctx.Err() == nil: // else the client has left: the store may be well
 		g.next.ServeHTTP(w, r)
 	default:
 		g.answer(w, r, http.StatusServiceUnavailable, retryAfter, err)

@@ -118,7 +118,8 @@ func WithWait(d time.Duration) Option {
 }
 
 // PassWhenUnavailable lets requests be handled, without a lock, while the store cannot be
-// used. By default they are refused with 503 Service Unavailable.
+// used. By default they are refused with 503 Service Unavailable, as is a request whose client
+// leaves before the store has answered.
 func PassWhenUnavailable() Option {
 	return option(func(s *settings) error {
 		s.pass = true
