@@ -2,6 +2,7 @@ package once
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/distlock/locker"
@@ -50,7 +51,7 @@ func (s *settings) lock() []locker.LockOption {
 }
 
 func headerKey(r *http.Request) string {
-	key := r.Header.Get(HeaderKey)
+	key := strings.Join(r.Header.Values(HeaderKey), ", ") // one line, as a proxy may make of several
 	if key == "" {
 		return ""
 	}
