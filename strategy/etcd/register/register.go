@@ -158,7 +158,7 @@ func endpoints(hosts []string, scheme string) (all []string, err error) {
 		n, wrong := strconv.Atoi(cmp.Or(port, defaultPort))
 		_, noIP := netip.ParseAddr(name)
 		if wrong != nil || n < 1 || n > 65535 || strings.ContainsAny(name, "/?#@,;[]\\ \t\r\n") || strings.Contains(name, ":") && noIP != nil {
-			return nil, refuse("url: want host or host:port with a port of 1 to 65535, got %q", host)
+			return nil, refuse("url: want host or host:port with a port of 1 to 65535, and a password before all hosts, got %q", host[strings.LastIndexByte(host, '@')+1:])
 		}
 		all = append(all, scheme+net.JoinHostPort(cmp.Or(name, "localhost"), cmp.Or(port, defaultPort)))
 	}

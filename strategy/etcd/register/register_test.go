@@ -26,7 +26,7 @@ func TestOpen(t *testing.T) {
 		"etcds://localhost:1?skip_verify=true&tls_server_name=etcd.local",
 		"etcd+etcds://localhost",
 		"etcd://[::1]:1",
-		"etcd://h1,[fe80::1%25eth0]:2379",
+		"etcd://[fe80::1%25eth0]:2379",
 		"etcd://",
 	} {
 		_, release, err := strategy.OpenURL(t.Context(), url)
@@ -47,6 +47,7 @@ func TestOpenRefuses(t *testing.T) {
 		"etcd://h1:0":                                `"h1:0"`,
 		"etcd://h1:23790,h2:2379:1":                  `"h2:2379:1"`,
 		"etcd://h1?addr=http://h2:2379":              `"http://h2:2379"`,
+		"etcd://h1?addr=app:secret%40h2:2379":        "before all hosts",
 		"etcd://app@h":                               "a user and a password",
 		"etcd://:secret@h":                           "a user and a password",
 		"etcd://app:secret@h?ttl=1ms":                "ttl",
