@@ -22,6 +22,7 @@ package gooselocker
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"slices"
@@ -116,7 +117,8 @@ func (k *Locker) Context(parent context.Context) (ctx context.Context, stop cont
 }
 
 func (k *Locker) take(ctx context.Context) error {
-	lease, err := k.l.Lock(ctx, k.key, k.opts...)
+	// The owner is new: instances whose contexts name the same one do not migrate together.
+	lease, err := k.l.Lock(locker.ContextWithOwner(ctx, rand.Text()), k.key, k.opts...)
 	if err != nil {
 		return fmt.Errorf("gooselocker: %w", err)
 	}
