@@ -23,6 +23,7 @@ package certmagiclocker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -97,9 +98,12 @@ func New(of certmagic.Storage, l locker.Locker, opts ...Option) (*Storage, error
 	return s, nil
 }
 
+// alone names a new owner, so that those whose contexts name the same one do not share their locks.
+func alone(ctx context.Context) context.Context { return locker.ContextWithOwner(ctx, rand.Text()) }
+
 // Lock implements [certmagic.Locker].
 func (s *Storage) Lock(ctx context.Context, name string) error {
-	lease, err := s.l.Lock(ctx, s.prefix+name, s.opts...)
+	lease, err := s.l.Lock(alone(ctx), s.prefix+name, s.opts...)
 	if err != nil {
 		return err
 	}
@@ -109,7 +113,7 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 
 // TryLock implements [certmagic.TryLocker]. A lock that is taken is no error.
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
-	lease, err := s.l.TryLock(ctx, s.prefix+name, s.opts...)
+	lease, err := s.l.TryLock(alone(ctx), s.prefix+name, s.opts...)
 	switch {
 	case err == nil:
 		s.add(name, lease)
@@ -152,7 +156,7 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 		}
 		return err
 	}
-	again, err := s.l.TryLock(ctx, s.prefix+name, s.opts...)
+	again, err := s.l.TryLock(alone(ctx), s.prefix+name, s.opts...)
 	if err != nil {
 		return err
 	}
@@ -192,5 +196,6 @@ func (s *Storage) replace(ctx context.Context, name string, lost, lease *locker.
 	if i < 0 { // unlocked meanwhile
 		return errors.Join(fmt.Errorf("certmagiclocker: renew %q: %w", name, locker.ErrNotHeld), lease.Unlock(ctx))
 	}
+	_ = lost.Unlock(ctx) // nobody will: the Locker remembers a lost lock of a named owner until then
 	return nil
 }

@@ -101,6 +101,21 @@ func TestRenew(t *testing.T) {
 	})
 }
 
+// Sections whose contexts name the same owner exclude each other, and a lost lock is taken again.
+func TestNamedOwner(t *testing.T) {
+	store := memory.NewStore()
+	s := newStorage(t, t.TempDir(), newLocker(t, store))
+	ctx := locker.ContextWithOwner(t.Context(), "web-7")
+	require.NoError(t, s.Lock(ctx, name))
+	ok, err := s.TryLock(ctx, name)
+	require.NoError(t, err)
+	require.False(t, ok)
+	store.Flush()
+	require.NoError(t, s.RenewLockLease(ctx, name, time.Minute))
+	require.NoError(t, s.Unlock(ctx, name))
+	require.Empty(t, store.Keys())
+}
+
 // A section whose lock was lost does not give back the lock of the section after it in the
 // same process.
 func TestUnlockAfterALoss(t *testing.T) {
