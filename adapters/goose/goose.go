@@ -11,7 +11,8 @@
 // while a migration runs, however long that takes; where an instance dies, the next one goes on after the TTL, 30 s by
 // default.
 //
-// It guarantees that no two instances that use the same key and store migrate at a time. Limits:
+// It guarantees that no two instances that use the same key and store migrate at a time, also if their contexts name the
+// same owner ([locker.ContextWithOwner]). Limits:
 //
 //   - goose does not notify a migration of the loss of its lock. Give it the context of [Locker.Context], which
 //     ends then: what has not been committed is rolled back.
