@@ -17,8 +17,8 @@
 // Stampede Prevention.
 //
 // It guarantees that two callers do not compute a key at the same time, as far as locks can: the context of a
-// function ends when its lock is lost, with a cause that matches [locker.ErrLost]. A result that comes late, after that of a
-// later computation, is not stored: its token is too small. Limits:
+// function ends when its lock is lost, with a cause that matches [locker.ErrLost]. A result that comes after the loss is not
+// stored; if a pause hides the loss, its token is too small for the result of a later computation to be replaced. Limits:
 //
 //   - An error is not kept. The callers of this process that wait get it, too; another process computes for itself.
 //   - A Store that fails counts as one that has no value. If it fails for long, callers compute one after the other.
@@ -186,6 +186,9 @@ func (g *Group) fly(ctx context.Context, f *flight, key string, fn Func) ([]byte
 			return r.Value, nil // it is valid for a while
 		}
 		return nil, err
+	}
+	if lease.Err() != nil { // a later result may have been there and be over: its token refuses this one no more
+		return value, nil
 	}
 	// A caller that has left does not take the result away from others.
 	put, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)

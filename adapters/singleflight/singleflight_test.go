@@ -97,6 +97,31 @@ func TestLateResult(t *testing.T) {
 	})
 }
 
+// Nor is it if the result of the computation after it has run out meanwhile.
+func TestLaterResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, results := memory.NewStore(), singleflight.NewMemory()
+		late, next := newGroup(t, store, results, singleflight.WithTTL(time.Second)), newGroup(t, store, results, singleflight.WithTTL(time.Second))
+		ended := make(chan error)
+		go func() {
+			_, err := late.Do(t.Context(), "k", func(context.Context) ([]byte, error) {
+				time.Sleep(time.Minute) // on the bubble's clock: past the loss, and the end of the next result
+				return []byte("late"), nil
+			})
+			ended <- err
+		}()
+		synctest.Wait()
+		require.True(t, store.Break("singleflight:lock:k"))
+		fresh := func(context.Context) ([]byte, error) { return []byte("fresh"), nil }
+		_, err := next.Do(t.Context(), "k", fresh)
+		require.NoError(t, err)
+		require.NoError(t, <-ended)
+		value, err := next.Do(t.Context(), "k", fresh)
+		require.NoError(t, err)
+		require.Equal(t, "fresh", string(value))
+	})
+}
+
 func isThere(context.Context) ([]byte, error) { return nil, errors.New("it is there") }
 
 // The calls of a process share an error, and a call that leaves does not take the others along.
