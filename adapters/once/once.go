@@ -105,7 +105,10 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if left := time.Until(end); left <= 0 || !bound.Sleep(ctx, nil, min(left, look)) {
 			break
 		}
-		lease, err = g.l.TryLock(ctx, g.prefix+key, g.lock()...)
+		// Where the store does not answer now, the key is taken as far as is known: the request does not pass.
+		if again, failed := g.l.TryLock(ctx, g.prefix+key, g.lock()...); !errors.Is(failed, locker.ErrUnavailable) {
+			lease, err = again, failed
+		}
 	}
 	switch {
 	case err == nil:
