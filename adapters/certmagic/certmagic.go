@@ -197,6 +197,6 @@ func (s *Storage) replace(ctx context.Context, name string, lost, lease *locker.
 	if i < 0 { // unlocked meanwhile
 		return errors.Join(fmt.Errorf("certmagiclocker: renew %q: %w", name, locker.ErrNotHeld), lease.Unlock(ctx))
 	}
-	_ = lost.Unlock(ctx) // nobody will: the Locker remembers a lost lock of a named owner until then
+	_ = lost.Unlock(ctx) // until then the Locker remembers a lost lock of a named owner
 	return nil
 }

@@ -24,7 +24,7 @@ func (e *Elector) Healthy(within time.Duration) error {
 	if t == nil || !errors.Is(t.lease.Err(), locker.ErrLost) {
 		return nil
 	}
-	// Who was stopped past the deadline has not noticed the loss when it happened.
+	// A process that was stopped past the deadline has not noticed the loss when it happened.
 	since := t.lease.Deadline()
 	if at := t.lostAt.Load(); at != nil && at.Before(since) {
 		since = *at
