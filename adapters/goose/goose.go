@@ -18,6 +18,7 @@
 //     ends then: what has not been committed is rolled back.
 //   - A process that is paused past its lease may commit a migration beside the next one. Migrations in
 //     transactions that fail when they are applied twice, as CREATE TABLE does, are safe from that.
+//   - The lock is not re-entrant: a run under a lease on its key would wait for itself.
 //   - goose's GetVersions, HasPending and Status take no lock.
 package gooselocker
 
