@@ -169,7 +169,7 @@ func (g *Group) fly(ctx context.Context, f *flight, key string, fn Func) ([]byte
 	case err == nil:
 	case ok: // somebody else computes it anew, or nobody can now
 		return r.Value, nil
-	case g.compute && errors.Is(err, locker.ErrUnavailable) && ctx.Err() == nil: // else the store may be well: all callers have left
+	case g.compute && errors.Is(err, locker.ErrUnavailable) && ctx.Err() == nil: // else all callers have left
 		return guarded(ctx, fn)
 	default:
 		return nil, fmt.Errorf("singleflight: %q: %w", key, err)

@@ -101,7 +101,8 @@ func TestLateResult(t *testing.T) {
 func TestLaterResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, results := memory.NewStore(), singleflight.NewMemory()
-		late, next := newGroup(t, store, results, singleflight.WithTTL(time.Second)), newGroup(t, store, results, singleflight.WithTTL(time.Second))
+		opts := []singleflight.Option{singleflight.WithTTL(time.Second), singleflight.WithEarly(0)}
+		late, next := newGroup(t, store, results, opts...), newGroup(t, store, results, opts...)
 		ended := make(chan error)
 		go func() {
 			_, err := late.Do(t.Context(), "k", func(context.Context) ([]byte, error) {
@@ -227,24 +228,24 @@ func TestEndOfTheContext(t *testing.T) {
 	})
 }
 
-// That all callers leave while the lock is asked for is no outage: nobody computes without the lock.
+// In an outage that all callers do not wait out, there is nobody to compute for.
 func TestAllLeaveBeforeTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var faults conformance.Injector
-		require.NoError(t, faults.Slow(time.Second))
+		require.NoError(t, faults.Refuse())
 		l, err := locker.New(faults.Wrap(memory.NewStore().Driver()))
 		require.NoError(t, err)
 		defer l.Close()
 		g, err := singleflight.New(l, singleflight.NewMemory(), singleflight.ComputeWhenUnavailable())
 		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = g.Do(ctx, "k", func(context.Context) ([]byte, error) {
 			t.Error("it computes")
 			return nil, nil
 		})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		time.Sleep(time.Minute) // on the bubble's clock: the end of the attempt, and of its clean-up
+		time.Sleep(time.Minute) // on the bubble's clock: longer than Lock tries
 		require.NoError(t, faults.Heal())
 	})
 }
