@@ -26,7 +26,6 @@ func TestOpen(t *testing.T) {
 		"etcds://localhost:1?skip_verify=true&tls_server_name=etcd.local",
 		"etcd+etcds://localhost",
 		"etcd://[::1]:1",
-		"etcd://[fe80::1%25eth0]:2379",
 		"etcd://",
 	} {
 		_, release, err := strategy.OpenURL(t.Context(), url)
