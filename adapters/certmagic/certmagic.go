@@ -132,7 +132,11 @@ func (s *Storage) Unlock(ctx context.Context, name string) error {
 	if lease == nil {
 		return fmt.Errorf("certmagiclocker: unlock %q: %w", name, locker.ErrNotHeld)
 	}
-	return lease.Unlock(ctx)
+	err := lease.Unlock(ctx)
+	if errors.Is(err, locker.ErrNotHeld) { // RenewLockLease has found the loss
+		return lease.Err()
+	}
+	return err
 }
 
 // RenewLockLease implements [certmagic.LockLeaseRenewer]. It makes sure that the lock is
@@ -157,6 +161,7 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 		}
 		return err
 	}
+	_ = lease.Unlock(ctx) // frees the key where a limit of the lock has ended the lease
 	again, err := s.l.TryLock(alone(ctx), s.prefix+name, s.opts...)
 	if err != nil {
 		return err
@@ -197,6 +202,5 @@ func (s *Storage) replace(ctx context.Context, name string, lost, lease *locker.
 	if i < 0 { // unlocked meanwhile
 		return errors.Join(fmt.Errorf("certmagiclocker: renew %q: %w", name, locker.ErrNotHeld), lease.Unlock(ctx))
 	}
-	_ = lost.Unlock(ctx) // until then the Locker remembers a lost lock of a named owner
 	return nil
 }
