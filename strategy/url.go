@@ -118,6 +118,7 @@ func (r *Registry) locate(cfg *Config) (*location, Opener, error) {
 	name, rest, combined := strings.Cut(l.scheme, "+")
 	named, registered := r.opener(name)
 	switch {
+	case want.Other != nil && named.Other != nil && !combined: // one strategy may have several schemes, and judges them
 	case registered && wanted && name != cfg.Strategy:
 		err = refuse("strategy", cfg.Strategy, "the url says %s; give one of them, or the same", name)
 	case registered:

@@ -32,9 +32,14 @@ func TestOpen(t *testing.T) {
 		require.NoError(t, err, url)
 		release()
 	}
-	_, release, err := strategy.Open(t.Context(), strategy.Config{Strategy: "etcd"})
-	require.NoError(t, err)
-	release()
+	for _, url := range []string{"", "etcd://localhost:1", "etcds://localhost:1?skip_verify=true"} {
+		_, release, err := strategy.Open(t.Context(), strategy.Config{Strategy: "etcd", URL: url})
+		require.NoError(t, err, url)
+		release()
+	}
+	_, _, err := strategy.Open(t.Context(), strategy.Config{Strategy: "etcd", URL: "memory://x"})
+	require.ErrorIs(t, err, locker.ErrInvalid)
+	require.ErrorContains(t, err, "etcd:// or etcds://, not memory://")
 	require.Subset(t, strategy.Names(), []string{"etcd", "etcds"})
 }
 
