@@ -82,7 +82,7 @@ func (r *Registry) plan(c Config) (*plan, error) {
 	}
 	switch many := opener.Nodes != nil; {
 	case opener.Other != nil:
-		p.url = l.other(c.Strategy)
+		p.url, err = l.other(c.Strategy)
 	case c.Client != nil:
 		p.given = []redis.UniversalClient{c.Client}
 	case len(c.Clients) > 0:

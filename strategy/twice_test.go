@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"testing"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy/blpop"
 	"github.com/distlock/locker/strategy/hashreentrant"
+	"github.com/distlock/locker/strategy/memory"
 	"github.com/distlock/locker/strategy/redlock"
 	"github.com/distlock/locker/strategy/setnx"
 	"github.com/redis/go-redis/v9"
@@ -47,6 +49,22 @@ func TestParameterGivenTwiceIsRefused(t *testing.T) {
 		invalid(t, Config{URL: u}, "given once")
 	}
 	invalid(t, Config{URL: "setnx+redis-sentinel://h?master_name=m&password=" + password + "1&password=" + password}, "password", "given once")
+}
+
+// So is one that only the Opener of another store knows.
+func TestParameterOfAnotherStoreGivenTwiceIsRefused(t *testing.T) {
+	r := new(Registry)
+	require.NoError(t, r.Register("store", Opener{Other: func(_ context.Context, _ *url.URL, opts ...locker.Option) (*locker.Client, func(), error) {
+		l, err := memory.New(opts...)
+		return l, nil, err
+	}}))
+	_, release, err := r.OpenURL(t.Context(), "store://h?table=a&addr=h2&addr=h3&node=h4&node=h5")
+	require.NoError(t, err)
+	release()
+	_, _, err = r.OpenURL(t.Context(), "store://u:"+password+"@h?table=a&table=b")
+	require.ErrorIs(t, err, locker.ErrInvalid)
+	require.ErrorContains(t, err, "a parameter twice")
+	require.NotContains(t, err.Error(), password)
 }
 
 func TestSameServerUnderTwoNamesIsNoQuorum(t *testing.T) {

@@ -118,6 +118,7 @@ func (r *Registry) locate(cfg *Config) (*location, Opener, error) {
 	name, rest, combined := strings.Cut(l.scheme, "+")
 	named, registered := r.opener(name)
 	switch {
+	case want.Other != nil && named.Other != nil && !combined: // one strategy may have several schemes, and judges them
 	case registered && wanted && name != cfg.Strategy:
 		err = refuse("strategy", cfg.Strategy, "the url says %s; give one of them, or the same", name)
 	case registered:
@@ -133,13 +134,18 @@ func (r *Registry) locate(cfg *Config) (*location, Opener, error) {
 
 // other is the URL for a strategy that is not on Redis, without what this
 // package has taken from it.
-func (l *location) other(strategy string) *url.URL {
+func (l *location) other(strategy string) (*url.URL, error) {
 	if l == nil {
-		return &url.URL{Scheme: strategy}
+		return &url.URL{Scheme: strategy}, nil
+	}
+	for name, values := range l.params {
+		if len(values) > 1 && name != "addr" && name != "node" { // not shown: it may be a part of a password
+			return nil, l.refuse("it gives a parameter twice; only addr and node may be given more than once")
+		}
 	}
 	u := *l.url
 	u.Scheme, u.RawQuery = cmp.Or(l.scheme, strategy), l.params.Encode()
-	return &u
+	return &u, nil
 }
 
 // fill puts what the URL says about Redis into c, where credentials and TLS may

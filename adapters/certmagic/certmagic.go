@@ -9,7 +9,8 @@
 // rely on the clocks of the hosts and on a file system that creates files exclusively,
 // which object stores and some network file systems do not.
 //
-// It guarantees that one instance at a time obtains or renews a certificate. Its lock
+// It guarantees that one instance at a time obtains or renews a certificate, also if contexts name the same
+// owner ([locker.ContextWithOwner]). Its lock
 // is renewed for as long as that takes (certmagic tries for up to 30 days), and free
 // a TTL after a crash. The optional interfaces certmagic.TryLocker and
 // certmagic.LockLeaseRenewer are implemented.
@@ -23,6 +24,7 @@ package certmagiclocker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -97,9 +99,12 @@ func New(of certmagic.Storage, l locker.Locker, opts ...Option) (*Storage, error
 	return s, nil
 }
 
+// alone names a new owner, so that those whose contexts name the same one do not share their locks.
+func alone(ctx context.Context) context.Context { return locker.ContextWithOwner(ctx, rand.Text()) }
+
 // Lock implements [certmagic.Locker].
 func (s *Storage) Lock(ctx context.Context, name string) error {
-	lease, err := s.l.Lock(ctx, s.prefix+name, s.opts...)
+	lease, err := s.l.Lock(alone(ctx), s.prefix+name, s.opts...)
 	if err != nil {
 		return err
 	}
@@ -109,7 +114,7 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 
 // TryLock implements [certmagic.TryLocker]. A lock that is taken is no error.
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
-	lease, err := s.l.TryLock(ctx, s.prefix+name, s.opts...)
+	lease, err := s.l.TryLock(alone(ctx), s.prefix+name, s.opts...)
 	switch {
 	case err == nil:
 		s.add(name, lease)
@@ -127,7 +132,11 @@ func (s *Storage) Unlock(ctx context.Context, name string) error {
 	if lease == nil {
 		return fmt.Errorf("certmagiclocker: unlock %q: %w", name, locker.ErrNotHeld)
 	}
-	return lease.Unlock(ctx)
+	err := lease.Unlock(ctx)
+	if errors.Is(err, locker.ErrNotHeld) { // RenewLockLease has found the loss
+		return lease.Err()
+	}
+	return err
 }
 
 // RenewLockLease implements [certmagic.LockLeaseRenewer]. It makes sure that the lock is
@@ -152,7 +161,8 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 		}
 		return err
 	}
-	again, err := s.l.TryLock(ctx, s.prefix+name, s.opts...)
+	_ = lease.Unlock(ctx) // frees the key where a limit of the lock has ended the lease
+	again, err := s.l.TryLock(alone(ctx), s.prefix+name, s.opts...)
 	if err != nil {
 		return err
 	}

@@ -93,10 +93,46 @@ func TestRenew(t *testing.T) {
 		store.Flush()
 		require.NoError(t, b.Lock(t.Context(), name))
 		require.ErrorIs(t, renew(a), locker.ErrNotAcquired)
+		require.ErrorIs(t, renew(a), locker.ErrNotAcquired, "as often as it tries")
 		require.NoError(t, renew(b))
 		require.NoError(t, b.Unlock(t.Context(), name))
 		require.NoError(t, renew(a), "the next attempt has the lock again")
 		require.NoError(t, a.Unlock(t.Context(), name))
+		require.Empty(t, store.Keys())
+
+		require.NoError(t, a.Lock(t.Context(), name))
+		store.Flush()
+		require.NoError(t, b.Lock(t.Context(), name))
+		require.ErrorIs(t, renew(a), locker.ErrNotAcquired)
+		require.ErrorIs(t, a.Unlock(t.Context(), name), locker.ErrLost)
+		require.NoError(t, b.Unlock(t.Context(), name))
+	})
+}
+
+// Sections whose contexts name the same owner exclude each other, and a lost lock is taken again.
+func TestNamedOwner(t *testing.T) {
+	store := memory.NewStore()
+	s := newStorage(t, t.TempDir(), newLocker(t, store))
+	ctx := locker.ContextWithOwner(t.Context(), "web-7")
+	require.NoError(t, s.Lock(ctx, name))
+	ok, err := s.TryLock(ctx, name)
+	require.NoError(t, err)
+	require.False(t, ok)
+	store.Flush()
+	require.NoError(t, s.RenewLockLease(ctx, name, time.Minute))
+	require.NoError(t, s.Unlock(ctx, name))
+	require.Empty(t, store.Keys())
+}
+
+// A lock whose limit was reached is taken again at once, as nobody else has it.
+func TestRenewAfterALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		s := newStorage(t, t.TempDir(), newLocker(t, store), certmagiclocker.WithLockOptions(locker.WithMaxHold(time.Second)))
+		require.NoError(t, s.Lock(t.Context(), name))
+		time.Sleep(2 * time.Second) // on the bubble's clock: longer than the limit, shorter than the TTL
+		require.NoError(t, s.RenewLockLease(t.Context(), name, time.Minute))
+		require.NoError(t, s.Unlock(t.Context(), name))
 		require.Empty(t, store.Keys())
 	})
 }

@@ -85,7 +85,8 @@ func WithLogger(log cron.Logger) Option {
 }
 
 // WithContext sets the parent of the jobs' contexts, so that they end when ctx does:
-// cron's Stop ends none. No run begins after that.
+// cron's Stop ends none. No run begins after that. An owner that ctx names ([locker.ContextWithOwner]) is not the
+// owner of the job's lock, as runs of one owner would share it.
 func WithContext(ctx context.Context) Option {
 	return option(func(w *wrapper) error {
 		if ctx == nil {

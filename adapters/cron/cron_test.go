@@ -133,6 +133,26 @@ func TestStillRunning(t *testing.T) {
 	})
 }
 
+// It is skipped, too, if the context of the runs names an owner, as that of a whole program may.
+func TestStillRunningUnderANamedOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end, runs := make(chan struct{}), 0
+		job := onlyOne(t, newLocker(t, memory.NewStore()), cronlocker.WithLogger(cron.DiscardLogger),
+			cronlocker.WithContext(locker.ContextWithOwner(t.Context(), "web-7")))(cron.FuncJob(func() {
+			if runs++; runs == 1 {
+				<-end
+			}
+		}))
+		done := make(chan struct{})
+		go func() { job.Run(); close(done) }()
+		synctest.Wait()
+		job.Run()
+		close(end)
+		<-done
+		require.Equal(t, 1, runs)
+	})
+}
+
 func TestContextEndsWithTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()

@@ -8,7 +8,8 @@
 // An instance that finds the lock of a job taken skips that run; gocron calls the job's
 // AfterLockError listener with an error that matches [locker.ErrNotAcquired].
 //
-// It guarantees that a job does not run twice at a time, and not again within the
+// It guarantees that a job does not run twice at a time, also if contexts of jobs name the same owner
+// ([locker.ContextWithOwner]), and not again within the
 // minimum hold of 500 ms ([WithMinHold]). The minimum hold is for clocks that differ. A short job may
 // be over before it becomes due by the clock of the next instance. If the lock were free by
 // then, the job would run a second time.

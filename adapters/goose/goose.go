@@ -11,17 +11,20 @@
 // while a migration runs, however long that takes; where an instance dies, the next one goes on after the TTL, 30 s by
 // default.
 //
-// It guarantees that no two instances that use the same key and store migrate at a time. Limits:
+// It guarantees that no two instances that use the same key and store migrate at a time, also if their contexts name the
+// same owner ([locker.ContextWithOwner]). Limits:
 //
 //   - goose does not notify a migration of the loss of its lock. Give it the context of [Locker.Context], which
 //     ends then: what has not been committed is rolled back.
 //   - A process that is paused past its lease may commit a migration beside the next one. Migrations in
 //     transactions that fail when they are applied twice, as CREATE TABLE does, are safe from that.
+//   - The lock is not re-entrant: a run under a lease on its key would wait for itself.
 //   - goose's GetVersions, HasPending and Status take no lock.
 package gooselocker
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"slices"
@@ -116,7 +119,8 @@ func (k *Locker) Context(parent context.Context) (ctx context.Context, stop cont
 }
 
 func (k *Locker) take(ctx context.Context) error {
-	lease, err := k.l.Lock(ctx, k.key, k.opts...)
+	// The owner is new: instances whose contexts name the same one do not migrate together.
+	lease, err := k.l.Lock(locker.ContextWithOwner(ctx, rand.Text()), k.key, k.opts...)
 	if err != nil {
 		return fmt.Errorf("gooselocker: %w", err)
 	}

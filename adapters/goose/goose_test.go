@@ -179,3 +179,16 @@ func TestMisuse(t *testing.T) {
 	_, err = gooselocker.New(l, "")
 	require.ErrorIs(t, err, locker.ErrInvalid)
 }
+
+// Instances whose contexts name the same owner migrate one after the other, too.
+func TestNamedOwner(t *testing.T) {
+	store := memory.NewStore()
+	l, err := store.New()
+	require.NoError(t, err)
+	defer l.Close()
+	a, b := newLock(t, l), newLock(t, l, gooselocker.WithLockOptions(locker.WithWait(0)))
+	ctx := locker.ContextWithOwner(t.Context(), "billing")
+	require.NoError(t, a.Lock(ctx, nil))
+	require.ErrorIs(t, b.Lock(ctx, nil), locker.ErrNotAcquired)
+	require.NoError(t, a.Unlock(ctx, nil))
+}

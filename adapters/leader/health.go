@@ -1,9 +1,12 @@
 package leader
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/distlock/locker"
 )
 
 // Healthy is for a health check of the process: it returns an error, with the loss, if the candidate lost its
@@ -18,10 +21,10 @@ import (
 //	})
 func (e *Elector) Healthy(within time.Duration) error {
 	t := e.term.Load()
-	if t.leads() || t == nil {
+	if t == nil || !errors.Is(t.lease.Err(), locker.ErrLost) {
 		return nil
 	}
-	// Who was stopped past the deadline has not noticed the loss when it happened.
+	// A process that was stopped past the deadline has not noticed the loss when it happened.
 	since := t.lease.Deadline()
 	if at := t.lostAt.Load(); at != nil && at.Before(since) {
 		since = *at

@@ -38,6 +38,30 @@ func TestHealthy(t *testing.T) {
 	})
 }
 
+// So does one that lingers after the end of Run's context: the loss that comes then counts from when it came.
+func TestHealthyAfterTheEndOfTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		lingers := make(chan struct{})
+		ctx, stop := context.WithCancel(t.Context())
+		c := stand(t, ctx, newLocker(t, store), func(context.Context, int64) error {
+			<-lingers
+			return nil
+		})
+		synctest.Wait()
+		stop()
+		time.Sleep(time.Hour) // on the bubble's clock: the lock is renewed
+		require.NoError(t, c.Healthy(0))
+		require.True(t, store.Break(key))
+		time.Sleep(11 * time.Second) // longer than it takes to the next renewal, which shows it
+		require.False(t, c.IsLeader())
+		require.NoError(t, c.Healthy(11*time.Second))
+		require.ErrorIs(t, c.Healthy(0), locker.ErrLost)
+		close(lingers)
+		require.ErrorIs(t, <-c.ended, context.Canceled)
+	})
+}
+
 // A candidate that was stopped is unhealthy since its deadline, though it noticed the loss only now.
 func TestHealthyAfterAStop(t *testing.T) {
 	l := newLocker(t, memory.NewStore())

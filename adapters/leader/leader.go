@@ -152,20 +152,25 @@ func (e *Elector) lead(ctx context.Context, lease *locker.Lease, lead Func) (ove
 		if !returned {
 			err = errors.New("the function panicked")
 		}
+		over = err == nil
 		lost := lease.Err()
 		t.last(e.set.minTerm)
 		if lost == nil && !isLimit(lease.Err()) { // a limit that comes after the function's return is no loss
 			lost = lease.Err()
 		}
+		unlocked := lease.Unlock(ctx)
+		switch {
+		case lost != nil || unlocked == nil || isLimit(unlocked):
+		case errors.Is(unlocked, locker.ErrLost): // the store shows it only now
+			lost = unlocked
+		default:
+			err = errors.Join(err, fmt.Errorf("the lock was not given back: %w", unlocked))
+		}
 		if lost != nil {
 			e.past.count(func(s *Stats) { s.Lost++ })
 		}
-		over = err == nil && lost == nil || errors.Is(lost, locker.ErrClosed)
+		over = over && lost == nil || errors.Is(lost, locker.ErrClosed)
 		err = errors.Join(err, lost)
-		if unlocked := lease.Unlock(ctx); unlocked != nil && lost == nil && !isLimit(unlocked) {
-			over = over && !errors.Is(unlocked, locker.ErrLost)
-			err = errors.Join(err, fmt.Errorf("the lock was not given back: %w", unlocked))
-		}
 		e.tell(Event{Kind: Ended, Token: lease.Token(), Err: err})
 	}()
 	e.term.Store(t)

@@ -156,6 +156,24 @@ func TestResigns(t *testing.T) {
 	require.Empty(t, store.Keys())
 }
 
+// A loss that shows only when the lock is given back is one, too: the candidate stands again.
+func TestLossThatUnlockShows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, ran := memory.NewStore(), 0
+		var seen terms
+		c := stand(t, t.Context(), newLocker(t, store), func(context.Context, int64) error {
+			if ran++; ran == 1 {
+				store.Break(key)
+			}
+			return nil
+		}, leader.WithObserver(seen.observe))
+		require.NoError(t, <-c.ended)
+		require.Equal(t, 2, ran)
+		require.ErrorIs(t, seen.seen[1].Err, locker.ErrLost)
+		require.EqualValues(t, 1, c.Stats().Lost)
+	})
+}
+
 // A limit that comes while the lock of a function that has returned is kept for the shortest term is no loss.
 func TestResignsBeforeALimit(t *testing.T) {
 	for name, limit := range map[string]locker.LockOption{

@@ -56,7 +56,7 @@ type termKey struct{}
 type term struct {
 	Term
 	lease  *locker.Lease
-	lostAt atomic.Pointer[time.Time] // when the loss was noticed
+	lostAt atomic.Pointer[time.Time] // when the loss was noticed, or the lock was given back
 }
 
 func (e *Elector) newTerm(lease *locker.Lease) *term {
@@ -66,15 +66,13 @@ func (e *Elector) newTerm(lease *locker.Lease) *term {
 
 func (t *term) leads() bool { return t != nil && t.lease.Err() == nil }
 
-// context returns the context of the function.
+// context returns the context of the function. The loss is watched for under another one: parent may end before.
 func (t *term) context(parent context.Context) context.Context {
-	ctx := context.WithValue(t.lease.Context(parent), termKey{}, t)
-	context.AfterFunc(ctx, func() {
-		if now := time.Now(); t.lease.Err() != nil {
-			t.lostAt.Store(&now)
-		}
+	context.AfterFunc(t.lease.Context(context.WithoutCancel(parent)), func() {
+		now := time.Now()
+		t.lostAt.Store(&now)
 	})
-	return ctx
+	return context.WithValue(t.lease.Context(parent), termKey{}, t)
 }
 
 // last returns when the term has lasted for d, or the Locker was closed. A term that is lost lasts on in the store

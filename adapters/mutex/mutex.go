@@ -40,7 +40,7 @@ const pause = 500 * time.Millisecond
 
 var _ sync.Locker = (*Mutex)(nil)
 
-// Mutex is a lock on one key. Make it with [New].
+// Mutex is a lock on one key. Make it with [New]: the methods of a zero Mutex panic.
 type Mutex struct {
 	l     locker.Locker
 	key   string
@@ -95,9 +95,17 @@ func New(l locker.Locker, key string, onError func(error), opts ...Option) (*Mut
 	return m, nil
 }
 
+// made panics for a Mutex that could never be locked.
+func (m *Mutex) made() {
+	if m == nil || m.inside == nil {
+		panic(fmt.Errorf("mutex: %w", check.Invalid("want a Mutex of New, got an empty one")))
+	}
+}
+
 // Lock returns when the caller holds the lock. It panics, with an error that matches
 // [locker.ErrClosed], if the Locker is closed.
 func (m *Mutex) Lock() {
+	m.made()
 	m.inside <- struct{}{}
 	entered := false
 	defer func() {
@@ -123,6 +131,7 @@ func (m *Mutex) Lock() {
 // TryLock makes one attempt and reports whether the caller holds the lock. That
 // another holder has it is no failure, and is not reported.
 func (m *Mutex) TryLock() bool {
+	m.made()
 	entered, err := m.try()
 	if err != nil && !errors.Is(err, locker.ErrNotAcquired) {
 		m.fails(err)
@@ -156,6 +165,7 @@ func (m *Mutex) enter(lease *locker.Lease) {
 
 // Unlock gives the lock back. It returns when the store has answered, or after 5 s.
 func (m *Mutex) Unlock() {
+	m.made()
 	h := m.hold.Swap(nil)
 	if h == nil {
 		m.fails(fmt.Errorf("mutex: Unlock of %q: %w", m.key, locker.ErrNotHeld))

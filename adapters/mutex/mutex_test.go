@@ -257,3 +257,25 @@ func TestPanicInTryLock(t *testing.T) {
 	m.Unlock()
 	require.Empty(t, told.take())
 }
+
+// A Mutex that nobody made has no key and no Locker: it does not wait for ever, as a nil channel would.
+func TestZero(t *testing.T) {
+	for name, method := range map[string]func(*mutex.Mutex){
+		"Lock": (*mutex.Mutex).Lock, "TryLock": func(m *mutex.Mutex) { m.TryLock() }, "Unlock": (*mutex.Mutex).Unlock,
+	} {
+		for _, m := range []*mutex.Mutex{new(mutex.Mutex), nil} {
+			failed := make(chan any, 1)
+			go func() {
+				defer func() { failed <- recover() }()
+				method(m)
+			}()
+			select {
+			case v := <-failed:
+				err, _ := v.(error)
+				require.ErrorIs(t, err, locker.ErrInvalid, name)
+			case <-time.After(10 * time.Second):
+				require.Fail(t, "it waits for ever", name)
+			}
+		}
+	}
+}

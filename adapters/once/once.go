@@ -105,7 +105,10 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if left := time.Until(end); left <= 0 || !bound.Sleep(ctx, nil, min(left, look)) {
 			break
 		}
-		lease, err = g.l.TryLock(ctx, g.prefix+key, g.lock()...)
+		// Where the store does not answer now, the key is taken as far as is known: the request does not pass.
+		if again, failed := g.l.TryLock(ctx, g.prefix+key, g.lock()...); !errors.Is(failed, locker.ErrUnavailable) {
+			lease, err = again, failed
+		}
 	}
 	switch {
 	case err == nil:
@@ -115,7 +118,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.answer(w, r, http.StatusConflict, 0, err)
 	case errors.Is(err, locker.ErrInvalid):
 		g.answer(w, r, http.StatusBadRequest, 0, err)
-	case g.pass && errors.Is(err, locker.ErrUnavailable):
+	case g.pass && errors.Is(err, locker.ErrUnavailable) && ctx.Err() == nil: // else the client has left: the store may be well
 		g.next.ServeHTTP(w, r)
 	default:
 		g.answer(w, r, http.StatusServiceUnavailable, retryAfter, err)

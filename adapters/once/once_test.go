@@ -14,6 +14,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/adapters/once"
+	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/strategy/memory"
 )
@@ -184,6 +185,43 @@ func TestStoreUnavailable(t *testing.T) {
 	require.Equal(t, 1, handled)
 	require.NoError(t, l.Close())
 	require.Equal(t, http.StatusServiceUnavailable, serve(pass, post("/", "1")).Code, "a closed Locker is no outage")
+}
+
+// A header that comes in several lines is the same as in one.
+func TestHeaderInSeveralLines(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, second []string
+		again         int
+	}{
+		"the same lines":       {[]string{"a", "b"}, []string{"a", "b"}, http.StatusConflict},
+		"in one line":          {[]string{"a", "b"}, []string{"a, b"}, http.StatusConflict},
+		"another second line":  {[]string{"a", "b"}, []string{"a", "c"}, http.StatusOK},
+		"the first is empty":   {[]string{"", "b"}, []string{"", "b"}, http.StatusConflict},
+		"one that is not ours": {[]string{"a"}, []string{"a", "b"}, http.StatusOK},
+	} {
+		h := guard(t, newLocker(t, memory.NewStore()), func(http.ResponseWriter, *http.Request) {})
+		for i, lines := range [][]string{c.first, c.second} {
+			r := post("/", "")
+			r.Header[once.HeaderKey] = lines
+			require.Equal(t, []int{http.StatusOK, c.again}[i], serve(h, r).Code, name)
+		}
+	}
+}
+
+// That a client leaves while its key is asked for is no outage: the request is not handled without its lock.
+func TestClientThatLeavesBeforeTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var faults conformance.Injector
+		require.NoError(t, faults.Slow(time.Second))
+		l, err := locker.New(faults.Wrap(memory.NewStore().Driver()))
+		require.NoError(t, err)
+		defer l.Close()
+		h := guard(t, l, func(http.ResponseWriter, *http.Request) { t.Error("it is handled") }, once.PassWhenUnavailable())
+		ctx, leave := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer leave()
+		require.Equal(t, http.StatusServiceUnavailable, serve(h, post("/", "1").WithContext(ctx)).Code)
+		time.Sleep(time.Minute) // on the bubble's clock: the clean-up of the attempt
+	})
 }
 
 func TestKeysAndRefusals(t *testing.T) {

@@ -2,6 +2,7 @@ package once
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/distlock/locker"
@@ -50,7 +51,7 @@ func (s *settings) lock() []locker.LockOption {
 }
 
 func headerKey(r *http.Request) string {
-	key := r.Header.Get(HeaderKey)
+	key := strings.Join(r.Header.Values(HeaderKey), ", ") // one line, as a proxy may make of several
 	if key == "" {
 		return ""
 	}
@@ -118,7 +119,8 @@ func WithWait(d time.Duration) Option {
 }
 
 // PassWhenUnavailable lets requests be handled, without a lock, while the store cannot be
-// used. By default they are refused with 503 Service Unavailable.
+// used. By default they are refused with 503 Service Unavailable, as is a request whose client
+// leaves before the store has answered.
 func PassWhenUnavailable() Option {
 	return option(func(s *settings) error {
 		s.pass = true

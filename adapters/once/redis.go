@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
@@ -29,9 +32,42 @@ func NewRedis(rdb redis.UniversalClient, prefix string) (*Redis, error) {
 	return &Redis{rdb, prefix + "answer:"}, nil
 }
 
+// written is an Answer as it is stored. JSON would change a header that is not UTF-8, such as a file's name in Latin-1:
+// its bytes stand in Bytes.
+type written struct {
+	Answer
+	Bytes map[string][][]byte `json:",omitempty"`
+}
+
+func write(a Answer) written {
+	w := written{Answer: a}
+	for name, values := range a.Header {
+		if utf8.ValidString(strings.Join(values, " ")) {
+			continue
+		}
+		if w.Bytes == nil {
+			w.Header, w.Bytes = maps.Clone(a.Header), make(map[string][][]byte)
+		}
+		delete(w.Header, name)
+		for _, v := range values {
+			w.Bytes[name] = append(w.Bytes[name], []byte(v))
+		}
+	}
+	return w
+}
+
+func (w written) answer() Answer {
+	for name, values := range w.Bytes {
+		for _, v := range values {
+			w.Header[name] = append(w.Header[name], string(v))
+		}
+	}
+	return w.Answer
+}
+
 // Put implements [Store].
 func (s *Redis) Put(ctx context.Context, key string, a Answer, ttl time.Duration) error {
-	text, err := json.Marshal(a)
+	text, err := json.Marshal(write(a))
 	if err == nil {
 		err = newest.Put(ctx, s.rdb, s.prefix+key, a.Token, text, ttl)
 	}
@@ -44,11 +80,12 @@ func (s *Redis) Put(ctx context.Context, key string, a Answer, ttl time.Duration
 // Get implements [Store].
 func (s *Redis) Get(ctx context.Context, key string) (a Answer, ok bool, err error) {
 	v, ok, err := newest.Get(ctx, s.rdb, s.prefix+key)
+	var w written
 	if err == nil && ok {
-		err = json.Unmarshal(v.Data, &a)
+		err = json.Unmarshal(v.Data, &w)
 	}
 	if err != nil {
 		return Answer{}, false, fmt.Errorf("once: get %q: %w", key, err)
 	}
-	return a, ok, nil
+	return w.answer(), ok, nil
 }

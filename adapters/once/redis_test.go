@@ -76,3 +76,17 @@ func TestOnRedis(t *testing.T) {
 		})
 	}
 }
+
+// A header is replayed byte by byte, whatever it holds.
+func TestHeaderThatIsNotUTF8(t *testing.T) {
+	answers, err := once.NewRedis(redistest.Shared(t).Client(t), rand.Text()+":")
+	require.NoError(t, err)
+	want := once.Answer{Status: http.StatusOK, Body: []byte("\xff"), Header: http.Header{
+		"Content-Disposition": {"attachment; filename=\"caf\xe9.pdf\""}, "X-Two": {"a", "\xff"}, "Etag": {`"é"`},
+	}}
+	require.NoError(t, answers.Put(t.Context(), "k", want, time.Minute))
+	got, ok, err := answers.Get(t.Context(), "k")
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, want, got)
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/adapters/once"
+	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/strategy/memory"
 )
 
@@ -77,6 +78,38 @@ func TestRepetitionWaitsForAFailure(t *testing.T) {
 		require.Equal(t, http.StatusCreated, serve(h, post("/orders", "1")).Code)
 		require.Equal(t, http.StatusBadGateway, <-first)
 		require.Equal(t, 2, handled)
+	})
+}
+
+// An outage of the store while a repetition waits does not let it pass: the key is known to be taken.
+func TestRepetitionWaitsInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, answers, handled := memory.NewStore(), newMemory(t, 1<<20), 0
+		var faults conformance.Injector
+		faulty, err := locker.New(faults.Wrap(store.Driver()))
+		require.NoError(t, err)
+		defer faulty.Close()
+		process := func(l locker.Locker) http.Handler {
+			return guard(t, l, func(w http.ResponseWriter, r *http.Request) {
+				handled++
+				time.Sleep(10 * time.Second) // on the bubble's clock
+				created(w, r)
+			}, once.WithReplay(answers, 1<<10, user), once.WithWait(time.Minute), once.PassWhenUnavailable())
+		}
+		a, b := process(newLocker(t, store)), process(faulty)
+		both := make(chan *httptest.ResponseRecorder)
+		for _, h := range []http.Handler{a, b} {
+			go func() { both <- serve(h, post("/orders", "1")) }()
+			synctest.Wait()
+		}
+		time.Sleep(time.Second) // the repetition looks
+		require.NoError(t, faults.Refuse())
+		time.Sleep(time.Second) // the repetition looks
+		require.NoError(t, faults.Heal())
+		for range 2 {
+			require.Equal(t, http.StatusCreated, (<-both).Code)
+		}
+		require.Equal(t, 1, handled)
 	})
 }
 

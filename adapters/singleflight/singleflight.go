@@ -17,8 +17,8 @@
 // Stampede Prevention.
 //
 // It guarantees that two callers do not compute a key at the same time, as far as locks can: the context of a
-// function ends when its lock is lost, with a cause that matches [locker.ErrLost]. A result that comes late, after that of a
-// later computation, is not stored: its token is too small. Limits:
+// function ends when its lock is lost, with a cause that matches [locker.ErrLost]. A result that comes after the loss is not
+// stored; if a pause hides the loss, its token is too small for the result of a later computation to be replaced. Limits:
 //
 //   - An error is not kept. The callers of this process that wait get it, too; another process computes for itself.
 //   - A Store that fails counts as one that has no value. If it fails for long, callers compute one after the other.
@@ -74,6 +74,8 @@ type flight struct {
 	done    chan struct{}
 	value   []byte
 	err     error
+	early   chan struct{} // closed when present is the value, and the flight is to compute it anew
+	present []byte
 	waiters int
 	stop    context.CancelFunc
 }
@@ -85,37 +87,48 @@ func (g *Group) Do(ctx context.Context, key string, fn Func) ([]byte, error) {
 	if ctx == nil || fn == nil {
 		return nil, fmt.Errorf("singleflight: %w", check.Invalid("Do needs a context and a function; one of them is nil"))
 	}
-	f := g.join(ctx, key, fn)
+	f, early := g.join(ctx, key, fn)
 	select {
 	case <-f.done:
 		return f.value, f.err
+	case <-early:
+		g.leave(key, f)
+		return f.present, nil
 	case <-ctx.Done():
 		g.leave(key, f)
-		return nil, fmt.Errorf("singleflight: %q: %w", key, context.Cause(ctx))
+		return nil, fmt.Errorf("singleflight: %q: %w", key, endOf(ctx))
 	}
 }
 
-// join joins the flight of key, or begins one.
-func (g *Group) join(ctx context.Context, key string, fn Func) *flight {
+// endOf returns ctx's error, and its cause if that is another one.
+func endOf(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(err, cause) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// join joins the flight of key, or begins one. The call that begins it waits until its end; those that join wait for
+// early, too.
+func (g *Group) join(ctx context.Context, key string, fn Func) (f *flight, early <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if f := g.flights[key]; f != nil {
 		f.waiters++
-		return f
+		return f, f.early
 	}
-	f := &flight{done: make(chan struct{}), waiters: 1}
-	// The owner is new, so that a caller whose context names one does not share the lock of others that name it.
-	ctx = locker.ContextWithOwner(context.WithoutCancel(ctx), rand.Text())
-	ctx, f.stop = context.WithCancel(ctx)
+	f = &flight{done: make(chan struct{}), early: make(chan struct{}), waiters: 1}
+	ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
 	g.flights[key] = f
 	go func() {
 		defer f.stop()
 		defer close(f.done)
 		defer g.forget(key, f)
 		f.err = fmt.Errorf("%w, or ended its goroutine", ErrPanicked) // unless fly returns
-		f.value, f.err = g.fly(ctx, key, fn)
+		f.value, f.err = g.fly(ctx, f, key, fn)
 	}()
-	return f
+	return f, nil
 }
 
 // leave ends the flight when nobody waits for it any more. The next call begins another one.
@@ -138,7 +151,7 @@ func (g *Group) forget(key string, f *flight) {
 	}
 }
 
-func (g *Group) fly(ctx context.Context, key string, fn Func) ([]byte, error) {
+func (g *Group) fly(ctx context.Context, f *flight, key string, fn Func) ([]byte, error) {
 	r, ok := g.get(ctx, key)
 	if ok && !g.isEarly(r) {
 		return r.Value, nil
@@ -146,13 +159,17 @@ func (g *Group) fly(ctx context.Context, key string, fn Func) ([]byte, error) {
 	lock := g.l.Lock
 	if ok {
 		lock = g.l.TryLock
+		f.present = r.Value
+		close(f.early)
 	}
-	lease, err := lock(ctx, g.prefix+"lock:"+key, g.lock...)
+	// The owner is new, so that a caller whose context names one does not share the lock of others that name it. It is
+	// this lock's only: the goroutines of fn would share every lock that they take under it.
+	lease, err := lock(locker.ContextWithOwner(ctx, rand.Text()), g.prefix+"lock:"+key, g.lock...)
 	switch {
 	case err == nil:
 	case ok: // somebody else computes it anew, or nobody can now
 		return r.Value, nil
-	case g.compute && errors.Is(err, locker.ErrUnavailable):
+	case g.compute && errors.Is(err, locker.ErrUnavailable) && ctx.Err() == nil: // else all callers have left
 		return guarded(ctx, fn)
 	default:
 		return nil, fmt.Errorf("singleflight: %q: %w", key, err)
@@ -169,6 +186,9 @@ func (g *Group) fly(ctx context.Context, key string, fn Func) ([]byte, error) {
 			return r.Value, nil // it is valid for a while
 		}
 		return nil, err
+	}
+	if lease.Err() != nil { // a later result may have been there and be over: its token refuses this one no more
+		return value, nil
 	}
 	// A caller that has left does not take the result away from others.
 	put, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)

@@ -97,60 +97,33 @@ func TestLateResult(t *testing.T) {
 	})
 }
 
-func isThere(context.Context) ([]byte, error) { return nil, errors.New("it is there") }
-
-// Shortly before its end one caller computes a value anew; the others read the present one and do not wait.
-func TestEarly(t *testing.T) {
+// Nor is it if the result of the computation after it has run out meanwhile.
+func TestLaterResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, results := memory.NewStore(), singleflight.NewMemory()
-		const always = 1e12
-		opts := []singleflight.Option{singleflight.WithTTL(time.Hour), singleflight.WithEarly(always)}
-		a, b := newGroup(t, store, results, opts...), newGroup(t, store, results, opts...)
-		var n atomic.Int32
-		compute := func(context.Context) ([]byte, error) {
-			time.Sleep(time.Second) // on the bubble's clock: the computation takes so long
-			return fmt.Append(nil, n.Add(1)), nil
-		}
-		do := func(g *singleflight.Group, fn singleflight.Func) string {
-			value, err := g.Do(t.Context(), "k", fn)
-			require.NoError(t, err)
-			return string(value)
-		}
-		require.Equal(t, "1", do(a, compute))
-		anew := make(chan string)
-		go func() { anew <- do(a, compute) }()
-		synctest.Wait()
-		began := time.Now()
-		require.Equal(t, "1", do(b, compute), "a computes it anew")
-		require.Zero(t, time.Since(began))
-		require.Equal(t, "2", <-anew)
-		require.Equal(t, "2", do(b, func(context.Context) ([]byte, error) { return nil, errors.New("no") }), "the value is valid")
-
-		never := newGroup(t, store, results, singleflight.WithEarly(0))
-		require.Equal(t, "2", do(never, compute))
-	})
-}
-
-// With the default, values are computed anew before they run out, and seldom much earlier.
-func TestEarlyByChance(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t, memory.NewStore(), singleflight.NewMemory(), singleflight.WithTTL(time.Minute))
-		computed, last := 0, time.Time{}
-		for range 10_000 { // a call each 100 ms, for 1,000 s
-			_, err := g.Do(t.Context(), "k", func(context.Context) ([]byte, error) {
-				computed++
-				time.Sleep(time.Second) // on the bubble's clock: the computation takes so long
-				last = time.Now()
-				return nil, nil
+		opts := []singleflight.Option{singleflight.WithTTL(time.Second), singleflight.WithEarly(0)}
+		late, next := newGroup(t, store, results, opts...), newGroup(t, store, results, opts...)
+		ended := make(chan error)
+		go func() {
+			_, err := late.Do(t.Context(), "k", func(context.Context) ([]byte, error) {
+				time.Sleep(time.Minute) // on the bubble's clock: past the loss, and the end of the next result
+				return []byte("late"), nil
 			})
-			require.NoError(t, err)
-			require.LessOrEqual(t, time.Since(last), time.Minute)
-			time.Sleep(100 * time.Millisecond) // on the bubble's clock
-		}
-		require.Greater(t, computed, 15)
-		require.Less(t, computed, 30)
+			ended <- err
+		}()
+		synctest.Wait()
+		require.True(t, store.Break("singleflight:lock:k"))
+		fresh := func(context.Context) ([]byte, error) { return []byte("fresh"), nil }
+		_, err := next.Do(t.Context(), "k", fresh)
+		require.NoError(t, err)
+		require.NoError(t, <-ended)
+		value, err := next.Do(t.Context(), "k", fresh)
+		require.NoError(t, err)
+		require.Equal(t, "fresh", string(value))
 	})
 }
+
+func isThere(context.Context) ([]byte, error) { return nil, errors.New("it is there") }
 
 // The calls of a process share an error, and a call that leaves does not take the others along.
 func TestCallsOfOneProcess(t *testing.T) {
@@ -205,6 +178,75 @@ func TestCallsOfOneProcess(t *testing.T) {
 		})
 		require.ErrorIs(t, err, singleflight.ErrPanicked, "the value %q", value)
 		require.Empty(t, store.Keys())
+	})
+}
+
+// The goroutines of a function exclude each other by the locks that they take, as under any lease.
+func TestLocksOfAFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		l, err := store.New()
+		require.NoError(t, err)
+		defer l.Close()
+		_, err = newGroup(t, store, singleflight.NewMemory()).Do(t.Context(), "k", func(ctx context.Context) ([]byte, error) {
+			var inside atomic.Int32
+			var both sync.WaitGroup
+			for range 2 {
+				both.Go(func() {
+					err := locker.Do(ctx, l, "another", func(context.Context) error {
+						if inside.Add(1) > 1 {
+							t.Error("two are inside")
+						}
+						time.Sleep(time.Second) // on the bubble's clock: the other one comes meanwhile
+						inside.Add(-1)
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			both.Wait()
+			return nil, nil
+		})
+		require.NoError(t, err)
+	})
+}
+
+// The error is that of the context, and its cause.
+func TestEndOfTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := errors.New("slow")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, slow)
+		defer cancel()
+		_, err := newGroup(t, memory.NewStore(), singleflight.NewMemory()).Do(ctx, "k", func(ctx context.Context) ([]byte, error) {
+			<-ctx.Done()
+			return nil, nil
+		})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, slow)
+	})
+}
+
+// In an outage that all callers do not wait out, there is nobody to compute for.
+func TestAllLeaveBeforeTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var faults conformance.Injector
+		require.NoError(t, faults.Refuse())
+		l, err := locker.New(faults.Wrap(memory.NewStore().Driver()))
+		require.NoError(t, err)
+		defer l.Close()
+		g, err := singleflight.New(l, singleflight.NewMemory(), singleflight.ComputeWhenUnavailable())
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = g.Do(ctx, "k", func(context.Context) ([]byte, error) {
+			t.Error("it computes")
+			return nil, nil
+		})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(time.Minute) // on the bubble's clock: longer than Lock tries
+		require.NoError(t, faults.Heal())
 	})
 }
 

@@ -34,7 +34,9 @@ type Store interface {
 // Get and Put are one command each. Make it with [NewRedis].
 type Redis struct{ rdb redis.Scripter }
 
-// NewRedis makes a Store of a client, which may be the one that locks.
+// NewRedis makes a Store of a client, which may be the one that locks. A result stands at the prefix of [WithPrefix],
+// "result:" and its key. The Locker's prefix is not before that: programs that share a Redis and whose Lockers have different
+// prefixes need different ones here, too, or they read each other's results.
 func NewRedis(rdb redis.UniversalClient) *Redis { return &Redis{rdb} }
 
 // Get implements [Store].

@@ -44,7 +44,7 @@ func runOnce(ctx context.Context, l locker.Locker, tick string, job func(context
 		// So that another instance, which is late, may do it.
 		return errors.Join(err, lease.Unlock(ctx))
 	}
-	return nil
+	return lease.LetExpire() // which keeps the key; without it the end of the TTL would count as a loss
 }
 
 // board is where the job leaves its traces: how often each tick was done.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -33,6 +34,24 @@ func TestOnceATick(t *testing.T) {
 		require.Equal(t, []string{"no", "lock", "10", "30", "0", "10", "ran", "again,", "as", "expected"}, table[1])
 		require.Equal(t, []string{"unlocked", "at", "once", "10", "30", "0", "10", "ran", "again,", "as", "expected"}, table[2])
 		require.Equal(t, []string{"a", "key", "for", "a", "tick", "10", "10", "0", "0", "ok"}, table[3])
+	})
+}
+
+// A tick that was done is no loss when its TTL ends: nothing that an alert looks at.
+func TestDoneIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, lost := memory.NewStore(), 0
+		l, err := store.New(locker.WithObserver(locker.ObserverFunc(func(_ context.Context, e locker.Event) {
+			if e.Kind == locker.EventLost {
+				lost++
+			}
+		})))
+		require.NoError(t, err)
+		require.NoError(t, runOnce(t.Context(), l, "1", func(context.Context) error { return nil }))
+		require.ErrorIs(t, runOnce(t.Context(), l, "1", func(context.Context) error { return nil }), locker.ErrNotAcquired)
+		time.Sleep(2 * maxLate)       // on the bubble's clock: the TTL is over
+		require.NoError(t, l.Close()) // delivers the events
+		require.Zero(t, lost)
 	})
 }
 

@@ -115,6 +115,9 @@ func Refused(resp *http.Response) error {
 	if resp.StatusCode != http.StatusPreconditionFailed || seen == "" {
 		return nil
 	}
+	if seen == "0" { // the service does not know it
+		seen = "a greater one"
+	}
 	return fmt.Errorf("httpfence: %w: the service has admitted %s: a later owner was here", fence.ErrStale, seen)
 }
 

@@ -119,6 +119,16 @@ func TestRefusedIsAboutTokens(t *testing.T) {
 	require.NoError(t, httpfence.Refused(w.Result()))
 }
 
+// A guard in SQL does not know which token was admitted.
+func TestRefusedByAnUnknownToken(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	httpfence.Error(w, &fence.StaleError{Key: "/lamp", Token: 8})
+	err := httpfence.Refused(w.Result())
+	require.ErrorIs(t, err, fence.ErrStale)
+	require.ErrorContains(t, err, "has admitted a greater one")
+}
+
 // sent is a RoundTripper that keeps the header of the last request.
 type sent struct {
 	header http.Header

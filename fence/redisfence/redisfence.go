@@ -161,10 +161,14 @@ func (g *Guard) Run(ctx context.Context, s *Script, key string, token int64, key
 }
 
 // Set writes value to key, as SET does, if token is admitted for key. The value expires after ttl,
-// which is a millisecond or more; never, if ttl is 0.
+// which is a millisecond or more; never, if ttl is 0. A key that begins with locker: or the guard's prefix is
+// refused: a value there would replace what the library, or another key's guard, remembers.
 func (g *Guard) Set(ctx context.Context, key string, token int64, value any, ttl time.Duration) error {
 	if ttl < 0 || ttl > 0 && ttl < time.Millisecond {
 		return fmt.Errorf("redisfence: %w: key %s: want a ttl of 0, or 1ms or more, got %v", fence.ErrInvalid, fence.Quote(key), ttl)
+	}
+	if strings.HasPrefix(key, "locker:") || g != nil && g.prefix != "" && strings.HasPrefix(key, g.prefix) {
+		return fmt.Errorf("redisfence: %w: key %s: want one that begins neither with locker: nor with the guard's prefix", fence.ErrInvalid, fence.Quote(key))
 	}
 	_, err := g.Run(ctx, set, key, token, []string{key}, value, ttl.Milliseconds())
 	return err

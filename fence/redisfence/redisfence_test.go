@@ -143,6 +143,21 @@ func TestSomethingElseAtTheGuardsKey(t *testing.T) {
 	require.Zero(t, rdb.Exists(ctx, "report").Val())
 }
 
+// A value does not get to where another key's greatest token, or a lock's counter, stands.
+func TestSetLeavesGuardsAlone(t *testing.T) {
+	t.Parallel()
+	ctx, rdb := t.Context(), redistest.Start(t).Client(t)
+	for prefix, g := range map[string]*redisfence.Guard{
+		"locker:guard:": newGuard(t, rdb), "app:": newGuard(t, rdb, redisfence.WithPrefix("app:")),
+	} {
+		require.NoError(t, g.Admit(ctx, "report", 9))
+		require.ErrorIs(t, g.Set(ctx, prefix+"{report}", 1, "1", 0), fence.ErrInvalid)
+		require.ErrorIs(t, g.Admit(ctx, "report", 8), fence.ErrStale)
+		require.ErrorIs(t, g.Set(ctx, "locker:fence:{report}", 1, "1", 0), fence.ErrInvalid)
+	}
+	require.ErrorIs(t, new(redisfence.Guard).Set(ctx, "report", 9, "x", 0), fence.ErrInvalid)
+}
+
 // unanswered loses the reply of a script: it was run, and the client hears nothing.
 type unanswered struct{ left int }
 

@@ -227,6 +227,9 @@ func (t *Table) Prune(ctx context.Context, db *sql.DB, age time.Duration) (int64
 	if age < time.Hour {
 		return 0, fmt.Errorf("sqlfence: %w: want an age of an hour or more, got %v", fence.ErrInvalid, age)
 	}
+	if t == nil || t.prune == "" || db == nil {
+		return 0, fmt.Errorf("sqlfence: %w: want a Table of New and a database, got an empty or no one", fence.ErrInvalid)
+	}
 	n, err := affected(db.ExecContext(ctx, t.prune, int64(age/time.Second)))
 	if err != nil {
 		return 0, fmt.Errorf("sqlfence: prune: %w", err)

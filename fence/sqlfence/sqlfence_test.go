@@ -68,6 +68,10 @@ func TestNonsenseIsNotSent(t *testing.T) {
 		require.ErrorIs(t, new(sqlfence.Table).AdmitTx(t.Context(), sqlfence.Pgx(tx), "lamp", 9), fence.ErrInvalid)
 		_, err = table.Prune(t.Context(), nil, time.Hour-1)
 		require.ErrorIs(t, err, fence.ErrInvalid)
+		_, err = table.Prune(t.Context(), nil, time.Hour)
+		require.ErrorIs(t, err, fence.ErrInvalid)
+		_, err = new(sqlfence.Table).Prune(t.Context(), new(sql.DB), time.Hour)
+		require.ErrorIs(t, err, fence.ErrInvalid)
 		require.Zero(t, tx.n)
 		require.ErrorIs(t, table.AdmitTx(t.Context(), sqlfence.Pgx(tx), "lamp", 9), errSent)
 	}

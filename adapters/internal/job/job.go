@@ -4,6 +4,7 @@ package job
 
 import (
 	"context"
+	"crypto/rand"
 	"time"
 
 	"github.com/distlock/locker"
@@ -39,9 +40,10 @@ type Hold struct {
 	least time.Time // how long to hold at least
 }
 
-// TryLock makes one attempt.
+// TryLock makes one attempt. The owner is new: a run does not share the lock of another one whose context names the
+// same owner.
 func (s *Settings) TryLock(ctx context.Context, key string) (Hold, error) {
-	lease, err := s.Locker.TryLock(ctx, key, s.Options...)
+	lease, err := s.Locker.TryLock(locker.ContextWithOwner(ctx, rand.Text()), key, s.Options...)
 	return Hold{lease, time.Now().Add(s.minHold)}, err
 }
 

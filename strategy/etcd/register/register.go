@@ -32,9 +32,11 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -152,6 +154,11 @@ func endpoints(hosts []string, scheme string) (all []string, err error) {
 		}
 		if name == "" && len(hosts) > 1 {
 			return nil, refuse("url: want hosts with a comma between them, as in etcd://h1:2379,h2:2379, got %q", hosts)
+		}
+		n, wrong := strconv.Atoi(cmp.Or(port, defaultPort))
+		_, noIP := netip.ParseAddr(name)
+		if wrong != nil || n < 1 || n > 65535 || strings.ContainsAny(name, "/?#@,;[]\\ \t\r\n") || strings.Contains(name, ":") && noIP != nil {
+			return nil, refuse("url: want host or host:port with a port of 1 to 65535, and a password before all hosts, got %q", host[strings.LastIndexByte(host, '@')+1:])
 		}
 		all = append(all, scheme+net.JoinHostPort(cmp.Or(name, "localhost"), cmp.Or(port, defaultPort)))
 	}

@@ -32,9 +32,14 @@ func TestOpen(t *testing.T) {
 		require.NoError(t, err, url)
 		release()
 	}
-	_, release, err := strategy.Open(t.Context(), strategy.Config{Strategy: "etcd"})
-	require.NoError(t, err)
-	release()
+	for _, url := range []string{"", "etcd://localhost:1", "etcds://localhost:1?skip_verify=true"} {
+		_, release, err := strategy.Open(t.Context(), strategy.Config{Strategy: "etcd", URL: url})
+		require.NoError(t, err, url)
+		release()
+	}
+	_, _, err := strategy.Open(t.Context(), strategy.Config{Strategy: "etcd", URL: "memory://x"})
+	require.ErrorIs(t, err, locker.ErrInvalid)
+	require.ErrorContains(t, err, "etcd:// or etcds://, not memory://")
 	require.Subset(t, strategy.Names(), []string{"etcd", "etcds"})
 }
 
@@ -42,6 +47,11 @@ func TestOpenRefuses(t *testing.T) {
 	for url, word := range map[string]string{
 		"etcd://h/app":                               `the path "/app"`,
 		"etcd://h1,,h2":                              "comma",
+		"etcd://h1:x,h2:2379":                        `"h1:x"`,
+		"etcd://h1:0":                                `"h1:0"`,
+		"etcd://h1:23790,h2:2379:1":                  `"h2:2379:1"`,
+		"etcd://h1?addr=http://h2:2379":              `"http://h2:2379"`,
+		"etcd://h1?addr=app:secret%40h2:2379":        "before all hosts",
 		"etcd://app@h":                               "a user and a password",
 		"etcd://:secret@h":                           "a user and a password",
 		"etcd://app:secret@h?ttl=1ms":                "ttl",

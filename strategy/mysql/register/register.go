@@ -136,6 +136,7 @@ func addressOf(u *url.URL, socket string) (string, error) {
 	if port == "" {
 		port = "3306"
 	}
+	n, _ := strconv.Atoi(port)
 	switch {
 	case socket != "" && u.Host != "":
 		return "", invalid("url: want a host or a socket, got both")
@@ -143,6 +144,8 @@ func addressOf(u *url.URL, socket string) (string, error) {
 		return "unix(" + socket + ")", nil
 	case u.Hostname() == "":
 		return "", invalid("url: want a host, as in mysql://user@host/database, or a socket")
+	case n < 1 || n > 65535 || strings.ContainsAny(u.Hostname(), ", "):
+		return "", invalid("url: want one host with a port of 1 to 65535, got %q", u.Host)
 	}
 	return "tcp(" + net.JoinHostPort(u.Hostname(), port) + ")", nil
 }
