@@ -79,11 +79,15 @@ type result struct {
 	err   error
 }
 
-// DoAll is [Conn.DoAll] with the confirmation, for commands of one script. It sends those to
+// DoAll is [Conn.DoAll] with the confirmation. It sends the commands that run one script at
 // one node on one connection, and confirms them there: WAIT counts what its own connection
 // has written, to the server that it has written to.
 func (r *Replicas) DoAll(ctx context.Context, cmds []*Command, answer func(i int, reply any, err error)) {
-	nodes := make(map[*redis.Client][]int)
+	type group struct {
+		node   *redis.Client
+		script *Script
+	}
+	groups := make(map[group][]int)
 	for i, cmd := range cmds {
 		switch node, err := nodeOf(ctx, r.client, cmd.Key); {
 		case err != nil:
@@ -91,19 +95,19 @@ func (r *Replicas) DoAll(ctx context.Context, cmds []*Command, answer func(i int
 		case node == nil:
 			answer(i, nil, r.unsupported())
 		default:
-			nodes[node] = append(nodes[node], i)
+			g := group{node, cmd.Script}
+			groups[g] = append(groups[g], i)
 		}
 	}
 	var all sync.WaitGroup
-	for node, indices := range nodes {
+	for g, indices := range groups {
 		all.Go(func() {
 			batch := make([][]any, len(indices))
 			for n, i := range indices {
 				batch[n] = plain(cmds[i].Words)
 			}
-			s := cmds[indices[0]].Script
 			reply, err := r.conn.Do(ctx, newCommand(func() (any, error) {
-				return r.runOn(ctx, node, false, s, batch), nil
+				return r.runOn(ctx, g.node, false, g.script, batch), nil
 			}))
 			results, _ := reply.([]result)
 			for n, i := range indices {
