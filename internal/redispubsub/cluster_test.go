@@ -91,6 +91,20 @@ func TestMovedSlotEndsItsWatches(t *testing.T) {
 	wantSignal(t, staying, true, "its slot has not moved")
 }
 
+// A server whose last subscription has moved away keeps no connection.
+func TestMovedSlotsLeaveNoConnection(t *testing.T) {
+	needsShardedPubSub(t)
+	srv, c := startCluster(t)
+	s := newChannels(t, c)
+	w := mustWatch(t, s, "a")
+	ids := connections(t, srv.Client(t), true)
+	require.Len(t, ids, 1)
+	require.NoError(t, srv.Client(t).ClusterDelSlots(t.Context(), redisconn.Slot("a")).Err())
+	wantSignal(t, w, false, "the server signals no more")
+	w.Close()
+	wantGone(t, srv.Client(t), ids[0])
+}
+
 // The refusal of a channel whose slot has moved ends its watch and no other.
 func TestRefusedSlotEndsItsWatchesOnly(t *testing.T) {
 	needsShardedPubSub(t)
