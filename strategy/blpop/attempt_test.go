@@ -49,6 +49,27 @@ func refuse(t *testing.T, b *inboxes, req driver.Request) *attempt {
 
 func (b *inboxes) push(req driver.Request) { b.pushed([]string{req.ID + " 7 16"}) }
 
+// A watch that is closed when the next one on its key is there already gives up what it waited for,
+// and leaves the next one alone.
+func TestWatchIsClosedBehindTheNextOne(t *testing.T) {
+	t.Parallel()
+	b := watching(t)
+	in := b.open[b.name("k")]
+	first := in.watches["k"]
+	refuse(t, b, request(1, ""))
+	next, err := b.watch("k", "")
+	require.NoError(t, err)
+	first.Close()
+	b.mu.Lock()
+	require.Empty(t, b.asked)
+	require.Same(t, next, in.watches["k"])
+	b.mu.Unlock()
+	next.Close()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	require.Empty(t, in.watches)
+}
+
 // A grant that was pushed answers the next attempt, for a part of the TTL that counts
 // from before the attempt was sent that was refused; once.
 func TestPushIsTheGrant(t *testing.T) {
