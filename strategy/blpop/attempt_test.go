@@ -61,13 +61,16 @@ func TestWatchIsClosedBehindTheNextOne(t *testing.T) {
 	require.NoError(t, err)
 	first.Close()
 	b.mu.Lock()
-	require.Empty(t, b.asked)
-	require.Same(t, next, in.watches["k"])
+	asked, watched := len(b.asked), in.watches["k"]
 	b.mu.Unlock()
+	require.Zero(t, asked)
+	require.Same(t, next, watched)
+	require.NotNil(t, refuse(t, b, request(2, "")))
 	next.Close()
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	require.Empty(t, in.watches)
+	asked = len(b.asked)
+	b.mu.Unlock()
+	require.Zero(t, asked)
 }
 
 // A grant that was pushed answers the next attempt, for a part of the TTL that counts
