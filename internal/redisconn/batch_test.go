@@ -2,6 +2,7 @@ package redisconn
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,4 +72,38 @@ func TestCommandsToADistantServerGather(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server that forgets a script between the command that teaches it and the next one is asked again by
+// whoever asked: the command was not carried out.
+func TestScriptIsForgottenWithinABatch(t *testing.T) {
+	t.Parallel()
+	l := newProxied(t, false)
+	require.NoError(t, l.direct.MSet(t.Context(), "a", "id", "b", "id").Err())
+	require.NoError(t, l.direct.ScriptFlush(t.Context()).Err())
+	var taught atomic.Bool
+	held := l.proxy.Delay(func(cmd []string) bool {
+		if strings.EqualFold(cmd[0], "eval") {
+			taught.Store(true)
+		}
+		return taught.Load() && strings.EqualFold(cmd[0], "evalsha")
+	}, 1, time.Hour)
+	first, second := l.command(renew, claim{"a", "id"}), l.command(renew, claim{"b", "id"})
+	p := l.urgent.single
+	p.mu.Lock()
+	for _, c := range []*Command{first, second} {
+		p.register(t.Context(), c)
+		c.state = sent
+	}
+	p.mu.Unlock()
+	go p.send([]*Command{first, second})
+	require.NoError(t, held.Wait(t.Context(), 1))
+	require.Eventually(t, func() bool { return l.direct.PTTL(t.Context(), "a").Val() > 0 }, soon, time.Millisecond)
+	require.NoError(t, l.direct.ScriptFlush(t.Context()).Err())
+	held.Stop()
+	require.NoError(t, p.await(t.Context(), first))
+	err := p.await(t.Context(), second)
+	require.ErrorContains(t, err, "NOSCRIPT")
+	require.False(t, isPermanent(err))
+	require.False(t, maybeApplied(err))
 }

@@ -54,6 +54,7 @@ var meanings = map[string]meaning{
 	"NOPERM":      refused,
 	"NOPROTO":     refused,
 	"NOREPLICAS":  passing,
+	"NOSCRIPT":    passing, // forgotten between two commands of a batch
 	"READONLY":    passing | unsure | redirected,
 	"TRYAGAIN":    passing,
 	"UNBLOCKED":   passing,

@@ -29,6 +29,7 @@ func TestClassify(t *testing.T) {
 		{serverText("ERR Error running script (call to f_00): @user_script:3: @user_script: 3: -READONLY You can't write against a read only replica."), false, true},
 		{serverText("CLUSTERDOWN The cluster is down"), false, true},
 		{serverText("TRYAGAIN Multiple keys request during rehashing of slot"), false, true},
+		{serverText("NOSCRIPT No matching script. Please use EVAL."), false, true},
 		{serverText("BUSY Redis is busy running a script."), false, true},
 		{serverText("ERR max number of clients reached"), false, true},
 		{serverText("NOAUTH Authentication required."), true, true},

@@ -79,7 +79,7 @@ type result struct {
 	err   error
 }
 
-// DoAll is [Conn.DoAll] with the confirmation, for commands of one script. It sends those to
+// DoAll is [Conn.DoAll] with the confirmation. It sends the commands to
 // one node on one connection, and confirms them there: WAIT counts what its own connection
 // has written, to the server that it has written to.
 func (r *Replicas) DoAll(ctx context.Context, cmds []*Command, answer func(i int, reply any, err error)) {
@@ -97,13 +97,12 @@ func (r *Replicas) DoAll(ctx context.Context, cmds []*Command, answer func(i int
 	var all sync.WaitGroup
 	for node, indices := range nodes {
 		all.Go(func() {
-			batch := make([][]any, len(indices))
+			batch := make([]*Command, len(indices)) // copies: DoAll may return before they are sent
 			for n, i := range indices {
-				batch[n] = plain(cmds[i].Words)
+				batch[n] = &Command{Script: cmds[i].Script, Words: plain(cmds[i].Words)}
 			}
-			s := cmds[indices[0]].Script
 			reply, err := r.conn.Do(ctx, newCommand(func() (any, error) {
-				return r.runOn(ctx, node, false, s, batch), nil
+				return r.runOn(ctx, node, false, batch), nil
 			}))
 			results, _ := reply.([]result)
 			for n, i := range indices {
@@ -118,13 +117,13 @@ func (r *Replicas) DoAll(ctx context.Context, cmds []*Command, answer func(i int
 	all.Wait()
 }
 
-// runOn runs the script once for each command of a batch on a node, and waits for the node's
+// runOn runs the commands of a batch on a node, and waits for the node's
 // replicas. Commands that the node redirects (ASK) go to the node that it names, with ASKING.
-func (r *Replicas) runOn(ctx context.Context, node *redis.Client, asking bool, s *Script, batch [][]any) []result {
+func (r *Replicas) runOn(ctx context.Context, node *redis.Client, asking bool, batch []*Command) []result {
 	conn := node.Conn()
 	defer func() { _ = conn.Close() }()
 	results, wrote, redirects := make([]result, len(batch)), false, make(map[string][]int)
-	for n, cmd := range roundTripOn(ctx, conn, asking, s, batch) {
+	for n, cmd := range roundTripOn(ctx, conn, asking, batch) {
 		switch err := cmd.Err(); {
 		case err == nil:
 			results[n].reply = cmd.Val()
@@ -148,11 +147,11 @@ func (r *Replicas) runOn(ctx context.Context, node *redis.Client, asking bool, s
 	}
 	for addr, indices := range redirects {
 		if other := masterAt(ctx, r.client, addr); other != nil {
-			part := make([][]any, len(indices))
+			part := make([]*Command, len(indices))
 			for i, n := range indices {
 				part[i] = batch[n]
 			}
-			for i, result := range r.runOn(ctx, other, true, s, part) {
+			for i, result := range r.runOn(ctx, other, true, part) {
 				results[indices[i]] = result
 			}
 		}
@@ -162,18 +161,18 @@ func (r *Replicas) runOn(ctx context.Context, node *redis.Client, asking bool, s
 
 // roundTripOn sends a batch on conn. Commands whose script the server does not know are sent
 // again, with its source.
-func roundTripOn(ctx context.Context, conn *redis.Conn, asking bool, s *Script, batch [][]any) []noRetry {
+func roundTripOn(ctx context.Context, conn *redis.Conn, asking bool, batch []*Command) []noRetry {
 	cmds, unsent := make([]noRetry, len(batch)), make([]int, len(batch))
 	for n := range unsent {
 		unsent[n] = n
 	}
-	for _, command := range []func(context.Context, *redis.Cmd, []any) noRetry{s.bySHA, s.bySource} {
+	for _, command := range []func(*Script, context.Context, *redis.Cmd, []any) noRetry{(*Script).bySHA, (*Script).bySource} {
 		pipe := conn.Pipeline()
 		for _, n := range unsent {
 			if asking {
 				pipe.Do(ctx, "asking")
 			}
-			cmds[n] = command(ctx, new(redis.Cmd), batch[n])
+			cmds[n] = command(batch[n].Script, ctx, new(redis.Cmd), batch[n].Words)
 			_ = pipe.Process(ctx, cmds[n])
 		}
 		_, _ = pipe.Exec(ctx) // each command has its own error

@@ -7,13 +7,31 @@ import (
 
 	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/internal/bound"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
-// A message to a server that does not answer is waited for no longer than its sender has time.
-func TestPublishEndsInTime(t *testing.T) {
+// A server that does not answer is waited for no longer than the caller has time.
+func TestCommandsOfGoRedisEndInTime(t *testing.T) {
 	t.Parallel()
-	for _, silent := range []string{"PUBLISH", "SPUBLISH"} {
+	for silent, send := range map[string]func(context.Context, *Conn) error{
+		"PUBLISH":  func(ctx context.Context, c *Conn) error { return c.Publish(ctx, "c", "m", false) },
+		"SPUBLISH": func(ctx context.Context, c *Conn) error { return c.Publish(ctx, "c", "m", true) },
+		"INFO": func(ctx context.Context, c *Conn) error {
+			_, err := c.Info(ctx, "server")
+			return err
+		},
+		"CONFIG": func(ctx context.Context, c *Conn) error {
+			_, err := c.Setting(ctx, c.private.(*redis.Client), "save")
+			return err
+		},
+		"SCAN": func(ctx context.Context, c *Conn) error {
+			for _, err := range c.Scan(ctx, "*") {
+				return err
+			}
+			return nil
+		},
+	} {
 		t.Run(silent, func(t *testing.T) {
 			t.Parallel()
 			l := newProxied(t, false)
@@ -31,7 +49,7 @@ func TestPublishEndsInTime(t *testing.T) {
 			} {
 				ctx, stop := end()
 				began := time.Now()
-				require.Error(t, l.Publish(ctx, "c", "m", silent == "SPUBLISH"), name)
+				require.Error(t, send(ctx, l.Conn), name)
 				require.Less(t, time.Since(began), controlTimeout/2, name)
 				stop()
 			}

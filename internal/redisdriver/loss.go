@@ -55,7 +55,7 @@ func (d *Driver) DetectLoss(ctx context.Context, changed func(driver.Signal)) (d
 	case client == nil:
 		return nil, fmt.Errorf("this Redis client cannot be made to subscribe: %w", errors.ErrUnsupported)
 	}
-	switch set, err := client.ConfigGet(ctx, "notify-keyspace-events").Result(); {
+	switch set, err := d.conn.Setting(ctx, client, "notify-keyspace-events"); {
 	case err == nil && !suffices(set["notify-keyspace-events"]):
 		return nil, &driver.StoreError{Err: errSilent, Permanent: true, NotApplied: true}
 	case err != nil && !redisconn.IsRefusal(err):

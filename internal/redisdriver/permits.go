@@ -31,19 +31,21 @@ type PermitKeeper struct{ of *Driver }
 // NewPermitKeeper makes the PermitKeeper of d.
 func NewPermitKeeper(d *Driver) PermitKeeper { return PermitKeeper{d} }
 
-// Permits implements [driver.PermitKeeper]: one round trip.
+// Permits implements [driver.PermitKeeper]: one round trip, and one for each further few hundred claims that have ended.
 func (k PermitKeeper) Permits(ctx context.Context, key string) (out, limit int, err error) {
-	r, err := k.ask(ctx, countPermits, key)
-	if err != nil {
-		return 0, 0, err
+	for {
+		r, err := k.ask(ctx, countPermits, key)
+		switch {
+		case err != nil:
+			return 0, 0, err
+		case len(r) == 2 && r[0] == int64(-1):
+			return 0, 0, fmt.Errorf("%w: the key is held as a lock, or is none: it is a %v", locker.ErrConflict, r[1])
+		case len(r) != 3:
+			return 0, 0, unexpected(r)
+		case r[2] == int64(0):
+			return int(number(r[0])), int(number(r[1])), nil
+		}
 	}
-	if len(r) == 2 && r[0] == int64(-1) {
-		return 0, 0, fmt.Errorf("%w: the key is held as a lock, or is none: it is a %v", locker.ErrConflict, r[1])
-	}
-	if len(r) != 2 {
-		return 0, 0, unexpected(r)
-	}
-	return int(number(r[0])), int(number(r[1])), nil
 }
 
 // PermitClaims implements [driver.PermitInspector]: one round trip for about a hundred claims.

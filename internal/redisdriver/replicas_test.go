@@ -81,6 +81,31 @@ func TestRenewalsAreConfirmed(t *testing.T) {
 	require.Less(t, waits, scripts/4, "waits, of so many scripts")
 }
 
+// Locks and permits that are renewed together are renewed each by its own script.
+func TestLocksAndPermitsAreConfirmedTogether(t *testing.T) {
+	t.Parallel()
+	rdb, _ := replicated(t)
+	ctx := t.Context()
+	l, err := setnx.New(rdb, setnx.WithReplicaAcks(1, time.Second), locker.WithTTL(time.Minute), locker.WithRenewInterval(100*time.Millisecond))
+	require.NoError(t, err)
+	defer l.Close()
+	semaphore, err := locker.NewSemaphore(l, "s", 9)
+	require.NoError(t, err)
+	var leases []*locker.Lease
+	for i := range 9 {
+		lock, err := l.Lock(ctx, fmt.Sprint("k", i))
+		require.NoError(t, err)
+		permit, err := semaphore.Acquire(ctx)
+		require.NoError(t, err)
+		leases = append(leases, lock, permit)
+	}
+	taken := time.Now()
+	for _, lease := range leases {
+		require.Eventually(t, func() bool { return lease.Err() != nil || lease.Deadline().Sub(taken) > time.Minute+time.Second }, 20*time.Second, 10*time.Millisecond)
+		require.NoError(t, lease.Err(), "of %s", lease.Key())
+	}
+}
+
 func TestReplicaAcks(t *testing.T) {
 	t.Parallel()
 	rdb, replica := replicated(t)

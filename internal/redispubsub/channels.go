@@ -34,6 +34,8 @@ type deployment struct {
 	probed      bool          // sharded is known, or set
 }
 
+var errUnknown = errors.New("the cluster has not answered whether it has sharded pub/sub")
+
 var errNoSubscriptions = fmt.Errorf("this Redis client cannot be made to subscribe: %w", errors.ErrUnsupported)
 
 // New makes the Channels of a deployment. Their names begin with prefix.
@@ -156,6 +158,9 @@ func (c *Channels) Watch(ctx context.Context, key string) (*Watch, error) {
 func (c *Channels) Listen(ctx context.Context, key string, message func(payload string), ended func()) (io.Closer, error) {
 	if err := c.known(ctx); err != nil {
 		return nil, err
+	}
+	if c.probe() != nil { // it has failed, and goes on: to listen in the wrong way is to hear nothing
+		return nil, errUnknown
 	}
 	channel, publish := c.Of(key)
 	s, err := c.subscriber(ctx, key, publish == "SPUBLISH")

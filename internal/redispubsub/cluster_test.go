@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/internal/redisconn"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
@@ -89,6 +90,20 @@ func TestMovedSlotEndsItsWatches(t *testing.T) {
 	drain(staying)
 	require.EqualValues(t, 1, srv.Client(t).SPublish(t.Context(), channel, "0").Val())
 	wantSignal(t, staying, true, "its slot has not moved")
+}
+
+// A server whose last subscription has moved away keeps no connection.
+func TestMovedSlotsLeaveNoConnection(t *testing.T) {
+	needsShardedPubSub(t)
+	srv, c := startCluster(t)
+	s := newChannels(t, c)
+	w := mustWatch(t, s, "a")
+	ids := connections(t, srv.Client(t), true)
+	require.Len(t, ids, 1)
+	require.NoError(t, srv.Client(t).ClusterDelSlots(t.Context(), redisconn.Slot("a")).Err())
+	wantSignal(t, w, false, "the server signals no more")
+	w.Close()
+	wantGone(t, srv.Client(t), ids[0])
 }
 
 // The refusal of a channel whose slot has moved ends its watch and no other.
@@ -180,6 +195,32 @@ func TestChannelOfASilentCluster(t *testing.T) {
 	mustWatch(t, s, "k")
 	_, publish = s.Of("k")
 	require.Equal(t, "SPUBLISH", publish, "asked again, now that it answers")
+}
+
+// Where a cluster has not answered whether it has sharded pub/sub, no subscription stands that would hear nothing.
+func TestNobodyListensInVain(t *testing.T) {
+	needsShardedPubSub(t)
+	srv, _ := startCluster(t)
+	p := faultproxy.Start(t, srv.Addr())
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{srv.Addr()}, Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, p.Addr())
+	}})
+	defer c.Close()
+	unanswered := p.ResetBefore(faultproxy.MatchCommand("PUBSUB"), 0)
+	s := newChannels(t, c)
+	_, err := s.Watch(t.Context(), "k")
+	require.ErrorIs(t, err, errUnknown)
+	require.Positive(t, unanswered.Fired())
+	unanswered.Stop()
+	var w *Watch
+	require.Eventually(t, func() bool {
+		w, err = s.Watch(t.Context(), "k")
+		return err == nil
+	}, soon, time.Millisecond)
+	channel, _ := s.Of("k")
+	drain(w)
+	require.EqualValues(t, 1, srv.Client(t).SPublish(t.Context(), channel, "0").Val())
+	wantSignal(t, w, true, "it is heard")
 }
 
 // A process that only releases learns, too, what a cluster can that was silent at first.

@@ -175,6 +175,7 @@ func (s *subscriber) unsubscribed(channel string) {
 	}
 	delete(s.subscriptions, channel)
 	sub.fail(errMoved)
+	s.closeWhenIdle()
 	if s.cluster != nil {
 		s.cluster.ReloadState(context.Background())
 	}
@@ -238,6 +239,7 @@ func (s *subscriber) slotMoved(c *connection, slot int) {
 			sub.fail(errMoved)
 		}
 	}
+	s.closeWhenIdle()
 	s.cluster.ReloadState(context.Background())
 }
 

@@ -49,6 +49,30 @@ func refuse(t *testing.T, b *inboxes, req driver.Request) *attempt {
 
 func (b *inboxes) push(req driver.Request) { b.pushed([]string{req.ID + " 7 16"}) }
 
+// A watch that is closed when the next one on its key is there already gives up what it waited for,
+// and leaves the next one alone.
+func TestWatchIsClosedBehindTheNextOne(t *testing.T) {
+	t.Parallel()
+	b := watching(t)
+	in := b.open[b.name("k")]
+	first := in.watches["k"]
+	refuse(t, b, request(1, ""))
+	next, err := b.watch("k", "")
+	require.NoError(t, err)
+	first.Close()
+	b.mu.Lock()
+	asked, watched := len(b.asked), in.watches["k"]
+	b.mu.Unlock()
+	require.Zero(t, asked)
+	require.Same(t, next, watched)
+	require.NotNil(t, refuse(t, b, request(2, "")))
+	next.Close()
+	b.mu.Lock()
+	asked = len(b.asked)
+	b.mu.Unlock()
+	require.Zero(t, asked)
+}
+
 // A grant that was pushed answers the next attempt, for a part of the TTL that counts
 // from before the attempt was sent that was refused; once.
 func TestPushIsTheGrant(t *testing.T) {

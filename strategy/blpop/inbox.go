@@ -110,13 +110,11 @@ func (in *inbox) block() {
 func (w *watch) Close() {
 	in, b := w.in, w.in.b
 	b.mu.Lock()
-	if in.watches[w.key] != w {
-		b.mu.Unlock()
-		return
+	if in.watches[w.key] == w { // else a later one has come before this one was closed
+		delete(in.watches, w.key)
 	}
-	delete(in.watches, w.key)
 	nudge := len(in.watches) == 0 && in.popping
-	if len(in.watches) == 0 && !in.blocks {
+	if len(in.watches) == 0 && !in.blocks && b.open[in.name] == in {
 		delete(b.open, in.name)
 	}
 	in.awake.Send()

@@ -238,6 +238,24 @@ func TestSilentOnesLoseTheirPlace(t *testing.T) {
 	require.True(t, big.asks())
 }
 
+// The next caller of a Locker does not take the turn of one that has given up, also if it asks before that is known.
+func TestTurnIsTheCallersOwn(t *testing.T) {
+	rdb := start(t)
+	holder := wanting(t, rdb, 0, 1, 1)
+	require.True(t, holder.asks())
+	first, other, next := wanting(t, rdb, 1, 1, 1), wanting(t, rdb, 2, 1, 1), wanting(t, rdb, 3, 1, 1)
+	require.False(t, first.asks())
+	require.False(t, other.asks())
+	next.n, next.asked = first.n, first.asked // of the same Locker
+	require.False(t, next.asks())
+	first.gives()
+	holder.gives()
+	require.False(t, next.asks(), "the other one came before it")
+	require.True(t, other.asks())
+	other.gives()
+	require.True(t, next.asks())
+}
+
 // The clock of the server orders nobody: it jumps, and after their next look all are served as they came.
 func TestTurnsAndAClockThatJumps(t *testing.T) {
 	t.Parallel()

@@ -163,6 +163,20 @@ func TestSweepIsBounded(t *testing.T) {
 	require.True(t, takePermits(t, d, idOf(many), time.Hour, many, many).Granted)
 }
 
+// Claims that have ended are not counted, however many they are.
+func TestManyEndedPermitsAreNotCounted(t *testing.T) {
+	t.Parallel()
+	d, rdb := newKeeper(t)
+	const many = 350
+	for n := range many {
+		require.True(t, takePermits(t, d, idOf(n), time.Hour, 1, many).Granted)
+		if n > 0 {
+			setEnd(t, rdb, idOf(n), -time.Minute)
+		}
+	}
+	require.Equal(t, 1, out(t, d))
+}
+
 // Inspect shows no permits that have ended, and changes nothing.
 func TestEndedPermitsAreNotShown(t *testing.T) {
 	t.Parallel()

@@ -26,7 +26,7 @@ type hold struct {
 	nodes   []holdNode
 	tending bool // the timer is set, or has gone off
 	awaited bool // Close waits for it
-	pause   time.Duration
+	pause   time.Duration // before the next try; 0: the first one, of a new back-off
 	timer   *time.Timer
 }
 
@@ -142,7 +142,7 @@ func (h *hold) after(i int, kind opKind, a answer) answer {
 	sets := kind == opAcquire || kind == opJoin
 	switch {
 	case sets && a.state == yes:
-		hn.placed = true
+		hn.placed, h.pause = true, 0
 	case a.state == yes && !hn.placed && hn.late > 0:
 		hn.placed = true // none of the answered commands has set it: it is that of a late one
 		hn.late--

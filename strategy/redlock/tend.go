@@ -21,17 +21,18 @@ const (
 	releaseBudget = 5 * time.Second // or the TTL, if that is less
 )
 
-// settle begins to tend if something is left to do: at once, if it is a release. It is
-// called after each operation, and each answer that comes after one.
+// settle begins to tend if something is left to do: at once, if it is the first release of a node. It is
+// called after each operation, and each answer that comes after one. An answer that took longer than
+// the pause begins no new back-off: a node that is far away is not asked more often than a near one.
 func (h *hold) settle() {
 	h.mu.Lock()
 	if _, nodes := h.undone(); h.tending || len(nodes) == 0 {
 		h.mu.Unlock()
 		return
 	}
-	h.tending, h.pause = true, firstPause
+	h.tending = true
 	h.awaited = h.phase == closing && h.d.enter()
-	if h.phase != closing {
+	if h.phase != closing || h.pause > 0 {
 		h.wait()
 		h.mu.Unlock()
 		return
@@ -42,6 +43,7 @@ func (h *hold) settle() {
 
 // wait sets the timer. It needs h.mu.
 func (h *hold) wait() {
+	h.pause = max(h.pause, firstPause)
 	if h.timer == nil {
 		h.timer = time.AfterFunc(h.pause, h.tend)
 		return
@@ -51,7 +53,7 @@ func (h *hold) wait() {
 
 // hurry begins the back-off anew. It needs h.mu.
 func (h *hold) hurry() {
-	h.pause = firstPause
+	h.pause = 0
 	if h.tending && h.timer != nil && h.timer.Stop() {
 		h.wait()
 	}

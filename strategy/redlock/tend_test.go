@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/distlock/locker"
@@ -121,6 +123,36 @@ func TestHeldLockIsNoSplitVote(t *testing.T) {
 		}
 		require.Positive(t, n)
 		require.LessOrEqual(t, n, 5, "one try for %s", key)
+	}
+}
+
+// A node that is far away, and refuses, is asked less and less often, as a near one is.
+func TestFarNodesAreAskedLessAndLessOften(t *testing.T) {
+	t.Parallel()
+	for _, phase := range []phase{held, closing} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &quorumDriver{quorum: 1, base: t.Context(), log: slog.New(slog.DiscardHandler)}
+			d.nodes = []*node{{d: d}}
+			h := d.newHold(request("k"))
+			sent := 0
+			h.send = func(context.Context, int, opKind) answer {
+				sent++
+				time.Sleep(3 * firstPause) // the round trip, on the bubble's clock
+				return did(failed, errBroken)
+			}
+			h.grant(time.Now())
+			h.nodes[0].touched = true
+			if phase == closing {
+				h.close()
+			}
+			h.settle()
+			time.Sleep(releaseBudget / 2) // on the bubble's clock
+			synctest.Wait()
+			require.Less(t, sent, 12, "commands in %v", releaseBudget/2)
+			require.Greater(t, sent, 5)
+			h.close()
+			d.await(releaseBudget) // the last command, and the pause behind it
+		})
 	}
 }
 

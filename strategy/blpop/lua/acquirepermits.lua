@@ -28,8 +28,11 @@ local function line_before(bidder, ahead, now_us)
   if bidder and redis.call('HGET', places, locker_of(bidder)) then
     ahead = 0
   end
-  if waited >= 0 then
-    began = math.min(began, tonumber(redis.call('ZSCORE', turns, me)) or math.huge)
+  local before = waited >= 0 and tonumber(redis.call('ZSCORE', turns, me))
+  if before and began - before >= BID * 1000 then
+    leave_turns(turns, places, me) -- the place of a caller that does not wait any more, or the clock has jumped
+  elseif before then
+    began = math.min(began, before)
   end
   local now = math.floor(now_us / 1000)
   local alive = redis.call('ZCOUNT', permits, '(' .. now, '+inf')

@@ -17,6 +17,7 @@
 --
 -- Places have the time, and no order of their own: a key that is lost costs nobody the turn. A caller's time only
 -- moves to an earlier one, where an attempt is faster than the ones before: those that came after it stay behind it.
+-- The next caller of the same Locker has its own time: it came later by more than an attempt takes.
 
 -- limits.lua
 -- push.lua
