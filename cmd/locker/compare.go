@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -54,7 +55,7 @@ begins, unless --yes is given.
 
 Exit codes: 0 all cases passed; 1 a case failed, or a metric is worse than in --against by
 more than --threshold, or the answer to the question was no; 123 the store could not be
-used; 125 wrong usage.`
+used; 125 wrong usage; 130 interrupted.`
 
 type compareFlags struct {
 	need, report            string
@@ -243,7 +244,7 @@ func (f *compareFlags) hinted(err error) error {
 // share is the threshold as a share.
 func (f *compareFlags) share() (float64, error) {
 	percent, err := strconv.ParseFloat(strings.TrimSuffix(f.threshold, "%"), 64)
-	if err != nil || percent < 0 || !strings.HasSuffix(f.threshold, "%") {
+	if err != nil || math.IsNaN(percent) || percent < 0 || !strings.HasSuffix(f.threshold, "%") {
 		return 0, fmt.Errorf("--threshold=%s: a percentage such as 10%%", f.threshold)
 	}
 	return percent / 100, nil

@@ -34,6 +34,8 @@ func TestCompareSaysItOnce(t *testing.T) {
 	t.Parallel()
 	_, stderr := runs(t, exitUnavailable, nil, "compare", "--yes", "--url", "redis://127.0.0.1:1", "--report", "-")
 	require.Equal(t, 1, strings.Count(stderr, "connection refused"), stderr)
+	_, stderr = runs(t, exitUsage, nil, "compare", "--threshold", "NaN%", "--json", "--markdown")
+	require.Contains(t, stderr, "--threshold=NaN%")
 	_, stderr = runs(t, exitUsage, nil, "compare", "--json", "--markdown")
 	require.Equal(t, "locker: --json and --markdown: one of them; see locker compare --help\n", stderr)
 }

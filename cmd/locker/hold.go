@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 
 	"github.com/distlock/locker"
@@ -32,8 +33,8 @@ the script has to check the code.
 
 ` + storeHelp + `
 
-Exit codes: 0 the lock was given back, 122 it was lost, 123 the store could not be used,
-124 it stayed taken, 125 wrong usage, 128 and the number of the signal that ended the wait.`
+Exit codes: 0 the lock was given back, 1 it was given back because the output could not be
+written, 122 it was lost, 123 the store could not be used, 124 it stayed taken, 125 wrong usage, 128 and the number of the signal that ended the wait.`
 
 type holdFlags struct {
 	storeFlags
@@ -65,6 +66,7 @@ func (f *holdFlags) hold(c *cobra.Command, key string) error {
 		return &exit{exitUsage, err}
 	}
 	cfg.Options = append(cfg.Options, locker.WithMetadata("command", "locker hold"))
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // else a reader that is gone ends this process, and leaves the lock
 	locks, release, err := f.open(c, cfg)
 	if err != nil {
 		return err
@@ -110,28 +112,36 @@ func (f *holdFlags) notHeld(ctx context.Context, key string, err error) error {
 	return f.storeError(err)
 }
 
-// keep holds the lock until ctx ends or it is lost.
+// keep holds the lock until ctx ends, it is lost, or what it prints cannot be written.
 func (f *holdFlags) keep(ctx context.Context, c *cobra.Command, lease *locker.Lease) error {
+	word := "held"
 	if token := f.lock.token(lease); token != 0 {
-		fmt.Fprintln(c.OutOrStdout(), token)
-	} else {
-		fmt.Fprintln(c.OutOrStdout(), "held")
+		word = strconv.FormatInt(token, 10)
 	}
-	for asked := lease.ReleaseRequested(); ; {
+	_, unread := fmt.Fprintln(c.OutOrStdout(), word)
+	for asked := lease.ReleaseRequested(); unread == nil; {
 		select {
 		case <-asked:
-			fmt.Fprintln(c.OutOrStdout(), "asked")
+			_, unread = fmt.Fprintln(c.OutOrStdout(), "asked")
 			asked = nil
 		case <-lease.Lost():
 			return &exit{exitLost, fmt.Errorf("%q was lost: %s", lease.Key(), plain(lease.Err()))}
 		case <-ctx.Done():
-			switch err := lease.Unlock(c.Context()); {
-			case errors.Is(err, locker.ErrLost):
-				return &exit{exitLost, fmt.Errorf("%q was lost", lease.Key())}
-			case err != nil:
-				return f.storeError(err)
-			}
-			return nil
+			return f.giveBack(c, lease)
 		}
 	}
+	if err := f.giveBack(c, lease); err != nil {
+		return err
+	}
+	return &exit{exitNone, fmt.Errorf("%q was given back: nobody reads the output: %w", lease.Key(), unread)}
+}
+
+func (f *holdFlags) giveBack(c *cobra.Command, lease *locker.Lease) error {
+	switch err := lease.Unlock(c.Context()); {
+	case errors.Is(err, locker.ErrLost):
+		return &exit{exitLost, fmt.Errorf("%q was lost", lease.Key())}
+	case err != nil:
+		return f.storeError(err)
+	}
+	return nil
 }

@@ -75,3 +75,20 @@ func TestHoldEnds(t *testing.T) {
 	require.Equal(t, exitLost, cmd.code(t))
 	require.Contains(t, cmd.stderr.String(), "was lost")
 }
+
+// TestHoldUnread: the lock is given back although nobody reads the token any more.
+func TestHoldUnread(t *testing.T) {
+	t.Parallel()
+	_, l, url := server(t)
+	cmd := command(t, url, "hold", "k")
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, out.Close())
+	require.NoError(t, cmd.Start())
+	defer stdin.Close()
+	require.Equal(t, exitNone, cmd.code(t), cmd.stderr)
+	require.Contains(t, cmd.stderr.String(), "broken pipe")
+	free(t, l, "k")
+}

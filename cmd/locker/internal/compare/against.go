@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -59,11 +60,12 @@ func (r *Result) Against(old io.Reader, threshold float64) (*Against, error) {
 		a.Lines = append(a.Lines, fmt.Sprintf("The machine itself differs: a constant piece of work took %s ms then, %s ms now.", e.Load.Calibration.text(), r.Load.Calibration.text()))
 	}
 	for _, was := range e.Strategies {
-		for _, s := range r.Strategies {
-			if s.Name == was.Name {
-				a.add(s, was.Figures, threshold)
-			}
+		i := slices.IndexFunc(r.Strategies, func(s *Strategy) bool { return s.Name == was.Name })
+		if i < 0 {
+			a.Lines = append(a.Lines, was.Name+" was measured then, and is not now.")
+			continue
 		}
+		a.add(r.Strategies[i], was.Figures, threshold)
 	}
 	return a, nil
 }
@@ -71,7 +73,10 @@ func (r *Result) Against(old io.Reader, threshold float64) (*Against, error) {
 // add compares the figures of a strategy.
 func (a *Against) add(s *Strategy, was map[string]*Figure, threshold float64) {
 	for _, m := range metrics {
-		now, then := s.Figures[m.id], was[m.id]
+		now, then, title := s.Figures[m.id], was[m.id], strings.TrimPrefix(m.title, "… ")
+		if then != nil && now == nil {
+			a.Lines = append(a.Lines, s.Name+", "+title+": measured then, and not now.")
+		}
 		if now == nil || then == nil {
 			continue
 		}
@@ -85,7 +90,7 @@ func (a *Against) add(s *Strategy, was map[string]*Figure, threshold float64) {
 				verdict += ", more than the threshold"
 			}
 		}
-		a.table = append(a.table, []string{s.Name, strings.TrimPrefix(m.title, "… "), figure(then.Median), figure(now.Median) + " " + m.unit, verdict})
+		a.table = append(a.table, []string{s.Name, title, figure(then.Median), figure(now.Median) + " " + m.unit, verdict})
 	}
 }
 

@@ -37,3 +37,18 @@ func TestAgainst(t *testing.T) {
 		require.ErrorIs(t, err, ErrUsage)
 	}
 }
+
+// TestAgainstMissing: what was measured then, and is not now, is named.
+func TestAgainstMissing(t *testing.T) {
+	t.Parallel()
+	r := sample(t)
+	var old bytes.Buffer
+	require.NoError(t, json.NewEncoder(&old).Encode(r))
+	gone := r.Strategies[0].Name
+	r.Strategies = r.Strategies[1:]
+	delete(r.Strategies[0].Figures, "pair")
+	a, err := r.Against(&old, 0)
+	require.NoError(t, err)
+	require.Contains(t, a.Lines, gone+" was measured then, and is not now.")
+	require.Contains(t, a.Lines, r.Strategies[0].Name+", "+metricOf("pair").title+": measured then, and not now.")
+}
