@@ -24,8 +24,8 @@ type hold struct {
 	until   time.Time // the end of the lease
 	giveUp  time.Time // when closing: the end of the attempts to release it everywhere
 	nodes   []holdNode
-	tending bool // the timer is set, or has gone off
-	awaited bool // Close waits for it
+	tending bool          // the timer is set, or has gone off
+	awaited bool          // Close waits for it
 	pause   time.Duration // before the next try; 0: the first one, of a new back-off
 	timer   *time.Timer
 }
