@@ -59,9 +59,11 @@ func types(t *testing.T, keys *os.File, what string) {
 
 func sees(t *testing.T, screen *bufio.Reader, what string) {
 	t.Helper()
+	var shown strings.Builder
 	for {
 		line, err := screen.ReadString('\n')
-		require.NoError(t, err, what)
+		shown.WriteString(line)
+		require.NoError(t, err, "want %q, got %q", what, &shown)
 		if strings.Contains(line, what) {
 			return
 		}
@@ -151,7 +153,8 @@ func TestTerminalTermWhileStopped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			screen, _ := onTerminal(t, url, "cd "+t.TempDir()+"; exec bash -c 'set -m; "+job+`; kill -TERM %1; wait -f %1; echo "status $?"'`)
+			// bash takes a job for stopped until it has heard that the job goes on, and does not wait for it before.
+			screen, _ := onTerminal(t, url, "cd "+t.TempDir()+"; exec bash -c 'set -m; "+job+`; kill -TERM %1; while [[ $(jobs) == *Stopped* ]]; do sleep 0.05; done; wait $!; echo "status $?"'`)
 			sees(t, screen, "status 143")
 		})
 	}
