@@ -192,7 +192,7 @@ func (h userLog) WithGroup(string) slog.Handler                 { return h }
 // second, not Close.
 func TestSlowLogger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := userLog{func(slog.Record) { time.Sleep(50 * time.Millisecond) }}
+		slow := userLog{func(slog.Record) { time.Sleep(50 * time.Millisecond) }} // the handler's work, on the bubble's clock
 		b := newBench(t, plain, WithTTL(time.Second), WithLogger(slog.New(slow)))
 		var fixed, renewed []*Lease
 		for i := range 100 {

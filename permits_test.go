@@ -82,7 +82,7 @@ func TestPermitsAreCounted(t *testing.T) {
 							continue
 						}
 						most.Store(max(most.Load(), inside.Add(int64(n))))
-						time.Sleep(time.Millisecond)
+						time.Sleep(time.Millisecond) // the work inside, on the bubble's clock
 						inside.Add(int64(-n))
 						if err := p.Unlock(t.Context()); err != nil {
 							t.Error(err)

@@ -253,7 +253,7 @@ func TestGivenPermitsComeBack(t *testing.T) {
 	}
 }
 
-// Of several callers whose attempts hang, each passes on what it was given.
+// Each of several callers whose attempts hang passes on the permits that it was given.
 func TestAllGivenPermitsComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3

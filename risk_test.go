@@ -301,7 +301,7 @@ func TestIntervals(t *testing.T) {
 	wantErr(t, err, ErrInvalid, "a margin of more than half of the TTL")
 }
 
-// What has ended a lease before its Deadline does not matter after it: Unlock frees nothing within the margin.
+// Unlock frees nothing within the margin, whatever has ended the lease before its Deadline.
 func TestMarginAfterAnotherEnd(t *testing.T) {
 	const ttl, margin = 10 * time.Second, 4 * time.Second
 	for name, end := range map[string]func(b *bench) (*Lease, error){

@@ -102,7 +102,7 @@ func TestBigRequestsAreServed(t *testing.T) {
 						default:
 						}
 						p := must(few.Acquire(t.Context()))(t)
-						time.Sleep(7 * time.Millisecond)
+						time.Sleep(7 * time.Millisecond) // the work inside, on the bubble's clock
 						_ = p.Unlock(t.Context())
 					}
 				})

@@ -46,7 +46,7 @@ func TestReleaseRequested(t *testing.T) {
 		if n := s.running(); n != 0 {
 			t.Errorf("%d pieces of work go on, want none", n)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // the end of listening, on the bubble's clock, which is no event of a lease
 		if s.listening() != 0 {
 			t.Error("the Locker listens, want it to have stopped: no lease waits")
 		}
@@ -220,7 +220,7 @@ func TestBadSignals(t *testing.T) {
 			if err := s.d.Signal(t.Context(), driver.Signal{Kind: driver.SignalBroken, Key: "k", Claim: now.ID}); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // the pace of the flood, on the bubble's clock
 		}
 		s.wantSent(opRenew, 5, "one command a second, however many are forged")
 		if err := l.Err(); err != nil || closed(asked) {

@@ -90,14 +90,14 @@ func TestStickyEndsASecondAfterTheGrant(t *testing.T) {
 		s := newSticky(t, time.Second, WithoutFencing())
 		s.keep("k")
 		for s.at() < 990*time.Millisecond {
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // the pace of use, on the bubble's clock
 			s.pair("k")
 		}
 		s.wantSent(opRelease, 0, "it is kept")
 		s.until(time.Second)
 		s.wantFree("k", "a second is over")
 		l := s.lock(t.Context(), "k")
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // the lease is held for so long, on the bubble's clock
 		s.unlock(l)
 		s.wantFree("k", "it was held for a second")
 	})
@@ -234,7 +234,7 @@ func TestStickyHandsOver(t *testing.T) {
 			waiting = append(waiting, s.locking(t.Context(), "k"))
 		}
 		for _, w := range waiting {
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // each holds for so long, on the bubble's clock
 			s.unlock(l)
 			next := w.wantLease(t)
 			if next.Token() != l.Token()+1 {
@@ -264,7 +264,7 @@ func TestStickyEvents(t *testing.T) {
 		s := newSticky(t, 100*time.Millisecond)
 		s.pair("k")
 		s.pair("k")
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // the kept lock ends, on the bubble's clock, without an event
 		s.wantEvents(map[EventKind]int{EventAcquired: 2, EventReleased: 2}, "what becomes of a kept lock is no event")
 		events := s.events()
 		for i, want := range []bool{false, true} {

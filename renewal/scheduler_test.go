@@ -80,7 +80,7 @@ func (b *bench) item(name, shard string, interval time.Duration) *item {
 }
 
 func (b *bench) until(at time.Duration) {
-	time.Sleep(at - b.Now())
+	time.Sleep(at - b.Now()) // on the bubble's clock, as are the others here
 	synctest.Wait()
 }
 
@@ -169,7 +169,7 @@ func TestRetryIsNotEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 0)
 		i := b.item("i", "", 80*s)
-		time.Sleep(3 * s)
+		time.Sleep(3 * s) // the retry is set in the middle of an interval
 		b.Set(&i.Entry, Never, b.Now()+s/2)
 		b.until(time.Minute)
 		b.want(i, "renewed", i.renewed, 3*s+s/2)
@@ -257,7 +257,7 @@ func TestIdle(t *testing.T) {
 func TestTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 0)
-		time.Sleep(s)
+		time.Sleep(s) // or the Scheduler's clock would show 0
 		if got := time.Until(b.Time(3 * s)); got != 2*s {
 			t.Errorf("3s on the Scheduler's clock is in %v, want in 2s", got)
 		}

@@ -228,13 +228,20 @@ func TestEndOfTheContext(t *testing.T) {
 	})
 }
 
+// inOutage returns a Locker whose store refuses everything until the faults are healed.
+func inOutage(t *testing.T) (*locker.Client, *conformance.Injector) {
+	t.Helper()
+	var faults conformance.Injector
+	require.NoError(t, faults.Refuse())
+	l, err := locker.New(faults.Wrap(memory.NewStore().Driver()))
+	require.NoError(t, err)
+	return l, &faults
+}
+
 // In an outage that all callers do not wait out, there is nobody to compute for.
 func TestAllLeaveBeforeTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var faults conformance.Injector
-		require.NoError(t, faults.Refuse())
-		l, err := locker.New(faults.Wrap(memory.NewStore().Driver()))
-		require.NoError(t, err)
+		l, faults := inOutage(t)
 		defer l.Close()
 		g, err := singleflight.New(l, singleflight.NewMemory(), singleflight.ComputeWhenUnavailable())
 		require.NoError(t, err)
@@ -252,10 +259,7 @@ func TestAllLeaveBeforeTheLock(t *testing.T) {
 
 func TestUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var faults conformance.Injector
-		require.NoError(t, faults.Refuse())
-		l, err := locker.New(faults.Wrap(memory.NewStore().Driver()))
-		require.NoError(t, err)
+		l, faults := inOutage(t)
 		defer l.Close()
 		for _, opts := range [][]singleflight.Option{nil, {singleflight.ComputeWhenUnavailable()}} {
 			g, err := singleflight.New(l, singleflight.NewMemory(), opts...)

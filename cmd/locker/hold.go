@@ -34,7 +34,8 @@ the script has to check the code.
 ` + storeHelp + `
 
 Exit codes: 0 the lock was given back, 1 it was given back because the output could not be
-written, 122 it was lost, 123 the store could not be used, 124 it stayed taken, 125 wrong usage, 128 and the number of the signal that ended the wait.`
+written, 122 it was lost, 123 the store could not be used, 124 it stayed taken, 125 wrong usage,
+128 and the number of the signal that ended the wait.`
 
 type holdFlags struct {
 	storeFlags

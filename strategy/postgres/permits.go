@@ -20,31 +20,35 @@ var _ interface {
 // acquirePermits is Acquire for permits: one statement, and one more where the key has no room against
 // expectation, or where the statement cannot judge.
 func (d *pgDriver) acquirePermits(ctx context.Context, req driver.Request) (a driver.Answer, err error) {
+	found := false
 	if req.Permits == 1 && d.freed.take(req.Key) {
-		a, err = d.acquireAgain(ctx, req)
+		a, found, err = d.acquireAgain(ctx, req)
 	}
-	if !a.Granted && err == nil {
+	if !found && err == nil {
 		a, err = d.judgePermits(ctx, req)
 	}
-	switch {
-	case hasCode(err, lockNotAvailable):
-		return driver.Answer{NoWakeUp: d.deaf.Load()}, nil
-	case err == nil && a.Granted && a.Free > 0:
+	if err == nil && a.Granted && a.Free > 0 {
 		d.freed.note(req.Key)
 	}
 	return a, err
 }
 
-// acquireAgain grants permits of a key that has room. If it has none the answer is no grant, which says nothing.
-func (d *pgDriver) acquireAgain(ctx context.Context, req driver.Request) (a driver.Answer, err error) {
+// acquireAgain asks for a permit of a key that is likely to have room. It reports whether that is answered.
+func (d *pgDriver) acquireAgain(ctx context.Context, req driver.Request) (a driver.Answer, found bool, err error) {
 	var first, last int64
 	n, err := d.each(ctx, d.sql.permits.again, func(rows pgx.Rows) error {
+		a.Granted = true
 		return rows.Scan(&first, &last, &a.Free)
 	}, append(acquireArgs(req), req.Permits, req.Limit)...)
-	if a.Granted = n == 1 && err == nil; a.Granted && first > 0 {
+	switch {
+	case hasCode(err, lockNotAvailable):
+		return driver.Answer{NoWakeUp: d.deaf.Load()}, true, nil
+	case err != nil || n == 0:
+		return driver.Answer{}, false, err
+	case first > 0:
 		a.Token, a.Tokens = first, int(last-first+1)
 	}
-	return a, err
+	return a, true, nil
 }
 
 // judgePermits grants permits or returns why not.
@@ -61,6 +65,8 @@ func (d *pgDriver) judgePermits(ctx context.Context, req driver.Request) (a driv
 			return err
 		}, args...)
 		switch {
+		case hasCode(err, lockNotAvailable):
+			return driver.Answer{NoWakeUp: d.deaf.Load()}, nil
 		case err != nil:
 			return driver.Answer{}, err
 		case n == 0 && try < mostTries && ctx.Err() == nil:

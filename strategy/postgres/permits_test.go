@@ -78,10 +78,16 @@ func (p permitStore) Driver(tb testing.TB, n int) driver.Driver {
 }
 
 // counting is a pool's tracer that counts its statements.
-type counting struct{ n atomic.Int64 }
+type counting struct {
+	n      atomic.Int64
+	before func(sql string) // is called before each; nil: nothing is
+}
 
-func (c *counting) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+func (c *counting) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	c.n.Add(1)
+	if c.before != nil {
+		c.before(data.SQL)
+	}
 	return ctx
 }
 
@@ -89,16 +95,21 @@ func (c *counting) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndDa
 
 func (p permitStore) Counted(tb testing.TB, n int) (driver.Driver, func() int) {
 	tb.Helper()
+	c := &counting{}
+	return p.traced(tb, n, c), func() int { return int(c.n.Load()) }
+}
+
+func (p permitStore) traced(tb testing.TB, n int, c *counting) driver.Driver {
+	tb.Helper()
 	cfg, err := pgxpool.ParseConfig(p.URL())
 	require.NoError(tb, err)
-	c := &counting{}
 	cfg.ConnConfig.Tracer, cfg.MaxConns = c, int32(n)
 	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
 	require.NoError(tb, err)
 	tb.Cleanup(pool.Close)
 	d := postgres.NewDriver(pool)
 	tb.Cleanup(func() { _ = d.Close() })
-	return d, func() int { return int(c.n.Load()) }
+	return d
 }
 
 // Reads asks the server when it knows of what the session of f has done last, a row for a table of the test's: a session
@@ -239,4 +250,34 @@ func TestPermitsAgain(t *testing.T) {
 	out, limit, err := d.(driver.PermitKeeper).Permits(t.Context(), "k")
 	require.NoError(t, err)
 	require.Equal(t, []int{4, 5}, []int{out, limit})
+}
+
+// Whether a claim's own first sending has taken the last permit is not known while another transaction has the row of
+// the key. That is an error: after a refusal nobody would give the permit back.
+func TestPermitsThatMayBeItsOwn(t *testing.T) {
+	t.Parallel()
+	store := permitStore{startServer(t)}
+	request := func(id string, ttl time.Duration) driver.Request {
+		return driver.Request{Claim: driver.Claim{Key: "k", ID: id, Owner: id, TTL: ttl, Permits: 1, Limit: 2}, Fencing: true}
+	}
+	a, err := store.Driver(t, 1).Acquire(t.Context(), request("other", time.Minute))
+	require.NoError(t, err)
+	require.True(t, a.Granted)
+	sent := store.Lock(t, `WITH sent AS (INSERT INTO `+permitsTable+` SELECT hash, era, 'a', owner, 1, token, since, expires, forget FROM `+permitsTable+`)
+		UPDATE `+table+` SET id = 'permits 2 2'`) // the first sending, which is not committed
+	free := func() {}
+	d := store.traced(t, 1, &counting{before: func(sql string) {
+		if strings.Contains(sql, "unnest") { // it looks for its claim
+			free = store.Lock(t, `SELECT FROM `+table+` FOR UPDATE`)
+		}
+	}})
+	failed := make(chan error, 1)
+	go func() {
+		_, err := d.Acquire(t.Context(), request("a", time.Hour)) // longer than the row of the key lasts: it is locked
+		failed <- err
+	}()
+	pace.Eventually(t, 20*time.Second, "it is sent again", func() bool { return store.Waiting(t) == 1 })
+	sent()
+	require.Error(t, <-failed)
+	free()
 }

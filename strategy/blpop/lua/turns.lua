@@ -17,7 +17,8 @@
 --
 -- Places have the time, and no order of their own: a key that is lost costs nobody the turn. A caller's time only
 -- moves to an earlier one, where an attempt is faster than the ones before: those that came after it stay behind it.
--- The next caller of the same Locker has its own time: it came later by more than an attempt takes.
+-- The next caller of the same Locker has its own time: it came BID ms later or more. An attempt that was on its way for so
+-- long takes a later place, too; the next attempt of that caller puts this right.
 
 -- limits.lua
 -- push.lua

@@ -4,6 +4,7 @@
 --
 -- The head is locked and judged as in acquirepermits.sql. Permits of claims that have ended count as out. The head
 -- changes only if the claim's row is new: sent twice, it finds the row, by ON CONFLICT even where its snapshot is too old.
+-- A grant whose reply is lost, or that comes late, is as one of acquirepermits.sql: a release names it, or its TTL ends it.
 WITH head AS MATERIALIZED (
 	SELECT id, owner, last_token, since, expires FROM {table} WHERE hash = sha256($1::bytea) AND {turn}
 	FOR UPDATE
