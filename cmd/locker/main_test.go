@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -258,6 +259,55 @@ func TestKilled(t *testing.T) {
 		lease, err := l.TryLock(t.Context(), "k")
 		return err == nil && lease.Unlock(t.Context()) == nil
 	})
+}
+
+// TestKilledAfterALoss: what COMMAND has started does not outlive a locker that is killed between the end of
+// COMMAND and the end of the grace.
+func TestKilledAfterALoss(t *testing.T) {
+	t.Parallel()
+	_, _, url := server(t)
+	cmd := command(t, url, "run", "--key", "k", "--ttl", "10s", "--grace", "4s", "--max-hold", "300ms", "--", "sh", "-c", `(trap '' TERM; echo ready; exec sleep 60) & echo $$; wait`)
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	require.NoError(t, r.SetReadDeadline(time.Now().Add(patience)))
+	cmd.Stdout, cmd.stdout = w, bufio.NewReader(r)
+	require.NoError(t, cmd.Start())
+	w.Close()
+	var pid int
+	for _, word := range []string{"ready", ""} {
+		line, err := cmd.stdout.ReadString('\n')
+		require.NoError(t, err)
+		if n, err := strconv.Atoi(strings.TrimSpace(line)); err == nil {
+			pid = n
+		} else {
+			require.Equal(t, "ready\n", line, word)
+		}
+	}
+	pace.Eventually(t, patience, "COMMAND has ended", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
+	require.NoError(t, cmd.Process.Kill())
+	cmd.silent(t)
+}
+
+// TestGuardObservesTheGrace: once a loss is reported to it, a guard whose locker is gone waits no longer than the
+// grace that was reported.
+func TestGuardObservesTheGrace(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("sh", "-c", `trap '' TERM; echo ready; exec sleep 60`)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	_, err = bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	guarded := make(chan struct{})
+	go func() {
+		untilDismissed(strings.NewReader(fmt.Sprintf("%d\n%v\n", cmd.Process.Pid, 50*time.Millisecond)), time.Hour)
+		close(guarded)
+	}()
+	err = cmd.Wait()
+	require.Equal(t, syscall.SIGKILL, err.(*exec.ExitError).Sys().(syscall.WaitStatus).Signal())
+	<-guarded
 }
 
 func TestCommandIsKilled(t *testing.T) {

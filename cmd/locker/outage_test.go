@@ -3,7 +3,9 @@
 package main
 
 import (
+	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,6 +48,39 @@ func TestNotGivenBack(t *testing.T) {
 			require.NotContains(t, said, "locker: locker:")
 		})
 	}
+}
+
+// TestSignalEndsTheRelease: once COMMAND has ended, a signal ends the wait for a store that does not answer.
+func TestSignalEndsTheRelease(t *testing.T) {
+	t.Parallel()
+	s, _, url := server(t)
+	cmd := command(t, url, "run", "-v", "--key", "k", "--ttl", "1h", "--", "sh", "-c", "echo ready; echo $$; read x; exit 3")
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	cmd.begin(t)
+	var pid int
+	_, err = fmt.Fscanln(cmd.stdout, &pid)
+	require.NoError(t, err)
+	s.Pause()
+	_, err = stdin.Write([]byte("\n"))
+	require.NoError(t, err)
+	pace.Eventually(t, patience, "COMMAND has ended", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
+	for tick := time.NewTicker(50 * time.Millisecond); ; { // the first may still be for COMMAND
+		select {
+		case <-tick.C:
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			continue
+		case <-ended:
+		}
+		break
+	}
+	require.Equal(t, 3, cmd.ProcessState.ExitCode(), cmd.stderr)
+	require.Contains(t, cmd.stderr.String(), "a signal ended the wait")
 }
 
 // TestVerboseInAnOutage: one line says that renewing fails, and one that it works again.

@@ -19,7 +19,7 @@ import (
 type process struct {
 	name   string
 	pid    int
-	guard  *os.File // closed without a word when this process dies
+	guard  *os.File // closed without dismiss when this process dies
 	stops  chan syscall.Signal
 	ended  chan syscall.WaitStatus
 	given  bool // the terminal
@@ -113,10 +113,14 @@ func (p *process) signal(s syscall.Signal) { _ = syscall.Kill(-p.pid, s) }
 // delivered to one that is stopped.
 func (p *process) pass(s syscall.Signal) {
 	p.signal(s)
-	switch s {
-	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM:
+	if ends(s) {
 		p.signal(syscall.SIGCONT)
 	}
+}
+
+// ends reports whether a signal is to end COMMAND.
+func ends(s syscall.Signal) bool {
+	return s == syscall.SIGHUP || s == syscall.SIGINT || s == syscall.SIGQUIT || s == syscall.SIGTERM
 }
 
 func (p *process) wait() {
@@ -128,12 +132,22 @@ func (p *process) wait() {
 		case err == nil && status.Stopped():
 			p.stops <- status.StopSignal()
 		default:
-			_, _ = fmt.Fprintln(p.guard, "it has ended")
-			_ = p.guard.Close()
 			p.ended <- status
 			return
 		}
 	}
+}
+
+// stop stops the group. Whatever happens to this process meanwhile, the guard kills the group when the grace is over.
+func (p *process) stop(grace time.Duration) {
+	_, _ = fmt.Fprintln(p.guard, grace)
+	stop(p.pid, grace)
+}
+
+// dismiss ends the guard: there is no more to be stopped.
+func (p *process) dismiss() {
+	_, _ = fmt.Fprintln(p.guard, "dismissed")
+	_ = p.guard.Close()
 }
 
 // stop asks the group to stop, and kills the rest after the grace. It polls: the
@@ -169,16 +183,34 @@ func startGuard(self string, grace time.Duration) (*os.File, error) {
 	return w, nil
 }
 
-// guard reads which process group it guards, and that its COMMAND has ended. If the pipe
-// ends without that, locker is gone, and the group is stopped.
+// guard is the program of a guard.
 func guard(pipe io.Reader, grace string) {
 	signal.Ignore(passedOn...)
+	wait, err := time.ParseDuration(grace)
+	if err == nil {
+		untilDismissed(pipe, wait)
+	}
+}
+
+// untilDismissed reads lines: the number of the group, the grace that is left if the lock is lost, and a word that
+// dismisses it. If the pipe ends without that word, locker is gone, and the group is stopped.
+func untilDismissed(pipe io.Reader, grace time.Duration) {
 	lines := bufio.NewScanner(pipe)
 	lines.Scan()
 	group, err := strconv.Atoi(lines.Text())
-	wait, err2 := time.ParseDuration(grace)
-	if err != nil || err2 != nil || group < 2 || lines.Scan() {
+	if err != nil || group < 2 {
 		return
 	}
-	stop(group, wait)
+	var end time.Time
+	for lines.Scan() {
+		left, err := time.ParseDuration(lines.Text())
+		if err != nil {
+			return
+		}
+		end = time.Now().Add(left)
+	}
+	if !end.IsZero() {
+		grace = time.Until(end)
+	}
+	stop(group, grace)
 }

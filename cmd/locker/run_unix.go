@@ -248,7 +248,7 @@ func (f *runFlags) attend(c *cobra.Command, p *process, lease *locker.Lease, sig
 		case <-lost:
 			lost = nil
 			grace := max(0, min(f.grace, time.Until(lease.Deadline())+f.grace)) // the lock lasts so much longer than the lease
-			go func() { stop(p.pid, grace); close(stopped) }()
+			go func() { p.stop(grace); close(stopped) }()
 			go func() { // stderr may be stuck
 				why := strings.ReplaceAll(strings.TrimPrefix(lease.Err().Error(), "locker: "), "WithMaxHold", "--max-hold")
 				fmt.Fprintf(c.ErrOrStderr(), "locker: %s; %s is asked to stop, and killed in %v\n", why, p.name, grace.Round(time.Millisecond))
@@ -258,21 +258,48 @@ func (f *runFlags) attend(c *cobra.Command, p *process, lease *locker.Lease, sig
 			p.retake()
 			if lost == nil {
 				<-stopped
-				_ = lease.Unlock(c.Context()) // after --max-hold it is still ours to give back
+				p.dismiss()
+				ctx, cancel := untilSignal(c.Context(), signals)
+				_ = lease.Unlock(ctx) // after --max-hold it is still ours to give back
+				cancel()
 				select {
 				case <-told:
 				case <-time.After(time.Second):
 				}
 				return &exit{code: exitLost}
 			}
-			return f.finish(c, p, lease, status)
+			p.dismiss()
+			return f.finish(c, p, lease, status, signals)
 		}
 	}
 }
 
-// finish gives the lock back, and says how COMMAND has ended.
-func (f *runFlags) finish(c *cobra.Command, p *process, lease *locker.Lease, status syscall.WaitStatus) error {
-	ctx, cancel := context.WithDeadline(c.Context(), lease.Deadline()) // then it has ended by itself
+// untilSignal returns a context that ends when a signal arrives that would have ended COMMAND.
+func untilSignal(ctx context.Context, signals <-chan os.Signal) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	for len(signals) > 0 { // they were for COMMAND
+		<-signals
+	}
+	go func() {
+		for {
+			select {
+			case s := <-signals:
+				if ends(s.(syscall.Signal)) {
+					cancel()
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ctx, cancel
+}
+
+// finish gives the lock back, and returns how COMMAND has ended.
+func (f *runFlags) finish(c *cobra.Command, p *process, lease *locker.Lease, status syscall.WaitStatus, signals <-chan os.Signal) error {
+	ctx, stopWaiting := untilSignal(c.Context(), signals)
+	defer stopWaiting()
+	ctx, cancel := context.WithDeadline(ctx, lease.Deadline()) // then it has ended by itself
 	defer cancel()
 	err := lease.Unlock(ctx)
 	switch {
@@ -301,6 +328,8 @@ func cause(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return errors.New("the store did not answer in time")
+	case errors.Is(err, context.Canceled):
+		return errors.New("a signal ended the wait for the store")
 	case errors.As(err, &both) && len(both.Unwrap()) == 2:
 		return both.Unwrap()[1]
 	}
