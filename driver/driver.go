@@ -66,7 +66,8 @@ type Driver interface {
 	// and never less than it has left. It calls answer exactly once for each
 	// index before it returns, as early as it knows, from any goroutine: nil for renewed, an error
 	// that matches ErrLost if the claim does not hold the key. All claims are of
-	// one shard; see [Sharder]. At most 16 calls for one shard are under way at the same time.
+	// one shard; see [Sharder]. At most 16 calls for one shard are under way at the same time, and one more
+	// for each caller who renews a lease, and for each question after a signal.
 	Renew(ctx context.Context, claims []Claim, answer func(i int, err error))
 
 	// Release frees the key if c holds it; otherwise it touches nothing and
