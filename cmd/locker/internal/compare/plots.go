@@ -169,7 +169,7 @@ func addBar(p *plot.Plot, f *Figure, x, top float64, colour color.RGBA) error {
 		return err
 	}
 	spread.Width = vg.Points(1.2)
-	label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{end}, Labels: []string{figure(f.Median)}})
+	label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{end}, Labels: []string{f.median()}})
 	if err != nil {
 		return err
 	}
