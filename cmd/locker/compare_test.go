@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/distlock/locker/internal/test/pace"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -107,6 +108,31 @@ func TestCompareIsTerminated(t *testing.T) {
 		require.NoError(t, cmd.Process.Signal(by), by)
 		cmd.code(t)
 		pace.Eventually(t, patience, "nothing is left", func() bool { return rdb.DBSize(t.Context()).Val() == 1 })
+	}
+}
+
+// TestCompareIsKilledInTheSuite: nothing is left on any server, not on one that the suite does not use either.
+func TestCompareIsKilledInTheSuite(t *testing.T) {
+	t.Parallel()
+	all, _, _ := server(t)
+	other, _, _ := server(t)
+	cmd := command(t, "", "compare", "--quick", "--yes", "--strategies", "setnx,blpop", "--runs", "1", "--report", "-", "--url", all.URL(), "--url", "blpop+"+other.URL())
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	cmd.Stderr = w
+	require.NoError(t, cmd.Start())
+	w.Close()
+	lines := bufio.NewScanner(r)
+	for lines.Scan() && !strings.Contains(lines.Text(), "conformance suite") {
+	}
+	rdb := other.Client(t)
+	require.Positive(t, rdb.DBSize(t.Context()).Val())
+	pace.Eventually(t, patience, "the suite has begun", func() bool { return all.Client(t).DBSize(t.Context()).Val() > 500 })
+	require.NoError(t, cmd.Process.Kill())
+	cmd.code(t)
+	for _, s := range []*redis.Client{rdb, all.Client(t)} {
+		pace.Eventually(t, patience, "nothing is left", func() bool { return s.DBSize(t.Context()).Val() == 0 })
 	}
 }
 

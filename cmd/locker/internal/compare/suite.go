@@ -42,6 +42,7 @@ type job struct {
 	Embed bool // the suite is to have servers of its own
 	URLs  []string
 	Mark  string
+	Clean []string // URLs of the Redis servers where it deletes all with Mark if its parent dies
 	Quick bool
 	Only  string
 }
@@ -92,7 +93,7 @@ func (j job) serve(parent child.Parent) error {
 	select {
 	case <-orphaned:
 		if !j.Own && !j.Embed {
-			_ = (&stores{urls: j.URLs, mark: j.Mark}).cleanUp(context.Background())
+			_ = (&stores{urls: j.Clean, mark: j.Mark}).cleanUp(context.Background())
 		}
 	default:
 	}
@@ -228,7 +229,7 @@ func notEmbedded(c conformance.Case) string {
 // more of so many cases is.
 func (s *stores) suite(ctx context.Context, name string, o Options, done func(of int, failed bool)) (*Suite, error) {
 	var stderr strings.Builder
-	j := job{Name: name, Own: s.own, Embed: s.embed, URLs: s.urls, Mark: s.mark, Quick: o.Quick, Only: o.Only}
+	j := job{Name: name, Own: s.own, Embed: s.embed, URLs: s.urls, Mark: s.mark, Clean: s.redisURLs(), Quick: o.Quick, Only: o.Only}
 	c, err := child.Start(suiteKind, j, func(cmd *exec.Cmd) error {
 		cmd.Stderr = &stderr
 		return cmd.Start()
