@@ -193,6 +193,17 @@ func TestWrongServers(t *testing.T) {
 	}
 }
 
+// TestOnlyTheseCases: the cases of Only run and no others, on each of the harnesses of redlock.
+func TestOnlyTheseCases(t *testing.T) {
+	t.Parallel()
+	s, err := (&stores{mark: "m:", stop: func() {}}).launch(t.Context())
+	require.NoError(t, err)
+	defer s.end()
+	suite, err := s.suite(t.Context(), "redlock", quiet(Options{}), func(int, bool) {})
+	require.NoError(t, err)
+	require.LessOrEqual(t, suite.Passed+suite.Failed, strings.Count(some, "|")+1)
+}
+
 // TestURLOfOneStrategy: a URL that names a strategy is of that one, beside --nodes, too. The suite does not run on it, and the report
 // does not pretend so.
 func TestURLOfOneStrategy(t *testing.T) {
