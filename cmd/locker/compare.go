@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,9 +37,11 @@ etcd, as far as they are installed. If redis-server is missing, it uses an embed
 It freezes and kills these servers, to see when a holder learns of its loss. --url names a
 store of yours: postgres://, mysql://, etcd:// or setnx+redis:// for one strategy, redis://
 for all strategies that work on a single Redis. --url may be given several times. A strategy
-that is given twice is compared with itself.
+that is given twice is compared with itself. The suite runs for the strategies of a redis://
+URL and of --nodes; a store whose URL names a strategy has the benchmarks only.
 
-Every benchmark has --runs runs; the strategies take turns. A figure is the median of the
+Every benchmark has --runs runs; the strategies take turns. What takes seconds, the figures of
+a held lock and of a process that waits, has three runs at most, and ranks nothing. A figure is the median of the
 runs, with the least and the greatest run. A strategy is called better only from 30 runs
 on, and only if the Mann-Whitney test finds (p < 0.001) that it is better by more than a
 fifth. Otherwise the report says "no difference": smaller differences change from one run
@@ -51,7 +52,10 @@ changes, it is longer, up to four times. If there are still too few, the report 
 ` + compareOnYours + ` It asks before it
 begins, unless --yes is given.
 
---against compares each metric with the JSON that an earlier run with --json has printed.
+--against compares each metric with the JSON that an earlier run with --json has printed. The
+longest wait and the shares are compared only if the contended runs were equally long.
+
+After Ctrl-C it deletes its keys from a Redis of yours; a second Ctrl-C ends this, too.
 
 Exit codes: 0 all cases passed; 1 a case failed, or a metric is worse than in --against by
 more than --threshold, or the answer to the question was no; 123 the store could not be
@@ -122,6 +126,9 @@ func (f *compareFlags) check(c *cobra.Command) error {
 	if _, err := f.share(); err != nil {
 		return err
 	}
+	if f.report == "" {
+		return errors.New("--report is empty: - is for none")
+	}
 	if f.json && f.markdown {
 		return fmt.Errorf("--json and --markdown: one of them; see %s --help", c.CommandPath())
 	}
@@ -167,6 +174,9 @@ func (f *compareFlags) compare(c *cobra.Command) error {
 	defer page.discard()
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	if len(f.urls)+len(f.nodes) > 0 { // a second Ctrl-C ends the clean-up of servers that may be silent
+		defer context.AfterFunc(ctx, stop)()
+	}
 	show := newProgress(c.ErrOrStderr())
 	result, err := compare.Run(ctx, f.options(c, show))
 	show.end()
@@ -175,16 +185,13 @@ func (f *compareFlags) compare(c *cobra.Command) error {
 	case errors.As(err, &left) && result == nil:
 		return &exit{exitUnavailable, err}
 	case errors.Is(err, context.Canceled):
-		return &exit{exitInterrupted, errors.New("interrupted; nothing is left on the servers")}
+		return &exit{exitInterrupted, f.interrupted()}
 	case errors.Is(err, compare.ErrUsage):
 		return &exit{exitUsage, err}
 	case err != nil && result == nil:
 		return &exit{exitUnavailable, f.hinted(err)}
 	}
-	if err := page.write(result); err != nil {
-		return err
-	}
-	if err := f.print(c.OutOrStdout(), result); err != nil {
+	if err := errors.Join(page.write(result), f.print(c.OutOrStdout(), result)); err != nil {
 		return err
 	}
 	if page != nil {
@@ -208,6 +215,14 @@ func (f *compareFlags) compare(c *cobra.Command) error {
 		return &exit{code: exitNone}
 	}
 	return nil
+}
+
+// interrupted is the error of a comparison that Ctrl-C has ended, after its clean-up. Only keys of Redis are deleted.
+func (f *compareFlags) interrupted() error {
+	if slices.ContainsFunc(f.urls, func(u string) bool { return storeOf(strategy.Config{URL: u}) != "redis" }) {
+		return errors.New("interrupted; nothing is left in Redis, and its locks in other stores end by themselves, 30 s later at most")
+	}
+	return errors.New("interrupted; nothing is left on the servers")
 }
 
 // earlier returns the earlier comparison; nil if there is none.
@@ -279,54 +294,6 @@ func (f *compareFlags) options(c *cobra.Command, show *progress) compare.Options
 		o.Seed = rand.Uint64()
 	}
 	return o
-}
-
-// page is the file of the report. A file that was there stays until there is another.
-type page struct {
-	name string
-	tmp  *os.File // beside it; nil where it is no regular file
-}
-
-func newPage(name string) (*page, error) {
-	if name == "-" {
-		return nil, nil
-	}
-	p := &page{name: name}
-	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
-		f, err := os.OpenFile(name, os.O_WRONLY, 0)
-		if err != nil {
-			return nil, err
-		}
-		return p, f.Close()
-	}
-	var err error
-	p.tmp, err = os.CreateTemp(filepath.Dir(name), ".locker-report-*")
-	return p, err
-}
-
-func (p *page) write(r *compare.Result) error {
-	if p == nil {
-		return nil
-	}
-	if p.tmp == nil {
-		f, err := os.OpenFile(p.name, os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		return errors.Join(r.HTML(f), f.Close())
-	}
-	if err := errors.Join(r.HTML(p.tmp), p.tmp.Chmod(0o644), p.tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(p.tmp.Name(), p.name)
-}
-
-// discard removes what was not written to the end.
-func (p *page) discard() {
-	if p != nil && p.tmp != nil {
-		_ = p.tmp.Close()
-		_ = os.Remove(p.tmp.Name())
-	}
 }
 
 func (f *compareFlags) print(w io.Writer, r *compare.Result) (err error) {

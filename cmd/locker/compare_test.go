@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/distlock/locker/internal/test/pace"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -40,6 +41,60 @@ func TestCompareSaysItOnce(t *testing.T) {
 	require.Equal(t, "locker: --json and --markdown: one of them; see locker compare --help\n", stderr)
 }
 
+// TestCompareReportFails: a report that cannot be written does not take the result with it, and a report without a name is refused
+// before anything is measured.
+func TestCompareReportFails(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip(err)
+	}
+	cmd := command(t, "", "compare", "--no-suite", "--strategies", "memory", "--runs", "1", "--time", "1ms", "--json", "--report", "/dev/full")
+	var out strings.Builder
+	cmd.Stdout = &out
+	require.NoError(t, cmd.Start())
+	require.NotZero(t, cmd.code(t))
+	require.Contains(t, out.String(), `"schema": 2`)
+	_, stderr := runs(t, exitUsage, nil, "compare", "--no-suite", "--strategies", "memory", "--runs", "1", "--time", "1ms", "--report", "")
+	require.Contains(t, stderr, "--report")
+}
+
+// TestInterruptedText: only of Redis it is known that nothing is left.
+func TestInterruptedText(t *testing.T) {
+	t.Parallel()
+	require.ErrorContains(t, (&compareFlags{}).interrupted(), "nothing is left on the servers")
+	require.ErrorContains(t, (&compareFlags{urls: []string{"redis://h"}}).interrupted(), "nothing is left on the servers")
+	for _, u := range []string{"postgres://app@h/app", "mysql://h/d", "etcd://h"} {
+		require.NotContains(t, (&compareFlags{urls: []string{"redis://h", u}}).interrupted().Error(), "on the servers", u)
+	}
+}
+
+// TestCompareInterruptedTwice: a second Ctrl-C ends the clean-up of a server that does not answer.
+func TestCompareInterruptedTwice(t *testing.T) {
+	t.Parallel()
+	s, _, _ := server(t)
+	rdb := s.Client(t)
+	cmd := command(t, "", "compare", "--no-suite", "--yes", "--strategies", "setnx", "--report", "-", "--url", s.URL())
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	cmd.Stderr = w
+	require.NoError(t, cmd.Start())
+	w.Close()
+	pace.Eventually(t, patience, "it has begun", func() bool { return rdb.DBSize(t.Context()).Val() > 50 })
+	s.Pause()
+	defer s.Resume()
+	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+	lines := bufio.NewScanner(r)
+	for lines.Scan() && !strings.Contains(lines.Text(), "deleting") {
+	}
+	require.Contains(t, lines.Text(), "locker-compare:", "what is left")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+	cmd.code(t)
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	require.True(t, ok)
+	require.True(t, status.Signaled(), "%v", cmd.ProcessState)
+}
+
 // TestCompareIsTerminated: nothing of it is left on a server of others, whatever ends it.
 func TestCompareIsTerminated(t *testing.T) {
 	t.Parallel()
@@ -53,6 +108,31 @@ func TestCompareIsTerminated(t *testing.T) {
 		require.NoError(t, cmd.Process.Signal(by), by)
 		cmd.code(t)
 		pace.Eventually(t, patience, "nothing is left", func() bool { return rdb.DBSize(t.Context()).Val() == 1 })
+	}
+}
+
+// TestCompareIsKilledInTheSuite: nothing is left on any server, not on one that the suite does not use either.
+func TestCompareIsKilledInTheSuite(t *testing.T) {
+	t.Parallel()
+	all, _, _ := server(t)
+	other, _, _ := server(t)
+	cmd := command(t, "", "compare", "--quick", "--yes", "--strategies", "setnx,blpop", "--runs", "1", "--report", "-", "--url", all.URL(), "--url", "blpop+"+other.URL())
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	cmd.Stderr = w
+	require.NoError(t, cmd.Start())
+	w.Close()
+	lines := bufio.NewScanner(r)
+	for lines.Scan() && !strings.Contains(lines.Text(), "conformance suite") {
+	}
+	rdb := other.Client(t)
+	require.Positive(t, rdb.DBSize(t.Context()).Val())
+	pace.Eventually(t, patience, "the suite has begun", func() bool { return all.Client(t).DBSize(t.Context()).Val() > 500 })
+	require.NoError(t, cmd.Process.Kill())
+	cmd.code(t)
+	for _, s := range []*redis.Client{rdb, all.Client(t)} {
+		pace.Eventually(t, patience, "nothing is left", func() bool { return s.DBSize(t.Context()).Val() == 0 })
 	}
 }
 

@@ -13,6 +13,7 @@ replace github.com/distlock/locker/strategy/etcd => ../../strategy/etcd
 require github.com/distlock/locker v0.0.0
 
 require (
+	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794
 	github.com/chromedp/cdproto v0.0.0-20250724212937-08a3db8b4327
 	github.com/chromedp/chromedp v0.14.2
 	github.com/distlock/locker/strategy/etcd v0.0.0-00010101000000-000000000000
@@ -24,14 +25,12 @@ require (
 	github.com/stretchr/testify v1.12.1
 	github.com/vbauerster/mpb/v8 v8.9.3
 	go.etcd.io/etcd/client/v3 v3.6.16
-	golang.org/x/perf v0.0.0-20260709024250-82a0b07e230d
 	golang.org/x/sys v0.49.0
 	gonum.org/v1/plot v0.17.0
 )
 
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
-	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.5.0 // indirect
 	github.com/cpuguy83/go-md2man/v2 v2.0.6 // indirect

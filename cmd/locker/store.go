@@ -73,7 +73,7 @@ func (f *storeFlags) check(cfg strategy.Config) error {
 	switch {
 	case cfg.URL != "" && !isURL && !strings.Contains(cfg.URL, "${"):
 		typed := ""
-		if f.from == "--url" && !strings.Contains(cfg.URL, "@") {
+		if f.from == "--url" && !strings.ContainsAny(cfg.URL, "@?") {
 			typed = fmt.Sprintf(" %q", cfg.URL)
 		}
 		return fmt.Errorf("%s%s is no URL: it has the form <strategy>+<scheme>://..., such as setnx+redis://localhost:6379", f.from, typed)

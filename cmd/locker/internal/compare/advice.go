@@ -107,8 +107,36 @@ func (r *Result) adviseOn(need Need) Advice {
 }
 
 // rank returns those that no other one is better than: better by one of the metrics and worse by
-// none, by more than a fifth beyond the noise.
+// none, by more than a fifth beyond the noise. A strategy that no metric compares with any other one is not ranked.
 func rank(meet []*Strategy, weighs []string) (best []string, because string) {
+	var measured []*Strategy
+	var not []string
+	for _, s := range meet {
+		if s.comparable(meet, weighs) {
+			measured = append(measured, s)
+		} else {
+			not = append(not, s.Name)
+		}
+	}
+	if len(not) == 0 || len(measured) == 0 {
+		return rankAll(meet, weighs)
+	}
+	best, because = rankAll(measured, weighs)
+	return best, "of " + strings.Join(namesOf(measured), ", ") + ": " + because + "; " + strings.Join(not, ", ") + " could not be ranked: too little was measured"
+}
+
+// comparable reports whether a metric was measured often enough for s and for another strategy.
+func (s *Strategy) comparable(with []*Strategy, weighs []string) bool {
+	return slices.ContainsFunc(with, func(o *Strategy) bool {
+		return o != s && slices.ContainsFunc(weighs, func(id string) bool {
+			c := metricOf(id).compared(s.Figures[id], o.Figures[id], apart)
+			return c.better || c.worse || c.why == noDifference
+		})
+	})
+}
+
+// rankAll ranks.
+func rankAll(meet []*Strategy, weighs []string) (best []string, because string) {
 	whys := make(map[string]string) // why a metric does not rank two of them, unless there is no difference
 	var by []string                 // metrics that do
 	won := make(map[string]int)     // how many each is better than
@@ -151,7 +179,7 @@ func rank(meet []*Strategy, weighs []string) (best []string, because string) {
 	case len(best) == len(meet), len(best) == 0:
 		return nil, "each is better by one and worse by another one of " + titlesOf(weighs, whys) + ", or no difference was found"
 	}
-	return best, "better than the others, by more than a fifth beyond the noise, in " + titlesOf(by, nil) + "; among these " + among
+	return best, "no other one is better than these, and each of the others is worse than some other one, by more than a fifth beyond the noise, in " + titlesOf(by, nil) + "; among these " + among
 }
 
 // titlesOf returns the titles of metrics, with the reason why a metric ranks no strategies.
@@ -186,14 +214,20 @@ func (f *Figure) text() string {
 	case f.Few:
 		return fmt.Sprintf("too few to say (%d)", f.Events)
 	case len(f.Runs) == 1:
-		return figure(f.Median)
+		return f.median()
 	}
-	least := ""
-	if f.AtLeast {
-		least = "≥ "
-	}
-	return fmt.Sprintf("%s (%s to %s%s; %s)", figure(f.Median), figure(f.Least), least, figure(f.Greatest), count(f.Events))
+	return fmt.Sprintf("%s (%s; %s)", f.median(), f.spread(), count(f.Events))
 }
+
+// median is the median, marked where waits that were cut off count in it.
+func (f *Figure) median() string { return atLeast(f.MedianAtLeast) + figure(f.Median) }
+
+// spread is the least and the greatest run.
+func (f *Figure) spread() string {
+	return figure(f.Least) + " to " + atLeast(f.AtLeast) + figure(f.Greatest)
+}
+
+func atLeast(is bool) string { return map[bool]string{true: "≥ "}[is] }
 
 // verdict is the advice in a line.
 func (a Advice) verdict() string {

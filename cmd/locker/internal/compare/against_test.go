@@ -52,3 +52,63 @@ func TestAgainstMissing(t *testing.T) {
 	require.Contains(t, a.Lines, gone+" was measured then, and is not now.")
 	require.Contains(t, a.Lines, r.Strategies[0].Name+", "+metricOf("pair").title+": measured then, and not now.")
 }
+
+// TestAgainstOtherLengths: the longest wait and the shares depend on how long a contended run is. They are not compared with those
+// of other lengths.
+func TestAgainstOtherLengths(t *testing.T) {
+	t.Parallel()
+	r := sample(t)
+	r.BoutS = 0.2
+	var old bytes.Buffer
+	require.NoError(t, json.NewEncoder(&old).Encode(r))
+	r.BoutS = 0.25
+	for _, id := range []string{"longest", "share"} {
+		f := r.Strategies[0].Figures[id]
+		for i := range f.Runs {
+			f.Runs[i] *= map[bool]float64{true: 0.5, false: 2}[metricOf(id).more]
+		}
+		r.Strategies[0].Figures[id] = newFigure(metricOf(id), f.Runs, 300)
+	}
+	a, err := r.Against(bytes.NewReader(old.Bytes()), 0)
+	require.NoError(t, err)
+	require.False(t, a.Worse, a.Text())
+	require.Contains(t, a.Text(), "contended runs of 200ms then, 250ms now")
+	r.BoutS = 0.2
+	a, err = r.Against(&old, 0)
+	require.NoError(t, err)
+	require.True(t, a.Worse)
+}
+
+// TestAgainstOtherStore: a strategy that was on another store then is named.
+func TestAgainstOtherStore(t *testing.T) {
+	t.Parallel()
+	r := sample(t)
+	var old bytes.Buffer
+	require.NoError(t, json.NewEncoder(&old).Encode(r))
+	r.Strategies[1].Store = "a store of yours"
+	a, err := r.Against(&old, 0)
+	require.NoError(t, err)
+	require.Equal(t, []string{r.Strategies[1].Name + " was on a server then, and is on a store of yours now."}, a.Lines)
+}
+
+// TestAgainstOdd: a file in which something is missing is compared as far as it goes.
+func TestAgainstOdd(t *testing.T) {
+	t.Parallel()
+	r := sample(t)
+	for _, odd := range []string{`{"schema":2,"strategies":[null]}`, `{"schema":2,"strategies":[{"name":"setnx","figures":{"pair":null,"wide":{}}}]}`, `{"schema":2,"strategies":null,"load":null}`} {
+		a, err := r.Against(strings.NewReader(odd), 0)
+		require.NoError(t, err)
+		require.False(t, a.Worse)
+	}
+	for i := range r.Strategies[0].Figures["longest"].Runs {
+		r.Strategies[0].Figures["longest"].Runs[i] = 0
+	}
+	r.Strategies[0].Figures["longest"] = newFigure(metricOf("longest"), r.Strategies[0].Figures["longest"].Runs, 300)
+	var old bytes.Buffer
+	require.NoError(t, json.NewEncoder(&old).Encode(r))
+	r.Strategies[0].Figures["longest"] = strategies("longest", 300, 10)[0].Figures["longest"]
+	a, err := r.Against(&old, 0.1)
+	require.NoError(t, err)
+	require.True(t, a.Worse)
+	require.NotContains(t, a.Text(), "Inf")
+}

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,9 +39,9 @@ type bench struct {
 
 // series collects the runs of a metric.
 type series struct {
-	runs    []float64
-	events  int
-	atLeast bool // the greatest one is
+	runs   []float64
+	events int
+	cut    []float64 // those of the runs that are of a wait which the end of the run cut off
 }
 
 func (r *Result) bench(ctx context.Context, s *stores, o Options) error {
@@ -128,7 +129,7 @@ func (b *bench) tell(r *Result) {
 		st.Figures = make(map[string]*Figure)
 		for id, of := range met {
 			if f := newFigure(metricOf(id), of.runs, of.events); f != nil {
-				f.AtLeast = of.atLeast
+				f.cutOff(of.cut)
 				st.Figures[id] = f
 			}
 		}
@@ -157,17 +158,17 @@ func (st *Strategy) place(s *stores) place {
 // round is a run of a strategy.
 func (b *bench) round(ctx context.Context, st *Strategy, warm bool) error {
 	l := b.lockers[st]
-	solo, err := pairs(ctx, l, 1, b.o.Time)
+	solo, _, err := pairs(ctx, l, 1, b.o.Time)
 	if err != nil {
 		return err
 	}
-	wide, err := pairs(ctx, l, wideGoroutines, b.o.Time)
+	wide, perS, err := pairs(ctx, l, wideGoroutines, b.o.Time)
 	if err != nil {
 		return err
 	}
 	if !warm {
 		b.add(st, "pair", quantile(solo, 0.5), len(solo))
-		b.add(st, "wide", float64(len(wide))/b.o.Time.Seconds(), len(wide))
+		b.add(st, "wide", perS, len(wide))
 	}
 	if st.on.kind == "memory" {
 		return nil
@@ -189,8 +190,8 @@ func (b *bench) addFight(st *Strategy, f *fought, used load) {
 	b.add(st, "changes", f.changesS, f.changes)
 	b.add(st, "grants", f.perS, f.changes)
 	b.add(st, "longest", f.longest, f.changes)
-	if of := b.met[st]["longest"]; f.longest == slices.Max(of.runs) {
-		of.atLeast = f.cutLongest
+	if of := b.met[st]["longest"]; f.cutLongest {
+		of.cut = append(of.cut, f.longest)
 	}
 	b.add(st, "share", f.share, f.changes)
 	if f.changes == 0 {
@@ -206,32 +207,34 @@ func (b *bench) addFight(st *Strategy, f *fought, used load) {
 	st.waits, st.gaps = append(st.waits, f.waits...), append(st.gaps, f.gaps...)
 }
 
-// pairs locks and unlocks free keys, and returns how many µs each took, sorted.
-func pairs(ctx context.Context, l locker.Locker, goroutines int, d time.Duration) ([]float64, error) {
+// pairs locks and unlocks free keys. It returns how many µs each took, sorted, and how many there were in a second. A pair that
+// the end finds under way counts, with its time.
+func pairs(ctx context.Context, l locker.Locker, goroutines int, d time.Duration) (each []float64, perS float64, failed error) {
 	var mu sync.Mutex
 	var all []time.Duration
-	var failed error
 	var wg sync.WaitGroup
-	end := time.Now().Add(d)
+	start := time.Now()
+	end := start.Add(d)
 	for i := range goroutines {
 		wg.Go(func() {
 			var took []time.Duration
 			var err error
 			key := fmt.Sprintf("bench %d", i)
-			for now := time.Now(); err == nil && now.Before(end) && ctx.Err() == nil; {
-				start := now
+			now := start
+			for err == nil && now.Before(end) && ctx.Err() == nil {
+				begun := time.Now()
 				err = locker.Do(ctx, l, key, func(context.Context) error { return nil })
 				now = time.Now()
-				took = append(took, now.Sub(start))
+				took = append(took, now.Sub(begun))
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			all = append(all, took...)
-			failed = errors.Join(failed, err)
+			all, perS = append(all, took...), perS+float64(len(took))/max(d, now.Sub(start)).Seconds()
+			failed = cmp.Or(failed, err) // the others fail for the same reason
 		})
 	}
 	wg.Wait()
-	return sortedBy(all, time.Microsecond), failed
+	return sortedBy(all, time.Microsecond), perS, failed
 }
 
 // wait measures what processes that wait for a held key cost. Here they are Lockers with
@@ -282,16 +285,7 @@ func (b *bench) hold(ctx context.Context, st *Strategy, s *stores) (err error) {
 		leases[i], err = l.Lock(ctx, fmt.Sprint("held ", i))
 		return err
 	}
-	defer func() {
-		for _, lease := range leases {
-			if lease == nil {
-				continue
-			}
-			if failed := lease.Unlock(context.WithoutCancel(ctx)); err == nil {
-				err = failed // the others fail for the same reason
-			}
-		}
-	}()
+	defer func() { err = cmp.Or(err, unlockAll(context.WithoutCancel(ctx), leases)) }()
 	if err := take(0); err != nil { // the connections are there
 		return err
 	}
@@ -310,6 +304,25 @@ func (b *bench) hold(ctx context.Context, st *Strategy, s *stores) (err error) {
 		b.add(st, "heldcpu", float64(used.cpu.Microseconds())/held/2, 1)
 	}
 	return ctx.Err()
+}
+
+// unlockAll gives all back at the same time: a server that is far, or silent, takes as long as for one.
+func unlockAll(ctx context.Context, leases []*locker.Lease) (failed error) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, lease := range leases {
+		if lease == nil {
+			continue
+		}
+		all.Go(func() {
+			err := lease.Unlock(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			failed = cmp.Or(failed, err) // the others fail for the same reason
+		})
+	}
+	all.Wait()
+	return failed
 }
 
 // heap is the memory that is in use.

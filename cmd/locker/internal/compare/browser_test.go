@@ -154,7 +154,7 @@ func numbers(t *testing.T, l look, r *Result) {
 			require.Contains(t, l.Numbers, "figures/"+id+"/"+s.Name)
 			for _, p := range l.Plots {
 				if p.Name == id && !f.Few {
-					require.Contains(t, p.Texts, figure(f.Median), "the bar of %s for %s", s.Name, id)
+					require.Contains(t, p.Texts, f.median(), "the bar of %s for %s", s.Name, id)
 				}
 			}
 		}

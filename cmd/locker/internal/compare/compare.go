@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -48,6 +50,7 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	defer s.end()
 	if !s.own {
 		defer func() { // Ctrl-C does not spare us this
+			o.Begin("deleting what is left of the keys that contain " + s.mark)
 			if left := s.cleanUp(context.WithoutCancel(ctx)); left != nil {
 				err = left
 			}
@@ -74,8 +77,8 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	if err := r.faults(ctx, s, o); err != nil {
 		return nil, err
 	}
-	if !o.NoSuite {
-		o.Begin("the conformance suite, all strategies side by side")
+	if !o.NoSuite && slices.ContainsFunc(contestants, func(c *contestant) bool { return c.suite }) {
+		o.Begin("the conformance suite, all strategies in Redis side by side")
 		r.suites(ctx, s, o)
 	}
 	if ctx.Err() != nil {
@@ -120,14 +123,19 @@ func (s *Strategy) fail(err error) {
 	if s.Error != "" {
 		s.Error += "; "
 	}
-	s.Error += err.Error()
+	s.Error += strings.Join(slices.DeleteFunc(strings.Split(err.Error(), "\n"), func(line string) bool { return line == "" }), "; ")
+}
+
+// seconds is a number of seconds.
+func seconds(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second)).Round(time.Millisecond)
 }
 
 // limits says what these figures do not.
 func (r *Result) limits(s *stores, o Options) {
-	r.Limits = append(r.Limits, fmt.Sprintf("Figures are the median of %d runs of %v (of a contended key: %v), in turns, with the least and the greatest run. A strategy is called better than another one only from %d runs of each on, if the Mann-Whitney test finds with p < %v that it is better by more than %.0f %%: between two runs of this program smaller differences change. The processes that contend are processes.",
-		o.Runs, o.Time, time.Duration(r.BoutS*float64(time.Second)).Round(time.Millisecond), runsToRank, alpha, 100*(apart-1)))
-	if !s.own {
+	r.Limits = append(r.Limits, fmt.Sprintf("Figures are the median of %d runs of %v (of a contended key: %v), in turns, with the least and the greatest run; figures of a held lock and of a process that waits are of three runs at most, and rank nothing. A strategy is called better than another one only from %d runs of each on, if the Mann-Whitney test finds with p < %v that it is better by more than %.0f %%: between two runs of this program smaller differences change. The processes that contend are processes.",
+		o.Runs, o.Time, seconds(r.BoutS), runsToRank, alpha, 100*(apart-1)))
+	if !s.own && !s.embed {
 		r.Limits = append(r.Limits, "The servers may have had other work, which the figures include. They were not crashed: those cases are left out.")
 	}
 	if len(r.Strategies) < 2 {
@@ -136,7 +144,15 @@ func (r *Result) limits(s *stores, o Options) {
 	for _, why := range s.missing {
 		r.Limits = append(r.Limits, "Left out: "+why+".")
 	}
-	if !o.NoSuite {
-		r.Limits = append(r.Limits, "The conformance suite ran for the strategies in Redis; in a clone make conformance runs that of the others.")
+	var on []*Strategy
+	for _, st := range r.Strategies {
+		if st.Suite != nil {
+			on = append(on, st)
+		}
+	}
+	if len(on) > 0 {
+		r.Limits = append(r.Limits, "The conformance suite ran for "+strings.Join(namesOf(on), ", ")+"; in a clone make conformance runs that of the others.")
+	} else if !o.NoSuite {
+		r.Limits = append(r.Limits, "The conformance suite did not run: it is for the strategies of a redis:// URL and of --nodes. In a clone make conformance runs that of the others.")
 	}
 }

@@ -133,7 +133,7 @@ func TestServersOfOthers(t *testing.T) {
 		}
 		ctx, interrupt := context.WithCancel(t.Context())
 		defer interrupt()
-		r, err := Run(ctx, quiet(Options{URLs: []string{"blpop+" + urls[0]}, Nodes: urls, Strategies: []string{"blpop", "redlock"}, Runs: 1, Suite: func(string, int, int) {
+		r, err := Run(ctx, quiet(Options{URLs: urls[:1], Nodes: urls, Strategies: []string{"blpop", "redlock"}, Runs: 1, Suite: func(string, int, int) {
 			if interrupted {
 				interrupt()
 			}
@@ -178,17 +178,73 @@ func TestWrongServers(t *testing.T) {
 		o    Options
 		says string
 	}{
-		"nobody there":      {Options{URLs: []string{"redis://secret:pa55@127.0.0.1:1"}}, "127.0.0.1:1: dial tcp"},
-		"a cluster":         {Options{URLs: []string{"setnx+redis-cluster://h"}}, "a single server"},
-		"a slash missing":   {Options{URLs: []string{"redis:/user:pa55@h:1"}}, "a single server"},
-		"too few nodes":     {Options{Strategies: []string{"redlock"}, URLs: []string{redistest.Shared(t).URL()}}, "three servers"},
-		"one server thrice": {Options{Nodes: []string{redistest.Shared(t).URL(), redistest.Shared(t).URL(), redistest.Shared(t).URL()}}, "the same server"},
-		"unknown strategy":  {Options{Strategies: []string{"none"}, URLs: []string{redistest.Shared(t).URL()}}, `"none"`},
+		"nobody there":       {Options{URLs: []string{"redis://secret:pa55@127.0.0.1:1"}}, "127.0.0.1:1: dial tcp"},
+		"a cluster":          {Options{URLs: []string{"setnx+redis-cluster://h"}}, "a single server"},
+		"a slash missing":    {Options{URLs: []string{"redis:/user:pa55@h:1"}}, "a single server"},
+		"too few nodes":      {Options{Strategies: []string{"redlock"}, URLs: []string{redistest.Shared(t).URL()}}, "three servers"},
+		"one server thrice":  {Options{Nodes: []string{redistest.Shared(t).URL(), redistest.Shared(t).URL(), redistest.Shared(t).URL()}}, "the same server"},
+		"no store for one":   {Options{Strategies: []string{"setnx", "postgres"}, URLs: []string{redistest.Shared(t).URL()}}, "postgres"},
+		"no memory of yours": {Options{Strategies: []string{"memory", "setnx"}, URLs: []string{redistest.Shared(t).URL()}}, "memory"},
+		"unknown strategy":   {Options{Strategies: []string{"none"}, URLs: []string{redistest.Shared(t).URL()}}, `"none"`},
 	} {
 		_, err := Run(t.Context(), quiet(c.o))
 		require.ErrorContains(t, err, c.says, name)
 		require.NotContains(t, err.Error(), "pa55", name)
 	}
+}
+
+// TestOnlyTheseCases: the cases of Only run and no others, on each of the harnesses of redlock.
+func TestOnlyTheseCases(t *testing.T) {
+	t.Parallel()
+	s, err := (&stores{mark: "m:", stop: func() {}}).launch(t.Context())
+	require.NoError(t, err)
+	defer s.end()
+	suite, err := s.suite(t.Context(), "redlock", quiet(Options{}), func(int, bool) {})
+	require.NoError(t, err)
+	require.LessOrEqual(t, suite.Passed+suite.Failed, strings.Count(some, "|")+1)
+}
+
+// TestURLOfOneStrategy: a URL that names a strategy is of that one, beside --nodes, too. The suite does not run on it, and the report
+// does not pretend so.
+func TestURLOfOneStrategy(t *testing.T) {
+	t.Parallel()
+	var urls []string
+	for range 4 {
+		urls = append(urls, redistest.Start(t).URL())
+	}
+	s := &stores{mark: "m:", stop: func() {}}
+	defer s.end()
+	require.NoError(t, s.find(t.Context(), []string{"setnx+" + urls[0], "blpop+" + urls[0]}, urls[1:]))
+	all, err := s.contestants(t.Context(), quiet(Options{}))
+	require.NoError(t, err)
+	r := &Result{}
+	var names []string
+	for _, c := range all {
+		names = append(names, c.name)
+		r.Strategies = append(r.Strategies, &Strategy{Name: c.name, on: c})
+	}
+	require.ElementsMatch(t, []string{"redlock", "setnx", "blpop"}, names)
+	r.limits(s, Options{})
+	require.NotContains(t, strings.Join(r.Limits, " "), "The conformance suite ran")
+	r.Strategies[0].Suite = &Suite{}
+	r.limits(s, Options{})
+	require.Contains(t, strings.Join(r.Limits, " "), "The conformance suite ran for redlock;")
+}
+
+// TestOneLine: an error of many lines is one line of the report.
+func TestOneLine(t *testing.T) {
+	t.Parallel()
+	r := sample(t)
+	r.Strategies[0].fail(errors.New("one\ntwo\n\n"))
+	require.Equal(t, []string{"setnx: one; two"}, r.Failures())
+}
+
+// TestLoadNotKnown: a system that has no load average has no load of -1.
+func TestLoadNotKnown(t *testing.T) {
+	t.Parallel()
+	r := sample(t)
+	r.Load.Before, r.Load.After = -1, -1
+	require.NotContains(t, r.Text(), "-1.0")
 }
 
 // TestFailuresAreTold: a strategy that fails a case is not advised.

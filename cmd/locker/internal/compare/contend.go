@@ -194,8 +194,10 @@ func (r *ring) fight(ctx context.Context, name string, d time.Duration) (b bout,
 		if err := in.Decode(&corners[i]); err != nil {
 			return b, nil, errors.Join(ctx.Err(), fmt.Errorf("a contending process ended: %w", err))
 		}
-		if corners[i].Error != "" {
-			return b, nil, fmt.Errorf("a contending process: %s", corners[i].Error)
+	}
+	for _, c := range corners { // after all of them are read: the next lines are of the next bout
+		if c.Error != "" {
+			return b, nil, fmt.Errorf("a contending process: %s", c.Error)
 		}
 	}
 	return b, b.judge(corners), nil

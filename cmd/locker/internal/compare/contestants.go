@@ -85,8 +85,10 @@ func (s *stores) contestants(ctx context.Context, o Options) (all []*contestant,
 			all = append(all, &contestant{name: kind, kind: kind, url: u, about: "a store of yours, " + hostOf(u), meter: s.meterOfURL(kind, u), suite: false})
 		}
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("%w: no strategy of %s can be compared there", ErrUsage, strings.Join(o.Strategies, ", "))
+	for _, name := range o.Strategies {
+		if !slices.ContainsFunc(all, func(c *contestant) bool { return c.kind == name }) {
+			return nil, fmt.Errorf("%w: --strategies names %s, and no server for it is given", ErrUsage, name)
+		}
 	}
 	number(all)
 	return all, nil

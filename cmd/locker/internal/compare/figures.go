@@ -3,7 +3,7 @@ package compare
 import (
 	"slices"
 
-	"golang.org/x/perf/benchmath"
+	"github.com/aclements/go-moremath/stats"
 )
 
 // Figure has what was measured of a metric: a value for each run.
@@ -15,6 +15,8 @@ type Figure struct {
 	Events   int       `json:"events"` // of all runs, that the values are made of
 	// AtLeast: the greatest value is of a wait that the end of its run cut off.
 	AtLeast bool `json:"at_least,omitempty"`
+	// MedianAtLeast: the median depends on such waits.
+	MedianAtLeast bool `json:"median_at_least,omitempty"`
 	// Few: there were too few events to say anything.
 	Few bool `json:"too_few,omitempty"`
 }
@@ -57,6 +59,14 @@ func newFigure(m metric, runs []float64, events int) *Figure {
 	}
 	sorted := slices.Sorted(slices.Values(runs))
 	return &Figure{Median: middle(sorted), Least: sorted[0], Greatest: sorted[len(sorted)-1], Runs: runs, Events: events, Few: events < m.fewest}
+}
+
+// cutOff marks what would be greater if the ends of runs had not cut waits off. cut are the runs of which that is known.
+func (f *Figure) cutOff(cut []float64) {
+	if len(cut) > 0 {
+		f.AtLeast = slices.Contains(cut, f.Greatest)
+		f.MedianAtLeast = slices.Min(cut) <= slices.Sorted(slices.Values(f.Runs))[len(f.Runs)/2]
+	}
 }
 
 // middle is the median of sorted values.
@@ -114,8 +124,10 @@ func (m metric) compared(a, b *Figure, by float64) comparison {
 		for i := range grown {
 			grown[i] *= by
 		}
-		thresholds := benchmath.Thresholds{CompareAlpha: alpha}
-		c.p = benchmath.AssumeNothing.Compare(benchmath.NewSample(slices.Clone(greater.Runs), &thresholds), benchmath.NewSample(grown, &thresholds)).P
+		// One-sided, and doubled: runs of two modes may be the lesser ones mostly, though their median is the greater one.
+		if test, err := stats.MannWhitneyUTest(grown, greater.Runs, stats.LocationLess); err == nil {
+			c.p = min(1, 2*test.P)
+		}
 	}
 	if c.p >= alpha {
 		c.why = noDifference

@@ -3,6 +3,7 @@ package compare
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,6 +41,47 @@ func TestRank(t *testing.T) {
 	best, because = rank(few, []string{"pair"})
 	require.Empty(t, best, because)
 	require.Contains(t, because, "fewer than 30 runs")
+}
+
+// TestDirection: the test and the medians agree on which one is better, or none is.
+func TestDirection(t *testing.T) {
+	t.Parallel()
+	var often, rarely []float64 // two modes each: the median of the first is greater, and most of its runs are less
+	for i := range 60 {
+		few := float64(i) / 1000
+		often = append(often, map[bool]float64{true: 130, false: 1}[i < 32]+few)
+		rarely = append(rarely, map[bool]float64{true: 100, false: 1000}[i < 32]+few)
+	}
+	for _, m := range []metric{metricOf("pair"), metricOf("wide")} {
+		c := m.compared(newFigure(m, often, 1000), newFigure(m, rarely, 1000), apart)
+		require.Equal(t, noDifference, c.why, "%s: %+v", m.id, c)
+	}
+}
+
+// TestUnmeasured: who was not measured is not among the best.
+func TestUnmeasured(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(f map[string]*Figure){
+		"no figure":      func(f map[string]*Figure) { delete(f, "changes") },
+		"too few events": func(f map[string]*Figure) { f["changes"].Few = true },
+	} {
+		all := strategies("changes", 1000, 100, 200, 50)
+		spoil(all[2].Figures)
+		best, because := rank(all, []string{"changes"})
+		require.Equal(t, []string{"b"}, best, "%s: %s", name, because)
+		require.Regexp(t, "^of a, b: ", because, name)
+		require.Contains(t, because, "c could not be ranked: too little was measured", name)
+		best, because = rank(all[1:], []string{"changes"})
+		require.Empty(t, best, "%s: %s", name, because)
+		require.Contains(t, because, "too little was measured", name)
+	}
+	all := strategies("pair", 1000, 100, 115, 135)
+	for i, s := range all {
+		s.Figures["pair"] = newFigure(metricOf("pair"), slices.Repeat([]float64{[]float64{100, 115, 135}[i]}, runsToRank), 1000)
+	}
+	best, because := rank(all, []string{"pair"})
+	require.Equal(t, []string{"a", "b"}, best)
+	require.NotContains(t, because, "better than the others", "b is not")
 }
 
 // TestApart: strategies are told apart if one is better by more than a fifth, however small the noise is.

@@ -91,10 +91,8 @@ func (f *Figure) short() string {
 		return "not measured"
 	case f.Few:
 		return f.text()
-	case f.AtLeast:
-		return figure(f.Median) + " (" + figure(f.Least) + " to ≥ " + figure(f.Greatest) + ")"
 	}
-	return figure(f.Median) + " (" + figure(f.Least) + " to " + figure(f.Greatest) + ")"
+	return f.median() + " (" + f.spread() + ")"
 }
 
 // settled divides the advice into that by which the run ranks those that meet the need, or has nothing to rank, and the rest.

@@ -27,6 +27,14 @@ func loadAverage() float64 {
 	return load
 }
 
+// averages shows the load averages.
+func (l *Load) averages() string {
+	if l.Before < 0 || l.After < 0 {
+		return "The load is not known here."
+	}
+	return fmt.Sprintf("Load before: %.1f, after: %.1f.", l.Before, l.After)
+}
+
 // calibrate returns how long a constant piece of work takes, in ms. It is some milliseconds of
 // one processor, while nothing is measured.
 func calibrate() float64 {

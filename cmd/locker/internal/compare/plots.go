@@ -145,15 +145,27 @@ func (r *Result) bars(m metric) (*plot.Plot, error) {
 		return nil, nil
 	}
 	p.NominalX(names...)
-	if len(names) > 4 {
+	p.X.Min, p.X.Max = -0.6, float64(len(names))-0.4
+	if crowded(p, names) {
 		p.X.Tick.Label.Rotation, p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = 0.5, -0.9, -0.5
 	}
-	p.X.Min, p.X.Max = -0.6, float64(len(names))-0.4
 	p.Y.Max *= 1.15
 	if p.Y.Max == 0 {
 		p.Y.Max = 1
 	}
 	return p, nil
+}
+
+// crowded reports whether a name below a bar would touch the next one.
+func crowded(p *plot.Plot, names []string) bool {
+	area := p.DataCanvas(draw.New(vgsvg.New(width, height)))
+	apart := (area.Max.X - area.Min.X) / vg.Length(p.X.Max-p.X.Min)
+	for i := 1; i < len(names); i++ {
+		if style := p.X.Tick.Label; style.Width(names[i-1])/2+style.Width(names[i])/2+vg.Points(4) > apart {
+			return true
+		}
+	}
+	return false
 }
 
 // addBar adds the bar of a figure at x.
@@ -169,7 +181,7 @@ func addBar(p *plot.Plot, f *Figure, x, top float64, colour color.RGBA) error {
 		return err
 	}
 	spread.Width = vg.Points(1.2)
-	label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{end}, Labels: []string{figure(f.Median)}})
+	label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{end}, Labels: []string{f.median()}})
 	if err != nil {
 		return err
 	}

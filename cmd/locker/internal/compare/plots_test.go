@@ -1,9 +1,14 @@
 package compare
 
 import (
+	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // TestAxes: numbers on an axis are written as those on the bars are.
@@ -32,4 +37,23 @@ func TestOffTheScale(t *testing.T) {
 	svg, err := inSVG(p)
 	require.NoError(t, err)
 	require.Contains(t, svg, figure(all[0].Figures["pair"].Median))
+}
+
+// TestNamesBesideEachOther: no name below a bar is written over the next one, however many strategies there are.
+func TestNamesBesideEachOther(t *testing.T) {
+	t.Parallel()
+	r := &Result{}
+	for i := range 8 {
+		name := "hashreentrant" + map[bool]string{true: fmt.Sprint("#", i+1)}[i > 0]
+		r.Strategies = append(r.Strategies, &Strategy{Name: name, Figures: map[string]*Figure{"pair": newFigure(metricOf("pair"), []float64{100}, 1000)}})
+		p, err := r.bars(metricOf("pair"))
+		require.NoError(t, err)
+		area := p.DataCanvas(draw.New(vgsvg.New(width, height)))
+		apart := (area.Max.X - area.Min.X) / vg.Length(p.X.Max-p.X.Min)
+		across := p.X.Tick.Label.Width(name)
+		if turn := p.X.Tick.Label.Rotation; turn != 0 { // the lines are as far from each other as they are high
+			apart, across = apart*vg.Length(math.Sin(turn)), p.X.Tick.Label.Height(name)
+		}
+		require.Less(t, across, apart, "%d names", i+1)
+	}
 }

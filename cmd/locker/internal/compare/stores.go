@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/distlock/locker/conformance/redisconformance"
@@ -77,7 +78,7 @@ func (s *stores) find(ctx context.Context, urls, nodes []string) error {
 		switch single := slices.Contains([]string{"redis", "rediss", "unix"}, scheme); {
 		case scheme == "memory":
 			return fmt.Errorf("%w: memory is no store of yours; without --url it is compared, too", ErrUsage)
-		case isURL && (combined && len(nodes) == 0 || !single && !strings.Contains(scheme, "redis")):
+		case isURL && (combined || !single && !strings.Contains(scheme, "redis")):
 			s.more = append(s.more, u)
 			if strings.HasPrefix(last, "redis") || last == "unix" {
 				s.moreRedis = append(s.moreRedis, u)
@@ -247,8 +248,7 @@ func version(ctx context.Context, url string) string {
 	return ""
 }
 
-// harness makes the suite's harness for a strategy: on servers of its own, which it may
-// crash, or on those that are there.
+// find returns the candidate of a name.
 func find(name string) (candidate, error) {
 	for _, c := range candidates {
 		if c.name == name {
@@ -284,11 +284,19 @@ const (
 
 // cleanUp deletes what is left of our keys on servers that stay.
 func (s *stores) cleanUp(ctx context.Context) (err error) {
-	for _, url := range s.redisURLs() {
-		if left := s.deleteOwn(ctx, url); left != nil && err == nil { // one says enough
-			err = &LeftError{s.mark, left}
-		}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, url := range s.redisURLs() { // at the same time: any number of them may be silent
+		all.Go(func() {
+			left := s.deleteOwn(ctx, url)
+			mu.Lock()
+			defer mu.Unlock()
+			if left != nil && err == nil { // one says enough
+				err = &LeftError{s.mark, left}
+			}
+		})
 	}
+	all.Wait()
 	return err
 }
 

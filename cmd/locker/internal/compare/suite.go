@@ -42,6 +42,7 @@ type job struct {
 	Embed bool // the suite is to have servers of its own
 	URLs  []string
 	Mark  string
+	Clean []string // URLs of the Redis servers where it deletes all with Mark if its parent dies
 	Quick bool
 	Only  string
 }
@@ -92,7 +93,7 @@ func (j job) serve(parent child.Parent) error {
 	select {
 	case <-orphaned:
 		if !j.Own && !j.Embed {
-			_ = (&stores{urls: j.URLs, mark: j.Mark}).cleanUp(context.Background())
+			_ = (&stores{urls: j.Clean, mark: j.Mark}).cleanUp(context.Background())
 		}
 	default:
 	}
@@ -125,9 +126,6 @@ func (j job) run(ctx context.Context, say func(message)) error {
 	if j.Embed { // it has the same processor
 		opts[0] = conformance.WithParallel(parallel / 4)
 	}
-	if j.Only != "" {
-		opts = append(opts, conformance.WithOnly(j.Only))
-	}
 	if j.Quick || j.Embed {
 		opts = append(opts, conformance.WithoutSlow())
 	}
@@ -140,7 +138,7 @@ func (j job) run(ctx context.Context, say func(message)) error {
 		}
 	}
 	say(message{Cases: cases})
-	report, err := check(ctx, harnesses, func(r conformance.Result) { say(message{Result: &r}) }, opts)
+	report, err := check(ctx, harnesses, func(r conformance.Result) { say(message{Result: &r}) }, j.Only, opts)
 	if err != nil {
 		return err
 	}
@@ -178,18 +176,29 @@ func (s *stores) harnesses(name string) ([]conformance.HarnessMaker, error) {
 	return []conformance.HarnessMaker{c.single.Harness}, nil
 }
 
-// check runs the cases on the first harness, and those that it leaves out on the next one.
-func check(ctx context.Context, on []conformance.HarnessMaker, progress func(conformance.Result), opts []conformance.Option) (conformance.Report, error) {
-	report, err := conformance.Check(ctx, on[0], progress, opts...)
+// check runs the cases on the first harness, and those that it leaves out on the next one. only is an expression for the
+// cases; "" is for all.
+func check(ctx context.Context, on []conformance.HarnessMaker, progress func(conformance.Result), only string, opts []conformance.Option) (conformance.Report, error) {
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return conformance.Report{}, err
+	}
+	with := slices.Clip(opts)
+	if only != "" {
+		with = append(with, conformance.WithOnly(only))
+	}
+	report, err := conformance.Check(ctx, on[0], progress, with...)
 	if err != nil || len(on) == 1 {
 		return report, err
 	}
-	ran, leftOut := report.Results[:0], []string{}
+	var ran []conformance.Result
+	var leftOut []string
 	for _, r := range report.Results {
-		if r.Outcome == conformance.Skipped {
-			leftOut = append(leftOut, regexp.QuoteMeta(r.Group+"/"+r.Name))
-		} else {
+		switch {
+		case r.Outcome != conformance.Skipped:
 			ran = append(ran, r)
+		case wanted.MatchString(r.Group + "/" + r.Name):
+			leftOut = append(leftOut, regexp.QuoteMeta(r.Group+"/"+r.Name))
 		}
 	}
 	if len(leftOut) == 0 {
@@ -198,7 +207,7 @@ func check(ctx context.Context, on []conformance.HarnessMaker, progress func(con
 	if err := os.Setenv(seedEnv, strconv.FormatUint(report.Seed, 10)); err != nil { // the report has one seed
 		return report, err
 	}
-	rest, err := check(ctx, on[1:], progress, append(slices.Clip(opts), conformance.WithOnly("^("+strings.Join(leftOut, "|")+")$")))
+	rest, err := check(ctx, on[1:], progress, "^("+strings.Join(leftOut, "|")+")$", opts)
 	for _, r := range rest.Results {
 		if !slices.ContainsFunc(ran, func(o conformance.Result) bool { return o.Group == r.Group && o.Name == r.Name }) {
 			ran = append(ran, r)
@@ -228,7 +237,7 @@ func notEmbedded(c conformance.Case) string {
 // more of so many cases is.
 func (s *stores) suite(ctx context.Context, name string, o Options, done func(of int, failed bool)) (*Suite, error) {
 	var stderr strings.Builder
-	j := job{Name: name, Own: s.own, Embed: s.embed, URLs: s.urls, Mark: s.mark, Quick: o.Quick, Only: o.Only}
+	j := job{Name: name, Own: s.own, Embed: s.embed, URLs: s.urls, Mark: s.mark, Clean: s.redisURLs(), Quick: o.Quick, Only: o.Only}
 	c, err := child.Start(suiteKind, j, func(cmd *exec.Cmd) error {
 		cmd.Stderr = &stderr
 		return cmd.Start()

@@ -199,8 +199,7 @@ func (r *Result) tables() (all []table) {
 
 // about has the lines that say where the figures are from.
 func (r *Result) about() (lines []string) {
-	lines = append(lines, fmt.Sprintf("%s. Load before: %.1f, after: %.1f. A constant piece of work took %s ms between the runs. Seed %d.",
-		r.Machine, r.Load.Before, r.Load.After, r.Load.Calibration.text(), r.Seed))
+	lines = append(lines, fmt.Sprintf("%s. %s A constant piece of work took %s ms between the runs. Seed %d.", r.Machine, r.Load.averages(), r.Load.Calibration.text(), r.Seed))
 	seen := ""
 	for _, s := range r.Strategies {
 		if s.Store != seen {
@@ -304,8 +303,10 @@ func (r *Result) findings() (lines []string) {
 	return append(lines, r.only()...)
 }
 
-func (r *Result) names() (names []string) {
-	for _, s := range r.Strategies {
+func (r *Result) names() []string { return namesOf(r.Strategies) }
+
+func namesOf(all []*Strategy) (names []string) {
+	for _, s := range all {
 		names = append(names, s.Name)
 	}
 	return names
