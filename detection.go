@@ -230,13 +230,13 @@ func (d *detection) tell(w driver.LossWatch, known map[string]*claim) error {
 }
 
 // verify has the store asked whether the claim holds its key. For a claim that is renewed by itself a renewal becomes
-// due now: the Scheduler renews together what is due together.
+// due now: the Scheduler renews together what is due together. A claim without a lease is about to get one again.
 func (c *claim) verify() {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	switch {
-	case c.state != claimHeld || c.leases == nil: // nobody relies on it
-	case c.entry.Interval > 0 && c.renewals == noLimit && !c.inRenewal:
+	case c.state != claimHeld:
+	case c.renews() && !c.inRenewal:
 		c.next = c.e.sched.Now()
 		c.schedule()
 	default:
