@@ -25,9 +25,9 @@ const (
 // decides. A change may be missed while a connection breaks: then the next renewal shows it, as without this option.
 //
 // It costs a connection while locks are held. A lock that is held for more than 10 ms is renewed once more, when the
-// store begins to watch it; on Redis there are two commands more (SUBSCRIBE, UNSUBSCRIBE), and a message for each
-// renewal. A shorter one costs nothing. Permits are not watched. The strategies on Redis need keyspace notifications
-// (notify-keyspace-events with K, g, $, x, e and h), which are off by default. It is refused with [ErrInvalid]
+// store begins to watch it, or looked up, as by [Client.Inspect], if [WithSticky] keeps it unused; on Redis there are two
+// commands more (SUBSCRIBE, UNSUBSCRIBE), and a message for each renewal. A shorter one costs nothing. Permits are not watched. The
+// strategies on Redis need keyspace notifications (notify-keyspace-events with K, g, $, x, e and h), which are off by default. It is refused with [ErrInvalid]
 // and [errors.ErrUnsupported] if the driver is no [driver.LossDetector]. Default off.
 func WithLossDetection() Option {
 	return option(func(o *settings) { o.lossDetection = true })
