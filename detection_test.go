@@ -234,6 +234,22 @@ func TestKeptLockWasDeletedBefore(t *testing.T) {
 	})
 }
 
+// A lock that is kept without a lease is given up if the store does not show who has it.
+func TestKeptLockCannotBeLookedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDetecting(t, WithSticky(time.Second))
+		d.store.blocks = true
+		d.shows.looking = errors.New("NOPERM")
+		l := d.lock(t.Context(), "k")
+		synctest.Wait() // it listens
+		d.unlock(l)
+		d.until(detectAfter - 1)
+		d.wantSent(opRelease, 0, "it is kept")
+		d.until(2 * detectAfter)
+		d.wantSent(opRelease, 1, "it may be gone")
+	})
+}
+
 // Permits are not watched.
 func TestPermitsAreNotWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -164,7 +164,10 @@ func (c *claim) check() {
 	}
 	// The owner's share may be another claim of the owner's.
 	h, err := inspector.Inspect(ctx, c.Key)
-	if err == nil && (!h.Held || h.ID != c.ID && h.Owner != c.Owner) {
+	switch {
+	case err != nil:
+		c.unrenewed().freeUnclaimed() // it is not known to be there
+	case !h.Held || h.ID != c.ID && h.Owner != c.Owner:
 		_ = c.denied()
 	}
 }
