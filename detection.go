@@ -25,9 +25,9 @@ const (
 // decides. A change may be missed while a connection breaks: then the next renewal shows it, as without this option.
 //
 // It costs a connection while locks are held. A lock that is held for more than 10 ms is renewed once more, when the
-// store begins to watch it; on Redis there are two commands more (SUBSCRIBE, UNSUBSCRIBE), and a message for each
-// renewal. A shorter one costs nothing. Permits are not watched. The strategies on Redis need keyspace notifications
-// (notify-keyspace-events with K, g, $, x, e and h), which are off by default. It is refused with [ErrInvalid]
+// store begins to watch it, or looked up, as by [Client.Inspect], if [WithSticky] keeps it unused; on Redis there are two
+// commands more (SUBSCRIBE, UNSUBSCRIBE), and a message for each renewal. A shorter one costs nothing. Permits are not watched. The
+// strategies on Redis need keyspace notifications (notify-keyspace-events with K, g, $, x, e and h), which are off by default. It is refused with [ErrInvalid]
 // and [errors.ErrUnsupported] if the driver is no [driver.LossDetector]. Default off.
 func WithLossDetection() Option {
 	return option(func(o *settings) { o.lossDetection = true })
@@ -230,13 +230,13 @@ func (d *detection) tell(w driver.LossWatch, known map[string]*claim) error {
 }
 
 // verify has the store asked whether the claim holds its key. For a claim that is renewed by itself a renewal becomes
-// due now: the Scheduler renews together what is due together.
+// due now: the Scheduler renews together what is due together. A claim without a lease is about to get one again.
 func (c *claim) verify() {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	switch {
-	case c.state != claimHeld || c.leases == nil: // nobody relies on it
-	case c.entry.Interval > 0 && c.renewals == noLimit && !c.inRenewal:
+	case c.state != claimHeld:
+	case c.renews() && !c.inRenewal:
 		c.next = c.e.sched.Now()
 		c.schedule()
 	default:

@@ -188,8 +188,9 @@ func TestDetectionEndsWhenNothingIsHeld(t *testing.T) {
 	})
 }
 
-// A lock that is kept without a lease is watched, and nobody asks about it: it is given up when the store shows that it is gone.
-func TestKeptLockIsNotAskedAbout(t *testing.T) {
+// A lock that is kept without a lease is watched, and the store is asked who has it, but it is not renewed. It is given up when the
+// store shows that it is gone.
+func TestKeptLockIsNotRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDetecting(t, WithSticky(time.Second))
 		d.store.blocks = true
@@ -206,6 +207,46 @@ func TestKeptLockIsNotAskedAbout(t *testing.T) {
 		d.drop("k")
 		synctest.Wait()
 		d.wantSent(opRelease, 1, "it is given up")
+	})
+}
+
+// A lock that is kept without a lease, and was deleted before the driver watched it, is not granted again.
+func TestKeptLockWasDeletedBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDetecting(t, WithSticky(time.Second))
+		d.store.blocks = true
+		l := d.lock(t.Context(), "k")
+		synctest.Wait() // it listens
+		d.unlock(l)
+		if d.store.held("k") == "" {
+			t.Fatal("it is not kept")
+		}
+		d.store.free("k") // nobody watches it yet
+		d.until(100 * time.Millisecond)
+		d.wantEvents(map[EventKind]int{EventAcquired: 1, EventReleased: 1}, "what becomes of a kept lock is no event")
+		other, err := d.other.Lock(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = d.TryLock(t.Context(), "k")
+		wantErr(t, err, ErrNotAcquired, "another Locker has taken it")
+		d.unlock(other)
+	})
+}
+
+// A lock that is kept without a lease is given up if the store does not show who has it.
+func TestKeptLockCannotBeLookedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDetecting(t, WithSticky(time.Second))
+		d.store.blocks = true
+		d.shows.looking = errors.New("NOPERM")
+		l := d.lock(t.Context(), "k")
+		synctest.Wait() // it listens
+		d.unlock(l)
+		d.until(detectAfter - 1)
+		d.wantSent(opRelease, 0, "it is kept")
+		d.until(2 * detectAfter)
+		d.wantSent(opRelease, 1, "it may be gone")
 	})
 }
 

@@ -16,6 +16,7 @@ type shows struct {
 	mu      sync.Mutex
 	opening func() error // what DetectLoss does; nil: nothing
 	telling func() error // what Watch does; nil: nothing
+	looking error        // of Inspect
 	opened  []time.Duration
 	watches []*fakeLossWatch // those that are open
 }
@@ -38,6 +39,13 @@ type fakeLossWatch struct {
 
 // told are the keys of a call of Watch, sorted.
 type told struct{ more, less []string }
+
+func (d showing) Inspect(ctx context.Context, key string) (driver.Holder, error) {
+	if d.shows.looking != nil {
+		return driver.Holder{}, d.shows.looking
+	}
+	return d.signalling.Inspect(ctx, key)
+}
 
 func (d showing) DetectLoss(_ context.Context, changed func(driver.Signal)) (driver.LossWatch, error) {
 	d.shows.mu.Lock()

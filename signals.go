@@ -125,8 +125,13 @@ func (c *claim) doubt() {
 	}
 }
 
-// check asks the store. A claim that is renewed by itself is renewed: whoever may lock may do
-// that. The others would last longer than was asked for: the store shows who holds the key.
+// renews reports whether a renewal may ask the store about the claim: whoever may lock may renew. A claim that is not renewed by
+// itself, or has no lease, would last longer than it should. It needs the mutex.
+func (c *claim) renews() bool {
+	return c.leases != nil && c.entry.Interval > 0 && c.renewals == noLimit
+}
+
+// check asks the store, by a renewal or else by a look at who holds the key.
 func (c *claim) check() {
 	c.s.mu.Lock()
 	held := c.state == claimHeld
@@ -134,7 +139,7 @@ func (c *claim) check() {
 		c.rare.doubted, c.rare.doubtNext = false, c.e.sched.Now()+doubtEvery
 		c.s.calls.add(1)
 	}
-	renews := c.entry.Interval > 0 && c.renewals == noLimit
+	renews := c.renews()
 	c.s.mu.Unlock()
 	if !held {
 		return
@@ -159,7 +164,10 @@ func (c *claim) check() {
 	}
 	// The owner's share may be another claim of the owner's.
 	h, err := inspector.Inspect(ctx, c.Key)
-	if err == nil && (!h.Held || h.ID != c.ID && h.Owner != c.Owner) {
+	switch {
+	case err != nil:
+		c.unrenewed().freeUnclaimed() // it is not known to be there
+	case !h.Held || h.ID != c.ID && h.Owner != c.Owner:
 		_ = c.denied()
 	}
 }

@@ -322,7 +322,7 @@ func (c *claim) lapse() *claim {
 	return nil
 }
 
-// unrenewed gives up a kept claim whose renewal is due, for freeUnclaimed.
+// unrenewed gives up a kept claim whose renewal is due, or about which the store does not answer, for freeUnclaimed.
 func (c *claim) unrenewed() *claim {
 	if c.e.set.sticky == 0 {
 		return nil

@@ -16,9 +16,9 @@ import (
 	"github.com/distlock/locker/internal/redispubsub"
 )
 
-// lossEvents are the keyspace notifications after which a key may not be the holder's any more. Renewals are
-// "expire", and hold counts "hset": they are none of these.
-var lossEvents = []string{"del", "expired", "evicted", "set", "hdel", "rename_from", "rename_to", "restore", "move_from", "copy_to", "sortstore"}
+// holderEvents are the keyspace notifications of what a holder does to its own key: a renewal is "expire", and a hold count is
+// "hset". Any other is a question, such as "del", "expired", "append", and what later servers add.
+var holderEvents = []string{"expire", "hset"}
 
 // notifications are the flags of notify-keyspace-events that these need.
 const notifications = "Kg$xeh"
@@ -140,12 +140,12 @@ func (w *lossWatch) messages(key string) func(event string) {
 	stands := false
 	return func(event string) {
 		switch {
-		case slices.Contains(lossEvents, event):
-			w.ask(key)
 		case event == "" && stands:
 			w.end()
 		case event == "":
 			stands = true
+		case !slices.Contains(holderEvents, event):
+			w.ask(key)
 		}
 	}
 }

@@ -214,11 +214,12 @@ func (s *subscriber) connect() {
 	}()
 }
 
-// received calls the listeners of a channel on which a message has come.
+// received calls the listeners of a channel on which a message has come. An empty message is nothing that a strategy, Redisson or the
+// server sends, and must not be taken for a new connection.
 func (s *subscriber) received(channel, payload string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sub := s.subscriptions[channel]; sub != nil {
+	if sub := s.subscriptions[channel]; sub != nil && payload != "" {
 		sub.notify(payload)
 	}
 }

@@ -307,3 +307,20 @@ func TestClosedChannels(t *testing.T) {
 	require.ErrorIs(t, err, redis.ErrClosed)
 	wantGone(t, rdb, id)
 }
+
+// An empty message is anybody's. It is not taken for a new connection, for which Listen calls with "".
+func TestEmptyMessageIsNoNewConnection(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client(t)
+	s := newChannels(t, rdb)
+	heard := make(chan string, 8)
+	l, err := s.Listen(t.Context(), "k", func(payload string) { heard <- payload }, func() {})
+	require.NoError(t, err)
+	defer l.Close()
+	require.Empty(t, <-heard, "the subscription stands")
+	channel, _ := s.Of("k")
+	for _, message := range []string{"", "x"} {
+		require.NoError(t, rdb.Publish(t.Context(), channel, message).Err())
+	}
+	require.Equal(t, "x", <-heard)
+}

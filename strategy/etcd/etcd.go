@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/distlock/locker"
@@ -41,6 +42,7 @@ type etcdDriver struct {
 	prefix   string        // begins all keys of the Locker
 	newID    func() string // makes an id that no claim has
 	leases   leases
+	losses   atomic.Pointer[lossWatch] // the last one; nil: none yet
 
 	base       context.Context // ends with Close, and what is in the background with it
 	stop       context.CancelFunc
@@ -294,11 +296,16 @@ func (d *etcdDriver) spawn(f func(ctx context.Context)) bool {
 
 // txn runs a transaction, which a member without a leader refuses at once.
 func (d *etcdDriver) txn(ctx context.Context, ifs []clientv3.Cmp, then, els []clientv3.Op) (*clientv3.TxnResponse, error) {
+	losses := d.losses.Load()
+	seen := losses.position()
 	res, err := send(ctx, d.conn, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return d.conn.kv.Txn(ctx).If(ifs...).Then(then...).Else(els...).Commit()
 	})
 	if err == nil {
 		d.conn.learn(res.Header)
+		if res.Header.Revision < seen { // the store had more revisions before this transaction was sent: it is another store
+			losses.Close()
+		}
 	}
 	return res, storeError(err, false)
 }

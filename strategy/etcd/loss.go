@@ -14,12 +14,17 @@ import (
 // lossWatch implements driver.LossWatch: one watch for all keys with the Locker's prefix, of what is deleted there, by
 // whomever. A lock costs it nothing, and each release of any process a message. A watch on each member
 // would cost two messages and a goroutine for every lock instead.
+//
+// A store that replaces the one that is watched (an empty one, a snapshot of it) has fewer revisions, and etcd shows nothing of it
+// before its revisions have reached the watch's. The first transaction of this driver there ends the watch: no claim is granted
+// without a transaction.
 type lossWatch struct {
 	changed func(driver.Signal)
 	stop    context.CancelFunc
 	done    chan struct{}
 
 	mu     sync.Mutex
+	seen   int64                   // the revision up to which the watch has seen the store, at least
 	claims map[string]driver.Claim // by the member's name
 }
 
@@ -31,12 +36,23 @@ func (d *etcdDriver) DetectLoss(ctx context.Context, changed func(driver.Signal)
 		return nil, err
 	}
 	deletions := d.newWatch()
-	w := &lossWatch{changed: changed, stop: deletions.stop, done: make(chan struct{}), claims: make(map[string]driver.Claim)}
+	w := &lossWatch{changed: changed, stop: deletions.stop, done: make(chan struct{}), seen: res.Header.Revision, claims: make(map[string]driver.Claim)}
 	err = deletions.begin(d.under(), res.Header.Revision+1, w.pass, func() { close(w.done) }, clientv3.WithPrefix(), clientv3.WithFilterPut())
 	if err != nil {
 		return nil, err
 	}
+	d.losses.Store(w)
 	return w, nil
+}
+
+// position returns the revision up to which the watch has seen the store, at least; 0 if there is no watch.
+func (w *lossWatch) position() int64 {
+	if w == nil {
+		return 0
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen
 }
 
 // under begins the names of the members of the Locker's keys.
@@ -45,6 +61,7 @@ func (d *etcdDriver) under() string { return root + strings.ReplaceAll(d.prefix,
 func (w *lossWatch) pass(events []*clientv3.Event) bool {
 	for _, e := range events {
 		w.mu.Lock()
+		w.seen = e.Kv.ModRevision
 		c, ok := w.claims[string(e.Kv.Key)]
 		w.mu.Unlock()
 		if ok && e.Type == mvccpb.DELETE {

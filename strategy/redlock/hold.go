@@ -21,6 +21,7 @@ type hold struct {
 
 	mu      sync.Mutex
 	phase   phase
+	asked   time.Time // when the last renewal began
 	until   time.Time // the end of the lease
 	giveUp  time.Time // when closing: the end of the attempts to release it everywhere
 	nodes   []holdNode
@@ -179,12 +180,14 @@ func mayBeApplied(err error) bool {
 }
 
 // grant notes that a majority has agreed to the claim, by a command sent at the time
-// given.
+// given. While a later renewal asks, the claim stays in doubt.
 func (h *hold) grant(sent time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.phase != closing {
-		h.phase = held
+		if !sent.Before(h.asked) {
+			h.phase = held
+		}
 		if until := sent.Add(h.req.TTL); until.After(h.until) { // the answer to an older renewal may come late
 			h.until = until
 		}
@@ -192,13 +195,15 @@ func (h *hold) grant(sent time.Time) {
 }
 
 // doubt notes that a majority is being asked: until it has agreed the key is taken nowhere,
-// for all nodes may have lost it, and another holder may have come and gone.
-func (h *hold) doubt() {
+// for all nodes may have lost it, and another holder may have come and gone. It returns the time, for grant.
+func (h *hold) doubt() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.phase == held {
 		h.phase = trying
 	}
+	h.asked = time.Now()
+	return h.asked
 }
 
 // close has nothing set any more. It reports whether the lease was in force.

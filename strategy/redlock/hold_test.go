@@ -378,3 +378,20 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 		goleak.IgnoreAnyFunction("github.com/distlock/locker/conformance/faultproxy.(*conn).readReplies"),
 		goleak.IgnoreAnyFunction("github.com/distlock/locker/internal/test/redistest.(*process).reap"))
 }
+
+// Two renewals of one claim overlap. The first has had its majority before all nodes lost their data, and another claim has come and
+// gone since: while the second one asks, the lock is taken nowhere.
+func TestNoJoinWhileALaterRenewalAsks(t *testing.T) {
+	t.Parallel()
+	h := bareHold(1)
+	sends(t, h, opAcquire, did(yes, nil))
+	h.grant(time.Now())
+	first := h.doubt()
+	sends(t, h, opRenew, did(yes, nil))
+	second := h.doubt()
+	sends(t, h, opRenew, did(no, nil))
+	h.grant(first)
+	require.False(t, h.wants(opJoin), "there may be no majority any more")
+	h.grant(second)
+	require.True(t, h.wants(opJoin))
+}

@@ -34,8 +34,7 @@ func (d *quorumDriver) renew(ctx context.Context, c driver.Claim) error {
 	if h == nil {
 		return errLost // or rather released
 	}
-	h.doubt()
-	sent := time.Now()
+	sent := h.doubt()
 	o := d.newOp(ctx, opRenew, h)
 	defer o.finish()
 	ok, err := o.mutex.ExtendContext(context.Background())

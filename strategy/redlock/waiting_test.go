@@ -220,7 +220,7 @@ func TestNodeThatComesBackGivesNotice(t *testing.T) {
 	// more of them on a machine that stops in between.
 	eventually(t, "two nodes of three give notice", func() bool {
 		for _, i := range []int{0, 2} {
-			require.NoError(t, m.direct[i].Publish(t.Context(), channelPrefix+"{k}", "").Err())
+			require.NoError(t, m.direct[i].Publish(t.Context(), channelPrefix+"{k}", "0").Err())
 		}
 		select {
 		case _, open := <-w.C():
