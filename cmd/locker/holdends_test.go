@@ -15,6 +15,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance/faultproxy"
+	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -82,16 +83,17 @@ func TestHoldEndsWhileItBeginsToListen(t *testing.T) {
 	p, url := through(t, s)
 	p.Delay(faultproxy.MatchCommand("SUBSCRIBE", "SSUBSCRIBE"), 0, time.Minute)
 	k := holding(t, url, "")
-	released := make(chan time.Time, 8)
+	t.Cleanup(pace.Keep())
+	released := make(chan pace.Moment, 8)
 	p.Watch(func(cmd []string) {
 		if strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") {
-			released <- time.Now()
+			released <- pace.Now()
 		}
 	})
-	ended := time.Now()
+	ended := pace.Now()
 	require.NoError(t, k.stdin.Close())
 	require.Equal(t, 0, k.code(t), k.stderr)
-	require.Less(t, (<-released).Sub(ended), 900*time.Millisecond, "ReleaseRequested waits for a second")
+	require.Less(t, (<-released).Since(ended), 900*time.Millisecond, "ReleaseRequested waits for a second")
 }
 
 // TestIgnoredSignalsStayIgnored: nohup, and a script's background, keep a signal from ending it.
@@ -100,9 +102,11 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	_, l, url := server(t)
 	k := holding(t, url, `trap "" HUP; exec "$0" hold k`)
 	require.NoError(t, k.Process.Signal(syscall.SIGHUP))
-	runs(t, exitNotAcquired, nil, "ask", "--url", url, "--wait", "1s", "k")
+	ask := command(t, url, "ask", "--wait", patience.String(), "k")
+	require.NoError(t, ask.Start())
 	k.says(t, "asked")
 	k.giveBack(t)
+	require.Equal(t, 0, ask.code(t), ask.stderr)
 
 	w := watching{locked: command(t, url, "inspect")}
 	w.Args = []string{"sh", "-c", `trap "" INT; exec "$0" inspect --watch --every 20ms k`, w.Path}

@@ -125,6 +125,21 @@ func TestInterrupts(t *testing.T) {
 	}
 }
 
+// TestUnlockWithoutAnAnswer: a person learns that the lock may have been taken.
+func TestUnlockWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	s, l, _ := server(t)
+	p, url := through(t, s)
+	_, err := l.Lock(t.Context(), "k")
+	require.NoError(t, err)
+	runs(t, 0, nil, "unlock", "--url", url, "--force", "--yes", "k") // so that the server knows the scripts
+	_, err = l.Lock(t.Context(), "k")
+	require.NoError(t, err)
+	p.HangReply(scripts(2), 0)
+	_, stderr := runs(t, exitUnavailable, nil, "unlock", "--url", url, "--force", "--yes", "k")
+	require.Contains(t, stderr, `"k" may have been taken`)
+}
+
 // TestInterruptWhileItConnects: a client that asks a server when it is made holds up no Ctrl-C.
 func TestInterruptWhileItConnects(t *testing.T) {
 	t.Parallel()

@@ -106,8 +106,8 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 		case errors.Is(err, locker.ErrNotHeld) && h.Limit > 0: // one claim of several
 		case errors.Is(err, locker.ErrNotHeld), errors.Is(err, locker.ErrConflict):
 			return &exit{exitNone, err}
-		case err != nil:
-			return f.storeError(err)
+		default:
+			return f.storeError(fmt.Errorf("%w; %q may have been taken", err, key))
 		}
 	}
 	if !taken {
