@@ -94,10 +94,6 @@ func TestAskedNobody(t *testing.T) {
 // TestInterrupts: Ctrl-C ends each command while the store does not answer, and the code says so.
 func TestInterrupts(t *testing.T) {
 	t.Parallel()
-	s, l, url := server(t)
-	permit(t, l)
-	runs(t, 0, nil, "unlock", "--url", url, "--force", "--yes", "k") // so that the server knows the scripts
-	permit(t, l)
 	for name, c := range map[string]struct {
 		args  string
 		after int // scripts
@@ -113,6 +109,10 @@ func TestInterrupts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			s, l, url := server(t)
+			permit(t, l)
+			runs(t, 0, nil, "unlock", "--url", url, "--force", "--yes", "k") // so that the server knows the scripts
+			permit(t, l)
 			p, url := through(t, s)
 			hung := p.HangReply(scripts(c.after), 0)
 			cmd := command(t, url, strings.Fields(c.args)...)
