@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"time"
 
 	"github.com/distlock/locker"
@@ -57,13 +55,13 @@ func (f *askFlags) ask(c *cobra.Command, key string) error {
 	if f.wait < 0 || f.wait > locker.MaxDuration {
 		return &exit{exitUsage, fmt.Errorf("--wait=%v: 0s to %v", f.wait, locker.MaxDuration)}
 	}
-	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
-	defer stop()
 	a, release, err := f.admin(c)
 	if err != nil {
 		return err
 	}
 	defer release()
+	ctx, stop := untilInterrupt(c)
+	defer stop()
 	end, asked, first := time.Now().Add(f.wait), time.Time{}, ""
 	for {
 		h, err := a.Inspect(ctx, key)
@@ -81,7 +79,10 @@ func (f *askFlags) ask(c *cobra.Command, key string) error {
 		}
 		if first = h.ID; time.Since(asked) >= askEvery {
 			asked = time.Now()
-			if err := a.RequestRelease(ctx, key); err != nil && !errors.Is(err, locker.ErrNotHeld) {
+			switch err := a.RequestRelease(ctx, key); {
+			case errors.Is(err, locker.ErrNotHeld):
+				continue // it has become free
+			case err != nil:
 				return f.failed(err)
 			}
 		}

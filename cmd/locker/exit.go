@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 
 	"github.com/distlock/locker"
+	"github.com/spf13/cobra"
 )
 
 // Exit codes of locker run, beside those of the command it runs. They are high, as those
@@ -30,6 +33,17 @@ type exit struct {
 func (e *exit) Error() string { return fmt.Sprint("exit code ", e.code, ": ", e.err) }
 
 func (e *exit) Unwrap() error { return e.err }
+
+// untilInterrupt returns c's context, which ends at Ctrl-C. The next Ctrl-C ends the process. Where interrupts are ignored, as in the
+// background of a script, they stay ignored.
+func untilInterrupt(c *cobra.Command) (ctx context.Context, stop func()) {
+	if signal.Ignored(os.Interrupt) {
+		return context.WithCancel(c.Context())
+	}
+	ctx, stop = signal.NotifyContext(c.Context(), os.Interrupt)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
 
 // signalled is the end of a wait by a signal.
 type signalled struct {

@@ -55,10 +55,10 @@ func (f *storeFlags) hint(err error) string {
 // others are hints by what is in an error of a store that is not Redis: the code of PostgreSQL, the number of MySQL.
 var others = map[string][]struct{ part, hint string }{
 	"postgres": {
-		{"28P01", userRefused}, {"28000", userRefused},
-		{"3D000", "the server does not have the database that the URL names: postgres://user:password@host/database"},
-		{"42501", `the user lacks a right: see "Table" in strategy/postgres/doc.go`},
-		{"42P01", "the table is missing and the user may not make it: the URL's parameter table names another one"},
+		{"SQLSTATE 28P01", userRefused}, {"SQLSTATE 28000", userRefused},
+		{"SQLSTATE 3D000", "the server does not have the database that the URL names: postgres://user:password@host/database"},
+		{"SQLSTATE 42501", `the user lacks a right: see "Table" in strategy/postgres/doc.go`},
+		{"SQLSTATE 42P01", "the table is missing and the user may not make it: the URL's parameter table names another one"},
 		{"refused TLS", "the server speaks no TLS: the URL takes sslmode=disable"},
 	},
 	"mysql": {

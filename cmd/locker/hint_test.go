@@ -56,3 +56,11 @@ func TestWrongURLs(t *testing.T) {
 		require.NotContains(t, stderr, "secret")
 	}
 }
+
+// TestHintsOfPorts: a port is not taken for the code of an error.
+func TestHintsOfPorts(t *testing.T) {
+	for _, url := range []string{"postgres://app@127.0.0.1:28000/db", "postgres://app@127.0.0.1:42501/db"} {
+		_, stderr := runs(t, exitUnavailable, nil, "inspect", "--url", url, "k")
+		require.Contains(t, stderr, "is the server up")
+	}
+}

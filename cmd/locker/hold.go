@@ -27,7 +27,8 @@ In a script:
   exec {LOCK[1]}>&-       # gives it back
 
 When the lock is lost, it exits with code 122. Unlike locker run, it stops no other process:
-the script has to check the code.
+the script has to check the code. While the store does not answer, it takes some seconds to give
+the lock back; a second Ctrl-C ends it at once, and the lock then ends with its TTL.
 
 ` + lockHelp + `
 
@@ -76,10 +77,17 @@ func (f *holdFlags) hold(c *cobra.Command, key string) error {
 	ctx, cancel := context.WithCancelCause(c.Context())
 	defer cancel(nil)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGHUP, os.Interrupt, syscall.SIGTERM)
+	for _, s := range []os.Signal{syscall.SIGHUP, os.Interrupt, syscall.SIGTERM} {
+		if !signal.Ignored(s) { // by nohup, or in the background of a script
+			signal.Notify(signals, s)
+		}
+	}
 	defer signal.Stop(signals)
 	go func() {
 		if s, ok := (<-signals).(syscall.Signal); ok {
+			// The next Ctrl-C ends the process. HUP and TERM may come twice at once, from a terminal and its shell or from
+			// timeout(1): they leave Unlock its time.
+			signal.Reset(os.Interrupt)
 			cancel(&signalled{name: s.String(), number: int(s)})
 		}
 	}()
@@ -101,14 +109,16 @@ func (f *holdFlags) notHeld(ctx context.Context, key string, err error) error {
 	var s *signalled
 	var e *exit
 	switch cause := context.Cause(ctx); {
+	case errors.As(err, &e):
+		return e
+	case errors.Is(err, locker.ErrInvalid): // whatever has ended the wait
+		return &exit{exitUsage, err}
 	case errors.As(cause, &s):
 		return &exit{exitSignal + s.number, fmt.Errorf("%s while waiting for %q", s.name, key)}
 	case errors.Is(cause, errStdinEnded):
 		return &exit{exitNotAcquired, fmt.Errorf("standard input ended while waiting for %q", key)}
 	case errors.Is(err, locker.ErrNotAcquired):
 		return &exit{exitNotAcquired, err}
-	case errors.As(err, &e):
-		return e
 	}
 	return f.storeError(err)
 }
@@ -120,8 +130,11 @@ func (f *holdFlags) keep(ctx context.Context, c *cobra.Command, lease *locker.Le
 		word = strconv.FormatInt(token, 10)
 	}
 	_, unread := fmt.Fprintln(c.OutOrStdout(), word)
-	for asked := lease.ReleaseRequested(); unread == nil; {
+	listens, asked := make(chan (<-chan struct{}), 1), (<-chan struct{})(nil)
+	go func() { listens <- lease.ReleaseRequested() }() // which takes up to a second
+	for unread == nil {
 		select {
+		case asked = <-listens:
 		case <-asked:
 			_, unread = fmt.Fprintln(c.OutOrStdout(), "asked")
 			asked = nil

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,8 +42,8 @@ event, and "held" and "state" after the event. The events "back" and "watching" 
 Its strategy does not matter here: the others' locks are recognised, too. Only redlock's
 are looked for on their nodes by redlock.
 
-Exit codes: 0 a lock is held, 1 none is, 123 the store could not be used, 125 wrong usage,
-130 interrupted.`
+Exit codes: 0 a lock is held, 1 none is, 123 the store could not be used, 125 wrong usage, or the
+output could not be written, 130 interrupted.`
 
 // exitNone: there is no such lock.
 const exitNone = 1
@@ -105,22 +103,25 @@ func (f *inspectFlags) inspect(c *cobra.Command, args []string) error {
 	if err := f.check(c, args); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
-	defer stop()
 	a, release, err := f.admin(c)
 	if err != nil {
 		return err
 	}
 	defer release()
+	ctx, stop := untilInterrupt(c)
+	defer stop()
 	if f.watch {
 		return f.watchLocks(ctx, c, a, args)
 	}
 	v := f.view(ctx, a, args)
 	switch {
+	case ctx.Err() != nil: // some of it may be missing
+		return &exit{code: exitInterrupted}
 	case v.err != nil:
 		return f.storeError(v.err)
-	case f.print(c.OutOrStdout(), v) != nil: // who reads it is gone
-		return &exit{code: exitNone}
+	}
+	if err := f.print(ctx, c.OutOrStdout(), v); err != nil {
+		return err
 	}
 	in := func(state string) bool {
 		return slices.ContainsFunc(v.rows, func(r row) bool { return r.state == state })
@@ -224,10 +225,13 @@ func (f *inspectFlags) view(ctx context.Context, a *locker.Client, args []string
 		case err != nil:
 			v.rows = append(v.rows, row{Holder: h, state: stateUnknown, why: f.explained(err)})
 		case state == stateHeld, f.all:
-			v.rows = append(v.rows, f.row(ctx, a, h))
+			if r := f.row(ctx, a, h); r.state != stateFree {
+				v.rows = append(v.rows, r)
+			}
 		}
 	}
 	slices.SortFunc(v.rows, func(a, b row) int { return strings.Compare(a.Key, b.Key) })
+	v.rows = slices.CompactFunc(v.rows, func(a, b row) bool { return a.Key == b.Key }) // SCAN may return a key twice
 	return v
 }
 
@@ -247,15 +251,40 @@ func (f *inspectFlags) row(ctx context.Context, a *locker.Client, h locker.Holde
 		}
 		r.claims = append(r.claims, claim)
 	}
+	if len(r.claims) == 0 { // they have gone since the store was asked about the key
+		return row{Holder: locker.Holder{Key: h.Key, Waiting: h.Waiting, Queue: h.Queue}, state: stateFree}
+	}
 	slices.SortFunc(r.claims, func(a, b locker.Holder) int { return a.Since.Compare(b.Since) })
 	return r
 }
 
-func (f *inspectFlags) print(w io.Writer, v view) error {
+func (f *inspectFlags) print(ctx context.Context, w io.Writer, v view) error {
 	text := f.table(v.rows, v.at)
 	if f.json {
 		text = f.inJSON(v)
 	}
-	_, err := io.WriteString(w, text)
-	return err
+	return write(ctx, w, text)
+}
+
+// write writes text, but not beyond the end of ctx: a pager may read no further.
+func write(ctx context.Context, w io.Writer, text string) error {
+	written := make(chan error, 1)
+	go func() {
+		_, err := io.WriteString(w, text)
+		written <- err
+	}()
+	select {
+	case err := <-written:
+		if err != nil {
+			return unwritten(err)
+		}
+		return nil
+	case <-ctx.Done():
+		return &exit{code: exitInterrupted}
+	}
+}
+
+// unwritten returns the command's error for an output that cannot be written: a code that shows neither a lock nor none.
+func unwritten(err error) error {
+	return &exit{exitUsage, fmt.Errorf("the output could not be written: %w", err)}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/distlock/locker"
@@ -24,20 +25,9 @@ func (f *inspectFlags) table(rows []row, now time.Time) string {
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "KEY\tHELD AS\tHOLDER\tSINCE\tENDS IN\tHOLDS\tTOKEN\tWAITING")
 	for _, r := range rows {
-		since, ends := "-", "-"
-		if !r.Since.IsZero() {
-			since = max(0, now.Sub(r.Since)).Round(time.Second).String() + " ago"
-		}
-		switch {
-		case !r.Held:
-		case r.Remaining >= 0:
-			ends = r.Remaining.Round(100 * time.Millisecond).String()
-		default:
-			ends = "never"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", shown(r.Key), r.as(), f.holder(r), since, ends, orDash(r.Holds), orDash(int(r.Token)), orDash(r.Waiting))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", shown(r.Key), r.as(), f.holder(r), since(r.Holder, now), endsIn(r.Holder), orDash(int64(r.Holds)), orDash(r.Token), orDash(int64(r.Waiting)))
 		for _, h := range r.claims {
-			fmt.Fprintf(w, "\t  %d\t%s\t%s ago\t%s\t\t\t\n", h.Permits, whom(h), max(0, now.Sub(h.Since)).Round(time.Second), h.Remaining.Round(100*time.Millisecond))
+			fmt.Fprintf(w, "\t  %d\t%s\t%s\t%s\t\t\t\n", h.Permits, whom(h), since(h, now), endsIn(h))
 		}
 		for i, id := range r.Queue {
 			fmt.Fprintf(w, "\t\t%d. %s\t\t\t\t\t\n", i+1, named(id, driver.MetadataOf(id)))
@@ -49,6 +39,25 @@ func (f *inspectFlags) table(rows []row, now time.Time) string {
 		lines[i] = strings.TrimRight(lines[i], " ")
 	}
 	return strings.Join(lines, "\n")
+}
+
+// since is the column SINCE.
+func since(h locker.Holder, now time.Time) string {
+	if h.Since.IsZero() {
+		return "-"
+	}
+	return max(0, now.Sub(h.Since)).Round(time.Second).String() + " ago"
+}
+
+// endsIn is the column ENDS IN.
+func endsIn(h locker.Holder) string {
+	switch {
+	case !h.Held:
+		return "-"
+	case h.Remaining >= 0:
+		return h.Remaining.Round(100 * time.Millisecond).String()
+	}
+	return "never"
 }
 
 // as is the column HELD AS.
@@ -88,11 +97,11 @@ func (f *inspectFlags) holder(r row) string {
 	return whom(r.Holder)
 }
 
-func orDash(n int) string {
+func orDash(n int64) string {
 	if n == 0 {
 		return "-"
 	}
-	return strconv.Itoa(n)
+	return strconv.FormatInt(n, 10)
 }
 
 // whom is a holder for people. The value of another program's key is not shown: it may be
@@ -141,21 +150,23 @@ func shown(s string) string {
 // onOneLine is an error for a table.
 func onOneLine(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
+		if !strconv.IsPrint(r) {
 			return ' '
 		}
 		return r
 	}, s)
 }
 
-// escaped is JSON without the control characters that it allows, which change a screen, too.
+// escaped is JSON without the characters that it allows and that change a screen: controls, and those that turn the text's direction.
 func escaped(json string) string {
 	var b strings.Builder
 	for _, r := range json {
-		if r >= 0x7f && r < 0xa0 {
-			fmt.Fprintf(&b, "\\u%04x", r)
-		} else {
+		if r == '\n' || strconv.IsPrint(r) {
 			b.WriteRune(r)
+			continue
+		}
+		for _, u := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, "\\u%04x", u)
 		}
 	}
 	return b.String()

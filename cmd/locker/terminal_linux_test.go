@@ -300,3 +300,16 @@ func noTick(t *testing.T, screen *bufio.Reader) {
 		}
 	}
 }
+
+// TestUnlockShowsBeforeItAsks: a person sees the holder and the question though the output goes to a file.
+func TestUnlockShowsBeforeItAsks(t *testing.T) {
+	t.Parallel()
+	_, l, url := server(t)
+	lease, err := l.Lock(t.Context(), "k")
+	require.NoError(t, err)
+	screen, keys := onTerminal(t, url, `"$LOCKER" unlock --force k >/dev/null; echo "status $?"`)
+	sees(t, screen, lease.Owner())
+	types(t, keys, "yes\n")
+	sees(t, screen, "status 0")
+	require.ErrorIs(t, lease.Unlock(t.Context()), locker.ErrLost)
+}

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"strings"
 	"time"
 
@@ -16,9 +14,10 @@ import (
 )
 
 const unlockLong = `Takes the lock KEY from its holder, and wakes those who wait for it. From a key with permits
-it takes all permits. It shows the holder, and asks before it takes the lock; with --yes it
-does not ask. If the holder has changed meanwhile, it does not take the lock. (It recognises
-a lock of another library by its value only. The next lock may have this value, too.)
+it takes all permits that it shows. It shows the holder, and asks before it takes the
+lock; with --yes it does not ask. If the holder has changed meanwhile, it does not take the lock. (It recognises
+a lock of another library by its value only. The next lock may have this value, too. A lock
+that one process hands on inside itself has not changed.)
 
 The holder learns of the loss at once if it listens for requests (see locker ask), else at its
 next renewal, a third of the TTL later by default.
@@ -27,8 +26,8 @@ that are gone, or whose resource refuses a smaller fencing token.
 
 ` + storeHelp + `
 
-Exit codes: 0 it is free now, 1 it was left alone, 123 the store could not be used,
-125 wrong usage.`
+Exit codes: 0 it was taken, 1 it was left alone, 123 the store could not be used, 125 wrong usage,
+or the output could not be written, 130 interrupted.`
 
 type unlockFlags struct {
 	storeFlags
@@ -70,31 +69,21 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 	case !f.yes && !isTerminal(c.InOrStdin()):
 		return errors.New("not a terminal: use --yes to unlock without a question")
 	}
-	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
-	defer stop()
 	a, release, err := f.admin(c)
 	if err != nil {
 		return err
 	}
 	defer release()
-	h, err := f.holder(ctx, a, key)
+	ctx, stop := untilInterrupt(c)
+	defer stop()
+	shown, err := f.holder(ctx, a, key)
 	if err != nil {
 		return err
 	}
-	out := c.OutOrStdout()
-	shown := new(inspectFlags).row(ctx, a, h)
-	if shown.state == stateUnknown {
-		return &exit{exitUnavailable, errors.New(shown.why)}
+	if err := f.agreed(ctx, c, shown); err != nil {
+		return err
 	}
-	fmt.Fprint(out, new(inspectFlags).table([]row{shown}, time.Now()))
-	if !f.yes {
-		if h.Strategy == "" {
-			fmt.Fprintln(out, "No library is known to lock like this: it may be another program's data, which would be deleted.")
-		}
-		if err := agreed(ctx, c); err != nil {
-			return err
-		}
-	}
+	h := shown.Holder
 	if h.Strategy != "" && h.Limit == 0 { // so that its waiters are woken in its way
 		own, release, err := f.as(c, h.Strategy)
 		if err != nil {
@@ -107,40 +96,69 @@ func (f *unlockFlags) unlock(c *cobra.Command, key string) error {
 	if h.Limit > 0 {
 		targets = shown.claims
 	}
+	taken := false
 	for _, h := range targets {
 		switch err := a.ForceUnlock(ctx, h); {
+		case err == nil:
+			taken = true
+		case ctx.Err() != nil:
+			return &exit{exitInterrupted, fmt.Errorf("interrupted: %q may have been taken", key)}
 		case errors.Is(err, locker.ErrNotHeld) && h.Limit > 0: // one claim of several
 		case errors.Is(err, locker.ErrNotHeld), errors.Is(err, locker.ErrConflict):
 			return &exit{exitNone, err}
-		case err != nil:
-			return f.storeError(err)
+		default:
+			return f.storeError(fmt.Errorf("%w; %q may have been taken", err, key))
 		}
 	}
-	fmt.Fprintf(out, "%q was taken from its holder\n", key)
+	if !taken {
+		return &exit{exitNone, fmt.Errorf("%q was left alone: all that had it have changed; inspect it again", key)}
+	}
+	fmt.Fprintf(c.OutOrStdout(), "%q was taken from its holder\n", key)
 	return nil
 }
 
-// holder returns the holder of a lock that may be taken.
-func (f *unlockFlags) holder(ctx context.Context, a *locker.Client, key string) (h locker.Holder, err error) {
-	h, err = a.Inspect(ctx, key)
-	switch {
-	case errors.Is(err, locker.ErrConflict):
-		return h, &exit{exitNone, err}
-	case err != nil:
-		return h, f.storeError(err)
-	case !h.Held:
-		return h, &exit{exitNone, fmt.Errorf("%q is free (it is one KEY, not a pattern)", key)}
-	case h.Strategy == "" && h.ID == "": // (one with permits has a strategy)
-		return h, &exit{exitNone, fmt.Errorf("%q is not a lock of a library that is known, and cannot be distinguished from what may be there a moment later: delete it with the store's own tools", key)}
-	case h.Strategy == "" && f.yes && !f.unknown:
-		return h, &exit{exitNone, fmt.Errorf("%q is held by no library that is known: it may be another program's data; --unknown takes it nevertheless", key)}
+// holder returns the row of a lock that may be taken.
+func (f *unlockFlags) holder(ctx context.Context, a *locker.Client, key string) (shown row, err error) {
+	h, err := a.Inspect(ctx, key)
+	if err == nil && h.Held {
+		shown = new(inspectFlags).row(ctx, a, h)
 	}
-	return h, nil
+	switch {
+	case ctx.Err() != nil:
+		return shown, &exit{code: exitInterrupted}
+	case errors.Is(err, locker.ErrConflict):
+		return shown, &exit{exitNone, err}
+	case err != nil:
+		return shown, f.storeError(err)
+	case shown.state == stateUnknown:
+		return shown, &exit{exitUnavailable, errors.New(shown.why)}
+	case !shown.Held:
+		return shown, &exit{exitNone, fmt.Errorf("%q is free (it is one KEY, not a pattern)", key)}
+	case h.Strategy == "" && h.ID == "": // (one with permits has a strategy)
+		return shown, &exit{exitNone, fmt.Errorf("%q is not a lock of a library that is known, and cannot be distinguished from what may be there a moment later: delete it with the store's own tools", key)}
+	case h.Strategy == "" && f.yes && !f.unknown:
+		return shown, &exit{exitNone, fmt.Errorf("%q is held by no library that is known: it may be another program's data; --unknown takes it nevertheless", key)}
+	}
+	return shown, nil
 }
 
-// agreed asks, and returns an error unless the answer is yes.
-func agreed(ctx context.Context, c *cobra.Command) error {
-	fmt.Fprintf(c.OutOrStdout(), "Take it from this holder? [y/N] ")
+// agreed shows the holder and asks, and returns an error unless the answer is yes. A person sees both, wherever the output goes.
+func (f *unlockFlags) agreed(ctx context.Context, c *cobra.Command, shown row) error {
+	out := c.OutOrStdout()
+	if !f.yes && !isTerminal(out) {
+		out = c.ErrOrStderr()
+	}
+	_, err := fmt.Fprint(out, new(inspectFlags).table([]row{shown}, time.Now()))
+	switch {
+	case f.yes:
+		return nil
+	case err != nil:
+		return unwritten(err)
+	}
+	if shown.Strategy == "" {
+		fmt.Fprintln(out, "No library is known to lock like this: it may be another program's data, which would be deleted.")
+	}
+	fmt.Fprint(out, "Take it from this holder? [y/N] ")
 	answer := make(chan string, 1)
 	go func() { answer <- readLine(c) }()
 	select {
@@ -150,7 +168,7 @@ func agreed(ctx context.Context, c *cobra.Command) error {
 		}
 		return nil
 	case <-ctx.Done():
-		fmt.Fprintln(c.OutOrStdout())
+		fmt.Fprintln(out)
 		return &exit{code: exitInterrupted}
 	}
 }

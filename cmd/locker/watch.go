@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -52,11 +52,14 @@ func (f *inspectFlags) watchLocks(ctx context.Context, c *cobra.Command, a *lock
 	for {
 		v := f.view(ctx, a, args)
 		v.done = time.Now()
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return &exit{code: exitInterrupted}
+		case errors.Is(v.err, locker.ErrInvalid): // no later look is better
+			return f.storeError(v.err)
 		}
-		if _, err := io.WriteString(c.OutOrStdout(), f.lines(w.look(v))); err != nil {
-			return &exit{code: exitNone}
+		if err := write(ctx, c.OutOrStdout(), f.lines(w.look(v))); err != nil {
+			return err
 		}
 		if !bound.Sleep(ctx, nil, f.every) {
 			return &exit{code: exitInterrupted}
