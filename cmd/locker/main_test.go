@@ -265,8 +265,8 @@ func TestKilled(t *testing.T) {
 // COMMAND and the end of the grace.
 func TestKilledAfterALoss(t *testing.T) {
 	t.Parallel()
-	_, _, url := server(t)
-	cmd := command(t, url, "run", "--key", "k", "--ttl", "10s", "--grace", "4s", "--max-hold", "300ms", "--", "sh", "-c", `(trap '' TERM; echo ready; exec sleep 60) & echo $$; wait`)
+	s, _, url := server(t)
+	cmd := command(t, url, "run", "--key", "k", "--ttl", "10s", "--grace", "4s", "--", "sh", "-c", `(trap '' TERM; echo ready; exec sleep 60) & echo $$; wait`)
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer r.Close()
@@ -284,6 +284,7 @@ func TestKilledAfterALoss(t *testing.T) {
 			require.Equal(t, "ready\n", line, word)
 		}
 	}
+	require.NoError(t, s.Client(t).Del(t.Context(), "k").Err())
 	pace.Eventually(t, patience, "COMMAND has ended", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
 	require.NoError(t, cmd.Process.Kill())
 	cmd.silent(t)
