@@ -306,8 +306,8 @@ func TestGuardObservesTheGrace(t *testing.T) {
 		untilDismissed(strings.NewReader(fmt.Sprintf("%d\n%v\n", cmd.Process.Pid, 50*time.Millisecond)), time.Hour)
 		close(guarded)
 	}()
-	err = cmd.Wait()
-	require.Equal(t, syscall.SIGKILL, err.(*exec.ExitError).Sys().(syscall.WaitStatus).Signal())
+	require.Error(t, cmd.Wait())
+	require.Equal(t, syscall.SIGKILL, cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
 	<-guarded
 }
 

@@ -235,7 +235,7 @@ func TestURLOfOneStrategy(t *testing.T) {
 func TestOneLine(t *testing.T) {
 	t.Parallel()
 	r := sample(t)
-	r.Strategies[0].fail(errors.New("one\ntwo\n\n"))
+	r.Strategies[0].fail(errors.Join(errors.New("one"), errors.New("two"), errors.New("")))
 	require.Equal(t, []string{"setnx: one; two"}, r.Failures())
 }
 
