@@ -23,6 +23,7 @@
 //   - An error is not kept. The callers of this process that wait get it, too; another process computes for itself.
 //   - A Store that fails counts as one that has no value. If it fails for long, callers compute one after the other.
 //   - A function must not call Do for its own key: it would wait for itself.
+//   - A Locker made with [locker.WithoutFencing] grants no tokens: a result that comes after an unnoticed loss may replace a later one.
 package singleflight
 
 import (
