@@ -204,7 +204,8 @@ func (e *Client) inspectAll(ctx context.Context, keys []string, yield func(Holde
 var plainGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // ForceUnlock frees the key of h, whoever shares the lock. It wakes the waiters of this strategy; those
-// of other strategies poll about once a second. The fencing token of the next holder is greater than
+// of other strategies poll about once a second. To wake them it takes the key and gives it back: until ForceUnlock
+// returns, a TryLock may be refused. The fencing token of the next holder is greater than
 // that of each earlier one. It needs a driver that is a [driver.Inspector].
 //
 // It fails with [ErrNotHeld] if the key is free, or if the grant that Inspect returned has ended. (A

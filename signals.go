@@ -21,7 +21,8 @@ import (
 //
 // Listening ends soon after the last lease whose ReleaseRequested was called. It costs a subscription, and with a strategy
 // without wake-ups (setnx) a connection. Without the permission to subscribe, and with a driver that is
-// no [driver.Signaller], nothing arrives.
+// no [driver.Signaller], nothing arrives. Nothing arrives for permits either, which [Semaphore] takes, and [RWLock] where
+// the driver keeps capacity.
 func (l *Lease) ReleaseRequested() <-chan struct{} {
 	if l.zero() {
 		return closedChan
@@ -177,7 +178,7 @@ func (c *claim) check() {
 // strategy/etcd, and its observer gets an [EventReleaseRequested]. The holder does as it likes.
 // RequestRelease returns nil when the request was sent, also if nobody listens. A request may be
 // lost, so ask again if it matters. RequestRelease fails with [ErrNotHeld] if the key is free, with
-// [ErrConflict] if the holder is no Locker of this library, with [ErrUnavailable], and with
+// [ErrConflict] if the holder is no Locker of this library or has permits, with [ErrUnavailable], and with
 // [ErrInvalid] and [errors.ErrUnsupported] if the driver is no [driver.Inspector] and
 // [driver.Signaller]. Where several processes share the lock as one owner, the one that [Client.Inspect]
 // names is asked. It sends two commands, one by a [driver.Asker], three with strategy/etcd.
@@ -203,7 +204,7 @@ func (e *Client) RequestRelease(ctx context.Context, key string) error {
 	case !h.Held:
 		return c.fail(ErrNotHeld, errors.New("the key is free"), "")
 	case h.Limit > 0:
-		return c.fail(conflict("the key has permits, whose holders cannot be asked"), nil, "")
+		return c.fail(conflict("the key has permits, of a Semaphore or an RWLock, whose holders cannot be asked"), nil, "")
 	case !ours:
 		return c.fail(conflict("the holder is no Locker of this library, and cannot be asked"), nil, "wait until it gives the key back, or take the key by ForceUnlock")
 	case locker == e.id():

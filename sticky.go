@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"errors"
 	"math"
 	"time"
 
@@ -77,7 +78,7 @@ const (
 // kept lock only if its TTL, margin and renewal are those of the lock. A Locker keeps 4,096 locks at
 // most, and gives up first what was unused for longest. It listens for requests as for
 // [Lease.ReleaseRequested] while it has locks that it may keep, and keeps nothing while it cannot
-// listen. [New] fails with [ErrInvalid] if the driver cannot ask. Default: nothing is kept.
+// listen. [New] fails with [ErrInvalid] and [errors.ErrUnsupported] if the driver cannot ask (redlock). Default: nothing is kept.
 func WithSticky(idle time.Duration) Option {
 	return option(func(o *settings) {
 		if idle < time.Millisecond || idle > stickyFor {
@@ -102,7 +103,8 @@ func (e *Client) setSticky(s driver.Settings) error {
 		return nil
 	}
 	if e.signaller == nil || !s.NamesHolders {
-		return invalid("WithSticky: %s cannot ask the one who holds a lock for it, so others would wait in vain for a lock that nobody uses", e.name)
+		return &opError{strategy: e.name, op: "new", kind: ErrInvalid, why: errors.ErrUnsupported,
+			hint: "WithSticky: this strategy does not show a refused caller who holds the lock, so nobody could ask for a lock that is kept unused; leave it out"}
 	}
 	for i := range e.stripes {
 		e.stripes[i].cool = make([]coolness, 64)

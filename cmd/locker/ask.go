@@ -24,7 +24,8 @@ others never do.
 Exit codes:
     0  the holder has given the lock back (another one may have it now), or KEY is free;
        with --wait 0: or the holder was asked
-    1  the holder cannot be asked: it is no program that uses this library
+    1  the holder cannot be asked: it is no program that uses this library, or KEY has
+       permits, readers or a writer (run --of, --shared, --exclusive)
   123  the store could not be used
   124  the same holder still has the lock
   125  wrong usage

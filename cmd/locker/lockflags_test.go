@@ -121,11 +121,13 @@ func TestNotTogether(t *testing.T) {
 		{url, "--of 2 --permits 3", "--permits=3: 1 to 2"},
 		{url, "--grace 5s --ttl 10s", "--grace=5s: at most two fifths of the TTL, which is 10s"},
 		{url + "?ttl=5s", "--grace 10s", "which is 5s"},
+		{url, "--of 2 --ask-signal USR1", "--ask-signal is for locks"},
+		{url, "--shared --ask-signal USR1", "--ask-signal is for locks"},
 	} {
 		args := append([]string{"run", "--url", c.url, "--key", "k", "--wait", "0"}, strings.Fields(c.flags)...)
 		_, stderr := runs(t, exitUsage, nil, append(args, "true")...)
 		require.Contains(t, stderr, c.says)
-		if !strings.Contains(c.flags, "grace") {
+		if !strings.Contains(c.flags, "grace") && !strings.Contains(c.flags, "signal") { // which hold has not
 			_, stderr = runs(t, exitUsage, strings.NewReader(""), append([]string{"hold", "--url", c.url, "k", "--wait", "0"}, strings.Fields(c.flags)...)...)
 			require.Contains(t, stderr, c.says)
 		}

@@ -109,6 +109,8 @@ func (f *runFlags) check(c *cobra.Command, args []string) (path string, err erro
 		return "", wrong("--max-hold=%v: more than 0s, at most %v", f.maxHold, locker.MaxDuration)
 	case f.grace < 0 && c.Flags().Changed("grace"):
 		return "", wrong("--grace=%v is negative", f.grace)
+	case f.ask != "" && (f.lock.of > 0 || f.lock.shared || f.lock.exclusive):
+		return "", wrong("--ask-signal is for locks: holders of permits, readers and writers cannot be asked (--of, --shared, --exclusive)")
 	case f.conflictCode < 0 || f.conflictCode > 255:
 		return "", wrong("--conflict-exit-code=%d is not from 0 to 255", f.conflictCode)
 	}
