@@ -213,7 +213,7 @@ func (g wrongGiven) ofLocks() []wrongConfig {
 		{"negative hold", Config{Strategy: "memory", MaxHold: -time.Second}, "max_hold", `"-1s"`, "more than 0s"},
 		{"wide margin", "memory://?ttl=10s&margin=6s", "margin", `"6s"`, "half of the TTL, which is 10s"},
 		{"long stickiness", Config{Strategy: "memory", Sticky: time.Minute}, "sticky", `"1m0s"`, "want 1ms to 1s"},
-		{"sticky on several servers", "redlock+redis://h1?node=h2&node=h3&sticky=1s", "", ``, "WithSticky: redlock cannot ask"},
+		{"sticky on several servers", "redlock+redis://h1?node=h2&node=h3&sticky=1s", "", ``, "who holds the lock"},
 		{"renewal neither on nor off", "memory://?renewal=maybe", "renewal", `"maybe"`, "true or false"},
 		{"long prefix", Config{Strategy: "memory", Prefix: strings.Repeat("x", 20000)}, "prefix", `(20000 bytes)`, "at most 16384 bytes of UTF-8"},
 		{"prefix that is no text", Config{Strategy: "memory", Prefix: "\xff"}, "prefix", `"\xff"`, "UTF-8"},

@@ -219,5 +219,6 @@ func TestStickyIsNotForRedlock(t *testing.T) {
 	}
 	_, err := redlock.New(nodes, locker.WithSticky(time.Second))
 	require.ErrorIs(t, err, locker.ErrInvalid)
-	require.ErrorContains(t, err, "redlock cannot ask")
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorContains(t, err, "redlock")
 }
