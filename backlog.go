@@ -105,7 +105,7 @@ func (e *Client) renewDue(ctx context.Context, claims []*claim) {
 	due := make([]dueClaim, 0, len(claims))
 	now := e.sched.Now()
 	for _, c := range claims {
-		c.unrenewed().freeUnclaimed()
+		c.giveUpKept().freeUnclaimed()
 		if end, ok := c.beginRenewal(now); ok {
 			due = append(due, dueClaim{end, c})
 		}

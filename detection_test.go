@@ -194,12 +194,7 @@ func TestKeptLockIsNotRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDetecting(t, WithSticky(time.Second))
 		d.store.blocks = true
-		l := d.lock(t.Context(), "k")
-		synctest.Wait() // it listens
-		d.unlock(l)
-		if d.store.held("k") == "" {
-			t.Fatal("it is not kept")
-		}
+		d.keep("k")
 		d.until(100 * time.Millisecond)
 		d.wantWatched("it is held", "k")
 		d.wantSent(opRenew, 0, "nobody relies on it")
@@ -215,12 +210,7 @@ func TestKeptLockWasDeletedBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDetecting(t, WithSticky(time.Second))
 		d.store.blocks = true
-		l := d.lock(t.Context(), "k")
-		synctest.Wait() // it listens
-		d.unlock(l)
-		if d.store.held("k") == "" {
-			t.Fatal("it is not kept")
-		}
+		d.keep("k")
 		d.store.free("k") // nobody watches it yet
 		d.until(100 * time.Millisecond)
 		d.wantEvents(map[EventKind]int{EventAcquired: 1, EventReleased: 1}, "what becomes of a kept lock is no event")
@@ -238,11 +228,9 @@ func TestKeptLockWasDeletedBefore(t *testing.T) {
 func TestKeptLockCannotBeLookedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDetecting(t, WithSticky(time.Second))
-		d.store.blocks = true
 		d.shows.looking = errors.New("NOPERM")
-		l := d.lock(t.Context(), "k")
-		synctest.Wait() // it listens
-		d.unlock(l)
+		d.store.blocks = true
+		d.keep("k")
 		d.until(detectAfter - 1)
 		d.wantSent(opRelease, 0, "it is kept")
 		d.until(2 * detectAfter)

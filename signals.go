@@ -167,7 +167,7 @@ func (c *claim) check() {
 	h, err := inspector.Inspect(ctx, c.Key)
 	switch {
 	case err != nil:
-		c.unrenewed().freeUnclaimed() // it is not known to be there
+		c.giveUpKept().freeUnclaimed() // it is not known to be there
 	case !h.Held || h.ID != c.ID && h.Owner != c.Owner:
 		_ = c.denied()
 	}

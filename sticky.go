@@ -324,8 +324,8 @@ func (c *claim) lapse() *claim {
 	return nil
 }
 
-// unrenewed gives up a kept claim whose renewal is due, or about which the store does not answer, for freeUnclaimed.
-func (c *claim) unrenewed() *claim {
+// giveUpKept gives up a kept claim whose renewal is due, or about which the store does not answer, for freeUnclaimed.
+func (c *claim) giveUpKept() *claim {
 	if c.e.set.sticky == 0 {
 		return nil
 	}

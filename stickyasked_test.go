@@ -33,7 +33,7 @@ func TestStickyGivesWay(t *testing.T) {
 				}
 				s.unlock(mine.wantLease(t))
 				s.wantFree("k", "it had to wait for it, and the key cools")
-				time.Sleep(coolBusy)
+				time.Sleep(coolBusy) // on the bubble's clock: the key has cooled
 				s.keep("k")
 			})
 		})
@@ -108,7 +108,7 @@ func TestStickyOddSignals(t *testing.T) {
 		if s.store.held("k") == "" {
 			t.Error("it is given up for a signal of an unknown kind, or about another lock")
 		}
-		time.Sleep(coolBusy)
+		time.Sleep(coolBusy) // on the bubble's clock: it is kept for a while
 		send(driver.SignalWaiting, "k", old)
 		s.wantFree("k", "it was asked for")
 		l := s.lock(t.Context(), "k")
@@ -120,12 +120,12 @@ func TestStickyOddSignals(t *testing.T) {
 			t.Errorf("a late signal: %v, want nothing to happen", l.Err())
 		}
 		s.unlock(l)
-		time.Sleep(coolMax)
+		time.Sleep(coolMax) // on the bubble's clock: the key has cooled
 		for _, kind := range []driver.SignalKind{driver.SignalRequest, driver.SignalBroken} {
 			s.keep("k")
 			send(kind, "k", s.inspect("k").ID)
 			s.wantFree("k", "nobody has it")
-			time.Sleep(coolMax)
+			time.Sleep(coolMax) // on the bubble's clock: the key has cooled
 		}
 		s.wantSent(opRenew, 0, "nothing was doubted")
 		if n := len(s.events()[EventReleaseRequested]); n != 0 {
@@ -167,7 +167,7 @@ func TestStickyIsDeaf(t *testing.T) {
 		for range 100 {
 			s.pair("k")
 			s.wantFree("k", "nobody could ask for it")
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // on the bubble's clock: pairs over a second
 		}
 		if n := len(s.opens()); n > 2 {
 			t.Errorf("Listen was called %d times in a second, want once", n)
@@ -175,13 +175,13 @@ func TestStickyIsDeaf(t *testing.T) {
 		s.ether.mu.Lock()
 		s.refuses = nil
 		s.ether.mu.Unlock()
-		time.Sleep(listenAgain)
+		time.Sleep(listenAgain) // on the bubble's clock: it tries to listen again
 		s.keep("k")
 		s.cut()
 		synctest.Wait()
 		s.pair("k")
 		s.wantFree("k", "signals may be missing")
-		time.Sleep(listenAgain)
+		time.Sleep(listenAgain) // on the bubble's clock: it tries to listen again
 		s.pair("k")
 		s.keep("k")
 	})

@@ -240,10 +240,10 @@ func TestStickyCools(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.wantFree("k", "it was asked for")
-			time.Sleep(pause - time.Millisecond)
+			time.Sleep(pause - time.Millisecond) // on the bubble's clock: almost cooled
 			s.pair("k")
 			s.wantFree("k", fmt.Sprintf("it cools for %v", pause))
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // on the bubble's clock: the rest
 			s.keep("k")
 		}
 		for pause := coolMin; pause < coolMax; pause *= 2 {
@@ -264,7 +264,7 @@ func TestStickySignalIsAboutAnother(t *testing.T) {
 		s := newSticky(t, 100*time.Millisecond)
 		s.keep("k")
 		old := s.inspect("k").ID
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // on the bubble's clock: longer than a lock is kept
 		s.keep("k")
 		if err := s.d.Signal(t.Context(), driver.Signal{Kind: driver.SignalWaiting, Key: "k", Claim: old}); err != nil {
 			t.Fatal(err)

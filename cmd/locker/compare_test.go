@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"net"
 	"os"
 	"path/filepath"
@@ -46,7 +45,7 @@ func TestCompareSaysItOnce(t *testing.T) {
 func TestCompareReportFails(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/dev/full"); err != nil {
-		t.Skip(err)
+		t.Skip(err) // not on Linux, which has this file always
 	}
 	cmd := command(t, "", "compare", "--no-suite", "--strategies", "memory", "--runs", "1", "--time", "1ms", "--json", "--report", "/dev/full")
 	var out strings.Builder
@@ -74,20 +73,12 @@ func TestCompareInterruptedTwice(t *testing.T) {
 	s, _, _ := server(t)
 	rdb := s.Client(t)
 	cmd := command(t, "", "compare", "--no-suite", "--yes", "--strategies", "setnx", "--report", "-", "--url", s.URL())
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	defer r.Close()
-	cmd.Stderr = w
-	require.NoError(t, cmd.Start())
-	w.Close()
+	upTo := cmd.reports(t)
 	pace.Eventually(t, patience, "it has begun", func() bool { return rdb.DBSize(t.Context()).Val() > 50 })
 	s.Pause()
 	defer s.Resume()
 	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
-	lines := bufio.NewScanner(r)
-	for lines.Scan() && !strings.Contains(lines.Text(), "deleting") {
-	}
-	require.Contains(t, lines.Text(), "locker-compare:", "what is left")
+	require.Contains(t, upTo("deleting"), "locker-compare:", "what is left")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 	cmd.code(t)
 	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
@@ -117,15 +108,7 @@ func TestCompareIsKilledInTheSuite(t *testing.T) {
 	all, _, _ := server(t)
 	other, _, _ := server(t)
 	cmd := command(t, "", "compare", "--quick", "--yes", "--strategies", "setnx,blpop", "--runs", "1", "--report", "-", "--url", all.URL(), "--url", "blpop+"+other.URL())
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	defer r.Close()
-	cmd.Stderr = w
-	require.NoError(t, cmd.Start())
-	w.Close()
-	lines := bufio.NewScanner(r)
-	for lines.Scan() && !strings.Contains(lines.Text(), "conformance suite") {
-	}
+	cmd.reports(t)("conformance suite")
 	rdb := other.Client(t)
 	require.Positive(t, rdb.DBSize(t.Context()).Val())
 	pace.Eventually(t, patience, "the suite has begun", func() bool { return all.Client(t).DBSize(t.Context()).Val() > 500 })
@@ -144,15 +127,7 @@ func TestCompareInterrupted(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	cmd := command(t, "", "compare", "--quick", "--strategies", "blpop", "--report", filepath.Join(dir, "report.html"))
 	cmd.Env = append(cmd.Env, "TMPDIR="+dir)
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	defer r.Close()
-	cmd.Stderr = w
-	require.NoError(t, cmd.Start())
-	w.Close()
-	lines := bufio.NewScanner(r)
-	for lines.Scan() && !strings.Contains(lines.Text(), "conformance suite") {
-	}
+	cmd.reports(t)("conformance suite")
 	sockets := func() (all []string) {
 		all, err := filepath.Glob(filepath.Join(dir, "*", "redis.sock"))
 		require.NoError(t, err)

@@ -43,13 +43,19 @@ func permit(t *testing.T, l locker.Locker) *locker.Lease {
 	return lease
 }
 
+// known lets the server know the scripts of unlock, by which it takes k from its holder.
+func known(t *testing.T, url string) {
+	t.Helper()
+	runs(t, 0, nil, "unlock", "--url", url, "--force", "--yes", "k")
+}
+
 // TestUnlockPermitsOfOthers: permits that have gone since they were shown are not reported as taken, and others are left alone.
 func TestUnlockPermitsOfOthers(t *testing.T) {
 	t.Parallel()
 	s, l, _ := server(t)
 	p, url := through(t, s)
 	permit(t, l)
-	runs(t, 0, nil, "unlock", "--url", url, "--force", "--yes", "k")
+	known(t, url)
 	was, now := permit(t, l), (*locker.Lease)(nil)
 	atScript(p, 3, func() {
 		require.NoError(t, was.Unlock(context.Background()))
@@ -67,7 +73,7 @@ func TestNoPermitsAnyMore(t *testing.T) {
 	s, l, _ := server(t)
 	_, url := through(t, s)
 	permit(t, l)
-	runs(t, 0, nil, "unlock", "--url", url, "--force", "--yes", "k")
+	known(t, url)
 	for _, args := range [][]string{{"inspect"}, {"inspect", "--json"}, {"unlock", "--force", "--yes"}} {
 		p, url := through(t, s)
 		lease := permit(t, l)
@@ -111,7 +117,7 @@ func TestInterrupts(t *testing.T) {
 			t.Parallel()
 			s, l, url := server(t)
 			permit(t, l)
-			runs(t, 0, nil, "unlock", "--url", url, "--force", "--yes", "k") // so that the server knows the scripts
+			known(t, url)
 			permit(t, l)
 			p, url := through(t, s)
 			hung := p.HangReply(scripts(c.after), 0)
@@ -132,7 +138,7 @@ func TestUnlockWithoutAnAnswer(t *testing.T) {
 	p, url := through(t, s)
 	_, err := l.Lock(t.Context(), "k")
 	require.NoError(t, err)
-	runs(t, 0, nil, "unlock", "--url", url, "--force", "--yes", "k") // so that the server knows the scripts
+	known(t, url)
 	_, err = l.Lock(t.Context(), "k")
 	require.NoError(t, err)
 	p.HangReply(scripts(2), 0)

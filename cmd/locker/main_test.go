@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -136,6 +135,27 @@ func (l *locked) begin(t *testing.T) {
 	require.NoError(t, l.Start())
 	w.Close()
 	l.says(t, "ready")
+}
+
+// reports starts it, and returns a function that reads its stderr up to a line that contains a word, and returns this line.
+func (l *locked) reports(t *testing.T) (upTo func(word string) string) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	t.Cleanup(func() { r.Close() })
+	l.Cmd.Stderr = w
+	require.NoError(t, l.Start())
+	w.Close()
+	lines := bufio.NewScanner(r)
+	return func(word string) string {
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), word) {
+				return lines.Text()
+			}
+		}
+		require.Fail(t, "its stderr has ended", "want %q", word)
+		return ""
+	}
 }
 
 func (l *locked) says(t *testing.T, what string) {
@@ -266,24 +286,12 @@ func TestKilled(t *testing.T) {
 func TestKilledAfterALoss(t *testing.T) {
 	t.Parallel()
 	s, _, url := server(t)
-	cmd := command(t, url, "run", "--key", "k", "--ttl", "10s", "--grace", "4s", "--", "sh", "-c", `(trap '' TERM; echo ready; exec sleep 60) & echo $$; wait`)
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	defer r.Close()
-	require.NoError(t, r.SetReadDeadline(time.Now().Add(patience)))
-	cmd.Stdout, cmd.stdout = w, bufio.NewReader(r)
-	require.NoError(t, cmd.Start())
-	w.Close()
+	cmd := command(t, url, "run", "--key", "k", "--ttl", "10s", "--grace", "4s", "--", "sh", "-c", `echo ready; echo $$; (trap '' TERM; echo child; exec sleep 60) & wait`)
+	cmd.begin(t)
 	var pid int
-	for _, word := range []string{"ready", ""} {
-		line, err := cmd.stdout.ReadString('\n')
-		require.NoError(t, err)
-		if n, err := strconv.Atoi(strings.TrimSpace(line)); err == nil {
-			pid = n
-		} else {
-			require.Equal(t, "ready\n", line, word)
-		}
-	}
+	_, err := fmt.Fscanln(cmd.stdout, &pid)
+	require.NoError(t, err)
+	cmd.says(t, "child")
 	require.NoError(t, s.Client(t).Del(t.Context(), "k").Err())
 	pace.Eventually(t, patience, "COMMAND has ended", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
 	require.NoError(t, cmd.Process.Kill())

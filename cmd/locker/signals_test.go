@@ -3,10 +3,7 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
-	"os"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -59,15 +56,7 @@ func TestSignalEndsTheWait(t *testing.T) {
 	held, err := l.Lock(t.Context(), "k")
 	require.NoError(t, err)
 	cmd := command(t, url, "run", "-v", "--key", "k", "--", "true")
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	defer r.Close()
-	cmd.Stderr = w
-	require.NoError(t, cmd.Start())
-	w.Close()
-	lines := bufio.NewScanner(r)
-	for lines.Scan() && !strings.Contains(lines.Text(), "waiting") {
-	}
+	cmd.reports(t)("waiting")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, 128+int(syscall.SIGTERM), cmd.code(t))
 	require.NoError(t, held.Unlock(t.Context()))

@@ -16,8 +16,8 @@ import (
 const unlockLong = `Takes the lock KEY from its holder, and wakes those who wait for it. From a key with permits
 it takes all permits that it shows. It shows the holder, and asks before it takes the
 lock; with --yes it does not ask. If the holder has changed meanwhile, it does not take the lock. (It recognises
-a lock of another library by its value only. The next lock may have this value, too. A lock
-that one process hands on inside itself has not changed.)
+a lock of another library by its value only. The next lock may have this value, too. The holder
+has not changed if its process hands the lock on inside itself.)
 
 The holder learns of the loss at once if it listens for requests (see locker ask), else at its
 next renewal, a third of the TTL later by default.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// foreign is what another program does to a key that is held.
+// foreign is a change that another program makes to a held key.
 type foreign struct {
 	name, flags string // notify-keyspace-events; "": those that docs/operating.md names
 	hash        bool   // only where the lock is a hash
@@ -116,8 +116,8 @@ func heldAs(t *testing.T, l locker.Locker, rdb *redis.Client, f foreign) *locker
 	return lease
 }
 
-// Forged notifications, as many as a program can send, cost a question a second for each lock, and no subscription. One of them may be
-// empty, which is what the Locker itself takes for a new connection.
+// Forged notifications, as many as a program can send, cost a question a second for each lock, and no subscription. Some are
+// empty: the Locker's own subscriptions report a new connection by an empty message.
 func TestForgedNotificationsCostLittle(t *testing.T) {
 	srv := redistest.Start(t, notifying)
 	proxy := faultproxy.Start(t, srv.Addr())

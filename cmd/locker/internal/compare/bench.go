@@ -306,7 +306,7 @@ func (b *bench) hold(ctx context.Context, st *Strategy, s *stores) (err error) {
 	return ctx.Err()
 }
 
-// unlockAll gives all back at the same time: a server that is far, or silent, takes as long as for one.
+// unlockAll gives all leases back at the same time: a far or silent server delays it as long as one Unlock.
 func unlockAll(ctx context.Context, leases []*locker.Lease) (failed error) {
 	var mu sync.Mutex
 	var all sync.WaitGroup

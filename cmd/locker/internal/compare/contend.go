@@ -195,7 +195,7 @@ func (r *ring) fight(ctx context.Context, name string, d time.Duration) (b bout,
 			return b, nil, errors.Join(ctx.Err(), fmt.Errorf("a contending process ended: %w", err))
 		}
 	}
-	for _, c := range corners { // after all of them are read: the next lines are of the next bout
+	for _, c := range corners { // all are read before: the next lines belong to the next bout
 		if c.Error != "" {
 			return b, nil, fmt.Errorf("a contending process: %s", c.Error)
 		}

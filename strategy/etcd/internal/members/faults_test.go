@@ -193,7 +193,7 @@ func TestLeaderThawed(t *testing.T) {
 		}()
 	}
 	leader.Freeze()
-	time.Sleep((seconds + 2) * time.Second)
+	time.Sleep((seconds + 2) * time.Second) // the fault: the leader stands still for longer than the lease
 	leader.Thaw()
 	held := func() {
 		for _, lock := range locks {
