@@ -51,7 +51,8 @@ func (b *Blocking) Pop(ctx context.Context, list string, many bool) ([]string, e
 		// One round trip for both. (A server before 6.2 refuses the second.)
 		pipe := b.client.Pipeline()
 		_, _ = pipe.Process(ctx, first), pipe.Process(ctx, more)
-		_, _ = pipe.Exec(ctx)
+		_, ended := pipe.Exec(ctx)
+		first.unreached(ended)
 		err = first.Err()
 	} else {
 		err = b.client.Process(ctx, first)

@@ -74,6 +74,14 @@ type noRetry struct{ *redis.Cmd }
 
 func (noRetry) NoRetry() bool { return true }
 
+// unreached gives the command the error with which its pipeline ended, if it has neither an error nor a reply of its own:
+// go-redis leaves the commands as they are if the server refused the connection. No script replies nil.
+func (c noRetry) unreached(err error) {
+	if err != nil && c.Err() == nil && c.Val() == nil {
+		c.SetErr(err)
+	}
+}
+
 type processor interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }

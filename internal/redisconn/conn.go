@@ -43,6 +43,9 @@ func Open(rdb redis.UniversalClient) *Conn {
 	case *redis.ClusterClient:
 		o := privateClusterOptions(user.Options())
 		o.OnConnect, o.ClientName = greetingOf(o.ClientName, o.OnConnect).onConnect(o.Protocol), ""
+		if o.Dialer != nil {
+			o.Dialer = takingDeadlines(o.Dialer)
+		}
 		return &Conn{user: rdb, private: redis.NewClusterClient(o), owned: true}
 	}
 	return &Conn{user: rdb, private: rdb}
@@ -60,7 +63,7 @@ func openSingle(user *redis.Client, dial dialer) *Conn {
 	}
 	life, stop := context.WithCancel(context.Background())
 	o := privateOptions(user.Options())
-	o.Dialer = dial
+	o.Dialer = takingDeadlines(dial)
 	greeting := greetingOf(o.ClientName, o.OnConnect)
 	o.OnConnect, o.ClientName = greeting.onConnect(o.Protocol), ""
 	followMaster(life, o)

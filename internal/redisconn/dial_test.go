@@ -2,6 +2,7 @@ package redisconn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -329,5 +330,30 @@ func TestLongTimeoutsOfTheCaller(t *testing.T) {
 		o := privateOptions(&redis.Options{DialTimeout: timeout})
 		require.Equal(t, want, o.DialTimeout)
 		require.Equal(t, want, privateClusterOptions(&redis.ClusterOptions{DialTimeout: timeout}).DialTimeout)
+	}
+}
+
+// undying is a connection that takes no deadlines.
+type undying struct{ net.Conn }
+
+func (undying) SetDeadline(time.Time) error { return errors.New("deadline not supported") }
+
+// A client whose connections take no deadlines is refused by the first command, and not by the first renewal.
+func TestConnectionsWithoutDeadlines(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Shared(t).Addr(), ReadTimeout: -2, WriteTimeout: -2,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			var d net.Dialer
+			conn, err := d.DialContext(ctx, network, addr)
+			return undying{conn}, err
+		}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	d := openToy(rdb)
+	t.Cleanup(func() { _ = d.Close() })
+	for range 3 {
+		err := d.Acquire(t.Context(), claim{"k", "id"})
+		require.ErrorContains(t, err, "deadline not supported")
+		require.True(t, isPermanent(err))
+		require.False(t, maybeApplied(err))
 	}
 }

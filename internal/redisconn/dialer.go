@@ -2,8 +2,10 @@ package redisconn
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"reflect"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -20,6 +22,22 @@ func dialerOf(c *redis.Client) dialer {
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return dialHookOf(c)(ctx, network, addr) // hooks may have been added since
+	}
+}
+
+// takingDeadlines refuses connections that take no deadlines, as those of an SSH client do not: no command on
+// them could end with its caller.
+func takingDeadlines(dial dialer) dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		if err := conn.SetDeadline(time.Time{}); err != nil {
+			_ = conn.Close()
+			return nil, &Error{Err: fmt.Errorf("the client's Dialer makes connections without deadlines, which a Locker needs (for SSH, forward a local port): %w", err), Permanent: true, NotApplied: true}
+		}
+		return conn, nil
 	}
 }
 

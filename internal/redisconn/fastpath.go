@@ -137,14 +137,23 @@ func (c *fastConn) isOld(now time.Time) bool { return now.After(c.expires) }
 
 // isAlive asks the server for a sign of life; the first call connects.
 func (c *fastConn) isAlive(life context.Context) bool {
+	ctx, cancel := context.WithTimeout(life, c.connectTimeout)
+	defer cancel()
+	err := c.hello(ctx)
+	if isServerError(err) && c.wire.Conn != nil {
+		// It may be the answer to the handshake: then go-redis returns the error again, and does not write.
+		err = c.hello(ctx)
+		return isServerError(err) && c.wire.wrote.Load() && !c.wire.unusable.Load()
+	}
+	return err == nil && !c.wire.unusable.Load()
+}
+
+// hello sends HELLO, which needs no permission; any answer is a sign of life.
+func (c *fastConn) hello(ctx context.Context) error {
 	if c.wire.Conn != nil {
 		c.wire.begin(time.Now().Add(c.answerTimeout), false)
 	}
-	ctx, cancel := context.WithTimeout(life, c.connectTimeout)
-	defer cancel()
-	// HELLO needs no permission; any answer is a sign of life.
-	err := c.conn.Do(ctx, "hello").Err()
-	return (err == nil || isServerError(err)) && !c.wire.unusable.Load()
+	return c.conn.Do(ctx, "hello").Err()
 }
 
 func (c *fastConn) close() {

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
@@ -41,5 +42,44 @@ func TestConnectionsHaveNames(t *testing.T) {
 		}
 		require.GreaterOrEqual(t, len(names), 3, "the pipeline's, the fast path's, the subscription's")
 		require.Equal(t, []string{want}, slices.Compact(names))
+	}
+}
+
+// A batch quotes the server that has refused its connection.
+func TestBatchQuotesARefusedConnection(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.AddUser(t, "bob", "pw", "~*", "+@all")
+	o := *server.Options()
+	o.Username, o.Password = "bob", "wrong"
+	rdb := redis.NewClient(&o)
+	t.Cleanup(func() { _ = rdb.Close() })
+	d := openToy(rdb)
+	t.Cleanup(func() { _ = d.Close() })
+	cmds := []*Command{d.command(renew, claim{"a", "1"}), d.command(renew, claim{"b", "2"})}
+	roundTrip(t.Context(), d.commands.single.client, cmds, false)
+	for _, c := range cmds {
+		require.ErrorContains(t, c.cmd.Err(), "WRONGPASS")
+	}
+	_, err := d.NewBlocking(time.Second).Pop(t.Context(), "list", true)
+	require.ErrorContains(t, err, "WRONGPASS")
+}
+
+// A connection that the server has refused at the handshake is not alive, though it answers with the server's error.
+func TestRefusedHandshakeIsNoSignOfLife(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.AddUser(t, "bob", "pw", "~*", "+@all", "-hello")
+	for password, want := range map[string]bool{"pw": true, "wrong": false} {
+		o := *server.Options()
+		o.Username, o.Password = "bob", password
+		rdb := redis.NewClient(&o)
+		t.Cleanup(func() { _ = rdb.Close() })
+		d := openToy(rdb)
+		t.Cleanup(func() { _ = d.Close() })
+		c := d.commands.single.fast.connect()
+		require.Equal(t, want, c.isAlive(t.Context()), "the first time, password %q", password)
+		require.Equal(t, want, c.isAlive(t.Context()), "the second time, password %q", password)
+		c.close()
 	}
 }

@@ -2,6 +2,7 @@ package redisconn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,11 +43,11 @@ func (r *Replicas) Do(ctx context.Context, cmd *Command) (any, error) {
 }
 
 func (r *Replicas) run(ctx context.Context, s *Script, key string, words []any) (any, error) {
-	client, err := nodeOf(ctx, r.client, key)
+	node, err := nodeOf(ctx, r.client, key)
 	switch {
 	case err != nil:
 		return nil, classify(err)
-	case client == nil:
+	case node == nil:
 		return nil, r.unsupported()
 	}
 	// The slot is taken with the caller: a command whose caller has returned is not sent.
@@ -58,19 +59,8 @@ func (r *Replicas) run(ctx context.Context, s *Script, key string, words []any) 
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
 	}
-	// WAIT counts the writes of its own connection. A caller that returns does not end the
-	// script, so that a later command can be ordered after it.
-	conn := client.Conn()
-	defer func() { _ = conn.Close() }()
-	reply, err := s.run(context.WithoutCancel(ctx), conn, words)
-	reloadTopology(r.client, err)
-	if err != nil || !r.wrote(reply) {
-		return reply, err
-	}
-	if err := r.confirm(ctx, conn); err != nil {
-		return nil, err
-	}
-	return reply, nil
+	one := r.runOn(ctx, node, false, []*Command{{Script: s, Words: words}})[0]
+	return one.reply, one.err
 }
 
 // result is the result of one command of many.
@@ -119,11 +109,15 @@ func (r *Replicas) DoAll(ctx context.Context, cmds []*Command, answer func(i int
 
 // runOn runs the commands of a batch on a node, and waits for the node's
 // replicas. Commands that the node redirects (ASK) go to the node that it names, with ASKING.
+// WAIT counts the writes of its own connection. A caller that returns does not end the scripts, so
+// that a later command can be ordered after them: they are on the wire by batchTimeout, or never will be.
 func (r *Replicas) runOn(ctx context.Context, node *redis.Client, asking bool, batch []*Command) []result {
 	conn := node.Conn()
 	defer func() { _ = conn.Close() }()
 	results, wrote, redirects := make([]result, len(batch)), false, make(map[string][]int)
-	for n, cmd := range roundTripOn(ctx, conn, asking, batch) {
+	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.conn.unpipelined.batchTimeout())
+	defer cancel()
+	for n, cmd := range roundTripOn(sent, conn, asking, batch) {
 		switch err := cmd.Err(); {
 		case err == nil:
 			results[n].reply = cmd.Val()
@@ -175,7 +169,10 @@ func roundTripOn(ctx context.Context, conn *redis.Conn, asking bool, batch []*Co
 			cmds[n] = command(batch[n].Script, ctx, new(redis.Cmd), batch[n].Words)
 			_ = pipe.Process(ctx, cmds[n])
 		}
-		_, _ = pipe.Exec(ctx) // each command has its own error
+		_, err := pipe.Exec(ctx)
+		for _, n := range unsent {
+			cmds[n].unreached(err)
+		}
 		unsent = slices.DeleteFunc(unsent, func(n int) bool { return !isNoScript(cmds[n].Err()) })
 		if len(unsent) == 0 {
 			break
@@ -207,12 +204,23 @@ func (r *Replicas) confirm(ctx context.Context, conn *redis.Conn) error {
 	n, err := conn.Wait(ctx, r.n, r.timeout).Result()
 	switch {
 	case err != nil:
-		return classify(err)
+		return unconfirmed(err)
 	case int(n) < r.n:
 		// It is not NotApplied: the master has the write.
 		return fmt.Errorf("%d of the %d replicas asked for confirmed the lock within %v", n, r.n, r.timeout)
 	}
 	return nil
+}
+
+// unconfirmed is the error of a WAIT that failed. The script before it was carried out, whatever the
+// error says of the WAIT. A master may become a replica between the two: that passes.
+func unconfirmed(err error) error {
+	var known *Error
+	if err = classify(err); !errors.As(err, &known) {
+		return err
+	}
+	demoted := strings.Contains(known.Error(), "WAIT cannot be used")
+	return &Error{Err: known.Err, Permanent: known.Permanent && !demoted}
 }
 
 func (r *Replicas) unsupported() error {

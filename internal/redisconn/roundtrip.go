@@ -81,7 +81,10 @@ func roundTrip(ctx context.Context, client *redis.Client, cmds []*Command, teach
 	for _, c := range cmds {
 		_ = pipe.Process(ctx, c.cmd)
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	_, err := pipe.Exec(ctx)
+	for _, c := range cmds {
+		c.cmd.unreached(err)
+	}
 }
 
 // classify adds to classify what only the pipeline knows: whether its client speaks to a

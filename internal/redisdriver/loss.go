@@ -48,6 +48,9 @@ type lossWatch struct {
 
 // DetectLoss implements [driver.LossDetector]: a connection, or that of the subscriptions.
 func (d *Driver) DetectLoss(ctx context.Context, changed func(driver.Signal)) (driver.LossWatch, error) {
+	if c := d.conn.Cluster(); c != nil && c.Options().ClusterSlots != nil { // such as that of NewFailoverClusterClient
+		return nil, fmt.Errorf("a cluster client with ClusterSlots does not show which database its keys are in, use NewFailoverClient: %w", errors.ErrUnsupported)
+	}
 	client, err := d.conn.Node(ctx, "")
 	switch {
 	case err != nil:

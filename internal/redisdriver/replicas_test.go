@@ -135,6 +135,26 @@ func TestReplicaAcks(t *testing.T) {
 	require.NotErrorIs(t, err, locker.ErrNotAcquired)
 }
 
+// A grant whose WAIT is refused is undone, too.
+func TestGrantThatCannotBeConfirmedIsUndone(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.AddUser(t, "bob", "pw", "~*", "&*", "+@all", "-wait")
+	o := *server.Options()
+	o.Username, o.Password = "bob", "pw"
+	rdb := redis.NewClient(&o)
+	defer rdb.Close()
+	l, err := setnx.New(rdb, setnx.WithReplicaAcks(1, time.Second), locker.WithTTL(time.Minute))
+	require.NoError(t, err)
+	defer l.Close()
+	_, err = l.TryLock(t.Context(), "k")
+	require.ErrorContains(t, err, "NOPERM")
+	require.Eventually(t, func() bool {
+		n, err := server.Client(t).Exists(t.Context(), "k").Result()
+		return err == nil && n == 0
+	}, 20*time.Second, 10*time.Millisecond, "the key has a holder that nobody knows")
+}
+
 func TestReplicaAcksRefusesNonsense(t *testing.T) {
 	rdb := redistest.Shared(t).Client(t)
 	for _, o := range []locker.Option{

@@ -68,8 +68,9 @@ end
 local token, n = issue(fence, retention, tokens, now_us)
 redis.call('ZADD', permits, now + ttl, claim)
 out = out + weight
-local taken, refusal = pcall(put_head, lock, limit, out, claim,
-  string.format(owner == '' and '%d %.0f' or '%d %.0f %s', weight, token, owner))
+-- The owner may have NUL bytes, at which %s ends.
+local value = string.format('%d %.0f', weight, token) .. (owner == '' and '' or ' ' .. owner)
+local taken, refusal = pcall(put_head, lock, limit, out, claim, value)
 if not taken then -- a user who may not do that leaves no set behind for ever
   redis.call('ZREM', permits, claim)
   error(refusal)

@@ -68,3 +68,27 @@ func TestStrategiesSharePermits(t *testing.T) {
 		require.Contains(t, key, "locker:fence:", "nothing else is left")
 	}
 }
+
+// The name of a permit's owner is kept as it is, whatever its bytes.
+func TestPermitOwnersKeepTheirBytes(t *testing.T) {
+	for name, newLocker := range onOneRedis {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, err := newLocker(redistest.Shared(t).Client(t), locker.WithPrefix(t.Name()+":"))
+			require.NoError(t, err)
+			defer l.Close()
+			permits, err := locker.NewSemaphore(l, "k", 2)
+			require.NoError(t, err)
+			const owner = "a\x00b %s"
+			lease, err := permits.Acquire(locker.ContextWithOwner(t.Context(), owner))
+			require.NoError(t, err)
+			var owners []string
+			for h, err := range l.Permits(t.Context(), "k") {
+				require.NoError(t, err)
+				owners = append(owners, h.Owner)
+			}
+			require.Equal(t, []string{owner}, owners)
+			require.NoError(t, lease.Unlock(t.Context()))
+		})
+	}
+}
