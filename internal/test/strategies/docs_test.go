@@ -75,8 +75,27 @@ func operateAs(t *testing.T, rules []string) {
 			require.NoError(t, open(o).(*locker.Client).ForceUnlock(t.Context(), h))
 		}
 		require.NoError(t, <-granted)
+		breakPermits(t, open(srv.Options()), open(o).(*locker.Client), name+"/permits")
 	}
 	require.Empty(t, srv.Denied(t))
+}
+
+// breakPermits lets an operator end two permits of one key, of which the first ends before the second.
+func breakPermits(t *testing.T, l locker.Locker, operator *locker.Client, key string) {
+	t.Helper()
+	permits, err := locker.NewSemaphore(l, key, 2)
+	require.NoError(t, err)
+	for _, ttl := range []time.Duration{time.Minute, 30 * time.Second} {
+		_, err := permits.Acquire(t.Context(), locker.WithTTL(ttl))
+		require.NoError(t, err)
+	}
+	broken := 0
+	for h, err := range operator.Permits(t.Context(), key) {
+		require.NoError(t, err)
+		require.NoError(t, operator.ForceUnlock(t.Context(), h))
+		broken++
+	}
+	require.Equal(t, 2, broken)
 }
 
 // lockOnNodesAs locks, renews, waits and unlocks by redlock as a user with these rules.
