@@ -62,8 +62,8 @@ func WithPrefix(prefix string) Option {
 	})
 }
 
-// ComputeWhenUnavailable lets each process compute for itself while the store of locks cannot be used. By default Do
-// fails.
+// ComputeWhenUnavailable lets each process compute for itself while the store of locks cannot be used: at once if the
+// store refuses, and after 4 s if it does not answer. By default Do tries for the TTL of the lock, 15 s at least, and fails.
 func ComputeWhenUnavailable() Option {
 	return option(func(s *settings) error {
 		s.compute = true

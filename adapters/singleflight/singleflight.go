@@ -158,7 +158,10 @@ func (g *Group) fly(ctx context.Context, f *flight, key string, fn Func) ([]byte
 		return r.Value, nil
 	}
 	lock := g.l.Lock
-	if ok {
+	switch {
+	case g.compute && !ok:
+		lock = g.lockOrUnavailable
+	case ok:
 		lock = g.l.TryLock
 		f.present = r.Value
 		close(f.early)
@@ -196,6 +199,15 @@ func (g *Group) fly(ctx context.Context, f *flight, key string, fn Func) ([]byte
 	defer cancel()
 	_ = g.store.Put(put, g.prefix+"result:"+key, Result{Value: value, Token: lease.Token(), Took: time.Since(began)}, g.ttl)
 	return value, nil
+}
+
+// lockOrUnavailable waits for a lock that somebody holds. Unlike Lock it does not wait for a store that does not answer.
+func (g *Group) lockOrUnavailable(ctx context.Context, key string, opts ...locker.LockOption) (*locker.Lease, error) {
+	lease, err := g.l.TryLock(ctx, key, opts...)
+	if errors.Is(err, locker.ErrNotAcquired) {
+		return g.l.Lock(ctx, key, opts...)
+	}
+	return lease, err
 }
 
 // putTimeout bounds how long the callers wait until their value is stored.

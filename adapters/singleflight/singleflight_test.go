@@ -229,10 +229,10 @@ func TestEndOfTheContext(t *testing.T) {
 }
 
 // inOutage returns a Locker whose store refuses everything until the faults are healed.
-func inOutage(t *testing.T) (*locker.Client, *conformance.Injector) {
+func inOutage(t *testing.T, begin func(*conformance.Injector) error) (*locker.Client, *conformance.Injector) {
 	t.Helper()
 	var faults conformance.Injector
-	require.NoError(t, faults.Refuse())
+	require.NoError(t, begin(&faults))
 	l, err := locker.New(faults.Wrap(memory.NewStore().Driver()))
 	require.NoError(t, err)
 	return l, &faults
@@ -241,7 +241,7 @@ func inOutage(t *testing.T) (*locker.Client, *conformance.Injector) {
 // In an outage that all callers do not wait out, there is nobody to compute for.
 func TestAllLeaveBeforeTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, faults := inOutage(t)
+		l, faults := inOutage(t, (*conformance.Injector).BlackHole)
 		defer l.Close()
 		g, err := singleflight.New(l, singleflight.NewMemory(), singleflight.ComputeWhenUnavailable())
 		require.NoError(t, err)
@@ -259,11 +259,12 @@ func TestAllLeaveBeforeTheLock(t *testing.T) {
 
 func TestUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, faults := inOutage(t)
+		l, faults := inOutage(t, (*conformance.Injector).Refuse)
 		defer l.Close()
 		for _, opts := range [][]singleflight.Option{nil, {singleflight.ComputeWhenUnavailable()}} {
 			g, err := singleflight.New(l, singleflight.NewMemory(), opts...)
 			require.NoError(t, err)
+			began := time.Now()
 			value, err := g.Do(t.Context(), "k", func(context.Context) ([]byte, error) { return []byte("v"), nil })
 			if opts == nil {
 				require.ErrorIs(t, err, locker.ErrUnavailable)
@@ -271,6 +272,7 @@ func TestUnavailable(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Equal(t, "v", string(value))
+			require.Less(t, time.Since(began), time.Second, "it waits for the store")
 		}
 		require.NoError(t, faults.Heal())
 	})
