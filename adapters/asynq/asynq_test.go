@@ -102,16 +102,24 @@ func TestSchedulerFails(t *testing.T) {
 	require.ErrorIs(t, asynqlocker.RunScheduler(t.Context(), l, t.Name(), func() (asynqlocker.Scheduler, error) { return nil, broken }), broken)
 	require.ErrorIs(t, asynqlocker.RunScheduler(t.Context(), l, t.Name(), func() (asynqlocker.Scheduler, error) { return nil, nil }), locker.ErrInvalid)
 
-	// An instance whose scheduler cannot start lets another have its turn.
-	ctx, stop := context.WithCancel(t.Context())
-	starts := 0
-	require.ErrorIs(t, asynqlocker.RunScheduler(ctx, l, t.Name(), func() (asynqlocker.Scheduler, error) {
-		if starts++; starts == 2 {
-			stop()
-		}
-		return failing{}, nil
-	}, leader.WithBackoff(time.Millisecond, time.Millisecond), leader.WithMinTerm(10*time.Millisecond)), context.Canceled)
+	// An instance whose scheduler cannot start, or cannot reach its Redis, lets another have its turn.
+	for _, s := range []asynqlocker.Scheduler{failing{}, unreachable{}} {
+		ctx, stop := context.WithTimeoutCause(t.Context(), 20*time.Second, errors.New("the first instance leads on"))
+		starts := 0
+		require.ErrorIs(t, asynqlocker.RunScheduler(ctx, l, t.Name(), func() (asynqlocker.Scheduler, error) {
+			if starts++; starts == 2 {
+				stop()
+			}
+			return s, nil
+		}, leader.WithBackoff(time.Millisecond, time.Millisecond), leader.WithMinTerm(10*time.Millisecond)), context.Canceled)
+	}
 }
+
+type unreachable struct{}
+
+func (unreachable) Start() error { return nil }
+func (unreachable) Shutdown()    {}
+func (unreachable) Ping() error  { return errors.New("Redis is away") }
 
 type failing struct{}
 
@@ -181,6 +189,48 @@ func TestLimit(t *testing.T) {
 	require.Greater(t, most.Load(), int32(1), "they ran one after the other")
 	require.EqualValues(t, tasks, free.Load())
 	require.Zero(t, failed.Load())
+}
+
+// A task on its last try, which is its only one here, waits for its permit: asynq would archive it.
+func TestLastTry(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	_, err := asynq.NewClientFromRedisClient(rdb).Enqueue(asynq.NewTask("work", nil), asynq.Queue("mail"), asynq.MaxRetry(0))
+	require.NoError(t, err)
+	waits := make(chan struct{}, 1)
+	l, err := hashreentrant.New(rdb, locker.WithObserver(locker.ObserverFunc(func(_ context.Context, e locker.Event) {
+		if e.Kind == locker.EventWaiting {
+			waits <- struct{}{}
+		}
+	})))
+	require.NoError(t, err)
+	defer l.Close()
+	permits, err := locker.NewSemaphore(onRedis(t, rdb), "asynq:queue:mail", 1)
+	require.NoError(t, err)
+	taken, err := permits.Acquire(t.Context())
+	require.NoError(t, err)
+
+	limit, err := asynqlocker.NewLimit(l, map[string]int{"mail": 1}, asynqlocker.WithWait(20*time.Millisecond))
+	require.NoError(t, err)
+	ran := make(chan struct{})
+	mux := asynq.NewServeMux()
+	mux.Use(limit.Middleware)
+	mux.HandleFunc("work", func(context.Context, *asynq.Task) error {
+		close(ran)
+		return nil
+	})
+	srv := asynq.NewServerFromRedisClient(rdb, asynq.Config{
+		Queues: map[string]int{"mail": 1}, Logger: quiet{}, LogLevel: asynq.FatalLevel, IsFailure: limit.IsFailure, RetryDelayFunc: limit.RetryDelay,
+	})
+	require.NoError(t, srv.Start(mux))
+	defer srv.Shutdown()
+	<-waits
+	time.Sleep(200 * time.Millisecond) // ten times as long as WithWait lets other tries wait
+	require.NoError(t, taken.Unlock(t.Context()))
+	select {
+	case <-ran:
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "the task has not run")
+	}
 }
 
 // A task whose permit is lost has its context ended; an error that is the task's own is a failure.

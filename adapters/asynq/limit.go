@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -44,7 +45,7 @@ func WithPrefix(prefix string) Option {
 }
 
 // WithWait sets how long a task waits for a permit. It keeps one of its server's workers busy meanwhile; then it goes back
-// into the queue. Default 1 s; 0 is one attempt.
+// into the queue. Default 1 s; 0 is one attempt. A task on its last try waits until its own deadline.
 func WithWait(d time.Duration) Option {
 	return option(func(s *settings) error {
 		if d < 0 || d > locker.MaxDuration {
@@ -110,7 +111,7 @@ func (m *Limit) Middleware(next asynq.Handler) asynq.Handler {
 		if permits == nil {
 			return next.ProcessTask(ctx, task)
 		}
-		lease, err := permits.Acquire(ctx, m.set.lock...)
+		lease, err := permits.Acquire(ctx, m.options(ctx)...)
 		if err != nil {
 			return fmt.Errorf("%w: %w", errBusy, err) // the store's trouble is no failure of the task, either
 		}
@@ -119,8 +120,18 @@ func (m *Limit) Middleware(next asynq.Handler) asynq.Handler {
 	})
 }
 
+// options are those of a task's permit. asynq archives a task whose last try failed, whatever IsFailure says: the last try waits
+// for its permit until its task's own deadline.
+func (m *Limit) options(ctx context.Context) []locker.LockOption {
+	tries, _ := asynq.GetRetryCount(ctx)
+	if most, known := asynq.GetMaxRetry(ctx); known && tries >= most {
+		return append(slices.Clip(m.set.lock), locker.WithUnboundedWait())
+	}
+	return m.set.lock
+}
+
 // IsFailure is for asynq.Config.IsFailure: that a task got no permit is no failure, and does not count against its number
-// of retries. asynq archives a task of asynq.MaxRetry(0) nevertheless: allow one retry at least.
+// of retries. asynq archives a task nevertheless if its last try got no permit, because of its deadline or the store of locks.
 func (m *Limit) IsFailure(err error) bool { return err != nil && !errors.Is(err, errBusy) }
 
 // RetryDelay is for asynq.Config.RetryDelayFunc: a task that got no permit is tried again after [WithRetryDelay], any other after
