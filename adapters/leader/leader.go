@@ -120,7 +120,7 @@ func (e *Elector) Run(ctx context.Context, lead Func) error {
 				return context.Cause(ctx)
 			case over:
 				return err
-			case time.Since(began) > e.set.most:
+			case time.Since(began) > e.set.most, isLimit(err), errors.Is(err, ErrSteppedDown): // no failure
 				failures = 0
 			}
 		}

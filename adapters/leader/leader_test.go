@@ -197,6 +197,17 @@ func TestResignsBeforeALimit(t *testing.T) {
 	}
 }
 
+// A term that its limit has ended is no failure: the next term begins without a longer pause.
+func TestLimitIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, limit := memory.NewStore(), leader.WithLockOptions(locker.WithMaxHold(10*time.Second))
+		first := stand(t, t.Context(), newLocker(t, store), untilEnd, limit)
+		second := stand(t, t.Context(), newLocker(t, store), untilEnd, limit)
+		time.Sleep(10 * time.Minute) // on the bubble's clock: sixty terms
+		require.Greater(t, first.Stats().Led+second.Stats().Led, 9*time.Minute)
+	})
+}
+
 // The Elector reports a loss to its callers before the function has returned.
 func TestLossWhileTheFunctionIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
