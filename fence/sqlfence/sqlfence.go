@@ -77,7 +77,8 @@ type dialect struct {
 	schema string
 	ensure string // with id and name, if it is not empty
 	admit  string // changes a row if the token is admitted
-	prune  string // with an age in seconds
+	old    string // ids beyond the first argument, in their order, of rows older than the second one's seconds
+	prune  string // removes the row with an id if it is older than so many seconds
 }
 
 // id is the SHA-256 of the key, as no index takes 16 KiB; name is the key, for people. Both
@@ -94,7 +95,9 @@ var dialects = map[Dialect]dialect{
 		admit: `INSERT INTO {table} AS f (id, name, token, admitted)
 VALUES ($1, $2, $3, extract(epoch FROM clock_timestamp())::bigint)
 ON CONFLICT (id) DO UPDATE SET token = excluded.token, admitted = excluded.admitted WHERE f.token <= excluded.token`,
-		prune: `DELETE FROM {table} WHERE admitted < extract(epoch FROM clock_timestamp())::bigint - $1::bigint`,
+		old: `SELECT id FROM {table} WHERE id > $1 AND admitted < extract(epoch FROM clock_timestamp())::bigint - $2::bigint
+ORDER BY id LIMIT 1000`,
+		prune: `DELETE FROM {table} WHERE id = $1 AND admitted < extract(epoch FROM clock_timestamp())::bigint - $2::bigint`,
 	},
 	MySQL: {
 		quote: "`",
@@ -109,7 +112,8 @@ VALUES (?, ?, 0, UNIX_TIMESTAMP(), 0) ON DUPLICATE KEY UPDATE id = id`,
 		// An UPDATE judges what is committed, whatever the snapshot shows. MySQL does not count a row
 		// that stays as it is, as one with an equal token would: admits changes each time.
 		admit: `UPDATE {table} SET token = ?, admitted = UNIX_TIMESTAMP(), admits = admits + 1 WHERE id = ? AND token <= ?`,
-		prune: `DELETE FROM {table} WHERE admitted < UNIX_TIMESTAMP() - ?`,
+		old:   `SELECT id FROM {table} WHERE id > ? AND admitted < UNIX_TIMESTAMP() - ? ORDER BY id LIMIT 1000`,
+		prune: `DELETE FROM {table} WHERE id = ? AND admitted < UNIX_TIMESTAMP() - ?`,
 	},
 	SQLite: {
 		quote: `"`,
@@ -119,7 +123,8 @@ VALUES (?, ?, 0, UNIX_TIMESTAMP(), 0) ON DUPLICATE KEY UPDATE id = id`,
 		admit: `INSERT INTO {table} AS f (id, name, token, admitted)
 VALUES (?, ?, ?, CAST(strftime('%s', 'now') AS INTEGER))
 ON CONFLICT (id) DO UPDATE SET token = excluded.token, admitted = excluded.admitted WHERE f.token <= excluded.token`,
-		prune: `DELETE FROM {table} WHERE admitted < CAST(strftime('%s', 'now') AS INTEGER) - ?`,
+		old:   `SELECT id FROM {table} WHERE id > ? AND admitted < CAST(strftime('%s', 'now') AS INTEGER) - ? ORDER BY id LIMIT 1000`,
+		prune: `DELETE FROM {table} WHERE id = ? AND admitted < CAST(strftime('%s', 'now') AS INTEGER) - ?`,
 	},
 }
 
@@ -137,7 +142,7 @@ func New(d Dialect, table string) (*Table, error) {
 		return nil, fmt.Errorf("sqlfence: %w: want a table named by letters, digits and _, got %q", fence.ErrInvalid, table)
 	}
 	quoted := t.quote + strings.ReplaceAll(table, ".", t.quote+"."+t.quote) + t.quote
-	for _, statement := range []*string{&t.schema, &t.ensure, &t.admit, &t.prune} {
+	for _, statement := range []*string{&t.schema, &t.ensure, &t.admit, &t.old, &t.prune} {
 		*statement = strings.ReplaceAll(*statement, "{table}", quoted)
 	}
 	return &Table{t}, nil
@@ -222,7 +227,9 @@ func (g guard) Admit(ctx context.Context, key string, token int64) error {
 // Prune removes the rows of keys for which no token was admitted for age, by the server's clock,
 // and returns how many. Afterwards a writer that is late by more than age is admitted: want
 // age to be longer than any process may be paused, and any message be under way; days, not
-// minutes. It is at least an hour. Prune reads the whole table.
+// minutes. It is at least an hour. Prune reads the whole table, and removes each row by a statement and
+// a transaction of its own: MySQL locks each row that a DELETE reads until the transaction ends, and writers of
+// all keys would wait. If Prune fails, it has removed so many rows as it returns.
 func (t *Table) Prune(ctx context.Context, db *sql.DB, age time.Duration) (int64, error) {
 	if age < time.Hour {
 		return 0, fmt.Errorf("sqlfence: %w: want an age of an hour or more, got %v", fence.ErrInvalid, age)
@@ -230,9 +237,38 @@ func (t *Table) Prune(ctx context.Context, db *sql.DB, age time.Duration) (int64
 	if t == nil || t.prune == "" || db == nil {
 		return 0, fmt.Errorf("sqlfence: %w: want a Table of New and a database, got an empty or no one", fence.ErrInvalid)
 	}
-	n, err := affected(db.ExecContext(ctx, t.prune, int64(age/time.Second)))
-	if err != nil {
-		return 0, fmt.Errorf("sqlfence: prune: %w", err)
+	var pruned int64
+	for after := []byte{}; ; {
+		ids, err := t.olderThan(ctx, db, after, age)
+		for _, id := range ids {
+			var n int64
+			if n, err = affected(db.ExecContext(ctx, t.prune, id, int64(age/time.Second))); err != nil {
+				break
+			}
+			pruned, after = pruned+n, id
+		}
+		if err != nil {
+			return pruned, fmt.Errorf("sqlfence: prune: %w", err)
+		}
+		if len(ids) == 0 {
+			return pruned, nil
+		}
 	}
-	return n, nil
+}
+
+// olderThan returns some ids of rows of that age, those that follow after.
+func (t *Table) olderThan(ctx context.Context, db *sql.DB, after []byte, age time.Duration) (ids [][]byte, err error) {
+	rows, err := db.QueryContext(ctx, t.old, after, int64(age/time.Second))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var id []byte
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
 }

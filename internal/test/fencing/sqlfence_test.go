@@ -3,11 +3,16 @@
 package fencing_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -306,6 +311,53 @@ func TestPrune(t *testing.T) {
 		require.NoError(t, guard.Admit(t.Context(), "old", 8), "as documented")
 		_, err = table.Prune(t.Context(), db, time.Minute)
 		require.ErrorIs(t, err, fence.ErrInvalid)
+	})
+}
+
+// While Prune waits for the row of one key, writers of other keys wait for nobody.
+func TestPruneLocksOneRow(t *testing.T) {
+	each(t, func(t *testing.T, f flavour, db *sql.DB, _ *sqlfence.Table, key string) {
+		if f.dialect == sqlfence.SQLite {
+			return // a transaction has the whole database
+		}
+		name := "busy_" + map[string]string{"mariadb-found-rows": "too"}[f.name]
+		table, err := sqlfence.New(f.dialect, name)
+		require.NoError(t, err)
+		_, err = db.ExecContext(t.Context(), table.Schema())
+		require.NoError(t, err)
+		var keys []string
+		for i := range 20 {
+			keys = append(keys, strconv.Itoa(i))
+			require.NoError(t, table.Guard(db).Admit(t.Context(), keys[i], 9))
+		}
+		_, err = db.ExecContext(t.Context(), `UPDATE `+name+` SET admitted = admitted - 3600 * 48`)
+		require.NoError(t, err)
+		slices.SortFunc(keys, func(a, b string) int { // as Prune goes through them
+			x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+			return bytes.Compare(x[:], y[:])
+		})
+		slow := begin(t, db, sql.LevelDefault)
+		require.NoError(t, table.AdmitTx(t.Context(), slow, keys[19], 9))
+		pruned := make(chan error, 1)
+		go func() {
+			n, err := table.Prune(t.Context(), db, 47*time.Hour)
+			if err == nil && n != 19 {
+				err = fmt.Errorf("%d rows pruned, want 19", n)
+			}
+			pruned <- err
+		}()
+		require.Eventually(t, func() bool {
+			var left int
+			return db.QueryRowContext(t.Context(), `SELECT count(*) FROM `+name).Scan(&left) == nil && left == 1
+		}, 20*time.Second, 10*time.Millisecond, "Prune is held up at the first key")
+		for _, key := range keys[:19] {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			require.NoError(t, table.Guard(db).Admit(ctx, key, 9))
+			cancel()
+		}
+		require.NoError(t, slow.Commit())
+		require.NoError(t, <-pruned)
+		require.ErrorIs(t, table.Guard(db).Admit(t.Context(), keys[19], 8), fence.ErrStale, "its row was pruned")
 	})
 }
 
