@@ -36,8 +36,12 @@ type observer struct {
 	keys func(string) string // or nil
 	instruments
 	levels levels
+	nodes  nodes
 	tracer trace.Tracer
-	spans  *spans // of events that come by an Observer of the user's own
+
+	// Of events that come by an Observer of the user's own.
+	spans   *spans
+	reports *reports
 
 	mu  sync.RWMutex
 	all map[seriesID]*series
@@ -51,8 +55,6 @@ type instruments struct {
 	atRisk, requests                                                         metric.Int64Counter
 
 	acquireTime, holdTime, renewTime metric.Float64Histogram
-
-	nodeUp metric.Int64Gauge
 }
 
 func newInstruments(m metric.Meter) (instruments, error) {
@@ -79,9 +81,6 @@ func newInstruments(m metric.Meter) (instruments, error) {
 	counter(&in.requests, "locker.release.requests", "{request}", "Leases whose holder was asked for the release.")
 	counter(&in.nodeFailures, "locker.node.failures", "{failure}", "Times that one of several servers went down, slow or of no use.")
 	counter(&in.releases, "locker.releases", "{release}", "Locks that were given back, or could not be.")
-	up, err := m.Int64Gauge("locker.node.up", metric.WithUnit("{node}"),
-		metric.WithDescription("1 if a server that was in trouble is well again, 0 while it is down, slow or of no use."))
-	in.nodeUp, errs = up, append(errs, err)
 	return in, errors.Join(errs...)
 }
 

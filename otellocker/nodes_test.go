@@ -2,6 +2,7 @@ package otellocker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"testing"
@@ -85,4 +86,36 @@ func TestNodes(t *testing.T) {
 	require.NoError(t, servers[1].Restart())
 	require.True(t, use(), "it is back")
 	want(1)
+}
+
+// A Locker that is closed while a server is down does not report it for ever.
+func TestNodesOfAClosedLocker(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	obs, err := otellocker.NewObserver(otellocker.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
+	require.NoError(t, err)
+	var reports []func(error)
+	var ends []func()
+	for range 2 {
+		each, closed := obs.(locker.StatsObserver).ObserveLocker("redlock", func() locker.Stats { return locker.Stats{} })
+		reports = append(reports, func(err error) {
+			each.Observe(t.Context(), locker.Event{Kind: locker.EventNode, Strategy: "redlock", Node: "a:1", Err: err})
+		})
+		ends = append(ends, closed)
+	}
+	up := func() []metricdata.DataPoint[int64] {
+		data, _ := collect(t, reader)["locker.node.up"].Data.(metricdata.Gauge[int64])
+		return data.DataPoints
+	}
+	require.Empty(t, up())
+	reports[0](errors.New("down"))
+	require.Len(t, up(), 1)
+	require.Zero(t, up()[0].Value)
+	reports[1](nil)
+	require.Equal(t, int64(1), up()[0].Value, "the last report counts")
+	reports[0](errors.New("down"))
+	require.Zero(t, up()[0].Value)
+	ends[0]()
+	require.Equal(t, int64(1), up()[0].Value, "the other Locker's report is left")
+	ends[1]()
+	require.Empty(t, up())
 }

@@ -13,15 +13,13 @@ package otellocker
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net"
 	"runtime/debug"
-	"strconv"
 	"sync"
 
 	"github.com/distlock/locker"
 	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
 	"go.opentelemetry.io/otel/trace"
@@ -124,8 +122,8 @@ func NewObserver(opts ...Option) (locker.Observer, error) {
 		tracer:      c.tracers.Tracer(scope, trace.WithInstrumentationVersion(version()), trace.WithSchemaURL(semconv.SchemaURL)),
 		all:         make(map[seriesID]*series),
 	}
-	o.spans = newSpans(o.tracer)
-	if err := o.levels.register(meter); err != nil {
+	o.spans, o.reports = newSpans(o.tracer), o.nodes.add()
+	if err := errors.Join(o.levels.register(meter), o.nodes.register(meter)); err != nil {
 		return nil, fmt.Errorf("otellocker: %w", err)
 	}
 	return o, nil
@@ -144,24 +142,34 @@ var version = sync.OnceValue(func() string {
 	return "(devel)"
 })
 
-// ofLocker observes one Locker: what it knows of grants is that Locker's.
+// ofLocker observes one Locker: what it knows of grants and servers is that Locker's.
 type ofLocker struct {
 	*observer
-	spans *spans
+	spans   *spans
+	reports *reports
 }
 
 // ObserveLocker implements [locker.StatsObserver].
 func (o *observer) ObserveLocker(strategy string, stats func() locker.Stats) (each locker.Observer, closed func()) {
-	return &ofLocker{o, newSpans(o.tracer)}, o.levels.add(strategy, stats)
+	r := o.nodes.add()
+	left := o.levels.add(strategy, stats)
+	return &ofLocker{o, newSpans(o.tracer), r}, func() {
+		left()
+		o.nodes.remove(r)
+	}
 }
 
 // Observe implements [locker.Observer].
-func (o *ofLocker) Observe(ctx context.Context, e locker.Event) { o.observe(ctx, e, o.spans) }
+func (o *ofLocker) Observe(ctx context.Context, e locker.Event) {
+	o.observe(ctx, e, o.spans, o.reports)
+}
 
 // Observe implements [locker.Observer].
-func (o *observer) Observe(ctx context.Context, e locker.Event) { o.observe(ctx, e, o.spans) }
+func (o *observer) Observe(ctx context.Context, e locker.Event) {
+	o.observe(ctx, e, o.spans, o.reports)
+}
 
-func (o *observer) observe(ctx context.Context, e locker.Event, spans *spans) {
+func (o *observer) observe(ctx context.Context, e locker.Event, spans *spans, r *reports) {
 	name := ""
 	if o.keys != nil && e.Kind != locker.EventNode {
 		name = o.keys(e.Key)
@@ -205,7 +213,7 @@ func (o *observer) observe(ctx context.Context, e locker.Event, spans *spans) {
 		o.losses.Add(ctx, 1, s.losses[cause].add...)
 		spans.lost(e, name, cause)
 	case locker.EventNode:
-		o.node(ctx, e)
+		o.node(ctx, e, r)
 	}
 }
 
@@ -218,21 +226,4 @@ func (o *observer) acquisition(ctx context.Context, e locker.Event, s *series, o
 func (o *observer) renewal(ctx context.Context, e locker.Event, a *attributes) {
 	o.renewals.Add(ctx, 1, a.add...)
 	o.renewTime.Record(ctx, e.Duration.Seconds(), a.record...)
-}
-
-// node is rare, so its attributes are made each time.
-func (o *observer) node(ctx context.Context, e locker.Event) {
-	kvs := []attribute.KeyValue{strategyKey.String(e.Strategy), nodeKey.String(e.Node)}
-	if host, port, err := net.SplitHostPort(e.Node); err == nil {
-		if n, err := strconv.Atoi(port); err == nil {
-			kvs = append(kvs, semconv.ServerAddress(host), semconv.ServerPort(n))
-		}
-	}
-	a := attributesOf(kvs...)
-	if e.Err == nil {
-		o.nodeUp.Record(ctx, 1, a.record...)
-		return
-	}
-	o.nodeUp.Record(ctx, 0, a.record...)
-	o.nodeFailures.Add(ctx, 1, a.add...)
 }
