@@ -20,7 +20,8 @@
 //   - A job without a context goes on when its lock is lost. The context of a
 //     [ContextJob] ends.
 //   - A run is skipped, not delayed. Where an instance crashes in a run, others skip the
-//     job until the TTL of the lock ends.
+//     job until the TTL of the lock ends. Each instance makes one attempt: if the store does not answer when the job is
+//     due, no instance runs it.
 package cronlocker
 
 import (

@@ -25,7 +25,8 @@
 //   - gocron cannot notify a job of the loss of its lock: use [Locker.Lease]. It drops
 //     the error of Unlock, too: the log of [locker.WithLogger] has it.
 //   - A run is skipped, not delayed. Where an instance crashes in a run, others skip the
-//     job until the TTL of the lock ends.
+//     job until the TTL of the lock ends. Each instance makes one attempt: if the store does not answer when the job is
+//     due, no instance runs it.
 //   - With gocron.WithDistributedElector no job is locked; see [NewElector].
 package gocronlocker
 

@@ -34,6 +34,9 @@
 //     [Redis]), a repetition gets that answer from any other process. If it had not, a repetition is refused with 409
 //     until the TTL ends, or waits for that ([WithWait]), and is handled then: a handler whose effect may have
 //     taken place needs a unique index, too.
+//   - A request that was not handled may leave its key taken, too: for a moment if its client has left while the lock was
+//     taken, and until the TTL ends if the store's answer got lost and the process cannot reach the store since. A repetition
+//     is refused with 409 meanwhile. [WithWait] bridges the moment.
 //
 // A key that is kept takes none of the Locker's memory ([locker.Lease.LetExpire]). The end of
 // its TTL is no loss; a handler that runs for longer than the TTL loses its lock.
@@ -158,7 +161,7 @@ func refuse(w http.ResponseWriter, _ *http.Request, status int, _ error) {
 	text := "This request cannot be checked for a repetition now. Try again later."
 	switch status {
 	case http.StatusConflict:
-		text = "This request was submitted before: it was handled, or is being handled."
+		text = "This request was submitted before: it may have been handled, or is being handled."
 	case http.StatusUnprocessableEntity:
 		text = "The idempotency key was used for another request."
 	case http.StatusBadRequest:

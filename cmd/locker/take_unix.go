@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/spf13/cobra"
 )
 
@@ -30,6 +31,7 @@ func (f *runFlags) tellWait(c *cobra.Command, locks *locker.Client) {
 	defer cancel()
 	switch h, err := locks.Inspect(ctx, f.key); {
 	case errors.Is(err, locker.ErrClosed): // the wait is over
+	case driver.IsPermanent(err): // such as a missing permission to inspect; Lock reports what stops it
 	case err != nil:
 		fmt.Fprintf(c.ErrOrStderr(), "locker: trying on: %s\n", f.explained(err))
 	case h.Held && isTerminal(c.ErrOrStderr()):

@@ -25,6 +25,11 @@ func newAccounts(delay time.Duration) *accounts {
 }
 
 func (a *accounts) book(ctx context.Context, o order, token int64) error {
+	if token != 0 { // before the read, so that no earlier owner writes between the read and the write
+		if err := a.tokens.Admit(ctx, o.customer, token); err != nil {
+			return err
+		}
+	}
 	spent := a.read(o.customer)
 	if err := cli.Sleep(ctx, a.delay); err != nil {
 		return err // the lease is lost

@@ -1,7 +1,7 @@
 // Command wire shows two ways of choosing a strategy with github.com/google/wire,
 // under one and the same program:
 //
-//   - when the program is built: newFixed takes strategy.HashReentrantSet. Another
+//   - when the program is built: newFixed takes wireset.HashReentrant. Another
 //     set in wire.go, and `make wire`, and the program uses another strategy.
 //   - when it starts: newConfigured takes wireset.Set, and a Config from a file
 //     or a URL names the strategy.
