@@ -18,14 +18,15 @@ var (
 	// ErrLost: the lease ended before it was unlocked. Another owner may hold
 	// the key by now.
 	ErrLost = driver.ErrLost
-	// ErrNotHeld: the lease was unlocked, or left by LetExpire, before.
+	// ErrNotHeld: the lease was unlocked, or left by LetExpire, before; or nobody holds the key
+	// that ForceUnlock or RequestRelease is about.
 	ErrNotHeld = errors.New("lock not held")
 	// ErrUnavailable: the store could not be used, or its answer did not
 	// arrive; whether the command took effect may be unknown.
 	ErrUnavailable = errors.New("lock store unavailable")
 	// ErrConflict: the key holds something that no lock can be: on Redis neither a
-	// string nor a hash (those are waited for, as locks of other libraries). It is
-	// never deleted.
+	// string nor a hash (those are waited for, as locks of other libraries), or a lock of
+	// another kind than the call is for. It is never deleted.
 	ErrConflict = driver.ErrConflict
 	// ErrInvalid: a bad key, option or argument.
 	ErrInvalid = driver.ErrInvalid

@@ -31,7 +31,8 @@ type Locker interface {
 	// An error that ctx brought about matches ctx's error as well.
 	Lock(ctx context.Context, key string, opts ...LockOption) (*Lease, error)
 
-	// TryLock makes one attempt and never waits, whatever WithWait says. While
+	// TryLock makes one attempt and does not wait for a holder, whatever WithWait says. A lock that
+	// nobody uses, but that a process keeps ([WithSticky]), it asks for, and tries once more. While
 	// this Locker itself holds key or queues for it, it fails without asking
 	// the store.
 	TryLock(ctx context.Context, key string, opts ...LockOption) (*Lease, error)

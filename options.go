@@ -137,7 +137,7 @@ func WithTTL(d time.Duration) LockOption {
 }
 
 // WithWait bounds how long Lock waits; when the bound is reached Lock fails with
-// [ErrNotAcquired]. 0 is one attempt without waiting. The default is
+// [ErrNotAcquired], or with [ErrUnavailable] if the store did not answer. 0 is one attempt without waiting. The default is
 // [WithUnboundedWait].
 func WithWait(d time.Duration) LockOption {
 	return lockOption(func(c *callSettings) {

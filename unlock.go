@@ -27,8 +27,9 @@ const (
 // It returns nil when the hold was given back, and [ErrNotHeld] when the lease was
 // unlocked before. It returns [ErrLost] when the lease had ended before: another owner may
 // have been inside. (If [WithMaxHold] or [WithMaxRenewals] ended the lease, no other owner is inside before
-// the Deadline, and Unlock frees the key early.) It returns [ErrUnavailable] when no answer came: then it may be called
-// again, and the TTL frees the key in any case. It works after Close of the Locker, too.
+// the Deadline, and Unlock frees the key early.) It returns [ErrUnavailable] when no answer came, and the
+// release goes on in the background; or when the store refused the release, such as for a missing permission. It may be called
+// again then, and the TTL frees the key in any case. It works after Close of the Locker, too.
 //
 // Where another goroutine waits for the lock, Unlock may hand it over inside the
 // process without asking the store, see [WithHandOver]. Then nil means that no loss

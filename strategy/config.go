@@ -80,7 +80,7 @@ type Config struct {
 	// strategy can.
 	LossDetection bool `json:"loss_detection,omitempty" yaml:"loss_detection,omitempty"`
 	// ReplicaAcks is how many replicas must have a grant or renewal before it counts, and
-	// ReplicaAcksTimeout how long to wait for them, 1 s by default. Not every
+	// ReplicaAcksTimeout how long to wait for them, by default 1 s, or half of the TTL if that is less. Not every
 	// strategy can.
 	ReplicaAcks        int           `json:"replica_acks,omitempty" yaml:"replica_acks,omitempty"`
 	ReplicaAcksTimeout time.Duration `json:"replica_acks_timeout,omitempty" yaml:"replica_acks_timeout,omitempty"`

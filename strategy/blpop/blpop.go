@@ -45,7 +45,7 @@ var _ interface {
 
 // New makes a Locker on rdb: a single Redis, a Sentinel set-up or a cluster. rdb
 // stays the caller's; beside it the Locker opens up to 20 connections of its own
-// for renewals and releases, and one to block on while a caller waits (on a
+// for its commands, and one to block on while a caller waits (on a
 // cluster up to 16 a node).
 func New(rdb redis.UniversalClient, opts ...locker.Option) (*locker.Client, error) {
 	d, err := newDriver(rdb)

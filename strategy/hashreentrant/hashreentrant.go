@@ -56,7 +56,7 @@ var _ interface {
 
 // New makes a Locker on rdb: a single Redis, a Sentinel set-up or a cluster. rdb
 // stays the caller's; beside it the Locker opens up to 20 connections of its own
-// for renewals and releases, and one for subscriptions while a caller waits.
+// for its commands, and one for subscriptions while a caller waits.
 func New(rdb redis.UniversalClient, opts ...locker.Option) (*locker.Client, error) {
 	d, err := newDriver(rdb)
 	if err != nil {
