@@ -35,7 +35,7 @@ var checks = map[string]func(*testing.T, func(given) error){
 		require.NoError(t, run(newGiven(t)))
 	},
 	"docs/fencing.md, Redis, go 1":                 refusesLateWrites,
-	"docs/getting-started.md, 4. Next steps, go 3": noticesLoss,
+	"docs/getting-started.md, 4. Next steps, go 4": noticesLoss,
 	"docs/operating.md, Metrics and alerts, go 1":  underACL("docs/operating.md", "locks"),
 	"docs/operating.md, The command, go 1":         underACL("docs/operating.md", "operator"),
 }
