@@ -126,18 +126,28 @@ var checkedHistories = map[string]struct {
 	"a loss after both":                {want: Overlap, events: lost(lossSome, 8, 9), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 7, 9, 11)}},
 	"a loss of what was not confirmed": {events: lost(lossUnconfirmed, 5, 6), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 7, 9, 11)}, regranted: 1},
 	"a loss of what was confirmed":     {want: Overlap, acked: true, events: lost(lossUnconfirmed, 5, 6), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 7, 9, 11)}},
+	"a loss before a renewal":          {want: Overlap, events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), held(1, 2, 300, 309, 11), unlock(0, 400, 1)}},
+	"a loss after a renewal":           {events: lost(lossSome, 250, 251), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), held(1, 2, 300, 309, 11), unlock(0, 400, 1)}, regranted: 1},
 	"a loss of a confirmed renewal":    {want: Overlap, acked: true, events: lost(lossUnconfirmed, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), held(1, 2, 300, 309, 11), unlock(0, 400, 1)}},
-	"a smaller token after a loss":     {want: TokenOrder, events: lost(lossAll, 5, 6), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 1307, 1309, 9)}},
-	"told of a grant after the loss":   {events: lost(lossAll, 5, 6), script: [][]step{lock(0, 0, 1), held(1, 2, 8, 10, 11), granted(0, 9, 1, 10, 298), unlock(0, 20, 1)}},
-	"renewed beside the next holder":   {want: LateLoss, regranted: 1, events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), held(1, 2, 7, 9, 11), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
-	"renewed after a loss of all":      {want: LateLoss, events: lost(lossAll, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
-	"renewed, as it was not lost":      {events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
-	"not renewed after a loss of all":  {events: lost(lossAll, 5, 6), script: [][]step{held(0, 1, 1, 290, 10)}},
+	"a smaller token after a loss":     {want: TokenOrder, events: lost(lossAll, 5, 6), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 51, 53, 9)}},
+	"a loss while it was waited for":   {want: Overlap, events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 3900, 1, 10, 4197), unlock(0, 3950, 1), held(1, 2, 3910, 3920, 11)}},
+	"a smaller token, the loss while it was waited for": {want: TokenOrder, events: lost(lossSome, 5, 6), script: [][]step{
+		lock(0, 0, 1), held(1, 2, 3900, 3905, 11), granted(0, 3910, 1, 10, 4207), unlock(0, 3950, 1),
+	}},
+	"handed over after the loss": {events: lost(lossSome, 5, 6), regranted: 1, script: [][]step{
+		held(0, 1, 1, 49, 10), held(1, 2, 8, 60, 30), lock(0, 20, 3), granted(0, 50, 3, 11, 298), unlock(0, 55, 3),
+	}},
+	"told of a grant after the loss":  {events: lost(lossAll, 5, 6), script: [][]step{lock(0, 0, 1), held(1, 2, 8, 10, 11), granted(0, 9, 1, 10, 298), unlock(0, 20, 1)}},
+	"renewed beside the next holder":  {want: LateLoss, regranted: 1, events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), held(1, 2, 7, 9, 11), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
+	"renewed after a loss of all":     {want: LateLoss, events: lost(lossAll, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
+	"renewed, as it was not lost":     {events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
+	"not renewed after a loss of all": {events: lost(lossAll, 5, 6), script: [][]step{held(0, 1, 1, 290, 10)}},
 
-	"a token repeats":                  {want: TokenOrder, script: [][]step{held(0, 1, 1, 5, 10), held(1, 2, 7, 9, 10)}},
-	"no tokens":                        {want: TokenOrder, script: [][]step{held(0, 1, 1, 5, 0), held(1, 2, 7, 9, 0)}},
-	"another token on re-entry":        {want: TokenOrder, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 2, 1, recLock, flagInner, 0), rec(0, 3, 1, recGranted, record{Flags: flagInner, Token: 11, Deadline: ms(298)}), unlock(0, 5, 1)}},
-	"told of a grant when it was over": {script: [][]step{lock(0, 0, 1), held(1, 2, 400, 405, 11), granted(0, 500, 1, 10, 298), unlock(0, 501, 1)}},
+	"a token repeats":           {want: TokenOrder, script: [][]step{held(0, 1, 1, 5, 10), held(1, 2, 7, 9, 10)}},
+	"no tokens":                 {want: TokenOrder, script: [][]step{held(0, 1, 1, 5, 0), held(1, 2, 7, 9, 0)}},
+	"another token on re-entry": {want: TokenOrder, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 2, 1, recLock, flagInner, 0), rec(0, 3, 1, recGranted, record{Flags: flagInner, Token: 11, Deadline: ms(298)}), unlock(0, 5, 1)}},
+	"told of a grant when it was over, beside the next holder": {script: [][]step{lock(0, 0, 1), lock(1, 399, 2), granted(1, 400, 2, 11, 697), granted(0, 500, 1, 10, 298), unlock(0, 501, 1), unlock(1, 600, 2)}},
+	"told of a grant when it was over":                         {script: [][]step{lock(0, 0, 1), held(1, 2, 400, 405, 11), granted(0, 500, 1, 10, 298), unlock(0, 501, 1)}},
 
 	"held at the deadline":           {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 297, 1, recAsk, flagYes, 298), lease(0, 298, 1, recAsk, flagYes, 298), unlock(0, 299, 1)}},
 	"re-entered past the deadline":   {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 299, 1, recLock, flagInner, 0), rec(0, 300, 1, recGranted, record{Flags: flagInner, Token: 10, Deadline: ms(298)}), unlock(0, 301, 1)}},
@@ -157,6 +167,15 @@ var checkedHistories = map[string]struct {
 	"a call goes on":                           {want: Stall, script: [][]step{lock(0, 0, 1), refused(0, 4100, 1, resNotAcquired)}, events: trouble0(0, 4000)},
 	"a call goes on, being frozen":             {frozen: spans{during(100, 2000)}, script: [][]step{lock(0, 0, 1), refused(0, 4100, 1, resNotAcquired)}, events: trouble0(0, 4000)},
 	"an Unlock goes on":                        {want: Stall, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 5, 1, recUnlock, record{}), rec(0, 5100, 1, recUnlocked, record{})}},
+
+	"a failed Unlock hides no stall": {want: Stall, script: [][]step{
+		lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 5, 1, recUnlock, record{}), rec(0, 6, 1, recUnlocked, record{Result: resUnavailable}),
+		waited(1, 2, 7, 2007), waited(1, 3, 1900, 3900), waited(1, 5, 3800, 5800), waited(0, 4, 8000, 8990),
+	}},
+	"a failed Unlock leaves the lock to its TTL": {script: [][]step{
+		lock(0, 0, 1), granted(0, 1, 1, 10, 2298), rec(0, 5, 1, recUnlock, record{}), rec(0, 6, 1, recUnlocked, record{Result: resUnavailable}),
+		waited(1, 2, 7, 2007), waited(1, 3, 1900, 3900), waited(1, 5, 3800, 5800), waited(0, 4, 8000, 8990),
+	}},
 
 	"an error out of place": {want: Unexpected, script: [][]step{lock(0, 0, 1), refused(0, 1, 1, resOther)}},
 }

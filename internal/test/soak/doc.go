@@ -41,7 +41,8 @@
 // Some faults lose locks by design: a server that loses its data, a clock that is set
 // ahead, a failover to a replica that lags. The log of faults says so. Then another grant
 // beside the old holder is accepted, but its token must be greater, and the old
-// holder's lease must not be renewed any more. [Strategy].Acked says that a strategy waits
+// holder's lease must not be renewed any more. A loss excuses nothing if the store had the
+// lock after it, as the lease's deadline shows. [Strategy].Acked says that a strategy waits
 // for replicas: its locks must survive when their master is killed.
 //
 // # Guarantees

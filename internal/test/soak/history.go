@@ -46,17 +46,15 @@ type attempt struct {
 	unknown   bool // it may have got the lock: the caller was not told
 }
 
-// handedOver is for how long a lock may have been an earlier caller's, before it is handed over inside
-// a process, or taken where it is kept: a second before the release at most.
-const handedOver = 1100 * time.Millisecond
-
-// since is when the grant may have been made at the earliest.
-func (a attempt) since() instant { return a.call.add(-handedOver) }
+// proven returns when the store had a lock, or a time before: the deadline of a lease counts from when the command
+// was sent that the store has answered, a grant or a renewal. So it does where the lock was handed over, or was kept.
+func proven(deadline instant, ttl time.Duration) instant { return deadline.add(-ttl) }
 
 // hold is a lease, from the grant to its end.
 type hold struct {
 	attempt   // ret is when the grant was returned
 	token     int64
+	since     instant // the store had the lock then, or later: by the first deadline
 	deadline  instant // the last one known
 	unlocking instant // when Unlock was called first; 0, here and below: it was not
 	freed     instant // when Unlock returned nil
@@ -88,12 +86,12 @@ func (h *hold) end() instant {
 }
 
 // over is when the key is free in the store at the latest, if no other caller gets it. A
-// last renewal may have been applied without an answer.
+// last renewal may have been applied without an answer; once Unlock was called, none is sent.
 func (h *hold) over(linger time.Duration) instant {
 	switch {
 	case h.freed != 0:
 		return h.freed
-	case h.killed != 0:
+	case h.killed != 0 && h.unlocking == 0:
 		return h.killed.add(h.ttl + linger)
 	}
 	return max(h.deadline, h.unlocking).add(h.ttl + linger)
@@ -218,7 +216,7 @@ func (r *reader) returned(rec record) {
 		return
 	}
 	r.count[Granted]++
-	x := &hold{attempt: a, token: rec.Token, deadline: rec.Deadline}
+	x := &hold{attempt: a, token: rec.Token, since: proven(rec.Deadline, a.ttl), deadline: rec.Deadline}
 	r.open[rec.Op] = x
 	r.at(a.key).holds = append(r.at(a.key).holds, x)
 	r.wantTold(x, rec, "Lock returned the lease")
@@ -235,7 +233,7 @@ func (r *reader) lease(x *hold, rec record) {
 		if yes && rec.At >= rec.Deadline {
 			r.violate(LateLoss, x.key, span{rec.Deadline, rec.At}, "%v: %v after its deadline the lease says that it is held", x, rec.At.since(rec.Deadline))
 		}
-		if yes && x.refused != 0 && !r.lossesWithin(x.key, span{x.since(), rec.At}) {
+		if yes && x.refused != 0 && !r.lossesWithin(x.key, span{x.since, rec.At}) {
 			r.violate(Overlap, x.key, span{x.refused, rec.At}, "%v: the lease says that it is held; but the resource has refused its token, so another caller was granted a greater one", x)
 		}
 	case recLost:
