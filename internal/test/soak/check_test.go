@@ -36,6 +36,16 @@ func unlock(proc, at, op int) []step {
 	return slices.Concat(rec(proc, at, op, recUnlock, record{}), rec(proc, at+1, op, recUnlocked, record{}))
 }
 
+// unlockedWith is an Unlock that is answered a millisecond later.
+func unlockedWith(proc, at, op int, r result) []step {
+	return slices.Concat(rec(proc, at, op, recUnlock, record{}), rec(proc, at+1, op, recUnlocked, record{Result: r}))
+}
+
+// reentered is a re-entry that fails.
+func reentered(proc, from, to, op int, r result) []step {
+	return slices.Concat(rec(proc, from, op, recLock, record{Flags: flagInner}), rec(proc, to, op, recRefused, record{Flags: flagInner, Result: r}))
+}
+
 // held is a lease from its grant to its Unlock. It was asked for a millisecond before.
 func held(proc, op, from, to, token int) []step {
 	return slices.Concat(lock(proc, from-1, op), granted(proc, from, op, token, from+297), unlock(proc, to, op))
@@ -57,6 +67,10 @@ func during(from, to int) span { return span{ms(from), ms(to)} }
 
 func lost(what loss, from, to int) []event {
 	return []event{{fault: &Fault{Name: "loss", harmless: true}, span: during(from, to), loss: what}}
+}
+
+func twice(from, to int) []event {
+	return []event{{fault: &Fault{Name: "twice", harmless: true, doubles: true}, span: during(from, to)}}
 }
 
 func trouble0(from, to int) []event {
@@ -177,7 +191,25 @@ var checkedHistories = map[string]struct {
 		waited(1, 2, 7, 2007), waited(1, 3, 1900, 3900), waited(1, 5, 3800, 5800), waited(0, 4, 8000, 8990),
 	}},
 
-	"an error out of place": {want: Unexpected, script: [][]step{lock(0, 0, 1), refused(0, 1, 1, resOther)}},
+	"an error out of place":    {want: Unexpected, script: [][]step{lock(0, 0, 1), refused(0, 1, 1, resOther)}},
+	"Lock reports a loss":      {want: Unexpected, script: [][]step{lock(0, 0, 1), refused(0, 1, 1, resLost)}},
+	"Unlock was not acquired":  {want: Unexpected, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), unlockedWith(0, 5, 1, resNotAcquired)}},
+	"Renew was not acquired":   {want: Unexpected, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 2, 1, recRenew, 0, 298), rec(0, 3, 1, recRenewed, record{Result: resNotAcquired}), unlock(0, 5, 1)}},
+	"a re-entry is refused":    {want: Unexpected, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), reentered(0, 2, 3, 1, resNotAcquired), unlock(0, 5, 1)}},
+	"a re-entry has its time":  {script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), reentered(0, 2, 200, 1, resUnavailable), lease(0, 201, 1, recAsk, flagYes, 490), reentered(0, 202, 502, 1, resNotAcquired), unlock(0, 510, 1)}},
+	"a re-entry finds no loss": {want: Unexpected, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), reentered(0, 2, 3, 1, resLost), unlock(0, 5, 1)}},
+	"a re-entry finds a loss":  {events: lost(lossSome, 2, 3), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), reentered(0, 2, 3, 1, resLost), unlock(0, 5, 1)}},
+
+	"lost before its deadline":              {want: Unexpected, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 100, 1, recLost, 0, 298), unlockedWith(0, 101, 1, resLost)}},
+	"lost at its deadline":                  {script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 298, 1, recLost, 0, 298), unlockedWith(0, 299, 1, resLost)}},
+	"lost after a loss":                     {events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 100, 1, recLost, 0, 298), unlockedWith(0, 101, 1, resLost)}},
+	"lost, and the loss before its renewal": {want: Unexpected, events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), lease(0, 250, 1, recLost, 0, 498), unlock(0, 251, 1)}},
+	"Renew finds no loss":                   {want: Unexpected, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 2, 1, recRenew, 0, 298), rec(0, 3, 1, recRenewed, record{Result: resLost}), unlock(0, 5, 1)}},
+	"Unlock finds no loss":                  {want: Unexpected, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), unlockedWith(0, 5, 1, resLost)}},
+	"Unlock finds its release":              {events: twice(4, 7), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), unlockedWith(0, 5, 1, resLost)}},
+	"commands arrived twice before":         {want: Unexpected, events: twice(1, 4), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), unlockedWith(0, 5, 1, resLost)}},
+	"lost by commands that arrive twice":    {want: Unexpected, events: twice(1, 400), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 100, 1, recLost, 0, 298), unlock(0, 101, 1)}},
+	"Unlock finds the end of the lease":     {script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 290, 1, recUnlock, record{}), rec(0, 310, 1, recUnlocked, record{Result: resLost})}},
 }
 
 // processes writes the logs, with half a record at the end, as of a process that was killed.

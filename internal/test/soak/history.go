@@ -17,6 +17,7 @@ type history struct {
 	keys       map[uint16]*keyHistory
 	losses     spans // in which locks may have been lost
 	wiped      spans // in which all of them were
+	doubled    spans // in which releases may have arrived twice
 	troubled   spans // in which a free lock may go untaken
 	count      map[string]int
 	found      map[Kind]int
@@ -108,6 +109,9 @@ func newHistory(a *arena, s Strategy) *history {
 		if e.loss == lossAll {
 			h.wiped = append(h.wiped, e.span)
 		}
+		if e.fault.doubles {
+			h.doubled = append(h.doubled, e.span)
+		}
 		if !e.fault.harmless {
 			h.troubled = append(h.troubled, span{e.from, e.to.add(a.maxTTL + h.linger)}) // with what it leaves behind
 		}
@@ -174,8 +178,8 @@ func (r *reader) record(rec record) {
 	if x != nil {
 		x.deadline = max(x.deadline, rec.Deadline)
 	}
-	if rec.Result == resOther {
-		r.violate(Unexpected, rec.Key, span{rec.At, rec.At}, "%s, op %d: %v: an error that nothing calls for; see %s", r.p.name, rec.Op, rec.Kind, r.p.errPath())
+	if !rec.isCalledFor() {
+		r.violate(Unexpected, rec.Key, span{rec.At, rec.At}, "%s, op %d: %v: %v, which nothing calls for; see %s", r.p.name, rec.Op, rec.Kind, rec.Result, r.p.errPath())
 	}
 	inner := rec.Flags&flagInner != 0
 	if rec.isCall() {
@@ -238,6 +242,7 @@ func (r *reader) lease(x *hold, rec record) {
 		}
 	case recLost:
 		r.count[Lost]++
+		r.wantReason(x, rec)
 		x.closed = true
 		if x.lost == 0 {
 			x.lost = rec.At
@@ -250,10 +255,17 @@ func (r *reader) lease(x *hold, rec record) {
 				r.wantTold(x, rec, "Lost was still open")
 			}
 		}
+	case recRenewed:
+		if rec.Result == resLost {
+			r.wantReason(x, rec)
+		}
 	case recUnlocked:
 		r.wantReturn(rec, "Unlock", x.asked, unlockWithin)
-		if rec.Result == resOK {
+		switch {
+		case rec.Result == resOK:
 			x.freed = rec.At
+		case rec.Result == resLost && !r.doubled.overlap(span{x.unlocking, rec.At}):
+			r.wantReason(x, rec)
 		}
 		if rec.Result != resUnavailable {
 			delete(r.open, rec.Op)
@@ -271,6 +283,11 @@ func (r *reader) inner(x *hold, rec record) {
 	switch rec.Kind {
 	case recLock:
 		x.reentry = rec.At
+	case recRefused:
+		// It may be refused when its context has ended: with the lease, or when its time is over.
+		if rec.Result == resLost || rec.Result == resNotAcquired && rec.At < x.reentry.add(x.ttl) {
+			r.wantReason(x, rec)
+		}
 	case recGranted:
 		if x.reentry >= rec.Deadline {
 			r.violate(LateLoss, x.key, span{x.reentry, rec.At}, "%v: re-entered %v after the deadline", x, x.reentry.since(rec.Deadline))
@@ -278,6 +295,13 @@ func (r *reader) inner(x *hold, rec record) {
 		if rec.Token != x.token {
 			r.violate(TokenOrder, x.key, span{x.ret, rec.At}, "%v: token %d on re-entry", x, rec.Token)
 		}
+	}
+}
+
+// wantReason wants a lease that is lost before its deadline to have lost its lock by design, since the store had it.
+func (r *reader) wantReason(x *hold, rec record) {
+	if !x.closed && rec.At < x.deadline && !r.lossesWithin(x.key, span{proven(x.deadline, x.ttl), rec.At}) {
+		r.violate(Unexpected, x.key, span{x.ret, rec.At}, "%v: %v: it was lost %v before its deadline, and nothing has taken its lock away", x, rec.Kind, x.deadline.since(rec.At))
 	}
 }
 
