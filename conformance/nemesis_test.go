@@ -77,7 +77,7 @@ var (
 )
 
 // hunts are for the strategies whose fault shows as an overlap, in the order of tokens, as a
-// stall or as a late loss. The others are for the suite alone.
+// stall, as a late loss or as a loss without a reason. The others are for the suite alone.
 var hunts = map[string]hunt{
 	"grants a held key now and then":      {want: soak.Overlap, quick: true},
 	"never releases":                      {want: soak.Stall, ttls: long, slack: time.Second, length: 15 * time.Second},
@@ -104,6 +104,8 @@ var hunts = map[string]hunt{
 	"takes a lost reply for a refusal":    {want: soak.Stall, loses: true, ttls: long, slack: time.Second, length: 15 * time.Second},
 	"takes a lost reply for not applied":  {want: soak.Stall, loses: true, ttls: long, slack: time.Second, length: 15 * time.Second},
 	"takes a lost reply for a release":    {want: soak.Stall, loses: true, ttls: long, slack: time.Second, length: 15 * time.Second},
+	"takes lost replies for loss":         {want: soak.Unexpected, loses: true},
+	"takes a lost reply for a lost lock":  {want: soak.Unexpected, loses: true},
 	"answers renewals at once":            {want: soak.LateLoss, faults: flushes, length: 15 * time.Second},
 	"hangs in Watch":                      {want: soak.Stall, slack: time.Second},
 	"waits for wake-ups whatever happens": {want: soak.Stall, faults: []string{"lose-messages"}, ttls: seconds, slack: 200 * time.Millisecond, length: 30 * time.Second},

@@ -7,7 +7,7 @@ var soakedFor = map[string][]soak.Kind{
 	"R1":  {soak.Overlap},
 	"R9":  {soak.Overlap, soak.LateLoss},
 	"R10": {soak.LateLoss},
-	"R11": {soak.LateLoss},
+	"R11": {soak.LateLoss, soak.Unexpected},
 	"R15": {soak.Stall},
 	"R17": {soak.Stall, soak.Unexpected},
 	"R19": {soak.Overlap, soak.Stall},

@@ -4,7 +4,7 @@
 //     late or repeated, replies are lost, leases expire, operators break locks, callers give up.
 //   - quorum.go: the token of a lock on several nodes, and what a process whose clock has stood still
 //     does to it: exclusion does not survive that, tokens do.
-//   - trace.go: what of the life of a claim can be seen from outside. It replays the record of a run.
+//   - trace.go: what of the life of a claim can be seen from outside. It replays the record of a run on locks.
 //
 // Each model is a struct for its state, a function that lists the steps, and promises. The tests go
 // through all states (package explore), and plant mistakes that have to be found.

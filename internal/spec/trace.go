@@ -17,9 +17,10 @@ type Event struct {
 	Token    int64         // Granted, Reentered
 	Deadline time.Duration // of the lease, as its holder knows it now; 0: not asked for
 	TTL      time.Duration // Asks
-	// Excused reports whether a lock that was asked for at a time may have been lost by now by design, as a
+	Since    time.Duration // with Deadline: the store had the lock then, or later
+	// Excused reports whether a lock that the store had at a time, or later, may have been lost by now by design, as a
 	// store loses it that forgets its data. It is for Granted; nil: none may.
-	Excused func(asked time.Duration) bool
+	Excused func(since time.Duration) bool
 }
 
 // What is an operation, or its result.
@@ -48,7 +49,7 @@ type view struct {
 	stage    stage
 	token    int64
 	ttl      time.Duration
-	asked    time.Duration
+	since    time.Duration // the store had the lock then, or later
 	deadline time.Duration
 	robbed   bool          // it may have been lost by design when another lease was granted
 	next     uint64        // the lease that was granted since, the first one; 0: none
@@ -80,7 +81,7 @@ func (t *Trace) Step(e Event) error {
 		if v != nil {
 			return t.wrong(e, "the lease is there already")
 		}
-		t.leases[e.Lease] = &view{ttl: e.TTL, asked: e.At}
+		t.leases[e.Lease] = &view{ttl: e.TTL}
 		return nil
 	}
 	if v == nil {
@@ -129,14 +130,14 @@ func (t *Trace) follows(v *view, e Event) error {
 // grant wants nobody else to hold, and the token to be the greatest. A grant whose lease was over when it
 // was returned is none: its process was frozen on the way.
 func (t *Trace) grant(v *view, e Event) error {
-	v.stage, v.token, v.deadline = held, e.Token, e.Deadline
+	v.stage, v.token, v.since, v.deadline = held, e.Token, e.Since, e.Deadline
 	if e.Deadline > e.At+v.ttl {
 		return t.wrong(e, "it lasts %v longer than its TTL of %v", e.Deadline-e.At-v.ttl, v.ttl)
 	}
 	if e.Deadline <= e.At {
 		return nil
 	}
-	excused := func(x *view) bool { return e.Excused != nil && e.Excused(x.asked) }
+	excused := func(x *view) bool { return e.Excused != nil && e.Excused(x.since) }
 	for name, o := range t.leases {
 		if o == v || o.stage != held {
 			continue
@@ -173,7 +174,7 @@ func (t *Trace) moves(v *view, e Event) error {
 	case e.Deadline > e.At+v.ttl:
 		return t.wrong(e, "its deadline is %v away, more than its TTL of %v", e.Deadline-e.At, v.ttl)
 	}
-	v.deadline = e.Deadline
+	v.since, v.deadline = e.Since, e.Deadline
 	return nil
 }
 

@@ -118,6 +118,14 @@ func TestTraceRefuses(t *testing.T) {
 	lock := func(lease uint64, from time.Duration, token int64) []Event {
 		return []Event{{What: Asks, Lease: lease, At: from, TTL: 3 * s}, {What: Granted, Lease: lease, At: from + 1, Token: token, Deadline: from + 3*s}}
 	}
+	// waited is a lock that is asked for at 0 and granted at 4 s. A loss at 1 s excuses what is granted after.
+	waited := func(since time.Duration) []Event {
+		return []Event{{What: Asks, Lease: 9, TTL: 3 * s}, {What: Granted, Lease: 9, At: 4 * s, Since: since, Token: 1, Deadline: 7 * s}}
+	}
+	afterLoss := func(token int64) []Event {
+		return []Event{{What: Asks, Lease: 2, At: 5 * s, TTL: 3 * s}, {What: Granted, Lease: 2, At: 5 * s, Since: 5 * s, Token: token, Deadline: 8 * s,
+			Excused: func(since time.Duration) bool { return since <= s }}}
+	}
 	unlock := func(lease uint64, at time.Duration) []Event {
 		return []Event{{What: Unlocks, Lease: lease, At: at}, {What: Unlocked, Lease: lease, At: at + 1}}
 	}
@@ -125,33 +133,36 @@ func TestTraceRefuses(t *testing.T) {
 		events [][]Event
 		wrong  bool
 	}{
-		"one after the other":        {[][]Event{lock(1, 0, 1), unlock(1, s), lock(2, 2*s, 2)}, false},
-		"after the deadline":         {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2)}, false},
-		"beside a holder":            {[][]Event{lock(1, 0, 1), lock(2, 2*s, 2)}, true},
-		"beside one that died":       {[][]Event{lock(1, 0, 1), {{What: Died, Lease: 1, At: s}}, lock(2, 2*s, 2)}, false},
-		"the token repeats":          {[][]Event{lock(1, 0, 1), unlock(1, s), lock(2, 2*s, 1)}, true},
-		"held past the deadline":     {[][]Event{lock(1, 0, 1), {{What: Holds, Lease: 1, At: 4 * s}}}, true},
-		"renewed":                    {[][]Event{lock(1, 0, 1), {{What: Holds, Lease: 1, At: 4 * s, Deadline: 5 * s}}}, false},
-		"renewed for too long":       {[][]Event{lock(1, 0, 1), {{What: Holds, Lease: 1, At: s, Deadline: 5 * s}}}, true},
-		"renewed beside the next":    {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Holds, Lease: 1, At: 5 * s, Deadline: 6 * s}}}, true},
-		"renewed before the next":    {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Lost, Lease: 1, At: 5 * s, Deadline: 3500 * time.Millisecond}}}, false},
-		"unlocked late":              {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Unlocks, Lease: 1, At: 5 * s, Deadline: 4 * s}}}, false},
-		"renewed into the next":      {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Lost, Lease: 1, At: 5 * s, Deadline: 4500 * time.Millisecond}}}, true},
-		"held after the loss":        {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Holds, Lease: 1, At: 2 * s}}}, true},
-		"renewed after the loss":     {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Unlocks, Lease: 1, At: s}}}, false},
-		"extended after the loss":    {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Lost, Lease: 1, At: 2 * s, Deadline: 4 * s}}}, true},
-		"granted twice":              {[][]Event{lock(1, 0, 1), {{What: Granted, Lease: 1, At: s, Token: 2, Deadline: 3 * s}}}, true},
-		"granted without a Lock":     {[][]Event{{{What: Granted, Lease: 1, At: s, Token: 2, Deadline: 3 * s}}}, true},
-		"a grant for too long":       {[][]Event{{{What: Asks, Lease: 1, TTL: s}, {What: Granted, Lease: 1, At: 1, Token: 2, Deadline: 3 * s}}}, true},
-		"a grant of the past":        {[][]Event{lock(1, 0, 2), unlock(1, s), {{What: Asks, Lease: 2, TTL: 3 * s}, {What: Granted, Lease: 2, At: 5 * s, Token: 1, Deadline: 3 * s}}}, false},
-		"unlocked without Unlock":    {[][]Event{lock(1, 0, 1), {{What: Unlocked, Lease: 1, At: s}}}, true},
-		"unlocked again":             {[][]Event{lock(1, 0, 1), {{What: Unlocks, Lease: 1, At: s}, {What: Failed, Lease: 1, At: s}}, unlock(1, 2*s)}, false},
-		"unlocked when it is over":   {[][]Event{lock(1, 0, 1), unlock(1, s), unlock(1, 2*s)}, true},
-		"re-entered":                 {[][]Event{lock(1, 0, 1), {{What: Reentered, Lease: 1, At: s, Token: 1}}}, false},
-		"re-entered, another token":  {[][]Event{lock(1, 0, 1), {{What: Reentered, Lease: 1, At: s, Token: 2}}}, true},
-		"re-entered after the loss":  {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Reentered, Lease: 1, At: s, Token: 1}}}, true},
-		"refused, and held":          {[][]Event{{{What: Asks, Lease: 1, TTL: s}, {What: Refused, Lease: 1, At: 1}, {What: Holds, Lease: 1, At: 2}}}, true},
-		"asked for twice, one lease": {[][]Event{lock(1, 0, 1), {{What: Asks, Lease: 1, At: s, TTL: s}}}, true},
+		"one after the other":         {[][]Event{lock(1, 0, 1), unlock(1, s), lock(2, 2*s, 2)}, false},
+		"after the deadline":          {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2)}, false},
+		"beside a holder":             {[][]Event{lock(1, 0, 1), lock(2, 2*s, 2)}, true},
+		"beside one that died":        {[][]Event{lock(1, 0, 1), {{What: Died, Lease: 1, At: s}}, lock(2, 2*s, 2)}, false},
+		"beside one that was lost":    {[][]Event{waited(s), afterLoss(2)}, false},
+		"lost while it was asked for": {[][]Event{waited(4 * s), afterLoss(2)}, true},
+		"lost before it was renewed":  {[][]Event{lock(1, 0, 1), {{What: Holds, Lease: 1, At: 2500 * time.Millisecond, Since: 2500 * time.Millisecond, Deadline: 5500 * time.Millisecond}}, afterLoss(2)}, true},
+		"the token repeats":           {[][]Event{lock(1, 0, 1), unlock(1, s), lock(2, 2*s, 1)}, true},
+		"held past the deadline":      {[][]Event{lock(1, 0, 1), {{What: Holds, Lease: 1, At: 4 * s}}}, true},
+		"renewed":                     {[][]Event{lock(1, 0, 1), {{What: Holds, Lease: 1, At: 4 * s, Deadline: 5 * s}}}, false},
+		"renewed for too long":        {[][]Event{lock(1, 0, 1), {{What: Holds, Lease: 1, At: s, Deadline: 5 * s}}}, true},
+		"renewed beside the next":     {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Holds, Lease: 1, At: 5 * s, Deadline: 6 * s}}}, true},
+		"renewed before the next":     {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Lost, Lease: 1, At: 5 * s, Deadline: 3500 * time.Millisecond}}}, false},
+		"unlocked late":               {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Unlocks, Lease: 1, At: 5 * s, Deadline: 4 * s}}}, false},
+		"renewed into the next":       {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Lost, Lease: 1, At: 5 * s, Deadline: 4500 * time.Millisecond}}}, true},
+		"held after the loss":         {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Holds, Lease: 1, At: 2 * s}}}, true},
+		"renewed after the loss":      {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Unlocks, Lease: 1, At: s}}}, false},
+		"extended after the loss":     {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Lost, Lease: 1, At: 2 * s, Deadline: 4 * s}}}, true},
+		"granted twice":               {[][]Event{lock(1, 0, 1), {{What: Granted, Lease: 1, At: s, Token: 2, Deadline: 3 * s}}}, true},
+		"granted without a Lock":      {[][]Event{{{What: Granted, Lease: 1, At: s, Token: 2, Deadline: 3 * s}}}, true},
+		"a grant for too long":        {[][]Event{{{What: Asks, Lease: 1, TTL: s}, {What: Granted, Lease: 1, At: 1, Token: 2, Deadline: 3 * s}}}, true},
+		"a grant of the past":         {[][]Event{lock(1, 0, 2), unlock(1, s), {{What: Asks, Lease: 2, TTL: 3 * s}, {What: Granted, Lease: 2, At: 5 * s, Token: 1, Deadline: 3 * s}}}, false},
+		"unlocked without Unlock":     {[][]Event{lock(1, 0, 1), {{What: Unlocked, Lease: 1, At: s}}}, true},
+		"unlocked again":              {[][]Event{lock(1, 0, 1), {{What: Unlocks, Lease: 1, At: s}, {What: Failed, Lease: 1, At: s}}, unlock(1, 2*s)}, false},
+		"unlocked when it is over":    {[][]Event{lock(1, 0, 1), unlock(1, s), unlock(1, 2*s)}, true},
+		"re-entered":                  {[][]Event{lock(1, 0, 1), {{What: Reentered, Lease: 1, At: s, Token: 1}}}, false},
+		"re-entered, another token":   {[][]Event{lock(1, 0, 1), {{What: Reentered, Lease: 1, At: s, Token: 2}}}, true},
+		"re-entered after the loss":   {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Reentered, Lease: 1, At: s, Token: 1}}}, true},
+		"refused, and held":           {[][]Event{{{What: Asks, Lease: 1, TTL: s}, {What: Refused, Lease: 1, At: 1}, {What: Holds, Lease: 1, At: 2}}}, true},
+		"asked for twice, one lease":  {[][]Event{lock(1, 0, 1), {{What: Asks, Lease: 1, At: s, TTL: s}}}, true},
 	} {
 		trace, err := NewTrace(), error(nil)
 		for _, e := range slices.Concat(c.events...) {

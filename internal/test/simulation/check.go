@@ -128,7 +128,9 @@ func (w *world) check() {
 	slices.SortStableFunc(w.holds, func(a, b *hold) int { return cmp.Compare(a.ret, b.ret) })
 	for i, b := range w.holds {
 		for _, a := range w.holds[:i] {
-			if a.key == b.key && a.ret < b.ret && !a.stale && !b.stale && !a.shares(b) {
+			switch {
+			case a.key != b.key || a.stale || b.stale || a.shares(b):
+			case a.ret < b.ret, a.end > b.ret && b.end > b.ret: // of one instant: none was over in it
 				w.checkPair(a, b)
 			}
 		}

@@ -19,7 +19,7 @@ type hold struct {
 	renewed atomic.Bool   // by hand
 
 	// Guarded by the world's mutex.
-	since time.Duration // the store has granted the claim no earlier: it may have been handed over, or be shared
+	since time.Duration // the store had the claim then, or later
 	end   time.Duration // Unlock was called, or it was lost; 0: neither
 	lost  bool
 	until time.Time // the deadline when Unlock was called
@@ -68,14 +68,14 @@ func (w *world) returned(ctx context.Context, o *op, l *locker.Lease, err error)
 		return nil
 	}
 	h := &hold{op: o, lease: l, token: l.Token(), over: make(chan struct{})}
-	lost := l.Lost()
+	lost, deadline := l.Lost(), l.Deadline().Sub(w.began)
 	w.mu.Lock()
 	o.ret, o.granted = w.now(), true
 	delete(w.waits, o)
 	w.result.Granted++
-	h.since, h.stale = w.since(h), !time.Now().Before(l.Deadline())
+	h.since, h.stale = w.since(h, deadline), w.now() >= deadline
 	w.holds = append(w.holds, h)
-	w.note("caller %d: %v of %s: granted, token %d, until %v", o.c.n, o.kind, o.key, h.token, l.Deadline().Sub(w.began))
+	w.note("caller %d: %v of %s: granted, token %d, until %v", o.c.n, o.kind, o.key, h.token, deadline)
 	w.checkTimely(o)
 	if h.stale && (o.kind == plain || w.variant == notified) {
 		w.violated("%v: it was over by then", h)
@@ -172,9 +172,17 @@ func (h *hold) ends(how string) {
 	}
 }
 
-// since returns a time before the grant of h's claim, which may have been an earlier caller's. It needs the mutex.
-func (w *world) since(h *hold) time.Duration {
-	if !w.fenced {
+// since returns when the store had h's claim, or a time before. The deadline counts from when the command was sent that
+// the store has answered, a grant or a renewal, also of a claim that was handed over. A claim that is shared has the TTL of
+// the caller who asked for it. A lease on an RWLock with gates is on several claims, one of which may have been an earlier
+// caller's. It needs the mutex.
+func (w *world) since(h *hold, deadline time.Duration) time.Duration {
+	switch {
+	case h.kind == plain && h.owner == "":
+		return deadline - h.ttl
+	case h.kind == plain:
+		return deadline - w.longestTTL()
+	case !w.fenced:
 		return h.call - 2*time.Second
 	}
 	since := h.call

@@ -102,11 +102,11 @@ func (s *section) note(r record) {
 
 // returned logs the end of a call, and in words an error that nothing calls for.
 func (s *section) returned(kind kind, f flags, err error) {
-	t, result := now(), resultOf(err)
-	if result == resOther {
+	r := record{Kind: kind, Flags: f, At: now(), Result: resultOf(err), Deadline: s.deadline()}
+	if !r.isCalledFor() {
 		fmt.Fprintf(os.Stderr, "op %d: %v: %v\n", s.rec.Op, kind, err)
 	}
-	s.note(record{Kind: kind, Flags: f, At: t, Result: result, Deadline: s.deadline()})
+	s.note(r)
 }
 
 // granted logs a grant.
@@ -238,9 +238,9 @@ func (s *section) renew() {
 
 // reenter locks once more under the lease, and gives that back.
 func (s *section) reenter(held context.Context) {
+	s.note(record{Kind: recLock, Flags: flagInner}) // before its time begins
 	ctx, cancel := context.WithTimeout(held, s.ttl)
 	defer cancel()
-	s.note(record{Kind: recLock, Flags: flagInner})
 	inner, err := s.c.locker.Lock(ctx, s.key)
 	if err != nil {
 		s.returned(recRefused, flagInner, err)

@@ -20,17 +20,22 @@ func (h *history) check() {
 	}
 }
 
-// checkOverlap wants no hold to be granted before the end of another one.
+// checkOverlap wants no hold to be granted before the end of another one. A process that
+// was frozen on the way out of Lock is told of its grant when that is long over, and so
+// by the first question it asks: that is no hold, and its token is in no order.
 func (h *history) checkOverlap(k *keyHistory) {
 	var last *hold // of those before, the one with the latest end
 	for _, next := range k.holds {
+		if next.deadline <= next.ret {
+			continue
+		}
 		if last == nil {
 			last = next
 			continue
 		}
 		if next.ret < last.end() {
 			switch {
-			case next.token < last.token && h.lossesWithin(k.key, span{next.since(), next.ret}):
+			case next.token < last.token && h.lossesWithin(k.key, span{next.since, next.ret}):
 				continue // granted before the loss, and told so only after it
 			case h.lost(last, next.ret):
 				h.count[Regranted]++
@@ -45,8 +50,14 @@ func (h *history) checkOverlap(k *keyHistory) {
 	}
 }
 
-// lost reports whether a hold may have been lost by design by the time t.
-func (h *history) lost(x *hold, t instant) bool { return h.lossesWithin(x.key, span{x.since(), t}) }
+// lost reports whether a hold may have been lost by design by the time t, since the store had it.
+func (h *history) lost(x *hold, t instant) bool {
+	had := x.since
+	if renewed := proven(x.deadline, x.ttl); renewed <= t {
+		had = renewed
+	}
+	return h.lossesWithin(x.key, span{had, t})
+}
 
 // checkRenewedBeside wants a lease not to be renewed after another caller was granted its
 // lost lock: a deadline counts from before the renewal was sent.
@@ -56,9 +67,7 @@ func (h *history) checkRenewedBeside(k *keyHistory, old, next *hold) {
 	}
 }
 
-// checkTokens wants the tokens of holds that follow one another to grow. A process that
-// was frozen on the way out of Lock is told of its grant when that is long over, and so
-// by the first question it asks: that is no hold, and in no order.
+// checkTokens wants the tokens of holds that follow one another to grow.
 func (h *history) checkTokens(k *keyHistory) {
 	var last *hold // the one with the greatest token
 	for _, next := range k.holds {
@@ -70,7 +79,7 @@ func (h *history) checkTokens(k *keyHistory) {
 			continue
 		}
 		// One that was granted before a loss may be told so only after the next grant.
-		if !h.lossesWithin(k.key, span{next.since(), next.ret}) {
+		if !h.lossesWithin(k.key, span{next.since, next.ret}) {
 			h.violate(TokenOrder, k.key, span{last.ret, next.ret}, "%v, was granted after %v", next, last)
 		}
 	}

@@ -36,6 +36,16 @@ func unlock(proc, at, op int) []step {
 	return slices.Concat(rec(proc, at, op, recUnlock, record{}), rec(proc, at+1, op, recUnlocked, record{}))
 }
 
+// unlockedWith is an Unlock that is answered a millisecond later.
+func unlockedWith(proc, at, op int, r result) []step {
+	return slices.Concat(rec(proc, at, op, recUnlock, record{}), rec(proc, at+1, op, recUnlocked, record{Result: r}))
+}
+
+// reentered is a re-entry that fails.
+func reentered(proc, from, to, op int, r result) []step {
+	return slices.Concat(rec(proc, from, op, recLock, record{Flags: flagInner}), rec(proc, to, op, recRefused, record{Flags: flagInner, Result: r}))
+}
+
 // held is a lease from its grant to its Unlock. It was asked for a millisecond before.
 func held(proc, op, from, to, token int) []step {
 	return slices.Concat(lock(proc, from-1, op), granted(proc, from, op, token, from+297), unlock(proc, to, op))
@@ -57,6 +67,10 @@ func during(from, to int) span { return span{ms(from), ms(to)} }
 
 func lost(what loss, from, to int) []event {
 	return []event{{fault: &Fault{Name: "loss", harmless: true}, span: during(from, to), loss: what}}
+}
+
+func twice(from, to int) []event {
+	return []event{{fault: &Fault{Name: "twice", harmless: true, doubles: true}, span: during(from, to)}}
 }
 
 func trouble0(from, to int) []event {
@@ -126,18 +140,28 @@ var checkedHistories = map[string]struct {
 	"a loss after both":                {want: Overlap, events: lost(lossSome, 8, 9), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 7, 9, 11)}},
 	"a loss of what was not confirmed": {events: lost(lossUnconfirmed, 5, 6), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 7, 9, 11)}, regranted: 1},
 	"a loss of what was confirmed":     {want: Overlap, acked: true, events: lost(lossUnconfirmed, 5, 6), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 7, 9, 11)}},
+	"a loss before a renewal":          {want: Overlap, events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), held(1, 2, 300, 309, 11), unlock(0, 400, 1)}},
+	"a loss after a renewal":           {events: lost(lossSome, 250, 251), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), held(1, 2, 300, 309, 11), unlock(0, 400, 1)}, regranted: 1},
 	"a loss of a confirmed renewal":    {want: Overlap, acked: true, events: lost(lossUnconfirmed, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), held(1, 2, 300, 309, 11), unlock(0, 400, 1)}},
-	"a smaller token after a loss":     {want: TokenOrder, events: lost(lossAll, 5, 6), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 1307, 1309, 9)}},
-	"told of a grant after the loss":   {events: lost(lossAll, 5, 6), script: [][]step{lock(0, 0, 1), held(1, 2, 8, 10, 11), granted(0, 9, 1, 10, 298), unlock(0, 20, 1)}},
-	"renewed beside the next holder":   {want: LateLoss, regranted: 1, events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), held(1, 2, 7, 9, 11), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
-	"renewed after a loss of all":      {want: LateLoss, events: lost(lossAll, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
-	"renewed, as it was not lost":      {events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
-	"not renewed after a loss of all":  {events: lost(lossAll, 5, 6), script: [][]step{held(0, 1, 1, 290, 10)}},
+	"a smaller token after a loss":     {want: TokenOrder, events: lost(lossAll, 5, 6), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 51, 53, 9)}},
+	"a loss while it was waited for":   {want: Overlap, events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 3900, 1, 10, 4197), unlock(0, 3950, 1), held(1, 2, 3910, 3920, 11)}},
+	"a smaller token, the loss while it was waited for": {want: TokenOrder, events: lost(lossSome, 5, 6), script: [][]step{
+		lock(0, 0, 1), held(1, 2, 3900, 3905, 11), granted(0, 3910, 1, 10, 4207), unlock(0, 3950, 1),
+	}},
+	"handed over after the loss": {events: lost(lossSome, 5, 6), regranted: 1, script: [][]step{
+		held(0, 1, 1, 49, 10), held(1, 2, 8, 60, 30), lock(0, 20, 3), granted(0, 50, 3, 11, 298), unlock(0, 55, 3),
+	}},
+	"told of a grant after the loss":  {events: lost(lossAll, 5, 6), script: [][]step{lock(0, 0, 1), held(1, 2, 8, 10, 11), granted(0, 9, 1, 10, 298), unlock(0, 20, 1)}},
+	"renewed beside the next holder":  {want: LateLoss, regranted: 1, events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), held(1, 2, 7, 9, 11), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
+	"renewed after a loss of all":     {want: LateLoss, events: lost(lossAll, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
+	"renewed, as it was not lost":     {events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
+	"not renewed after a loss of all": {events: lost(lossAll, 5, 6), script: [][]step{held(0, 1, 1, 290, 10)}},
 
-	"a token repeats":                  {want: TokenOrder, script: [][]step{held(0, 1, 1, 5, 10), held(1, 2, 7, 9, 10)}},
-	"no tokens":                        {want: TokenOrder, script: [][]step{held(0, 1, 1, 5, 0), held(1, 2, 7, 9, 0)}},
-	"another token on re-entry":        {want: TokenOrder, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 2, 1, recLock, flagInner, 0), rec(0, 3, 1, recGranted, record{Flags: flagInner, Token: 11, Deadline: ms(298)}), unlock(0, 5, 1)}},
-	"told of a grant when it was over": {script: [][]step{lock(0, 0, 1), held(1, 2, 400, 405, 11), granted(0, 500, 1, 10, 298), unlock(0, 501, 1)}},
+	"a token repeats":           {want: TokenOrder, script: [][]step{held(0, 1, 1, 5, 10), held(1, 2, 7, 9, 10)}},
+	"no tokens":                 {want: TokenOrder, script: [][]step{held(0, 1, 1, 5, 0), held(1, 2, 7, 9, 0)}},
+	"another token on re-entry": {want: TokenOrder, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 2, 1, recLock, flagInner, 0), rec(0, 3, 1, recGranted, record{Flags: flagInner, Token: 11, Deadline: ms(298)}), unlock(0, 5, 1)}},
+	"told of a grant when it was over, beside the next holder": {script: [][]step{lock(0, 0, 1), lock(1, 399, 2), granted(1, 400, 2, 11, 697), granted(0, 500, 1, 10, 298), unlock(0, 501, 1), unlock(1, 600, 2)}},
+	"told of a grant when it was over":                         {script: [][]step{lock(0, 0, 1), held(1, 2, 400, 405, 11), granted(0, 500, 1, 10, 298), unlock(0, 501, 1)}},
 
 	"held at the deadline":           {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 297, 1, recAsk, flagYes, 298), lease(0, 298, 1, recAsk, flagYes, 298), unlock(0, 299, 1)}},
 	"re-entered past the deadline":   {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 299, 1, recLock, flagInner, 0), rec(0, 300, 1, recGranted, record{Flags: flagInner, Token: 10, Deadline: ms(298)}), unlock(0, 301, 1)}},
@@ -158,7 +182,34 @@ var checkedHistories = map[string]struct {
 	"a call goes on, being frozen":             {frozen: spans{during(100, 2000)}, script: [][]step{lock(0, 0, 1), refused(0, 4100, 1, resNotAcquired)}, events: trouble0(0, 4000)},
 	"an Unlock goes on":                        {want: Stall, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 5, 1, recUnlock, record{}), rec(0, 5100, 1, recUnlocked, record{})}},
 
-	"an error out of place": {want: Unexpected, script: [][]step{lock(0, 0, 1), refused(0, 1, 1, resOther)}},
+	"a failed Unlock hides no stall": {want: Stall, script: [][]step{
+		lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 5, 1, recUnlock, record{}), rec(0, 6, 1, recUnlocked, record{Result: resUnavailable}),
+		waited(1, 2, 7, 2007), waited(1, 3, 1900, 3900), waited(1, 5, 3800, 5800), waited(0, 4, 8000, 8990),
+	}},
+	"a failed Unlock leaves the lock to its TTL": {script: [][]step{
+		lock(0, 0, 1), granted(0, 1, 1, 10, 2298), rec(0, 5, 1, recUnlock, record{}), rec(0, 6, 1, recUnlocked, record{Result: resUnavailable}),
+		waited(1, 2, 7, 2007), waited(1, 3, 1900, 3900), waited(1, 5, 3800, 5800), waited(0, 4, 8000, 8990),
+	}},
+
+	"an error out of place":    {want: Unexpected, script: [][]step{lock(0, 0, 1), refused(0, 1, 1, resOther)}},
+	"Lock reports a loss":      {want: Unexpected, script: [][]step{lock(0, 0, 1), refused(0, 1, 1, resLost)}},
+	"Unlock was not acquired":  {want: Unexpected, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), unlockedWith(0, 5, 1, resNotAcquired)}},
+	"Renew was not acquired":   {want: Unexpected, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 2, 1, recRenew, 0, 298), rec(0, 3, 1, recRenewed, record{Result: resNotAcquired}), unlock(0, 5, 1)}},
+	"a re-entry is refused":    {want: Unexpected, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), reentered(0, 2, 3, 1, resNotAcquired), unlock(0, 5, 1)}},
+	"a re-entry has its time":  {script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), reentered(0, 2, 200, 1, resUnavailable), lease(0, 201, 1, recAsk, flagYes, 490), reentered(0, 202, 502, 1, resNotAcquired), unlock(0, 510, 1)}},
+	"a re-entry finds no loss": {want: Unexpected, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), reentered(0, 2, 3, 1, resLost), unlock(0, 5, 1)}},
+	"a re-entry finds a loss":  {events: lost(lossSome, 2, 3), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), reentered(0, 2, 3, 1, resLost), unlock(0, 5, 1)}},
+
+	"lost before its deadline":              {want: Unexpected, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 100, 1, recLost, 0, 298), unlockedWith(0, 101, 1, resLost)}},
+	"lost at its deadline":                  {script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 298, 1, recLost, 0, 298), unlockedWith(0, 299, 1, resLost)}},
+	"lost after a loss":                     {events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 100, 1, recLost, 0, 298), unlockedWith(0, 101, 1, resLost)}},
+	"lost, and the loss before its renewal": {want: Unexpected, events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), lease(0, 250, 1, recLost, 0, 498), unlock(0, 251, 1)}},
+	"Renew finds no loss":                   {want: Unexpected, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 2, 1, recRenew, 0, 298), rec(0, 3, 1, recRenewed, record{Result: resLost}), unlock(0, 5, 1)}},
+	"Unlock finds no loss":                  {want: Unexpected, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), unlockedWith(0, 5, 1, resLost)}},
+	"Unlock finds its release":              {events: twice(4, 7), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), unlockedWith(0, 5, 1, resLost)}},
+	"commands arrived twice before":         {want: Unexpected, events: twice(1, 4), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), unlockedWith(0, 5, 1, resLost)}},
+	"lost by commands that arrive twice":    {want: Unexpected, events: twice(1, 400), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 100, 1, recLost, 0, 298), unlock(0, 101, 1)}},
+	"Unlock finds the end of the lease":     {script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 290, 1, recUnlock, record{}), rec(0, 310, 1, recUnlocked, record{Result: resLost})}},
 }
 
 // processes writes the logs, with half a record at the end, as of a process that was killed.

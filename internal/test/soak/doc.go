@@ -6,7 +6,7 @@
 //
 // It complements the conformance suite: a case of the suite makes one fault happen at
 // one chosen moment, and looks at every promise. The soak makes many faults happen at
-// random moments, and looks at four promises: see [Kind].
+// random moments, and looks at five promises: see [Kind].
 //
 // A program that calls [Run] is its own worker:
 //
@@ -33,7 +33,8 @@
 // A hold reaches from the return of Lock to the call of Unlock, the lease's deadline, or
 // the death of the process, whichever comes first. Two holds of a key must not overlap, the
 // tokens of holds must grow, a free lock must be granted to a waiter within [Config].Slack
-// and 1.5 s while nothing is wrong, and a lease must not be used past its deadline.
+// and 1.5 s while nothing is wrong, a lease must not be used past its deadline, and must
+// not be lost before it.
 //
 // Of a key with permits the holds that overlap must not have more permits than there are. All permits must be
 // free in the store when the processes have ended and the last TTL is over.
@@ -41,7 +42,8 @@
 // Some faults lose locks by design: a server that loses its data, a clock that is set
 // ahead, a failover to a replica that lags. The log of faults says so. Then another grant
 // beside the old holder is accepted, but its token must be greater, and the old
-// holder's lease must not be renewed any more. [Strategy].Acked says that a strategy waits
+// holder's lease must not be renewed any more. A loss excuses nothing if the store had the
+// lock after it, as the lease's deadline shows. [Strategy].Acked says that a strategy waits
 // for replicas: its locks must survive when their master is killed.
 //
 // # Guarantees

@@ -22,6 +22,7 @@ type Fault struct {
 	// harmless: commands are still answered, so that a free lock must be
 	// granted in time.
 	harmless bool
+	doubles  bool // commands arrive twice, and the second answer counts: a release may find that it was applied
 	redis    bool // it needs a Redis of the run's own
 }
 
@@ -85,7 +86,7 @@ func Faults() []Fault {
 		{Name: "lose-messages", Doc: "the links of subscriptions go silent for up to two TTLs", on: redis, link: loseMessages, harmless: true},
 		{Name: "lose-reply", Doc: "commands are applied, their replies lost, connections closed", on: redis, link: some(loseReply, 1)},
 		{Name: "hang-reply", Doc: "commands are applied, their replies never come", on: redis, link: some(hangReply, 1)},
-		{Name: "duplicate", Doc: "commands arrive twice", on: redis, link: some(duplicate, 1), harmless: true},
+		{Name: "duplicate", Doc: "commands arrive twice", on: redis, link: some(duplicate, 1), harmless: true, doubles: true},
 		{Name: "delay", Doc: "commands arrive late, even after their sender has given up", on: redis, link: some(delay, len(delays))},
 		{Name: "late-reply", Doc: "replies come late", on: redis, link: some(lateReply, len(delays))},
 	}

@@ -17,6 +17,7 @@ type history struct {
 	keys       map[uint16]*keyHistory
 	losses     spans // in which locks may have been lost
 	wiped      spans // in which all of them were
+	doubled    spans // in which releases may have arrived twice
 	troubled   spans // in which a free lock may go untaken
 	count      map[string]int
 	found      map[Kind]int
@@ -46,17 +47,15 @@ type attempt struct {
 	unknown   bool // it may have got the lock: the caller was not told
 }
 
-// handedOver is for how long a lock may have been an earlier caller's, before it is handed over inside
-// a process, or taken where it is kept: a second before the release at most.
-const handedOver = 1100 * time.Millisecond
-
-// since is when the grant may have been made at the earliest.
-func (a attempt) since() instant { return a.call.add(-handedOver) }
+// proven returns when the store had a lock, or a time before: the deadline of a lease counts from when the command
+// was sent that the store has answered, a grant or a renewal. So it does where the lock was handed over, or was kept.
+func proven(deadline instant, ttl time.Duration) instant { return deadline.add(-ttl) }
 
 // hold is a lease, from the grant to its end.
 type hold struct {
 	attempt   // ret is when the grant was returned
 	token     int64
+	since     instant // the store had the lock then, or later: by the first deadline
 	deadline  instant // the last one known
 	unlocking instant // when Unlock was called first; 0, here and below: it was not
 	freed     instant // when Unlock returned nil
@@ -88,12 +87,12 @@ func (h *hold) end() instant {
 }
 
 // over is when the key is free in the store at the latest, if no other caller gets it. A
-// last renewal may have been applied without an answer.
+// last renewal may have been applied without an answer; once Unlock was called, none is sent.
 func (h *hold) over(linger time.Duration) instant {
 	switch {
 	case h.freed != 0:
 		return h.freed
-	case h.killed != 0:
+	case h.killed != 0 && h.unlocking == 0:
 		return h.killed.add(h.ttl + linger)
 	}
 	return max(h.deadline, h.unlocking).add(h.ttl + linger)
@@ -109,6 +108,9 @@ func newHistory(a *arena, s Strategy) *history {
 		}
 		if e.loss == lossAll {
 			h.wiped = append(h.wiped, e.span)
+		}
+		if e.fault.doubles {
+			h.doubled = append(h.doubled, e.span)
 		}
 		if !e.fault.harmless {
 			h.troubled = append(h.troubled, span{e.from, e.to.add(a.maxTTL + h.linger)}) // with what it leaves behind
@@ -176,8 +178,8 @@ func (r *reader) record(rec record) {
 	if x != nil {
 		x.deadline = max(x.deadline, rec.Deadline)
 	}
-	if rec.Result == resOther {
-		r.violate(Unexpected, rec.Key, span{rec.At, rec.At}, "%s, op %d: %v: an error that nothing calls for; see %s", r.p.name, rec.Op, rec.Kind, r.p.errPath())
+	if !rec.isCalledFor() {
+		r.violate(Unexpected, rec.Key, span{rec.At, rec.At}, "%s, op %d: %v: %v, which nothing calls for; see %s", r.p.name, rec.Op, rec.Kind, rec.Result, r.p.errPath())
 	}
 	inner := rec.Flags&flagInner != 0
 	if rec.isCall() {
@@ -218,7 +220,7 @@ func (r *reader) returned(rec record) {
 		return
 	}
 	r.count[Granted]++
-	x := &hold{attempt: a, token: rec.Token, deadline: rec.Deadline}
+	x := &hold{attempt: a, token: rec.Token, since: proven(rec.Deadline, a.ttl), deadline: rec.Deadline}
 	r.open[rec.Op] = x
 	r.at(a.key).holds = append(r.at(a.key).holds, x)
 	r.wantTold(x, rec, "Lock returned the lease")
@@ -235,11 +237,12 @@ func (r *reader) lease(x *hold, rec record) {
 		if yes && rec.At >= rec.Deadline {
 			r.violate(LateLoss, x.key, span{rec.Deadline, rec.At}, "%v: %v after its deadline the lease says that it is held", x, rec.At.since(rec.Deadline))
 		}
-		if yes && x.refused != 0 && !r.lossesWithin(x.key, span{x.since(), rec.At}) {
+		if yes && x.refused != 0 && !r.lossesWithin(x.key, span{x.since, rec.At}) {
 			r.violate(Overlap, x.key, span{x.refused, rec.At}, "%v: the lease says that it is held; but the resource has refused its token, so another caller was granted a greater one", x)
 		}
 	case recLost:
 		r.count[Lost]++
+		r.wantReason(x, rec)
 		x.closed = true
 		if x.lost == 0 {
 			x.lost = rec.At
@@ -252,10 +255,17 @@ func (r *reader) lease(x *hold, rec record) {
 				r.wantTold(x, rec, "Lost was still open")
 			}
 		}
+	case recRenewed:
+		if rec.Result == resLost {
+			r.wantReason(x, rec)
+		}
 	case recUnlocked:
 		r.wantReturn(rec, "Unlock", x.asked, unlockWithin)
-		if rec.Result == resOK {
+		switch {
+		case rec.Result == resOK:
 			x.freed = rec.At
+		case rec.Result == resLost && !r.doubled.overlap(span{x.unlocking, rec.At}):
+			r.wantReason(x, rec)
 		}
 		if rec.Result != resUnavailable {
 			delete(r.open, rec.Op)
@@ -273,6 +283,11 @@ func (r *reader) inner(x *hold, rec record) {
 	switch rec.Kind {
 	case recLock:
 		x.reentry = rec.At
+	case recRefused:
+		// It may be refused when its context has ended: with the lease, or when its time is over.
+		if rec.Result == resLost || rec.Result == resNotAcquired && rec.At < x.reentry.add(x.ttl) {
+			r.wantReason(x, rec)
+		}
 	case recGranted:
 		if x.reentry >= rec.Deadline {
 			r.violate(LateLoss, x.key, span{x.reentry, rec.At}, "%v: re-entered %v after the deadline", x, x.reentry.since(rec.Deadline))
@@ -280,6 +295,13 @@ func (r *reader) inner(x *hold, rec record) {
 		if rec.Token != x.token {
 			r.violate(TokenOrder, x.key, span{x.ret, rec.At}, "%v: token %d on re-entry", x, rec.Token)
 		}
+	}
+}
+
+// wantReason wants a lease that is lost before its deadline to have lost its lock by design, since the store had it.
+func (r *reader) wantReason(x *hold, rec record) {
+	if !x.closed && rec.At < x.deadline && !r.lossesWithin(x.key, span{proven(x.deadline, x.ttl), rec.At}) {
+		r.violate(Unexpected, x.key, span{x.ret, rec.At}, "%v: %v: it was lost %v before its deadline, and nothing has taken its lock away", x, rec.Kind, x.deadline.since(rec.At))
 	}
 }
 

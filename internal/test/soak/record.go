@@ -88,6 +88,22 @@ type record struct {
 // isCall reports whether the record is the begin of a call.
 func (r record) isCall() bool { return r.Kind == recLock || r.Kind == recRenew || r.Kind == recUnlock }
 
+// isCalledFor reports whether a call of its kind may end with this result. What has to have happened for
+// it is for the checker.
+func (r record) isCalledFor() bool {
+	switch r.Result {
+	case resOK:
+		return r.Kind != recRefused
+	case resUnavailable:
+		return true
+	case resNotAcquired:
+		return r.Kind == recRefused
+	case resLost:
+		return r.Kind != recRefused || r.Flags&flagInner != 0 // a Lock without an owner has nothing to lose
+	}
+	return false
+}
+
 // logFile is a worker's log. Each record is handed to the kernel at once, so that
 // the log of a killed process says all that it did: an Unlock that is missing there
 // would look as if the lease had been held on.

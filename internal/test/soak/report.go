@@ -28,7 +28,7 @@ const (
 	NoStep Kind = "no step"
 	// Leak: permits were out when all processes had ended, and the TTL of their claims was over.
 	Leak Kind = "leak"
-	// Unexpected: an error that nothing calls for.
+	// Unexpected: an error, or the loss of a lease before its deadline, that nothing calls for.
 	Unexpected Kind = "unexpected error"
 	// Crash: a process ended by itself, or did not finish.
 	Crash Kind = "crash"

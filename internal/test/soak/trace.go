@@ -34,11 +34,15 @@ func (r *reader) trace(rec record) {
 	case rec.Kind == recUnlocked:
 		what = spec.Unlocked
 	}
+	ttl := r.pending[rec.Op].ttl
+	if x := r.open[rec.Op]; x != nil {
+		ttl = x.ttl
+	}
 	k := r.at(rec.Key)
 	k.trace = append(k.trace, spec.Event{
 		What: what, At: time.Duration(rec.At), Lease: r.lease64(rec.Op), Token: rec.Token,
-		Deadline: time.Duration(rec.Deadline),
-		TTL:      time.Duration(rec.TTL)*time.Millisecond + r.slack, // the deadline was looked at later than At
+		Deadline: time.Duration(rec.Deadline), Since: time.Duration(proven(rec.Deadline, ttl)),
+		TTL: time.Duration(rec.TTL)*time.Millisecond + r.slack, // the deadline was looked at later than At
 	})
 }
 
@@ -56,9 +60,7 @@ func (h *history) replay(k *keyHistory) {
 	slices.SortStableFunc(k.trace, func(a, b spec.Event) int { return cmp.Compare(a.At, b.At) })
 	t := spec.NewTrace()
 	for _, e := range k.trace {
-		e.Excused = func(asked time.Duration) bool {
-			return h.lossesWithin(k.key, span{instant(asked).add(-handedOver), instant(e.At)})
-		}
+		e.Excused = func(since time.Duration) bool { return h.lossesWithin(k.key, span{instant(since), instant(e.At)}) }
 		h.count[Steps]++
 		if err := t.Step(e); err != nil {
 			h.violate(NoStep, k.key, span{instant(e.At), instant(e.At)}, "process %d, op %d: %v", e.Lease>>32, uint32(e.Lease), err)
