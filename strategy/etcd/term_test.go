@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/strategy/etcd"
+	"github.com/distlock/locker/strategy/etcd/internal/members"
 )
 
 // leaseOf is the lease of the one member of a key.
@@ -65,6 +67,37 @@ func TestRevokedByADeposedLeader(t *testing.T) {
 		res, err := admin.TimeToLive(t.Context(), moved)
 		return err == nil && res.TTL < 0
 	}, 30*time.Second, 20*time.Millisecond, "the lease is revoked when nobody wants it")
+}
+
+// While the database is full a lock is renewed as long as the leader stays, and released, but not renewed in the next term.
+func TestFullDatabase(t *testing.T) {
+	t.Parallel()
+	s, err := members.Take()
+	require.NoError(t, err)
+	t.Cleanup(func() { members.Put(s, true) })
+	h := &harness{s: s, admin: newClient(t, s)}
+	l := newLocker(t, newClient(t, s), locker.WithTTL(time.Minute))
+	lease, err := l.Lock(t.Context(), "k")
+	require.NoError(t, err)
+	require.NoError(t, lease.Renew(t.Context())) // moves it from the first lease of the process, which has no term
+	second, err := l.Lock(t.Context(), "second")
+	require.NoError(t, err)
+	require.NoError(t, h.alarm(t.Context(), pb.AlarmRequest_ACTIVATE))
+	_, err = l.TryLock(t.Context(), "other")
+	require.ErrorContains(t, err, "database space exceeded")
+	require.NoError(t, lease.Renew(t.Context()))
+	require.NoError(t, second.Unlock(t.Context()))
+
+	s.Kill() // it is elected anew, in another term
+	require.NoError(t, s.Start())
+	require.Eventually(t, func() bool {
+		err := lease.Renew(t.Context())
+		require.Error(t, err)
+		return strings.Contains(err.Error(), "database space exceeded")
+	}, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return h.alarm(t.Context(), pb.AlarmRequest_DEACTIVATE) == nil }, 30*time.Second, 10*time.Millisecond)
+	require.NoError(t, lease.Renew(t.Context()))
+	require.NoError(t, lease.Unlock(t.Context()))
 }
 
 // deposed is a member whose keep-alives always succeed, and that reads in the term it is given. It has one member of a
