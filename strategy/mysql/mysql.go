@@ -152,8 +152,13 @@ func (r *asking) lock() (a driver.Answer, err error) {
 	return a, errOvertaken
 }
 
-// Renew implements driver.Driver: statements for locks, and others for permits.
+// Renew implements driver.Driver: statements for locks, and others for permits. A lock that is alone waits for its row,
+// which would hold up the others of a batch.
 func (d *mysqlDriver) Renew(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
+	if len(claims) == 1 && claims[0].Limit == 0 {
+		answer(0, d.extend(ctx, claims[0]))
+		return
+	}
 	var locks, permits []int
 	for i, c := range claims {
 		if c.Limit > 0 {
@@ -177,10 +182,6 @@ func (d *mysqlDriver) Renew(ctx context.Context, claims []driver.Claim, answer f
 }
 
 func (d *mysqlDriver) renewLocks(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
-	if len(claims) == 1 {
-		answer(0, d.extend(ctx, claims[0]))
-		return
-	}
 	outcome := make([]error, len(claims))
 	err := d.do(ctx, d.others, func(conn *sql.Conn) error { return d.renew(ctx, conn, claims, outcome) })
 	for i := range claims {
