@@ -284,7 +284,7 @@ func (r *asking) lockInstead() (a driver.Answer, had bool, err error) {
 			return driver.Answer{Granted: true, Token: (n - granted) % block, Tokens: int((n - granted) / block)}, true, nil
 		case !seen.ended():
 			a = seen.refusal(r)
-			a.Bids = n&bids > 0
+			a.Bids = false // the Release of a lock ends no bid
 			return a, true, nil
 		}
 	}
