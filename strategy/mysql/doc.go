@@ -22,7 +22,7 @@
 // the two servers differ by less than the time between the two grants.
 //
 // After a fail-over in which the old server stays up and takes no writes, each connection to it
-// is closed at its first error (1290, 1792, 1836). The next connection reaches the new primary if the
+// is closed at its first error (1290, 1792, 1836, and 1047 of a node of Galera that is in no majority). The next connection reaches the new primary if the
 // name in the pool's configuration leads there.
 //
 // Not guaranteed: order among the waiters of several processes; re-entry by the same
@@ -87,7 +87,7 @@
 // Statements work at every isolation level. A row that another transaction has locked holds up
 // what is about its key: an attempt waits for it until its context ends or innodb_lock_wait_timeout does,
 // which is transient trouble; a batch of renewals passes it by. A statement that the server rolls back
-// (1213, and 1020 of MariaDB from 11.6 on) is sent again, up to 10 times. The table can be replicated in every binlog_format but, under READ
+// (1213, 1020 of MariaDB from 11.6 on, and 3101 of group replication) is sent again, up to 10 times. The table can be replicated in every binlog_format but, under READ
 // COMMITTED, STATEMENT, which InnoDB refuses: each statement uses the time at which it arrived, which is in the log.
 //
 // # Connections
