@@ -96,7 +96,8 @@
 // lock, so that releases and renewals need not wait for attempts. Releases and renewals use as many as the limit, or 32.
 // New reads the pool's limit once. A command whose context ends costs its connection, as the client
 // closes it. If an application uses up the pool by itself, it delays renewals: then give the Locker a pool of its
-// own. Sessions need autocommit, which is on by default, and no sql_safe_updates.
+// own. Sessions need autocommit, which is on by default, and no sql_safe_updates. Without autocommit nothing is granted, renewed or
+// released: the command fails, and its connection is closed.
 //
 // A proxy between the two has to send every statement to the primary, SELECTs included. Nothing is kept in a
 // session, so that it may share connections between clients.

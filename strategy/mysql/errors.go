@@ -54,6 +54,23 @@ func exec(ctx context.Context, conn *sql.Conn, stmt string) (sql.Result, error) 
 	return done, err
 }
 
+// send runs a statement that changes claims, and returns its LAST_INSERT_ID, and how many rows it has changed. Without
+// autocommit it may be undone later, whoever counts on it: it is undone here, with the connection.
+func send(ctx context.Context, conn *sql.Conn, stmt string) (id, changed int64, err error) {
+	done, err := exec(ctx, conn, stmt)
+	if err != nil {
+		return 0, 0, err
+	}
+	if id, err = done.LastInsertId(); id == manual && err == nil {
+		hangUp(conn)
+		return 0, 0, errManual
+	}
+	if err == nil {
+		changed, err = done.RowsAffected()
+	}
+	return id, changed, err
+}
+
 // isPermanent reports whether trying again is pointless.
 func isPermanent(err error) bool {
 	var untrusted *tls.CertificateVerificationError
