@@ -16,9 +16,11 @@
 // holder learns of it at its next renewal. If the clock jumps back, a lease ends late. Fencing tokens grow, also after a
 // row was deleted or the table lost: they begin at the server's clock in microseconds. They could
 // repeat only if the rows are lost and the clock is behind the last token. Locks survive a crash of the
-// server if its commits do (innodb_flush_log_at_trx_commit = 1, the default), and a fail-over if
-// the replica has them (semi-synchronous or group replication). A replica that lagged may not
-// know a lock. Then the holder learns of the loss at its next renewal. The next holder's token is greater if the clocks of
+// server if its commits do: innodb_flush_log_at_trx_commit = 1, the default, and, where the server writes a binary log, sync_binlog = 1,
+// which is not the default of MariaDB: there it is 0, and a crash of the machine may undo the last commits. Locks survive a fail-over if
+// the replica has them (group replication, or semi-synchronous replication with a timeout that is longer than any outage: with the
+// default, 10 s of rpl_semi_sync_master_timeout or rpl_semi_sync_source_timeout, it goes on without the replica after that). A replica that
+// lagged may not know a lock. Then the holder learns of the loss at its next renewal. The next holder's token is greater if the clocks of
 // the two servers differ by less than the time between the two grants.
 //
 // After a fail-over in which the old server stays up and takes no writes, each connection to it
