@@ -65,7 +65,7 @@
 // transaction has locked: an attempt is refused, a batch of renewals goes past it and is tried
 // again, and what is about that row only gives up after 50 ms.
 //
-// They are written for READ COMMITTED. Sessions of a stricter level work, too: an attempt that the
+// They are written for READ COMMITTED. Sessions of a stricter level work, too: an attempt, a renewal or a release that the
 // server rolls back (SQLSTATE 40001, 40P01) is sent again, up to 10 times, and is no refusal. So is one at
 // any level that has waited 50 ms for something else than a row, such as the turn to add a page to the table.
 //
