@@ -27,6 +27,8 @@
 // The table is public.locker_locks, or that of [WithTable]. The first command that finds
 // it missing creates it, which needs CREATE in its schema; [Schema] is the SQL, for
 // an administrator to run. Otherwise a role needs SELECT, INSERT, UPDATE and DELETE.
+// A trigger fills in the column hash by the function public.locker_locks_hash, which is made with the table. (A table that was made
+// before 0.1 has a generated column instead. It goes on working, but must not be in a publication: docs/operating.md.)
 //
 // A row is a key. It remains after a release, for its token, until ten minutes or two
 // TTLs after the lease would have ended. Then one of the next releases, of whatever key,
