@@ -100,6 +100,9 @@
 // notifications is full, because another session listens and stays in a transaction, a release
 // sends none, and waiters look once a second.
 //
+// A signal to a holder (Client.RequestRelease, Client.ForceUnlock) is a NOTIFY, too, which takes less than 8000 bytes: the holder of
+// a key of more than some 5,800 bytes, prefix included, cannot be asked.
+//
 // # PgBouncer
 //
 // Locks and permits work through PgBouncer in transaction mode, from a pool with
