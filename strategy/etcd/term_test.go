@@ -113,7 +113,7 @@ type deposed struct {
 	writes int64 // of the holder
 	grants int
 	moves  int
-	lost   bool // moves are carried out, their answers lost
+	lose   func() // is called when a move was carried out, and its answer is lost; nil: none is
 }
 
 func (d *deposed) header() *pb.ResponseHeader {
@@ -143,7 +143,8 @@ func (d *deposed) Txn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse,
 			d.writes++
 			d.lease = op.RequestTxn.Success[0].GetRequestPut().Lease
 			answer.Response = &pb.ResponseOp_ResponseTxn{ResponseTxn: &pb.TxnResponse{Succeeded: true}}
-			if d.lost {
+			if d.lose != nil {
+				d.lose()
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
@@ -202,8 +203,8 @@ func TestRenewalInAnotherTerm(t *testing.T) {
 	defer client.Close()
 	drv := etcd.NewDriver(client)
 	defer drv.Close()
-	renew := func(within time.Duration) (outcome error) {
-		ctx, cancel := context.WithTimeout(t.Context(), within)
+	renew := func(ctx context.Context) (outcome error) {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		drv.Renew(ctx, []driver.Claim{c}, func(_ int, err error) { outcome = err })
 		return outcome
@@ -216,25 +217,26 @@ func TestRenewalInAnotherTerm(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, a.Granted)
 	made(1, 0, "an attempt")
-	require.NoError(t, renew(time.Minute))
+	require.NoError(t, renew(t.Context()))
 	made(2, 1, "of the first lease it is not known in which term it was granted")
-	require.NoError(t, renew(time.Minute))
+	require.NoError(t, renew(t.Context()))
 	made(2, 1, "in one term a claim keeps its lease")
 
 	d.set(func() { d.term = 6 })
-	require.NoError(t, renew(time.Minute))
+	require.NoError(t, renew(t.Context()))
 	made(3, 2, "in the next term it moves")
-	require.NoError(t, renew(time.Minute))
+	require.NoError(t, renew(t.Context()))
 	made(3, 2, "and keeps the lease of that term")
 
-	d.set(func() { d.term, d.lost = 7, true })
-	err = renew(300 * time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	d.set(func() { d.term, d.lose = 7, cancel })
+	err = renew(ctx)
 	require.Error(t, err)
 	require.NotErrorIs(t, err, driver.ErrLost)
-	d.set(func() { d.lost = false })
+	d.set(func() { d.lose = nil })
 	var before int64
 	d.set(func() { before = d.lease })
-	require.NoError(t, renew(time.Minute))
+	require.NoError(t, renew(t.Context()))
 	d.set(func() {
 		require.Equal(t, before, d.lease, "the lease that it has got without an answer is one of this term")
 	})
