@@ -86,7 +86,7 @@ func TestLeaseOfABrokenLockIsNotReused(t *testing.T) {
 	require.NoError(t, next.Unlock(t.Context()))
 }
 
-// A role of the range of a prefix, and of the key that tokens count from, is enough.
+// A role of the range of a prefix, and of the key that tokens count from, is enough, to list the locks as well.
 func TestRoleOfAPrefix(t *testing.T) {
 	t.Parallel()
 	s, err := members.Take()
@@ -105,6 +105,8 @@ func TestRoleOfAPrefix(t *testing.T) {
 		_, err = admin.RoleGrantPermission(ctx, "app", from, to, clientv3.PermissionType(clientv3.PermReadWrite))
 		require.NoError(t, err)
 	}
+	_, err = newLocker(t, admin, locker.WithPrefix("other:")).Lock(ctx, "k")
+	require.NoError(t, err)
 	_, err = admin.AuthEnable(ctx)
 	require.NoError(t, err)
 
@@ -125,6 +127,12 @@ func TestRoleOfAPrefix(t *testing.T) {
 	require.NoError(t, lease.Renew(ctx))
 	_, err = l.Inspect(ctx, "k")
 	require.NoError(t, err)
+	var keys []string
+	for h, err := range l.Holders(ctx, "*") {
+		require.NoError(t, err)
+		keys = append(keys, h.Key)
+	}
+	require.Equal(t, []string{"k"}, keys)
 	require.NoError(t, lease.Unlock(ctx))
 	require.NoError(t, <-granted)
 

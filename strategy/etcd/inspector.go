@@ -73,11 +73,12 @@ func (d *etcdDriver) remaining(ctx context.Context, h driver.Holder, lease int64
 	return h, nil
 }
 
-// Keys implements driver.Inspector. It reads a page at a time.
+// Keys implements driver.Inspector. It reads a page at a time, of the names under the Locker's prefix: a user may read no others, and a pattern
+// that the Locker gives begins with the prefix.
 func (d *etcdDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string, error] {
 	const page = 1000
 	return glob.Keys(pattern, func(from string, add func(string)) (string, error) {
-		get := clientv3.OpGet(cmp.Or(from, root), clientv3.WithRange(clientv3.GetPrefixRangeEnd(root)), clientv3.WithKeysOnly(), clientv3.WithLimit(page))
+		get := clientv3.OpGet(cmp.Or(from, d.under()), clientv3.WithRange(clientv3.GetPrefixRangeEnd(d.under())), clientv3.WithKeysOnly(), clientv3.WithLimit(page))
 		res, err := d.txn(ctx, nil, []clientv3.Op{get}, nil)
 		if err != nil {
 			return "", err

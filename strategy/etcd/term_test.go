@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/strategy/etcd"
+	"github.com/distlock/locker/strategy/etcd/internal/members"
 )
 
 // leaseOf is the lease of the one member of a key.
@@ -67,6 +69,37 @@ func TestRevokedByADeposedLeader(t *testing.T) {
 	}, 30*time.Second, 20*time.Millisecond, "the lease is revoked when nobody wants it")
 }
 
+// While the database is full a lock is renewed as long as the leader stays, and released, but not renewed in the next term.
+func TestFullDatabase(t *testing.T) {
+	t.Parallel()
+	s, err := members.Take()
+	require.NoError(t, err)
+	t.Cleanup(func() { members.Put(s, true) })
+	h := &harness{s: s, admin: newClient(t, s)}
+	l := newLocker(t, newClient(t, s), locker.WithTTL(time.Minute))
+	lease, err := l.Lock(t.Context(), "k")
+	require.NoError(t, err)
+	require.NoError(t, lease.Renew(t.Context())) // moves it from the first lease of the process, which has no term
+	second, err := l.Lock(t.Context(), "second")
+	require.NoError(t, err)
+	require.NoError(t, h.alarm(t.Context(), pb.AlarmRequest_ACTIVATE))
+	_, err = l.TryLock(t.Context(), "other")
+	require.ErrorContains(t, err, "database space exceeded")
+	require.NoError(t, lease.Renew(t.Context()))
+	require.NoError(t, second.Unlock(t.Context()))
+
+	s.Kill() // it is elected anew, in another term
+	require.NoError(t, s.Start())
+	require.Eventually(t, func() bool {
+		err := lease.Renew(t.Context())
+		require.Error(t, err)
+		return strings.Contains(err.Error(), "database space exceeded")
+	}, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return h.alarm(t.Context(), pb.AlarmRequest_DEACTIVATE) == nil }, 30*time.Second, 10*time.Millisecond)
+	require.NoError(t, lease.Renew(t.Context()))
+	require.NoError(t, lease.Unlock(t.Context()))
+}
+
 // deposed is a member whose keep-alives always succeed, and that reads in the term it is given. It has one member of a
 // line.
 type deposed struct {
@@ -80,7 +113,7 @@ type deposed struct {
 	writes int64 // of the holder
 	grants int
 	moves  int
-	lost   bool // moves are carried out, their answers lost
+	lose   func() // is called when a move was carried out, and its answer is lost; nil: none is
 }
 
 func (d *deposed) header() *pb.ResponseHeader {
@@ -110,7 +143,8 @@ func (d *deposed) Txn(ctx context.Context, req *pb.TxnRequest) (*pb.TxnResponse,
 			d.writes++
 			d.lease = op.RequestTxn.Success[0].GetRequestPut().Lease
 			answer.Response = &pb.ResponseOp_ResponseTxn{ResponseTxn: &pb.TxnResponse{Succeeded: true}}
-			if d.lost {
+			if d.lose != nil {
+				d.lose()
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
@@ -169,8 +203,8 @@ func TestRenewalInAnotherTerm(t *testing.T) {
 	defer client.Close()
 	drv := etcd.NewDriver(client)
 	defer drv.Close()
-	renew := func(within time.Duration) (outcome error) {
-		ctx, cancel := context.WithTimeout(t.Context(), within)
+	renew := func(ctx context.Context) (outcome error) {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		drv.Renew(ctx, []driver.Claim{c}, func(_ int, err error) { outcome = err })
 		return outcome
@@ -183,25 +217,26 @@ func TestRenewalInAnotherTerm(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, a.Granted)
 	made(1, 0, "an attempt")
-	require.NoError(t, renew(time.Minute))
+	require.NoError(t, renew(t.Context()))
 	made(2, 1, "of the first lease it is not known in which term it was granted")
-	require.NoError(t, renew(time.Minute))
+	require.NoError(t, renew(t.Context()))
 	made(2, 1, "in one term a claim keeps its lease")
 
 	d.set(func() { d.term = 6 })
-	require.NoError(t, renew(time.Minute))
+	require.NoError(t, renew(t.Context()))
 	made(3, 2, "in the next term it moves")
-	require.NoError(t, renew(time.Minute))
+	require.NoError(t, renew(t.Context()))
 	made(3, 2, "and keeps the lease of that term")
 
-	d.set(func() { d.term, d.lost = 7, true })
-	err = renew(300 * time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	d.set(func() { d.term, d.lose = 7, cancel })
+	err = renew(ctx)
 	require.Error(t, err)
 	require.NotErrorIs(t, err, driver.ErrLost)
-	d.set(func() { d.lost = false })
+	d.set(func() { d.lose = nil })
 	var before int64
 	d.set(func() { before = d.lease })
-	require.NoError(t, renew(time.Minute))
+	require.NoError(t, renew(t.Context()))
 	d.set(func() {
 		require.Equal(t, before, d.lease, "the lease that it has got without an answer is one of this term")
 	})

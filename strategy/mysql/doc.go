@@ -16,13 +16,15 @@
 // holder learns of it at its next renewal. If the clock jumps back, a lease ends late. Fencing tokens grow, also after a
 // row was deleted or the table lost: they begin at the server's clock in microseconds. They could
 // repeat only if the rows are lost and the clock is behind the last token. Locks survive a crash of the
-// server if its commits do (innodb_flush_log_at_trx_commit = 1, the default), and a fail-over if
-// the replica has them (semi-synchronous or group replication). A replica that lagged may not
-// know a lock. Then the holder learns of the loss at its next renewal. The next holder's token is greater if the clocks of
+// server if its commits do: innodb_flush_log_at_trx_commit = 1, the default, and, where the server writes a binary log, sync_binlog = 1,
+// which is not the default of MariaDB: there it is 0, and a crash of the machine may undo the last commits. Locks survive a fail-over if
+// the replica has them (group replication, or semi-synchronous replication with a timeout that is longer than any outage: with the
+// default, 10 s of rpl_semi_sync_master_timeout or rpl_semi_sync_source_timeout, it goes on without the replica after that). A replica that
+// lagged may not know a lock. Then the holder learns of the loss at its next renewal. The next holder's token is greater if the clocks of
 // the two servers differ by less than the time between the two grants.
 //
 // After a fail-over in which the old server stays up and takes no writes, each connection to it
-// is closed at its first error (1290, 1792, 1836). The next connection reaches the new primary if the
+// is closed at its first error (1290, 1792, 1836, and 1047 of a node of Galera that is in no majority). The next connection reaches the new primary if the
 // name in the pool's configuration leads there.
 //
 // Not guaranteed: order among the waiters of several processes; re-entry by the same
@@ -87,7 +89,7 @@
 // Statements work at every isolation level. A row that another transaction has locked holds up
 // what is about its key: an attempt waits for it until its context ends or innodb_lock_wait_timeout does,
 // which is transient trouble; a batch of renewals passes it by. A statement that the server rolls back
-// (1213, and 1020 of MariaDB from 11.6 on) is sent again, up to 10 times. The table can be replicated in every binlog_format but, under READ
+// (1213, 1020 of MariaDB from 11.6 on, and 3101 of group replication) is sent again, up to 10 times. The table can be replicated in every binlog_format but, under READ
 // COMMITTED, STATEMENT, which InnoDB refuses: each statement uses the time at which it arrived, which is in the log.
 //
 // # Connections
@@ -96,7 +98,8 @@
 // lock, so that releases and renewals need not wait for attempts. Releases and renewals use as many as the limit, or 32.
 // New reads the pool's limit once. A command whose context ends costs its connection, as the client
 // closes it. If an application uses up the pool by itself, it delays renewals: then give the Locker a pool of its
-// own. Sessions need autocommit, which is on by default, and no sql_safe_updates.
+// own. Sessions need autocommit, which is on by default, and no sql_safe_updates. Without autocommit nothing is granted, renewed or
+// released: the command fails, and its connection is closed.
 //
 // A proxy between the two has to send every statement to the primary, SELECTs included. Nothing is kept in a
 // session, so that it may share connections between clients.

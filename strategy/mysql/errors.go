@@ -21,12 +21,13 @@ const (
 )
 
 var (
-	// rolledBack are a deadlock, and a row that has changed since the transaction's snapshot: MariaDB from 11.6 on refuses that at
-	// REPEATABLE READ and above (innodb_snapshot_isolation).
-	rolledBack = []uint16{1213, 1020}
-	// readOnly: read_only or super_read_only is on, InnoDB was started read-only, or the session
-	// or its transaction is.
-	readOnly = []uint16{1290, 1836, 1792}
+	// rolledBack are a deadlock; a row that has changed since the transaction's snapshot, which MariaDB from 11.6 on refuses at
+	// REPEATABLE READ and above (innodb_snapshot_isolation); and a transaction that Group Replication refuses at its commit, as another
+	// server has changed the row (3101).
+	rolledBack = []uint16{1213, 1020, 3101}
+	// readOnly: read_only or super_read_only is on, InnoDB was started read-only, the session
+	// or its transaction is, or a node of Galera is in no majority (1047).
+	readOnly = []uint16{1290, 1836, 1792, 1047}
 	// tooMany connections: of the server, of the user, by the user's limits, from this host.
 	tooMany = []uint16{1040, 1203, 1226, 1129}
 	// permanent errors need a person: access denied (1044, 1045, 1142, 1143, 1227, 1698), a
@@ -51,6 +52,23 @@ func exec(ctx context.Context, conn *sql.Conn, stmt string) (sql.Result, error) 
 		done, err = conn.ExecContext(ctx, stmt)
 	}
 	return done, err
+}
+
+// send runs a statement that changes claims, and returns its LAST_INSERT_ID, and how many rows it has changed. Without
+// autocommit it may be undone later, whoever counts on it: it is undone here, with the connection.
+func send(ctx context.Context, conn *sql.Conn, stmt string) (id, changed int64, err error) {
+	done, err := exec(ctx, conn, stmt)
+	if err != nil {
+		return 0, 0, err
+	}
+	if id, err = done.LastInsertId(); id == manual && err == nil {
+		hangUp(conn)
+		return 0, 0, errManual
+	}
+	if err == nil {
+		changed, err = done.RowsAffected()
+	}
+	return id, changed, err
 }
 
 // isPermanent reports whether trying again is pointless.

@@ -119,6 +119,30 @@ func TestLockedRowIsPassedByInABatch(t *testing.T) {
 	require.NoError(t, d.Release(ctx, claims[1]))
 }
 
+// Nor does the row of the only lock in a batch hold up permits.
+func TestLockedRowHoldsUpNoPermits(t *testing.T) {
+	t.Parallel()
+	s, ctx := startServer(t), t.Context()
+	d := lockmysql.NewDriver(s.pool(t, 0, ""))
+	defer d.Close()
+	claims := []driver.Claim{{Key: "a", ID: "l", Owner: "o", TTL: time.Minute}, {Key: "b", ID: "p", Owner: "o", TTL: time.Minute, Permits: 1, Limit: 2}}
+	for _, c := range claims {
+		a, err := d.Acquire(ctx, driver.Request{Claim: c, Fencing: true})
+		require.NoError(t, err)
+		require.True(t, a.Granted)
+	}
+	require.NoError(t, s.admin(ctx, `UPDATE app.locker_locks SET expires = expires - 30000000 WHERE lock_key = 'a'`))
+	end := s.rowOf(t, "a")
+	got := make([]error, len(claims))
+	renew := func() { d.Renew(ctx, claims, func(i int, err error) { got[i] = err }) }
+	renew()
+	require.ErrorContains(t, got[0], "locked by another transaction")
+	require.NoError(t, got[1])
+	require.NoError(t, end())
+	renew()
+	require.NoError(t, got[0])
+}
+
 // A command whose connection is killed may have been applied.
 func TestKilledCommand(t *testing.T) {
 	t.Parallel()

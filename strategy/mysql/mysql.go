@@ -110,7 +110,7 @@ func (d *mysqlDriver) Configure(cfg driver.Config) (driver.Settings, error) {
 var (
 	errLost = fmt.Errorf("the claim does not hold the key: %w", driver.ErrLost)
 	errBusy = &driver.StoreError{Err: errors.New("the row is locked by another transaction"), NotApplied: true}
-	// errManual: the grant is undone with the connection, which is closed.
+	// errManual: what the statement did is undone with the connection, which is closed.
 	errManual = &driver.StoreError{Permanent: true, NotApplied: true, Err: errors.New("want connections with autocommit = 1, in which each statement is a transaction, and sql_safe_updates = 0")}
 	errMute   = &driver.StoreError{Permanent: true, Err: errors.New("the server sent no answer: want connections with sql_safe_updates = 0, and a table without triggers")}
 )
@@ -152,8 +152,13 @@ func (r *asking) lock() (a driver.Answer, err error) {
 	return a, errOvertaken
 }
 
-// Renew implements driver.Driver: statements for locks, and others for permits.
+// Renew implements driver.Driver: statements for locks, and others for permits. A lock that is alone waits for its row,
+// which would hold up the others of a batch.
 func (d *mysqlDriver) Renew(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
+	if len(claims) == 1 && claims[0].Limit == 0 {
+		answer(0, d.extend(ctx, claims[0]))
+		return
+	}
 	var locks, permits []int
 	for i, c := range claims {
 		if c.Limit > 0 {
@@ -177,10 +182,6 @@ func (d *mysqlDriver) Renew(ctx context.Context, claims []driver.Claim, answer f
 }
 
 func (d *mysqlDriver) renewLocks(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
-	if len(claims) == 1 {
-		answer(0, d.extend(ctx, claims[0]))
-		return
-	}
 	outcome := make([]error, len(claims))
 	err := d.do(ctx, d.others, func(conn *sql.Conn) error { return d.renew(ctx, conn, claims, outcome) })
 	for i := range claims {
@@ -193,14 +194,11 @@ func (d *mysqlDriver) renewLocks(ctx context.Context, claims []driver.Claim, ans
 
 func (d *mysqlDriver) extend(ctx context.Context, c driver.Claim) error {
 	return d.do(ctx, d.others, func(conn *sql.Conn) error {
-		done, err := exec(ctx, conn, fmt.Sprintf(d.sql.extend, hashOf(c.Key), c.ID))
-		if err != nil {
-			return err
+		held, _, err := send(ctx, conn, fmt.Sprintf(d.sql.extend, hashOf(c.Key), c.ID))
+		if err == nil && held == 0 {
+			err = errLost
 		}
-		if n, err := done.LastInsertId(); n != 0 || err != nil {
-			return err
-		}
-		return errLost
+		return err
 	})
 }
 
@@ -212,11 +210,8 @@ func (d *mysqlDriver) renew(ctx context.Context, conn *sql.Conn, claims []driver
 		pairs[i] = fmt.Sprintf("(hash = x'%x' AND id = x'%x')", hashOf(c.Key), c.ID)
 	}
 	these, sent := strings.Join(pairs, " OR "), time.Now()
-	done, err := exec(ctx, conn, fmt.Sprintf(d.sql.renew, these, len(claims)))
-	if err != nil {
-		return err
-	}
-	if n, err := done.RowsAffected(); err != nil || n == int64(len(claims)) {
+	_, renewed, err := send(ctx, conn, fmt.Sprintf(d.sql.renew, these, len(claims)))
+	if err != nil || renewed == int64(len(claims)) {
 		return err
 	}
 	left := make(map[string]time.Duration)
@@ -254,13 +249,13 @@ func (d *mysqlDriver) Release(ctx context.Context, c driver.Claim) error {
 			formats = []string{d.sql.drop, d.sql.release}
 		}
 		for _, format := range formats {
-			done, err := exec(ctx, conn, fmt.Sprintf(format, hashOf(c.Key), c.ID))
+			_, freed, err := send(ctx, conn, fmt.Sprintf(format, hashOf(c.Key), c.ID))
 			if err != nil {
 				return err
 			}
-			if n, err := done.RowsAffected(); err != nil || n > 0 {
+			if freed > 0 {
 				d.sweep(ctx, conn)
-				return err
+				return nil
 			}
 		}
 		return errLost

@@ -82,15 +82,7 @@ func (r *asking) ttl() int64 { return r.req.TTL.Microseconds() }
 
 // send sends a statement, and returns its LAST_INSERT_ID.
 func (r *asking) send(stmt string) (int64, error) {
-	done, err := exec(r.ctx, r.conn, stmt)
-	if err != nil {
-		return 0, err
-	}
-	n, err := done.LastInsertId()
-	if n == manual && err == nil {
-		hangUp(r.conn)
-		return 0, errManual
-	}
+	n, _, err := send(r.ctx, r.conn, stmt)
 	return n, err
 }
 
@@ -284,7 +276,7 @@ func (r *asking) lockInstead() (a driver.Answer, had bool, err error) {
 			return driver.Answer{Granted: true, Token: (n - granted) % block, Tokens: int((n - granted) / block)}, true, nil
 		case !seen.ended():
 			a = seen.refusal(r)
-			a.Bids = n&bids > 0
+			a.Bids = false // the Release of a lock ends no bid
 			return a, true, nil
 		}
 	}

@@ -53,6 +53,25 @@ var permitsKind = permitstest.Kind{
 	Sweeps:  true,
 }
 
+// The Release of a lock ends no bid, so that a Locker is not to send one.
+func TestLockHasNoBidToEnd(t *testing.T) {
+	t.Parallel()
+	d := permitStore{startServer(t)}.Driver(t, 0)
+	c := driver.Claim{Key: "k", ID: "a", Owner: "a", TTL: time.Minute, Permits: 1, Limit: 2}
+	a, err := d.Acquire(t.Context(), driver.Request{Claim: c})
+	require.NoError(t, err)
+	require.True(t, a.Granted)
+	lock := driver.Request{Claim: driver.Claim{Key: "k", ID: "b", Owner: "b", TTL: time.Minute}, Waits: true, Waited: driver.Patience}
+	a, err = d.Acquire(t.Context(), lock)
+	require.NoError(t, err)
+	require.False(t, a.Granted)
+	require.False(t, a.Bids)
+	c.ID = "c"
+	a, err = d.Acquire(t.Context(), driver.Request{Claim: c})
+	require.NoError(t, err)
+	require.False(t, a.Granted, "permits are kept free for the lock")
+}
+
 const digits = `(SELECT 0 AS d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8 UNION SELECT 9)`
 
 func TestPermits(t *testing.T) {

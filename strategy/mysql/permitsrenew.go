@@ -45,7 +45,7 @@ func (d *mysqlDriver) renewRows(ctx context.Context, conn *sql.Conn, claims []dr
 	if len(claims) == 1 {
 		stmt = fmt.Sprintf(d.sql.permits.extend, hashOf(claims[0].Key), hashOf(claims[0].ID))
 	}
-	if _, err := exec(ctx, conn, stmt); err != nil {
+	if _, _, err := send(ctx, conn, stmt); err != nil {
 		return err
 	}
 	found := make(map[string]lasting)
@@ -78,14 +78,11 @@ func (d *mysqlDriver) renewRows(ctx context.Context, conn *sql.Conn, claims []dr
 
 // lastHead makes the head of an era last longer.
 func (d *mysqlDriver) lastHead(ctx context.Context, conn *sql.Conn, l lasting, ttl time.Duration) error {
-	done, err := exec(ctx, conn, fmt.Sprintf(d.sql.permits.last, l.hash, l.era, forgetAfter(ttl)))
-	if err != nil {
-		return storeError(err, false)
+	lasts, _, err := send(ctx, conn, fmt.Sprintf(d.sql.permits.last, l.hash, l.era, forgetAfter(ttl)))
+	if err == nil && lasts == 0 {
+		return errLost
 	}
-	if n, err := done.LastInsertId(); n != 0 || err != nil {
-		return err
-	}
-	return errLost
+	return storeError(err, false)
 }
 
 // releasePermits is Release for permits: one statement, and a second one where the limit is another one by now or there

@@ -27,18 +27,19 @@ func TestSessionSettings(t *testing.T) {
 	}
 	settings := []string{
 		isolation + "='READ-UNCOMMITTED'", isolation + "='READ-COMMITTED'", isolation + "='SERIALIZABLE'",
-		"sql_mode=''", "sql_mode='ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT'", "sql_mode='TRADITIONAL,ONLY_FULL_GROUP_BY,NO_UNSIGNED_SUBTRACTION'",
+		"sql_mode=''", "sql_mode='ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT'", "sql_mode='TRADITIONAL,ONLY_FULL_GROUP_BY,NO_UNSIGNED_SUBTRACTION'", "sql_mode='HIGH_NOT_PRECEDENCE'",
 		"time_zone='+05:45'", "clientFoundRows=true", "interpolateParams=true", "parseTime=true", "charset=latin1", "charset=gbk", "collation=utf8mb4_bin",
 	}
 	if s.isMariaDB() {
-		settings = append(settings, "sql_mode='SIMULTANEOUS_ASSIGNMENT'")
+		settings = append(settings, "sql_mode='SIMULTANEOUS_ASSIGNMENT'", "sql_mode='EMPTY_STRING_IS_NULL'")
 	}
 	var all sync.WaitGroup
-	for _, set := range settings {
+	for i, set := range settings {
 		all.Go(func() {
 			name, value, _ := strings.Cut(set, "=")
 			params := "?" + name + "=" + url.QueryEscape(value)
 			renewsABatch(t, s.pool(t, 0, params), set)
+			keepsPermits(t, newLocker(t, s.pool(t, 0, params), lockmysql.WithTable(fmt.Sprint("locks", i))), set)
 			a, b := newLocker(t, s.pool(t, 0, params)), newLocker(t, s.pool(t, 0, params))
 			must := func(err error) bool { return assertNoError(t, err, set) }
 			for _, ttl := range []time.Duration{locker.MinTTL, time.Minute} { // the first one expires
@@ -99,6 +100,33 @@ func renewsABatch(t *testing.T, db *sql.DB, set string) {
 	})
 }
 
+// keepsPermits has tables of its own, which a session with these settings makes.
+func keepsPermits(t *testing.T, l *locker.Client, set string) {
+	t.Helper()
+	ctx := t.Context()
+	s, err := locker.NewSemaphore(l, "k", 2)
+	if !assertNoError(t, err, set) {
+		return
+	}
+	for range 2 { // the second time the rows are there
+		lease, err := s.TryAcquire(ctx)
+		if !assertNoError(t, err, set) {
+			return
+		}
+		assertNoError(t, lease.Renew(ctx), set)
+		_, err = l.TryLock(ctx, "k")
+		assertNotAcquired(t, err, set)
+		assertNoError(t, lease.Unlock(ctx), set)
+		lock, err := l.TryLock(ctx, "k")
+		if !assertNoError(t, err, set) {
+			return
+		}
+		_, err = s.TryAcquire(ctx)
+		assertNotAcquired(t, err, set)
+		assertNoError(t, lock.Unlock(ctx), set)
+	}
+}
+
 func assertNoError(t *testing.T, err error, set string) bool {
 	t.Helper()
 	if err != nil {
@@ -139,6 +167,51 @@ func TestSettingsThatCannotBe(t *testing.T) {
 			require.ErrorIs(t, err, locker.ErrUnavailable, "%s: %s", set, key)
 			require.ErrorContains(t, err, want)
 		}
+	}
+}
+
+// A renewal or a release that could be undone later is none.
+func TestChangesThatCannotBeKept(t *testing.T) {
+	t.Parallel()
+	s, ctx := startServer(t), t.Context()
+	good := lockmysql.NewDriver(s.pool(t, 0, ""))
+	defer good.Close()
+	bad := lockmysql.NewDriver(s.pool(t, 0, "?autocommit=0"))
+	defer bad.Close()
+	var claims []driver.Claim
+	for i, c := range []driver.Claim{{}, {}, {Permits: 1, Limit: 9}, {Permits: 1, Limit: 9}, {Permits: 2, Limit: 9}} {
+		c.Key, c.ID, c.Owner, c.TTL = fmt.Sprint("k", i), fmt.Sprint("i", i), "o", time.Minute
+		a, err := good.Acquire(ctx, driver.Request{Claim: c, Fencing: i%2 == 0})
+		require.NoError(t, err)
+		require.True(t, a.Granted)
+		c.Token = a.Token
+		claims = append(claims, c)
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		require.ErrorContains(t, err, "autocommit = 1", what)
+		require.False(t, driver.MaybeApplied(err), what)
+		require.NotErrorIs(t, err, driver.ErrLost, what)
+	}
+	d := bad
+	renew := func(some ...driver.Claim) (errs []error) {
+		errs = make([]error, len(some))
+		d.Renew(ctx, some, func(i int, err error) { errs[i] = err })
+		return errs
+	}
+	for _, err := range append(renew(claims...), renew(claims[:2]...)...) {
+		refused("a batch", err)
+	}
+	for _, c := range claims {
+		refused("renewal of "+c.Key, renew(c)[0])
+		refused("release of "+c.Key, bad.Release(ctx, c))
+	}
+	d = good
+	for _, err := range renew(claims...) {
+		require.NoError(t, err)
+	}
+	for _, c := range claims {
+		require.NoError(t, good.Release(ctx, c))
 	}
 }
 

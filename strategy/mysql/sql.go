@@ -19,7 +19,8 @@ var files embed.FS
 // statements are the driver's, for one table: formats, with verbs for what is about a command;
 // schema and sweep are plain. Each is a transaction by itself, in one round trip: it has no
 // parameters that would need to be prepared, and binary values are hex literals, which no setting
-// of the session reads in another way.
+// of the session reads in another way: with EMPTY_STRING_IS_NULL a pair of quotes is NULL, and an empty hex literal is not. With
+// HIGH_NOT_PRECEDENCE a NOT is about the next operand alone: a comparison behind it is in parentheses.
 //
 // A row that a statement changes it locks first, and judges by its newest version, at every
 // isolation level. It waits for one row at most, and holds no other meanwhile, so that no two wait
@@ -111,7 +112,7 @@ func text(name string) string {
 
 // places fills the places of the statements, except the names of the tables.
 var places = func() *strings.Replacer {
-	const owned = "CASE WHEN NOT {live} OR h.owner = '' THEN 0 "
+	const owned = "CASE WHEN NOT {live} OR h.owner = x'' THEN 0 "
 	const silent = "WHEN {number of bid 3} NOT BETWEEN {now} - {bid time} + 1 AND {now} THEN 0 "
 	var words []string
 	for n := 1; n <= 5; n++ {
@@ -148,7 +149,7 @@ var places = func() *strings.Replacer {
 		"{ends}", fmt.Sprint(mostEnded),
 		"{of permits}", fmt.Sprintf("LEFT(h.id, %d) = x'%x'", len(permitsWord), permitsWord),
 		"{live}", "({of permits} AND h.expires > {now})",
-		"{as lock}", "(NOT {of permits} AND h.id <> '' AND h.expires > {now})",
+		"{as lock}", "((NOT {of permits}) AND h.id <> x'' AND h.expires > {now})",
 		"{limited}", head(2), "{used}", head(3), "{earlier}", head(4),
 		"{ahead 13 11}", ahead(13, 11), "{ahead 9 7}", ahead(9, 7),
 		"{bid left}", owned+silent+"ELSE {number of bid 3} + {bid time} - {now} END",

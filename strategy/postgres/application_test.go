@@ -74,6 +74,29 @@ func TestApplicationsExclude(t *testing.T) {
 	require.NoError(t, other.Unlock(ctx))
 }
 
+// The row of the only lock in a batch that also has permits is passed by, too.
+func TestLockedRowHoldsUpNoPermits(t *testing.T) {
+	t.Parallel()
+	s, ctx := startServer(t), t.Context()
+	d := postgres.NewDriver(s.pool(t, ""))
+	defer d.Close()
+	claims := []driver.Claim{{Key: "a", ID: "l", Owner: "o", TTL: time.Minute}, {Key: "b", ID: "p", Owner: "o", TTL: time.Minute, Permits: 1, Limit: 2}}
+	for _, c := range claims {
+		a, err := d.Acquire(ctx, driver.Request{Claim: c, Fencing: true})
+		require.NoError(t, err)
+		require.True(t, a.Granted)
+	}
+	end := permitStore{s}.Lock(t, `SELECT FROM `+table+` WHERE key = 'a' FOR UPDATE`)
+	got := make([]error, len(claims))
+	renew := func() { d.Renew(ctx, claims, func(i int, err error) { got[i] = err }) }
+	renew()
+	require.ErrorContains(t, got[0], "the row is locked by another transaction")
+	require.NoError(t, got[1])
+	end()
+	renew()
+	require.NoError(t, got[0])
+}
+
 // A row that an application has locked holds up no renewal of another key.
 func TestLockedRowIsPassedByInABatch(t *testing.T) {
 	t.Parallel()

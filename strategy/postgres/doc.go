@@ -27,6 +27,8 @@
 // The table is public.locker_locks, or that of [WithTable]. The first command that finds
 // it missing creates it, which needs CREATE in its schema; [Schema] is the SQL, for
 // an administrator to run. Otherwise a role needs SELECT, INSERT, UPDATE and DELETE.
+// A trigger fills in the column hash by the function public.locker_locks_hash, which is made with the table. (A table that was made
+// before 0.1 has a generated column instead. It goes on working, but must not be in a publication: docs/operating.md.)
 //
 // A row is a key. It remains after a release, for its token, until ten minutes or two
 // TTLs after the lease would have ended. Then one of the next releases, of whatever key,
@@ -65,7 +67,7 @@
 // transaction has locked: an attempt is refused, a batch of renewals goes past it and is tried
 // again, and what is about that row only gives up after 50 ms.
 //
-// They are written for READ COMMITTED. Sessions of a stricter level work, too: an attempt that the
+// They are written for READ COMMITTED. Sessions of a stricter level work, too: an attempt, a renewal or a release that the
 // server rolls back (SQLSTATE 40001, 40P01) is sent again, up to 10 times, and is no refusal. So is one at
 // any level that has waited 50 ms for something else than a row, such as the turn to add a page to the table.
 //
@@ -97,6 +99,9 @@
 // session's lock_timeout, if there is one, bounds that wait. If the server's queue of
 // notifications is full, because another session listens and stays in a transaction, a release
 // sends none, and waiters look once a second.
+//
+// A signal to a holder (Client.RequestRelease, Client.ForceUnlock) is a NOTIFY, too, which takes less than 8000 bytes: the holder of
+// a key of more than some 5,800 bytes, prefix included, cannot be asked.
 //
 // # PgBouncer
 //

@@ -53,8 +53,8 @@ func pageServer(t *testing.T) *server {
 func TestDocsSQL(t *testing.T) {
 	t.Parallel()
 	for _, b := range pageBlocks(t, "sql") {
-		// pageServer runs the first, TestOldSnapshotIsFound the other.
-		if !strings.HasPrefix(b.Text, "ALTER TABLE") && !strings.Contains(b.Text, "pg_stat_activity") {
+		// pageServer runs the first, TestOldSnapshotIsFound the second, TestOldTableIsPublished the third.
+		if !strings.HasPrefix(b.Text, "ALTER TABLE") && !strings.Contains(b.Text, "pg_stat_activity") && !strings.Contains(b.Text, "DROP EXPRESSION") {
 			t.Errorf("%s: say here how to test it", b.Name())
 		}
 	}

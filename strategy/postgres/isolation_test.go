@@ -2,15 +2,18 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/strategy/postgres"
 )
 
@@ -61,6 +64,59 @@ func TestRolledBack(t *testing.T) {
 		require.ErrorIs(t, err, locker.ErrUnavailable, code)
 		require.NotErrorIs(t, err, locker.ErrNotAcquired, code)
 		require.NoError(t, s.admin(ctx, `DROP TRIGGER fail ON `+table))
+	}
+}
+
+// A renewal and a release that the server has rolled back are sent again as well.
+func TestRolledBackChanges(t *testing.T) {
+	t.Parallel()
+	s, ctx := startServer(t), t.Context()
+	d := postgres.NewDriver(s.pool(t, ""))
+	defer d.Close()
+	var claims []driver.Claim
+	for i, c := range []driver.Claim{{}, {}, {Permits: 1, Limit: 9}, {Permits: 1, Limit: 9}} {
+		c.Key, c.ID, c.Owner, c.TTL = fmt.Sprint("k", i), fmt.Sprint("i", i), "o", time.Minute
+		a, err := d.Acquire(ctx, driver.Request{Claim: c, Fencing: i > 0})
+		require.NoError(t, err)
+		require.True(t, a.Granted)
+		c.Token = a.Token
+		claims = append(claims, c)
+	}
+	for _, sql := range []string{
+		`CREATE SEQUENCE tries`, // keeps what is rolled back
+		`GRANT ALL ON tries TO app`,
+		`CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN
+				IF nextval('tries') <= 3 THEN RAISE EXCEPTION 'rolled back' USING ERRCODE = 'serialization_failure'; END IF;
+				IF TG_OP = 'DELETE' THEN RETURN old; END IF;
+				RETURN new;
+			END $$`,
+		`CREATE TRIGGER fail BEFORE UPDATE OR DELETE ON ` + table + ` FOR EACH ROW EXECUTE FUNCTION fail()`,
+		`CREATE TRIGGER fail BEFORE UPDATE OR DELETE ON ` + permitsTable + ` FOR EACH ROW EXECUTE FUNCTION fail()`,
+	} {
+		require.NoError(t, s.admin(ctx, sql))
+	}
+	isSent := func(what string, change func() error) {
+		t.Helper()
+		require.NoError(t, s.admin(ctx, `SELECT setval('tries', 1, false)`))
+		require.NoError(t, change(), what)
+		n := 0
+		require.NoError(t, s.ask(ctx, &n, `SELECT last_value FROM tries`))
+		require.Greater(t, n, 3, what)
+	}
+	renew := func(some ...driver.Claim) func() error {
+		return func() error {
+			errs := make([]error, len(some))
+			d.Renew(ctx, some, func(i int, err error) { errs[i] = err })
+			return errors.Join(errs...)
+		}
+	}
+	isSent("a renewal", renew(claims[0]))
+	isSent("a batch", renew(claims[:2]...))
+	isSent("a renewal of permits", renew(claims[2]))
+	isSent("a batch of permits", renew(claims[2:]...))
+	for _, c := range claims {
+		isSent("a release of "+c.Key, func() error { return d.Release(ctx, c) })
 	}
 }
 

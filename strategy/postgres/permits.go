@@ -145,9 +145,12 @@ func (d *pgDriver) releasePermits(ctx context.Context, c driver.Claim) error {
 	}
 	gave := false
 	run := func(sql string) error {
-		_, err := d.each(ctx, sql, func(rows pgx.Rows) error { return rows.Scan(&gave, nil, nil) },
-			[]byte(c.Key), []byte(c.ID), c.TTL > 0 && c.TTL <= mostForgotten)
-		return err
+		return untilKept(ctx, func() error {
+			gave = false
+			_, err := d.each(ctx, sql, func(rows pgx.Rows) error { return rows.Scan(&gave, nil, nil) },
+				[]byte(c.Key), []byte(c.ID), c.TTL > 0 && c.TTL <= mostForgotten)
+			return err
+		})
 	}
 	err := run(sql)
 	if hasCode(err, limitExceeded) {

@@ -38,8 +38,8 @@ func WithTable(name string) locker.Option { return locker.WithDriverOption(table
 // wake others nevertheless.
 func WithoutNotify() locker.Option { return locker.WithDriverOption(withoutNotify{}) }
 
-// Schema is the SQL that makes the table of a name as [WithTable] takes it, and the table of permits beside
-// it, whose name has "_permits" behind it. It does nothing to one that exists.
+// Schema is the SQL that makes the table of a name as [WithTable] takes it, with its trigger, whose function has "_hash" behind
+// that name, and the table of permits beside it, whose name has "_permits" behind it. It does nothing to one that exists.
 func Schema(name string) (string, error) {
 	sql, err := newStatements(name)
 	return sql.schema, err
@@ -102,21 +102,31 @@ func (d *pgDriver) Acquire(ctx context.Context, req driver.Request) (driver.Answ
 	case <-ctx.Done():
 		return driver.Answer{}, storeError(ctx.Err(), true)
 	}
-	// A statement that was rolled back was not applied, and shows nothing about the key.
 	attempt := d.attempt
 	if req.Limit > 0 {
 		attempt = d.acquirePermits
 	}
-	for try := 1; ; try++ {
-		a, err := attempt(ctx, req)
-		if !isRolledBack(err) && !isElsewhere(err) || try == mostTries || ctx.Err() != nil {
-			return a, err
-		}
-	}
+	var a driver.Answer
+	err := untilKept(ctx, func() (err error) {
+		a, err = attempt(ctx, req)
+		return err
+	})
+	return a, err
 }
 
 // mostTries is how often a statement is sent that the server rolls back.
 const mostTries = 10
+
+// untilKept runs f again while the server rolls it back: it was not applied, and shows nothing about the key. f begins anew each
+// time: rows come before the COMMIT that fails.
+func untilKept(ctx context.Context, f func() error) error {
+	for try := 1; ; try++ {
+		err := f()
+		if !isRolledBack(err) && !isElsewhere(err) || try == mostTries || ctx.Err() != nil {
+			return err
+		}
+	}
+}
 
 // acquireArgs returns the arguments that all statements that acquire have in common.
 func acquireArgs(req driver.Request) []any {
@@ -172,61 +182,6 @@ var (
 	errOvertaken = &driver.StoreError{Err: errors.New("the rows of the key were deleted meanwhile"), NotApplied: true}
 )
 
-// Renew implements driver.Driver: a statement for locks, and one for permits.
-func (d *pgDriver) Renew(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {
-	var locks, permits []int
-	for i, c := range claims {
-		if c.Limit > 0 {
-			permits = append(permits, i)
-		} else {
-			locks = append(locks, i)
-		}
-	}
-	switch {
-	case len(locks) == 1:
-		c := claims[locks[0]]
-		answer(locks[0], d.one(ctx, d.sql.extend, []byte(c.Key), []byte(c.ID), c.TTL.Milliseconds(), forgetAfter(c.TTL)))
-	case len(locks) > 1:
-		d.renew(ctx, d.sql.renew, claims, locks, answer)
-	}
-	switch {
-	case len(permits) == 1:
-		d.renew(ctx, d.sql.permits.extend, claims, permits, answer)
-	case len(permits) > 1:
-		d.renew(ctx, d.sql.permits.renew, claims, permits, answer)
-	}
-}
-
-// renew renews the claims of these numbers.
-func (d *pgDriver) renew(ctx context.Context, sql string, claims []driver.Claim, these []int, answer func(i int, err error)) {
-	keys, ids := make([][]byte, len(these)), make([][]byte, len(these))
-	ttls, forget := make([]int64, len(these)), make([]int64, len(these))
-	outcome := make([]error, len(these))
-	for i, n := range these {
-		c := claims[n]
-		keys[i], ids[i], ttls[i], forget[i] = []byte(c.Key), []byte(c.ID), c.TTL.Milliseconds(), forgetAfter(c.TTL)
-		outcome[i] = errLost
-	}
-	_, err := d.each(ctx, sql, func(rows pgx.Rows) error {
-		var n int
-		var renewed bool
-		if err := rows.Scan(&n, &renewed, nil); err != nil {
-			return err
-		}
-		outcome[n-1] = nil
-		if !renewed {
-			outcome[n-1] = errBusy
-		}
-		return nil
-	}, keys, ids, ttls, forget)
-	for i, n := range these {
-		if err != nil { // the statement is one transaction: also what was renewed may not be
-			outcome[i] = err
-		}
-		answer(n, outcome[i])
-	}
-}
-
 const (
 	// sweepEvery: the first of so many releases of a Locker deletes rows that are no longer needed.
 	sweepEvery = 16
@@ -263,11 +218,13 @@ func (d *pgDriver) release(ctx context.Context, sql, key, id string) error {
 
 // one runs a statement about one claim, which has a row if that holds the key.
 func (d *pgDriver) one(ctx context.Context, sql string, args ...any) error {
-	rows, err := d.each(ctx, sql, func(pgx.Rows) error { return nil }, args...)
-	if err == nil && rows == 0 {
-		return errLost
-	}
-	return err
+	return untilKept(ctx, func() error {
+		rows, err := d.each(ctx, sql, func(pgx.Rows) error { return nil }, args...)
+		if err == nil && rows == 0 {
+			return errLost
+		}
+		return err
+	})
 }
 
 // Close implements driver.Driver. The pool is the caller's.

@@ -53,8 +53,8 @@ func newStatements(table string) (statements, error) {
 			return statements{}, fmt.Errorf("%w: the table %q: table or schema.table, each of 1 to 63 bytes", driver.ErrInvalid, table)
 		}
 	}
-	quoted, permits := pgx.Identifier(parts).Sanitize(), pgx.Identifier(permitsTable(parts)).Sanitize()
-	fill := filler(quoted, permits)
+	quoted, permits := pgx.Identifier(parts).Sanitize(), pgx.Identifier(nameBeside(parts, permitsSuffix)).Sanitize()
+	fill := filler(quoted, permits, pgx.Identifier(nameBeside(parts, "_hash")).Sanitize())
 	read := func(name string) string {
 		return fill.Replace(fill.Replace(text(name))) // what is filled in may have places to fill, too
 	}
@@ -63,7 +63,7 @@ func newStatements(table string) (statements, error) {
 		table: quoted, schema: read("schema"), acquire: read("acquire"), renew: read("renew"), extend: read("extend"),
 		release: read("release"), inspect: read("inspect"), keys: read("keys"), again: read("again"), free: read("free"),
 		permits: permitStatements{
-			table: permits, plain: strings.Join(permitsTable(parts), "."), acquire: read("acquirepermits"), again: read("againpermits"), lock: read("lockpermits"),
+			table: permits, plain: strings.Join(nameBeside(parts, permitsSuffix), "."), acquire: read("acquirepermits"), again: read("againpermits"), lock: read("lockpermits"),
 			release: strings.ReplaceAll(releasePermits, "{swept}", read("sweptpermits")), free: strings.ReplaceAll(releasePermits, "{swept}", ""),
 			extend: strings.ReplaceAll(renew, "{skip}", ""), renew: strings.ReplaceAll(renew, "{skip}", "SKIP LOCKED"),
 			count: read("countpermits"), list: read("listpermits"),
@@ -74,14 +74,15 @@ func newStatements(table string) (statements, error) {
 	return sql, nil
 }
 
-// permitsTable returns the name of the table of permits, for that of the keys. What would be too long for
+const permitsSuffix = "_permits"
+
+// nameBeside returns a name with that suffix, for the name of the table of keys. What would be too long for
 // the server is replaced by its hash.
-func permitsTable(parts []string) []string {
-	const suffix = "_permits"
+func nameBeside(parts []string, suffix string) []string {
 	parts = slices.Clone(parts)
 	last := &parts[len(parts)-1]
 	if len(*last)+len(suffix) > maxName {
-		*last = fmt.Sprintf("%x", sha256.Sum224([]byte(*last)))[:maxName-len(suffix)]
+		*last = fmt.Sprintf("%x", sha256.Sum224([]byte(*last)))[:maxName-len(permitsSuffix)]
 	}
 	*last += suffix
 	return parts
@@ -98,7 +99,7 @@ func text(name string) string {
 const notifies = "pg_notify('" + channel + "', encode(hash, 'hex'))"
 
 // filler fills the places of the statements.
-func filler(table, permits string) *strings.Replacer {
+func filler(table, permits, function string) *strings.Replacer {
 	literal := func(name string) string {
 		// With E no setting of the session says what a backslash is.
 		return "E'" + strings.NewReplacer("'", "''", `\`, `\\`).Replace(name) + "'"
@@ -109,6 +110,7 @@ func filler(table, permits string) *strings.Replacer {
 	return strings.NewReplacer(
 		"{table}", table,
 		"{permits}", permits,
+		"{function}", function,
 		"{literal}", literal(table),
 		"{permits literal}", literal(permits),
 		"{notify}", notifies,

@@ -51,7 +51,7 @@ SET
 	h.owner = CASE
 		WHEN NOT {writes} THEN h.owner
 		WHEN v.bids AND NOT {grants} THEN CONCAT(%[9]d, ' ', v.at - %[11]d, ' ', v.at, ' %[13]x %[14]x')
-		WHEN NOT v.live OR {grants} AND v.bid_own THEN ''
+		WHEN NOT v.live OR {grants} AND v.bid_own THEN x''
 		ELSE h.owner END,
 	h.last_token = IF(v.fresh AND %[8]d > 0, v.first + %[8]d - 1, h.last_token),
 	h.since = IF({writes}, v.era, h.since),

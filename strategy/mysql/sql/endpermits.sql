@@ -16,4 +16,4 @@ STRAIGHT_JOIN {table} AS h FORCE INDEX (PRIMARY) ON h.hash = v.hash
 STRAIGHT_JOIN {permits} AS p FORCE INDEX (PRIMARY) ON p.hash = v.hash AND p.claim IN (%[3]s) AND p.era = %[2]d AND p.expires <= {now}
 SET
 	h.id = CONCAT('permits ', v.limited, ' ', v.leaves, ' ', v.earlier),
-	p.era = 0, p.permits = 0, p.id = '', p.owner = '', p.forget = {now} + {spare}
+	p.era = 0, p.permits = 0, p.id = x'', p.owner = x'', p.forget = {now} + {spare}

@@ -8,14 +8,14 @@
 -- claim and so in the era. Sent again with another row: the primary key has the claim already (1062). A lost reply, a
 -- dead context, and a process that stops before or behind it: as for acquirepermits.sql.
 UPDATE (
-	SELECT h.hash, {now} AS at, IF(h.id = '', 0, {word 3}) + %[9]d AS leaves, IF(h.id = '', 0, {word 4}) AS earlier,
-		IF(h.id = '', GREATEST({now}, h.since + 1), h.since) AS era, IF(%[8]d > 0, GREATEST(h.last_token + 1, {now}), 0) AS first
+	SELECT h.hash, {now} AS at, IF(h.id = x'', 0, {word 3}) + %[9]d AS leaves, IF(h.id = x'', 0, {word 4}) AS earlier,
+		IF(h.id = x'', GREATEST({now}, h.since + 1), h.since) AS era, IF(%[8]d > 0, GREATEST(h.last_token + 1, {now}), 0) AS first
 	FROM {table} AS h FORCE INDEX (PRIMARY)
 	STRAIGHT_JOIN {permits} AS p FORCE INDEX (PRIMARY) ON p.hash = h.hash AND p.claim = x'%[2]x'
 	WHERE h.hash = x'%[1]x' AND @@autocommit AND NOT @@sql_safe_updates AND CASE
-		WHEN h.id = '' THEN %[9]d <= %[10]d
+		WHEN h.id = x'' THEN %[9]d <= %[10]d
 		WHEN LEFT(h.id, LENGTH('permits %[10]d ')) <> 'permits %[10]d ' THEN false
-		ELSE h.expires > {now} AND h.owner = '' AND {word 3} + %[9]d <= %[10]d AND p.era <> h.since END
+		ELSE h.expires > {now} AND h.owner = x'' AND {word 3} + %[9]d <= %[10]d AND p.era <> h.since END
 	LIMIT 1 FOR UPDATE
 ) AS v
 STRAIGHT_JOIN {table} AS h FORCE INDEX (PRIMARY) ON h.hash = v.hash
@@ -23,7 +23,7 @@ STRAIGHT_JOIN {permits} AS p FORCE INDEX (PRIMARY) ON p.hash = v.hash AND p.clai
 SET
 	h.token = IF(LAST_INSERT_ID({granted} + LEAST((%[10]d - v.leaves) DIV %[9]d, 15) * {block} + v.first) = 0, h.token, h.token),
 	h.id = CONCAT('permits %[10]d ', v.leaves, ' ', v.earlier),
-	h.owner = '',
+	h.owner = x'',
 	h.last_token = IF(%[8]d > 0, v.first + %[8]d - 1, h.last_token),
 	h.since = v.era,
 	h.expires = GREATEST(h.expires, v.at + %[7]d),

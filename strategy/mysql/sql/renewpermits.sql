@@ -3,4 +3,7 @@
 UPDATE (
 	SELECT p.hash, p.claim FROM {permits} AS p FORCE INDEX (PRIMARY) WHERE p.era > 0 AND p.expires > {now} AND (%[1]s) LIMIT %[2]d FOR UPDATE SKIP LOCKED
 ) AS held STRAIGHT_JOIN {permits} AS p FORCE INDEX (PRIMARY) ON p.hash = held.hash AND p.claim = held.claim
-SET p.expires = GREATEST(p.expires, {now} + p.ttl), p.forget = GREATEST(p.forget, ({now} + p.ttl + GREATEST(2 * p.ttl, {keep})) DIV {minute} * {minute} + {minute})
+SET
+	p.token = IF(LAST_INSERT_ID(IF(@@autocommit, 1, {manual})) = 0, p.token, p.token),
+	p.expires = GREATEST(p.expires, {now} + p.ttl),
+	p.forget = GREATEST(p.forget, ({now} + p.ttl + GREATEST(2 * p.ttl, {keep})) DIV {minute} * {minute} + {minute})
