@@ -74,7 +74,7 @@ type runner struct {
 }
 
 func newRunner(opts []Option) (*runner, error) {
-	r := &runner{cases: Cases(), skip: map[string]string{}, parallel: 16}
+	r := &runner{cases: Cases(), skip: map[string]string{}, parallel: mostParallel}
 	for _, o := range opts {
 		o(r)
 	}
