@@ -49,8 +49,8 @@ type Capabilities struct {
 	Notified bool
 	// Fair: waiters of different Lockers are served first come, first served.
 	Fair bool
-	// Quorum: contenders may refuse one another, so that a try can fail while
-	// nobody holds the key.
+	// Quorum: a majority of three servers or more decides, and the driver is a [driver.NodeCounter]. So
+	// contenders may refuse one another, and a try can fail while nobody holds the key.
 	Quorum bool
 	// Admin: the driver is a [driver.Inspector].
 	Admin bool
