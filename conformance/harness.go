@@ -33,7 +33,8 @@ type Harness interface {
 // Capabilities say what a strategy claims and what its harness can do. Every
 // claim is checked: one of a strategy by the cases that need it, one of a
 // harness by looking for the upgrade, whose absence then fails those cases.
-// A case that needs an unclaimed capability is reported as skipped. Exclusion, re-entry
+// A case that needs an unclaimed capability is reported as skipped. What an interface of the driver
+// shows, [OfDriver] claims by itself. Exclusion, re-entry
 // within a Locker, renewal, loss, queueing and clean-up are demanded of every strategy
 // and have no claim.
 type Capabilities struct {
