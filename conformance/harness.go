@@ -289,7 +289,8 @@ type ServerFaults interface {
 	// name.
 	Cause(trouble string) error
 	// Recover undoes what the others did, and returns when the servers are at
-	// anybody's service again. Those that crashed are started anew.
+	// anybody's service again. Those that crashed are started anew. It is called in cases that
+	// are Isolated or Serial, and at their end: never beside a case that has the same harness.
 	Recover() error
 }
 
