@@ -33,6 +33,7 @@ var broken = func() map[string]brokenStrategy {
 	maps.Copy(all, brokenCommands)
 	maps.Copy(all, brokenWires)
 	maps.Copy(all, brokenPermits)
+	maps.Copy(all, brokenClaims)
 	return all
 }()
 
@@ -269,7 +270,7 @@ var brokenLocks = map[string]brokenStrategy{
 		d.watch = func(fullDriver, context.Context, string) (driver.Watch, error) { return deafWatch{}, nil }
 	}), []string{"NotifiedWake"}},
 	"is not notified again": {with(func(d *counted) { d.counting.stuck = true }), []string{"NotifiedAgain"}},
-	"claims to be notified": {claiming(fakePolling, func(c *conformance.Capabilities) { c.Notified = true }), nil}, // polling at 10 to 100 ms is as good
+	"claims to be notified": {claiming(fakePolling, func(c *conformance.Capabilities) { c.Notified = true }), []string{"WatchSignals"}}, // polling at 10 to 100 ms is as good for callers
 	"hangs in Watch": {near(func(d *nearby) {
 		d.watch = func(d fullDriver, ctx context.Context, key string) (driver.Watch, error) {
 			<-time.After(slowOnEveryMachine)

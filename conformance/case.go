@@ -18,8 +18,10 @@ type Case struct {
 	Contract string       // the promise in one sentence, shown when it is broken
 	Needs    Capabilities // without these claims it does not run
 	Without  Capabilities // with one of these claims it does not run
-	Isolated bool         // it breaks its store, or looks at all that is in it: it has a harness of its own
-	Serial   bool         // it measures, or counts what is left: it has a harness of its own, and runs alone
+	Isolated bool         // it breaks its store, or looks at all that is in it: it has a harness of its own, which is healed at its end
+	Serial   bool         // it measures, or counts what is left: it has a harness of its own, as with Isolated, and runs alone
+	Fault    bool         // it causes a fault, and needs neither Faults nor Servers nor Wired for that: it kills a process, say
+	Counts   bool         // it needs Faults only to count commands, and causes no fault
 	Locker   bool         // about what package locker decides, whatever the driver; see [WithLockerCases]
 	Slow     bool         // takes more than ten seconds; left out under -short
 	Test     func(t *T)
@@ -68,8 +70,12 @@ func (c Case) run(tb testing.TB, h Harness, seed uint64) (why string) {
 	if marked, ok := upgrade[interface{ KeyMark() string }](h); ok {
 		id = marked.KeyMark() + id
 	}
+	heal := func() {}
+	if c.Isolated || c.Serial { // other cases use a shared harness at the same time
+		heal = t.healed
+	}
 	why = suite.Run(tb, suite.Setup{
-		Name: c.path(), ID: id, Seed: seed, NewLocker: h.NewLocker, Heal: t.healed, Breaches: t.breaches,
+		Name: c.path(), ID: id, Seed: seed, NewLocker: h.NewLocker, Heal: heal, Breaches: t.breaches,
 		Patience: t.timing.Patience, Prompt: t.timing.Prompt, Slack: t.timing.Slack, Guard: t.timing.Guard,
 	}, func(st *suite.T) {
 		t.T = st

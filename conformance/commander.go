@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"strconv"
@@ -42,16 +43,20 @@ func (t *T) command(d driver.Driver) *commander {
 // configure is command for a driver that the case closes itself.
 func (t *T) configure(d driver.Driver) *commander {
 	t.Helper()
-	of, version := &commander{Driver: d, t: t}, 4
-	if c, ok := d.(driver.Configurer); ok {
-		s, err := c.Configure(driver.Config{Logger: slog.New(slog.DiscardHandler), NodeChanged: func(string, error) {}, NewID: of.newID})
-		t.NoError(err, "Configure")
-		if s.IDVersion != 0 {
-			version = s.IDVersion
-		}
-	}
-	of.id = uuid.New(version) + ":"
+	of := &commander{Driver: d, t: t}
+	s, err := configured(d, of.newID)
+	t.NoError(err, "Configure")
+	of.id = uuid.New(cmp.Or(s.IDVersion, 4)) + ":"
 	return of
+}
+
+// configured configures d, if it is a [driver.Configurer], without options.
+func configured(d driver.Driver, newID func() string) (driver.Settings, error) {
+	c, ok := d.(driver.Configurer)
+	if !ok {
+		return driver.Settings{}, nil
+	}
+	return c.Configure(driver.Config{Logger: slog.New(slog.DiscardHandler), NodeChanged: func(string, error) {}, NewID: newID})
 }
 
 func (d *commander) newID() string { return d.id + strconv.FormatInt(d.ids.Add(1), 10) }

@@ -20,7 +20,7 @@ import (
 var raceCases = group("commands", []Case{
 	{Name: "GrantIsAtomic", Rules: []string{"R1"}, Needs: Capabilities{Drivers: true}, Test: testGrantIsAtomic,
 		Contract: "of Acquires that reach the store together at most one is granted, and that one holds the key"},
-	{Name: "ReleaseIsAtomic", Rules: []string{"R2", "R19"}, Needs: Capabilities{Drivers: true}, Test: testReleaseIsAtomic,
+	{Name: "ReleaseIsAtomic", Rules: []string{"R2", "R19"}, Needs: Capabilities{Drivers: true}, Fault: true, Test: testReleaseIsAtomic,
 		Contract: "a Release that arrives twice, with the next owner's Acquire between, does not free the next owner's key"},
 	{Name: "RenewIsAtomic", Rules: []string{"R2", "R13"}, Needs: Capabilities{Drivers: true}, Test: testRenewIsAtomic,
 		Contract: "a Renew beside the Release of its claim neither takes the key from the next owner nor brings the claim back"},

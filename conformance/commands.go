@@ -14,7 +14,7 @@ import (
 
 // commandCases ask the driver itself: no Locker looks again or repeats.
 var commandCases = group("commands", []Case{
-	{Name: "AcquireAgain", Rules: []string{"R9", "R19"}, Needs: Capabilities{Drivers: true}, Test: testAcquireAgain,
+	{Name: "AcquireAgain", Rules: []string{"R9", "R19"}, Needs: Capabilities{Drivers: true}, Fault: true, Test: testAcquireAgain,
 		Contract: "an Acquire by the claim that holds the key is granted with the same token, and the key is held for a whole TTL from then on"},
 	{Name: "RemainingIsLeft", Rules: []string{"R15"}, Needs: Capabilities{Drivers: true}, Test: testRemainingIsLeft,
 		Contract: "Remaining in a refusal is what is left of the holder's TTL, rounded up, or 0"},
@@ -30,7 +30,7 @@ var commandCases = group("commands", []Case{
 		Contract: "a TTL of 100 ms lasts that long and ends, and one of 24 h is not cut short"},
 	{Name: "LongIDsAndOwners", Rules: []string{"R4"}, Needs: Capabilities{Drivers: true}, Test: testLongIDsAndOwners,
 		Contract: "ids that carry metadata, and owners of 1 KiB with any characters, are kept whole"},
-	{Name: "HoldsAreAbsolute", Rules: []string{"R8", "R19"}, Needs: Capabilities{Drivers: true, StoredHolds: true}, Test: testHoldsAreAbsolute,
+	{Name: "HoldsAreAbsolute", Rules: []string{"R8", "R19"}, Needs: Capabilities{Drivers: true, StoredHolds: true}, Fault: true, Test: testHoldsAreAbsolute,
 		Contract: "SetHolds sets the count, however often it arrives, and one Release takes all holds of its claim away"},
 	{Name: "BreakNeedsTheID", Rules: []string{"R2"}, Needs: Capabilities{Drivers: true, Admin: true}, Test: testBreakNeedsTheID,
 		Contract: "Break of a grant that is over is ErrLost and leaves the next holder alone"},

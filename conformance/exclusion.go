@@ -37,6 +37,8 @@ var exclusionCases = group("exclusion", []Case{
 		Contract: "functions run by Do under one key run one at a time"},
 	{Name: "Linearizable", Rules: []string{"R1", "R2", "R21"}, Test: testLinearizable,
 		Contract: "what TryLock, Renew and Unlock answered is what a mutex with an owner and a growing token would have answered in some order"},
+	{Name: "GrantHasAMajority", Rules: []string{"R1"}, Needs: Capabilities{Quorum: true}, Test: testGrantHasAMajority,
+		Contract: "where a quorum decides, a new lease is on a majority of the servers, of which there are three at least"},
 	{Name: "LateGrantIsRefused", Rules: []string{"R1", "R9"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testLateGrantIsRefused,
 		Contract: "a grant whose reply arrives after the lease's end is not handed to the caller"},
 })
@@ -274,4 +276,15 @@ func testLateGrantIsRefused(t *T) {
 		t.Isnt(err, locker.ErrInvalid, locker.ErrClosed)
 	}
 	t.FreeWithin(ttl+t.Timing().PollWithin, b, key)
+}
+
+func testGrantHasAMajority(t *T) {
+	l, key := t.Locker(), t.Key("k")
+	for range 5 {
+		lease := t.Lock(l, key)
+		if have, of := lease.Nodes(); of < 3 || have < of/2+1 {
+			t.Errorf("Quorum is claimed, and Nodes of a new lease are %d of %d: want a driver.NodeCounter that has three servers or more, and a grant on a majority", have, of)
+		}
+		t.Unlock(lease)
+	}
 }

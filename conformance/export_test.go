@@ -20,3 +20,6 @@ func (c Case) Claims() iter.Seq[string] { return claims(c.Needs) }
 
 // Path is the case's name in reports.
 func (c Case) Path() string { return c.path() }
+
+// ParallelOn returns how many cases [Main] lets run at the same time on so many processors.
+func ParallelOn(processors int) int { return parallelOn(processors) }

@@ -34,7 +34,7 @@ var failureCases = group("failure", []Case{
 		Contract: "the count in the store is right after re-entries and inner Unlocks reached it twice"},
 	{Name: "LinearizableUnderFaults", Rules: []string{"R1", "R2", "R19", "R21"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testLinearizableUnderFaults,
 		Contract: "with replies lost and commands repeated the answers are still those of a mutex, where an answer that did not come may mean either"},
-	{Name: "StoreLosesEverything", Rules: []string{"R10", "R11"}, Needs: Capabilities{Break: true}, Isolated: true, Test: testStoreLosesEverything,
+	{Name: "StoreLosesEverything", Rules: []string{"R10", "R11"}, Needs: Capabilities{Break: true}, Isolated: true, Fault: true, Test: testStoreLosesEverything,
 		Contract: "when the store loses its data holders know it at the next renewal, and the keys can be locked again"},
 	{Name: "ScriptsForgotten", Rules: []string{"R17"}, Needs: Capabilities{Faults: true, Scripts: true}, Isolated: true, Test: testScriptsForgotten,
 		Contract: "every operation works when the store has forgotten the scripts it knew"},

@@ -49,5 +49,9 @@ func (d *fakeDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string,
 
 // Break implements [driver.Inspector].
 func (d *fakeDriver) Break(ctx context.Context, h driver.Holder) error {
-	return d.s.obey(ctx, "inspect", func() error { return d.s.Table.Break(h) })
+	err := d.s.obey(ctx, "inspect", func() error { return d.s.Table.Break(h) })
+	if err == nil {
+		d.s.changed(h.Key)
+	}
+	return err
 }

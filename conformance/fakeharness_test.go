@@ -48,7 +48,22 @@ var (
 		caps: func(c *conformance.Capabilities) { c.Notified, c.StoredHolds, c.Permits = true, true, true }}
 	fakeUnfenced = fake{name: "fake, without fencing", fakeDriver: polling, opts: []locker.Option{locker.WithoutFencing()},
 		caps: func(c *conformance.Capabilities) { c.Fencing = false }}
+	fakeQuorum = onServers(3, 5)
 )
+
+// onServers is a strategy that says that so many of its servers have each lock.
+func onServers(have, of int) fake {
+	return fake{name: "fake, on several servers", fakeDriver: func(s *fakeStore) driver.Driver { return counter{&fakeDriver{s: s}, have, of} },
+		caps: func(c *conformance.Capabilities) { c.Quorum = true }}
+}
+
+// counter is a [driver.NodeCounter].
+type counter struct {
+	*fakeDriver
+	have, of int
+}
+
+func (c counter) Nodes(driver.Claim) (have, of int) { return c.have, c.of }
 
 // The whole suite on each of the sound ones, under the timing of TestBroken: with
 // LOCKER_CONFORMANCE=all.

@@ -32,9 +32,9 @@ var faultCases = group("faults", []Case{
 		Contract: "when the store is killed and comes back empty waiters carry on, the holder knows by its Deadline, and the next one has a greater token"},
 	{Name: "CrashKeepsEverything", Rules: []string{"R1", "R11", "R15", "R17", "R21"}, Needs: Capabilities{Servers: true}, Isolated: true, Test: testCrashKeepsEverything,
 		Contract: "when a store that persists is killed and comes back within a lease, the lease survives and still excludes others, holds included"},
-	{Name: "KilledAroundTheGrant", Rules: []string{"R15", "R16"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testKilledAroundTheGrant,
+	{Name: "KilledAroundTheGrant", Rules: []string{"R15", "R16"}, Needs: Capabilities{Processes: true}, Isolated: true, Fault: true, Test: testKilledAroundTheGrant,
 		Contract: "a process killed in the moment in which it is granted the key holds up the next waiter for a TTL at most"},
-	{Name: "FrozenAroundTheTTL", Rules: []string{"R1", "R2", "R10", "R21"}, Needs: Capabilities{Processes: true}, Isolated: true, Test: testFrozenAroundTheTTL,
+	{Name: "FrozenAroundTheTTL", Rules: []string{"R1", "R2", "R10", "R21"}, Needs: Capabilities{Processes: true}, Isolated: true, Fault: true, Test: testFrozenAroundTheTTL,
 		Contract: "a process frozen for half a TTL, one and three either goes on holding the key or learns that it does not: never both it and the next"},
 })
 

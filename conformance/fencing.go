@@ -25,7 +25,7 @@ var fencingCases = group("fencing", []Case{
 		Contract: "the token after an expired lease is greater than that lease's"},
 	{Name: "TokenAfterBreak", Rules: []string{"R21"}, Needs: Capabilities{Fencing: true, Break: true}, Test: testTokenAfterBreak,
 		Contract: "the token after a lock that was deleted or ended early is greater than that lock's"},
-	{Name: "TokenAfterDataLoss", Rules: []string{"R21"}, Needs: Capabilities{Fencing: true, Break: true}, Isolated: true, Test: testTokenAfterDataLoss,
+	{Name: "TokenAfterDataLoss", Rules: []string{"R21"}, Needs: Capabilities{Fencing: true, Break: true}, Isolated: true, Fault: true, Test: testTokenAfterDataLoss,
 		Contract: "after the store lost everything tokens are greater than those it gave before"},
 	{Name: "StaleWriterIsRefused", Rules: []string{"R21"}, Needs: Capabilities{Fencing: true}, Test: testStaleWriterIsRefused,
 		Contract: "a resource that refuses smaller tokens than it has seen is safe from a holder that slept through its lease's end"},

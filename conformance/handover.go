@@ -27,7 +27,7 @@ var handOverCases = group("hand-over", []Case{
 		Contract: "waiters that give up while the lock is passed on to them hold up no other and leave the lock free"},
 	{Name: "JoinedIsNotHandedOver", Rules: []string{"R1", "R8"}, Needs: Capabilities{StoredHolds: true}, Test: testJoinedIsNotHandedOver,
 		Contract: "a lock that another process shares by its owner's name is not passed on while the other process has it"},
-	{Name: "KilledAfterHandOver", Rules: []string{"R11", "R15"}, Needs: Capabilities{Processes: true}, Test: testKilledAfterHandOver,
+	{Name: "KilledAfterHandOver", Rules: []string{"R11", "R15"}, Needs: Capabilities{Processes: true}, Fault: true, Test: testKilledAfterHandOver,
 		Contract: "a lock whose process is killed right after it was passed on is free when its TTL is over"},
 })
 

@@ -33,7 +33,8 @@ type Harness interface {
 // Capabilities say what a strategy claims and what its harness can do. Every
 // claim is checked: one of a strategy by the cases that need it, one of a
 // harness by looking for the upgrade, whose absence then fails those cases.
-// A case that needs an unclaimed capability is reported as skipped. Exclusion, re-entry
+// A case that needs an unclaimed capability is reported as skipped. What an interface of the driver
+// shows, [OfDriver] claims by itself. Exclusion, re-entry
 // within a Locker, renewal, loss, queueing and clean-up are demanded of every strategy
 // and have no claim.
 type Capabilities struct {
@@ -49,8 +50,8 @@ type Capabilities struct {
 	Notified bool
 	// Fair: waiters of different Lockers are served first come, first served.
 	Fair bool
-	// Quorum: contenders may refuse one another, so that a try can fail while
-	// nobody holds the key.
+	// Quorum: a majority of three servers or more decides, and the driver is a [driver.NodeCounter]. So
+	// contenders may refuse one another, and a try can fail while nobody holds the key.
 	Quorum bool
 	// Admin: the driver is a [driver.Inspector].
 	Admin bool
@@ -288,7 +289,8 @@ type ServerFaults interface {
 	// name.
 	Cause(trouble string) error
 	// Recover undoes what the others did, and returns when the servers are at
-	// anybody's service again. Those that crashed are started anew.
+	// anybody's service again. Those that crashed are started anew. It is called in cases that
+	// are Isolated or Serial, and at their end: never beside a case that has the same harness.
 	Recover() error
 }
 

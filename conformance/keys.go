@@ -29,9 +29,9 @@ var keyCases = group("keys", []Case{
 		Contract: "the lock is in the store under its prefix and key"},
 	{Name: "CompanionKeysAreKeys", Rules: []string{"R1", "R23"}, Needs: Capabilities{Inspect: true}, Isolated: true, Test: testCompanionKeysAreKeys,
 		Contract: "locking a key named like something the strategy keeps beside another lock does that lock no harm"},
-	{Name: "ForeignLocksAreHeld", Rules: []string{"R23"}, Needs: Capabilities{Plant: true}, Test: testForeignLocksAreHeld,
+	{Name: "ForeignLocksAreHeld", Rules: []string{"R23"}, Needs: Capabilities{Plant: true}, Fault: true, Test: testForeignLocksAreHeld,
 		Contract: "what could be somebody else's lock counts as held and is never changed"},
-	{Name: "ForeignThingsConflict", Rules: []string{"R17", "R23"}, Needs: Capabilities{Plant: true}, Test: testForeignThingsConflict,
+	{Name: "ForeignThingsConflict", Rules: []string{"R17", "R23"}, Needs: Capabilities{Plant: true}, Fault: true, Test: testForeignThingsConflict,
 		Contract: "what cannot be a lock is ErrConflict at once, also for one who would wait, and is never changed"},
 })
 

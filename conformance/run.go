@@ -16,7 +16,7 @@ func Cases() []Case {
 	return slices.Concat(
 		exclusionCases, ownershipCases, doCases, reentryCases, ownerCases, severalCases, capacityCases, leaseCases, limitCases,
 		waitingCases, wakeCases, handOverCases, loadCases, fencingCases, failureCases, outageCases, faultCases, userCodeCases, keyCases,
-		hygieneCases, closingCases, observerCases, adminCases, signalCases, stickyCases, processCases,
+		hygieneCases, closingCases, observerCases, adminCases, signalCases, detectionCases, stickyCases, processCases,
 		commandCases, raceCases, watchCases, wireCases, stepCases,
 	)
 }
@@ -74,7 +74,7 @@ type runner struct {
 }
 
 func newRunner(opts []Option) (*runner, error) {
-	r := &runner{cases: Cases(), skip: map[string]string{}, parallel: 16}
+	r := &runner{cases: Cases(), skip: map[string]string{}, parallel: mostParallel}
 	for _, o := range opts {
 		o(r)
 	}

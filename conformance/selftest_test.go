@@ -119,7 +119,7 @@ func TestDriverFaultsAreNoticedByDefault(t *testing.T) {
 // soundFor is a sound strategy that claims what c needs.
 func soundFor(t *testing.T, c conformance.Case) fake {
 	t.Helper()
-	for _, f := range []fake{fakeCounting, fakeNotified, fakePolling, fakeUnfenced, fakePermitting} {
+	for _, f := range []fake{fakeCounting, fakeNotified, fakePolling, fakeUnfenced, fakePermitting, fakeQuorum} {
 		if c.RunsOn(f.harness(t)) {
 			return f
 		}

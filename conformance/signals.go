@@ -22,7 +22,7 @@ var signalCases = group("signals", []Case{
 		Contract: "signals that are late, repeated, forged or of an unknown kind take nothing away, and a true one after them arrives"},
 	{Name: "ChangedKeyIsNoticed", Rules: []string{"R27"}, Needs: Capabilities{LossDetection: true, Break: true}, Test: testChangedKeyIsNoticed,
 		Contract: "with WithLossDetection Lost closes long before the next renewal when a key is deleted, ends, or gets another holder, at once after the grant or later, whatever the key"},
-	{Name: "DetectionAsksSeldom", Rules: []string{"R2", "R27"}, Needs: Capabilities{LossDetection: true, Faults: true}, Isolated: true, Test: testDetectionAsksSeldom,
+	{Name: "DetectionAsksSeldom", Rules: []string{"R2", "R27"}, Needs: Capabilities{LossDetection: true, Faults: true}, Isolated: true, Counts: true, Test: testDetectionAsksSeldom,
 		Contract: "with WithLossDetection renewals, re-entry, hand-overs and releases of the holder's own raise no question, and a lock that is given back at once costs no command more"},
 	{Name: "SignalOfNoClaimIsInvalid", Rules: []string{"R27"}, Needs: Capabilities{Signals: true, Drivers: true}, Test: testSignalOfNoClaimIsInvalid,
 		Contract: "a Signal about what is no claim of a Locker is ErrInvalid"},

@@ -2,10 +2,12 @@ package conformance_test
 
 import (
 	_ "embed"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -98,8 +100,16 @@ func (c checked) NeedsText() string {
 	return strings.Join(claims, ", ")
 }
 
-// faultCases are the cases of make faults.
-var faultCases = regexp.MustCompile(`^(failure|outage|faults|minority|failover|slots)/|^processes/(Killed|Frozen)|^wake-ups/(LostNotification|NotifiedAgain)`)
+// causesFault reports whether something goes wrong in the case. The page marks such a case, and make faults runs those that are marked.
+func causesFault(c conformance.Case) bool {
+	return c.Fault || (c.Needs.Faults || c.Needs.Servers || c.Needs.Wired) && !c.Counts
+}
+
+// unplanted is a group's cases that no broken strategy is named for.
+type unplanted struct {
+	Group string
+	Cases []string
+}
 
 // verification makes the page.
 func verification(t *testing.T) string {
@@ -108,21 +118,24 @@ func verification(t *testing.T) string {
 	bugs, soakBugs := plantedBugs(), plantedInSoak(t)
 	runs, err := soak.Runs("../internal/test/soak/runs.json")
 	require.NoError(t, err)
-	cases, faulty := map[string]bool{}, 0
-	for _, p := range promises {
-		for _, c := range p.Cases {
-			if !cases[c.Path()] && c.Faulty {
-				faulty++
-			}
-			cases[c.Path()] = true
+	cases := everyCase()
+	faulty := 0
+	for _, c := range cases {
+		if causesFault(c) {
+			faulty++
 		}
+	}
+	rest := withoutBug(cases, bugs)
+	unnamed := 0
+	for _, g := range rest {
+		unnamed += len(g.Cases)
 	}
 	tmpl, err := template.New("page").Funcs(template.FuncMap{"join": strings.Join}).Parse(verificationTemplate)
 	require.NoError(t, err)
 	var b strings.Builder
 	require.NoError(t, tmpl.Execute(&b, map[string]any{
-		"Promises": promises, "Cases": len(cases), "Faulty": faulty, "Bugs": len(bugs),
-		"SoakBugs": soakBugs, "Runs": runs,
+		"Promises": promises, "Cases": len(cases), "Faulty": faulty, "Bugs": len(bugs), "Unnamed": unnamed,
+		"Unplanted": rest, "SoakBugs": soakBugs, "Runs": runs,
 	}))
 	return b.String()
 }
@@ -144,7 +157,7 @@ func promises(t *testing.T) (all []promise) {
 		of := map[string]bool{}
 		for _, c := range everyCase() {
 			if slices.Contains(c.Rules, p.Rule) {
-				p.Cases = append(p.Cases, checked{c, faultCases.MatchString(c.Path())})
+				p.Cases = append(p.Cases, checked{c, causesFault(c)})
 				of[c.Name] = true
 			}
 		}
@@ -158,6 +171,27 @@ func promises(t *testing.T) (all []promise) {
 	}
 	require.Len(t, all, 28)
 	return all
+}
+
+// withoutBug are the cases that none of the broken strategies is named for, by their groups.
+func withoutBug(cases []conformance.Case, bugs map[string]brokenStrategy) (rest []unplanted) {
+	named := map[string]bool{}
+	for _, b := range bugs {
+		for _, name := range b.caught {
+			named[name] = true
+		}
+	}
+	for _, c := range cases {
+		if named[c.Name] {
+			continue
+		}
+		i := slices.IndexFunc(rest, func(g unplanted) bool { return g.Group == c.Group })
+		if i < 0 {
+			i, rest = len(rest), append(rest, unplanted{Group: c.Group})
+		}
+		rest[i].Cases = append(rest[i].Cases, c.Name)
+	}
+	return rest
 }
 
 // everyCase is the suite with what Redis has besides, each case once.
@@ -216,12 +250,47 @@ func exists(t *testing.T, name string) {
 	t.Errorf("there is no test %s in %s", test, dir)
 }
 
-// TestFaultCases: the page counts as fault cases what make faults runs.
+// TestFaultCases: make faults runs the cases that are marked on the page, and those on docs/faults.md are among them.
 func TestFaultCases(t *testing.T) {
-	makefile, err := os.ReadFile("../Makefile")
+	faulty := map[string]bool{}
+	for _, c := range everyCase() {
+		if causesFault(c) {
+			faulty[c.Path()] = true
+		}
+		if (c.Needs.Faults || c.Needs.Servers) && !c.Isolated && !c.Serial {
+			t.Errorf("%s causes faults on a harness that other cases use", c.Path())
+		}
+		if c.Counts && !c.Needs.Faults || c.Counts && c.Fault {
+			t.Errorf("%s: Counts is for a case that needs Faults and causes none", c.Path())
+		}
+	}
+	page, err := os.ReadFile("../docs/faults.md")
 	require.NoError(t, err)
-	for _, part := range []string{"(failure|outage|faults|minority|failover|slots)", "processes/(Killed|Frozen)", "wake-ups/(LostNotification|NotifiedAgain)"} {
-		require.Contains(t, string(makefile), part)
-		require.Contains(t, faultCases.String(), part)
+	lines := regexp.MustCompile("`([a-z-]+/[A-Z][A-Za-z]+)`").FindAllStringSubmatch(string(page), -1)
+	require.NotEmpty(t, lines)
+	for _, m := range lines {
+		if !faulty[m[1]] {
+			t.Errorf("docs/faults.md has %s, which is not marked as a case that causes a fault", m[1])
+		}
+	}
+	target, err := exec.CommandContext(t.Context(), "make", "-n", "-C", "..", "faults").CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Skip("there is no make")
+	}
+	require.NoError(t, err, "%s", target)
+	for path := range faulty {
+		_, name, _ := strings.Cut(path, "/")
+		if !regexp.MustCompile(`[(|]` + name + `[)|]`).Match(target) {
+			t.Errorf("make faults does not run %s", path)
+		}
+	}
+}
+
+// TestPlantedBugsAreNamed: each broken strategy has a case that has to fail on it.
+func TestPlantedBugsAreNamed(t *testing.T) {
+	for name, b := range plantedBugs() {
+		if len(b.caught) == 0 {
+			t.Errorf("no case is named for a strategy that %s", name)
+		}
 	}
 }

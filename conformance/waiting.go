@@ -31,7 +31,7 @@ var waitingCases = group("waiting", []Case{
 		Contract: "TryLock does not overtake the callers of its own Locker that wait for the key"},
 	{Name: "FIFOWithinLocker", Rules: []string{"R14"}, Locker: true, Test: testFIFOWithinLocker,
 		Contract: "callers of one Locker get the key in the order in which they asked for it"},
-	{Name: "RefusedCallersAskSeldom", Rules: []string{"R14", "R15"}, Needs: Capabilities{Faults: true}, Isolated: true, Test: testRefusedCallersAskSeldom,
+	{Name: "RefusedCallersAskSeldom", Rules: []string{"R14", "R15"}, Needs: Capabilities{Faults: true}, Isolated: true, Counts: true, Test: testRefusedCallersAskSeldom,
 		Contract: "a refused TryLock is one command, or none if its own Locker holds the key; of the callers of one Locker that wait for a key one asks, about once a second if the store wakes it"},
 	{Name: "GivesUpRightAfterASuccess", Rules: []string{"R16"}, Test: testGivesUpRightAfterASuccess,
 		Contract: "a waiter that gives up within a second of its Locker's last success holds the next one up no longer than any other does"},

@@ -20,9 +20,9 @@ func onLinux(cases []conformance.Case) []conformance.Case {
 }
 
 var clockCases = []conformance.Case{
-	{Name: "ClockJumpsAhead", Group: "faults", Rules: []string{"R2", "R9", "R10", "R21"}, Isolated: true, Test: testClockJumpsAhead,
+	{Name: "ClockJumpsAhead", Group: "faults", Rules: []string{"R2", "R9", "R10", "R21"}, Isolated: true, Fault: true, Test: testClockJumpsAhead,
 		Contract: "when the server's clock jumps an hour ahead, so that locks expire, holders know by the next renewal, and the next holder has a greater token"},
-	{Name: "ClockJumpsBack", Group: "faults", Rules: []string{"R9", "R11", "R21"}, Isolated: true, Test: testClockJumpsBack,
+	{Name: "ClockJumpsBack", Group: "faults", Rules: []string{"R9", "R11", "R21"}, Isolated: true, Fault: true, Test: testClockJumpsBack,
 		Contract: "when the server's clock jumps an hour back leases are renewed and released as before, and tokens grow"},
 }
 

@@ -19,15 +19,15 @@ const failoverGroup = "failover"
 const failoverTTL = 10 * time.Second
 
 var failoverCases = []conformance.Case{
-	{Name: "OrderlyFailover", Group: failoverGroup, Rules: []string{"R1", "R11", "R15", "R21"}, Isolated: true, Test: testOrderlyFailover,
+	{Name: "OrderlyFailover", Group: failoverGroup, Rules: []string{"R1", "R11", "R15", "R21"}, Isolated: true, Fault: true, Test: testOrderlyFailover,
 		Contract: "in an orderly failover a holder keeps its lock on the new master, and a waiter gets it after the release"},
-	{Name: "MasterDies", Group: failoverGroup, Rules: []string{"R11", "R15", "R17", "R21"}, Isolated: true, Test: testMasterDies,
+	{Name: "MasterDies", Group: failoverGroup, Rules: []string{"R11", "R15", "R17", "R21"}, Isolated: true, Fault: true, Test: testMasterDies,
 		Contract: "when the master dies and its replica takes over, a holder keeps a lock the replica has, waiters carry on, and calls that begin meanwhile are tried until they succeed"},
-	{Name: "LockDiesWithMaster", Group: failoverGroup, Rules: []string{"R2", "R10", "R15", "R21"}, Isolated: true, Test: testLockDiesWithMaster,
+	{Name: "LockDiesWithMaster", Group: failoverGroup, Rules: []string{"R2", "R10", "R15", "R21"}, Isolated: true, Fault: true, Test: testLockDiesWithMaster,
 		Contract: "the holder of a lock that the new master does not know learns of the loss in time, and the next holder has a greater token"},
-	{Name: "HoldsDieWithMaster", Group: failoverGroup, Rules: []string{"R8", "R11", "R15", "R19"}, Needs: conformance.Capabilities{StoredHolds: true}, Isolated: true, Test: testHoldsDieWithMaster,
+	{Name: "HoldsDieWithMaster", Group: failoverGroup, Rules: []string{"R8", "R11", "R15", "R19"}, Needs: conformance.Capabilities{StoredHolds: true}, Isolated: true, Fault: true, Test: testHoldsDieWithMaster,
 		Contract: "when the new master knows of fewer holds than there are, each of them still excludes others, and the last Unlock frees the key"},
-	{Name: "UnlockDiesWithMaster", Group: failoverGroup, Rules: []string{"R8", "R11", "R15", "R19"}, Needs: conformance.Capabilities{StoredHolds: true}, Isolated: true, Test: testUnlockDiesWithMaster,
+	{Name: "UnlockDiesWithMaster", Group: failoverGroup, Rules: []string{"R8", "R11", "R15", "R19"}, Needs: conformance.Capabilities{StoredHolds: true}, Isolated: true, Fault: true, Test: testUnlockDiesWithMaster,
 		Contract: "when the new master knows of more holds than there are, the last Unlock frees the key"},
 }
 

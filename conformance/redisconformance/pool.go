@@ -8,7 +8,7 @@ import (
 )
 
 var poolCases = []conformance.Case{
-	{Name: "PoolExhausted", Group: "faults", Rules: []string{"R11", "R17", "R18", "R20"}, Isolated: true, Test: testPoolExhausted,
+	{Name: "PoolExhausted", Group: "faults", Rules: []string{"R11", "R17", "R18", "R20"}, Isolated: true, Fault: true, Test: testPoolExhausted,
 		Contract: "when the caller has used up the connections of its client, locks are taken, renewed and released all the same"},
 }
 

@@ -13,11 +13,11 @@ import (
 const slotsGroup = "slots"
 
 var slotCases = []conformance.Case{
-	{Name: "SlotMoves", Group: slotsGroup, Rules: []string{"R1", "R11", "R15", "R17", "R21"}, Isolated: true, Test: testSlotMoves,
+	{Name: "SlotMoves", Group: slotsGroup, Rules: []string{"R1", "R11", "R15", "R17", "R21"}, Isolated: true, Fault: true, Test: testSlotMoves,
 		Contract: "while a slot moves to another node, and afterwards, a holder keeps its lock, others are refused or asked to try again, and waiters carry on"},
-	{Name: "UnlockWhileSlotMoves", Group: slotsGroup, Rules: []string{"R3", "R17", "R19"}, Isolated: true, Test: testUnlockWhileSlotMoves,
+	{Name: "UnlockWhileSlotMoves", Group: slotsGroup, Rules: []string{"R3", "R17", "R19"}, Isolated: true, Fault: true, Test: testUnlockWhileSlotMoves,
 		Contract: "an Unlock in the middle of a slot's move is tried until it has freed the key"},
-	{Name: "WokenOnTheNewNode", Group: slotsGroup, Rules: []string{"R15"}, Needs: conformance.Capabilities{Notified: true}, Isolated: true, Test: testWokenOnTheNewNode,
+	{Name: "WokenOnTheNewNode", Group: slotsGroup, Rules: []string{"R15"}, Needs: conformance.Capabilities{Notified: true}, Isolated: true, Fault: true, Test: testWokenOnTheNewNode,
 		Contract: "after a slot has moved, waiters are woken as before"},
 }
 

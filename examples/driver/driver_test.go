@@ -30,7 +30,7 @@ func newHarness(testing.TB) conformance.DriverHarness { return harness{etcdlike.
 func (h harness) NewDriver() (driver.Driver, error) { return etcdlike.NewDriver(h.store), nil }
 
 func (harness) Capabilities() conformance.Capabilities {
-	return conformance.Capabilities{Name: "etcdlike", Fencing: true, Notified: true}
+	return conformance.Capabilities{Name: "etcdlike", Fencing: true}
 }
 
 // Timing is docs/driver.md's for a store that counts seconds.
