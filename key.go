@@ -38,7 +38,7 @@ type queue struct {
 	attempts   int32         // under way
 	releases   int32         // under way
 	begun      time.Duration // when the latest of both was sent
-	full       bool          // the store has refused permits, or has none left
+	full       bool          // the store has refused permits, or has too few left for the first waiter
 	room       int32         // how many attempts for permits may be under way at once; 0: unknown
 	unanswered time.Duration // since when the store has answered no attempt
 
