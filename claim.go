@@ -56,6 +56,7 @@ type tenure struct {
 	owner   string
 	token   int64
 	granted time.Duration
+	shared  bool // a caller has named the made-up owner
 }
 
 type claimState uint8
