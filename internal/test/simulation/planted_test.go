@@ -78,7 +78,7 @@ var repaired = []bug{
 		old: "if c.ended() { // those before it may have left", new: "if false { // those before it may have left",
 		missed: "it costs a command, and breaks no promise that is looked at"},
 	{name: "a context that was detached from its end bounds a wait", repair: "77f2eb5", file: "internal/bound/bound.go",
-		old: "return &Context{Context: Undated(parent), at:", new: "return &Context{Context: parent, at:",
+		old: "return &Context{caller: caller{Undated(parent)}, at:", new: "return &Context{caller: caller{parent}, at:",
 		missed: "no caller has a context of a type of its own"},
 	{name: "a parent that blocks holds up the other contexts of its lease", repair: "ff4bf14", file: "claimloss.go",
 		old: "\t\t\tgo ctx.end(lost.cause)", new: "\t\t\tctx.end(lost.cause)",
