@@ -294,7 +294,7 @@ func (c *call) install(cl *claim, free int) error {
 	if cl.Limit == 0 {
 		ks.current = cl
 	} else {
-		ks.hold(cl, free)
+		ks.hold(cl, free, c)
 	}
 	ks.outage, ks.holder = outage{}, ""
 	if c.asking {

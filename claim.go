@@ -56,6 +56,7 @@ type tenure struct {
 	owner   string
 	token   int64
 	granted time.Duration
+	shared  bool // a caller has named the made-up owner
 }
 
 type claimState uint8
@@ -209,6 +210,11 @@ func (c *claim) renewed(ctx context.Context, sent time.Duration, err error, auto
 		}
 		c.schedule()
 	default:
+		if st := c.stick(); st != nil && c.lasts < c.TTL {
+			// If the process died, the key would stay for longer than an unused lock may. It is kept no more, and given up
+			// if it is kept now: the Scheduler looks at once.
+			st.off, st.idle, st.look = true, now, now
+		}
 		c.deadline, c.lasts = max(c.deadline, sent+validityOf(c.TTL)-c.margin()), c.TTL
 		c.setOutcome(nil)
 		if automatic {

@@ -97,3 +97,23 @@ func (e *Client) correctHolds(c *claim) {
 		Fails: func(error) {}, // the next count that is sent is right again
 	})
 }
+
+// lengthen gives a claim that LetExpire has left, and that was granted for less than its TTL, the full TTL. The
+// renewal names the claim: whenever it arrives, and how often, it changes no later grant.
+func (e *Client) lengthen(c *claim) {
+	e.later(c.Key, &retry.Task{
+		ID:    "lengthen " + c.ID,
+		Until: c.deadline, // nothing changes it any more
+		Run: func(ctx context.Context) error {
+			err := errNoAnswer
+			e.driver.Renew(ctx, []driver.Claim{c.Claim}, func(_ int, answer error) { err = answer })
+			if isLost(err) {
+				return nil
+			}
+			return err
+		},
+		Fails: func(err error) {
+			e.log.Warn("a lock that LetExpire has left may be free before its TTL is over", "strategy", e.name, "key", c.Key, "err", err)
+		},
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
 )
 
 // The commands that change how often a claim is held in the store, SetHolds and Release, are
@@ -32,7 +33,7 @@ func (c *claim) takeTurn(ctx context.Context, d time.Duration) error {
 			continue
 		case <-timer.C:
 		case <-ctx.Done():
-			why = ctx.Err()
+			why = bound.End(ctx)
 		case <-c.e.closed:
 			why = ErrClosed
 		}

@@ -27,7 +27,7 @@ type keyState struct {
 // queue is the part of a keyState that exists while calls wait for the key, a command about it
 // is under way, its watch lingers, or lost leases on it are not unlocked.
 type queue struct {
-	lost []*claim // of named owners, until their leases are unlocked
+	lost []*claim // of owners whom callers have named, until their leases are unlocked
 
 	head, tail *call
 	outage     outage // counted for the key, so that its whole queue fails together
@@ -38,7 +38,7 @@ type queue struct {
 	attempts   int32         // under way
 	releases   int32         // under way
 	begun      time.Duration // when the latest of both was sent
-	full       bool          // the store has refused permits, or has none left
+	full       bool          // the store has refused permits, or has too few left for the first waiter
 	room       int32         // how many attempts for permits may be under way at once; 0: unknown
 	unanswered time.Duration // since when the store has answered no attempt
 
@@ -193,10 +193,13 @@ func (ks *keyState) present() *claim {
 
 // ofOwner returns a lease of the owner's that is held, or else a claim of the owner's that was
 // lost and still has leases. For readers there is no such claim: the loss of one reader's
-// lease is no other reader's.
+// lease is no other reader's. Once a caller has found a lease by its made-up owner, the loss of that lease is
+// the owner's, as if the owner had been named from the start.
 func (ks *keyState) ofOwner(owner string) (held *Lease, lost *claim) {
 	if cur := ks.present(); cur != nil && cur.state == claimHeld && cur.owner == owner {
-		held = cur.leases
+		if held = cur.leases; held != nil {
+			cur.shared = true
+		}
 	}
 	if held == nil {
 		held = ks.permitsOf(owner)
@@ -204,7 +207,7 @@ func (ks *keyState) ofOwner(owner string) (held *Lease, lost *claim) {
 	if ks.queue == nil {
 		return held, nil
 	}
-	if i := slices.IndexFunc(ks.lost, func(c *claim) bool { return c.Owner == owner }); i >= 0 {
+	if i := slices.IndexFunc(ks.lost, func(c *claim) bool { return c.owner == owner }); i >= 0 {
 		return nil, ks.lost[i]
 	}
 	return held, nil
@@ -216,10 +219,10 @@ func (s *stripe) detach(c *claim) {
 	if ks == nil || !ks.drop(c) {
 		return
 	}
-	if c.state == claimLost && c.named && !c.reads() && c.leases != nil {
+	if c.state == claimLost && (c.named || c.shared) && !c.reads() && c.leases != nil {
 		s.at(c.Key)
 		ks.lost = append(ks.lost, c)
-		ks.wakeOwner(c.Owner)
+		ks.wakeOwner(c.owner)
 	}
 	ks.wakeNext()
 	s.prune(ks)

@@ -168,7 +168,7 @@ func (l *Lease) Renew(ctx context.Context) error {
 	if err := l.held("renew"); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
+	if err := bound.End(ctx); err != nil {
 		return l.fail("renew", ErrUnavailable, err, "")
 	}
 	c.s.enter()
@@ -186,8 +186,8 @@ func (l *Lease) Renew(ctx context.Context) error {
 		return &lossError{c.e.name, c.userKey(), ErrClosed}
 	case isLost(err):
 		return l.notHeld("renew") // unlocked meanwhile
-	case ctx.Err() != nil:
-		err = ctx.Err()
+	case bound.End(ctx) != nil:
+		err = bound.End(ctx)
 	}
 	return l.fail("renew", ErrUnavailable, withoutContextErrorsBut(ctx, err), "the lease stays as it was unless the answer was lost")
 }
@@ -240,7 +240,7 @@ func (l *Lease) notHeld(op string) error {
 
 // withoutContextErrorsBut is withoutContextErrors unless it was ctx that ended.
 func withoutContextErrorsBut(ctx context.Context, err error) error {
-	if end := ctx.Err(); end != nil && errors.Is(err, end) {
+	if end := bound.End(ctx); end != nil && errors.Is(err, end) {
 		return err
 	}
 	return withoutContextErrors(err)

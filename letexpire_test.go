@@ -103,6 +103,45 @@ func TestLetExpireOfSeveralLeases(t *testing.T) {
 	}
 }
 
+// A short grant is renewed once, in the background, so that the key stays for the TTL.
+func TestLetExpireOfAShortGrant(t *testing.T) {
+	for name, renew := range map[string]step{"obeyed": obey, "at the second try": fail(errReset)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSticky(t, time.Second)
+				l := s.lock(t.Context(), "k")
+				s.store.next(opRenew, renew)
+				if err := l.LetExpire(); err != nil {
+					t.Fatal(err)
+				}
+				s.until(DefaultTTL - time.Millisecond)
+				if s.store.held("k") == "" {
+					t.Errorf("the key is free at %v, before the TTL is over", s.at())
+				}
+				s.until(DefaultTTL + time.Second)
+				s.wantFree("k", "the TTL is over")
+				s.wantIdle("the lease has ended")
+			})
+		})
+	}
+}
+
+// A short grant that was lost is not taken back.
+func TestLetExpireOfAShortGrantThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSticky(t, time.Second)
+		l := s.lock(t.Context(), "k")
+		s.store.free("k")
+		if err := l.LetExpire(); err != nil {
+			t.Fatal(err)
+		}
+		s.until(time.Second)
+		s.wantFree("k", "somebody has deleted it")
+		s.wantSent(opRenew, 1, "the store denies it")
+		s.wantIdle("the lease has ended")
+	})
+}
+
 // A lease that was lost before says so, and its owner may lock anew.
 func TestLetExpireAfterTheLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -110,6 +110,34 @@ func TestOwnerOfALockForWhichNobodyWaited(t *testing.T) {
 	})
 }
 
+// A made-up owner by whose name the lock was shared remembers the loss, until all leases are unlocked.
+func TestLossOfASharedMadeUpOwner(t *testing.T) {
+	for name, k := range map[string]kind{"plain": plain, "counting": counting} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, k)
+				l := b.lock(t.Context(), "k", WithTTL(time.Second), WithoutRenewal())
+				me := ContextWithOwner(t.Context(), l.Owner())
+				b.unlock(b.lock(me, "k"))
+				inner := b.lock(me, "k")
+				b.until(2 * time.Second)
+				for _, lock := range []func(context.Context, string, ...LockOption) (*Lease, error){b.Lock, b.TryLock} {
+					if _, err := lock(me, "k"); !errors.Is(err, ErrLost) {
+						t.Fatalf("%v, want ErrLost: the section under the lost lease still runs", err)
+					}
+				}
+				b.unlock(b.lock(t.Context(), "k"))
+				wantErr(t, l.Unlock(t.Context()), ErrLost, "it has expired")
+				_, err := b.TryLock(me, "k")
+				wantErr(t, err, ErrLost, "one of its leases is left")
+				wantErr(t, inner.Unlock(t.Context()), ErrLost, "it has expired")
+				b.unlock(b.lock(me, "k"))
+				b.wantIdle("all leases are unlocked")
+			})
+		})
+	}
+}
+
 // A renewal under way at the hand-over is none of the next lease's.
 func TestRenewalOfTheHoldBeforeDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -100,14 +100,25 @@ func (q *queue) hasRoom(c *call) bool {
 	return q.attempts < most
 }
 
-// hold adds a claim of permits that was granted; free is how many permits the store has left.
-func (ks *keyState) hold(c *claim, free int) {
+// hold adds a claim of permits that by was granted; free is how many permits the store has left.
+func (ks *keyState) hold(c *claim, free int, by *call) {
 	if ks.permits == nil {
 		ks.permits = make(map[*claim]struct{})
 	}
 	ks.permits[c] = struct{}{}
-	// No more attempts than there is room for: later waiters could pass a waiter that is refused.
-	ks.full, ks.room = free < c.Permits, int32(max(1, min(free/c.Permits, mostRoom)))
+	// No more attempts than there is room for: later waiters could pass a waiter that is refused, and a TryLock
+	// passes one that asks for more than is left.
+	ks.full, ks.room = free < c.Permits || ks.lacks(free, by), int32(max(1, min(free/c.Permits, mostRoom)))
+}
+
+// lacks reports whether the first waiter beside by asks for more than the free permits.
+func (q *queue) lacks(free int, by *call) bool {
+	for w := q.head; w != nil; w = w.next {
+		if w != by && w.given == nil {
+			return w.limit == 0 || w.permits > free
+		}
+	}
+	return false
 }
 
 // drop removes a claim, and reports whether the key had it.

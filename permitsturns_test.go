@@ -168,7 +168,7 @@ func TestRoomForAttempts(t *testing.T) {
 	c := &claim{Claim: driver.Claim{Permits: 2, Limit: 1000}}
 	for free, want := range map[int]queue{0: {room: 1, full: true}, 1: {room: 1, full: true}, 2: {room: 1}, 10: {room: 5}, 900: {room: mostRoom}} {
 		ks := &keyState{queue: &queue{}}
-		if ks.hold(c, free); ks.room != want.room || ks.full != want.full {
+		if ks.hold(c, free, nil); ks.room != want.room || ks.full != want.full {
 			t.Errorf("with %d left: room for %d, full %v; want %d, %v", free, ks.room, ks.full, want.room, want.full)
 		}
 	}

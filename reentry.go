@@ -47,7 +47,7 @@ var errLeftBehind = fmt.Errorf("the readers' lease was lost: %w", errGone)
 // the store decides.
 func (c *call) share(of *Lease, try bool) (*Lease, error) {
 	l, err := c.reenter(of, try)
-	if c.owner == readers && isLost(err) {
+	if c.owner == readers && isLost(err) && !of.claim.alive() { // not for the loss that has ended the caller's context
 		return nil, errLeftBehind
 	}
 	return l, err

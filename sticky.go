@@ -14,7 +14,7 @@ import (
 // claim with a lease lacks. So this may happen:
 //
 //   - The process dies: the key is free at the claim's TTL, as if the process had died inside. The grant was for
-//     stickyGrant only. The first renewal makes it a full TTL, but a claim without a lease is not renewed.
+//     stickyGrant only. The first renewal makes it a full TTL; after that the claim is not kept.
 //   - A renewal fails: none is sent. One that was sent for a lease changes the claim, whoever has it by then.
 //   - The process stands still: the claim ends at its deadline, before anything else looks at it.
 //   - The store loses the key: leases are granted on a claim that is gone until stickyFor after its
@@ -73,8 +73,9 @@ const (
 // tokens of other processes are greater. As with [WithHandOver], nil from Unlock means that no loss was
 // known, and [Lease.Owner] is known to this Locker only.
 //
-// A Locker does not keep locks of named owners, permits, the locks of an RWLock, or locks whose renewal
-// is off or limited. A lock that another goroutine waits for is handed over instead. A call takes a
+// A Locker does not keep locks of named owners, permits, the locks of an RWLock, locks whose renewal
+// is off or limited, or locks that a renewal has made last for more than these 3 s: by [Lease.Renew], a short
+// [WithRenewInterval], or [WithLossDetection], which renews a lock that is held when it begins to watch. A lock that another goroutine waits for is handed over instead. A call takes a
 // kept lock only if its TTL, margin and renewal are those of the lock. A Locker keeps 4,096 locks at
 // most, and gives up first what was unused for longest. It listens for requests as for
 // [Lease.ReleaseRequested] while it has locks that it may keep, and keeps nothing while it cannot
@@ -114,7 +115,7 @@ func (e *Client) setSticky(s driver.Settings) error {
 
 // stickiness is the state of a claim that may be kept. The claim's mutex guards it.
 type stickiness struct {
-	off    bool          // others were refused because of the claim: it is not kept any more
+	off    bool          // others were refused because of the claim, or it was renewed for longer: it is not kept any more
 	until  time.Duration // it is kept until then at most
 	tokens int32         // reserved, and not used
 	uses   int32         // leases after the first

@@ -69,7 +69,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		err = u.sendRelease(wait)
 	}
 	if err != nil {
-		return u.conclude(wait.Err(), err, answer)
+		return u.conclude(bound.End(wait), err, answer)
 	}
 	u.done = true
 	return answer

@@ -4,16 +4,39 @@ package bound
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 )
 
 // Context ends with its parent, at a time, when a Locker is closed, or by Stop.
 type Context struct {
-	context.Context                 // the parent
-	at              time.Time       // when it ends by itself
-	closed          context.Context // ends with the Locker; nil: it does not matter
-	real            atomic.Pointer[real]
+	caller                 // the parent
+	at     time.Time       // when it ends by itself
+	closed context.Context // ends with the Locker; nil: it does not matter
+	real   atomic.Pointer[real]
+}
+
+// caller is the context of the user's call, as a driver sees it: its Err is one of package context's errors.
+// The user's own Err may say more: that of a lease's context says that this lease is lost, and a driver that
+// wraps it would seem to report that the store denies the claim of the command.
+type caller struct{ context.Context }
+
+// Err implements [context.Context].
+func (c *caller) Err() error { return End(c.Context) }
+
+// AfterFunc has package context derive children without a goroutine each, where the user's type can.
+func (c *caller) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.Context, f) }
+
+// End returns how ctx has ended, as one of package context's errors, whatever ctx's own Err is; nil if it has not.
+func End(ctx context.Context) error {
+	switch err := ctx.Err(); {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return context.DeadlineExceeded
+	}
+	return context.Canceled
 }
 
 // real is the context that Done is of.
@@ -31,7 +54,7 @@ var stopped = func() *real {
 
 // New makes a Context that ends d from now. closed may be nil.
 func New(parent context.Context, d time.Duration, closed context.Context) *Context { //nolint:revive // of two contexts one comes last
-	return &Context{Context: Undated(parent), at: time.Now().Add(d), closed: closed}
+	return &Context{caller: caller{Undated(parent)}, at: time.Now().Add(d), closed: closed}
 }
 
 // undated is a context that never ends.
@@ -68,7 +91,7 @@ func (c *Context) made() *real {
 	if r := c.real.Load(); r != nil {
 		return r
 	}
-	ctx, cancel := context.WithDeadline(c.Context, c.at)
+	ctx, cancel := context.WithDeadline(&c.caller, c.at)
 	r := &real{ctx, cancel}
 	if c.closed != nil {
 		unhook := context.AfterFunc(c.closed, cancel)
@@ -87,8 +110,8 @@ func (c *Context) Err() error {
 	switch {
 	case r != nil && r != stopped:
 		return r.Err()
-	case c.Context.Err() != nil:
-		return c.Context.Err()
+	case c.caller.Err() != nil:
+		return c.caller.Err()
 	case r == stopped || c.closed != nil && c.closed.Err() != nil:
 		return context.Canceled
 	case !time.Now().Before(c.at):
@@ -119,10 +142,11 @@ func Sleep(ctx context.Context, stop <-chan struct{}, d time.Duration) bool {
 }
 
 // Ends returns the contexts by whose ends ctx ends before its time: the caller's, and
-// the Locker's or nil; and the time at which ctx ends by itself, zero for never.
+// the Locker's or nil; and the time at which ctx ends by itself, zero for never. The Err of the caller's is one
+// of package context's errors.
 func Ends(ctx context.Context) (caller, locker context.Context, at time.Time) {
 	if c, ok := ctx.(*Context); ok {
-		return c.Context, c.closed, c.at
+		return &c.caller, c.closed, c.at
 	}
 	return ctx, nil, time.Time{}
 }

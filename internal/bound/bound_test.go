@@ -2,6 +2,8 @@ package bound
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,6 +59,71 @@ func TestEnds(t *testing.T) {
 			})
 		}
 	}
+}
+
+// telling is a context whose Err says more than that it has ended.
+type telling struct {
+	context.Context
+	err error
+}
+
+func (c telling) Err() error {
+	if c.Context.Err() == nil {
+		return nil
+	}
+	return c.err
+}
+
+// Whatever the Err of the caller's context is, a driver sees one of package context's.
+func TestErrIsOneOfPackageContexts(t *testing.T) {
+	for name, c := range map[string]struct{ err, want error }{
+		"canceled":      {errors.Join(errors.New("lost"), context.Canceled), context.Canceled},
+		"over":          {fmt.Errorf("late: %w", context.DeadlineExceeded), context.DeadlineExceeded},
+		"neither":       {errors.New("lost"), context.Canceled},
+		"not different": {context.Canceled, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parent, cancel := context.WithCancel(t.Context())
+			user := telling{parent, c.err}
+			ctx, late := New(user, time.Hour, nil), New(user, time.Hour, nil)
+			defer ctx.Stop()
+			defer late.Stop()
+			caller, _, _ := Ends(ctx)
+			require.NoError(t, caller.Err())
+			require.NoError(t, End(user))
+			cancel()
+			require.Equal(t, c.want, ctx.Err())
+			require.Equal(t, c.want, caller.Err())
+			require.Equal(t, c.want, End(user))
+			<-late.Done() // made under a parent that has ended
+			require.Equal(t, c.want, late.Err())
+		})
+	}
+}
+
+// A context that knows how to call a function at its end is asked for that: no goroutine waits for it.
+func TestAfterFunc(t *testing.T) {
+	parent, cancel := context.WithCancel(t.Context())
+	user := &calling{Context: parent}
+	c := New(user, time.Hour, nil)
+	defer c.Stop()
+	done := c.Done()
+	require.Equal(t, 1, user.asked)
+	cancel()
+	<-done
+}
+
+// calling hides that it is of package context, and has AfterFunc instead.
+type calling struct {
+	context.Context
+	asked int
+}
+
+func (c *calling) Done() <-chan struct{} { return make(chan struct{}) }
+
+func (c *calling) AfterFunc(f func()) func() bool {
+	c.asked++
+	return context.AfterFunc(c.Context, f)
 }
 
 func TestStop(t *testing.T) {

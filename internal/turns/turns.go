@@ -38,9 +38,9 @@ const (
 type Turns struct {
 	known atomic.Int32 // how many keys there are: mostly none
 
-	mu   sync.Mutex
-	keys map[string]*turn
-	full int // how many keys there may be before those that are not used any more are dropped
+	mu    sync.Mutex
+	keys  map[string]*turn
+	swept time.Time // when those were dropped that are not used any more
 }
 
 // turn is a process's turn at a key; Turns' mutex guards it.
@@ -69,9 +69,6 @@ type Watch struct {
 func (t *Turns) at(key string, now time.Time) *turn {
 	k := t.keys[key]
 	if k == nil {
-		if len(t.keys) >= t.full {
-			t.sweep(now)
-		}
 		if t.keys == nil {
 			t.keys = make(map[string]*turn)
 		}
@@ -83,14 +80,17 @@ func (t *Turns) at(key string, now time.Time) *turn {
 	return k
 }
 
-// sweep drops the keys that are not used any more.
+// sweep drops the keys that are not used any more, if that was not done of late.
 func (t *Turns) sweep(now time.Time) {
+	if now.Sub(t.swept) < keptFor {
+		return
+	}
+	t.swept = now
 	for name, k := range t.keys {
-		if k.watch == nil && now.Sub(k.used) > keptFor {
+		if k.watch == nil && now.Sub(k.used) >= keptFor {
 			t.drop(name)
 		}
 	}
-	t.full = max(64, 2*len(t.keys))
 }
 
 // drop forgets what is known of a key.
@@ -210,6 +210,7 @@ func (t *Turns) Released(key string, listeners int) {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.sweep(now)
 	k := t.keys[key]
 	if listeners == 0 && (k == nil || k.watch == nil) {
 		t.drop(key)

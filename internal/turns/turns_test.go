@@ -187,3 +187,16 @@ func TestKeysAreForgotten(t *testing.T) {
 		require.LessOrEqual(t, p.known.Load(), int32(150))
 	})
 }
+
+// The keys of a burst are forgotten by the first release after a while, of whatever key.
+func TestKeysOfABurstAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Turns
+		for i := range 10_000 {
+			p.Released(fmt.Sprint("key", i), 3)
+		}
+		time.Sleep(keptFor) // on the bubble's clock
+		p.Released("alone", 0)
+		require.Zero(t, p.known.Load())
+	})
+}
