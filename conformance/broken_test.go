@@ -164,7 +164,7 @@ var brokenLocks = map[string]brokenStrategy{
 			return locktable.ErrLost
 		}
 		return nil
-	}), []string{"RenewReplyLost", "RenewalRidesOutAnOutage", "SilenceWithinTheLease", "ConnectionsCut", "CrashKeepsEverything", "Full", "Stuck"}},
+	}), []string{"RenewReplyLost", "RenewalRidesOutAnOutage", "SilenceWithinTheLease", "ConnectionsCut", "CrashKeepsEverything", "Full", "Stuck", "AtRiskBeforeLoss"}},
 
 	// Re-entry.
 	"frees the key with an inner Unlock": {with(func(d *counted) {
