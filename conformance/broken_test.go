@@ -165,7 +165,7 @@ var brokenLocks = map[string]brokenStrategy{
 			return locktable.ErrLost
 		}
 		return nil
-	}), []string{"RenewReplyLost", "RenewalRidesOutAnOutage", "SilenceWithinTheLease", "ConnectionsCut", "CrashKeepsEverything", "Full", "Stuck"}},
+	}), []string{"RenewReplyLost", "RenewalRidesOutAnOutage", "SilenceWithinTheLease", "ConnectionsCut", "CrashKeepsEverything", "Full", "Stuck", "AtRiskBeforeLoss"}},
 
 	// Re-entry.
 	"frees the key with an inner Unlock": {with(func(d *counted) {
@@ -268,7 +268,18 @@ var brokenLocks = map[string]brokenStrategy{
 	"claims to be fair":         {claiming(fakeCounting, func(c *conformance.Capabilities) { c.Fair = true }), []string{"FIFOAcrossLockers"}},
 	"loses every wake-up": {near(func(d *nearby) {
 		d.watch = func(fullDriver, context.Context, string) (driver.Watch, error) { return deafWatch{}, nil }
-	}), []string{"NotifiedWake"}},
+	}), []string{"NotifiedWake", "NoMissedWakeup", "CancelledWaiterPassesOn", "GivesUpRightAfterASuccess"}},
+	"is deaf when a Watch begins": {near(func(d *nearby) {
+		d.watch = func(d fullDriver, ctx context.Context, key string) (driver.Watch, error) {
+			w, err := d.Watch(ctx, key)
+			if err != nil {
+				return nil, err
+			}
+			begun := time.Now()
+			// The bug: Watch has returned by then. It lasts longer than a round trip to any store, so that it shows on a busy machine.
+			return passSome(w, make(chan struct{}, 1), func() bool { return time.Since(begun) > 200*time.Millisecond }), nil
+		}
+	}), []string{"NoMissedWakeup", "WatchSignals"}},
 	"is not notified again": {with(func(d *counted) { d.counting.stuck = true }), []string{"NotifiedAgain"}},
 	"claims to be notified": {claiming(fakePolling, func(c *conformance.Capabilities) { c.Notified = true }), []string{"WatchSignals"}}, // polling at 10 to 100 ms is as good for callers
 	"hangs in Watch": {near(func(d *nearby) {

@@ -283,6 +283,11 @@ type passedOn struct {
 }
 
 func passOn(w driver.Watch, c chan struct{}) *passedOn {
+	return passSome(w, c, func() bool { return true })
+}
+
+// passSome is passOn for the signals that are heard.
+func passSome(w driver.Watch, c chan struct{}, hears func() bool) *passedOn {
 	p := &passedOn{Watch: w, c: c, over: make(chan struct{})}
 	go func() {
 		for {
@@ -290,6 +295,9 @@ func passOn(w driver.Watch, c chan struct{}) *passedOn {
 			case _, ok := <-w.C():
 				if !ok {
 					return // the channel that is handed on stays open
+				}
+				if !hears() {
+					continue
 				}
 				select {
 				case p.c <- struct{}{}:

@@ -10,6 +10,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/locktable"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 // brokenSignals lose signals, change them, or say that they listen when they do not.
@@ -53,6 +54,19 @@ var brokenSignals = map[string]brokenStrategy{
 			return late, nil
 		}
 	}), []string{"RequestArrives", "ForceUnlockArrives"}},
+	// On the suite's clock, so that they come too late however slow the machine is.
+	"polls for signals once a second": {signalling(func(d *signalled) {
+		d.listen = func(d *counting, ctx context.Context, locker string) (driver.Listener, error) {
+			l, err := d.Listen(ctx, locker)
+			if err != nil {
+				return nil, err
+			}
+			late := &lateListener{c: make(chan driver.Signal), over: make(chan struct{}), by: time.Second}
+			go late.pass(l)
+			return late, nil
+		}
+	}), []string{"RequestArrives", "RequestIsOfItsTime", "ForceUnlockArrives"}},
+	"polls for losses once a second": {signalling(func(d *signalled) { d.lossesLateBy = time.Second }), []string{"ChangedKeyIsNoticed"}},
 	// Sticky leases.
 	"says that it has asked": {acquiring(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
 		a, err := d.Acquire(ctx, req)
@@ -123,6 +137,7 @@ var saidBroken sync.Map
 type lateListener struct {
 	c    chan driver.Signal
 	over chan struct{}
+	by   time.Duration // on the suite's clock
 }
 
 func (l *lateListener) C() <-chan driver.Signal { return l.c }
@@ -133,6 +148,13 @@ func (l *lateListener) pass(from driver.Listener) {
 	for {
 		select {
 		case s := <-from.C():
+			late, stop := pace.Timeout(l.by)
+			select {
+			case <-late:
+			case <-l.over:
+				stop()
+				return
+			}
 			select {
 			case l.c <- s:
 			case <-l.over:
@@ -151,10 +173,16 @@ type signalled struct {
 	signal func(d *counting, ctx context.Context, s driver.Signal) error
 
 	watches func(c driver.Claim) bool // says whose losses it sees; nil: all
+
+	lossesLateBy time.Duration // on the suite's clock
 }
 
 func (d signalled) DetectLoss(ctx context.Context, changed func(driver.Signal)) (driver.LossWatch, error) {
-	w, err := d.counting.DetectLoss(ctx, changed)
+	hears := changed
+	if d.lossesLateBy > 0 {
+		hears = func(s driver.Signal) { pace.After(d.lossesLateBy, func() { changed(s) }) }
+	}
+	w, err := d.counting.DetectLoss(ctx, hears)
 	if d.watches == nil {
 		return w, err
 	}

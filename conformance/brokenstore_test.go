@@ -173,6 +173,17 @@ var brokenStores = map[string]brokenStrategy{
 		}
 	}), []string{"LocalStateIsBounded"}},
 
+	"remembers claims": {near(func(d *nearby) {
+		var mu sync.Mutex
+		ids := map[string]bool{}
+		d.acquire = func(d fullDriver, ctx context.Context, req driver.Request) (driver.Answer, error) {
+			mu.Lock()
+			ids[req.ID] = true
+			mu.Unlock()
+			return d.Acquire(ctx, req)
+		}
+	}), []string{"LocalStateIsBounded"}},
+
 	// Closing.
 	"does not close": {wrapping(wrapped{close: func(locker.Locker) error { return nil }}),
 		[]string{"CloseRefusesLocks", "CloseEndsLeases"}},

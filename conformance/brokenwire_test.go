@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 // brokenWires break what is promised of the way to the store, and of commands that are to be
@@ -62,6 +64,17 @@ var brokenWires = map[string]brokenStrategy{
 			return d.Release(only, c)
 		}
 	}), []string{"FrozenCommandsEnd"}},
+	// On the suite's clock, so that it is too late however slow the machine is.
+	"ends a command a while after its context": {near(func(d *nearby) {
+		d.release = func(d fullDriver, ctx context.Context, c driver.Claim) error {
+			err := d.Release(ctx, c)
+			if ctx.Err() != nil {
+				late, _ := pace.Timeout(350 * time.Millisecond)
+				<-late // the bug
+			}
+			return err
+		}
+	}), []string{"FrozenCommandsEnd"}},
 	"does not mind a Watch's context": {near(func(d *nearby) {
 		d.watch = func(d fullDriver, ctx context.Context, key string) (driver.Watch, error) {
 			return d.Watch(context.WithoutCancel(ctx), key)
@@ -88,6 +101,18 @@ var brokenWires = map[string]brokenStrategy{
 	}), []string{"FrozenCommandsEnd", "RefusedIsTransient", "CutReconnects", "LostAnswerIsUnknown"}},
 	"says that nothing was applied": {erring(func(err error) error { return &driver.StoreError{Err: err, NotApplied: true} }),
 		[]string{"LostAnswerIsUnknown"}},
+	"asks in two requests, and says of the second that it was not applied": {near(func(d *nearby) {
+		d.acquire = func(d fullDriver, ctx context.Context, req driver.Request) (driver.Answer, error) {
+			if _, err := d.(inSteps).look(ctx, req.Key); err != nil {
+				return driver.Answer{}, err
+			}
+			a, err := d.Acquire(ctx, req)
+			if err != nil {
+				err = &driver.StoreError{Err: err, NotApplied: true}
+			}
+			return a, err
+		}
+	}), []string{"LostAnswerIsUnknown"}},
 	"says that trouble is for good": {erring(func(err error) error { return &driver.StoreError{Err: err, Permanent: true} }),
 		[]string{"RefusedIsTransient", "LostAnswerIsUnknown"}},
 	"does not reconnect": {near(func(d *nearby) {
@@ -109,6 +134,16 @@ var brokenWires = map[string]brokenStrategy{
 			w, err := d.Watch(ctx, key)
 			if err != nil {
 				return nil, err
+			}
+			return passOn(w, make(chan struct{}, 1)), nil // the bug: its channel stays open
+		}
+	}), []string{"SignalsAfterCut"}},
+	"comes back with one Watch of several": {near(func(d *nearby) {
+		var watches atomic.Int64
+		d.watch = func(d fullDriver, ctx context.Context, key string) (driver.Watch, error) {
+			w, err := d.Watch(ctx, key)
+			if err != nil || watches.Add(1) == 1 {
+				return w, err
 			}
 			return passOn(w, make(chan struct{}, 1)), nil // the bug: its channel stays open
 		}

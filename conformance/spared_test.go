@@ -18,6 +18,8 @@ var spared = map[string]struct {
 }{
 	// As on a busy machine, where the goroutine that was granted a key runs late.
 	"returns from Lock after the lease": {wrapping(wrapped{lock: returnsLate()}), []string{"IntervalsDisjoint"}},
+	// As on a busy machine, where what is asked after a bid comes when that is void.
+	"asks late after a bid": {asksLate(), []string{"BigRequestIsServed", "NothingIsKeptForNobody"}},
 	// As a store does whose client's subscription is known to it, and has no TTL.
 	"ends a subscription a moment later": {with(func(d *counted) {
 		d.watch = func(d *counting, ctx context.Context, key string) (driver.Watch, error) {
@@ -64,6 +66,27 @@ func returnsLate() func(l locker.Locker, ctx context.Context, key string, opts .
 		}
 		return lease, nil
 	}
+}
+
+// asksLate is a strategy in which, once for each key, the Request after a bid, by one that has not waited for long, arrives when the bid
+// is over.
+func asksLate() fake {
+	var mu sync.Mutex
+	bid, late := map[string]bool{}, map[string]bool{}
+	return takingBadly(func(d *counting, ctx context.Context, req driver.Request) (driver.Answer, error) {
+		mu.Lock()
+		stands := bid[req.Key] && !late[req.Key] && req.Waited < time.Second
+		late[req.Key] = late[req.Key] || stands
+		mu.Unlock()
+		if stands {
+			time.Sleep(driver.BidTime + 100*time.Millisecond) // the machine stands still
+		}
+		a, err := d.Acquire(ctx, req)
+		mu.Lock()
+		defer mu.Unlock()
+		bid[req.Key] = bid[req.Key] || a.Bids
+		return a, err
+	})
 }
 
 // lingeringWatch is gone for good some time after its Close.

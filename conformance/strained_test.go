@@ -4,9 +4,11 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
 // strained are broken strategies whose fault shows only under load, a long way from the
@@ -34,7 +36,8 @@ var strained = map[string]brokenStrategy{
 		}
 		return d.Acquire(ctx, req)
 	}), []string{"RefusedCallersAskSeldom"}},
-	"keeps its place when it gives up": {keepingPlaces(), []string{"GivesUpRightAfterASuccess"}},
+	"keeps its place when it gives up":              {keepingPlaces(func(driver.Watch) {}), []string{"GivesUpRightAfterASuccess"}},
+	"keeps its place for a second when it gives up": {keepingPlaces(func(w driver.Watch) { pace.After(time.Second, w.Close) }), []string{"GivesUpRightAfterASuccess"}},
 	"renews the holds of all": {renewing(func(d *counting, ctx context.Context, c driver.Claim) error {
 		d.locked(func() {
 			if l, _ := d.s.Held(c); l != nil {
@@ -47,24 +50,32 @@ var strained = map[string]brokenStrategy{
 	}), []string{"CoOwnerIsKilled"}},
 }
 
-// keepingPlaces is a fair strategy in whose queue those who left stay.
-func keepingPlaces() fake {
+// keepingPlaces is a fair strategy in whose queue those who left stay, until leave closes their Watch.
+func keepingPlaces(leave func(w driver.Watch)) fake {
 	v := fakeNotified
-	v.fakeDriver = func(s *fakeStore) driver.Driver { return placeKeeper{&notifying{fakeDriver{s: s, fair: true}}} }
+	v.fakeDriver = func(s *fakeStore) driver.Driver {
+		return placeKeeper{&notifying{fakeDriver{s: s, fair: true}}, leave}
+	}
 	return v
 }
 
-type placeKeeper struct{ *notifying }
+type placeKeeper struct {
+	*notifying
+	leave func(w driver.Watch)
+}
 
 func (d placeKeeper) Watch(ctx context.Context, key string) (driver.Watch, error) {
 	w, err := d.notifying.Watch(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	return stayingWatch{w}, nil
+	return stayingWatch{w, d.leave}, nil
 }
 
-// stayingWatch is never closed.
-type stayingWatch struct{ driver.Watch }
+// stayingWatch is not closed by its Close.
+type stayingWatch struct {
+	driver.Watch
+	leave func(w driver.Watch)
+}
 
-func (stayingWatch) Close() {}
+func (w stayingWatch) Close() { w.leave(w.Watch) }

@@ -143,6 +143,7 @@ func testBoundCountsInTheQueue(t *T) {
 func testCancelledWaiterPassesOn(t *T) {
 	holder, key := t.Locker(), t.Key("k")
 	ls := t.Lockers(2)
+	woken := wakes{t: t, allowed: 4} // of 40
 	for range 20 {
 		lease := t.Lock(holder, key)
 		doomed, near, far := t.Wait(ls[0], key), t.Wait(ls[0], key), t.Wait(ls[1], key)
@@ -151,10 +152,12 @@ func testCancelledWaiterPassesOn(t *T) {
 			time.Sleep(time.Duration(t.IntN(1000)) * time.Microsecond) // a random moment is the subject
 			doomed.Cancel()
 		})
+		freed := pace.Now()
 		t.Unlock(lease)
 		<-cancelled
 		t.Ends(doomed.Done(), t.Timing().Prompt, "the end of a cancelled wait")
 		if doomed.Err == nil {
+			freed = pace.Now()
 			t.Unlock(doomed.Lease)
 		} else {
 			t.Is(doomed.Err, context.Canceled)
@@ -170,7 +173,10 @@ func testCancelledWaiterPassesOn(t *T) {
 				t.Fatalf("no waiter took the key within %v", t.Timing().PollWithin)
 			}
 			stop()
-			t.Unlock(t.Granted(rest[0], t.Timing().Slack))
+			next := t.Granted(rest[0], t.Timing().Slack)
+			woken.took(rest[0].At.Since(freed))
+			freed = pace.Now()
+			t.Unlock(next)
 			rest = rest[1:]
 		}
 	}
@@ -179,16 +185,22 @@ func testCancelledWaiterPassesOn(t *T) {
 func testGivesUpRightAfterASuccess(t *T) {
 	holder, quitter, next, key := t.Locker(), t.Locker(), t.Locker(), t.Key("k")
 	for _, after := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 300 * time.Millisecond, 900 * time.Millisecond} {
-		t.Unlock(t.Lock(quitter, key))
-		lease := t.Lock(holder, key)
-		w := t.Wait(quitter, key)
-		behind := t.Wait(next, key)
-		time.Sleep(after) // that it is so soon is the subject
-		w.Cancel()
-		t.Is(t.Refused(w, t.Timing().Prompt), context.Canceled)
-		t.Unlock(lease)
-		// Well before the end of any TTL, which a place in the queue might last.
-		t.Unlock(t.Granted(behind, t.Timing().PollWithin))
-		t.Free(holder, key)
+		// One of a few is woken at once, however busy the machine is.
+		woken := wakes{t: t, allowed: 2}
+		for range 3 {
+			t.Unlock(t.Lock(quitter, key))
+			lease := t.Lock(holder, key)
+			w := t.Wait(quitter, key)
+			behind := t.Wait(next, key)
+			time.Sleep(after) // that it is so soon is the subject
+			w.Cancel()
+			t.Is(t.Refused(w, t.Timing().Prompt), context.Canceled)
+			freed := pace.Now()
+			t.Unlock(lease)
+			// Well before the end of any TTL, which a place in the queue might last.
+			t.Unlock(t.Granted(behind, t.Timing().PollWithin))
+			woken.took(behind.At.Since(freed))
+			t.Free(holder, key)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/distlock/locker"
@@ -118,15 +119,54 @@ func testLooksEverySecond(t *T) {
 	t.Median("the time from a lock's deletion to the waiter's grant", times, t.Timing().PollMedian)
 }
 
+// wakes notes how long after the release of a key waiters were granted it, and fails the case once more than allowed of them were as
+// late as where a waiter is not woken, and looks. A store that does not notify has no such bound.
+type wakes struct {
+	t       *T
+	allowed int // for moments in which the machine stands still
+	late    []time.Duration
+}
+
+func (w *wakes) took(d time.Duration) {
+	w.t.Helper()
+	if !w.t.caps().Notified || d <= beforeTheLook/2 {
+		return
+	}
+	if w.late = append(w.late, d); len(w.late) > w.allowed {
+		w.t.Fatalf("%d waiters took a key so late after its release: %v, want %d of them after more than %v at most: waiters look for the key, and are not woken",
+			len(w.late), w.late, w.allowed, beforeTheLook/2)
+	}
+}
+
+// roundTrip returns how long l needs for one command.
+func (t *T) roundTrip(l locker.Locker) time.Duration {
+	t.Helper()
+	key := t.Key("round trips")
+	lease := t.Lock(t.Locker(), key)
+	times := make([]time.Duration, 9)
+	for i := range times {
+		begun := time.Now()
+		t.Taken(l, key)
+		times[i] = time.Since(begun)
+	}
+	t.Unlock(lease)
+	return suite.Median(times)
+}
+
 func testNoMissedWakeup(t *T) {
-	a, b, key := t.Locker(), t.Locker(), t.Key("k")
-	for range 100 {
+	a, b := t.Locker(), t.Locker()
+	woken := wakes{t: t, allowed: 10}
+	trip := t.roundTrip(b)
+	for i := range 100 {
+		key := t.Key(strconv.Itoa(i)) // a Locker listens on for a while
 		lease := t.Lock(a, key)
 		w := t.Start(b, key)
-		// Anywhere from before its first attempt to after it listens.
-		time.Sleep(time.Duration(t.IntN(2000)) * time.Microsecond) // a random moment is the subject
+		// Anywhere from before its first attempt to after it listens: between two attempts it begins to.
+		time.Sleep(time.Duration(t.IntN(int(4 * trip)))) // a random moment is the subject
+		freed := pace.Now()
 		t.Unlock(lease)
 		t.Unlock(t.Granted(w, t.Timing().PollWithin))
+		woken.took(w.At.Since(freed))
 	}
 }
 

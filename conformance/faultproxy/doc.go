@@ -37,8 +37,8 @@
 // # Other protocols
 //
 // [NewPlain] makes a proxy for a server of any protocol. It knows no commands: the link and
-// [Proxy.Refuse] work, and [Proxy.Mute] and [Proxy.HoldAfter] stop what the server sends, and
-// what clients send after a number of requests.
+// [Proxy.Refuse] work, and [Proxy.Mute], [Proxy.MuteAfter] and [Proxy.HoldAfter] stop what the server sends, also after a
+// number of answers, and what clients send after a number of requests.
 //
 // # Guarantees
 //

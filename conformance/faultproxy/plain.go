@@ -9,7 +9,7 @@ import (
 
 // NewPlain is [New] for a server that speaks any protocol: bytes pass as they come, TLS
 // included. What concerns the link works ([Faults.Blackhole], [Faults.Throttle],
-// [Faults.Cut], [Faults.Reset], [Proxy.Refuse]), and so do [Proxy.Mute] and
+// [Faults.Cut], [Faults.Reset], [Proxy.Refuse]), and so do [Proxy.Mute], [Proxy.MuteAfter] and
 // [Proxy.HoldAfter], which are for such a proxy only. There are no commands, and so no
 // rules, counts or subscribed connections.
 func NewPlain(upstream string) (*Proxy, error) { return start(upstream, true) }
@@ -21,12 +21,19 @@ func (p *Proxy) Mute(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case on && p.mute == nil:
-		p.mute = make(chan struct{})
-	case !on && p.mute != nil:
-		close(p.mute)
-		p.mute = nil
+	case on && p.muted == nil:
+		p.muted = p.answers.put(0)
+	case !on && p.muted != nil:
+		p.answers.open(p.muted)
+		p.muted = nil
 	}
+}
+
+// MuteAfter is [Proxy.Mute] that lets n more pieces pass, each what one read from the server returns, which for a
+// server that answers a client is one answer. It holds back what the server sends after that until let is called; held is
+// closed when the first piece has to wait. So any one of the answers to a command that is several requests can be lost.
+func (p *Proxy) MuteAfter(n int) (held <-chan struct{}, let func()) {
+	return p.holdAfter(&p.answers, n)
 }
 
 // HoldAfter lets clients send n more pieces, each what one read from a connection returns,
@@ -34,31 +41,48 @@ func (p *Proxy) Mute(on bool) {
 // after that until let is called; held is closed when the first piece has to wait. So a
 // command that is several requests can be stopped between any two.
 func (p *Proxy) HoldAfter(n int) (held <-chan struct{}, let func()) {
-	g := &gate{left: n, held: make(chan struct{}), open: make(chan struct{})}
+	return p.holdAfter(&p.requests, n)
+}
+
+func (p *Proxy) holdAfter(w *way, n int) (held <-chan struct{}, let func()) {
 	p.mu.Lock()
-	p.gate = g
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	g := w.put(n)
 	return g.held, sync.OnceFunc(func() {
-		close(g.open)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.gate == g {
-			p.gate = nil
-		}
+		w.open(g)
 	})
 }
 
-// gate is what HoldAfter puts in the way.
+// way is one direction of all connections. It is guarded by the proxy's mutex.
+type way struct{ gate *gate } // nil: everything passes
+
+// gate is what is put in a way.
 type gate struct {
-	left int // pieces that may pass; guarded by the proxy's mutex
+	left int // pieces that may pass
 	held chan struct{}
-	open chan struct{}
+	over chan struct{}
 }
 
-// awaitGate returns when a piece may go to the server, false when ctx is done before.
-func (p *Proxy) awaitGate(ctx context.Context) bool {
+// put puts a gate in the way, in place of the one that is there.
+func (w *way) put(n int) *gate {
+	w.gate = &gate{left: n, held: make(chan struct{}), over: make(chan struct{})}
+	return w.gate
+}
+
+// open lets pass what g holds back.
+func (w *way) open(g *gate) {
+	close(g.over)
+	if w.gate == g {
+		w.gate = nil
+	}
+}
+
+// await returns when a piece may go its way, false when ctx is done before.
+func (p *Proxy) await(ctx context.Context, w *way) bool {
 	p.mu.Lock()
-	g := p.gate
+	g := w.gate
 	if g == nil {
 		p.mu.Unlock()
 		return true
@@ -73,23 +97,7 @@ func (p *Proxy) awaitGate(ctx context.Context) bool {
 		return true
 	}
 	select {
-	case <-g.open:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// awaitSound returns when what the server sends may pass, false when ctx is done before.
-func (p *Proxy) awaitSound(ctx context.Context) bool {
-	p.mu.Lock()
-	mute := p.mute
-	p.mu.Unlock()
-	if mute == nil {
-		return true
-	}
-	select {
-	case <-mute:
+	case <-g.over:
 		return true
 	case <-ctx.Done():
 		return false
@@ -101,22 +109,22 @@ func (p *Proxy) awaitSound(ctx context.Context) bool {
 func (c *conn) copyBothWays() {
 	var both sync.WaitGroup
 	both.Go(func() {
-		c.copy(c.server, c.client, c.p.awaitGate)
+		c.copy(c.server, c.client, &c.p.requests)
 		_ = c.server.CloseWrite() // it may have hung up first
 	})
 	both.Go(func() {
-		c.copy(c.client, c.server, c.p.awaitSound)
+		c.copy(c.client, c.server, &c.p.answers)
 		c.cut()
 	})
 	both.Wait()
 }
 
 // copy passes on what comes from one side until that ends.
-func (c *conn) copy(to net.Conn, from io.Reader, await func(context.Context) bool) {
+func (c *conn) copy(to net.Conn, from io.Reader, w *way) {
 	buf := make([]byte, bufferSize)
 	for {
 		n, err := from.Read(buf)
-		if n > 0 && (!await(c.ctx) || c.write(to, buf[:n]) != nil) {
+		if n > 0 && (!c.p.await(c.ctx, w) || c.write(to, buf[:n]) != nil) {
 			return
 		}
 		if err != nil {

@@ -98,6 +98,33 @@ func TestPlainMute(t *testing.T) {
 	c.hears(t, "a!")
 }
 
+func TestPlainMuteAfter(t *testing.T) {
+	t.Parallel()
+	p, dial, got := plain(t)
+	c := dial()
+	held, let := p.MuteAfter(1)
+	c.say(t, "a")
+	c.hears(t, <-got+"!")
+	select {
+	case <-held:
+		t.Fatal("one answer may pass")
+	default:
+	}
+	c.say(t, "b")
+	<-held
+	require.Equal(t, "b", <-got, "it arrives")
+	c.silent(t)
+	let()
+	c.hears(t, "b!")
+	p.Mute(true) // a later gate
+	c.say(t, "c")
+	c.silent(t)
+	let() // again: it opens its own gate only
+	c.silent(t)
+	p.Mute(false)
+	c.hears(t, "c!")
+}
+
 func TestPlainBlackhole(t *testing.T) {
 	t.Parallel()
 	p, dial, got := plain(t)

@@ -33,9 +33,10 @@ type Proxy struct {
 	silent   bool // commands are not kept
 	trips    int
 	refuse   bool
-	gate     *gate         // nil for none: see HoldAfter
-	mute     chan struct{} // closed when what the server sends may pass again; nil: it may
-	err      error         // what was not understood
+	requests way   // see HoldAfter
+	answers  way   // see MuteAfter
+	muted    *gate // by Mute; nil: it is off
+	err      error // what was not understood
 }
 
 // New starts a proxy for the server at upstream, a host:port or the path of a unix
