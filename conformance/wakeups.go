@@ -162,7 +162,7 @@ func testNoMissedWakeup(t *T) {
 		lease := t.Lock(a, key)
 		w := t.Start(b, key)
 		// Anywhere from before its first attempt to after it listens: between two attempts it begins to.
-		time.Sleep(time.Duration(t.IntN(int(4 * trip)))) // a random moment is the subject
+		time.Sleep(time.Duration(t.IntN(int(4*trip) + 1))) // a random moment is the subject
 		freed := pace.Now()
 		t.Unlock(lease)
 		t.Unlock(t.Granted(w, t.Timing().PollWithin))
