@@ -62,6 +62,10 @@ func everything(t *testing.T, ctx context.Context, b *bench, key string) {
 	require.NoError(t, b.Close())
 	_, err = b.Lock(ctx, key)
 	require.ErrorIs(t, err, locker.ErrClosed)
+
+	b.observe(b.obs) // what a Locker reports of nodes ends with it
+	b.driver.changed("h1:6379", nil)
+	b.driver.changed("h2:6379", nil)
 }
 
 func everyLoss(t *testing.T, ctx context.Context, b *bench, key string) {

@@ -29,6 +29,7 @@ type bench struct {
 	t       *testing.T
 	store   *memory.Store
 	driver  *faulty
+	obs     locker.Observer
 	metrics *sdkmetric.ManualReader
 	spans   *tracetest.SpanRecorder
 	tracers *sdktrace.TracerProvider
@@ -66,7 +67,8 @@ func newBenchOn(t *testing.T, wrap func(locker.Observer) locker.Observer, opts .
 		otellocker.WithMeterProvider(meters), otellocker.WithTracerProvider(b.tracers),
 	}, opts...)...)
 	require.NoError(t, err)
-	b.observe(around{obs.(locker.StatsObserver), wrap})
+	b.obs = around{obs.(locker.StatsObserver), wrap}
+	b.observe(b.obs)
 	return b
 }
 
