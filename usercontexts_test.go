@@ -86,7 +86,7 @@ func TestCauseOfALostContextAfterUnlock(t *testing.T) {
 			l := b.lock(t.Context(), "k")
 			ctx := l.Context(t.Context())
 			b.sched.Close()
-			time.Sleep(2 * time.Second)
+			time.Sleep(2 * time.Second) // on the bubble's clock: past the deadline
 			wantErr(t, l.Unlock(t.Context()), ErrLost, "its deadline has passed")
 			wantErr(t, context.Cause(ctx), ErrLost, "it ended by loss")
 		}

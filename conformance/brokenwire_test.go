@@ -101,7 +101,7 @@ var brokenWires = map[string]brokenStrategy{
 	}), []string{"FrozenCommandsEnd", "RefusedIsTransient", "CutReconnects", "LostAnswerIsUnknown"}},
 	"says that nothing was applied": {erring(func(err error) error { return &driver.StoreError{Err: err, NotApplied: true} }),
 		[]string{"LostAnswerIsUnknown"}},
-	"asks in two requests, and says of the second that it was not applied": {near(func(d *nearby) {
+	"asks in two requests, and reports the second as not applied": {near(func(d *nearby) {
 		d.acquire = func(d fullDriver, ctx context.Context, req driver.Request) (driver.Answer, error) {
 			if _, err := d.(inSteps).look(ctx, req.Key); err != nil {
 				return driver.Answer{}, err

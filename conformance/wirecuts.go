@@ -23,8 +23,8 @@ type answerLoss struct {
 	keys  int
 }
 
-// lose gives a command, which returns whether it was answered. carriedOut is asked while it waits for an answer that is lost. ok
-// reports that it was carried out, and err is what it returned then.
+// lose runs op, whose command loses its answer from the one after d.n on. op reports whether the command was answered. While the command
+// waits, carriedOut reports whether the store has carried it out. ok is true if it has, and err is then the error of op.
 func (d *answerLoss) lose(what string, op func(ctx context.Context) (answered bool, err error), carriedOut func() bool) (ok bool, err error) {
 	t := d.t
 	t.Helper()
@@ -91,7 +91,7 @@ func (d *answerLoss) isFree(key string) bool {
 func (d *answerLoss) each() (acquired, renewed, released bool) {
 	applied := func(what string, err error) {
 		if !driver.MaybeApplied(err) {
-			d.t.Fatalf("%s was applied, and its answer lost; the driver says that it was NotApplied: %v", what, err)
+			d.t.Fatalf("%s was applied, and its answer lost; the driver reports it as NotApplied: %v", what, err)
 		}
 	}
 	_ = d.Release(d.t.Context(), d.reconnected())
@@ -187,7 +187,7 @@ func testCutReconnects(t *T) {
 		t.recovers(d, c)
 	}
 	p.Cut()
-	// What it sends in that moment may be lost with the connection.
+	// A command that the driver sends in that moment may be lost with the connection.
 	t.Eventually(t.Timing().Patience, "a Release gets through", func() bool {
 		err := d.Release(t.Context(), c)
 		return err == nil || errors.Is(err, locker.ErrLost)

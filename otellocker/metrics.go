@@ -39,7 +39,7 @@ type observer struct {
 	nodes  nodes
 	tracer trace.Tracer
 
-	// Of events that come by an Observer of the user's own.
+	// These two are for events that come by an Observer of the user's own.
 	spans   *spans
 	reports *reports
 
@@ -79,7 +79,7 @@ func newInstruments(m metric.Meter) (instruments, error) {
 	counter(&in.losses, "locker.lease.lost", "{lease}", "Leases that ended before they were unlocked.")
 	counter(&in.atRisk, "locker.lease.at_risk", "{lease}", "Leases whose renewals have failed for so long that they were in danger.")
 	counter(&in.requests, "locker.release.requests", "{request}", "Leases whose holder was asked for the release.")
-	counter(&in.nodeFailures, "locker.node.failures", "{failure}", "Times that one of several servers went down, slow or of no use.")
+	counter(&in.nodeFailures, "locker.node.failures", "{failure}", "Times that one of several servers went down, slow or unusable.")
 	counter(&in.releases, "locker.releases", "{release}", "Locks that were given back, or could not be.")
 	return in, errors.Join(errs...)
 }

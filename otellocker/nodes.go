@@ -36,7 +36,7 @@ type nodeState struct {
 
 func (ns *nodes) register(m metric.Meter) error {
 	_, err := m.Int64ObservableGauge("locker.node.up", metric.WithUnit("{node}"),
-		metric.WithDescription("1 if a server that was in trouble is well again, 0 while it is down, slow or of no use."),
+		metric.WithDescription("1 if a server that was in trouble is well again, 0 while it is down, slow or unusable."),
 		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
 			for _, s := range ns.latest() {
 				o.Observe(s.up, s.observe...)

@@ -58,7 +58,7 @@ func (p *Proxy) holdAfter(w *way, n int) (held <-chan struct{}, let func()) {
 // way is one direction of all connections. It is guarded by the proxy's mutex.
 type way struct{ gate *gate } // nil: everything passes
 
-// gate is what is put in a way.
+// gate stops one way after some pieces.
 type gate struct {
 	left int // pieces that may pass
 	held chan struct{}
@@ -71,7 +71,7 @@ func (w *way) put(n int) *gate {
 	return w.gate
 }
 
-// open lets pass what g holds back.
+// open lets the pieces pass that g holds back.
 func (w *way) open(g *gate) {
 	close(g.over)
 	if w.gate == g {

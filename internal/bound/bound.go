@@ -18,7 +18,7 @@ type Context struct {
 }
 
 // caller is the context of the user's call, as a driver sees it: its Err is one of package context's errors.
-// The user's own Err may say more: that of a lease's context says that this lease is lost, and a driver that
+// The user's own Err may say more: that of a lease's context reports that this lease is lost, and a driver that
 // wraps it would seem to report that the store denies the claim of the command.
 type caller struct{ context.Context }
 

@@ -74,7 +74,7 @@ func (c telling) Err() error {
 	return c.err
 }
 
-// Whatever the Err of the caller's context is, a driver sees one of package context's.
+// A driver sees one of package context's errors, whatever the Err of the caller's context is.
 func TestErrIsOneOfPackageContexts(t *testing.T) {
 	for name, c := range map[string]struct{ err, want error }{
 		"canceled":      {errors.Join(errors.New("lost"), context.Canceled), context.Canceled},

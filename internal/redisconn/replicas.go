@@ -212,8 +212,8 @@ func (r *Replicas) confirm(ctx context.Context, conn *redis.Conn) error {
 	return nil
 }
 
-// unconfirmed is the error of a WAIT that failed. The script before it was carried out, whatever the
-// error says of the WAIT. A master may become a replica between the two: that passes.
+// unconfirmed returns the error of a WAIT that failed. The script before the WAIT was carried out, so the error is not
+// NotApplied. A master may become a replica between the script and the WAIT: that passes.
 func unconfirmed(err error) error {
 	var known *Error
 	if err = classify(err); !errors.As(err, &known) {

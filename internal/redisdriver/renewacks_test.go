@@ -137,9 +137,9 @@ func TestAbandonedAttemptsAreNotSent(t *testing.T) {
 	require.Zero(t, keys("left*"))
 }
 
-// Leases of a slot that moves are renewed where their keys are, and those beside them too;
+// Leases of a slot that moves are granted and renewed where their keys are, and those beside them too;
 // a node whose replica is away takes no time of another node's.
-func TestAckedRenewalsOnACluster(t *testing.T) {
+func TestAcksOnACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 1)
 	d, err := NewDriver(c.Client(t), toy)
@@ -166,6 +166,9 @@ func TestAckedRenewalsOnACluster(t *testing.T) {
 	m.MoveKeys(t)
 	for range 3 {
 		require.Equal(t, []error{nil, nil}, renewed(t.Context(), d, moves, stays), "while a slot moves")
+		answer, err := d.Acquire(t.Context(), driver.Request{Claim: moves})
+		require.NoError(t, err, "while a slot moves")
+		require.True(t, answer.Granted)
 	}
 	m.Finish(t)
 	require.Eventually(t, func() bool { return renewed(t.Context(), d, moves)[0] == nil }, soon, 10*time.Millisecond, "after the move")

@@ -128,13 +128,13 @@ func TestLeasesRunOut(t *testing.T) {
 		c := request("k", "a").Claim
 		first := acquire(t, d, "k", "a")
 
-		time.Sleep(ttl - 1)
+		time.Sleep(ttl - 1) // on the bubble's clock: just before the end
 		require.False(t, acquire(t, d, "k", "b").Granted)
 		require.NoError(t, renew(t, d, c))
-		time.Sleep(ttl - 1)
+		time.Sleep(ttl - 1) // on the bubble's clock: just before the end
 		require.Equal(t, time.Duration(1), acquire(t, d, "k", "b").Remaining)
 
-		time.Sleep(time.Nanosecond)
+		time.Sleep(time.Nanosecond) // on the bubble's clock: the end
 		_, _, ok := s.Holder("k")
 		require.False(t, ok)
 		require.ErrorIs(t, renew(t, d, c), locker.ErrLost, "a renewal revived a lease")
@@ -149,7 +149,7 @@ func TestReleaseAfterTheLeaseRanOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewStore()
 		acquire(t, s.Driver(), "k", "a")
-		time.Sleep(ttl)
+		time.Sleep(ttl) // on the bubble's clock: to the end
 		require.ErrorIs(t, s.Driver().Release(t.Context(), request("k", "a").Claim), locker.ErrLost)
 		require.Empty(t, s.t.Locks)
 	})
@@ -163,11 +163,11 @@ func TestExpiredGrantsDoNotPileUp(t *testing.T) {
 		for i := range 10_000 { // one key a millisecond, never released: 1000 live
 			acquire(t, d, fmt.Sprint(i), "a")
 			peak = max(peak, len(s.t.Locks))
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // on the bubble's clock
 		}
 		require.LessOrEqual(t, peak, 4*int(ttl/time.Millisecond))
 
-		time.Sleep(ttl)
+		time.Sleep(ttl) // on the bubble's clock: to the end
 		require.Empty(t, s.Keys())
 		require.Empty(t, s.t.Locks)
 	})

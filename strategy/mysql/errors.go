@@ -55,7 +55,7 @@ func exec(ctx context.Context, conn *sql.Conn, stmt string) (sql.Result, error) 
 }
 
 // send runs a statement that changes claims, and returns its LAST_INSERT_ID, and how many rows it has changed. Without
-// autocommit it may be undone later, whoever counts on it: it is undone here, with the connection.
+// autocommit the change may be undone later: send undoes it, with the connection.
 func send(ctx context.Context, conn *sql.Conn, stmt string) (id, changed int64, err error) {
 	done, err := exec(ctx, conn, stmt)
 	if err != nil {

@@ -228,7 +228,7 @@ func TestServerFrozenForTenTTLs(t *testing.T) {
 		}
 	}()
 	<-lease.Lost()
-	time.Sleep(9 * ttl)
+	time.Sleep(9 * ttl) // the fault: the server stands still for ten TTLs
 	require.Empty(t, got)
 	s.Thaw()
 	second := <-got

@@ -32,12 +32,12 @@ func TestCheckedPairs(t *testing.T) {
 			a: held{kind: reader, ret: 10, end: 20, deadline: s, token: 1}, b: held{kind: reader, ret: 10, end: 20, deadline: s, token: 2},
 		},
 
-		"lost between the grants":       {a: held{ret: 1500 * time.Millisecond, end: 2500 * time.Millisecond, deadline: 2500 * time.Millisecond, token: 1}, b: held{ret: 2100 * time.Millisecond, end: 3 * s, deadline: 3 * s, token: 2}, breaks: loss},
-		"lost while it was waited for":  {a: held{ret: 8 * s, end: 9 * s, deadline: 9 * s, token: 1}, b: held{call: 7 * s, ret: 8500 * time.Millisecond, end: 9 * s, deadline: 9 * s, token: 2}, breaks: loss, wrong: true},
-		"the same, shared":              {a: held{owner: "ann", ret: 8 * s, end: 9 * s, deadline: 9 * s, token: 1}, b: held{call: 7 * s, ret: 8500 * time.Millisecond, end: 9 * s, deadline: 9 * s, token: 2}, breaks: loss, wrong: true},
-		"the same, without tokens":      {a: held{ret: 3500 * time.Millisecond, end: 4 * s, deadline: 4500 * time.Millisecond}, b: held{call: 3600 * time.Millisecond, ret: 3700 * time.Millisecond, end: 4 * s, deadline: 4500 * time.Millisecond}, breaks: loss, unfenced: true, wrong: true},
-		"a smaller token after a loss":  {a: held{call: 7 * s, ret: 8 * s, end: 8100 * time.Millisecond, deadline: 9 * s, token: 2}, b: held{ret: 8200 * time.Millisecond, end: 9 * s, deadline: 9100 * time.Millisecond, token: 1}, breaks: loss, wrong: true},
-		"granted before, told after it": {a: held{call: 2100 * time.Millisecond, ret: 2200 * time.Millisecond, end: 2300 * time.Millisecond, deadline: 3 * s, token: 2}, b: held{ret: 2400 * time.Millisecond, end: 2500 * time.Millisecond, deadline: 2900 * time.Millisecond, token: 1}, breaks: loss},
+		"lost between the grants":         {a: held{ret: 1500 * time.Millisecond, end: 2500 * time.Millisecond, deadline: 2500 * time.Millisecond, token: 1}, b: held{ret: 2100 * time.Millisecond, end: 3 * s, deadline: 3 * s, token: 2}, breaks: loss},
+		"lost while it was waited for":    {a: held{ret: 8 * s, end: 9 * s, deadline: 9 * s, token: 1}, b: held{call: 7 * s, ret: 8500 * time.Millisecond, end: 9 * s, deadline: 9 * s, token: 2}, breaks: loss, wrong: true},
+		"shared, lost while waited for":   {a: held{owner: "ann", ret: 8 * s, end: 9 * s, deadline: 9 * s, token: 1}, b: held{call: 7 * s, ret: 8500 * time.Millisecond, end: 9 * s, deadline: 9 * s, token: 2}, breaks: loss, wrong: true},
+		"unfenced, lost while waited for": {a: held{ret: 3500 * time.Millisecond, end: 4 * s, deadline: 4500 * time.Millisecond}, b: held{call: 3600 * time.Millisecond, ret: 3700 * time.Millisecond, end: 4 * s, deadline: 4500 * time.Millisecond}, breaks: loss, unfenced: true, wrong: true},
+		"a smaller token after a loss":    {a: held{call: 7 * s, ret: 8 * s, end: 8100 * time.Millisecond, deadline: 9 * s, token: 2}, b: held{ret: 8200 * time.Millisecond, end: 9 * s, deadline: 9100 * time.Millisecond, token: 1}, breaks: loss, wrong: true},
+		"granted before, returned after":  {a: held{call: 2100 * time.Millisecond, ret: 2200 * time.Millisecond, end: 2300 * time.Millisecond, deadline: 3 * s, token: 2}, b: held{ret: 2400 * time.Millisecond, end: 2500 * time.Millisecond, deadline: 2900 * time.Millisecond, token: 1}, breaks: loss},
 	} {
 		w := &world{began: time.Now(), fenced: !c.unfenced, ttls: []time.Duration{s}, breaks: c.breaks}
 		for _, h := range []held{c.a, c.b} {

@@ -21,8 +21,8 @@ func (h *history) check() {
 }
 
 // checkOverlap wants no hold to be granted before the end of another one. A process that
-// was frozen on the way out of Lock is told of its grant when that is long over, and so
-// by the first question it asks: that is no hold, and its token is in no order.
+// was frozen on the way out of Lock returns from Lock when the lease is long over, and the first question
+// that it asks shows that. Such a grant is no hold, and its token is in no order.
 func (h *history) checkOverlap(k *keyHistory) {
 	var last *hold // of those before, the one with the latest end
 	for _, next := range k.holds {
@@ -36,7 +36,7 @@ func (h *history) checkOverlap(k *keyHistory) {
 		if next.ret < last.end() {
 			switch {
 			case next.token < last.token && h.lossesWithin(k.key, span{next.since, next.ret}):
-				continue // granted before the loss, and told so only after it
+				continue // granted before the loss, and Lock returned after it
 			case h.lost(last, next.ret):
 				h.count[Regranted]++
 				h.checkRenewedBeside(k, last, next)

@@ -151,7 +151,7 @@ var checkedHistories = map[string]struct {
 	"handed over after the loss": {events: lost(lossSome, 5, 6), regranted: 1, script: [][]step{
 		held(0, 1, 1, 49, 10), held(1, 2, 8, 60, 30), lock(0, 20, 3), granted(0, 50, 3, 11, 298), unlock(0, 55, 3),
 	}},
-	"told of a grant after the loss":  {events: lost(lossAll, 5, 6), script: [][]step{lock(0, 0, 1), held(1, 2, 8, 10, 11), granted(0, 9, 1, 10, 298), unlock(0, 20, 1)}},
+	"Lock returned after the loss":    {events: lost(lossAll, 5, 6), script: [][]step{lock(0, 0, 1), held(1, 2, 8, 10, 11), granted(0, 9, 1, 10, 298), unlock(0, 20, 1)}},
 	"renewed beside the next holder":  {want: LateLoss, regranted: 1, events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), held(1, 2, 7, 9, 11), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
 	"renewed after a loss of all":     {want: LateLoss, events: lost(lossAll, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
 	"renewed, as it was not lost":     {events: lost(lossSome, 5, 6), script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 200, 1, recAsk, flagYes, 498), unlock(0, 400, 1)}},
@@ -160,8 +160,8 @@ var checkedHistories = map[string]struct {
 	"a token repeats":           {want: TokenOrder, script: [][]step{held(0, 1, 1, 5, 10), held(1, 2, 7, 9, 10)}},
 	"no tokens":                 {want: TokenOrder, script: [][]step{held(0, 1, 1, 5, 0), held(1, 2, 7, 9, 0)}},
 	"another token on re-entry": {want: TokenOrder, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 2, 1, recLock, flagInner, 0), rec(0, 3, 1, recGranted, record{Flags: flagInner, Token: 11, Deadline: ms(298)}), unlock(0, 5, 1)}},
-	"told of a grant when it was over, beside the next holder": {script: [][]step{lock(0, 0, 1), lock(1, 399, 2), granted(1, 400, 2, 11, 697), granted(0, 500, 1, 10, 298), unlock(0, 501, 1), unlock(1, 600, 2)}},
-	"told of a grant when it was over":                         {script: [][]step{lock(0, 0, 1), held(1, 2, 400, 405, 11), granted(0, 500, 1, 10, 298), unlock(0, 501, 1)}},
+	"Lock returned after the end, beside the next holder": {script: [][]step{lock(0, 0, 1), lock(1, 399, 2), granted(1, 400, 2, 11, 697), granted(0, 500, 1, 10, 298), unlock(0, 501, 1), unlock(1, 600, 2)}},
+	"Lock returned after the end":                         {script: [][]step{lock(0, 0, 1), held(1, 2, 400, 405, 11), granted(0, 500, 1, 10, 298), unlock(0, 501, 1)}},
 
 	"held at the deadline":           {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 297, 1, recAsk, flagYes, 298), lease(0, 298, 1, recAsk, flagYes, 298), unlock(0, 299, 1)}},
 	"re-entered past the deadline":   {want: LateLoss, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), lease(0, 299, 1, recLock, flagInner, 0), rec(0, 300, 1, recGranted, record{Flags: flagInner, Token: 10, Deadline: ms(298)}), unlock(0, 301, 1)}},

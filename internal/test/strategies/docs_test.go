@@ -41,7 +41,7 @@ func TestDocumentedPermissions(t *testing.T) {
 		})
 	}
 	t.Run("operator", func(t *testing.T) { operateAs(t, rules["operator"]) })
-	t.Run("redlock", func(t *testing.T) { lockOnNodesAs(t, rules["redlock"]) })
+	t.Run("redlock", func(t *testing.T) { lockOnNodesAs(t, rules["redlock"], rules["operator"]) })
 }
 
 // operateAs inspects and ends locks of each strategy as a user with these rules.
@@ -98,16 +98,16 @@ func breakPermits(t *testing.T, l locker.Locker, operator *locker.Client, key st
 	require.Equal(t, 2, broken)
 }
 
-// lockOnNodesAs locks, renews, waits and unlocks by redlock as a user with these rules.
-func lockOnNodesAs(t *testing.T, rules []string) {
+// lockOnNodesAs locks, renews, waits and unlocks by redlock as a user with these rules, and ends a lock as an operator.
+func lockOnNodesAs(t *testing.T, rules, operators []string) {
 	t.Helper()
 	t.Parallel()
 	require.NotEmpty(t, rules)
 	var nodes []*redistest.Server
-	open := func() locker.Locker {
+	open := func(user string) *locker.Client {
 		var rdbs []redis.UniversalClient
 		for _, srv := range nodes {
-			rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), Username: "locks", Password: "secret"})
+			rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), Username: user, Password: "secret"})
 			t.Cleanup(func() { _ = rdb.Close() })
 			rdbs = append(rdbs, rdb)
 		}
@@ -119,32 +119,45 @@ func lockOnNodesAs(t *testing.T, rules []string) {
 	for range 3 {
 		srv := redistest.Start(t)
 		srv.AddUser(t, "locks", "secret", rules...)
+		srv.AddUser(t, "operator", "secret", operators...)
 		nodes = append(nodes, srv)
 	}
-	ctx, a, b := t.Context(), open(), open()
+	ctx, a, b := t.Context(), open("locks"), open("locks")
 	lease, err := a.Lock(ctx, "k")
 	require.NoError(t, err)
 	require.NoError(t, lease.Renew(ctx))
 	_, err = b.TryLock(ctx, "k")
 	require.ErrorIs(t, err, locker.ErrNotAcquired)
-	next := make(chan *locker.Lease, 1)
-	go func() {
-		defer close(next)
-		if lease, err := b.Lock(ctx, "k"); err == nil {
-			next <- lease
+	operator := open("operator")
+	for _, end := range []func(){
+		func() { require.NoError(t, lease.Unlock(ctx)) },
+		func() {
+			h, err := operator.Inspect(ctx, "k")
+			require.NoError(t, err)
+			require.NoError(t, operator.ForceUnlock(ctx, h))
+			require.ErrorIs(t, lease.Unlock(ctx), locker.ErrLost)
+		},
+	} {
+		next := make(chan *locker.Lease, 1)
+		go func() {
+			defer close(next)
+			if lease, err := b.Lock(ctx, "k"); err == nil {
+				next <- lease
+			}
+		}()
+		// Until it waits, by a subscription on each node.
+		for _, srv := range nodes {
+			rdb := srv.Client(t)
+			require.Eventually(t, func() bool {
+				channels, err := rdb.PubSubChannels(ctx, "locker:released:*").Result()
+				return err == nil && len(channels) == 1
+			}, 10*time.Second, time.Millisecond)
 		}
-	}()
-	// Until it waits, by a subscription on each node.
-	for _, srv := range nodes {
-		rdb := srv.Client(t)
-		require.Eventually(t, func() bool {
-			channels, err := rdb.PubSubChannels(ctx, "locker:released:*").Result()
-			return err == nil && len(channels) == 1
-		}, 10*time.Second, time.Millisecond)
+		end()
+		lease = <-next
+		require.NotNil(t, lease)
+		a, b = b, a
 	}
-	require.NoError(t, lease.Unlock(ctx))
-	lease = <-next
-	require.NotNil(t, lease)
 	require.NoError(t, lease.Unlock(ctx))
 	for _, srv := range nodes {
 		require.Empty(t, srv.Denied(t))

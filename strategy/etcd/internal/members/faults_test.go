@@ -200,6 +200,7 @@ func TestLeaderThawed(t *testing.T) {
 			require.NoError(t, lock.Err())
 		}
 	}
+	// A leader could end leases for that long. That it ends none is no event.
 	for end := time.Now().Add(9 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		held()
 	}
