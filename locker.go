@@ -31,8 +31,8 @@ type Locker interface {
 	// An error that ctx brought about matches ctx's error as well.
 	Lock(ctx context.Context, key string, opts ...LockOption) (*Lease, error)
 
-	// TryLock makes one attempt and does not wait for a holder, whatever WithWait says. A lock that
-	// nobody uses, but that a process keeps ([WithSticky]), it asks for, and tries once more. While
+	// TryLock makes one attempt and does not wait for a holder, whatever WithWait is. If a process
+	// keeps the lock unused ([WithSticky]), TryLock asks for it, and tries once more. While
 	// this Locker itself holds key or queues for it, it fails without asking
 	// the store.
 	TryLock(ctx context.Context, key string, opts ...LockOption) (*Lease, error)
