@@ -209,7 +209,7 @@ bench: redis ## benchmarks
 	$(GO) -C benchmarks test -run '^$$' -bench . -benchmem .
 
 .PHONY: bench-peers
-bench-peers: redis ## beside other lock libraries, 13 minutes, into docs/performance.md; PEERS_FLAGS="-help" lists more
+bench-peers: redis ## beside other lock libraries, 13 minutes, into docs/performance.md (scale is bench-scale; strategy/postgres has its own benchmark); PEERS_FLAGS="-help" lists more
 	$(GO) -C benchmarks/peers run . -docs ../../docs $(PEERS_FLAGS)
 
 .PHONY: bench-scale

@@ -97,11 +97,12 @@ func (r results) tables(s scenario) string {
 
 // targets has a row for each target.
 func (r results) targets(ss []scenario) string {
-	rows := [][]string{append([]string{"scenario", "figure", "target"}, ours...)}
+	of := append(slices.Clone(ours), "redlock")
+	rows := [][]string{append([]string{"scenario", "figure", "target"}, of...)}
 	for _, s := range ss {
 		for _, t := range s.targets {
 			row := []string{strings.TrimSpace(s.name + " " + t.setup), t.metric.name, t.String()}
-			for _, c := range ours {
+			for _, c := range of {
 				row = append(row, r.verdict(s, t, c))
 			}
 			rows = append(rows, row)
