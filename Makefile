@@ -213,7 +213,7 @@ bench-peers: redis ## beside other lock libraries, 13 minutes, into docs/perform
 	$(GO) -C benchmarks/peers run . -docs ../../docs $(PEERS_FLAGS)
 
 .PHONY: bench-scale
-bench-scale: redis ## a million locks, 4,000 waiters, clusters, starts, a model of a fleet: an hour, into docs/scale.md; SCALE_FLAGS="-help" lists more
+bench-scale: redis ## a million locks, 5,000 waiters, clusters, starts, a model of a fleet: an hour, into docs/scale.md; SCALE_FLAGS="-help" lists more
 	$(GO) -C benchmarks run ./scale -docs ../docs/scale.md $(SCALE_FLAGS)
 
 .PHONY: peers
