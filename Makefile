@@ -243,7 +243,7 @@ vuln: ## govulncheck, in every module
 	@for m in . $(MODULES); do echo "$$m"; (cd $$m && $(GO) run $(GOVULNCHECK) ./...) || exit 1; done
 
 .PHONY: apidiff
-apidiff: ## what of the API has changed incompatibly since the last tag; CHANGELOG.md has to tell of it
+apidiff: ## what of the API has changed incompatibly since the last tag; CHANGELOG.md has to list it
 	@tag=$$(git describe --tags --abbrev=0 2>/dev/null) || { echo "there is no tag yet: the API is not compared"; exit 0; }; \
 	old=$$(mktemp -d) && trap 'git worktree remove --force "$$old/tree"; rm -rf "$$old"' EXIT && \
 	git worktree add --quiet --detach "$$old/tree" "$$tag" && \

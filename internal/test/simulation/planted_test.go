@@ -46,7 +46,7 @@ var repaired = []bug{
 	{name: "a lost claim leaves its key some time after its loss", repair: "f3fdf33", file: "claimloss.go",
 		old: "\tc.s.detach(c)\n\treturn after", new: "\tgo func() { defer c.lock().Unlock(); c.s.detach(c) }()\n\treturn after",
 		missed: "the repair before it keeps the promise by itself"},
-	{name: "E13: a reader meets another reader's loss", repair: "596a618", file: "reentry.go",
+	{name: "a reader meets another reader's loss", repair: "596a618", file: "reentry.go",
 		old: "if c.owner == readers && isLost(err) && !of.claim.alive() {", new: "if false {"},
 	{name: "a timer wakes the next waiter although its command was answered", repair: "596a618", file: "table.go",
 		old: "if now = w.e.sched.Now(); ks.late(now) {", new: "if now = w.e.sched.Now(); now >= 0 {",
