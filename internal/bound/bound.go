@@ -110,8 +110,8 @@ func (c *Context) Err() error {
 	switch {
 	case r != nil && r != stopped:
 		return r.Err()
-	case c.caller.Err() != nil:
-		return c.caller.Err()
+	case c.caller.Context.Err() != nil:
+		return End(c.caller.Context)
 	case r == stopped || c.closed != nil && c.closed.Err() != nil:
 		return context.Canceled
 	case !time.Now().Before(c.at):
