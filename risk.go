@@ -55,7 +55,7 @@ func (c *claim) rarely() *rarities {
 	return c.rare
 }
 
-// margin is how much earlier the claim ends here than in the store; see [WithMargin]. It does
+// margin returns how much earlier the claim ends here than in the store; see [WithMargin]. It does
 // not change.
 func (c *claim) margin() time.Duration {
 	if c.rare == nil {
@@ -64,7 +64,7 @@ func (c *claim) margin() time.Duration {
 	return c.rare.margin
 }
 
-// keptUntil is until when the store keeps the claim at least, from which the margin takes nothing. It needs the mutex.
+// keptUntil returns the time until which the store keeps the claim at least: the deadline plus the margin. It needs the mutex.
 func (c *claim) keptUntil() time.Duration { return c.deadline + c.margin() }
 
 // signals are the channels of the leases of a tenure, made when asked for, and what belongs to

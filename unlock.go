@@ -168,7 +168,7 @@ func (u *unlocking) decide() (d duty, answer error) {
 	return d, answer
 }
 
-// owedWhenLost is decide for a lost claim. It needs the mutex.
+// owedWhenLost decides for a lost claim. It needs the mutex.
 func (c *claim) owedWhenLost(last bool) (d duty, answer error) {
 	if last {
 		c.s.forgetLost(c)
