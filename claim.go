@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/wake"
 	"github.com/distlock/locker/renewal"
 )
 
@@ -74,7 +75,7 @@ type rarities struct {
 	margin time.Duration // by WithMargin
 	sticky *stickiness   // nil: it is not kept without a lease
 	failed error         // see outcome
-	turn   chan struct{} // holds one if a SetHolds or Release has ended, for those that wait for that
+	countsFree wake.Signal // a SetHolds or Release has ended; nil: nobody waits for that
 	signals
 }
 

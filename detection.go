@@ -8,6 +8,7 @@ import (
 
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/bound"
+	"github.com/distlock/locker/internal/wake"
 )
 
 const (
@@ -38,7 +39,7 @@ func WithLossDetection() Option {
 type detection struct {
 	e        *Client
 	detector driver.LossDetector
-	wake     chan struct{} // holds one: stale has elements
+	wake     wake.Signal // stale has elements
 
 	mu      sync.Mutex
 	held    map[string]*claim   // by key: what is to be watched
@@ -57,7 +58,7 @@ func (e *Client) detect() error {
 		return &opError{strategy: e.name, op: "new", kind: ErrInvalid, why: errors.ErrUnsupported,
 			hint: "WithLossDetection: this store does not show that a key was deleted; leave it out: the next renewal shows a loss"}
 	}
-	e.detection = &detection{e: e, detector: d, wake: make(chan struct{}, 1), held: make(map[string]*claim), stale: make(map[string]struct{})}
+	e.detection = &detection{e: e, detector: d, wake: wake.New(), held: make(map[string]*claim), stale: make(map[string]struct{})}
 	return nil
 }
 
@@ -95,12 +96,7 @@ func (d *detection) set(key string, c *claim) {
 }
 
 // rouse wakes the goroutine, which works through stale.
-func (d *detection) rouse() {
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
-}
+func (d *detection) rouse() { d.wake.Send() }
 
 // done returns a channel that is closed when nothing runs; d may be nil.
 func (d *detection) done() <-chan struct{} {

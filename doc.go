@@ -33,6 +33,7 @@
 //   - hold: a lease that is not unlocked; a claim is released with its last hold.
 //   - TTL: how long the store keeps a claim that is not renewed.
 //   - deadline: the time until which the holder may rely on the claim.
+//   - margin: how much earlier a lease ends for its holder than for the store ([WithMargin]).
 //   - token: the fencing token, greater for every later grant of a key.
 //   - watchdog: the scheduler that extends held claims. One extension is a renewal.
 //   - watch: a subscription to the releases of a key, for waiters.

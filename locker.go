@@ -38,7 +38,7 @@ type Locker interface {
 	TryLock(ctx context.Context, key string, opts ...LockOption) (*Lease, error)
 
 	// Close refuses new Locks and ends waiting ones with ErrClosed. Held leases
-	// end (their Lost closes) but their keys are not deleted under sections
+	// end (their Lost closes) but their keys are not deleted under critical sections
 	// that may still run: their own Unlock, which still works, or the TTL frees
 	// them. Close is idempotent, returns within 5 s and leaves nothing of the
 	// Locker running. The client given to the constructor stays the caller's.

@@ -237,10 +237,10 @@ func (u *unlocking) conclude(end, err, answer error) error {
 // free sends one release of the claim.
 func (c *claim) free(ctx context.Context) error {
 	if c.e.counter != nil && c.Limit == 0 {
-		if err := c.takeTurn(ctx, releaseTimeout); err != nil {
+		if err := c.lockCounts(ctx, releaseTimeout); err != nil {
 			return err
 		}
-		defer c.passTurn()
+		defer c.unlockCounts()
 	}
 	c.s.mu.Lock()
 	if c.state == claimFreed {
