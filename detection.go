@@ -24,6 +24,7 @@ const (
 // behind its back (by an operator's DEL, by another program, by an eviction), and not at its next renewal. What
 // the store shows only makes the Locker ask the store about the lock, at most once a second; the answer
 // decides. A change may be missed while a connection breaks: then the next renewal shows it, as without this option.
+// On Redis FLUSHALL and SWAPDB send no notification: the next renewal shows the loss.
 //
 // It costs a connection while locks are held. A lock that is held for more than 10 ms is renewed once more, when the
 // store begins to watch it, or looked up, as by [Client.Inspect], if [WithSticky] keeps it unused; on Redis there are two

@@ -30,6 +30,9 @@ const (
 // release goes on in the background; or when the store refused the release, such as for a missing permission. It may be called
 // again then, and the TTL frees the key in any case. It works after Close of the Locker, too.
 //
+// Unlock a lost lease, too: if its owner is named by [ContextWithOwner], Lock of the key fails with ErrLost
+// for that owner until then.
+//
 // Where another goroutine waits for the lock, Unlock may hand it over inside the
 // process without asking the store, see [WithHandOver]. Then nil means that no loss
 // was known.
