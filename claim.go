@@ -69,7 +69,7 @@ const (
 	claimLost
 )
 
-// rarities are what few claims have.
+// rarities has the fields that few claims need.
 type rarities struct {
 	limit  time.Duration // by WithMaxHold; never: none
 	margin time.Duration // by WithMargin

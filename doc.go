@@ -11,8 +11,8 @@
 // for contention, [ErrUnavailable] for trouble with the store, [ErrLost], [ErrNotHeld],
 // [ErrConflict], [ErrInvalid] and [ErrClosed]. Without options a lease has a TTL of 30 s,
 // is renewed while it is held, and Lock waits until its context ends, or an outage of the store
-// has lasted for 30 s. Options set other times and limits. An [Observer] receives an [Event] for each grant, release, renewal and
-// loss.
+// has lasted for 30 s. Options set other times and limits. An [Observer] receives an [Event] for
+// each grant, release, renewal and loss.
 //
 // # Where the rest is
 //
@@ -75,8 +75,7 @@
 // Lock under a lease's context, on the same key, re-enters. On another key it is
 // an ordinary Lock: two goroutines under one outer lease exclude each other
 // there. Lock on the key under the context that the caller passed to Do waits
-// for the function's own lock.
-// [ContextWithOwner] names a caller explicitly, for all keys; all callers
+// for the function's own lock. [ContextWithOwner] names a caller explicitly, for all keys; all callers
 // that share the name share its locks.
 //
 // # Not guaranteed
