@@ -71,11 +71,11 @@ const (
 
 // rarities has the fields that few claims need.
 type rarities struct {
-	limit  time.Duration // by WithMaxHold; never: none
-	margin time.Duration // by WithMargin
-	sticky *stickiness   // nil: it is not kept without a lease
-	failed error         // see outcome
-	countsFree wake.Signal // a SetHolds or Release has ended; nil: nobody waits for that
+	limit      time.Duration // by WithMaxHold; never: none
+	margin     time.Duration // by WithMargin
+	sticky     *stickiness   // nil: it is not kept without a lease
+	failed     error         // see outcome
+	countsFree wake.Signal   // a SetHolds or Release has ended; nil: nobody waits for that
 	signals
 }
 
