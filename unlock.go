@@ -6,6 +6,7 @@ import (
 
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/bound"
+	"github.com/distlock/locker/internal/retry"
 )
 
 // duty names the command that an Unlock owes the store.
@@ -235,6 +236,26 @@ func (u *unlocking) conclude(end, err, answer error) error {
 		err = withoutContextErrors(err)
 	}
 	return u.fail("unlock", ErrUnavailable, err, hint)
+}
+
+// retry calls f, which sends a command of a release, until the store has settled it, ctx ends
+// or the budget of an Unlock is spent.
+func (e *Client) retry(ctx context.Context, f func(context.Context) error) error {
+	now := e.sched.Now()
+	end := now + releaseBudget
+	var pause retry.Backoff
+	for ; ; now = e.sched.Now() {
+		once := bound.New(ctx, min(releaseTimeout, end-now), nil)
+		err := f(once)
+		once.Stop()
+		if err == nil || isSettled(err) || ctx.Err() != nil {
+			return err
+		}
+		d := pause.Next(outagePauseMin, outagePauseMax)
+		if e.sched.Now()+d >= end || !bound.Sleep(ctx, nil, d) {
+			return err
+		}
+	}
 }
 
 // free sends one release of the claim.
