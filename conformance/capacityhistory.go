@@ -15,7 +15,7 @@ type permitState struct {
 	ended int64             // the greatest token of a lease that has ended
 }
 
-// permitsOf are those of a lease.
+// permitsOf holds the permits of a lease.
 type permitsOf struct {
 	count int
 	token int64

@@ -30,7 +30,7 @@ type Case struct {
 // path is the case's name in the test's and the report's.
 func (c Case) path() string { return c.Group + "/" + c.Name }
 
-// links are where the rules of the case are put in plain words.
+// links returns the URLs of the rules of the case, in plain words.
 func (c Case) links() []string {
 	var links []string
 	for _, r := range c.Rules {

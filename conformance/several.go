@@ -112,7 +112,7 @@ func testKeysLostTogether(t *T) {
 	}
 }
 
-// madeByNew is what readers, writers and permits ask of a Locker.
+// madeByNew states what readers, writers and permits require of a Locker.
 const madeByNew = ": this group needs Lockers that locker.New has made; of others name its cases in WithSkip"
 
 // rwLock is the lock of readers and writers on key, of each Locker.

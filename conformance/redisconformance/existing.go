@@ -24,7 +24,7 @@ func existing(tb testing.TB, o *redis.Options) *deployment {
 	return d
 }
 
-// options are those of a client of the one server, through its proxy if there is one.
+// options returns the options of a client of the one server, through its proxy if there is one.
 func (d *deployment) options() *redis.Options {
 	o := &redis.Options{}
 	if d.server != nil {

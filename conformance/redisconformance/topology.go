@@ -94,7 +94,7 @@ func (d *deployment) client(tb testing.TB) redis.UniversalClient {
 	return rdb
 }
 
-// warmUp has a client look for its cluster's nodes, which takes a while on a busy
+// warmUp lets a client find its cluster's nodes, which takes a while on a busy
 // machine. They may be out of reach on purpose.
 func warmUp(c *redis.ClusterClient) {
 	found := make(chan struct{})
