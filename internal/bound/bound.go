@@ -25,7 +25,7 @@ type caller struct{ context.Context }
 // Err implements [context.Context].
 func (c *caller) Err() error { return End(c.Context) }
 
-// AfterFunc lets package context derive children without a goroutine each, where the user's type can.
+// AfterFunc has package context derive children without a goroutine each, where the user's type can.
 func (c *caller) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.Context, f) }
 
 // End returns how ctx has ended, as one of package context's errors, whatever ctx's own Err is; nil if it has not.
@@ -45,7 +45,7 @@ type real struct {
 	end func()
 }
 
-// stopped stands for lazy in a Context that was stopped before its Done was asked for.
+// stopped is that of a Context which was stopped before its Done was asked for.
 var stopped = func() *real {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -63,7 +63,7 @@ type undated struct{ context.Context }
 // Deadline implements [context.Context].
 func (undated) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Undated returns ctx, without its Deadline where it does not end: some types of context that were
+// Undated is ctx, without its Deadline where it does not end: some types of context that were
 // detached from their parent's end have kept its Deadline. Package context takes that for the
 // time at which the parent ends its children, and sets no timer of theirs.
 func Undated(ctx context.Context) context.Context {
@@ -84,7 +84,7 @@ func (c *Context) Deadline() (time.Time, bool) {
 // Done implements [context.Context].
 func (c *Context) Done() <-chan struct{} { return c.made().Done() }
 
-// AfterFunc lets package context derive children without a goroutine each.
+// AfterFunc has package context derive children without a goroutine each.
 func (c *Context) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.made(), f) }
 
 func (c *Context) made() *real {
