@@ -27,7 +27,7 @@ type Case struct {
 	Test     func(t *T)
 }
 
-// path is the case's name in the test's and the report's.
+// path returns the case's name in the test's and the report's.
 func (c Case) path() string { return c.Group + "/" + c.Name }
 
 // links returns the URLs of the rules of the case, in plain words.

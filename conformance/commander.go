@@ -200,7 +200,7 @@ func (d *commander) heldUntil(key string, until time.Time, ttl time.Duration) {
 // margin returns by how much clocks may differ within d: Deadline leaves that much.
 func margin(d time.Duration) time.Duration { return d/100 + 2*time.Millisecond }
 
-// uneven is a TTL that is a multiple of nothing in which stores count, seconds or tenths,
+// uneven returns a TTL that is a multiple of nothing in which stores count, seconds or tenths,
 // and nearer to the multiple of Granularity below.
 func (tm Timing) uneven() time.Duration {
 	return (tm.ShortTTL + tm.Granularity*2/5 + 88*time.Millisecond).Round(time.Millisecond)

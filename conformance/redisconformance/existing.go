@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// existing is the deployment of a server that is there already.
+// existing returns the deployment of a server that is there already.
 func existing(tb testing.TB, o *redis.Options) *deployment {
 	tb.Helper()
 	c := redis.NewClient(copyOf(o))

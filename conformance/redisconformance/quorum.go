@@ -51,7 +51,7 @@ type Quorum struct {
 	Timing conformance.Timing
 }
 
-// Harness is the strategy's [conformance.HarnessMaker]: servers of its own, and a
+// Harness returns the strategy's [conformance.HarnessMaker]: servers of its own, and a
 // proxy between each of them and the Lockers. What happens to the store happens to
 // all servers that are up, what there is in it is what a majority says, and what a
 // fault does to the next command it does to the next one at each of them.

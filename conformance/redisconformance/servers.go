@@ -136,7 +136,7 @@ func commands(ctx context.Context, o *redis.Options, cmds ...string) error {
 	return nil
 }
 
-// reverting is an end by commands.
+// reverting returns a function that ends a trouble by commands.
 func reverting(o *redis.Options, cmds ...string) func() error {
 	return func() error { return commands(context.Background(), o, cmds...) }
 }

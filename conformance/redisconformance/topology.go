@@ -137,7 +137,7 @@ func (d *deployment) spec() string {
 	return string(d.topology) + ";" + strings.Join(addrs, ";")
 }
 
-// connect is the other side of spec.
+// connect makes a client of the servers that a spec names.
 func connect(spec string) (redis.UniversalClient, error) {
 	topology, rest, _ := strings.Cut(spec, ";")
 	addrs := strings.Split(rest, ";")

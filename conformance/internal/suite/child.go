@@ -184,7 +184,7 @@ func (l *ChildCall) Err() error {
 	return childError{l.answer}
 }
 
-// Token is the lease's; after Done.
+// Token returns the token of the lease; after Done.
 func (l *ChildCall) Token() int64 { return l.answer.Token }
 
 // N returns the count of the child; after Done.
