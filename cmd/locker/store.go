@@ -36,7 +36,7 @@ blpop+redis:// (first come, first served), redlock+redis://a?node=b&node=c (a qu
 postgres://user@host/database, mysql://user@host/database (MariaDB, too),
 etcd://host1,host2,host3 (or etcds://). No output shows the password in it.`
 
-// configuration is the library's Config that the flags and the environment ask for.
+// configuration returns the library's Config that the flags and the environment ask for.
 func (f *storeFlags) configuration(c *cobra.Command) (cfg strategy.Config, err error) {
 	switch env := os.Getenv("LOCKER_URL"); {
 	case f.config != "":
