@@ -113,7 +113,7 @@ func (k *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	return &lock{hold, k, name}, nil
 }
 
-// Lease is the lease under which this process runs job now, and nil if it does not.
+// Lease returns the lease under which this process runs job now, and nil if it does not.
 // A job that calls Lease(name).Context(ctx) gets a context that ends when the lock is
 // lost; the lease has the fencing token, too. Leave its Unlock to gocron.
 func (k *Locker) Lease(job string) *locker.Lease {

@@ -205,13 +205,13 @@ func final(err error) bool {
 	return errors.Is(err, locker.ErrInvalid) || errors.Is(err, locker.ErrClosed)
 }
 
-// change is what Observe yields.
+// change holds a pair that Observe yields.
 type change struct {
 	term Term
 	err  error
 }
 
-// changes are those that the loop has yet to take.
+// changes holds the pairs that the loop has yet to take.
 type changes struct {
 	mu   sync.Mutex
 	all  []change

@@ -230,7 +230,7 @@ func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap is for [http.ResponseController].
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// final is the status that the client gets, once the handler has returned.
+// final returns the status that the client gets, once the handler has returned.
 func (r *recorder) final() int {
 	r.begin(http.StatusOK)
 	return r.status
