@@ -124,7 +124,7 @@ func (s *Scheduler[T]) Remove(e *Entry[T]) {
 	}
 }
 
-// arm sets the timer to fire no later than the first time. It needs s.mu.
+// arm has the timer fire no later than the first time. It needs s.mu.
 func (s *Scheduler[T]) arm() {
 	at := min(s.queues[ends].min(), s.queues[renewals].min())
 	if at >= s.armed {
