@@ -201,8 +201,8 @@ report: redis postgres mysql ## the same faults for the strategies and for other
 	$(GO) -C internal/test/fencing run ./report -docs ../../../docs/report.md
 
 .PHONY: structure
-structure: ## the functions, files and mutex operations that a free lock needs
-	@$(GO) run ./internal/test/structure
+structure: ## the functions, files and mutex operations that a free lock needs; fails above the bounds below
+	@$(GO) run ./internal/test/structure -most 109,21,14
 
 .PHONY: bench
 bench: redis ## benchmarks
@@ -221,7 +221,7 @@ peers: ## whether a library with which docs/choosing.md compares has a newer ver
 	LOCKER_PEERS=newest $(GO) test -count=1 -v -run '^TestPeersAreNewest$$' ./docs
 
 .PHONY: lint
-lint: ## gofmt, golangci-lint (vet and staticcheck among its linters), tidy go.mod files, words, workflows, fresh wire_gen.go
+lint: ## gofmt, golangci-lint (vet and staticcheck among its linters), tidy go.mod files, words, workflows, fresh wire_gen.go, make structure
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then printf 'not gofmt-ed:\n%s\n' "$$unformatted" >&2; exit 1; fi
 	@for m in . $(MODULES); do \
@@ -231,7 +231,7 @@ lint: ## gofmt, golangci-lint (vet and staticcheck among its linters), tidy go.m
 	$(GO) test -run '^TestWords' ./docs
 	$(GO) run $(ACTIONLINT) # .github/workflows
 	$(GO) run $(WIRE) diff ./examples/wire || { echo "wire_gen.go is not what wire makes of wire.go: make wire" >&2; exit 1; }
-	@$(MAKE) --no-print-directory apidiff
+	@$(MAKE) --no-print-directory structure apidiff
 
 .PHONY: cross
 cross: ## vet for the other systems and processors we build for

@@ -68,6 +68,36 @@ const (
 	claimLost
 )
 
+// rarities are what few claims have.
+type rarities struct {
+	limit  time.Duration // by WithMaxHold; never: none
+	margin time.Duration // by WithMargin
+	sticky *stickiness   // nil: it is not kept without a lease
+	failed error         // see outcome
+	turn   chan struct{} // holds one if a SetHolds or Release has ended, for those that wait for that
+	signals
+}
+
+// rarely returns the claim's rarities, which it makes if need be. It needs the mutex.
+func (c *claim) rarely() *rarities {
+	if c.rare == nil {
+		c.rare = &rarities{limit: never}
+	}
+	return c.rare
+}
+
+// margin returns how much earlier the claim ends here than in the store; see [WithMargin]. It does
+// not change.
+func (c *claim) margin() time.Duration {
+	if c.rare == nil {
+		return 0
+	}
+	return c.rare.margin
+}
+
+// keptUntil returns the time until which the store keeps the claim at least: the deadline plus the margin. It needs the mutex.
+func (c *claim) keptUntil() time.Duration { return c.deadline + c.margin() }
+
 // add makes l a lease of the present tenure of a claim that is held. It needs the mutex.
 func (c *claim) add(l *Lease) *Lease {
 	l.claim, l.tenure, l.next = c, c.tenure, c.leases

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/bound"
 	"github.com/distlock/locker/internal/retry"
 )
 
@@ -19,6 +20,26 @@ func (e *Client) later(key string, t *retry.Task) {
 	t.Fails = func(err error) { fails(cmp.Or(withoutContextErrors(err), errNoAnswer)) }
 	if !e.background.Add(shard, t) {
 		fails(ErrClosed) // Close has not waited for it
+	}
+}
+
+// retry calls f, which sends a command of a release, until the store has settled it, ctx ends
+// or the budget of an Unlock is spent.
+func (e *Client) retry(ctx context.Context, f func(context.Context) error) error {
+	now := e.sched.Now()
+	end := now + releaseBudget
+	var pause retry.Backoff
+	for ; ; now = e.sched.Now() {
+		once := bound.New(ctx, min(releaseTimeout, end-now), nil)
+		err := f(once)
+		once.Stop()
+		if err == nil || isSettled(err) || ctx.Err() != nil {
+			return err
+		}
+		d := pause.Next(outagePauseMin, outagePauseMax)
+		if e.sched.Now()+d >= end || !bound.Sleep(ctx, nil, d) {
+			return err
+		}
 	}
 }
 

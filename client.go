@@ -253,5 +253,5 @@ func (e *Client) closeDriver(d time.Duration) error {
 	}
 }
 
-// userKey is a key as the user gave it.
+// userKey returns key as the user gave it, without the prefix.
 func (e *Client) userKey(key string) string { return key[len(e.set.prefix):] }

@@ -94,7 +94,7 @@ func (d *detection) set(key string, c *claim) {
 	d.rouse()
 }
 
-// rouse has the goroutine look at what is stale, a little later.
+// rouse wakes the goroutine, which works through stale.
 func (d *detection) rouse() {
 	select {
 	case d.wake <- struct{}{}:
@@ -131,7 +131,7 @@ func (d *detection) end(useless bool) bool {
 	return true
 }
 
-// run has the driver watch for as long as something is held.
+// run watches by the driver while something is held.
 func (d *detection) run(over chan struct{}) {
 	defer close(over)
 	for warned := false; ; {
@@ -152,7 +152,7 @@ func (d *detection) run(over chan struct{}) {
 	}
 }
 
-// session is the time of one LossWatch. It returns when that has ended, the Locker is closed, or nothing was held
+// session opens a LossWatch and keeps it up to date. It returns when the LossWatch has ended, the Locker is closed, or nothing was held
 // for a while.
 func (d *detection) session() (err error) {
 	defer func() {
@@ -197,7 +197,7 @@ func (d *detection) open() (driver.LossWatch, error) {
 	return d.detector.DetectLoss(ctx, d.e.heard)
 }
 
-// forget has the driver learn of everything that is held.
+// forget marks all held keys as stale, so that the driver is given them again.
 func (d *detection) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -207,7 +207,7 @@ func (d *detection) forget() {
 	d.rouse()
 }
 
-// tell passes to the driver which claims have come and gone. Then it has the store asked about each claim that has
+// tell passes to the driver which claims have come and gone. Then it asks the store about each claim that has
 // come, as the key may have changed before the driver watched it: no change after the grant stays unnoticed.
 func (d *detection) tell(w driver.LossWatch, known map[string]*claim) error {
 	more, less := d.changes(known)
@@ -229,7 +229,7 @@ func (d *detection) tell(w driver.LossWatch, known map[string]*claim) error {
 	return nil
 }
 
-// verify has the store asked whether the claim holds its key. For a claim that is renewed by itself a renewal becomes
+// verify asks the store whether the claim holds its key. For a claim that is renewed by itself a renewal becomes
 // due now: the Scheduler renews together what is due together. A claim without a lease is about to get one again.
 func (c *claim) verify() {
 	c.s.mu.Lock()

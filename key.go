@@ -254,7 +254,7 @@ func (ks *keyState) late(now time.Duration) bool { return ks.busy() && now >= ks
 // busy reports whether a command about the key is under way.
 func (ks *keyState) busy() bool { return ks.queue != nil && ks.attempts+ks.releases > 0 }
 
-// overdueAt is when the command under way is overdue: a release no later than the
+// overdueAt returns when the command under way is overdue: a release no later than the
 // deadline of its claim, when the store has dropped it anyway.
 func (ks *keyState) overdueAt() time.Duration {
 	at := ks.begun + overdueAfter

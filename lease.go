@@ -238,7 +238,7 @@ func (l *Lease) notHeld(op string) error {
 	return l.fail(op, ErrNotHeld, nil, "this lease was unlocked, or left by LetExpire, before")
 }
 
-// withoutContextErrorsBut is withoutContextErrors unless it was ctx that ended.
+// withoutContextErrorsBut returns withoutContextErrors(err), or err itself if ctx has ended.
 func withoutContextErrorsBut(ctx context.Context, err error) error {
 	if end := bound.End(ctx); end != nil && errors.Is(err, end) {
 		return err

@@ -47,7 +47,7 @@ func (g *listening) unwanted() {
 	}
 }
 
-// id is the UUID of the Locker's claims.
+// id returns the UUID of the Locker's claims.
 func (e *Client) id() string { return e.idPrefix[:len(e.idPrefix)-1] }
 
 // listen begins a session if need be, and waits until signals arrive, or a second.

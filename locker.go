@@ -67,7 +67,7 @@ type held interface {
 	Context(parent context.Context) context.Context
 }
 
-// doHolding is the body of every Do; see the function [Do] for the rules. take takes the lock.
+// doHolding runs fn for every kind of Do; see the function [Do] for the rules. take takes the lock.
 func doHolding(ctx context.Context, key string, fn func(ctx context.Context) error, take func() (held, error)) (err error) {
 	if ctx == nil || fn == nil {
 		return &DoError{Key: key, Err: errDoNeeds}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// tryLock is TryLock: one attempt, none if this process can answer by itself. A holder that may not be
+// tryLock does what TryLock promises: one attempt, none if this process can answer by itself. A holder that may not be
 // using the lock is asked for it, and the store once more.
 func (c *call) tryLock() (*Lease, error) {
 	if l, err := c.local(); l != nil || err != nil {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/bound"
-	"github.com/distlock/locker/internal/retry"
 )
 
 // duty names the command that an Unlock owes the store.
@@ -168,7 +167,7 @@ func (u *unlocking) decide() (d duty, answer error) {
 	return d, answer
 }
 
-// owedWhenLost is decide for a lost claim. It needs the mutex.
+// owedWhenLost decides for a lost claim. It needs the mutex.
 func (c *claim) owedWhenLost(last bool) (d duty, answer error) {
 	if last {
 		c.s.forgetLost(c)
@@ -235,26 +234,6 @@ func (u *unlocking) conclude(end, err, answer error) error {
 	return u.fail("unlock", ErrUnavailable, err, hint)
 }
 
-// retry calls f, which sends a command of a release, until the store has settled it, ctx ends
-// or the budget of an Unlock is spent.
-func (e *Client) retry(ctx context.Context, f func(context.Context) error) error {
-	now := e.sched.Now()
-	end := now + releaseBudget
-	var pause retry.Backoff
-	for ; ; now = e.sched.Now() {
-		once := bound.New(ctx, min(releaseTimeout, end-now), nil)
-		err := f(once)
-		once.Stop()
-		if err == nil || isSettled(err) || ctx.Err() != nil {
-			return err
-		}
-		d := pause.Next(outagePauseMin, outagePauseMax)
-		if e.sched.Now()+d >= end || !bound.Sleep(ctx, nil, d) {
-			return err
-		}
-	}
-}
-
 // free sends one release of the claim.
 func (c *claim) free(ctx context.Context) error {
 	if c.e.counter != nil && c.Limit == 0 {
@@ -268,7 +247,11 @@ func (c *claim) free(ctx context.Context) error {
 		defer c.s.mu.Unlock()
 		return c.outcome() // by the release in the background, or by another Unlock
 	}
-	inTime := c.e.sched.Now() < c.keptUntil()
+	kept := c.deadline
+	if c.rare != nil { // few claims have a margin
+		kept = c.keptUntil()
+	}
+	inTime := c.e.sched.Now() < kept
 	if inTime {
 		c.releases++
 	}

@@ -13,7 +13,7 @@ import (
 
 const never = renewal.Never
 
-// lock is Lock: first come, first served. The call joins the queue of its key and
+// lock does what Lock promises: first come, first served. The call joins the queue of its key and
 // does what its turn there says, until it has a lease or an end.
 func (c *call) lock() (*Lease, error) {
 	signalled := false
@@ -269,7 +269,7 @@ func (c *call) enter() bool {
 	return true
 }
 
-// mayEnter is enter for callers without the mutex.
+// mayEnter locks the mutex and calls enter.
 func (c *call) mayEnter() bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
