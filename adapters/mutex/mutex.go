@@ -53,7 +53,7 @@ type Mutex struct {
 	hold   atomic.Pointer[hold]
 }
 
-// hold is one section.
+// hold is one critical section.
 type hold struct {
 	lease *locker.Lease
 	stop  func() bool // ends the watch for a loss; false if the loss was reported
