@@ -46,7 +46,7 @@ func newLocker(addr string) (locker.Locker, func(), error) {
 	return l, func() { _, _ = l.Close(), rdb.Close() }, nil
 }
 
-// write is the main function of a writer. It ends with its standard input.
+// write does the work of a writer. It ends with its standard input.
 func write(parent child.Parent, cfg writerConfig) error {
 	ctx, cancel := parent.Context()
 	defer cancel()
