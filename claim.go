@@ -68,7 +68,7 @@ const (
 	claimLost
 )
 
-// rarities holds what few claims have.
+// rarities are what few claims have.
 type rarities struct {
 	limit  time.Duration // by WithMaxHold; never: none
 	margin time.Duration // by WithMargin

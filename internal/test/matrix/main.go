@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// output returns what a program prints, without spaces around it.
+// output is what a program prints, without spaces around it.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, name, args...).Output()
 	if err != nil {

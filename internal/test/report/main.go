@@ -26,7 +26,7 @@ type Report struct {
 	Cases    []Case
 }
 
-// Main runs the program. It exits with 0 if the faults passed as they have to with each subject of ours.
+// Main is the program. It exits with 0 if the faults passed as they have to with each subject of ours.
 func (rep Report) Main() int {
 	Serve(rep.Subjects)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -85,7 +85,7 @@ func left(list, name string) bool {
 	return list != "" && !slices.Contains(strings.Split(list, ","), name)
 }
 
-// version returns the version of a module of this program.
+// version is that of a module of this program.
 func version(module string) string {
 	info, _ := debug.ReadBuildInfo()
 	for i := 0; info != nil && i < len(info.Deps); i++ {
