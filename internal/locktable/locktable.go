@@ -14,7 +14,7 @@ import (
 	"github.com/distlock/locker/internal/wake"
 )
 
-// Table has the locks of a store, and those who watch them. Its methods need Mu.
+// Table holds the locks of a store, and those who watch them. Its methods need Mu.
 type Table struct {
 	Mu      sync.Mutex
 	Locks   map[string]*Lock // those that have ended may be there for a while
