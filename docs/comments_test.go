@@ -17,7 +17,7 @@ var roundabout = map[*regexp.Regexp]string{
 	regexp.MustCompile(`(?m)^\w+ has (the|package|everything) .*\b(asked|derive|fire|learn|look|watch)\b`): "asks, lets, sets",
 }
 
-// TestCommentsAreDirect checks the comments of the packages that contributors read most, tests apart.
+// TestCommentsAreDirect checks the comments of the packages that contributors read most, tests and their programs apart.
 func TestCommentsAreDirect(t *testing.T) {
 	t.Parallel()
 	dirs := []string{".", "driver", "strategy", "renewal", "fence", "adapters", "otellocker", "cmd/locker", "conformance", "internal"}
@@ -26,7 +26,7 @@ func TestCommentsAreDirect(t *testing.T) {
 			switch {
 			case err != nil:
 				return err
-			case d.IsDir() && (d.Name() == "testdata" || dir == "." && path != "../."):
+			case d.IsDir() && (d.Name() == "testdata" || d.Name() == "test" || dir == "." && path != "../."):
 				return fs.SkipDir
 			case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 				return nil
