@@ -13,7 +13,7 @@ import (
 
 // roundabout lists forms of comments that need two readings. Each value shows what to write instead.
 var roundabout = map[*regexp.Regexp]string{
-	regexp.MustCompile(`(?m)^[a-z]\w* (is|are) (what|those of|that of)\b`):                                  "returns, holds, lists",
+	regexp.MustCompile(`(?m)^[a-z]\w* (is|are) (what|those of|that of)\b`):                                 "returns, holds, lists",
 	regexp.MustCompile(`(?m)^\w+ has (the|package|everything) .*\b(asked|derive|fire|learn|look|watch)\b`): "asks, lets, sets",
 }
 

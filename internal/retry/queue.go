@@ -64,8 +64,8 @@ type Queue struct {
 type shard struct {
 	waiting map[string]*Task
 	running int
-	width   int           // how many are begun at a time: one after a failure, one more after each success
-	failed  bool          // a task has failed since the last pause
+	width   int  // how many are begun at a time: one after a failure, one more after each success
+	failed  bool // a task has failed since the last pause
 	wake    wake.Signal
 }
 
