@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/wake"
 	"github.com/distlock/locker/renewal"
 )
 
@@ -68,13 +69,13 @@ const (
 	claimLost
 )
 
-// rarities are what few claims have.
+// rarities has the fields that few claims need.
 type rarities struct {
-	limit  time.Duration // by WithMaxHold; never: none
-	margin time.Duration // by WithMargin
-	sticky *stickiness   // nil: it is not kept without a lease
-	failed error         // see outcome
-	turn   chan struct{} // holds one if a SetHolds or Release has ended, for those that wait for that
+	limit      time.Duration // by WithMaxHold; never: none
+	margin     time.Duration // by WithMargin
+	sticky     *stickiness   // nil: it is not kept without a lease
+	failed     error         // see outcome
+	countsFree wake.Signal   // a SetHolds or Release has ended; nil: nobody waits for that
 	signals
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/bound"
+	"github.com/distlock/locker/internal/wake"
 )
 
 const (
@@ -23,6 +24,7 @@ const (
 // behind its back (by an operator's DEL, by another program, by an eviction), and not at its next renewal. What
 // the store shows only makes the Locker ask the store about the lock, at most once a second; the answer
 // decides. A change may be missed while a connection breaks: then the next renewal shows it, as without this option.
+// On Redis FLUSHALL and SWAPDB send no notification: the next renewal shows the loss.
 //
 // It costs a connection while locks are held. A lock that is held for more than 10 ms is renewed once more, when the
 // store begins to watch it, or looked up, as by [Client.Inspect], if [WithSticky] keeps it unused; on Redis there are two
@@ -38,7 +40,7 @@ func WithLossDetection() Option {
 type detection struct {
 	e        *Client
 	detector driver.LossDetector
-	wake     chan struct{} // holds one: stale has elements
+	wake     wake.Signal // stale has elements
 
 	mu      sync.Mutex
 	held    map[string]*claim   // by key: what is to be watched
@@ -57,7 +59,7 @@ func (e *Client) detect() error {
 		return &opError{strategy: e.name, op: "new", kind: ErrInvalid, why: errors.ErrUnsupported,
 			hint: "WithLossDetection: this store does not show that a key was deleted; leave it out: the next renewal shows a loss"}
 	}
-	e.detection = &detection{e: e, detector: d, wake: make(chan struct{}, 1), held: make(map[string]*claim), stale: make(map[string]struct{})}
+	e.detection = &detection{e: e, detector: d, wake: wake.New(), held: make(map[string]*claim), stale: make(map[string]struct{})}
 	return nil
 }
 
@@ -95,12 +97,7 @@ func (d *detection) set(key string, c *claim) {
 }
 
 // rouse wakes the goroutine, which works through stale.
-func (d *detection) rouse() {
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
-}
+func (d *detection) rouse() { d.wake.Send() }
 
 // done returns a channel that is closed when nothing runs; d may be nil.
 func (d *detection) done() <-chan struct{} {

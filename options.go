@@ -123,8 +123,8 @@ func (c *callSettings) renew(n int, option string) {
 }
 
 // WithTTL sets how long the lease lasts from when it was asked for, and from each renewal. After a
-// crash of the holder the key is free when the TTL is over. Default 30 s, at least 100 ms, at most
-// 24 h.
+// crash of the holder the key is free when the TTL is over, with etcd up to 3 s after the Deadline.
+// Default 30 s, at least 100 ms, at most 24 h.
 func WithTTL(d time.Duration) LockOption {
 	return lockOption(func(c *callSettings) {
 		if d < MinTTL || d > MaxTTL {

@@ -54,7 +54,7 @@ func (c *call) local() (*Lease, error) {
 	case mine != nil:
 		l, err := c.share(mine, true)
 		switch {
-		case errors.Is(err, errLeftBehind):
+		case errors.Is(err, errReadersLost):
 			return nil, nil
 		case errors.Is(err, errGone):
 			return nil, c.fail(ErrNotAcquired, errLocal, "")

@@ -30,6 +30,9 @@ const (
 // release goes on in the background; or when the store refused the release, such as for a missing permission. It may be called
 // again then, and the TTL frees the key in any case. It works after Close of the Locker, too.
 //
+// Unlock a lost lease, too: if its owner is named by [ContextWithOwner], Lock of the key fails with ErrLost
+// for that owner until then.
+//
 // Where another goroutine waits for the lock, Unlock may hand it over inside the
 // process without asking the store, see [WithHandOver]. Then nil means that no loss
 // was known.
@@ -237,10 +240,10 @@ func (u *unlocking) conclude(end, err, answer error) error {
 // free sends one release of the claim.
 func (c *claim) free(ctx context.Context) error {
 	if c.e.counter != nil && c.Limit == 0 {
-		if err := c.takeTurn(ctx, releaseTimeout); err != nil {
+		if err := c.lockCounts(ctx, releaseTimeout); err != nil {
 			return err
 		}
-		defer c.passTurn()
+		defer c.unlockCounts()
 	}
 	c.s.mu.Lock()
 	if c.state == claimFreed {

@@ -68,7 +68,7 @@ var repaired = []bug{
 		old: "if n > 0 && c.counted() && !c.named {", new: "if false {",
 		missed: "no caller names the owner that another lease has made up"},
 	{name: "TryLock waits behind an Unlock that hangs", repair: "bb13235", file: "reentry.go",
-		old: "if err := cl.takeTurn(c.ctx, limit); err != nil {", new: "if err := cl.takeTurn(c.ctx, minOutage); err != nil {",
+		old: "if err := cl.lockCounts(c.ctx, limit); err != nil {", new: "if err := cl.lockCounts(c.ctx, minOutage); err != nil {",
 		missed: "too rare: some thousand histories do not find it"},
 	{name: "the end of a lock is reported for each Unlock that is tried again", repair: "c7fb795", file: "claim.go",
 		old: "if !c.reported && c.e.notices.wanted {\n\t\tc.e.notices.end(ctx", new: "if c.e.notices.wanted {\n\t\tc.e.notices.end(ctx"},
