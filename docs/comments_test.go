@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// roundabout lists forms of comments that need two readings. Each value shows what to write instead.
+// roundabout lists beginnings of comments that need two readings. Each value shows what to write instead.
 var roundabout = map[*regexp.Regexp]string{
-	regexp.MustCompile(`(?m)^[a-z]\w* (is|are) (what|those of|that of)\b`):                                 "returns, holds, lists",
-	regexp.MustCompile(`(?m)^\w+ has (the|package|everything) .*\b(asked|derive|fire|learn|look|watch)\b`): "asks, lets, sets",
+	regexp.MustCompile(`^[a-z]\w* (is|are) (what|those of|that of)\b`):                                 "returns, holds, lists",
+	regexp.MustCompile(`^\w+ has (the|package|everything) .*\b(asked|derive|fire|learn|look|watch)\b`): "asks, lets, sets",
 }
 
 // TestCommentsAreDirect checks the comments of the packages that contributors read most, tests and their programs apart.
