@@ -13,7 +13,7 @@ import (
 
 // roundabout lists beginnings of comments that need two readings. Each value shows what to write instead.
 var roundabout = map[*regexp.Regexp]string{
-	regexp.MustCompile(`^[a-z]\w* (is|are) (what|those of|that of)\b`):                                 "returns, holds, lists",
+	regexp.MustCompile(`^[a-z]\w\w+ (is|are) (what|those of|that of)\b`):                               "returns, holds, lists",
 	regexp.MustCompile(`^\w+ has (the|package|everything) .*\b(asked|derive|fire|learn|look|watch)\b`): "asks, lets, sets",
 }
 
