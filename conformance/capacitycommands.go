@@ -24,7 +24,7 @@ func (d *commander) ask(c driver.Claim, n, limit int, waited time.Duration) (dri
 	return c, a
 }
 
-// takes has a new claim granted n permits of limit.
+// takes returns a new claim that was granted n permits of limit.
 func (d *commander) takes(key string, ttl time.Duration, n, limit int) driver.Claim {
 	d.t.Helper()
 	c, a := d.ask(d.claim(key, ttl), n, limit, -1)

@@ -236,7 +236,7 @@ func (f *inspectFlags) view(ctx context.Context, a *locker.Client, args []string
 	return v
 }
 
-// row is that of a Holder, with those who have permits of its key.
+// row makes the row of a Holder, with those who have permits of its key.
 func (f *inspectFlags) row(ctx context.Context, a *locker.Client, h locker.Holder) row {
 	r := row{Holder: h, state: stateOf(h)}
 	if h.Limit == 0 {

@@ -37,7 +37,7 @@ postgres://user@host/database, mysql://user@host/database (MariaDB, too),
 etcd://host1,host2,host3 (or etcds://). No output shows the password in it. With --url and
 --config, the URL replaces that of the file.`
 
-// configuration is the library's Config that the flags and the environment ask for.
+// configuration returns the library's Config that the flags and the environment ask for.
 func (f *storeFlags) configuration(c *cobra.Command) (cfg strategy.Config, err error) {
 	switch env := os.Getenv("LOCKER_URL"); {
 	case f.config != "":

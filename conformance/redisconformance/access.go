@@ -122,7 +122,7 @@ func asUser(t *testing.T, srv *redistest.Server) redis.UniversalClient {
 	return rdb
 }
 
-// permissions are what a doc.go names, as rules of ACL SETUSER.
+// permissions holds the permissions that a doc.go names, as rules of ACL SETUSER.
 type permissions struct {
 	commands []string // "get", "pubsub|shardnumsub"
 	keys     []string // prefixes

@@ -53,7 +53,7 @@ type Strategy struct {
 	Timing conformance.Timing
 }
 
-// Harness is the strategy's [conformance.HarnessMaker]: servers of its own, and a
+// Harness returns the strategy's [conformance.HarnessMaker]: servers of its own, and a
 // proxy between each of them and the Lockers.
 func (s Strategy) Harness(tb testing.TB) conformance.Harness {
 	tb.Helper()

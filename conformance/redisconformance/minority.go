@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Cases are the cases for a quorum of Redis servers beyond the suite, for
+// Cases returns the cases for a quorum of Redis servers beyond the suite, for
 // [conformance.WithCases].
 func (q Quorum) Cases() []conformance.Case {
 	return slices.Concat(connectionCases, troubleCases(), poolCases, minorityCases, onLinux(minorityClockCases))

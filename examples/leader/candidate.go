@@ -49,7 +49,7 @@ func (c *candidate) stand(ctx context.Context) error {
 		}))
 }
 
-// lead is the work of a leader: it writes with the token.
+// lead does the work of a leader: it writes with the token.
 func (c *candidate) lead(ctx context.Context, token int64) error {
 	for ctx.Err() == nil {
 		time.Sleep(c.every)  // the work

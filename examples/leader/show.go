@@ -128,7 +128,7 @@ func (s *show) crash(ctx context.Context) (next write, err error) {
 	return next, err
 }
 
-// next is the next write.
+// next returns the next write.
 func (s *show) next(ctx context.Context) (write, error) {
 	select {
 	case w := <-s.ledger.writes:

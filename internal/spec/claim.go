@@ -95,7 +95,7 @@ type Mistakes struct {
 	LetsHeldExpire  bool // LetExpire leaves its holder in the belief that it holds
 }
 
-// ClaimModel is the model of a claim's life, with so many ids: 2 or 3.
+// ClaimModel returns the model of a claim's life, with so many ids: 2 or 3.
 func ClaimModel(ids uint8, m Mistakes) explore.Model[Life] {
 	return explore.Model[Life]{
 		Begin: Life{IDs: ids, Store: Store{Holder: none}},

@@ -46,7 +46,7 @@ func (m Mistakes) arrivals(l Life, id int, take func(string, Life)) {
 	}
 }
 
-// apply is a command at the store: one atomic step.
+// apply applies a command at the store: one atomic step.
 func (m Mistakes) apply(l *Life, id int, command Set) {
 	s, c := &l.Store, &l.Claims[id]
 	mine := s.Holder == int8(id)
@@ -146,7 +146,7 @@ func (l *Life) holds(c *Claim, token uint8) {
 	c.Token, l.Tokens = token, max(l.Tokens, token)
 }
 
-// callers are what the callers in a process do.
+// callers lists the steps of the callers in a process.
 func (m Mistakes) callers(l Life, id int, take func(string, Life)) {
 	c := l.Claims[id]
 	release := func(name string) {

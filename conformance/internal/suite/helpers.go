@@ -181,7 +181,7 @@ func Median(times []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(times))[len(times)/2]
 }
 
-// Bounded is a child of ctx that is cancelled when d has passed on the suite's
+// Bounded returns a child of ctx that is cancelled when d has passed on the suite's
 // clock.
 func (t *T) Bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)

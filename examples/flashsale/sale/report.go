@@ -60,7 +60,7 @@ func newResult(m method, cfg config, c *crowd, took time.Duration) result {
 	return r
 }
 
-// percentile is the p-th of sorted, by nearest rank.
+// percentile returns the p-th of sorted, by nearest rank.
 func percentile(sorted []time.Duration, p int) time.Duration {
 	if len(sorted) == 0 {
 		return 0

@@ -74,7 +74,7 @@ func (r row) Left() string {
 	return fmt.Sprint(len(r.Skipped))
 }
 
-// When is the date and the commit.
+// When returns the date and the commit.
 func (r row) When() string {
 	if r.result == nil {
 		return "–"
@@ -86,7 +86,7 @@ func (r row) When() string {
 	return when
 }
 
-// render is the page.
+// render returns the page.
 func render(store string) (string, error) {
 	all, err := load(store)
 	if err != nil {

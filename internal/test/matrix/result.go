@@ -18,7 +18,7 @@ import (
 	"strings"
 )
 
-// result is what became of the tests on a server.
+// result holds what became of the tests on a server.
 type result struct {
 	Product, Version string
 	Date, Commit     string
@@ -69,7 +69,7 @@ func (s server) test(ctx context.Context, root string, all bool) result {
 	return r
 }
 
-// exactly is the pattern of go test's -run for a test.
+// exactly returns the pattern of go test's -run for a test.
 func exactly(test string) string {
 	var parts []string
 	for part := range strings.SplitSeq(test, "/") {

@@ -24,7 +24,7 @@ type Past struct {
 	On           []string // "strategy on topology"
 }
 
-// past is the report of a run that has just ended.
+// past returns the report of a run that has just ended.
 func (r *Report) past() Past {
 	p := Past{
 		Date: time.Now().UTC().Format(time.DateOnly), Seed: r.Seed, Rounds: r.Rounds,
