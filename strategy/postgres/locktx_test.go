@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,9 +108,10 @@ func TestTransactionsInOrder(t *testing.T) {
 	require.NoError(t, lock(ctx, "k"))
 	const waiters = 5
 	got := make(chan int, waiters)
+	var ended sync.WaitGroup
 	for i := range waiters {
 		lock, end := kind.begin(t)
-		go func() {
+		ended.Go(func() {
 			if err := lock(ctx, "k"); err != nil {
 				t.Error(err)
 			}
@@ -117,10 +119,11 @@ func TestTransactionsInOrder(t *testing.T) {
 			if err := end(true); err != nil {
 				t.Error(err)
 			}
-		}()
+		})
 		waitForLock(t, s, i+1)
 	}
 	require.NoError(t, end(true))
+	ended.Wait()
 	for i := range waiters {
 		require.Equal(t, i, <-got)
 	}
