@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"net/url"
 	"strings"
 	"testing"
@@ -40,6 +41,20 @@ func TestOtherStores(t *testing.T) {
 			_, err = stdin.Write([]byte("\n"))
 			require.NoError(t, err)
 			require.Equal(t, 3, first.code(t))
+
+			held := command(t, s.URL, "hold", "held")
+			stdin, err = held.StdinPipe()
+			require.NoError(t, err)
+			output, err := held.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, held.Start())
+			token, err = bufio.NewReader(output).ReadString('\n')
+			require.NoError(t, err, held.stderr)
+			out, _ = runs(t, 0, nil, "inspect", "--url", s.URL, "held")
+			require.Contains(t, out, strings.TrimSpace(token)[:8])
+			require.NoError(t, stdin.Close())
+			require.Equal(t, 0, held.code(t), held.stderr)
+			runs(t, 1, nil, "inspect", "--url", s.URL, "held")
 
 			asked := command(t, s.URL, "run", "--key", "deploy", "--ask-signal", "SIGUSR2", "--", "sh", "-c", heeds)
 			asked.begin(t)

@@ -36,6 +36,7 @@ func TestDocs(t *testing.T) {
 	}
 	for name, pattern := range map[string]string{
 		"faults.md": "`([a-z-]+/[A-Z][A-Za-z]+)`",
+		"stores.md": "`([a-z-]+/[A-Z][A-Za-z]+)`",
 		"driver.md": `\b([a-z-]+/(?:[A-Za-z]*\\\*|[A-Z][A-Za-z]+))`,
 	} {
 		doc, err := os.ReadFile("../../docs/" + name)

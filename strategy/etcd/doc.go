@@ -41,7 +41,7 @@
 // whose value is the name of the owner, if the caller gave one, and with permits the byte 0xFF, how many, of how many, and
 // the owner. The member with the least create revision holds
 // the lock; of members with permits those have theirs that fit, up to the first that does not. A member without a lease, which another program has put there, holds the lock until it is deleted. The
-// key locker/tokens has the time, in µs since 1970, when the first token was asked for. It is never deleted. A
+// key locker/tokens has the time, in µs since 1970, when the first token was asked for, by the clock of the process that asked. It is never deleted. A
 // token is this time and 32 for each revision of etcd since then. A Locker that listens for signals
 // (Lease.ReleaseRequested) has the key locker/signals/ + the UUID that its claims begin with, which ends 10 s after
 // its process at the latest. This package and package concurrency of etcd's client
@@ -52,7 +52,8 @@
 // A free Lock is one transaction, and so is its Unlock, while the process has a lease that was granted or renewed
 // within the last second, for another lock with an equal TTL. Otherwise the Lock also grants a lease first, and the
 // lease is revoked after the Unlock. A TryLock that is refused is one transaction. Renewals are a keep-alive for each claim
-// and one read for up to 64; neither is written to disk. After an election, and for the first lease of a
+// and one read for up to 64; neither is written to disk. The keep-alives go by streams that the Locker keeps. A client with a
+// password asks for a token for each stream that it opens, and etcd writes each token to disk. After an election, and for the first lease of a
 // process, a renewal takes a grant for each claim and one transaction for up to 64, besides. A Lock that waits joins the line
 // by a grant and a transaction, reads once a second, and takes a grant and a transaction when it is the first. It
 // watches the member before its own, so that a release wakes one process. A hand-over inside a process sends nothing.
@@ -74,8 +75,8 @@
 // The Locker sends commands on the client's connections, to the server that is next in turn. It uses neither
 // client.KV nor client.Watcher: wrappers of these (namespaces, caches) are not seen. A server that is frozen, or
 // that the network does not reach, makes its share of the commands late until gRPC has noticed: set
-// DialKeepAliveTime (10 s is the least) and DialKeepAliveTimeout, as etcd:// URLs do. Renewals go to another
-// server after a third of their time.
+// DialKeepAliveTime (10 s is the least) and DialKeepAliveTimeout, as etcd:// URLs do. A command of a
+// renewal that has no answer after a sixth of the renewal's time is sent once more, as a rule to another server.
 //
 // # Permissions
 //

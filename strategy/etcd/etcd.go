@@ -60,7 +60,7 @@ func NewDriver(client *clientv3.Client) driver.Driver {
 		attempts: make(chan struct{}, mostAttempts), places: make(map[string]*place),
 	}
 	d.base, d.stop = context.WithCancel(context.Background())
-	d.leases = leases{conn: d.conn, spawn: d.spawn, claims: make(map[string]*lease)}
+	d.leases = leases{conn: d.conn, streams: newStreams(d.base, d.conn), spawn: d.spawn, claims: make(map[string]*lease)}
 	return d
 }
 

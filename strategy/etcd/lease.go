@@ -46,8 +46,9 @@ type lease struct {
 // after that. Whoever deletes a member decides what becomes of its lease: a process whose
 // member was deleted by another one revokes the lease, as the other one may do.
 type leases struct {
-	conn  *conn
-	spawn func(func(ctx context.Context)) bool
+	conn    *conn
+	streams *streams
+	spawn   func(func(ctx context.Context)) bool
 
 	mu       sync.Mutex
 	claims   map[string]*lease // of the members that hold, by their ids
@@ -113,26 +114,7 @@ func (s *leases) keepAlive(ctx context.Context, all ...*lease) (map[*lease]bool,
 	if len(all) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := s.conn.leases.LeaseKeepAlive(clientv3.WithRequireLeader(ctx))
-	for _, l := range all {
-		if err == nil {
-			err = stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(l.id)})
-		}
-	}
-	extended := make(map[*lease]bool, len(all))
-	for _, l := range all {
-		var res *pb.LeaseKeepAliveResponse
-		if err == nil {
-			res, err = stream.Recv()
-		}
-		if err != nil {
-			return nil, err
-		}
-		extended[l] = res.TTL >= l.seconds && res.ID == int64(l.id)
-	}
-	return extended, nil
+	return s.streams.extend(ctx, all)
 }
 
 // lasts notes that the leader of the lease's term has extended it after the time given.

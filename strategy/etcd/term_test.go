@@ -114,6 +114,9 @@ type deposed struct {
 	grants int
 	moves  int
 	lose   func() // is called when a move was carried out, and its answer is lost; nil: none is
+
+	late  chan struct{} // keep-alives that have arrived are answered once it is closed; nil: at once
+	ended bool          // keep-alives find no lease
 }
 
 func (d *deposed) header() *pb.ResponseHeader {
@@ -172,7 +175,17 @@ func (d *deposed) LeaseKeepAlive(s pb.Lease_LeaseKeepAliveServer) error {
 		if err != nil {
 			return err
 		}
-		if err := s.Send(&pb.LeaseKeepAliveResponse{ID: req.ID, TTL: 3600}); err != nil {
+		res := &pb.LeaseKeepAliveResponse{ID: req.ID, TTL: 3600}
+		d.mu.Lock()
+		late := d.late
+		if d.ended {
+			res.TTL = 0
+		}
+		d.mu.Unlock()
+		if late != nil {
+			<-late
+		}
+		if err := s.Send(res); err != nil {
 			return err
 		}
 	}
@@ -185,24 +198,31 @@ func (d *deposed) set(change func()) {
 	change()
 }
 
-// A keep-alive that succeeds counts only if a later read shows the term in which the lease was granted. Otherwise the
-// member gets another lease, and which one it has is seen again when the answer is lost.
-func TestRenewalInAnotherTerm(t *testing.T) {
-	t.Parallel()
-	c := driver.Claim{Key: "k", ID: "id", Owner: "id", TTL: 10 * time.Second}
-	d := &deposed{holder: etcd.MemberName(c.Key, c.ID), term: 5}
+// serve returns a driver for the server.
+func (d *deposed) serve(t *testing.T) driver.Driver {
+	t.Helper()
 	server := grpc.NewServer()
 	pb.RegisterKVServer(server, d)
 	pb.RegisterLeaseServer(server, d)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	go func() { _ = server.Serve(listener) }()
-	defer server.Stop()
+	t.Cleanup(server.Stop)
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{listener.Addr().String()}, Logger: zap.NewNop()})
 	require.NoError(t, err)
-	defer client.Close()
+	t.Cleanup(func() { _ = client.Close() })
 	drv := etcd.NewDriver(client)
-	defer drv.Close()
+	t.Cleanup(func() { _ = drv.Close() })
+	return drv
+}
+
+// A keep-alive that succeeds counts only if a later read shows the term in which the lease was granted. Otherwise the
+// member gets another lease, and which one it has is seen again when the answer is lost.
+func TestRenewalInAnotherTerm(t *testing.T) {
+	t.Parallel()
+	c := driver.Claim{Key: "k", ID: "id", Owner: "id", TTL: 10 * time.Second}
+	d := &deposed{holder: etcd.MemberName(c.Key, c.ID), term: 5}
+	drv := d.serve(t)
 	renew := func(ctx context.Context) (outcome error) {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()

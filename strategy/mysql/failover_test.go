@@ -13,7 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/test/pace"
+	lockmysql "github.com/distlock/locker/strategy/mysql"
 )
 
 // replicated starts two servers, of which the second replicates the first.
@@ -137,4 +139,31 @@ func TestFailOverThatKeepsConnections(t *testing.T) {
 	require.NotNil(t, second)
 	require.Greater(t, second.Token(), lease.Token())
 	require.NoError(t, second.Unlock(ctx))
+}
+
+// A server that takes no writes has applied nothing, and the connection to it is closed: the next one may reach another
+// server.
+func TestServerTakesNoWrites(t *testing.T) {
+	t.Parallel()
+	s, ctx := startServer(t), t.Context()
+	cycle(t, newLocker(t, s.pool(t, 0, "")), "warm-up") // makes the table
+	db := s.pool(t, 1, "")
+	d := lockmysql.NewDriver(db)
+	defer d.Close()
+	connection := func() (id int) {
+		require.NoError(t, db.QueryRowContext(ctx, `SELECT CONNECTION_ID()`).Scan(&id))
+		return id
+	}
+	for _, number := range []int{1290, 1836, 1792, 1047} {
+		require.NoError(t, s.admin(ctx, fmt.Sprintf(`CREATE TRIGGER app.fail BEFORE INSERT ON app.locker_locks FOR EACH ROW
+			SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = %d, MESSAGE_TEXT = 'no writes here'`, number)))
+		before := connection()
+		require.Equal(t, before, connection(), "the pool has one connection")
+		_, err := d.Acquire(ctx, driver.Request{Claim: driver.Claim{Key: "k", ID: "i", Owner: "i", TTL: time.Minute}})
+		require.ErrorContains(t, err, "the server takes no writes", number)
+		require.False(t, driver.MaybeApplied(err), number)
+		require.False(t, driver.IsPermanent(err), number)
+		require.NotEqual(t, before, connection(), number)
+		require.NoError(t, s.admin(ctx, `DROP TRIGGER app.fail`))
+	}
 }

@@ -22,6 +22,10 @@ import (
 // locks one key. That happens to the waiters of a key which nobody has locked for ten minutes or more, when
 // the first transaction that locks it is rolled back: one of the waiters goes on, and the others fail.
 //
+// There is no TryLockTx, which strategy/postgres has: the first transaction that locks a key inserts the key's row, and
+// an INSERT cannot be kept from waiting for another transaction (NOWAIT is for SELECT, and innodb_lock_wait_timeout is 1 s
+// at least in MySQL).
+//
 // It locks a row of its own in the table locker_locks of tx's database, which has to exist:
 // [Schema] makes it, and so does the first Lock. It takes one statement, and waits in it.
 //

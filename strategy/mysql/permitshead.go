@@ -49,13 +49,13 @@ func (h *head) read(id, owner string) error {
 	}
 	h.live = true
 	if _, err := fmt.Sscanf(id, permitsWord+"%d %d %d", &h.limit, &h.out, &h.earlier); err != nil {
-		return fmt.Errorf("the key has the id %.80q, want %sLIMIT OUT EARLIER: %w", id, permitsWord, err)
+		return fmt.Errorf("the id in the key's row is damaged: want %sLIMIT OUT EARLIER: %w", permitsWord, err)
 	}
 	if owner == "" {
 		return nil
 	}
 	if _, err := fmt.Sscanf(owner, "%d %d %d %s %s", &h.bidsFor, &h.bidSince, &h.bidHeard, &h.bidOf, &h.bidClaim); err != nil {
-		return fmt.Errorf("the key has the bid %.200q, want COUNT SINCE HEARD LOCKER CLAIM: %w", owner, err)
+		return fmt.Errorf("the bid in the key's row is damaged: want COUNT SINCE HEARD LOCKER CLAIM: %w", err)
 	}
 	return nil
 }

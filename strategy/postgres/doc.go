@@ -112,7 +112,7 @@
 //
 // # Locks of applications
 //
-// [LockTx] and [LockSQLTx] are locks between transactions, which no Locker minds.
+// [LockTx], [TryLockTx] and the same for database/sql are locks between transactions, which no Locker minds.
 //
 // A transaction excludes all Lockers from a key while it has the row locked:
 //

@@ -36,21 +36,40 @@ import (
 // key that is not 1 byte to 16 KiB of UTF-8. After an error tx can only be rolled back, and a ctx that ends
 // closes the connection.
 func LockTx(ctx context.Context, tx pgx.Tx, key string) error {
-	return lockTx(ctx, key, tx != nil, func(sql string, hash int64) error {
-		_, err := tx.Exec(ctx, sql, hash)
+	return lockTx(ctx, key, tx != nil, func(hash int64) error {
+		_, err := tx.Exec(ctx, lockTxSQL, hash)
 		return err
 	})
 }
 
 // LockSQLTx is [LockTx] for a transaction of database/sql, whatever its driver for PostgreSQL.
 func LockSQLTx(ctx context.Context, tx *sql.Tx, key string) error {
-	return lockTx(ctx, key, tx != nil, func(sql string, hash int64) error {
-		_, err := tx.ExecContext(ctx, sql, hash)
+	return lockTx(ctx, key, tx != nil, func(hash int64) error {
+		_, err := tx.ExecContext(ctx, lockTxSQL, hash)
 		return err
 	})
 }
 
-func lockTx(ctx context.Context, key string, given bool, exec func(sql string, hash int64) error) error {
+// TryLockTx is [LockTx] without a wait: it returns true when tx has key to itself, as after LockTx, and false when another
+// transaction has key or waits for it. After false tx goes on: it can write other rows, and commit. TryLockTx takes one statement
+// (pg_try_advisory_xact_lock). Its errors are those of LockTx.
+func TryLockTx(ctx context.Context, tx pgx.Tx, key string) (locked bool, err error) {
+	err = lockTx(ctx, key, tx != nil, func(hash int64) error { return tx.QueryRow(ctx, tryLockTxSQL, hash).Scan(&locked) })
+	return locked, err
+}
+
+// TryLockSQLTx is [TryLockTx] for a transaction of database/sql, whatever its driver for PostgreSQL.
+func TryLockSQLTx(ctx context.Context, tx *sql.Tx, key string) (locked bool, err error) {
+	err = lockTx(ctx, key, tx != nil, func(hash int64) error { return tx.QueryRowContext(ctx, tryLockTxSQL, hash).Scan(&locked) })
+	return locked, err
+}
+
+const (
+	lockTxSQL    = `SELECT pg_advisory_xact_lock($1)`
+	tryLockTxSQL = `SELECT pg_try_advisory_xact_lock($1)`
+)
+
+func lockTx(ctx context.Context, key string, given bool, exec func(hash int64) error) error {
 	failed := func(why ...any) error {
 		return fmt.Errorf("locker: postgres: lock %.80q in a transaction: %w: %w", append([]any{key}, why...)...)
 	}
@@ -65,7 +84,7 @@ func lockTx(ctx context.Context, key string, given bool, exec func(sql string, h
 		return failed(locker.ErrNotAcquired, ctx.Err())
 	}
 	hash := sha256.Sum256([]byte("locker tx " + key))
-	err := exec(`SELECT pg_advisory_xact_lock($1)`, int64(binary.BigEndian.Uint64(hash[:])))
+	err := exec(int64(binary.BigEndian.Uint64(hash[:])))
 	switch {
 	case err == nil:
 		return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -57,13 +58,13 @@ func txKinds(s *server) []txKind {
 
 var _ = stdlib.GetDefaultDriver // registers "pgx"
 
-// waitsForLock returns when a transaction waits for an advisory lock.
-func waitsForLock(t *testing.T, s *server) {
+// waitForLock returns when so many transactions wait for an advisory lock.
+func waitForLock(t *testing.T, s *server, want int) {
 	t.Helper()
-	pace.Eventually(t, 20*time.Second, "a transaction waits", func() bool {
+	pace.Eventually(t, 20*time.Second, "transactions wait", func() bool {
 		n := 0
 		require.NoError(t, s.ask(t.Context(), &n, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`))
-		return n == 1
+		return n == want
 	})
 }
 
@@ -89,13 +90,85 @@ func TestTransactionsExclude(t *testing.T) {
 			require.NoError(t, lockOther(ctx, key+" another"))
 			got := make(chan error, 1)
 			go func() { got <- lockOther(ctx, key) }()
-			waitsForLock(t, s)
+			waitForLock(t, s, 1)
 			require.Empty(t, got)
 			require.NoError(t, end(endFirst))
 			require.NoError(t, <-got, key)
 			require.NoError(t, endOther(true))
 		}
 	}
+}
+
+// Transactions get a key in the order in which they began to wait for it.
+func TestTransactionsInOrder(t *testing.T) {
+	t.Parallel()
+	s, ctx := startServer(t), t.Context()
+	kind := txKinds(s)[0]
+	lock, end := kind.begin(t)
+	require.NoError(t, lock(ctx, "k"))
+	const waiters = 5
+	got := make(chan int, waiters)
+	var ended sync.WaitGroup
+	for i := range waiters {
+		lock, end := kind.begin(t)
+		ended.Go(func() {
+			if err := lock(ctx, "k"); err != nil {
+				t.Error(err)
+			}
+			got <- i
+			if err := end(true); err != nil {
+				t.Error(err)
+			}
+		})
+		waitForLock(t, s, i+1)
+	}
+	require.NoError(t, end(true))
+	ended.Wait()
+	for i := range waiters {
+		require.Equal(t, i, <-got)
+	}
+}
+
+// A transaction that does not get a key at once goes on.
+func TestTryLockTx(t *testing.T) {
+	t.Parallel()
+	s, ctx := startServer(t), t.Context()
+	conn, err := s.connect(ctx, "app", "app")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	db, err := sql.Open("pgx", s.url("app", "app"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	first, err := conn.Begin(ctx)
+	require.NoError(t, err)
+	second, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	for range 2 {
+		locked, err := postgres.TryLockTx(ctx, first, "k")
+		require.NoError(t, err)
+		require.True(t, locked)
+		locked, err = postgres.TryLockSQLTx(ctx, second, "k")
+		require.NoError(t, err)
+		require.False(t, locked)
+	}
+	require.NoError(t, postgres.LockSQLTx(ctx, second, "other"))
+	locked, err := postgres.TryLockTx(ctx, first, "other")
+	require.NoError(t, err)
+	require.False(t, locked, "the key of LockTx and of TryLockTx is one")
+	require.NoError(t, first.Commit(ctx))
+	locked, err = postgres.TryLockSQLTx(ctx, second, "k")
+	require.NoError(t, err)
+	require.True(t, locked)
+	require.NoError(t, second.Commit())
+
+	_, err = postgres.TryLockSQLTx(ctx, second, "k")
+	require.ErrorIs(t, err, locker.ErrUnavailable, "the transaction is over")
+	_, err = postgres.TryLockTx(ctx, first, "")
+	require.ErrorIs(t, err, locker.ErrInvalid)
+	_, err = postgres.TryLockTx(ctx, nil, "k")
+	require.ErrorIs(t, err, locker.ErrInvalid)
+	_, err = postgres.TryLockSQLTx(ctx, nil, "k")
+	require.ErrorIs(t, err, locker.ErrInvalid)
 }
 
 // The deadline of the context, and the session's lock_timeout, end the wait.
@@ -205,5 +278,36 @@ func ExampleLockTx() {
 	fmt.Println(err)
 	// Output:
 	// no other transaction has orders/42 until this one ends
+	// <nil>
+}
+
+func ExampleTryLockTx() {
+	server, err := launch() // yours is there already
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Stop()
+
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, server.url("app", "app"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		locked, err := postgres.TryLockTx(ctx, tx, "report/today")
+		switch {
+		case err != nil:
+			return err
+		case !locked:
+			fmt.Println("another transaction makes the report")
+			return nil
+		}
+		fmt.Println("this transaction makes the report")
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// this transaction makes the report
 	// <nil>
 }

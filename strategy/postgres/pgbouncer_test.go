@@ -102,3 +102,26 @@ func TestPgBouncer(t *testing.T) {
 	require.NoError(t, s.ask(ctx, &n, `SELECT count(*) FROM pg_stat_activity WHERE query ILIKE 'LISTEN%'`))
 	require.Zero(t, n, "no session listens on a connection that others use, too")
 }
+
+// Through PgBouncer in transaction mode a transaction locks a key until its end.
+func TestPgBouncerLockTx(t *testing.T) {
+	t.Parallel()
+	s, ctx := startServer(t), t.Context()
+	pool := newPool(t, s.bounce(t))
+	first, err := pool.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { _ = first.Rollback(context.Background()) }()
+	second, err := pool.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { _ = second.Rollback(context.Background()) }()
+	require.NoError(t, postgres.LockTx(ctx, first, "k"))
+	locked, err := postgres.TryLockTx(ctx, second, "k")
+	require.NoError(t, err)
+	require.False(t, locked)
+	got := make(chan error, 1)
+	go func() { got <- postgres.LockTx(ctx, second, "k") }()
+	waitForLock(t, s, 1)
+	require.NoError(t, first.Commit(ctx))
+	require.NoError(t, <-got)
+	require.NoError(t, second.Commit(ctx))
+}

@@ -203,7 +203,7 @@ func TestOnly(t *testing.T) {
 		r.Strategies = append(r.Strategies, &Strategy{Name: name, Strategy: name, Properties: propertiesOf(name)})
 		require.Contains(t, families, name)
 	}
-	require.Contains(t, r.only(), "Only PostgreSQL and MySQL: a transaction of the application's can check the lock")
+	require.Contains(t, r.only(), "Only PostgreSQL and MySQL: a key can be locked until a transaction of the application's ends")
 	require.Contains(t, r.only(), "Only Redis: an owner re-enters from another process; programs with other libraries take the lock")
 	r.Strategies = r.Strategies[:3]
 	require.Empty(t, r.only(), "there is one kind of store")

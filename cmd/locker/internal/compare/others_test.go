@@ -28,7 +28,7 @@ func TestOtherStores(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"postgres", "blpop"}, r.names())
 	require.Empty(t, r.Failures())
-	require.Contains(t, r.only(), "Only PostgreSQL: locks survive a crash of the server, by its default settings; a transaction of the application's can check the lock")
+	require.Contains(t, r.only(), "Only PostgreSQL: locks survive a crash of the server, by its default settings; a key can be locked until a transaction of the application's ends")
 	require.Empty(t, rdb.Client(t).Keys(t.Context(), "*locker-compare*").Val())
 	var out bytes.Buffer
 	require.NoError(t, r.HTML(&out))

@@ -30,7 +30,14 @@ var properties = []property{
 	{"interop", "programs with other libraries take the lock", map[string]string{
 		"setnx": "SET NX PX, as most libraries lock", "hashreentrant": "Redisson (Java)", "blpop": "Redisson (Java), but no order beside it", "redlock": "redsync (Go)",
 	}},
-	{"rows", "a transaction of the application's can check the lock", map[string]string{"postgres": "LockTx", "mysql": "LockTx"}},
+	{"rows", "a key can be locked until a transaction of the application's ends", map[string]string{"postgres": "LockTx", "mysql": "LockTx"}},
+	{"permits", "permits: semaphores, and readers of all processes together", map[string]string{
+		"setnx": "yes", "hashreentrant": "yes", "blpop": "first come, first served", "memory": "yes", "postgres": "yes", "mysql": "yes", "etcd": "first come, first served",
+	}},
+	{"noticed", "a deleted key is noticed at once", map[string]string{
+		"setnx": "with WithLossDetection", "hashreentrant": "with WithLossDetection", "blpop": "with WithLossDetection", "memory": "with WithLossDetection",
+		"etcd": "with WithLossDetection",
+	}},
 	{"processes", "it excludes other processes", map[string]string{
 		"setnx": "yes", "hashreentrant": "yes", "blpop": "yes", "redlock": "yes", "postgres": "yes", "mysql": "yes", "etcd": "yes",
 	}},
