@@ -133,7 +133,7 @@ faults: redis postgres mysql ## what goes wrong, on every strategy and topology,
 	LOCKER_CONFORMANCE=all $(GO) -C strategy/etcd test -race -v -parallel 16 -timeout 10m -run '$(fault_cases)' . | $(without_beginnings)
 
 .PHONY: soak
-soak: redis ## all strategies and topologies under random faults for DURATION, checked; SOAK_FLAGS="-help" lists more
+soak: redis ## all strategies on Redis and their topologies under random faults for DURATION, checked; SOAK_FLAGS="-help" lists more
 	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && \
 	$(GO) build -o "$$bin/soak" ./internal/test/soak/cmd/soak && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
 
