@@ -243,21 +243,27 @@ vuln: ## govulncheck, in every module
 	@for m in . $(MODULES); do echo "$$m"; (cd $$m && $(GO) run $(GOVULNCHECK) ./...) || exit 1; done
 
 .PHONY: apidiff
-apidiff: ## what of the API of each released module has changed incompatibly since the last tag; CHANGELOG.md has to list it
-	@tag=$$(git describe --tags --abbrev=0 --match 'v*' HEAD^ 2>/dev/null) || { echo "there is no tag yet: the API is not compared"; exit 0; }; \
+apidiff: ## incompatible changes of the API of each released module since the last tag: CHANGELOG.md has to name what has changed
+	@tag=$$(git describe --tags --abbrev=0 --match 'v*' HEAD^ 2>/dev/null) || { echo "there is no earlier tag: the API is not compared"; exit 0; }; \
 	old=$$(mktemp -d); trap 'git worktree remove --force "$$old/tree"; rm -rf "$$old"' EXIT; \
 	git worktree add --quiet --detach "$$old/tree" "$$tag"; \
 	GOBIN="$$old" $(GO) install $(APIDIFF); \
-	changed=; \
 	quietly() { "$$@" 2>"$$old/log" || { cat "$$old/log" >&2; exit 1; }; }; \
+	news=$$(awk -v last="[$${tag#v}]" '/^## /{if (index($$0, last)) exit} {print}' CHANGELOG.md); \
+	unnamed=; \
 	for m in . $(filter-out cmd/%,$(RELEASED)); do \
 		[ -f "$$old/tree/$$m/go.mod" ] || { echo "$$m: $$tag has no such module"; continue; }; \
 		of=$$($(GO) -C "$$m" list -m); \
 		(cd "$$old/tree/$$m" && quietly "$$old/apidiff" -m -w "$$old/api" "$$of"); \
 		changes=$$(cd "$$m" && quietly "$$old/apidiff" -m -incompatible "$$old/api" "$$of"); \
-		[ -z "$$changes" ] || { printf '%s since %s:\n%s\n' "$$of" "$$tag" "$$changes" >&2; changed=yes; }; \
+		[ -n "$$changes" ] || continue; \
+		while read -r change; do \
+			name=$${change%%: *}; name=$${name##*[./ *)]}; \
+			grep -qwF -- "$$name" <<<"$$news" || { echo "$$of $$change" >&2; unnamed=yes; }; \
+		done <<<"$$changes"; \
 	done; \
-	[ -z "$$changed" ]; echo "the API of all modules is compatible with $$tag"
+	[ -z "$$unnamed" ] || { echo "these changes since $$tag are incompatible, and CHANGELOG.md does not name them" >&2; exit 1; }; \
+	echo "the API of each module is compatible with $$tag, or CHANGELOG.md names the change"
 
 # The modules of this repository that the command needs: locker, locker/strategy/postgres, ...
 command_needs = $(shell sed -nE 's|^(require)?[[:space:]]+github.com/distlock/(locker[^ ]*) v.*|\2|p' cmd/locker/go.mod)
