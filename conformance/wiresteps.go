@@ -91,7 +91,7 @@ func testAcquireInSteps(t *T) {
 	}, func(key string, _ *commander, _ time.Duration) driver.Claim {
 		c, a := other.try(other.claim(key, time.Minute))
 		if !a.Granted {
-			c.ID = "" // it was granted already, and just has not been told
+			c.ID = "" // it was granted already, and just does not know
 		}
 		return c
 	}, func(key string, next driver.Claim, err error, at string) {

@@ -50,7 +50,7 @@ func copyOf(o *redis.Options) *redis.Options {
 	return &c
 }
 
-// KeyMark is in every key that the cases use, so that those can be told from others' keys: Keys and
+// KeyMark is in every key that the cases use, and in no others: Keys and
 // Flush are about these only.
 func (h *harness) KeyMark() string { return h.Mark }
 

@@ -165,7 +165,7 @@ func nodesThatJump(t *conformance.T, n int) (jumpers []*redistest.Server, rdbs [
 	return jumpers, rdbs
 }
 
-// onEveryNode reports whether all servers have the lock, as far as the strategy tells.
+// onEveryNode reports whether all servers have the lock, as far as the strategy knows.
 func onEveryNode(l *locker.Lease) bool {
 	have, of := l.Nodes()
 	return have == of

@@ -125,7 +125,7 @@ func (d *deployment) dial(ctx context.Context, network, addr string) (net.Conn, 
 	return (&net.Dialer{}).DialContext(ctx, network, addr)
 }
 
-// spec tells a child process how to reach the servers, without the proxies.
+// spec shows a child process how to reach the servers, without the proxies.
 func (d *deployment) spec() string {
 	addrs := []string{d.nodes[0].Addr()}
 	switch d.topology {

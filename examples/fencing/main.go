@@ -148,7 +148,7 @@ func (s *story) run(ctx context.Context, slow, quick locker.Locker) error {
 	s.say("slow", "wakes up and goes on with its write, as it has asked before the pause")
 	err = s.finish(ctx, "slow", lease, before-slowSells)
 	if unlocked := lease.Unlock(ctx); errors.Is(unlocked, locker.ErrLost) {
-		s.say("slow", "is told by Unlock that the lease was lost")
+		s.say("slow", "learns from Unlock that the lease was lost")
 	} else if unlocked != nil {
 		return unlocked
 	}

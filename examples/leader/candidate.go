@@ -75,7 +75,7 @@ func (c *candidate) pausePoint() bool {
 
 // ledger is the resource that leaders write to. It cannot know who leads, but it can compare.
 type ledger struct {
-	writes chan write      // of which it tells
+	writes chan write      // gets each write, taken or refused
 	over   <-chan struct{} // closed when the program ends
 	tokens *fence.Memory   // for a database it is package sqlfence
 }

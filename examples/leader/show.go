@@ -59,7 +59,7 @@ func (s *show) play(ctx context.Context, url string) error {
 		}
 	}
 	for _, c := range s.candidates {
-		ended.Go(func() { _ = c.stand(ctx) }) // it tells itself what happens
+		ended.Go(func() { _ = c.stand(ctx) }) // it prints what happens by itself
 	}
 	if err := s.pause(ctx); err != nil {
 		return err

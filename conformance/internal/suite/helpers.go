@@ -144,8 +144,8 @@ func (t *T) Open(c <-chan struct{}, what string) {
 	}
 }
 
-// Eventually looks until cond holds, at most for d. It polls: what cond looks at tells of
-// no event.
+// Eventually looks until cond holds, at most for d. It polls: nothing announces a change of
+// what cond looks at.
 func (t *T) Eventually(d time.Duration, what string, cond func() bool) {
 	t.Helper()
 	pace.Eventually(t, d, what, cond)
@@ -247,7 +247,7 @@ func (t *T) NoError(err error, what string) {
 	}
 }
 
-// EventLog is an Observer that remembers all it is told.
+// EventLog is an Observer that remembers all events.
 type EventLog struct {
 	mu     sync.Mutex
 	events []locker.Event

@@ -9,7 +9,7 @@ import (
 	"github.com/distlock/locker/internal/test/pace"
 )
 
-// WithObserver is [locker.WithObserver] for Lockers of the suite: obs is told of every
+// WithObserver is [locker.WithObserver] for Lockers of the suite: obs gets every
 // event, and the suite goes on seeing which calls wait. A nil obs is for a Locker
 // that a case makes without [T.Locker].
 func WithObserver(obs locker.Observer) locker.Option {

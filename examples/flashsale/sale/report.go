@@ -16,7 +16,7 @@ type result struct {
 	Shops    int           `json:"shops"`
 	Sold     int           `json:"sold"`
 	Oversold int           `json:"oversold"` // sold beyond the stock
-	Refused  int           `json:"refused"`  // told that it is sold out
+	Refused  int           `json:"refused"`  // as it is sold out
 	Failed   int           `json:"failed"`   // neither
 	WaitP50  time.Duration `json:"wait_p50_ns"`
 	WaitP99  time.Duration `json:"wait_p99_ns"`

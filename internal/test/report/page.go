@@ -18,11 +18,11 @@ func offered(yes bool, how string) string {
 }
 
 // subjectsTable has what the subjects are.
-func subjectsTable(subjects []Subject, version func(module string) string) string {
+func subjectsTable(subjects []Subject, commit string, version func(module string) string) string {
 	var b strings.Builder
 	b.WriteString("| | version | servers | renews | reports a loss | tokens | the holder asks by |\n|---|---|---|---|---|---|---|\n")
 	for _, s := range subjects {
-		v := "this commit"
+		v := commit
 		if !s.Ours() {
 			v = version(s.Module)
 		}
