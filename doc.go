@@ -3,7 +3,7 @@
 //	l, err := blpop.New(rdb) // or hashreentrant.New, setnx.New, memory.New, ...
 //	...
 //	err = locker.Do(ctx, l, "orders/42", func(ctx context.Context) error {
-//		// Nobody else is in here while the lock is held. ctx ends when the lock is lost.
+//		// While the lock is held, nobody else is in here. ctx ends when the lock is lost.
 //		return ship(ctx)
 //	})
 //

@@ -204,7 +204,7 @@ func (ks *keyState) withdraw() *claim {
 // which Close waits for. It needs the mutex.
 func (c *claim) giveUp() *claim {
 	c.release(claimReleasing)
-	c.s.calls.add(1)
+	c.s.calls.Add(1)
 	return c
 }
 

@@ -161,12 +161,12 @@ func (b *bench) wantSent(o op, n int, why string) []command {
 	return sent
 }
 
-// running is how many calls and pieces of background work there are.
+// running returns how many calls and pieces of background work there are.
 func (b *bench) running() (n int) {
 	for i := range b.stripes {
 		s := &b.stripes[i]
 		s.mu.Lock()
-		n += s.calls.n
+		n += s.calls.N()
 		s.mu.Unlock()
 	}
 	return n + b.background.Len()

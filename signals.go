@@ -138,7 +138,7 @@ func (c *claim) check() {
 	held := c.state == claimHeld
 	if held {
 		c.rare.doubted, c.rare.doubtNext = false, c.e.sched.Now()+doubtEvery
-		c.s.calls.add(1)
+		c.s.calls.Add(1)
 	}
 	renews := c.renews()
 	c.s.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/idle"
 )
 
 // stripe is a part of the table of keys: their states, a mutex for them, and a count of
@@ -28,38 +29,14 @@ import (
 type stripe struct {
 	mu     sync.Mutex
 	keys   map[string]*keyState
-	spare  *queue    // of a key that needs none any more
-	calls  workCount // calls and Unlocks under way
+	spare  *queue     // of a key that needs none any more
+	calls  idle.Count // calls and Unlocks under way
 	closed bool
 
 	// Of a Locker WithSticky: the claims that are kept, in the order in which they were, and which keys cool.
 	oldest, newest *claim
 	kept           int
 	cool           []coolness
-}
-
-// workCount counts what runs, so that Close can wait for its end. Its owner's mutex guards it.
-type workCount struct {
-	n    int
-	idle chan struct{} // closed when n is 0; made by done
-}
-
-func (t *workCount) add(more int) {
-	if t.n += more; t.n == 0 && t.idle != nil {
-		close(t.idle)
-		t.idle = nil
-	}
-}
-
-// done returns a channel that is closed when nothing runs any more.
-func (t *workCount) done() <-chan struct{} {
-	switch {
-	case t.n == 0:
-		return closedChan
-	case t.idle == nil:
-		t.idle = make(chan struct{})
-	}
-	return t.idle
 }
 
 // enter counts a command that a lease needs, after Close, too; exit ends it.
@@ -69,14 +46,14 @@ func (s *stripe) exit()  { s.run(-1) }
 func (s *stripe) run(more int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.calls.add(more)
+	s.calls.Add(more)
 }
 
 // done returns a channel that is closed when nothing runs any more.
 func (s *stripe) done() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.calls.done()
+	return s.calls.Done()
 }
 
 // close refuses further calls and ends the leases held. It returns the contexts to be

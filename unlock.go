@@ -87,7 +87,7 @@ func (l *Lease) beginUnlock() (leaseContexts, error) {
 	}
 	ctxs := l.ctxs
 	l.ctxs, l.state = nil, leaseUnlocking
-	l.claim.s.calls.add(1)
+	l.claim.s.calls.Add(1)
 	return ctxs, nil
 }
 
@@ -118,7 +118,7 @@ func (u *unlocking) end() {
 	if u.state = leaseLeft; u.done {
 		u.state = leaseDone
 	}
-	c.s.calls.add(-1)
+	c.s.calls.Add(-1)
 }
 
 // decide takes the lease off its claim and says what the store is owed, and what

@@ -265,7 +265,7 @@ func (c *call) enter() bool {
 	}
 	if !c.entered {
 		c.entered = true
-		c.s.calls.add(1)
+		c.s.calls.Add(1)
 	}
 	return true
 }
@@ -281,7 +281,7 @@ func (c *call) mayEnter() bool {
 func (c *call) exit() {
 	if c.entered {
 		c.entered = false
-		c.s.calls.add(-1)
+		c.s.calls.Add(-1)
 	}
 }
 

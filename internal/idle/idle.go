@@ -34,3 +34,6 @@ func (c *Count) Done() <-chan struct{} {
 
 // Awaited reports whether Done was called and something runs since.
 func (c *Count) Awaited() bool { return c.idle != nil }
+
+// N returns how many run.
+func (c *Count) N() int { return c.n }

@@ -22,6 +22,7 @@ func TestDoneIsClosedWhenNothingRuns(t *testing.T) {
 
 	c.Add(2)
 	require.False(t, c.Awaited())
+	require.Equal(t, 2, c.N())
 	first := c.Done()
 	require.True(t, c.Awaited())
 	c.Add(-1)

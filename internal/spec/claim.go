@@ -143,8 +143,8 @@ func (l Life) covered() bool {
 	return true
 }
 
-// unusedIsShort is what others rely on who wait for a process that has died: the grant of a claim that may be kept is a
-// short one.
+// unusedIsShort reports whether the grant of each claim that is kept is a short one: others who wait for a process that
+// has died rely on it.
 func (l Life) unusedIsShort() bool {
 	for id, c := range l.Claims {
 		if c.State == Kept && l.Store.Holder == int8(id) && l.Store.Long && c.Replies&Renew == 0 {

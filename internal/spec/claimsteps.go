@@ -202,7 +202,7 @@ func (m Mistakes) callers(l Life, id int, take func(string, Life)) {
 	}
 }
 
-// kept is what becomes of a claim that is kept: the next Lock of the process takes it, or the process gives it up, because its time without
+// kept takes the steps of a claim that is kept: the next Lock of the process takes it, or the process gives it up, because its time without
 // a holder is over, or another process has asked for it.
 func (m Mistakes) kept(l Life, id int, take func(string, Life)) {
 	n := l
