@@ -133,7 +133,7 @@ faults: redis postgres mysql ## what goes wrong, on every strategy and topology,
 	LOCKER_CONFORMANCE=all $(GO) -C strategy/etcd test -race -v -parallel 16 -timeout 10m -run '$(fault_cases)' . | $(without_beginnings)
 
 .PHONY: soak
-soak: redis ## all strategies and topologies under random faults for DURATION, checked; SOAK_FLAGS="-help" lists more
+soak: redis ## all strategies on Redis and their topologies under random faults for DURATION, checked; SOAK_FLAGS="-help" lists more
 	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && \
 	$(GO) build -o "$$bin/soak" ./internal/test/soak/cmd/soak && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
 
@@ -201,19 +201,19 @@ report: redis postgres mysql ## the same faults for the strategies and for other
 	$(GO) -C internal/test/fencing run ./report -docs ../../../docs/report.md
 
 .PHONY: structure
-structure: ## the functions, files and mutex operations that a free lock needs
-	@$(GO) run ./internal/test/structure
+structure: ## the functions, files and mutex operations that a free lock needs; fails above the bounds below
+	@$(GO) run ./internal/test/structure -most 109,21,14
 
 .PHONY: bench
 bench: redis ## benchmarks
 	$(GO) -C benchmarks test -run '^$$' -bench . -benchmem .
 
 .PHONY: bench-peers
-bench-peers: redis ## beside other lock libraries, 13 minutes, into docs/performance.md; PEERS_FLAGS="-help" lists more
+bench-peers: redis ## beside other lock libraries, 13 minutes, into docs/performance.md (scale is bench-scale; strategy/postgres has its own benchmark); PEERS_FLAGS="-help" lists more
 	$(GO) -C benchmarks/peers run . -docs ../../docs $(PEERS_FLAGS)
 
 .PHONY: bench-scale
-bench-scale: redis ## a million locks, 4,000 waiters, clusters, starts, a model of a fleet: an hour, into docs/scale.md; SCALE_FLAGS="-help" lists more
+bench-scale: redis ## a million locks, 5,000 waiters, clusters, starts, a model of a fleet: an hour, into docs/scale.md; SCALE_FLAGS="-help" lists more
 	$(GO) -C benchmarks run ./scale -docs ../docs/scale.md $(SCALE_FLAGS)
 
 .PHONY: peers
@@ -221,7 +221,7 @@ peers: ## whether a library with which docs/choosing.md compares has a newer ver
 	LOCKER_PEERS=newest $(GO) test -count=1 -v -run '^TestPeersAreNewest$$' ./docs
 
 .PHONY: lint
-lint: ## gofmt, golangci-lint (vet and staticcheck among its linters), tidy go.mod files, words, workflows, fresh wire_gen.go
+lint: ## gofmt, golangci-lint (vet and staticcheck among its linters), tidy go.mod files, words, workflows, fresh wire_gen.go, make structure
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then printf 'not gofmt-ed:\n%s\n' "$$unformatted" >&2; exit 1; fi
 	@for m in . $(MODULES); do \
@@ -231,7 +231,7 @@ lint: ## gofmt, golangci-lint (vet and staticcheck among its linters), tidy go.m
 	$(GO) test -run '^TestWords' ./docs
 	$(GO) run $(ACTIONLINT) # .github/workflows
 	$(GO) run $(WIRE) diff ./examples/wire || { echo "wire_gen.go is not what wire makes of wire.go: make wire" >&2; exit 1; }
-	@$(MAKE) --no-print-directory apidiff
+	@$(MAKE) --no-print-directory structure apidiff
 
 .PHONY: cross
 cross: ## vet for the other systems and processors we build for
@@ -243,17 +243,30 @@ vuln: ## govulncheck, in every module
 	@for m in . $(MODULES); do echo "$$m"; (cd $$m && $(GO) run $(GOVULNCHECK) ./...) || exit 1; done
 
 .PHONY: apidiff
-apidiff: ## what of the API has changed incompatibly since the last tag; CHANGELOG.md has to tell of it
-	@tag=$$(git describe --tags --abbrev=0 2>/dev/null) || { echo "there is no tag yet: the API is not compared"; exit 0; }; \
-	old=$$(mktemp -d) && trap 'git worktree remove --force "$$old/tree"; rm -rf "$$old"' EXIT && \
-	git worktree add --quiet --detach "$$old/tree" "$$tag" && \
-	(cd "$$old/tree" && $(GO) run $(APIDIFF) -m -w "$$old/api" github.com/distlock/locker 2>/dev/null) && \
-	changes=$$($(GO) run $(APIDIFF) -m -incompatible "$$old/api" github.com/distlock/locker 2>/dev/null) && \
-	if [ -n "$$changes" ]; then printf 'since %s:\n%s\n' "$$tag" "$$changes" >&2; exit 1; fi; \
-	echo "the API is compatible with $$tag"
+apidiff: ## incompatible changes of the API of each released module since the last tag: CHANGELOG.md has to name what has changed
+	@tag=$$(git describe --tags --abbrev=0 --match 'v*' HEAD^ 2>/dev/null) || { echo "there is no earlier tag: the API is not compared"; exit 0; }; \
+	old=$$(mktemp -d); trap 'git worktree remove --force "$$old/tree"; rm -rf "$$old"' EXIT; \
+	git worktree add --quiet --detach "$$old/tree" "$$tag"; \
+	GOBIN="$$old" $(GO) install $(APIDIFF); \
+	quietly() { "$$@" 2>"$$old/log" || { cat "$$old/log" >&2; exit 1; }; }; \
+	news=$$(awk -v last="[$${tag#v}]" '/^## /{if (index($$0, last)) exit} {print}' CHANGELOG.md); \
+	unnamed=; \
+	for m in . $(filter-out cmd/%,$(RELEASED)); do \
+		[ -f "$$old/tree/$$m/go.mod" ] || { echo "$$m: $$tag has no such module"; continue; }; \
+		of=$$($(GO) -C "$$m" list -m); \
+		(cd "$$old/tree/$$m" && quietly "$$old/apidiff" -m -w "$$old/api" "$$of"); \
+		changes=$$(cd "$$m" && quietly "$$old/apidiff" -m -incompatible "$$old/api" "$$of"); \
+		[ -n "$$changes" ] || continue; \
+		while read -r change; do \
+			name=$${change%%: *}; name=$${name##*[./ *)]}; \
+			grep -qwF -- "$$name" <<<"$$news" || { echo "$$of $$change" >&2; unnamed=yes; }; \
+		done <<<"$$changes"; \
+	done; \
+	[ -z "$$unnamed" ] || { echo "these changes since $$tag are incompatible, and CHANGELOG.md does not name them" >&2; exit 1; }; \
+	echo "the API of each module is compatible with $$tag, or CHANGELOG.md names the change"
 
-# The modules that go.mod of the command replaces: locker, locker/strategy/postgres, ...
-command_replaces = $(shell sed -nE 's|^replace github.com/distlock/([^ ]*) =>.*|\1|p' cmd/locker/go.mod)
+# The modules of this repository that the command needs: locker, locker/strategy/postgres, ...
+command_needs = $(shell sed -nE 's|^(require)?[[:space:]]+github.com/distlock/(locker[^ ]*) v.*|\2|p' cmd/locker/go.mod)
 
 .PHONY: release
 release: ## make the modules ready for VERSION=v1.2.3, and say which tags to set
@@ -263,9 +276,13 @@ release: ## make the modules ready for VERSION=v1.2.3, and say which tags to set
 			$(GO) -C $$m mod edit -require "$$of@$(VERSION)"; \
 		done; \
 	done
-	@for of in $(command_replaces); do $(GO) -C cmd/locker mod edit -dropreplace "github.com/distlock/$$of"; done # go install refuses a module that replaces others
+	@for of in $(command_needs); do $(GO) -C cmd/locker mod edit -dropreplace "github.com/distlock/$$of"; done # go install refuses a module that replaces others
 	@echo "commit this, and then:"; echo "git tag $(VERSION)"; for m in $(RELEASED); do echo "git tag $$m/$(VERSION)"; done; \
-	echo "for of in $(command_replaces); do go -C cmd/locker mod edit -replace github.com/distlock/\$$of=../..\$${of#locker}; done # and commit that"
+	echo "make release-replace # and commit that"
+
+.PHONY: release-replace
+release-replace: ## have the command take the modules beside it again: at its tag go.sum cannot have the sums of its own release
+	@for of in $(command_needs); do $(GO) -C cmd/locker mod edit -replace "github.com/distlock/$$of=../..$${of#locker}"; done
 
 # The modules that others use; each has tags of its own.
 RELEASED := $(filter-out $(UNTESTED) benchmarks/% examples/% internal/% %/monitoring,$(MODULES))
@@ -281,8 +298,25 @@ release-check: ## whether HEAD has the tags of VERSION for all modules, and go i
 		if grep 'github.com/distlock/locker.* v0\.0\.0' $$m/go.mod; then echo "$$m/go.mod needs a version that is none" >&2; exit 1; fi; \
 	done
 
+# What the command is released for.
+SYSTEMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+
+.PHONY: release-build
+release-build: ## the published command of VERSION for SYSTEMS, into dist
+	@mkdir -p dist; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
+	GOMODCACHE=$$($(GO) env GOMODCACHE); export GOMODCACHE CGO_ENABLED=0; \
+	for of in $(SYSTEMS); do \
+		os=$${of%/*} arch=$${of#*/}; \
+		GOBIN= GOPATH="$$work/$$of" GOOS=$$os GOARCH=$$arch $(GO) install -trimpath "github.com/distlock/locker/cmd/locker@$(VERSION)"; \
+		mkdir "$$work/archive"; cp LICENSE "$$work/archive"; \
+		find "$$work/$$of/bin" -type f -exec mv {} "$$work/archive" ';'; \
+		tar -C "$$work/archive" -czf "dist/locker_$(VERSION)_$${os}_$$arch.tar.gz" .; \
+		rm -r "$$work/archive"; \
+	done; \
+	cd dist && sha256sum ./*.tar.gz >checksums.txt
+
 .PHONY: release-rehearsal
-release-rehearsal: ## the release of HEAD as VERSION (v0.1.0) in a clone: tags, modules fetched from there, programs that build with them
+release-rehearsal: redis ## the release of HEAD as VERSION (v0.1.0) in a clone: tags, modules fetched from there, programs that build with them
 	@internal/test/release/rehearse $(or $(VERSION),v0.1.0)
 
 .PHONY: fuzz

@@ -253,7 +253,7 @@ func (e *Client) ForceUnlock(ctx context.Context, h Holder) error {
 	return nil
 }
 
-// ownShare is this Locker's own claim in the lock of h, or nil. It is asked for before the
+// ownShare returns this Locker's own claim in the lock of h, or nil. It is called before the
 // lock is broken: what the Locker holds afterwards may be a grant that followed, to a waiter
 // of the same owner.
 func (c *call) ownShare(h Holder) *claim {

@@ -69,7 +69,7 @@ func (e *Client) start(ctx context.Context, key string, try bool, opts []LockOpt
 	defer c.leave()
 	if !try && c.wait > 0 {
 		var cancel context.CancelFunc
-		wait := cmp.Or(c.partOf, &waiting{c.wait, time.Now()})
+		wait := cmp.Or(c.partOf, &waitBudget{c.wait, time.Now()})
 		c.ctx, cancel = wait.bound(ctx)
 		defer cancel()
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/wake"
 	"github.com/distlock/locker/renewal"
 )
 
@@ -67,6 +68,36 @@ const (
 	claimFreed                // the store has given its last word on the release
 	claimLost
 )
+
+// rarities has the fields that few claims need.
+type rarities struct {
+	limit      time.Duration // by WithMaxHold; never: none
+	margin     time.Duration // by WithMargin
+	sticky     *stickiness   // nil: it is not kept without a lease
+	failed     error         // see outcome
+	countsFree wake.Signal   // a SetHolds or Release has ended; nil: nobody waits for that
+	signals
+}
+
+// rarely returns the claim's rarities, which it makes if need be. It needs the mutex.
+func (c *claim) rarely() *rarities {
+	if c.rare == nil {
+		c.rare = &rarities{limit: never}
+	}
+	return c.rare
+}
+
+// margin returns how much earlier the claim ends here than in the store; see [WithMargin]. It does
+// not change.
+func (c *claim) margin() time.Duration {
+	if c.rare == nil {
+		return 0
+	}
+	return c.rare.margin
+}
+
+// keptUntil returns the time until which the store keeps the claim at least: the deadline plus the margin. It needs the mutex.
+func (c *claim) keptUntil() time.Duration { return c.deadline + c.margin() }
 
 // add makes l a lease of the present tenure of a claim that is held. It needs the mutex.
 func (c *claim) add(l *Lease) *Lease {

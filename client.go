@@ -11,6 +11,7 @@ import (
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/retry"
 	"github.com/distlock/locker/internal/uuid"
+	"github.com/distlock/locker/internal/wake"
 	"github.com/distlock/locker/renewal"
 )
 
@@ -90,7 +91,7 @@ func New(d driver.Driver, opts ...Option) (*Client, error) {
 		seed:   maphash.MakeSeed(),
 		ended:  make(chan struct{}),
 
-		listening: listening{none: make(chan struct{}, 1)},
+		listening: listening{none: wake.New()},
 	}
 	e.life, e.close = context.WithCancel(context.Background())
 	e.closed = e.life.Done()
@@ -253,5 +254,5 @@ func (e *Client) closeDriver(d time.Duration) error {
 	}
 }
 
-// userKey is a key as the user gave it.
+// userKey returns key as the user gave it, without the prefix.
 func (e *Client) userKey(key string) string { return key[len(e.set.prefix):] }

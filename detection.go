@@ -8,6 +8,7 @@ import (
 
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/bound"
+	"github.com/distlock/locker/internal/wake"
 )
 
 const (
@@ -23,6 +24,7 @@ const (
 // behind its back (by an operator's DEL, by another program, by an eviction), and not at its next renewal. What
 // the store shows only makes the Locker ask the store about the lock, at most once a second; the answer
 // decides. A change may be missed while a connection breaks: then the next renewal shows it, as without this option.
+// On Redis FLUSHALL and SWAPDB send no notification: the next renewal shows the loss.
 //
 // It costs a connection while locks are held. A lock that is held for more than 10 ms is renewed once more, when the
 // store begins to watch it, or looked up, as by [Client.Inspect], if [WithSticky] keeps it unused; on Redis there are two
@@ -38,7 +40,7 @@ func WithLossDetection() Option {
 type detection struct {
 	e        *Client
 	detector driver.LossDetector
-	wake     chan struct{} // holds one: stale has elements
+	wake     wake.Signal // stale has elements
 
 	mu      sync.Mutex
 	held    map[string]*claim   // by key: what is to be watched
@@ -57,7 +59,7 @@ func (e *Client) detect() error {
 		return &opError{strategy: e.name, op: "new", kind: ErrInvalid, why: errors.ErrUnsupported,
 			hint: "WithLossDetection: this store does not show that a key was deleted; leave it out: the next renewal shows a loss"}
 	}
-	e.detection = &detection{e: e, detector: d, wake: make(chan struct{}, 1), held: make(map[string]*claim), stale: make(map[string]struct{})}
+	e.detection = &detection{e: e, detector: d, wake: wake.New(), held: make(map[string]*claim), stale: make(map[string]struct{})}
 	return nil
 }
 
@@ -94,13 +96,8 @@ func (d *detection) set(key string, c *claim) {
 	d.rouse()
 }
 
-// rouse has the goroutine look at what is stale, a little later.
-func (d *detection) rouse() {
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
-}
+// rouse wakes the goroutine, which works through stale.
+func (d *detection) rouse() { d.wake.Send() }
 
 // done returns a channel that is closed when nothing runs; d may be nil.
 func (d *detection) done() <-chan struct{} {
@@ -131,7 +128,7 @@ func (d *detection) end(useless bool) bool {
 	return true
 }
 
-// run has the driver watch for as long as something is held.
+// run watches by the driver while something is held.
 func (d *detection) run(over chan struct{}) {
 	defer close(over)
 	for warned := false; ; {
@@ -152,7 +149,7 @@ func (d *detection) run(over chan struct{}) {
 	}
 }
 
-// session is the time of one LossWatch. It returns when that has ended, the Locker is closed, or nothing was held
+// session opens a LossWatch and keeps it up to date. It returns when the LossWatch has ended, the Locker is closed, or nothing was held
 // for a while.
 func (d *detection) session() (err error) {
 	defer func() {
@@ -197,7 +194,7 @@ func (d *detection) open() (driver.LossWatch, error) {
 	return d.detector.DetectLoss(ctx, d.e.heard)
 }
 
-// forget has the driver learn of everything that is held.
+// forget marks all held keys as stale, so that the driver is given them again.
 func (d *detection) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -207,7 +204,7 @@ func (d *detection) forget() {
 	d.rouse()
 }
 
-// tell passes to the driver which claims have come and gone. Then it has the store asked about each claim that has
+// tell passes to the driver which claims have come and gone. Then it asks the store about each claim that has
 // come, as the key may have changed before the driver watched it: no change after the grant stays unnoticed.
 func (d *detection) tell(w driver.LossWatch, known map[string]*claim) error {
 	more, less := d.changes(known)
@@ -229,7 +226,7 @@ func (d *detection) tell(w driver.LossWatch, known map[string]*claim) error {
 	return nil
 }
 
-// verify has the store asked whether the claim holds its key. For a claim that is renewed by itself a renewal becomes
+// verify asks the store whether the claim holds its key. For a claim that is renewed by itself a renewal becomes
 // due now: the Scheduler renews together what is due together. A claim without a lease is about to get one again.
 func (c *claim) verify() {
 	c.s.mu.Lock()

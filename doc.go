@@ -3,16 +3,16 @@
 //	l, err := blpop.New(rdb) // or hashreentrant.New, setnx.New, memory.New, ...
 //	...
 //	err = locker.Do(ctx, l, "orders/42", func(ctx context.Context) error {
-//		// No other process is in here. ctx ends if the lock is lost.
+//		// Nobody else is in here while the lock is held. ctx ends when the lock is lost.
 //		return ship(ctx)
 //	})
 //
 // [Locker], [Lease], [Do] and the errors are all a user needs to know: [ErrNotAcquired]
 // for contention, [ErrUnavailable] for trouble with the store, [ErrLost], [ErrNotHeld],
 // [ErrConflict], [ErrInvalid] and [ErrClosed]. Without options a lease has a TTL of 30 s,
-// is renewed while it is held, and Lock waits until its context ends. Options set other
-// times and limits. An [Observer] receives an [Event] for each grant, release, renewal and
-// loss.
+// is renewed while it is held, and Lock waits until its context ends, or an outage of the store
+// has lasted for 30 s. Options set other times and limits. An [Observer] receives an [Event] for
+// each grant, release, renewal and loss.
 //
 // # Where the rest is
 //
@@ -33,6 +33,7 @@
 //   - hold: a lease that is not unlocked; a claim is released with its last hold.
 //   - TTL: how long the store keeps a claim that is not renewed.
 //   - deadline: the time until which the holder may rely on the claim.
+//   - margin: how much earlier a lease ends for its holder than for the store ([WithMargin]).
 //   - token: the fencing token, greater for every later grant of a key.
 //   - watchdog: the scheduler that extends held claims. One extension is a renewal.
 //   - watch: a subscription to the releases of a key, for waiters.
@@ -57,15 +58,15 @@
 // failed for some time, [Lease.ReleaseRequested] when somebody asks for the lock. With [WithMargin] a lease ends
 // for its holder some time before another owner can be granted the key.
 //
-// Every grant has a fencing token greater than all before it on that key.
+// Every grant has a fencing token greater than all before it on that key; for the exceptions see [Lease.Token].
 //
 // Commands may be lost, answered late or arrive twice. Hold counts stay right, and no process
-// frees another's lock. The key of a holder that vanished is free after its TTL; with etcd it may
-// take 3 s longer.
+// frees another's lock. The key of a holder that vanished is free after its TTL; with etcd up to
+// 3 s after its Deadline.
 //
 // Within a Locker waiters are served first come, first served, and only the first sends
-// commands. A free lock is taken at once, and within about a second if a notification was
-// lost.
+// commands. A waiter takes a freed lock when it is woken, within 10 to 100 ms where waiters poll, and
+// within about a second if a notification was lost.
 //
 // The rules in full are in docs/rules.md.
 //
@@ -73,9 +74,8 @@
 //
 // Lock under a lease's context, on the same key, re-enters. On another key it is
 // an ordinary Lock: two goroutines under one outer lease exclude each other
-// there. Lock on the same key under another context, such as the one that
-// the caller passed to Do, waits for the lock that its own caller holds.
-// [ContextWithOwner] names a caller explicitly, for all keys; all callers
+// there. Lock on the key under the context that the caller passed to Do waits
+// for the function's own lock. [ContextWithOwner] names a caller explicitly, for all keys; all callers
 // that share the name share its locks.
 //
 // # Not guaranteed
@@ -87,5 +87,5 @@
 //
 // A store that loses data (a restart without persistence, a failover to a replica that
 // lagged) loses locks. The old holder learns of the loss at its next renewal. Tokens go on
-// growing.
+// growing, but for the exceptions at [Lease.Token].
 package locker

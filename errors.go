@@ -13,7 +13,8 @@ import (
 // strategy, the key and the cause; ErrInvalid with the value given and the values allowed.
 var (
 	// ErrNotAcquired: another owner holds the key, and the caller did not want
-	// to wait (longer); or the caller's context was over from the start.
+	// to wait (longer), or its context has ended; then the error also matches
+	// the context's error.
 	ErrNotAcquired = errors.New("lock not acquired")
 	// ErrLost: the lease ended before it was unlocked. Another owner may hold
 	// the key by now.

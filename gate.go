@@ -18,7 +18,7 @@ func clientOf(who string, l Locker, key string) (*Client, error) {
 }
 
 // enterGate locks the gate before key.
-func enterGate(ctx context.Context, l Locker, key string, wait waiting) (*Lease, error) {
+func enterGate(ctx context.Context, l Locker, key string, wait waitBudget) (*Lease, error) {
 	return l.Lock(bareCtx{ctx}, key+gateSuffix, append(wait.rest(nil), WithRenewal(), WithUnlimitedHold())...)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/bound"
+	"github.com/distlock/locker/internal/wake"
 )
 
 // The commands that change how often a claim is held in the store, SetHolds and Release, are
@@ -15,19 +16,19 @@ import (
 // counted reports whether the store counts the claim's holds.
 func (c *claim) counted() bool { return c.e.counter != nil && c.Limit == 0 }
 
-// takeTurn waits, at most for d, until no other SetHolds or Release of the claim is under way.
+// lockCounts waits, at most for d, until no other SetHolds or Release of the claim is under way.
 // It needs a HoldCounter.
-func (c *claim) takeTurn(ctx context.Context, d time.Duration) error {
-	turn := c.tryTurn()
-	if turn == nil {
+func (c *claim) lockCounts(ctx context.Context, d time.Duration) error {
+	free := c.tryLockCounts()
+	if free == nil {
 		return nil
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for why := errNoAnswer; ; {
 		select {
-		case <-turn:
-			if c.tryTurn() == nil {
+		case <-free:
+			if c.tryLockCounts() == nil {
 				return nil
 			}
 			continue
@@ -41,9 +42,9 @@ func (c *claim) takeTurn(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tryTurn takes the turn and returns nil, or returns the channel that gets an element when the turn
-// may be free. Each end of a turn puts one there, so one of those that wait always comes to look.
-func (c *claim) tryTurn() <-chan struct{} {
+// tryLockCounts returns nil if it has locked the counts; else a channel to which each unlockCounts sends, so
+// that one of those that wait always tries again.
+func (c *claim) tryLockCounts() <-chan struct{} {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	if !c.sending {
@@ -51,31 +52,28 @@ func (c *claim) tryTurn() <-chan struct{} {
 		return nil
 	}
 	r := c.rarely()
-	if r.turn == nil {
-		r.turn = make(chan struct{}, 1)
+	if r.countsFree == nil {
+		r.countsFree = wake.New()
 	}
-	return r.turn
+	return r.countsFree
 }
 
-// passTurn ends what takeTurn began.
-func (c *claim) passTurn() {
+// unlockCounts ends what lockCounts began.
+func (c *claim) unlockCounts() {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	c.sending = false
-	if c.rare != nil && c.rare.turn != nil {
-		select {
-		case c.rare.turn <- struct{}{}:
-		default:
-		}
+	if c.rare != nil {
+		c.rare.countsFree.Send()
 	}
 }
 
 // syncHolds sends the store the number of the claim's holds, unless the claim has ended.
 func (c *claim) syncHolds(ctx context.Context) error {
-	if err := c.takeTurn(ctx, releaseTimeout); err != nil {
+	if err := c.lockCounts(ctx, releaseTimeout); err != nil {
 		return err
 	}
-	defer c.passTurn()
+	defer c.unlockCounts()
 	c.s.mu.Lock()
 	held, holds := c.state == claimHeld, c.holds()
 	c.s.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/distlock/locker/internal/wake"
 )
 
 const (
@@ -82,20 +83,15 @@ type waiter struct {
 	turnedAway bool          // the store has refused it
 	sticks     bool          // what it was granted may be kept
 	blocked    bool          // it is next, and waits for what this process does
-	woken      bool          // its next turn asks the store without waiting for pollAt
+	woken      bool          // its next move asks the store without waiting for pollAt
 	pollAt     time.Duration // when it asks the store next, unless it is woken or signalled
-	wake       chan struct{} // holds one; made before the call parks
+	wake       wake.Signal   // nil until the call parks
 	failed     error         // the queue failed
 }
 
 func (w *waiter) signal() {
 	w.woken = true
-	if w.wake != nil {
-		select {
-		case w.wake <- struct{}{}:
-		default:
-		}
-	}
+	w.wake.Send()
 }
 
 func (q *queue) push(c *call) {
@@ -254,7 +250,7 @@ func (ks *keyState) late(now time.Duration) bool { return ks.busy() && now >= ks
 // busy reports whether a command about the key is under way.
 func (ks *keyState) busy() bool { return ks.queue != nil && ks.attempts+ks.releases > 0 }
 
-// overdueAt is when the command under way is overdue: a release no later than the
+// overdueAt returns when the command under way is overdue: a release no later than the
 // deadline of its claim, when the store has dropped it anyway.
 func (ks *keyState) overdueAt() time.Duration {
 	at := ks.begun + overdueAfter
@@ -264,8 +260,8 @@ func (ks *keyState) overdueAt() time.Duration {
 	return at
 }
 
-// guardTurn sets the timer that wakes the next waiter when the command under way is overdue.
-func (s *stripe) guardTurn(ks *keyState, now time.Duration) {
+// guardQueue sets the timer that wakes the next waiter when the command under way is overdue.
+func (s *stripe) guardQueue(ks *keyState, now time.Duration) {
 	if !ks.busy() {
 		return
 	}
@@ -287,7 +283,7 @@ func (s *stripe) ask(c *call, now time.Duration) {
 		if w.limit > 0 && !ks.blocked(w, now) {
 			w.signal()
 		}
-		s.guardTurn(ks, now)
+		s.guardQueue(ks, now)
 	}
 }
 
@@ -324,7 +320,7 @@ func (s *stripe) beginRelease(c *claim) *keyState {
 	ks.releases++
 	ks.begun = now
 	if ks.next() != nil {
-		if s.guardTurn(ks, now); !ks.blocked(ks.next(), now) {
+		if s.guardQueue(ks, now); !ks.blocked(ks.next(), now) {
 			ks.wakeNext() // the TTL has freed the key
 		}
 	}

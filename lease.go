@@ -75,6 +75,10 @@ func (l *Lease) Owner() string {
 // resource refuse a token that is smaller than one it has seen; that stops
 // a holder that was paused past its lease. Package fence checks tokens in SQL, Redis and HTTP.
 // Re-entry keeps the token. It is 0 under [WithoutFencing].
+//
+// A store that has lost its data still issues greater tokens, with three exceptions: its clock has gone back, too; the
+// clocks of redlock's servers are far apart; or the process keeps the lock ([WithSticky]), and takes it with smaller tokens
+// for up to 1 s.
 func (l *Lease) Token() int64 {
 	if l.zero() {
 		return 0
@@ -115,8 +119,8 @@ func (l *Lease) Nodes() (have, of int) {
 
 // Deadline returns the time until which no other owner is granted the key, unless the
 // store loses the key or somebody deletes it. Renewal moves the deadline. The TTL counts from before the
-// command of the grant or the last renewal was sent, on the local monotonic clock. The deadline is 1 % of
-// the TTL and 2 ms before the end of the TTL, as clocks may run at different speeds, and earlier by [WithMargin].
+// command of the grant or the last renewal was sent, on the local monotonic clock. The deadline is earlier than
+// the end of the TTL, by 1 % of the TTL plus 2 ms, as clocks may run at different speeds, and by [WithMargin].
 // Before its first renewal a lease may last for less than the TTL: with [WithSticky], or if a release of blpop granted it.
 func (l *Lease) Deadline() time.Time {
 	if l.zero() {
@@ -127,8 +131,8 @@ func (l *Lease) Deadline() time.Time {
 	return l.claim.e.sched.Time(l.claim.deadline)
 }
 
-// Lost returns a channel that is closed when the lease is lost. Unlock never
-// closes it.
+// Lost returns a channel that is closed when the lease is lost: at the Deadline at the latest, once the
+// process runs. Unlock never closes it.
 func (l *Lease) Lost() <-chan struct{} {
 	if l.zero() {
 		return closedChan
@@ -238,7 +242,7 @@ func (l *Lease) notHeld(op string) error {
 	return l.fail(op, ErrNotHeld, nil, "this lease was unlocked, or left by LetExpire, before")
 }
 
-// withoutContextErrorsBut is withoutContextErrors unless it was ctx that ended.
+// withoutContextErrorsBut returns withoutContextErrors(err), or err itself if ctx has ended.
 func withoutContextErrorsBut(ctx context.Context, err error) error {
 	if end := bound.End(ctx); end != nil && errors.Is(err, end) {
 		return err

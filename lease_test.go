@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -234,3 +235,27 @@ func TestTroubleOfANodeIsTold(t *testing.T) {
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// String names the key, the token and the state.
+func TestLeaseString(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, plain)
+		wantString := func(l *Lease, state string) {
+			t.Helper()
+			if got, want := l.String(), fmt.Sprintf(`lease of "orders/42", token %d, %s`, l.Token(), state); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		l := b.lock(t.Context(), "orders/42")
+		wantString(l, "held")
+		b.unlock(l)
+		wantString(l, "unlocked")
+		l = b.lock(t.Context(), "orders/42")
+		b.store.free("orders/42")
+		wantErr(t, l.Renew(t.Context()), ErrLost, "the key was deleted")
+		wantString(l, "lost")
+		if got := (*Lease)(nil).String(); got != "no lease" {
+			t.Errorf("got %q, want no lease", got)
+		}
+	})
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/bound"
+	"github.com/distlock/locker/internal/wake"
 )
 
 const (
@@ -20,10 +21,10 @@ const (
 
 // listening is the state of a Locker that listens to signals while leases wait for requests.
 type listening struct {
-	wanted atomic.Int64  // tenures that wait for a request, and claims that may be kept
-	live   atomic.Bool   // signals arrive
-	quiet  atomic.Int64  // until when no session begins for claims that may be kept: one has just failed
-	none   chan struct{} // holds one: wanted has come to 0
+	wanted atomic.Int64 // tenures that wait for a request, and claims that may be kept
+	live   atomic.Bool  // signals arrive
+	quiet  atomic.Int64 // until when no session begins for claims that may be kept: one has just failed
+	none   wake.Signal  // wanted has come to 0
 
 	mu      sync.Mutex
 	session *session // nil: the Locker does not listen
@@ -40,14 +41,11 @@ type session struct {
 // unwanted notes that a tenure waits for no request any more. It may be called under the mutex.
 func (g *listening) unwanted() {
 	if g.wanted.Add(-1) == 0 {
-		select {
-		case g.none <- struct{}{}:
-		default:
-		}
+		g.none.Send()
 	}
 }
 
-// id is the UUID of the Locker's claims.
+// id returns the UUID of the Locker's claims.
 func (e *Client) id() string { return e.idPrefix[:len(e.idPrefix)-1] }
 
 // listen begins a session if need be, and waits until signals arrive, or a second.

@@ -88,7 +88,7 @@ const atOnce = 128
 
 // more gets the keys before the first that is taken, and waits for the taken one.
 // A loss ends ctx by end.
-func (s *Leases) more(ctx context.Context, end func(), l Locker, keys []string, wait waiting, opts []LockOption) error {
+func (s *Leases) more(ctx context.Context, end func(), l Locker, keys []string, wait waitBudget, opts []LockOption) error {
 	if len(keys) > 1 {
 		trying, cancel := wait.bound(ctx)
 		defer cancel()

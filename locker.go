@@ -32,13 +32,16 @@ type Locker interface {
 	Lock(ctx context.Context, key string, opts ...LockOption) (*Lease, error)
 
 	// TryLock makes one attempt and does not wait for a holder, whatever WithWait is. If a process
-	// keeps the lock unused ([WithSticky]), TryLock asks for it, and tries once more. While
-	// this Locker itself holds key or queues for it, it fails without asking
-	// the store.
+	// keeps the lock unused ([WithSticky]), TryLock asks for it, and tries once more. Where Lock
+	// re-enters, TryLock does.
+	//
+	// It fails with [ErrNotAcquired] if the key is taken: without asking the store while this Locker
+	// holds key or queues for it. It fails with [ErrUnavailable] after one failed attempt: if the store
+	// hangs, after 4 s at most, or after the TTL if that is shorter.
 	TryLock(ctx context.Context, key string, opts ...LockOption) (*Lease, error)
 
 	// Close refuses new Locks and ends waiting ones with ErrClosed. Held leases
-	// end (their Lost closes) but their keys are not deleted under sections
+	// end (their Lost closes) but their keys are not deleted under critical sections
 	// that may still run: their own Unlock, which still works, or the TTL frees
 	// them. Close is idempotent, returns within 5 s and leaves nothing of the
 	// Locker running. The client given to the constructor stays the caller's.
@@ -47,7 +50,8 @@ type Locker interface {
 
 // Do runs fn while holding key. The context given to fn ends when the lease is lost, with a cause that
 // matches [ErrLost]. Lock under that context re-enters, and [LeaseFromContext] returns the lease and so
-// its token. Do releases the lock when fn returns, also when fn panics, and also when ctx has ended.
+// its token. Under the ctx given to Do, a Lock of key waits for fn itself, unless that ctx re-enters, too.
+// Do releases the lock when fn returns, also when fn panics, and also when ctx has ended.
 //
 // Do returns fn's error as it is. If fn did not run, or if the lock could not be given back after fn,
 // the error is a [*DoError] that says which. If fn's error contains a DoError of an inner Do, the outer
@@ -67,7 +71,7 @@ type held interface {
 	Context(parent context.Context) context.Context
 }
 
-// doHolding is the body of every Do; see the function [Do] for the rules. take takes the lock.
+// doHolding runs fn for every kind of Do; see the function [Do] for the rules. take takes the lock.
 func doHolding(ctx context.Context, key string, fn func(ctx context.Context) error, take func() (held, error)) (err error) {
 	if ctx == nil || fn == nil {
 		return &DoError{Key: key, Err: errDoNeeds}

@@ -57,12 +57,12 @@ const (
 type callSettings struct {
 	ttl      time.Duration
 	wait     time.Duration // noWaitBound: until ctx is done
-	partOf   *waiting      // began before; nil: the wait begins with the call
+	partOf   *waitBudget   // began before; nil: the wait begins with the call
 	renewals int32         // noLimit: as many as it takes; 0: none
 	millis   uint32        // the margin
 	maxHold  time.Duration // 0: no limit
 	capacity               // of a call for permits
-	metadata string        // ends the claims' ids
+	metadata string        // appended to each claim's id
 	chosen   string        // the option that set renewals, at this level
 	err      error         // the first bad argument
 }
@@ -123,8 +123,8 @@ func (c *callSettings) renew(n int, option string) {
 }
 
 // WithTTL sets how long the lease lasts from when it was asked for, and from each renewal. After a
-// crash of the holder the key is free when the TTL is over. Default 30 s, at least 100 ms, at most
-// 24 h.
+// crash of the holder the key is free when the TTL is over, with etcd up to 3 s after the Deadline.
+// Default 30 s, at least 100 ms, at most 24 h.
 func WithTTL(d time.Duration) LockOption {
 	return lockOption(func(c *callSettings) {
 		if d < MinTTL || d > MaxTTL {
@@ -280,7 +280,7 @@ func WithDriverOption(opt any) Option {
 	return option(func(o *settings) { o.driverOptions = append(o.driverOptions, opt) })
 }
 
-// newSettings are those of a Locker made with opts.
+// newSettings returns the settings of a Locker made with opts.
 func newSettings(opts []Option) (settings, error) {
 	s := defaultSettings()
 	for _, o := range opts {

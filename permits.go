@@ -69,7 +69,7 @@ func (c *call) mayJoin(cl *claim) bool {
 	return (c.limit > 0) == (cl.Limit > 0) && c.permits <= cl.Permits
 }
 
-// outerPermit is outer where the call, or l, is one of permits. l is the lease on the key that the
+// outerPermit does what outer does, where the call or l is about permits. l is the lease on the key that the
 // caller's context carries, or nil.
 func (c *call) outerPermit(l *Lease) (*Lease, error) {
 	switch {

@@ -39,16 +39,16 @@ func (c *call) reenter(of *Lease, try bool) (*Lease, error) {
 	}
 }
 
-// errLeftBehind says that the readers' claim was lost before a reader could share it.
-var errLeftBehind = fmt.Errorf("the readers' lease was lost: %w", errGone)
+// errReadersLost says that the readers' claim was lost before a reader could share it.
+var errReadersLost = fmt.Errorf("the readers' lease was lost: %w", errGone)
 
 // share re-enters the hold of a lease of the call's owner, whom a name makes the same. A
-// reader that meets a loss there is no part of what was lost: it fails with errLeftBehind, and
+// reader that meets a loss there is no part of what was lost: it fails with errReadersLost, and
 // the store decides.
 func (c *call) share(of *Lease, try bool) (*Lease, error) {
 	l, err := c.reenter(of, try)
 	if c.owner == readers && isLost(err) && !of.claim.alive() { // not for the loss that has ended the caller's context
-		return nil, errLeftBehind
+		return nil, errReadersLost
 	}
 	return l, err
 }
@@ -59,10 +59,10 @@ func (c *call) addHold(cl *claim, t *tenure) (*Lease, error) {
 		return cl.addLease(t)
 	}
 	limit, began := min(commandTimeout, cl.TTL), c.e.sched.Now() // the time of one attempt
-	if err := cl.takeTurn(c.ctx, limit); err != nil {
+	if err := cl.lockCounts(c.ctx, limit); err != nil {
 		return nil, err
 	}
-	defer cl.passTurn() // until then there is no hand-over
+	defer cl.unlockCounts() // until then there is no hand-over
 	holds, err := cl.heldTimes(t)
 	if err != nil {
 		return nil, err

@@ -37,36 +37,6 @@ func (l *Lease) AtRisk() <-chan struct{} {
 // isPassedOn reports whether the lease has left its claim to the next caller, or to one that may come. It needs the mutex.
 func (l *Lease) isPassedOn() bool { return l.tenure != l.claim.tenure || l.claim.offered() }
 
-// rarities are what few claims have.
-type rarities struct {
-	limit  time.Duration // by WithMaxHold; never: none
-	margin time.Duration // by WithMargin
-	sticky *stickiness   // nil: it is not kept without a lease
-	failed error         // see outcome
-	turn   chan struct{} // holds one if a SetHolds or Release has ended, for those that wait for that
-	signals
-}
-
-// rarely returns the claim's rarities, which it makes if need be. It needs the mutex.
-func (c *claim) rarely() *rarities {
-	if c.rare == nil {
-		c.rare = &rarities{limit: never}
-	}
-	return c.rare
-}
-
-// margin is how much earlier the claim ends here than in the store; see [WithMargin]. It does
-// not change.
-func (c *claim) margin() time.Duration {
-	if c.rare == nil {
-		return 0
-	}
-	return c.rare.margin
-}
-
-// keptUntil is until when the store keeps the claim at least, from which the margin takes nothing. It needs the mutex.
-func (c *claim) keptUntil() time.Duration { return c.deadline + c.margin() }
-
 // signals are the channels of the leases of a tenure, made when asked for, and what belongs to
 // them.
 type signals struct {

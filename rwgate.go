@@ -52,7 +52,7 @@ func (rw *RWLock) gateLock(ctx, as context.Context, opts []LockOption) (*Lease, 
 	return rw.l.Lock(as, rw.key, wait.rest(opts)...)
 }
 
-// readerIn is the reader's lease on a key that ctx carries, whatever owner it names.
+// readerIn returns the reader's lease on a key that ctx carries, whatever owner it names.
 func (e *Client) readerIn(ctx context.Context, full string) *Lease {
 	l, _ := ctx.Value(carried{e: e, key: full, named: true, owner: readers}).(*Lease)
 	return l

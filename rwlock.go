@@ -71,13 +71,13 @@ func (rw *RWLock) RLock(ctx context.Context, opts ...LockOption) (*Lease, error)
 	return rw.l.Lock(ctx, rw.key, rw.taking(1, opts)...)
 }
 
-// TryLock is Lock that makes one attempt and never waits, whatever WithWait says. It fails with
+// TryLock locks as Lock does, but makes one attempt and never waits, whatever WithWait is. It fails with
 // [ErrNotAcquired] while others are inside, and while others of this Locker wait.
 func (rw *RWLock) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return rw.Lock(ctx, once(opts)...)
 }
 
-// TryRLock is RLock that makes one attempt and never waits, whatever WithWait says. It fails with
+// TryRLock locks as RLock does, but makes one attempt and never waits, whatever WithWait is. It fails with
 // [ErrNotAcquired] while a writer is inside or waits.
 func (rw *RWLock) TryRLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return rw.RLock(ctx, once(opts)...)

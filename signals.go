@@ -118,7 +118,7 @@ const (
 	doubtTimeout = 2 * time.Second
 )
 
-// doubt has the store asked whether the claim still holds its key. It needs the mutex.
+// doubt makes the Locker ask the store, a little later, whether the claim still holds its key. It needs the mutex.
 func (c *claim) doubt() {
 	if r := c.rarely(); !r.doubted {
 		r.doubted = true

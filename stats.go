@@ -51,7 +51,7 @@ func (s *stripe) count(st *Stats) {
 	}
 }
 
-// leasesHeld is how many leases hold the claim; 0 once its end has come. It needs
+// leasesHeld returns how many leases hold the claim; 0 once its end has come. It needs
 // the mutex.
 func (c *claim) leasesHeld() int {
 	if c.state != claimHeld || !c.inTime() {

@@ -57,7 +57,7 @@ func (e *Client) hears() {
 	}
 }
 
-// askHolder asks the holder who is said to have the lock for it, if nobody may be using it. It reports whether the
+// askHolder asks the holder that the refusal a names for the lock, if nobody may be using it. It reports whether the
 // holder was asked, now or by the store.
 func (c *call) askHolder(a driver.Answer) bool {
 	if !driver.MayBeUnused(a.Owner) {

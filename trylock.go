@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// tryLock is TryLock: one attempt, none if this process can answer by itself. A holder that may not be
+// tryLock does what TryLock promises: one attempt, none if this process can answer by itself. A holder that may not be
 // using the lock is asked for it, and the store once more.
 func (c *call) tryLock() (*Lease, error) {
 	if l, err := c.local(); l != nil || err != nil {
@@ -54,7 +54,7 @@ func (c *call) local() (*Lease, error) {
 	case mine != nil:
 		l, err := c.share(mine, true)
 		switch {
-		case errors.Is(err, errLeftBehind):
+		case errors.Is(err, errReadersLost):
 			return nil, nil
 		case errors.Is(err, errGone):
 			return nil, c.fail(ErrNotAcquired, errLocal, "")

@@ -31,6 +31,9 @@ const (
 // release goes on in the background; or when the store refused the release, such as for a missing permission. It may be called
 // again then, and the TTL frees the key in any case. It works after Close of the Locker, too.
 //
+// Unlock a lost lease, too: if its owner is named by [ContextWithOwner], Lock of the key fails with ErrLost
+// for that owner until then.
+//
 // Where another goroutine waits for the lock, Unlock may hand it over inside the
 // process without asking the store, see [WithHandOver]. Then nil means that no loss
 // was known.
@@ -168,7 +171,7 @@ func (u *unlocking) decide() (d duty, answer error) {
 	return d, answer
 }
 
-// owedWhenLost is decide for a lost claim. It needs the mutex.
+// owedWhenLost decides for a lost claim. It needs the mutex.
 func (c *claim) owedWhenLost(last bool) (d duty, answer error) {
 	if last {
 		c.s.forgetLost(c)
@@ -258,17 +261,21 @@ func (e *Client) retry(ctx context.Context, f func(context.Context) error) error
 // free sends one release of the claim.
 func (c *claim) free(ctx context.Context) error {
 	if c.e.counter != nil && c.Limit == 0 {
-		if err := c.takeTurn(ctx, releaseTimeout); err != nil {
+		if err := c.lockCounts(ctx, releaseTimeout); err != nil {
 			return err
 		}
-		defer c.passTurn()
+		defer c.unlockCounts()
 	}
 	c.s.mu.Lock()
 	if c.state == claimFreed {
 		defer c.s.mu.Unlock()
 		return c.outcome() // by the release in the background, or by another Unlock
 	}
-	inTime := c.e.sched.Now() < c.keptUntil()
+	kept := c.deadline
+	if c.rare != nil { // few claims have a margin
+		kept = c.keptUntil()
+	}
+	inTime := c.e.sched.Now() < kept
 	if inTime {
 		c.releases++
 	}

@@ -8,17 +8,18 @@ import (
 
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/retry"
+	"github.com/distlock/locker/internal/wake"
 	"github.com/distlock/locker/renewal"
 )
 
 const never = renewal.Never
 
-// lock is Lock: first come, first served. The call joins the queue of its key and
+// lock does what Lock promises: first come, first served. The call joins the queue of its key and
 // does what its turn there says, until it has a lease or an end.
 func (c *call) lock() (*Lease, error) {
 	signalled := false
 	for {
-		m := c.turn(signalled)
+		m := c.nextMove(signalled)
 		signalled = false
 		switch {
 		case m.err != nil:
@@ -63,9 +64,9 @@ type move struct {
 	pollAt    time.Duration // waits until then, also under a watch; never: until it is woken
 }
 
-// turn returns the next step that the call's place in the queue allows. The call joins the queue
-// by its first turn.
-func (c *call) turn(signalled bool) move {
+// nextMove returns the next step that the call's place in the queue allows. Its first call joins
+// the queue.
+func (c *call) nextMove(signalled bool) move {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	if c.s.closed || !c.enter() {
@@ -113,14 +114,14 @@ func (c *call) turn(signalled bool) move {
 		return c.waits(move{watch: ks.watch, pollAt: c.pollAt})
 	}
 	c.blocked = ks.next() == c
-	c.s.guardTurn(ks, now)
+	c.s.guardQueue(ks, now)
 	return c.waits(move{pollAt: never})
 }
 
 // waits readies the call for park. It needs the mutex.
 func (c *call) waits(m move) move {
 	if c.wake == nil {
-		c.wake = make(chan struct{}, 1)
+		c.wake = wake.New()
 	}
 	select {
 	case <-c.wake: // from before
@@ -269,7 +270,7 @@ func (c *call) enter() bool {
 	return true
 }
 
-// mayEnter is enter for callers without the mutex.
+// mayEnter locks the mutex and calls enter.
 func (c *call) mayEnter() bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()

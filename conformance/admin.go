@@ -49,7 +49,7 @@ func (t *T) inspect(l locker.Locker, key string) locker.Holder {
 	h, err := t.admin(l).Inspect(t.Context(), key)
 	t.NoError(err, "Inspect")
 	if h.Key != key {
-		t.Errorf("Inspect tells of the key %q, asked for %q", h.Key, key)
+		t.Errorf("Inspect returned the key %q, want %q", h.Key, key)
 	}
 	return h
 }
@@ -243,7 +243,7 @@ func testForceUnlockOfThingsIsConflict(t *T) {
 			t.Is(err, locker.ErrConflict)
 			continue
 		case err != nil || !h.Held:
-			t.Errorf("%s is told of as %+v, %v", f.Name, h, err)
+			t.Errorf("Inspect of a lock of %s returned %+v, %v; want a holder", f.Name, h, err)
 			continue
 		case h.ID == "":
 			t.Is(t.admin(l).ForceUnlock(t.Context(), h), locker.ErrConflict)

@@ -50,7 +50,7 @@ var capacityCases = group("capacity", []Case{
 		Contract: "each claim of permits has a token of its own, greater than that of each claim that ended before"},
 })
 
-// semaphore is that of n permits on key, of each Locker.
+// semaphore makes the Semaphore of n permits on key, of each Locker.
 func (t *T) semaphore(key string, n int, ls ...locker.Locker) (all []*locker.Semaphore) {
 	t.Helper()
 	for _, l := range ls {

@@ -122,7 +122,8 @@ func testNothingIsKeptForNobody(t *T) {
 	b.free(b.grant(key, time.Minute), a) // as a lock
 }
 
-// bids has a claim refused all of limit permits, which are kept free for it from then on. It has waited since waiting.
+// bids asks for all of limit permits by a claim that has waited since waiting, and checks that the driver refuses it and keeps
+// them free for it from then on.
 func (d *commander) bids(key string, ttl time.Duration, limit int, waiting time.Time) driver.Claim {
 	d.t.Helper()
 	c, answer := d.ask(d.claim(key, ttl), limit, limit, time.Since(waiting))

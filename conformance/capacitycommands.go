@@ -24,7 +24,7 @@ func (d *commander) ask(c driver.Claim, n, limit int, waited time.Duration) (dri
 	return c, a
 }
 
-// takes has a new claim granted n permits of limit.
+// takes returns a new claim that was granted n permits of limit.
 func (d *commander) takes(key string, ttl time.Duration, n, limit int) driver.Claim {
 	d.t.Helper()
 	c, a := d.ask(d.claim(key, ttl), n, limit, -1)
@@ -158,7 +158,7 @@ func testNewestLimitCounts(t *T) {
 	key := t.Key("k")
 	four := a.takes(key, time.Minute, 4, 5)
 	if other := b.denied(key, 1, 3, "past its own limit").Limit; other != 5 {
-		t.Errorf("a Request with another limit than the one before is told of %d, want 5", other)
+		t.Errorf("the answer to a Request with another limit than the one before has the limit %d, want 5", other)
 	}
 	b.keeps(four, "a smaller limit")
 	more, answer := a.ask(a.claim(key, time.Minute), 3, 7, -1)
@@ -170,7 +170,7 @@ func testNewestLimitCounts(t *T) {
 	b.denied(key, 1, 3, "past its own limit")
 	one := b.takes(key, time.Minute, 1, 4)
 	if _, answer := b.ask(one, 1, 4, -1); answer.Limit != 0 {
-		t.Errorf("a Request with the limit of the one before is told of %d", answer.Limit)
+		t.Errorf("the answer to a Request with the limit of the one before has the limit %d, want none", answer.Limit)
 	}
 	b.gives(one)
 	a.gives(more)

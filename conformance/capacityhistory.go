@@ -15,7 +15,7 @@ type permitState struct {
 	ended int64             // the greatest token of a lease that has ended
 }
 
-// permitsOf are those of a lease.
+// permitsOf holds the permits of a lease.
 type permitsOf struct {
 	count int
 	token int64
@@ -51,7 +51,7 @@ func (s permitState) fits(token int64) bool {
 	return token == 0 || token > s.ended
 }
 
-// permitModel is a key with permits. Nobody waits, so that nothing is kept free.
+// permitModel returns the model of a key with permits. Nobody waits, so that nothing is kept free.
 func permitModel(limit int) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return permitState{held: map[int]permitsOf{}} },

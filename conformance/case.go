@@ -27,10 +27,10 @@ type Case struct {
 	Test     func(t *T)
 }
 
-// path is the case's name in the test's and the report's.
+// path returns the case's name in the test's and the report's.
 func (c Case) path() string { return c.Group + "/" + c.Name }
 
-// links are where the rules of the case are put in plain words.
+// links returns the URLs of the rules of the case, in plain words.
 func (c Case) links() []string {
 	var links []string
 	for _, r := range c.Rules {

@@ -90,7 +90,7 @@ func (d *commander) try(c driver.Claim) (driver.Claim, driver.Answer) {
 	return c, a
 }
 
-// grant has a free key granted to a new claim.
+// grant returns a new claim that was granted a free key.
 func (d *commander) grant(key string, ttl time.Duration) driver.Claim {
 	d.t.Helper()
 	c, _ := d.grantTo(d.claim(key, ttl))
@@ -151,7 +151,7 @@ func (d *commander) freeSoon(key string) {
 	})
 }
 
-// free has c released, and checks that other is granted the key then.
+// free releases c, and checks that other is granted the key then.
 func (d *commander) free(c driver.Claim, other *commander) {
 	d.t.Helper()
 	if err := d.Release(d.t.Context(), c); err != nil {
@@ -197,10 +197,10 @@ func (d *commander) heldUntil(key string, until time.Time, ttl time.Duration) {
 	}
 }
 
-// margin is what clocks may differ by within d: what Deadline leaves for that.
+// margin returns by how much clocks may differ within d: Deadline leaves that much.
 func margin(d time.Duration) time.Duration { return d/100 + 2*time.Millisecond }
 
-// uneven is a TTL that is a multiple of nothing in which stores count, seconds or tenths,
+// uneven returns a TTL that is a multiple of nothing in which stores count, seconds or tenths,
 // and nearer to the multiple of Granularity below.
 func (tm Timing) uneven() time.Duration {
 	return (tm.ShortTTL + tm.Granularity*2/5 + 88*time.Millisecond).Round(time.Millisecond)

@@ -306,7 +306,7 @@ func testBreakNeedsTheID(t *T) {
 		h, err := inspector.Inspect(t.Context(), key)
 		t.NoError(err, "Inspect")
 		if h.Held != want || h.Key != key {
-			t.Fatalf("Inspect of %q tells of %q, held %t; want held %t", key, h.Key, h.Held, want)
+			t.Fatalf("Inspect of %q returned the key %q, held %t; want held %t", key, h.Key, h.Held, want)
 		}
 		return h
 	}

@@ -198,7 +198,7 @@ func testWatchersOverlap(t *T) {
 			a.freeSoon(key)
 		}
 	}
-	t.Sleep(t.Timing().TTL / 2) // for what the refused attempts have left behind
+	t.Sleep(t.Timing().TTL / 2) // for commands of refused attempts that are under way
 	for _, g := range grants {
 		a.refused(g.c.Key, "beside a claim that was granted while other attempts were under way: has one of these taken it along?")
 		b.keeps(g.c, "the end of attempts that overlapped its own")

@@ -2,8 +2,8 @@
 // this module passes it, and you can run it on a strategy of your own. It checks the promise of
 // a [locker.Locker], on a real store, by what callers can see.
 //
-// A driver runs the suite by one line of code and a [DriverHarness]. The harness makes drivers
-// over one store, as separate processes would have them:
+// The author of a driver runs the suite by one line of code and a [DriverHarness]. The harness makes
+// drivers over one store, as separate processes would have them:
 //
 //	type harness struct{ store *mystore.Store }
 //
@@ -28,17 +28,17 @@
 // Run prints a table, which go test shows with -v. The table names every case that was left
 // out, and why. A case fails if it needs a claim that the harness makes and cannot keep.
 //
-// # What a pass says
+// # What a pass shows
 //
-//   - The rules of the promise (docs/rules.md) held in every case, with real concurrency and,
-//     given Faults, ServerFaults and child processes, with lost and repeated
+//   - The rules of the promise (docs/rules.md) held in every case, with real concurrency. With
+//     Faults, ServerFaults and child processes they also held with lost and repeated
 //     commands, outages, servers in trouble, killed and frozen processes.
 //   - Histories of concurrent operations are checked for an order that explains
 //     them, by [porcupine].
 //   - The suite itself is tested: more than a hundred strategies that are broken on purpose
-//     have to fail the cases that are meant for them.
+//     fail the cases that are meant for them.
 //
-// # What it does not say
+// # What it does not show
 //
 //   - That there is no error: a race that shows once in a million runs may not
 //     have shown. Run the suite with the race detector, often, on a busy machine.

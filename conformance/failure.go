@@ -110,7 +110,7 @@ func testCancelledInFlight(t *T) {
 	_ = t.Refused(w, t.Timing().Prompt)
 	t.FreeWithin(delay+t.Timing().PollWithin, b, key)
 	if events.Count(locker.EventAcquired) != 0 {
-		t.Errorf("an event tells of a grant that nobody got")
+		t.Errorf("there is an event of a grant that nobody got")
 	}
 }
 

@@ -256,7 +256,7 @@ func testFrozenAroundTheTTL(t *T) {
 		t.newer(next.Token(), theirs.Token())
 		t.Ends(asking.Done(), t.Timing().Patience, "a child knows that its lease is over")
 		if n := asking.N(); n > 0 {
-			t.Errorf("a child was told %d times after its deadline that it held the key", n)
+			t.Errorf("%d times a lease of a child reported after its deadline that it was held", n)
 		}
 		t.NoError(next.Renew(t.Context()), "Renew by the next holder")
 		t.Unlock(next)

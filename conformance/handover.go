@@ -110,7 +110,7 @@ func testTokenAfterHandOvers(t *T) {
 	}
 }
 
-// passOn has a lock passed on n times, and returns the last lease.
+// passOn passes a lock on n times, and returns the last lease.
 func (t *T) passOn(l locker.Locker, key string, n int) *locker.Lease {
 	t.Helper()
 	lease := t.Lock(l, key)

@@ -180,7 +180,7 @@ type Inspector interface {
 	Keys(ctx context.Context) ([]StoredKey, error)
 	// Holder returns what the store has at key to name the holder; "" if the key is free.
 	Holder(ctx context.Context, key string) (string, error)
-	// TTL is what is left of the lease of key; 0 if free, negative if endless.
+	// TTL returns how long the lease of key still lasts; 0 if free, negative if endless.
 	TTL(ctx context.Context, key string) (time.Duration, error)
 }
 

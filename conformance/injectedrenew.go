@@ -39,7 +39,7 @@ func (d injected) Renew(ctx context.Context, claims []driver.Claim, answer func(
 	}
 }
 
-// renew has the driver renew, and passes on the first answer for each claim that comes
+// renew calls the driver's Renew, and passes on the first answer for each claim that comes
 // before Renew returns.
 func (d injected) renew(ctx context.Context, claims []driver.Claim, answer func(int, error)) {
 	var mu sync.Mutex

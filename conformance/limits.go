@@ -99,7 +99,7 @@ func testLimitIsTheCause(t *T) {
 	for name, opt := range map[string]locker.LockOption{
 		"no renewal": locker.WithoutRenewal(), "max hold": locker.WithMaxHold(every), "max renewals": locker.WithMaxRenewals(1),
 	} {
-		// One key for all, so that it is not what tells the causes apart.
+		// All have one key: the causes have to differ without it.
 		ttl := t.Timing().TTL + t.Timing().Slack
 		if name == "no renewal" {
 			ttl = t.Timing().ShortTTL

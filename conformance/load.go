@@ -112,7 +112,7 @@ func testManyCallersFarAway(t *T) {
 	t.loaded(func(ttl time.Duration) string { return t.manyCallers(l, ttl, &renewals) })
 }
 
-// manyCallers has callers lock and unlock while leases are held for longer than they last.
+// manyCallers lets callers lock and unlock while leases are held for longer than they last.
 func (t *T) manyCallers(l locker.Locker, ttl time.Duration, renewals *renewalLog) (lost string) {
 	t.Helper()
 	const callers, held = 2000, 30

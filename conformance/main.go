@@ -10,9 +10,9 @@ import (
 	"github.com/distlock/locker/conformance/internal/suite"
 )
 
-// Main is a TestMain for packages that run the suite: it runs the tests, or, in a process
-// that a case has started, does what the case asks, with a Locker made by newLocker of the
-// harness's ChildSpec. newLocker may be nil where no harness is a [ChildMaker].
+// Main does the work of TestMain in packages that run the suite: it runs the tests, or, in a
+// process that a case has started, does what the case asks, with a Locker made by newLocker of
+// the harness's ChildSpec. newLocker may be nil where no harness is a [ChildMaker].
 //
 //	func TestMain(m *testing.M) { conformance.Main(m, newLocker) }
 //

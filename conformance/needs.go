@@ -89,7 +89,7 @@ func upgrade[I any](h Harness) (i I, ok bool) {
 	return i, ok
 }
 
-// must is an upgrade that a case's needs have made certain.
+// must returns an upgrade that a case's needs have made certain.
 func must[I any](h Harness) I {
 	i, _ := upgrade[I](h)
 	return i

@@ -79,7 +79,7 @@ func testLockRidesOutAnOutage(t *T) {
 		key := t.Key(way)
 		t.NoError(begin(), "ending the store's service")
 		w := t.Start(l, key)
-		// That it rides out trouble that lasts is the subject.
+		// The subject is that Lock waits while trouble lasts.
 		t.Sleep(t.Timing().ShortTTL)
 		t.Open(w.Done(), way+": a Lock returns while the store is unreachable")
 		t.heal()

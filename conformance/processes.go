@@ -106,7 +106,7 @@ func testFrozenHolderIsTold(t *T) {
 	t.NoError(child.Continue(), "letting a child run on")
 	t.Ends(asking.Done(), t.Timing().Patience, "a child knows of its loss")
 	if n := asking.N(); n > 0 {
-		t.Errorf("a child was told %d times after its deadline that it held the key", n)
+		t.Errorf("%d times a lease of a child reported after its deadline that it was held", n)
 	}
 	t.Ends(theirs.Lost(), t.Timing().Slack, "a child's Lost")
 	t.Is(t.ChildRenew(theirs), locker.ErrLost)

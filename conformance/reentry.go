@@ -177,7 +177,7 @@ func testReentryAfterLoss(t *T) {
 			t.Is(err, locker.ErrLost)
 		}
 		t.Free(other, key)
-		// Once it was told, and has unlocked, it may start anew.
+		// Once Lock has returned ErrLost, and the lease is unlocked, the owner may start anew.
 		t.Is(lease.Unlock(t.Context()), locker.ErrLost)
 		t.Unlock(t.LockUnder(context.WithoutCancel(leaseCtx), l, key))
 	}

@@ -85,7 +85,7 @@ func (c *collector) result() Report {
 	return r
 }
 
-// String is the table: a line for each group, and below it a line for each reason to skip
+// String returns the table: a line for each group, and below it a line for each reason to skip
 // cases, and one for each case that failed: what was promised, and what was seen.
 func (r Report) String() string {
 	var groups []string

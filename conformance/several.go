@@ -112,10 +112,10 @@ func testKeysLostTogether(t *T) {
 	}
 }
 
-// madeByNew is what readers, writers and permits ask of a Locker.
+// madeByNew states what readers, writers and permits require of a Locker.
 const madeByNew = ": this group needs Lockers that locker.New has made; of others name its cases in WithSkip"
 
-// rwLock is the lock of readers and writers on key, of each Locker.
+// rwLock returns the lock of readers and writers on key, of each Locker.
 func (t *T) rwLock(key string, ls ...locker.Locker) (all []*locker.RWLock) {
 	t.Helper()
 	for _, l := range ls {
@@ -142,7 +142,7 @@ func (t *T) writes(rw *locker.RWLock) *locker.Lease {
 	return t.Got("Lock", lease, err)
 }
 
-// writer is a writer that waits at the lock itself.
+// writer returns a writer that waits at the lock itself.
 func (t *T) writer(rw *locker.RWLock, key string) *suite.Waiter {
 	t.Helper()
 	return t.UntilWaits(t.StartCall(t.Context(), key, func(ctx context.Context) (*locker.Lease, error) { return rw.Lock(ctx) }))

@@ -169,8 +169,8 @@ func testSignalOfNoClaimIsInvalid(t *T) {
 	}
 }
 
-// endangered has a lease at risk while the store cannot be reached. It returns how much of the TTL was left when AtRisk closed: 0 if the
-// lease was lost by then.
+// endangered takes a lease, cuts it off from the store until it is at risk, and returns how much of the TTL was left when AtRisk
+// closed: 0 if the lease was lost by then.
 func (t *T) endangered(l locker.Locker, key string, ttl time.Duration) (left time.Duration) {
 	t.Helper()
 	lease := t.Lock(l, key)

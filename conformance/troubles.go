@@ -44,9 +44,9 @@ func (t *T) cause(tr Trouble) {
 	t.NoError(t.servers().Cause(tr.Name), "getting the servers into trouble")
 }
 
-// told checks that err tells of the trouble, unless the caller's time was over
+// named checks that err names the trouble, unless the caller's time was over
 // before the servers had said anything.
-func (t *T) told(tr Trouble, err error) {
+func (t *T) named(tr Trouble, err error) {
 	t.Helper()
 	t.Is(err, locker.ErrUnavailable)
 	t.Isnt(err, locker.ErrNotAcquired, locker.ErrLost, locker.ErrNotHeld)
@@ -69,11 +69,11 @@ func testPermanentTrouble(t *T, tr Trouble) {
 			ctx, cancel := t.Bounded(t.Context(), 2*t.Timing().Prompt)
 			defer cancel()
 			_, err := lock(ctx, t.Key("free"))
-			t.told(tr, err)
+			t.named(tr, err)
 		})
 	}
 	if err := held.Renew(t.Context()); err != nil {
-		t.told(tr, err)
+		t.named(tr, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), t.Timing().ShortTTL)
 	defer cancel()
@@ -90,11 +90,11 @@ func testPermanentTrouble(t *T, tr Trouble) {
 	t.Open(held.Lost(), "Lost")
 	t.Unlock(held)
 	for lease, w := range waiters {
-		// It may have been told, or have needed nothing that did not work.
+		// The waiter may have an error of the trouble, or have needed nothing that did not work.
 		t.Ends(w.Done(), t.Timing().PollWithin, "the end of a wait")
 		next := w.Lease
 		if w.Err != nil {
-			t.told(tr, w.Err)
+			t.named(tr, w.Err)
 			next, err = t.LockWithin(t.Timing().PollWithin, b, lease.Key())
 			t.NoError(err, "Lock when the trouble is over")
 		}
@@ -117,7 +117,7 @@ func testTransientTrouble(t *T, tr Trouble) {
 		"Lock":    func(ctx context.Context) error { _, err := b.Lock(ctx, free); return err },
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), t.Timing().ShortTTL)
-		t.Within(t.Timing().ShortTTL+t.Timing().Prompt, what, func() { t.told(tr, lock(ctx)) })
+		t.Within(t.Timing().ShortTTL+t.Timing().Prompt, what, func() { t.named(tr, lock(ctx)) })
 		cancel()
 	}
 	begun := t.Start(b, free)

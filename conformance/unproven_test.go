@@ -18,11 +18,16 @@ var soakedFor = map[string][]soak.Kind{
 
 // besides are tests outside the suite that are about a rule: a directory, and a test in it.
 var besides = map[string][]string{
-	"R1":  {"strategy/redlock: TestTokenProtocol", "strategy/redlock: TestConformanceWhileNodesFail", "strategy/redlock: TestConformanceWhileClocksMove", ".: TestChaos"},
+	"R1": {"strategy/redlock: TestTokenProtocol", "strategy/redlock: TestConformanceWhileNodesFail", "strategy/redlock: TestConformanceWhileClocksMove", ".: TestChaos",
+		"internal/spec: TestClaims", "internal/spec: TestQuorum", "internal/test/simulation: TestSimulation"},
+	"R2":  {"internal/spec: TestClaims"},
+	"R3":  {"internal/test/simulation: TestSimulation"},
 	"R8":  {"strategy/hashreentrant: TestExplicitOwnerAcrossLockers"},
 	"R9":  {"strategy/redlock: TestConformanceWithoutClocks"},
+	"R10": {"internal/test/simulation: TestSimulation"},
+	"R14": {"internal/test/simulation: TestSimulation"},
 	"R18": {"internal/test/strategies: TestFullServer"},
-	"R21": {"strategy/redlock: TestTokenProtocol", "strategy/redlock: TestExplorerFindsMistakes"},
+	"R21": {"strategy/redlock: TestTokenProtocol", "strategy/redlock: TestExplorerFindsMistakes", "internal/spec: TestClaims", "internal/spec: TestQuorum", "internal/test/simulation: TestSimulation"},
 	"R22": {"internal/test/strategies: TestStrategiesMix", "strategy/hashreentrant: TestJavaIsExcludedAndWoken", "strategy/hashreentrant: TestJavaExcludesAndWakes", "strategy/redlock: TestExcludesRedsyncAndIsExcluded"},
 	"R23": {"strategy/redlock: TestConflicts"},
 }
@@ -30,7 +35,7 @@ var besides = map[string][]string{
 // unproven is what no test shows, by rule.
 var unproven = map[string]string{
 	"R1": "A store that forgets what it acknowledged (a failover that loses writes, an emptied server, a clock set ahead) lets two owners in: faults.md lists each case. " +
-		"A race that is rarer than the operations that were run may not have shown. strategy/etcd has one open case: a grant 0.09 s early after leaders were cut off.",
+		"A race that is rarer than the operations that were run may not have shown. strategy/etcd counts on etcd's behaviour in elections, as decision 0020 describes it.",
 	"R2":  "That a script, a statement or a transaction of the store is atomic is taken from its manual.",
 	"R3":  "Schedules of goroutines are samples: the race detector and many runs, no search of all of them.",
 	"R4":  "That two random UUIDs differ.",
@@ -44,7 +49,8 @@ var unproven = map[string]string{
 	"R12": "That the time left is enough for the caller to roll back.",
 	"R13": "Shards on real clusters of more than three masters.",
 	"R14": "Order among processes, but for strategies that claim it. The 300 ms bound is measured with slack for busy machines.",
-	"R15": "Bounds are measured with slack for busy machines: 4 s in a case, 1.5 s and 2 s of slack in the soak.",
+	"R15": "Bounds are measured with slack for busy machines: 4 s in a case, 1.5 s and 2 s of slack in the soak. " +
+		"One soak (seed 99), on a machine with a load of 30, had two stalls of 3.7 s and 4.3 s: they were taken for the load, and not explained.",
 	"R16": "Tens of milliseconds are measured as a median; a machine that is busy is slower.",
 	"R17": "Words of servers that were not tested (compatibility.md): an error that nobody knows counts as permanent trouble.",
 	"R18": "Thousands of goroutines and 20 ms were tried; hundreds of thousands were not.",
@@ -56,6 +62,6 @@ var unproven = map[string]string{
 	"R24": "What the runtime and the store's client keep for themselves.",
 	"R25": "That the margin is longer than what a write may take on its way.",
 	"R26": "That a process without a processor learns of it: see R10.",
-	"R27": "Signals are hints: what happens without one is R10 and R11. PgBouncer and roles that may not subscribe pass none on.",
+	"R27": "Signals are hints: what happens without one is R10 and R11. PgBouncer and roles that may not subscribe pass none on. No soak has WithLossDetection.",
 	"R28": "Strategy redlock keeps no permits.",
 }

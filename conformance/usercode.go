@@ -27,8 +27,8 @@ func (h handler) Handle(_ context.Context, r slog.Record) error { h(r.Message); 
 func (h handler) WithAttrs([]slog.Attr) slog.Handler            { return h }
 func (h handler) WithGroup(string) slog.Handler                 { return h }
 
-// trouble has the store refuse commands until a Locker has told both its logger and its
-// observer that something is wrong.
+// trouble has the store refuse commands until both the logger and the
+// observer of a Locker know that something is wrong.
 func (t *T) trouble(logged, observed <-chan struct{}) {
 	t.Helper()
 	t.NoError(t.faults().Refuse(), "making the store refuse commands")

@@ -18,6 +18,7 @@ import (
 
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/conformance/redisconformance"
+	"github.com/distlock/locker/internal/spec"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/internal/test/soak"
 	"github.com/stretchr/testify/require"
@@ -130,12 +131,18 @@ func verification(t *testing.T) string {
 	for _, g := range rest {
 		unnamed += len(g.Cases)
 	}
+	model := spec.ClaimModel(2, spec.Mistakes{})
+	model.States = 1_000_000
+	explored := model.Explore()
+	require.True(t, explored.Complete)
+	simulated, missed := plantedInSimulation(t)
 	tmpl, err := template.New("page").Funcs(template.FuncMap{"join": strings.Join}).Parse(verificationTemplate)
 	require.NoError(t, err)
 	var b strings.Builder
 	require.NoError(t, tmpl.Execute(&b, map[string]any{
 		"Promises": promises, "Cases": len(cases), "Faulty": faulty, "Bugs": len(bugs), "Unnamed": unnamed,
 		"Unplanted": rest, "SoakBugs": soakBugs, "Runs": runs,
+		"States": explored.States, "SimulationBugs": simulated, "SimulationFinds": simulated - missed,
 	}))
 	return b.String()
 }
@@ -232,6 +239,16 @@ func plantedInSoak(t *testing.T) map[soak.Kind][]string {
 		found[kinds[m[2]]] = append(found[kinds[m[2]]], m[1])
 	}
 	return found
+}
+
+// plantedInSimulation counts the bugs that make plant plants in the engine, and those of them that the simulation does not find.
+func plantedInSimulation(t *testing.T) (bugs, missed int) {
+	t.Helper()
+	source, err := os.ReadFile("../internal/test/simulation/planted_test.go")
+	require.NoError(t, err)
+	bugs, missed = strings.Count(string(source), "\n\t{name: "), strings.Count(string(source), "missed: \"")
+	require.Greater(t, bugs, missed)
+	return bugs, missed
 }
 
 // exists checks that a test named "directory: TestName" is there.

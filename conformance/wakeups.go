@@ -261,7 +261,7 @@ func testRenewedHolderKeepsWaitersOut(t *T) {
 	t.Free(b, key) // it is connected now
 	lease := t.Lock(a, key, locker.WithTTL(ttl), locker.WithoutRenewal())
 	w := t.Wait(b, key)
-	// The waiter has been told when this lease ends; by then it no longer does.
+	// The waiter knows when this lease ends. The renewal below puts the end off.
 	t.SleepPast(lease.Deadline().Add(-ttl / 2))
 	t.NoError(lease.Renew(t.Context()), "Renew")
 	t.Sleep(ttl*3/4 - t.Timing().RenewEvery)

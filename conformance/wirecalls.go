@@ -19,7 +19,7 @@ type call struct {
 // errGranted stands for an Acquire that was answered.
 var errGranted = errors.New("it was granted")
 
-// calls are all commands but Watch that d has by its claims, on claims that hold their keys. They can be given again.
+// calls returns all commands but Watch that d has by its claims, on claims that hold their keys. They can be given again.
 func (d *commander) calls(held, released driver.Claim, free string) []call {
 	all := []call{
 		{name: "Acquire", op: func(ctx context.Context) error {
@@ -53,7 +53,7 @@ func (d *commander) calls(held, released driver.Claim, free string) []call {
 	return slices.Concat(all, d.signalCalls(held), d.permitCalls(free))
 }
 
-// signalCalls are the commands that have to do with signals.
+// signalCalls returns the commands that have to do with signals.
 func (d *commander) signalCalls(held driver.Claim) (all []call) {
 	if s, ok := d.Driver.(driver.Signaller); ok && d.t.caps().Signals {
 		all = append(all, call{name: "Signal", hint: true, op: func(ctx context.Context) error {
@@ -85,7 +85,7 @@ func (d *commander) signalCalls(held driver.Claim) (all []call) {
 	return all
 }
 
-// permitCalls are the commands that look at permits.
+// permitCalls returns the commands that look at permits.
 func (d *commander) permitCalls(free string) (all []call) {
 	if !d.t.caps().Permits {
 		return nil

@@ -61,7 +61,7 @@ func (d *answerLoss) key() string {
 	return d.t.Key(fmt.Sprint(d.n, " ", d.keys))
 }
 
-// reconnected has a new claim granted: a connection is there then.
+// reconnected returns a new claim once it was granted: a connection is there then.
 func (d *answerLoss) reconnected() (c driver.Claim) {
 	d.t.Helper()
 	d.t.Eventually(d.t.Timing().Patience, "the driver reconnects", func() bool {

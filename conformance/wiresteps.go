@@ -28,7 +28,7 @@ var stepCases = group("wire", []Case{
 // mostSteps is how many requests a command is taken to be at most.
 const mostSteps = 6
 
-// steps has prepare make a command, which is then given, and stopped after each number of
+// steps calls prepare for a command, sends the command, and stops it after each number of
 // requests. takeOver is called while it is stopped, and check after it has come to its end.
 func (t *T) steps(prepare func(d *commander, key string) (op func(ctx context.Context) error, ttl time.Duration),
 	takeOver func(key string, d *commander, ttl time.Duration) driver.Claim, check func(key string, next driver.Claim, err error, at string)) {
@@ -65,7 +65,7 @@ func (t *T) steps(prepare func(d *commander, key string) (op func(ctx context.Co
 	})
 }
 
-// overtake has another driver take the key when the claim there has expired.
+// overtake takes the key by another driver when the claim there has expired.
 func (t *T) overtake(other *commander) func(string, *commander, time.Duration) driver.Claim {
 	return func(key string, _ *commander, ttl time.Duration) (next driver.Claim) {
 		t.Eventually(ttl+t.Timing().Granularity+t.Timing().PollWithin, "the end of a TTL", func() bool {
@@ -91,7 +91,7 @@ func testAcquireInSteps(t *T) {
 	}, func(key string, _ *commander, _ time.Duration) driver.Claim {
 		c, a := other.try(other.claim(key, time.Minute))
 		if !a.Granted {
-			c.ID = "" // it was granted already, and just has not been told
+			c.ID = "" // it was granted already, and just does not know
 		}
 		return c
 	}, func(key string, next driver.Claim, err error, at string) {

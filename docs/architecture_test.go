@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The files, folders and functions that architecture.md names are there.
+// The files, folders and functions that architecture.md names are there. It names each folder of internal.
 func TestArchitecture(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("architecture.md")
@@ -19,6 +19,11 @@ func TestArchitecture(t *testing.T) {
 	for _, p := range paths {
 		_, err := os.Stat(filepath.Join(root(t), string(p[1])))
 		require.NoError(t, err)
+	}
+	folders, err := os.ReadDir(filepath.Join(root(t), "internal"))
+	require.NoError(t, err)
+	for _, f := range folders {
+		require.Contains(t, string(page), "`internal/"+f.Name(), "a package of its own has a line on the page")
 	}
 	steps := regexp.MustCompile("(?m)^\\| \\d+ \\| `([^`]+)` \\| `(\\w+)` \\|").FindAllSubmatch(page, -1)
 	require.Len(t, steps, 34)

@@ -173,3 +173,13 @@ func TestFiguresAreGenerated(t *testing.T) {
 		}
 	}
 }
+
+// google/wire is in the module for those who use it: no other package leads to it.
+func TestWireIsForItsSetsOnly(t *testing.T) {
+	t.Parallel()
+	list := exec.Command("go", "list", "-f", `{{range .Deps}}{{if eq . "github.com/google/wire"}}{{$.ImportPath}}{{end}}{{end}}`, "./...")
+	list.Dir = root(t)
+	out, err := list.Output()
+	require.NoError(t, err)
+	require.Equal(t, []string{"github.com/distlock/locker/examples/wire", "github.com/distlock/locker/strategy/wireset"}, strings.Fields(string(out)))
+}

@@ -79,7 +79,7 @@ func commands(t *testing.T) (locker map[string][]string, targets []string) {
 		require.NoError(t, err)
 		return string(text)
 	}
-	locker = map[string][]string{"--help": nil}
+	locker = map[string][]string{"--help": nil, "completion": {"--help"}} // the second is cobra's
 	store := flags(read("cmd/locker/store.go"))
 	require.Contains(t, store, "--url")
 	lock := flags(read("cmd/locker/lockflags.go"))

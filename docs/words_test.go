@@ -2,6 +2,7 @@ package docs
 
 import (
 	"bytes"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -41,7 +42,7 @@ func words(t *testing.T, where string, text []byte) {
 // TestWordsOfPages checks the pages that users and contributors read.
 func TestWordsOfPages(t *testing.T) {
 	t.Parallel()
-	pages := []string{"../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../otellocker/README.md"}
+	pages := []string{"../README.md", "../CHANGELOG.md", "../CODE_OF_CONDUCT.md", "../CONTRIBUTING.md", "../SECURITY.md", "../otellocker/README.md"}
 	for _, pattern := range []string{"*.md", "decisions/*.md", "../adapters/*/README.md", "../strategy/*/README.md"} {
 		some, err := filepath.Glob(pattern)
 		if err != nil || len(some) == 0 {
@@ -60,10 +61,11 @@ func TestWordsOfPages(t *testing.T) {
 	}
 }
 
-// TestWordsOfComments checks the comments of the packages whose documentation users read, tests apart.
-func TestWordsOfComments(t *testing.T) {
+// TestWordsOfCode checks the comments and strings of the packages that users read or run, tests apart: strings are errors, help
+// and log records.
+func TestWordsOfCode(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{".", "driver", "strategy", "renewal", "fence", "adapters", "otellocker", "cmd/locker"} {
+	for _, dir := range []string{".", "driver", "strategy", "renewal", "fence", "conformance", "adapters", "otellocker", "cmd/locker", "examples"} {
 		err := filepath.WalkDir("../"+dir, func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
@@ -73,18 +75,29 @@ func TestWordsOfComments(t *testing.T) {
 			case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 				return nil
 			}
-			files := token.NewFileSet()
-			f, err := parser.ParseFile(files, path, nil, parser.ParseComments|parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			for _, group := range f.Comments {
-				words(t, files.Position(group.Pos()).String(), []byte(group.Text()))
-			}
-			return nil
+			return wordsOfFile(t, path)
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+func wordsOfFile(t *testing.T, path string) error {
+	t.Helper()
+	files := token.NewFileSet()
+	f, err := parser.ParseFile(files, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	for _, group := range f.Comments {
+		words(t, files.Position(group.Pos()).String(), []byte(group.Text()))
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
+			words(t, files.Position(text.Pos()).String(), []byte(text.Value))
+		}
+		return true
+	})
+	return nil
 }

@@ -97,7 +97,7 @@ type Request struct {
 	// Tokens is how many consecutive tokens the Locker could use, if more than one:
 	// for leases without a command, by hand-over inside the process or WithSticky. It is set only with Fencing.
 	Tokens int
-	// Short says that a grant for less than the TTL will do: the Locker renews the claim
+	// Short allows a grant for less than the TTL: the Locker renews the claim
 	// before half of it is over.
 	Short bool
 	// Wait says that the Locker has a Watch on the key and will wait if refused:
@@ -145,7 +145,7 @@ type Answer struct {
 	// If not granted:
 
 	// Remaining is the rest of the holder's TTL, rounded up; 0 if it is
-	// unknown or endless. A waiter looks again when it is over. Of permits it is the
+	// unknown or endless. A waiter asks again when it is over. Of permits it is the
 	// time until the first claim ends.
 	Remaining time.Duration
 	// Owner is the holder's owner; "" if unknown. A [HoldCounter] gives it, so
@@ -190,8 +190,8 @@ type Settings struct {
 	// IDMark, unless it is 0, is the value of the three hex digits behind the version digit: by it the
 	// driver recognises Lockers that wait as its own does. The digits are random by default.
 	IDMark uint16
-	// NamesHolders says: if the key is refused because of a claim whose owner was not named,
-	// Answer.Owner has that claim's id. With it, and with a [Signaller], users may take locker.WithSticky.
+	// NamesHolders promises that a refusal because of a claim whose owner was not named
+	// has that claim's id in Answer.Owner. With it, and with a [Signaller], users may take locker.WithSticky.
 	NamesHolders bool
 }
 
@@ -220,7 +220,7 @@ type Notifier interface {
 
 // Watch is a subscription to the releases of one key.
 type Watch interface {
-	// C receives when the key may be free. It may miss signals (the Locker looks
+	// C receives when the key may be free. It may miss signals (the Locker polls
 	// about once a second anyway), and may have signals without a release. Its buffer
 	// holds one signal. When the Watch can signal no more, it closes C; the Locker then
 	// closes the Watch and asks for another one.

@@ -1,4 +1,4 @@
-// Package fence is the other half of a fencing token: the resource that checks it.
+// Package fence checks fencing tokens for the resource that a lock protects.
 //
 // A lock with a TTL cannot stop a write of an owner that was paused past its lease. The
 // resource can: each grant of a key has a token greater than every earlier one
@@ -16,7 +16,7 @@
 // # What a Guard keeps
 //
 //   - It admits a token equal to or greater than every one that it has admitted for the key. So a
-//     section may write many times, and an Admit whose answer was lost may be sent again.
+//     critical section may write many times, and an Admit whose answer was lost may be sent again.
 //   - It refuses a smaller one with [ErrStale], also when several are asked for at the same time.
 //   - It refuses a token below 1 with [ErrInvalid]: that is the token of no lease, or of a Locker
 //     with locker.WithoutFencing.
@@ -44,7 +44,7 @@ var (
 	ErrInvalid = errors.New("invalid use")
 )
 
-// Guard admits tokens. [What a Guard keeps] is said above.
+// Guard admits tokens. [What a Guard keeps] lists its promises.
 //
 // [What a Guard keeps]: https://pkg.go.dev/github.com/distlock/locker/fence#hdr-What_a_Guard_keeps
 type Guard interface {

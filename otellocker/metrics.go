@@ -25,7 +25,7 @@ const (
 	errorTypeKey = attribute.Key("error.type") // of the semantic conventions
 )
 
-// boundaries are those of the histograms, in seconds: from a lock that is free on a near store
+// boundaries lists the boundaries of the histograms, in seconds: from a lock that is free on a near store
 // to a wait or a hold of a minute.
 var boundaries = []float64{
 	.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60,

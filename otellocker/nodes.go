@@ -21,7 +21,7 @@ type nodes struct {
 	of []*reports
 }
 
-// reports are those of one Locker.
+// reports holds the reports of one Locker.
 type reports struct {
 	of map[nodeID]nodeState
 }

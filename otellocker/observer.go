@@ -129,7 +129,7 @@ func NewObserver(opts ...Option) (locker.Observer, error) {
 	return o, nil
 }
 
-// version is that of this module in the program; "(devel)" where it is not known.
+// version returns the version of this module in the program; "(devel)" where it is not known.
 var version = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if ok {

@@ -1,7 +1,5 @@
-// Package renewal is the watchdog: it fires the times of many claims that run out
-// unless they are renewed, such as leases on locks, and lets those that are due
-// together be renewed together. It knows no more about a claim. The claim's owner decides
-// whether the claim is alive, when it ends and when it is renewed next, and says so by [Scheduler.Set].
+// Package renewal is the watchdog. It calls back when a claim ends and when its renewal is due, and
+// batches renewals that are due together. The owner of a claim sets both times by [Scheduler.Set].
 //
 // # What it does
 //

@@ -23,7 +23,7 @@ type slot[T any] struct {
 	e  *Entry[T]
 }
 
-// min is the earliest time, Never if there is none.
+// min returns the earliest time; Never if there is none.
 func (q *queue[T]) min() time.Duration {
 	if len(q.slots) == 0 {
 		return Never

@@ -22,13 +22,13 @@ const (
 // Config configures a [Scheduler]. Its functions are called outside all
 // locks of the Scheduler and may call its methods.
 type Config[T any] struct {
-	// Ended is given the items whose end has come. It must not block: it delays
+	// Ended gets the items whose end has come. It must not block: it delays
 	// the ends of others. Required.
 	Ended func(items []T)
 	// Renew renews a batch, all of one shard, in a goroutine of its own. ctx ends
 	// with Close. Required.
 	Renew func(ctx context.Context, items []T)
-	// MaxBatch is how many items Renew is given at most. Default 256.
+	// MaxBatch is how many items Renew gets at most. Default 256.
 	MaxBatch int
 	// Shard names the shard of an item. Items of different shards share no batch.
 	// Default: all are of one.
@@ -78,10 +78,10 @@ func New[T any](cfg Config[T]) *Scheduler[T] {
 	return s
 }
 
-// Now is the time on the Scheduler's clock.
+// Now returns the time on the Scheduler's clock.
 func (s *Scheduler[T]) Now() time.Duration { return time.Since(s.base) }
 
-// Time is the wall-clock time of at.
+// Time returns the wall-clock time of at.
 func (s *Scheduler[T]) Time(at time.Duration) time.Time {
 	// Not base.Add: the wall clock may have been set since.
 	now := time.Now()
@@ -124,7 +124,7 @@ func (s *Scheduler[T]) Remove(e *Entry[T]) {
 	}
 }
 
-// arm has the timer fire no later than the first time. It needs s.mu.
+// arm sets the timer to fire no later than the first time. It needs s.mu.
 func (s *Scheduler[T]) arm() {
 	at := min(s.queues[ends].min(), s.queues[renewals].min())
 	if at >= s.armed {

@@ -25,15 +25,15 @@
 // several independent servers (redlock) take redis, rediss and unix.
 //
 //	redis://[user:password@]host[:6379][/db]       one server
-//	rediss://                                      the same by TLS
+//	rediss://                                      one server, by TLS
 //	unix://[user:password@]/path/to.sock[?db=n]    one server, by its socket
 //	redis-cluster://host[:6379]?addr=host2         a cluster, of which these are some nodes
-//	rediss-cluster://                              the same by TLS
+//	rediss-cluster://                              a cluster, by TLS
 //	redis-sentinel://host[:26379][/db]?master_name=m&addr=host2
 //	                                               the master that Sentinels name. The user and password before
 //	                                               the @ are the Sentinels', username= and password= are Redis's
-//	rediss-sentinel://                             the same by TLS, Sentinels included
-//	memory://name                                  in this process: the same name is the same store
+//	rediss-sentinel://                             that master by TLS, and the Sentinels by TLS
+//	memory://name                                  in this process: each name is one store
 //	redlock+redis://host1?node=host2&node=host3    an odd number of independent servers, at least 3, which
 //	                                               share the rest of the URL
 //

@@ -12,7 +12,7 @@ import (
 // reference is $$, ${NAME} or ${NAME:-default}, or else a ${ that is refused.
 var reference = regexp.MustCompile(`\$\$|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-[^{}]*)?\})?`)
 
-// hostChars are those of hosts, ports and IPv6 addresses, of which none needs
+// hostChars matches hosts, ports and IPv6 addresses, of whose characters none needs
 // an escape.
 var hostChars = regexp.MustCompile(`^[A-Za-z0-9._:\[\]-]*$`)
 

@@ -41,7 +41,7 @@ func refuse(field string, value any, allowed string, args ...any) error {
 	return &fieldError{field: field, value: show(field, value), allowed: fmt.Sprintf(allowed, args...)}
 }
 
-// unreadable is the error for a file that a field names.
+// unreadable returns the error for a file that a field names.
 func unreadable(field, path string, err error) error {
 	why := err
 	if p, ok := errors.AsType[*fs.PathError](err); ok {

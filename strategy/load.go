@@ -104,7 +104,7 @@ func (c *Config) UnmarshalYAML(n *yaml.Node) error {
 	return err
 }
 
-// fieldsOf are the fields of a struct by their names in documents.
+// fieldsOf returns the fields of a struct by their names in documents.
 func fieldsOf(v reflect.Value) map[string]reflect.Value {
 	m := make(map[string]reflect.Value)
 	for sf, f := range v.Fields() {
@@ -225,7 +225,7 @@ func parseBool(text string) (bool, error) {
 	return strconv.ParseBool(text)
 }
 
-// wrong is the error for a node that is not what it has to be. It shows the text
+// wrong returns the error for a node that is not what it has to be. It shows the text
 // of the document, not what the environment made of it.
 func wrong(n *yaml.Node, name, allowed string) error {
 	value := show(name, n.Value)

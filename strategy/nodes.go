@@ -83,7 +83,7 @@ func checkDistinct(ctx context.Context, servers []server, lookup func(context.Co
 	return nil
 }
 
-// names are the address of s, each in one form only, and those it resolves to.
+// names returns the address of s and those it resolves to, each in one form only.
 func (s server) names(ctx context.Context, lookup func(context.Context, string) ([]string, error)) []string {
 	host, port, err := net.SplitHostPort(s.single.Addr)
 	if err != nil || s.single.Network == "unix" {

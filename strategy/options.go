@@ -71,7 +71,7 @@ func (c *Config) lockOptions(r *Registry, o Opener) ([]fieldOption, error) {
 	return opts, nil
 }
 
-// replicaAcks is nil if no replica is asked.
+// replicaAcks returns nil if no replica is asked.
 func (c *Config) replicaAcks(r *Registry, o Opener) (locker.Option, error) {
 	ttl, timeout := c.TTL, c.ReplicaAcksTimeout
 	if ttl == 0 {

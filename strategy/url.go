@@ -26,8 +26,8 @@ const (
 	replicaParams = "read_only replica_only route_by_latency route_by_latency_tolerance route_randomly use_disconnected_replicas"
 )
 
-// vainParams are those of go-redis that change nothing about locks, for redisdriver has
-// its own values for its connections, and why.
+// vainParams lists parameters of go-redis that change nothing about locks, and why: redisdriver
+// has its own values for its connections.
 var vainParams = map[string]string{
 	"max_active_conns max_concurrent_dials max_idle_conns min_idle_conns pool_size pool_timeout": "a Locker has connections of its own, 20 to a server at most, and opens them as it needs them",
 	"pipeline_pool_size pipeline_read_buffer_size pipeline_write_buffer_size":                    "a Locker has connections and buffers of its own",
@@ -38,7 +38,7 @@ var vainParams = map[string]string{
 	"unstable_resp3":                                                                             "go-redis ignores it",
 }
 
-// kindParams are those of a kind of deployment, which is the end of a scheme.
+// kindParams lists the parameters of a kind of deployment, which is the end of a scheme.
 var kindParams = map[string]string{
 	"":        "db idle_timeout max_conn_age password_file",
 	"cluster": "addr max_redirects password_file",
@@ -132,7 +132,7 @@ func (r *Registry) locate(cfg *Config) (*location, Opener, error) {
 	return l, want, err
 }
 
-// other is the URL for a strategy that is not on Redis, without what this
+// other returns the URL for a strategy that is not on Redis, without what this
 // package has taken from it.
 func (l *location) other(strategy string) (*url.URL, error) {
 	if l == nil {

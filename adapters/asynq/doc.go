@@ -1,4 +1,4 @@
-// Package asynqlocker is for programs of several instances that use github.com/hibiken/asynq. One instance runs the
+// Package asynqlocker coordinates the instances of a program that uses github.com/hibiken/asynq. One instance runs the
 // scheduler of periodic tasks, and the limit of a queue counts for all servers together.
 //
 //	err := asynqlocker.RunScheduler(ctx, l, "scheduler", func() (asynqlocker.Scheduler, error) {

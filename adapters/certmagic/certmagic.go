@@ -9,9 +9,8 @@
 // rely on the clocks of the hosts and on a file system that creates files exclusively,
 // which object stores and some network file systems do not.
 //
-// It guarantees that one instance at a time obtains or renews a certificate, also if contexts name the same
-// owner ([locker.ContextWithOwner]). Its lock
-// is renewed for as long as that takes (certmagic tries for up to 30 days), and free
+// While the lock is held, no second instance obtains or renews the certificate, also if contexts name the same
+// owner ([locker.ContextWithOwner]). The lock is renewed for as long as that takes (certmagic tries for up to 30 days), and free
 // a TTL after a crash. The optional interfaces certmagic.TryLocker and
 // certmagic.LockLeaseRenewer are implemented.
 //

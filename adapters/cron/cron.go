@@ -8,10 +8,10 @@
 // An instance that finds the lock taken skips the run. It also skips a run while its own last
 // run goes on: there is no need for cron.SkipIfStillRunning.
 //
-// It guarantees that the job does not run twice at a time, and not again within the
-// minimum hold of 500 ms ([WithMinHold]). The minimum hold is for clocks that differ. A short job may
-// be over before it becomes due by the clock of the next instance. If the lock were free by
-// then, the job would run a second time.
+// While the lock is held, no second run of the job begins. The lock is held for the minimum hold
+// of 500 ms at least ([WithMinHold]), for clocks that differ: a short job may be over before it
+// becomes due by the clock of the next instance. If the lock were free by then, the job would run
+// a second time. After a loss of the lock, two may run: see Limits.
 //
 // Limits:
 //

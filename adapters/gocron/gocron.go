@@ -8,11 +8,11 @@
 // An instance that finds the lock of a job taken skips that run; gocron calls the job's
 // AfterLockError listener with an error that matches [locker.ErrNotAcquired].
 //
-// It guarantees that a job does not run twice at a time, also if contexts of jobs name the same owner
-// ([locker.ContextWithOwner]), and not again within the
-// minimum hold of 500 ms ([WithMinHold]). The minimum hold is for clocks that differ. A short job may
-// be over before it becomes due by the clock of the next instance. If the lock were free by
-// then, the job would run a second time.
+// While the lock is held, no second run of the job begins, also if contexts of jobs name the same
+// owner ([locker.ContextWithOwner]). The lock is held for the minimum hold of 500 ms at least
+// ([WithMinHold]), for clocks that differ: a short job may be over before it becomes due by the
+// clock of the next instance. If the lock were free by then, the job would run a second time.
+// After a loss of the lock, two may run: see Limits.
 //
 // Limits, and things to know of gocron:
 //
@@ -113,7 +113,7 @@ func (k *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	return &lock{hold, k, name}, nil
 }
 
-// Lease is the lease under which this process runs job now, and nil if it does not.
+// Lease returns the lease under which this process runs job now, and nil if it does not.
 // A job that calls Lease(name).Context(ctx) gets a context that ends when the lock is
 // lost; the lease has the fencing token, too. Leave its Unlock to gocron.
 func (k *Locker) Lease(job string) *locker.Lease {

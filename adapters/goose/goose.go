@@ -6,13 +6,13 @@
 //	...
 //	p, err := goose.NewProvider(goose.DialectPostgres, db, migrations, goose.WithLocker(lock))
 //
-// goose's own lockers are for PostgreSQL, and MySQL: an advisory lock of a session, which a pooler in transaction
-// mode gives to somebody else, or a table. This one takes any Locker, for any database: it is renewed
+// goose has lockers for PostgreSQL and MySQL. One is a session's advisory lock, which a pooler in transaction mode hands
+// to another client. The other is a table. This one takes any Locker, for any database: it is renewed
 // while a migration runs, however long that takes; where an instance dies, the next one goes on after the TTL, 30 s by
 // default.
 //
-// It guarantees that no two instances that use the same key and store migrate at a time, also if their contexts name the
-// same owner ([locker.ContextWithOwner]). Limits:
+// While the lock is held, no second instance that uses the same key and store migrates, also if their contexts name the
+// same owner ([locker.ContextWithOwner]). After a loss of the lock, two may migrate. Limits:
 //
 //   - goose does not notify a migration of the loss of its lock. Give it the context of [Locker.Context], which
 //     ends then: what has not been committed is rolled back.

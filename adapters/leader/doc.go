@@ -17,7 +17,7 @@
 //     returns nil. It does not run again.
 //   - The function panics: the lock is given back and the panic goes on.
 //
-// The guarantees are those of the lock. At most one candidate holds the leadership. The
+// The guarantees are those of the lock. At most one owner leads. The
 // leader's context ends when the leadership ends. A leader that was paused between its last
 // look at the context and its write may still write when the next one leads: let the
 // resource refuse a token that is smaller than the greatest that it has seen. A function

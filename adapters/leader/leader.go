@@ -22,8 +22,8 @@ type Func func(ctx context.Context, token int64) error
 var ErrSteppedDown = errors.New("leader: stepped down")
 
 // StepDownRequested returns a channel that is closed when somebody asks the leader to step down.
-// ctx is that of a [Func], or derives from it; under another one the channel is nil. The first call
-// of a term waits until requests can arrive, for a second at most; see
+// ctx is the context of a [Func], or derives from it; under another one the channel is nil. The first
+// call of a term waits until requests can arrive, for a second at most; see
 // [locker.Lease.ReleaseRequested].
 func StepDownRequested(ctx context.Context) <-chan struct{} {
 	t, ok := ctx.Value(termKey{}).(*term)
@@ -69,7 +69,7 @@ func New(l locker.Locker, key string, opts ...Option) (*Elector, error) {
 // It may not be true any more when the caller acts on it; a [Func] has a context for that.
 func (e *Elector) IsLeader() bool { return e.term.Load().leads() }
 
-// Token is the fencing token of the present term; 0 while the candidate does not lead.
+// Token returns the fencing token of the present term; 0 while the candidate does not lead.
 func (e *Elector) Token() int64 {
 	if t := e.term.Load(); t.leads() {
 		return t.Token

@@ -12,6 +12,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/adapters/internal/check"
 	"github.com/distlock/locker/internal/bound"
+	"github.com/distlock/locker/internal/wake"
 )
 
 // The names of the metadata of a leader's claim.
@@ -139,7 +140,7 @@ func (e *Elector) Observe(ctx context.Context) iter.Seq2[Term, error] {
 			return
 		}
 		ctx, stop := context.WithCancel(ctx)
-		seen := &changes{more: make(chan struct{}, 1)}
+		seen := &changes{more: wake.New()}
 		var watching sync.WaitGroup
 		watching.Go(func() { e.watch(ctx, seen) })
 		defer watching.Wait()
@@ -205,27 +206,24 @@ func final(err error) bool {
 	return errors.Is(err, locker.ErrInvalid) || errors.Is(err, locker.ErrClosed)
 }
 
-// change is what Observe yields.
+// change holds a pair that Observe yields.
 type change struct {
 	term Term
 	err  error
 }
 
-// changes are those that the loop has yet to take.
+// changes holds the pairs that the loop has yet to take.
 type changes struct {
 	mu   sync.Mutex
 	all  []change
-	more chan struct{} // holds one: there may be some
+	more wake.Signal // there may be some
 }
 
 func (q *changes) add(c change) {
 	q.mu.Lock()
 	q.all = append(q.all, c)
 	q.mu.Unlock()
-	select {
-	case q.more <- struct{}{}:
-	default:
-	}
+	q.more.Send()
 }
 
 // next waits for the next one; ok is false after the end of ctx.

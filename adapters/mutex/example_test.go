@@ -13,10 +13,11 @@ import (
 func Example() {
 	l, _ := memory.New()
 	defer l.Close()
-	m, err := mutex.New(l, "ledger", func(err error) {
+	onLoss := func(err error) {
 		// The section that runs is not protected any more, or cannot begin.
 		log.Print("ledger: ", err)
-	})
+	}
+	m, err := mutex.New(l, "ledger", onLoss)
 	if err != nil {
 		log.Fatal(err)
 	}

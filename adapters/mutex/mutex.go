@@ -53,7 +53,7 @@ type Mutex struct {
 	hold   atomic.Pointer[hold]
 }
 
-// hold is one section.
+// hold is one critical section.
 type hold struct {
 	lease *locker.Lease
 	stop  func() bool // ends the watch for a loss; false if the loss was reported
@@ -178,7 +178,7 @@ func (m *Mutex) Unlock() {
 	}
 }
 
-// Lease is the present hold of the lock, for its Token, Err and Lost. It is nil while the
+// Lease returns the present hold of the lock, for its Token, Err and Lost. It is nil while the
 // Mutex is not locked. Leave its Unlock to the Mutex.
 func (m *Mutex) Lease() *locker.Lease {
 	if h := m.hold.Load(); h != nil {

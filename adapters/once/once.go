@@ -16,10 +16,10 @@
 // and the path, see [WithKey]; a request without one is handled as if there was no
 // middleware.
 //
-// It guarantees that two requests with the same key do not run at the same time, and that
-// none runs within the TTL after one that succeeded. Where the handler runs for
-// longer than the TTL, its request's context ends before the key is free, with a cause
-// that matches [locker.ErrLost].
+// While the lock of a key is held, no second request with the key runs. The lock is held while the
+// handler runs, and after a success until the TTL ends, which counts from the arrival of the request.
+// Where the handler runs for longer than the TTL, its request's context ends before the key is free,
+// with a cause that matches [locker.ErrLost]. After a loss of the lock, two may run: see Limits.
 //
 // Limits:
 //
@@ -230,7 +230,7 @@ func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap is for [http.ResponseController].
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// final is the status that the client gets, once the handler has returned.
+// final returns the status that the client gets, once the handler has returned.
 func (r *recorder) final() int {
 	r.begin(http.StatusOK)
 	return r.status

@@ -70,7 +70,7 @@ func New(l locker.Locker, s Store, opts ...Option) (*Group, error) {
 	return &Group{settings: set, l: l, store: s, flights: make(map[string]*flight)}, nil
 }
 
-// flight is what calls of this process with one key wait for.
+// flight holds the result that calls of this process with one key wait for.
 type flight struct {
 	done    chan struct{}
 	value   []byte

@@ -59,7 +59,7 @@ const usualTTL = 30 * time.Second
 
 var compareAndDelete = redis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)
 
-// refused is the error of a call that was answered, with a refusal or without one.
+// refused returns the error of a call that was answered, with a refusal or without one.
 func refused(is bool, err error) error {
 	if err == nil && is {
 		err = errors.New("refused")
@@ -67,7 +67,7 @@ func refused(is bool, err error) error {
 	return err
 }
 
-// floor is the least that a lock can cost: the two commands, without a library.
+// floor returns the least that a lock can cost: the two commands, without a library.
 func floor(rdb redis.Cmdable) lockFunc {
 	return func(ctx context.Context, key string, _ time.Duration) (hold, error) {
 		value := rand.Text()

@@ -12,7 +12,17 @@ var far = scenario{
 	who:     all,
 	rounds:  3,
 	metrics: []metric{pairsPerSecond},
+	targets: []target{
+		{metric: pairsPerSecond, of: ours, factor: mostOfTwoTrips(5 * time.Millisecond), setup: "5 ms"},
+		{metric: pairsPerSecond, of: ours, factor: 1, times: "rueidislock", setup: "5 ms"},
+		{metric: pairsPerSecond, of: ours, factor: mostOfTwoTrips(20 * time.Millisecond), setup: "20 ms"},
+		{metric: pairsPerSecond, of: ours, factor: 1, times: "rueidislock", setup: "20 ms"},
+	},
 }
+
+// mostOfTwoTrips returns 95 % of the pairs per second that 256 goroutines can make if a pair takes two round trips
+// and nothing else.
+func mostOfTwoTrips(rtt time.Duration) float64 { return 0.95 * 256 / (2 * rtt.Seconds()) }
 
 var farTurns = scenario{
 	name:  "far-turns",

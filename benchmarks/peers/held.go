@@ -18,7 +18,7 @@ var held = scenario{
 	metrics: []metric{goroutinesPerLock, bytesPerLock, redisBytesPerLock, redisCPUPerTTL, clientCPUPerTTL},
 	targets: []target{
 		{metric: goroutinesPerLock, of: ours, factor: 0.001}, // some send renewals, however many locks there are
-		{metric: bytesPerLock, of: ours, factor: 700},
+		{metric: bytesPerLock, of: ours, factor: 560},
 	},
 }
 

@@ -13,6 +13,8 @@ var procs = scenario{
 	metrics: []metric{idleGap, shareOfProcesses, longestWait, redisCPUHop},
 	targets: []target{
 		{metric: idleGap, of: ours, factor: 0.3, times: bestPeer},
+		{metric: shareOfProcesses, of: []string{"setnx"}, factor: 0.5},
+		{metric: shareOfProcesses, of: []string{"hashreentrant"}, factor: 0.8},
 		{metric: shareOfProcesses, of: []string{"blpop"}, factor: 0.95},
 		{metric: redisCPUHop, of: ours, factor: 50e-6},
 	},
@@ -25,8 +27,10 @@ var turns = scenario{
 	who:     waiting,
 	metrics: []metric{idleGap, shareOfProcesses, longestWait, redisCPUHop},
 	targets: []target{
+		{metric: idleGap, of: []string{"hashreentrant"}, factor: 1, times: "rueidislock"},
 		{metric: idleGap, of: []string{"blpop"}, factor: 0.6, times: "rueidislock"},
+		{metric: shareOfProcesses, of: []string{"hashreentrant"}, factor: 0.8},
 		{metric: shareOfProcesses, of: []string{"blpop"}, factor: 0.95},
-		{metric: redisCPUHop, of: []string{"blpop"}, factor: 0.8, times: "rueidislock"},
+		{metric: redisCPUHop, of: []string{"hashreentrant", "blpop"}, factor: 0.8, times: "rueidislock"},
 	},
 }

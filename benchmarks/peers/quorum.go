@@ -12,6 +12,7 @@ var quorum = scenario{
 	who:     []string{"redsync", "redlock"},
 	rounds:  3,
 	metrics: []metric{pairsPerSecond, longestWait, clientCPU},
+	targets: []target{{metric: pairsPerSecond, of: []string{"redlock"}, factor: 1.2, times: "redsync", setup: "1, all well"}},
 }
 
 func five(workers int, hole bool) setup {

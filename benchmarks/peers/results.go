@@ -27,7 +27,7 @@ func (r results) value(s scenario, label, contender string, m metric) float64 {
 	return median(r[figure{s.name, label, contender, m.name}])
 }
 
-// best is the peer with the best value.
+// best returns the peer with the best value.
 func (r results) best(s scenario, label string, m metric) (name string) {
 	best := math.NaN()
 	for _, p := range peers {
@@ -39,7 +39,7 @@ func (r results) best(s scenario, label string, m metric) (name string) {
 	return name
 }
 
-// relative is the median of the rounds' ratios of a contender to another, or to the best
+// relative returns the median of the rounds' ratios of a contender to another, or to the best
 // peer: what slows the machine down for some seconds slows both down.
 func (r results) relative(s scenario, label, contender string, m metric, to string) float64 {
 	if to == bestPeer {
@@ -86,7 +86,7 @@ func (r results) table(s scenario, labels []string, metrics []metric) string {
 	return rig.Markdown(rows)
 }
 
-// tables are those of all metrics of a scenario, one for each setup.
+// tables returns the tables of all metrics of a scenario, one for each setup.
 func (r results) tables(s scenario) string {
 	var out []string
 	for _, set := range s.setups {
@@ -97,11 +97,12 @@ func (r results) tables(s scenario) string {
 
 // targets has a row for each target.
 func (r results) targets(ss []scenario) string {
-	rows := [][]string{append([]string{"scenario", "figure", "target"}, ours...)}
+	of := append(slices.Clone(ours), "redlock")
+	rows := [][]string{append([]string{"scenario", "figure", "target"}, of...)}
 	for _, s := range ss {
 		for _, t := range s.targets {
 			row := []string{strings.TrimSpace(s.name + " " + t.setup), t.metric.name, t.String()}
-			for _, c := range ours {
+			for _, c := range of {
 				row = append(row, r.verdict(s, t, c))
 			}
 			rows = append(rows, row)

@@ -42,8 +42,8 @@ func (b *bench) info(ctx context.Context) (info, error) {
 	return out, err
 }
 
-// cpu is the time in seconds that the main thread has worked.
+// cpu returns the time in seconds that the main thread has worked.
 func (i info) cpu() float64 { return i["used_cpu_sys_main_thread"] + i["used_cpu_user_main_thread"] }
 
-// data is the memory in bytes that is not for clients.
+// data returns the memory in bytes that is not for clients.
 func (i info) data() float64 { return i["used_memory"] - i["mem_clients_normal"] }

@@ -15,7 +15,7 @@ import (
 // skew is more than the TTL.
 const skew = report.TTL + 2*time.Second
 
-// redisCases are the faults on Redis, those of every store included.
+// redisCases returns the faults on Redis, those of every store included.
 func redisCases() []report.Case {
 	cases := append(report.Cases(report.Plain),
 		report.Case{
@@ -75,7 +75,7 @@ func quorum(s report.Subject) bool         { return s.Nodes > 1 }
 func one(s report.Subject) bool            { return s.Nodes == 1 && !s.Watches }
 func oneWithoutAcks(s report.Subject) bool { return one(s) && !s.Acks }
 
-// command is a fault of the first command for a lock.
+// command returns a fault of the first command for a lock.
 func command(name, title, done string, fault func(p *faultproxy.Proxy, key string)) report.Case {
 	return report.Case{
 		Name: name, Title: title, Done: done + " Once the holder has the lock it gives it back.", Shows: report.Freed, Stage: report.Plain,
@@ -106,7 +106,7 @@ func command(name, title, done string, fault func(p *faultproxy.Proxy, key strin
 	}
 }
 
-// gaveUp is a command that arrives when its caller has given up.
+// gaveUp returns a command that arrives when its caller has given up.
 func gaveUp() report.Case {
 	const held, given = report.TTL / 2, report.TTL / 6
 	return report.Case{

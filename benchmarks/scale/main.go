@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string) error {
 	only := flags.String("only", "setnx,hashreentrant,blpop", "strategies")
 	locks := flags.String("locks", "1000,10000,100000,1000000", "held: how many locks")
 	storm := flags.String("storm", "100000,1000000", "away: how many locks")
-	waiters := flags.String("waiters", "1,10,100,1000,4000", "crowd: how many Lockers wait for the key; above 1,000 only blpop's. A server with 20,000 open files bears 5,000 connections of four")
+	waiters := flags.String("waiters", "1,10,100,1000,5000", "crowd: how many Lockers wait for the key; above 1,000 only blpop's. A server with 20,000 open files bears 5,000 connections of four")
 	docs := flags.String("docs", "", "put the results into this page, in place of those that it has")
 	cfg := &config{}
 	flags.IntVar(&cfg.goroutines, "goroutines", 100_000, "waiting: how many goroutines wait")

@@ -101,7 +101,7 @@ func firstGrant(ctx context.Context, cfg *config) (table, error) {
 	return t, err
 }
 
-// program is a process that runs another one under a lock.
+// program measures a process that runs another one under a lock.
 func program(ctx context.Context, cfg *config) (table, error) {
 	s := &rig.Stage{Ctx: ctx}
 	defer s.End()

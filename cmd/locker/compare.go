@@ -217,7 +217,7 @@ func (f *compareFlags) compare(c *cobra.Command) error {
 	return nil
 }
 
-// interrupted is the error of a comparison that Ctrl-C has ended, after its clean-up. Only keys of Redis are deleted.
+// interrupted returns the error of a comparison that Ctrl-C has ended, after its clean-up. Only keys of Redis are deleted.
 func (f *compareFlags) interrupted() error {
 	if slices.ContainsFunc(f.urls, func(u string) bool { return storeOf(strategy.Config{URL: u}) != "redis" }) {
 		return errors.New("interrupted; nothing is left in Redis, and its locks in other stores end by themselves, 30 s later at most")
@@ -256,7 +256,7 @@ func (f *compareFlags) hinted(err error) error {
 	return err
 }
 
-// share is the threshold as a share.
+// share returns the threshold as a share.
 func (f *compareFlags) share() (float64, error) {
 	percent, err := strconv.ParseFloat(strings.TrimSuffix(f.threshold, "%"), 64)
 	if err != nil || math.IsNaN(percent) || percent < 0 || !strings.HasSuffix(f.threshold, "%") {

@@ -27,8 +27,9 @@ Values are hidden unless --values is given.
 With --watch it prints a line for each change, until Ctrl-C: held (a lock at the beginning),
 watching (their number), granted, released, lost (the lock was not renewed in time), gone
 (the lock ended, and nobody knows how), waiting (the number of waiting processes changed),
-away (the store does not answer), back (it answers again). It asks the store every --every,
-and does not see a lock that comes and goes in between. A lock that was taken by force
+away (the store does not answer), back (it answers again), and foreign, data and free (the
+state that a key has now). It asks the store every --every, and does not see a lock that
+comes and goes in between. A lock that was taken by force
 counts as released.
 
 --json prints one object per line. "time" is when the store was asked. "state" is held,
@@ -235,7 +236,7 @@ func (f *inspectFlags) view(ctx context.Context, a *locker.Client, args []string
 	return v
 }
 
-// row is that of a Holder, with those who have permits of its key.
+// row makes the row of a Holder, with those who have permits of its key.
 func (f *inspectFlags) row(ctx context.Context, a *locker.Client, h locker.Holder) row {
 	r := row{Holder: h, state: stateOf(h)}
 	if h.Limit == 0 {

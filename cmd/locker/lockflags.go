@@ -60,7 +60,7 @@ func (f *lockFlags) check(c *cobra.Command) error {
 	return nil
 }
 
-// options are those of the flags that were given.
+// options returns the options of the flags that were given.
 func (f *lockFlags) options() (opts []locker.LockOption) {
 	if f.wait >= 0 {
 		opts = append(opts, locker.WithWait(f.wait))
@@ -104,7 +104,7 @@ func (f *lockFlags) lock(ctx context.Context, l *locker.Client, strategy, key st
 	return l.Lock(ctx, key, opts...)
 }
 
-// token is that of a lease; 0 if it is no fence: holders of permits with smaller tokens are inside rightfully.
+// token returns the token of a lease; 0 if it is no fence: holders of permits with smaller tokens are inside rightfully.
 func (f *lockFlags) token(lease *locker.Lease) int64 {
 	if f.of > 0 {
 		return 0
@@ -112,7 +112,7 @@ func (f *lockFlags) token(lease *locker.Lease) int64 {
 	return lease.Token()
 }
 
-// lasts is the TTL of the lock.
+// lasts returns the TTL of the lock.
 func (f *lockFlags) lasts(cfg strategy.Config) time.Duration {
 	ttl := cfg.TTL
 	if u, err := url.Parse(cfg.URL); err == nil && u.Query().Has("ttl") {

@@ -69,7 +69,7 @@ func executable() (string, error) {
 	return os.Executable()
 }
 
-// endBy has the process end by a signal, as a shell wants it: it stops a loop of commands
+// endBy ends the process by a signal, as a shell wants it: it stops a loop of commands
 // when one has ended by SIGINT, but not for its exit code.
 func endBy(code int) {
 	if code == exitInterrupted {
@@ -79,7 +79,7 @@ func endBy(code int) {
 	}
 }
 
-// helper is the program of a locker that another one has started as its guard.
+// helper runs the program of a locker that another one has started as its guard.
 func helper(args []string) (code int, ok bool) {
 	switch {
 	case len(args) == 3 && args[1] == guardArg:
@@ -183,7 +183,7 @@ func startGuard(self string, grace time.Duration) (*os.File, error) {
 	return w, nil
 }
 
-// guard is the program of a guard.
+// guard runs the program of a guard.
 func guard(pipe io.Reader, grace string) {
 	signal.Ignore(passedOn...)
 	wait, err := time.ParseDuration(grace)

@@ -135,7 +135,7 @@ func (f *runFlags) check(c *cobra.Command, args []string) (path string, err erro
 	return "", &exit{exitNotFound, err}
 }
 
-// configuration is the library's Config for a locker that runs COMMAND.
+// configuration returns the library's Config for a locker that runs COMMAND.
 func (f *runFlags) configuration(c *cobra.Command, command string) (strategy.Config, error) {
 	cfg, err := f.storeFlags.configuration(c)
 	cfg.Options = append(cfg.Options, locker.WithMetadata("command", filepath.Base(command)))

@@ -41,7 +41,7 @@ func (f *inspectFlags) table(rows []row, now time.Time) string {
 	return strings.Join(lines, "\n")
 }
 
-// since is the column SINCE.
+// since returns the column SINCE.
 func since(h locker.Holder, now time.Time) string {
 	if h.Since.IsZero() {
 		return "-"
@@ -49,7 +49,7 @@ func since(h locker.Holder, now time.Time) string {
 	return max(0, now.Sub(h.Since)).Round(time.Second).String() + " ago"
 }
 
-// endsIn is the column ENDS IN.
+// endsIn returns the column ENDS IN.
 func endsIn(h locker.Holder) string {
 	switch {
 	case !h.Held:
@@ -60,7 +60,7 @@ func endsIn(h locker.Holder) string {
 	return "never"
 }
 
-// as is the column HELD AS.
+// as returns the column HELD AS.
 func (r row) as() string {
 	switch {
 	case r.state == stateHeld && r.Limit > 0:
@@ -71,7 +71,7 @@ func (r row) as() string {
 	return r.state
 }
 
-// shares is what is out of a key with permits, or of which a claim has so much.
+// shares shows how many permits of a key are out, or how many a claim has.
 func shares(h locker.Holder) string {
 	switch {
 	case h.Limit < locker.MaxPermits: // all that there can be are those of readers and writers
@@ -82,7 +82,7 @@ func shares(h locker.Holder) string {
 	return fmt.Sprintf("shared by %d", h.Permits)
 }
 
-// holder is the column HOLDER.
+// holder returns the column HOLDER.
 func (f *inspectFlags) holder(r row) string {
 	switch {
 	case r.state == stateFree, r.Limit > 0 && r.ID == "":
@@ -104,7 +104,7 @@ func orDash(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// whom is a holder for people. The value of another program's key is not shown: it may be
+// whom shows a holder to people. The value of another program's key is not shown: it may be
 // a secret.
 func whom(h locker.Holder) string {
 	switch stateOf(h) {
@@ -119,7 +119,7 @@ func whom(h locker.Holder) string {
 	return named(h.Owner, h.Metadata)
 }
 
-// named is an owner for people: what is known of the process before its id.
+// named shows an owner to people: what is known of the process before its id.
 func named(owner string, metadata map[string]string) string {
 	id := owner
 	if driver.MetadataOf(owner) != nil {
@@ -147,7 +147,7 @@ func shown(s string) string {
 	return s
 }
 
-// onOneLine is an error for a table.
+// onOneLine returns the text of an error on one line, for a table.
 func onOneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !strconv.IsPrint(r) {

@@ -34,9 +34,10 @@ LOCKER_URL: a URL <strategy>+<scheme>://..., such as setnx+redis://host:6379 (a 
 every Redis client understands it), hashreentrant+redis:// (Redisson's),
 blpop+redis:// (first come, first served), redlock+redis://a?node=b&node=c (a quorum),
 postgres://user@host/database, mysql://user@host/database (MariaDB, too),
-etcd://host1,host2,host3 (or etcds://). No output shows the password in it.`
+etcd://host1,host2,host3 (or etcds://). No output shows the password in it. With --url and
+--config, the URL replaces that of the file.`
 
-// configuration is the library's Config that the flags and the environment ask for.
+// configuration returns the library's Config that the flags and the environment ask for.
 func (f *storeFlags) configuration(c *cobra.Command) (cfg strategy.Config, err error) {
 	switch env := os.Getenv("LOCKER_URL"); {
 	case f.config != "":

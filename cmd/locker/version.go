@@ -20,8 +20,8 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// version is that of the module, with the revision that it was built from if that is known,
-// and what built it for what.
+// version returns the version of the module, with the revision that it was built from if that is
+// known, and what built it for what.
 func version() string {
 	v, revision := "(devel)", ""
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -26,7 +26,7 @@ const (
 	eventWatching = "watching" // the first look is over
 )
 
-// event is what has changed between two looks.
+// event describes a change between two looks.
 type event struct {
 	at   time.Time
 	what string
@@ -154,7 +154,7 @@ func (w *watcher) ended(done time.Time, was row, h locker.Holder) string {
 	return eventGone
 }
 
-// holders are those of a key: one, or those who have permits of it.
+// holders returns the holders of a key: one, or those who have permits of it.
 func (r row) holders() []locker.Holder {
 	switch {
 	case len(r.claims) > 0:
@@ -165,7 +165,7 @@ func (r row) holders() []locker.Holder {
 	return nil
 }
 
-// of is the row of one holder.
+// of returns the row of one holder.
 func (r row) of(h locker.Holder) row {
 	r.Holder, r.claims = h, nil
 	return r
@@ -209,7 +209,7 @@ func (f *inspectFlags) lines(events []event) string {
 	return b.String()
 }
 
-// about is an event's text for people.
+// about returns an event's text for people.
 func (f *inspectFlags) about(e event) string {
 	r := e.row
 	switch e.what {
@@ -237,7 +237,7 @@ func (f *inspectFlags) about(e event) string {
 	return about
 }
 
-// eventInJSON is an event for --json. "held" is as it is after the event.
+// eventInJSON returns an event for --json. "held" is as it is after the event.
 func (f *inspectFlags) eventInJSON(e event) lookJSON {
 	switch e.what {
 	case eventAway:

@@ -259,7 +259,7 @@ func (c *conn) next(reply []byte) expected {
 	return e
 }
 
-// piece is what a throttled link carries at a time: a fiftieth of a second's bytes.
+// piece divides the bytes of a second: a throttled link carries a fiftieth of them at a time.
 const piece = 50
 
 // write sends b when and as fast as the link lets it.

@@ -49,8 +49,8 @@
 //
 // # Limits
 //
-// Once a connection has subscribed to a channel, replies can no longer be told
-// from messages: of the rules only Delay and ResetBefore still act on it, and on the
+// Once a connection has subscribed to a channel, replies look like
+// messages: of the rules only Delay and ResetBefore still act on it, and on the
 // subscribing command itself. MONITOR, CLIENT REPLY and replication are not
 // understood. Connections are TCP without TLS.
 package faultproxy

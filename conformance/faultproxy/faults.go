@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Conn tells one connection of a client from another.
+// Conn identifies a connection of a client.
 type Conn struct {
 	ID int64 // 1 for the first that came, 2 for the second, ...
 	// ClientAddr is the client's end: the LocalAddr of its net.Conn.
@@ -126,7 +126,7 @@ func (f *Faults) Throttle(bytesPerSecond int) {
 	f.noteLink()
 }
 
-// noteLink tells the proxy whether it has to mind f's link. p.mu is held.
+// noteLink notes in the proxy whether it has to mind f's link. p.mu is held.
 func (f *Faults) noteLink() {
 	f.p.links = slices.DeleteFunc(f.p.links, func(o *Faults) bool { return o == f })
 	if f.hole != nil || f.rate > 0 {

@@ -147,7 +147,7 @@ func (p *Proxy) RoundTrips() int {
 	return p.trips
 }
 
-// Watch has f called with each command from now on. It must not call the Proxy.
+// Watch calls f with each command from now on. f must not call the Proxy.
 func (p *Proxy) Watch(f func(cmd []string)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

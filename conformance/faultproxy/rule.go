@@ -42,7 +42,7 @@ const (
 	delayReply
 )
 
-// needsNoReply says whether a can be done where replies cannot be told from
+// needsNoReply says whether a can be done where replies look like
 // messages.
 func (a action) needsNoReply() bool { return a == delay || a == resetBefore }
 

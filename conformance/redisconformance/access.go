@@ -25,7 +25,7 @@ const (
 // RunAccess checks what the strategy's doc.go, in the working directory, says about
 // the permissions it needs: that a user who has these and no others can do
 // everything, that the strategy goes on without publishing and subscribing, and
-// that a user who may not lock is told so by the server's words. And that it works
+// that a user who may not lock gets an error with the server's words. And that it works
 // over TLS.
 func RunAccess(t *testing.T, s Strategy) {
 	t.Helper()
@@ -97,8 +97,8 @@ func RunAs(t *testing.T, s Strategy, rules ...string) {
 	require.Empty(t, srv.Denied(t), "permissions are missing")
 }
 
-// renewInMove renews a lock whose slot is between two nodes, to which the client is
-// told to turn by ASKING.
+// renewInMove renews a lock whose slot is between two nodes, to which the servers send
+// the client with ASKING.
 func renewInMove(t *testing.T, s Strategy, c *redistest.Cluster, rdb redis.UniversalClient) {
 	t.Helper()
 	l, err := s.New(rdb, locker.WithPrefix(ownKeys))
@@ -122,7 +122,7 @@ func asUser(t *testing.T, srv *redistest.Server) redis.UniversalClient {
 	return rdb
 }
 
-// permissions are what a doc.go names, as rules of ACL SETUSER.
+// permissions holds the permissions that a doc.go names, as rules of ACL SETUSER.
 type permissions struct {
 	commands []string // "get", "pubsub|shardnumsub"
 	keys     []string // prefixes
@@ -200,7 +200,7 @@ func unused(t *testing.T, srv *redistest.Server, p permissions) {
 	}
 }
 
-// refusedAtOnce checks that a user without a permission that matters is told so.
+// refusedAtOnce checks that a user without a permission that matters gets an error at once.
 func refusedAtOnce(t *testing.T, s Strategy, rdb redis.UniversalClient) {
 	t.Helper()
 	l, err := s.New(rdb, locker.WithPrefix(ownKeys))

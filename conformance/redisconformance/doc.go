@@ -1,6 +1,6 @@
 // Package redisconformance is the harness of the conformance suite for a strategy
 // on one Redis deployment: a server, a master that Sentinels watch, or a cluster.
-// It has real redis-server processes, which it kills and gets into trouble, proxies
+// It starts real redis-server processes, which it kills and gets into trouble, proxies
 // that lose replies and connections, and child processes. A strategy's test is then
 //
 //	func TestConformance(t *testing.T) {

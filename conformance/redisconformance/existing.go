@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// existing is the deployment of a server that is there already.
+// existing returns the deployment of a server that is there already.
 func existing(tb testing.TB, o *redis.Options) *deployment {
 	tb.Helper()
 	c := redis.NewClient(copyOf(o))
@@ -24,7 +24,7 @@ func existing(tb testing.TB, o *redis.Options) *deployment {
 	return d
 }
 
-// options are those of a client of the one server, through its proxy if there is one.
+// options returns the options of a client of the one server, through its proxy if there is one.
 func (d *deployment) options() *redis.Options {
 	o := &redis.Options{}
 	if d.server != nil {
@@ -50,7 +50,7 @@ func copyOf(o *redis.Options) *redis.Options {
 	return &c
 }
 
-// KeyMark is in every key that the cases use, so that those can be told from others' keys: Keys and
+// KeyMark is in every key that the cases use, and in no others: Keys and
 // Flush are about these only.
 func (h *harness) KeyMark() string { return h.Mark }
 

@@ -147,7 +147,7 @@ func testMasterDies(t *conformance.T) {
 	t.FreeWithin(failoverTTL/2, a, t.Key("{k}new"))
 	close(over)
 	t.Ends(busy, t.Timing().Patience, "a caller comes through the failover")
-	// A lock may be lost with its master, and the holder is told.
+	// A lock may be lost with its master, and the holder learns of the loss.
 	if failed != nil {
 		t.Is(failed, locker.ErrLost)
 	}

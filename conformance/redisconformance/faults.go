@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// opOf tells the commands of this module's strategies apart.
+// opOf recognises the commands of this module's strategies.
 func opOf(cmd []string) conformance.Op {
 	switch {
 	case isWatch(cmd):
@@ -69,7 +69,7 @@ func (h *harness) Repeat(op conformance.Op) error {
 
 func (h *harness) DelayReply(op conformance.Op, d time.Duration) error {
 	return h.once(op, func(p *faultproxy.Proxy, m faultproxy.Match) *faultproxy.Rule {
-		if op == conformance.OpWatch { // its reply cannot be told from messages
+		if op == conformance.OpWatch { // its reply looks like a message
 			return p.Delay(m, 1, d)
 		}
 		return p.DelayReply(m, 1, d)

@@ -53,7 +53,7 @@ type Strategy struct {
 	Timing conformance.Timing
 }
 
-// Harness is the strategy's [conformance.HarnessMaker]: servers of its own, and a
+// Harness returns the strategy's [conformance.HarnessMaker]: servers of its own, and a
 // proxy between each of them and the Lockers.
 func (s Strategy) Harness(tb testing.TB) conformance.Harness {
 	tb.Helper()
@@ -172,7 +172,7 @@ func (h *harness) Background(stack string) bool {
 		"/conformance/faultproxy.", "/internal/test/redistest.", "/internal/child.", "/alicebob/miniredis/",
 		// Of the client given to the Locker, which finds the master with them.
 		"redis/go-redis/v9.(*sentinelFailover)", "redis/go-redis/v9.(*channel)",
-		// Of that client as well, until its first connection tells what the server can do.
+		// Of that client as well, until its first connection shows what the server can do.
 		"redis/go-redis/v9/maintnotifications.newCircuitBreakerManager",
 	} {
 		if strings.Contains(stack, its) {

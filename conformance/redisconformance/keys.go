@@ -170,7 +170,7 @@ func (h *harness) Intact(ctx context.Context, key, _ string) (bool, error) {
 	return content == h.planted[key], err
 }
 
-// content is all that is at key. The order of a large hash's fields changes by itself.
+// content returns all that is at key. The order of a large hash's fields changes by itself.
 func (h *harness) content(ctx context.Context, key string) (string, error) {
 	if kind, err := h.direct.Type(ctx, key).Result(); err != nil || kind == "hash" {
 		fields, herr := h.direct.HGetAll(ctx, key).Result()

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Cases are the cases for a quorum of Redis servers beyond the suite, for
+// Cases returns the cases for a quorum of Redis servers beyond the suite, for
 // [conformance.WithCases].
 func (q Quorum) Cases() []conformance.Case {
 	return slices.Concat(connectionCases, troubleCases(), poolCases, minorityCases, onLinux(minorityClockCases))
@@ -165,7 +165,7 @@ func nodesThatJump(t *conformance.T, n int) (jumpers []*redistest.Server, rdbs [
 	return jumpers, rdbs
 }
 
-// onEveryNode reports whether all servers have the lock, as far as the strategy tells.
+// onEveryNode reports whether all servers have the lock, as far as the strategy knows.
 func onEveryNode(l *locker.Lease) bool {
 	have, of := l.Nodes()
 	return have == of

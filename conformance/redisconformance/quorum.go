@@ -51,7 +51,7 @@ type Quorum struct {
 	Timing conformance.Timing
 }
 
-// Harness is the strategy's [conformance.HarnessMaker]: servers of its own, and a
+// Harness returns the strategy's [conformance.HarnessMaker]: servers of its own, and a
 // proxy between each of them and the Lockers. What happens to the store happens to
 // all servers that are up, what there is in it is what a majority says, and what a
 // fault does to the next command it does to the next one at each of them.
@@ -113,7 +113,7 @@ func (h *quorumHarness) NewLocker(tb testing.TB, opts ...locker.Option) locker.L
 	return l
 }
 
-// clients are those of one process.
+// clients makes the clients of one process.
 func (h *quorumHarness) clients(tb testing.TB) (rdbs []redis.UniversalClient) {
 	tb.Helper()
 	for _, n := range h.all {
@@ -138,7 +138,7 @@ func (h *quorumHarness) NewDriver() (driver.Driver, error) {
 	return h.Quorum.NewDriver(h.clients(h.tb))
 }
 
-// addr is where a server is reached without a proxy, unless that is what makes it a
+// addr returns where a server is reached without a proxy, unless the proxy makes it a
 // black hole: at its socket, because the port of a server that is down may go to
 // another.
 func (h *quorumHarness) addr(n *harness) string {

@@ -108,7 +108,7 @@ var troubles = []trouble{
 	{conformance.Trouble{Name: "Paused"}, paused, [2]int{6, 2}},
 }
 
-// troubleCases are those of [conformance.TroubleCases] for a Redis.
+// troubleCases returns the cases of [conformance.TroubleCases] for a Redis.
 func troubleCases() []conformance.Case {
 	var all []conformance.Trouble
 	for _, tr := range troubles {
@@ -136,7 +136,7 @@ func commands(ctx context.Context, o *redis.Options, cmds ...string) error {
 	return nil
 }
 
-// reverting is an end by commands.
+// reverting returns a function that ends a trouble by commands.
 func reverting(o *redis.Options, cmds ...string) func() error {
 	return func() error { return commands(context.Background(), o, cmds...) }
 }
@@ -147,8 +147,8 @@ func setting(name, value, before string) func(context.Context, *redis.Options) (
 	}
 }
 
-// cannotPersist has the server fail to save its data: where the file is to go there
-// is a directory.
+// cannotPersist makes the server fail to save its data: a directory stands where the file
+// is to go.
 func cannotPersist(ctx context.Context, o *redis.Options) (func() error, error) {
 	c := redis.NewClient(o)
 	defer c.Close()

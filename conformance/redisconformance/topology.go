@@ -94,7 +94,7 @@ func (d *deployment) client(tb testing.TB) redis.UniversalClient {
 	return rdb
 }
 
-// warmUp has a client look for its cluster's nodes, which takes a while on a busy
+// warmUp lets a client find its cluster's nodes, which takes a while on a busy
 // machine. They may be out of reach on purpose.
 func warmUp(c *redis.ClusterClient) {
 	found := make(chan struct{})
@@ -125,7 +125,7 @@ func (d *deployment) dial(ctx context.Context, network, addr string) (net.Conn, 
 	return (&net.Dialer{}).DialContext(ctx, network, addr)
 }
 
-// spec tells a child process how to reach the servers, without the proxies.
+// spec shows a child process how to reach the servers, without the proxies.
 func (d *deployment) spec() string {
 	addrs := []string{d.nodes[0].Addr()}
 	switch d.topology {
@@ -137,7 +137,7 @@ func (d *deployment) spec() string {
 	return string(d.topology) + ";" + strings.Join(addrs, ";")
 }
 
-// connect is the other side of spec.
+// connect makes a client of the servers that a spec names.
 func connect(spec string) (redis.UniversalClient, error) {
 	topology, rest, _ := strings.Cut(spec, ";")
 	addrs := strings.Split(rest, ";")

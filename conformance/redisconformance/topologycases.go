@@ -27,7 +27,7 @@ var connectionCases = []conformance.Case{
 		Contract: "after Close no connection to any server remains but the caller's"},
 }
 
-// Cases are the cases for Redis beyond the suite, for [conformance.WithCases]: on
+// Cases returns the cases for Redis beyond the suite, for [conformance.WithCases]: on
 // one server in the troubles it can be in, elsewhere in what only more servers can
 // do. They run on harnesses of [Strategy.Harness] only.
 func (s Strategy) Cases() []conformance.Case {

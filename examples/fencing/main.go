@@ -120,7 +120,7 @@ func (s *story) say(who, format string, args ...any) {
 	fmt.Fprintf(s.out, "  %4.1f s  %-6s %s\n", time.Since(s.began).Seconds(), who, fmt.Sprintf(format, args...))
 }
 
-// run is the story. The two workers take turns in one goroutine, so that it goes the same
+// run plays the story. The two workers take turns in one goroutine, so that it goes the same
 // way each time; nothing in it depends on that.
 func (s *story) run(ctx context.Context, slow, quick locker.Locker) error {
 	// A process that is paused renews nothing. A goroutine that sleeps is not a paused
@@ -148,7 +148,7 @@ func (s *story) run(ctx context.Context, slow, quick locker.Locker) error {
 	s.say("slow", "wakes up and goes on with its write, as it has asked before the pause")
 	err = s.finish(ctx, "slow", lease, before-slowSells)
 	if unlocked := lease.Unlock(ctx); errors.Is(unlocked, locker.ErrLost) {
-		s.say("slow", "is told by Unlock that the lease was lost")
+		s.say("slow", "learns from Unlock that the lease was lost")
 	} else if unlocked != nil {
 		return unlocked
 	}
@@ -160,7 +160,7 @@ func (s *story) run(ctx context.Context, slow, quick locker.Locker) error {
 	return err
 }
 
-// sell is the work of a worker when nothing goes wrong.
+// sell does the work of a worker when nothing goes wrong.
 func (s *story) sell(ctx context.Context, who string, locks locker.Locker, sells int) error {
 	return locker.Do(ctx, locks, product, func(ctx context.Context) error {
 		lease, _ := locker.LeaseFromContext(ctx)

@@ -20,7 +20,7 @@ func TestTheStory(t *testing.T) {
 	}
 	for _, want := range []string{
 		"stale fencing token",
-		"slow   is told by Unlock that the lease was lost",
+		"slow   learns from Unlock that the lease was lost",
 		"takes every write  2       0        40    70     60         a sale is lost",
 		"compares tokens    2       1        40    60     60         right",
 	} {

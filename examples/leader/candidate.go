@@ -49,7 +49,7 @@ func (c *candidate) stand(ctx context.Context) error {
 		}))
 }
 
-// lead is the work of a leader: it writes with the token.
+// lead does the work of a leader: it writes with the token.
 func (c *candidate) lead(ctx context.Context, token int64) error {
 	for ctx.Err() == nil {
 		time.Sleep(c.every)  // the work
@@ -75,7 +75,7 @@ func (c *candidate) pausePoint() bool {
 
 // ledger is the resource that leaders write to. It cannot know who leads, but it can compare.
 type ledger struct {
-	writes chan write      // of which it tells
+	writes chan write      // gets each write, taken or refused
 	over   <-chan struct{} // closed when the program ends
 	tokens *fence.Memory   // for a database it is package sqlfence
 }

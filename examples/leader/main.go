@@ -13,7 +13,7 @@
 //	go run ./examples/leader -url hashreentrant+redis://localhost:6379
 //
 // Without -url the candidates share a store in this process, as processes share a Redis.
-// It ends by itself; the exit code is 0 when everything went as told, 1 when not, 2 for
+// It ends by itself; the exit code is 0 when all of this happened, 1 when not, 2 for
 // bad usage and 130 after Ctrl-C.
 package main
 

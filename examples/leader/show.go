@@ -59,7 +59,7 @@ func (s *show) play(ctx context.Context, url string) error {
 		}
 	}
 	for _, c := range s.candidates {
-		ended.Go(func() { _ = c.stand(ctx) }) // it tells itself what happens
+		ended.Go(func() { _ = c.stand(ctx) }) // it prints what happens by itself
 	}
 	if err := s.pause(ctx); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (s *show) crash(ctx context.Context) (next write, err error) {
 	return next, err
 }
 
-// next is the next write.
+// next returns the next write.
 func (s *show) next(ctx context.Context) (write, error) {
 	select {
 	case w := <-s.ledger.writes:

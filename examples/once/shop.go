@@ -33,7 +33,7 @@ type shop struct {
 	orders []order
 }
 
-// routes are the pages of the shop; guarded says whether an order that is sent twice is placed once.
+// routes returns the pages of the shop; guarded says whether an order that is sent twice is placed once.
 func (s *shop) routes(l locker.Locker, guarded bool) (http.Handler, error) {
 	orders := http.Handler(http.HandlerFunc(s.place))
 	if guarded {

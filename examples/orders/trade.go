@@ -147,7 +147,7 @@ func (t *tally) print(w io.Writer) {
 	}
 }
 
-// wait is a percentile.
+// wait returns a percentile.
 func (t *tally) wait(percent int) time.Duration {
 	if len(t.waits) == 0 {
 		return 0

@@ -8,7 +8,7 @@
 //
 // Without arguments it does both on a server of its own (miniredis), the second
 // with each strategy there is for one Redis. With -config locks.yaml or -url it
-// does the second as told.
+// does the second, with what they name.
 //
 //	go run ./examples/wire
 //	go run ./examples/wire -url 'blpop+redis://localhost:6379/0?ttl=10s'

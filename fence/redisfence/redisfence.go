@@ -62,7 +62,7 @@ type Guard struct {
 type Option func(*Guard) error
 
 // WithPrefix puts prefix before the name of each guard's key, in place of locker:guard:. All
-// that write the same data use the same one.
+// Guards of one resource use one prefix.
 func WithPrefix(prefix string) Option {
 	return func(g *Guard) error {
 		if prefix == "" || strings.ContainsAny(prefix, "{}") {

@@ -1,5 +1,5 @@
-// Package bound has the contexts of a Locker's commands. They cost next to nothing until
-// their Done is asked for: a driver that asks [Ends] never does.
+// Package bound makes the contexts of a Locker's commands. They cost next to nothing until
+// the first call of Done: a driver that calls [Ends] needs none.
 package bound
 
 import (
@@ -14,7 +14,7 @@ type Context struct {
 	caller                 // the parent
 	at     time.Time       // when it ends by itself
 	closed context.Context // ends with the Locker; nil: it does not matter
-	real   atomic.Pointer[real]
+	real   atomic.Pointer[cancellable]
 }
 
 // caller is the context of the user's call, as a driver sees it: its Err is one of package context's errors.
@@ -25,7 +25,7 @@ type caller struct{ context.Context }
 // Err implements [context.Context].
 func (c *caller) Err() error { return End(c.Context) }
 
-// AfterFunc has package context derive children without a goroutine each, where the user's type can.
+// AfterFunc lets package context derive children without a goroutine each, where the user's type can.
 func (c *caller) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.Context, f) }
 
 // End returns how ctx has ended, as one of package context's errors, whatever ctx's own Err is; nil if it has not.
@@ -39,17 +39,17 @@ func End(ctx context.Context) error {
 	return context.Canceled
 }
 
-// real is the context that Done is of.
-type real struct {
+// cancellable is the context behind a Context, made at the first Done.
+type cancellable struct {
 	context.Context
 	end func()
 }
 
-// stopped is that of a Context which was stopped before its Done was asked for.
-var stopped = func() *real {
+// stopped marks a Context that was stopped before its first Done.
+var stopped = func() *cancellable {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	return &real{ctx, cancel}
+	return &cancellable{ctx, cancel}
 }()
 
 // New makes a Context that ends d from now. closed may be nil.
@@ -63,7 +63,7 @@ type undated struct{ context.Context }
 // Deadline implements [context.Context].
 func (undated) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Undated is ctx, without its Deadline where it does not end: some types of context that were
+// Undated returns ctx without its Deadline if ctx never ends: some types of context that were
 // detached from their parent's end have kept its Deadline. Package context takes that for the
 // time at which the parent ends its children, and sets no timer of theirs.
 func Undated(ctx context.Context) context.Context {
@@ -84,15 +84,16 @@ func (c *Context) Deadline() (time.Time, bool) {
 // Done implements [context.Context].
 func (c *Context) Done() <-chan struct{} { return c.made().Done() }
 
-// AfterFunc has package context derive children without a goroutine each.
+// AfterFunc lets package context derive children without a goroutine each.
 func (c *Context) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.made(), f) }
 
-func (c *Context) made() *real {
+// made returns the cancellable context, and makes it if need be.
+func (c *Context) made() *cancellable {
 	if r := c.real.Load(); r != nil {
 		return r
 	}
 	ctx, cancel := context.WithDeadline(&c.caller, c.at)
-	r := &real{ctx, cancel}
+	r := &cancellable{ctx, cancel}
 	if c.closed != nil {
 		unhook := context.AfterFunc(c.closed, cancel)
 		r.end = func() { unhook(); cancel() }
@@ -110,8 +111,8 @@ func (c *Context) Err() error {
 	switch {
 	case r != nil && r != stopped:
 		return r.Err()
-	case c.caller.Err() != nil:
-		return c.caller.Err()
+	case c.caller.Context.Err() != nil:
+		return End(c.caller.Context)
 	case r == stopped || c.closed != nil && c.closed.Err() != nil:
 		return context.Canceled
 	case !time.Now().Before(c.at):

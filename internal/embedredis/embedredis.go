@@ -69,7 +69,7 @@ func (s *Server) runClock() {
 	}
 }
 
-// URL is a URL for [github.com/redis/go-redis/v9.ParseURL].
+// URL returns a URL for [github.com/redis/go-redis/v9.ParseURL].
 func (s *Server) URL() string { return "redis://" + s.m.Addr() + "/0" }
 
 // Close stops the server and forgets what it held.

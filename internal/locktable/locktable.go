@@ -14,7 +14,7 @@ import (
 	"github.com/distlock/locker/internal/wake"
 )
 
-// Table has the locks of a store, and those who watch them. Its methods need Mu.
+// Table holds the locks of a store, and those who watch them. Its methods need Mu.
 type Table struct {
 	Mu      sync.Mutex
 	Locks   map[string]*Lock // those that have ended may be there for a while
@@ -57,7 +57,7 @@ func New(token func(key string, n int) (first int64, got int)) *Table {
 	return &Table{Locks: map[string]*Lock{}, Watches: map[string]map[*Watch]struct{}{}, Token: token}
 }
 
-// Claim is the lock's claim of that id, or nil.
+// Claim returns the lock's claim of that id, or nil.
 func (l *Lock) Claim(id string) *Claim {
 	for _, c := range l.Claims {
 		if c.ID == id {
@@ -265,7 +265,7 @@ func (t *Table) Inspect(key string) driver.Holder {
 	return h
 }
 
-// Matching are the keys that are held and match a pattern, in ascending order.
+// Matching returns the keys that are held and match a pattern, in ascending order.
 func (t *Table) Matching(pattern string) ([]string, error) {
 	t.Sweep()
 	keys, glob := make([]string, 0, len(t.Locks)), noSlash.Replace(pattern)

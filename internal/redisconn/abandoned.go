@@ -8,10 +8,6 @@ import (
 	"time"
 )
 
-// resolveTimeout returns how long to wait for the result of an abandoned command: longer than
-// a batch may take. A client that is not go-redis's own need not keep any timeout.
-func (p *pipeline) resolveTimeout() time.Duration { return p.batchTimeout() + time.Second }
-
 // abandonedCommands holds commands whose callers returned before the reply.
 type abandonedCommands struct {
 	mu       sync.Mutex

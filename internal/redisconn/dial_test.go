@@ -288,7 +288,7 @@ func TestLoneCommandsDoNotDialEachTime(t *testing.T) {
 	for n == nil {
 		n = l.commands.single.fast.take(time.Now())
 	}
-	n.wire.interrupt()
+	n.netConn.interrupt()
 	l.commands.single.fast.give(n)
 	before, began := g.dials.Load(), time.Now()
 	for range 300 {

@@ -19,4 +19,10 @@
 // command is on the wire, so the command is abandoned: it may still reach the server.
 // [Conn.AwaitAbandoned] waits until it is known whether it has, so that a later command
 // can be ordered after it.
+//
+// # Beside Do
+//
+// [Blocking] and [Replicas] have clients of their own, made of the same private options.
+// [Conn.Scan], [Conn.Info], [Conn.Setting] and [Conn.Publish] end with their context, which
+// go-redis alone does not.
 package redisconn

@@ -24,7 +24,7 @@ func (e *Error) Error() string { return e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// notSent is the error of a command that did not leave this process.
+// notSent returns the error of a command that did not leave this process.
 func notSent(err error) error {
 	return &Error{Err: fmt.Errorf("it was not sent: %w", err), NotApplied: true}
 }

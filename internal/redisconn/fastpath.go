@@ -75,7 +75,7 @@ func (f *fastPath) revive(c *fastConn) *fastConn {
 
 // give gives the connection back.
 func (f *fastPath) give(c *fastConn) {
-	if c.wire.unusable.Load() {
+	if c.netConn.unusable.Load() {
 		c.close()
 		c = nil
 	}
@@ -96,9 +96,9 @@ func (f *fastPath) close() {
 
 // fastConn is one connection. It is not dialed again.
 type fastConn struct {
-	client *redis.Client // its pool holds conn and nothing else
-	conn   *redis.Conn
-	wire   *interruptibleConn
+	client  *redis.Client // its pool holds conn and nothing else
+	conn    *redis.Conn
+	netConn *interruptibleConn
 	// How long an answer is awaited, and the first one of a new connection.
 	answerTimeout, connectTimeout time.Duration
 	expires                       time.Time   // the end of its lifetime; zero: never
@@ -107,23 +107,23 @@ type fastConn struct {
 
 // connect makes a connection, which dials when it is used first.
 func (f *fastPath) connect() *fastConn {
-	wire := &interruptibleConn{}
+	netConn := &interruptibleConn{}
 	o := privateOptions(f.like)
-	c := &fastConn{wire: wire, answerTimeout: o.ReadTimeout, connectTimeout: max(o.DialTimeout, o.ReadTimeout)}
+	c := &fastConn{netConn: netConn, answerTimeout: o.ReadTimeout, connectTimeout: max(o.DialTimeout, o.ReadTimeout)}
 	o.PoolSize = 1
 	o.Protocol = 2 // no push notifications, for which go-redis would look before and after each command
 	o.OnConnect = f.greeting.onConnect(o.Protocol)
-	o.ReadTimeout, o.WriteTimeout = -2, -2 // wire has the deadlines
+	o.ReadTimeout, o.WriteTimeout = -2, -2 // netConn has the deadlines
 	dial := o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		wire.Conn = conn
-		wire.begin(time.Now().Add(c.answerTimeout), false)
-		wire.unhook = context.AfterFunc(f.life, func() { _ = conn.Close() })
-		return wire, nil
+		netConn.Conn = conn
+		netConn.begin(time.Now().Add(c.answerTimeout), false)
+		netConn.unhook = context.AfterFunc(f.life, func() { _ = conn.Close() })
+		return netConn, nil
 	}
 	c.client = redis.NewClient(o)
 	c.conn = c.client.Conn()
@@ -140,18 +140,18 @@ func (c *fastConn) isAlive(life context.Context) bool {
 	ctx, cancel := context.WithTimeout(life, c.connectTimeout)
 	defer cancel()
 	err := c.hello(ctx)
-	if isServerError(err) && c.wire.Conn != nil {
+	if isServerError(err) && c.netConn.Conn != nil {
 		// It may be the answer to the handshake: then go-redis returns the error again, and does not write.
 		err = c.hello(ctx)
-		return isServerError(err) && c.wire.wrote.Load() && !c.wire.unusable.Load()
+		return isServerError(err) && c.netConn.wrote.Load() && !c.netConn.unusable.Load()
 	}
-	return err == nil && !c.wire.unusable.Load()
+	return err == nil && !c.netConn.unusable.Load()
 }
 
 // hello sends HELLO, which needs no permission; any answer is a sign of life.
 func (c *fastConn) hello(ctx context.Context) error {
-	if c.wire.Conn != nil {
-		c.wire.begin(time.Now().Add(c.answerTimeout), false)
+	if c.netConn.Conn != nil {
+		c.netConn.begin(time.Now().Add(c.answerTimeout), false)
 	}
 	return c.conn.Do(ctx, "hello").Err()
 }
@@ -173,29 +173,29 @@ func (c *fastConn) send(ctx context.Context, now time.Time, cmd *Command) bool {
 	if !deadline.IsZero() && deadline.Before(until) {
 		until = deadline
 	}
-	c.wire.begin(until, closing != nil)
+	c.netConn.begin(until, closing != nil)
 	if closing != nil { // the same one for all commands
 		if c.unhook == nil {
-			c.unhook = context.AfterFunc(closing, c.wire.interruptClosing)
+			c.unhook = context.AfterFunc(closing, c.netConn.interruptClosing)
 		}
 		if closing.Err() != nil {
-			c.wire.interrupt()
+			c.netConn.interrupt()
 		}
 	}
 	stop := func() bool { return true }
 	if caller.Done() != nil {
-		stop = context.AfterFunc(caller, c.wire.interrupt)
+		stop = context.AfterFunc(caller, c.netConn.interrupt)
 	}
 	cmd.cmd = cmd.Script.bySHA(context.Background(), &cmd.store, cmd.Words)
 	err := c.conn.Process(context.Background(), cmd.cmd)
 	cmd.cmd.SetErr(err)
 	if !stop() || err != nil && (!isServerError(err) || isRedirect(err)) {
-		c.wire.interrupt() // no other command may use it; after READONLY go-redis does not use it, either
+		c.netConn.interrupt() // no other command may use it; after READONLY go-redis does not use it, either
 	}
 	if err != nil && !isServerError(err) {
-		cmd.resolved = c.wire.awaited()
+		cmd.resolved = c.netConn.awaited()
 	}
-	return c.wire.wrote.Load()
+	return c.netConn.wrote.Load()
 }
 
 // sendFast sends cmd by the fast path if no other command is in flight. It reports whether

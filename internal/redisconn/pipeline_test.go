@@ -87,7 +87,7 @@ func (l *proxied) connected(t *testing.T) {
 			return false
 		}
 		defer d.give(n)
-		return !n.wire.unusable.Load()
+		return !n.netConn.unusable.Load()
 	}, soon, time.Millisecond)
 }
 

@@ -34,7 +34,7 @@ func (c *Conn) NewReplicas(n int, timeout time.Duration, wrote func(reply any) b
 	}
 }
 
-// Do is [Conn.Do] with the confirmation.
+// Do sends cmd, and waits for the confirmation.
 func (r *Replicas) Do(ctx context.Context, cmd *Command) (any, error) {
 	words := plain(cmd.Words)
 	s, key := cmd.Script, cmd.Key
@@ -69,9 +69,9 @@ type result struct {
 	err   error
 }
 
-// DoAll is [Conn.DoAll] with the confirmation. It sends the commands to
-// one node on one connection, and confirms them there: WAIT counts what its own connection
-// has written, to the server that it has written to.
+// DoAll sends cmds, and waits for the confirmations. It sends the commands to one node on one
+// connection, and confirms them there: WAIT counts what its own connection has written, to the
+// server that it has written to.
 func (r *Replicas) DoAll(ctx context.Context, cmds []*Command, answer func(i int, reply any, err error)) {
 	nodes := make(map[*redis.Client][]int)
 	for i, cmd := range cmds {
@@ -207,7 +207,7 @@ func (r *Replicas) confirm(ctx context.Context, conn *redis.Conn) error {
 		return unconfirmed(err)
 	case int(n) < r.n:
 		// It is not NotApplied: the master has the write.
-		return fmt.Errorf("%d of the %d replicas asked for confirmed the lock within %v", n, r.n, r.timeout)
+		return fmt.Errorf("%d of the %d replicas asked for confirmed the write within %v", n, r.n, r.timeout)
 	}
 	return nil
 }

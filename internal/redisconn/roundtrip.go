@@ -20,6 +20,10 @@ func (p *pipeline) batchTimeout() time.Duration {
 	return max(dialTimeout(o.DialTimeout), readTimeout(o.ReadTimeout)) + time.Second
 }
 
+// resolveTimeout returns how long to wait for the result of an abandoned command: longer than
+// a batch may take. A client that is not go-redis's own need not keep any timeout.
+func (p *pipeline) resolveTimeout() time.Duration { return p.batchTimeout() + time.Second }
+
 // send sends a batch and resolves its commands. Where the server does not know a script, the
 // first command that runs it is sent again with its source, and the others follow it.
 func (p *pipeline) send(batch []*Command) {

@@ -93,7 +93,7 @@ func (p *pipeline) abandon(c *Command, why error) {
 	p.complete(c)
 }
 
-// unanswered is the error of an abandoned command.
+// unanswered returns the error of an abandoned command.
 func unanswered(why error) error { return fmt.Errorf("the store has not answered: %w", why) }
 
 // await returns c's error when c has a result, or is abandoned because ctx ends.

@@ -183,7 +183,7 @@ func (d *Driver) ReleaseLock(ctx context.Context, c driver.Claim) (listeners int
 	return d.run(ctx, d.p.Release, c)
 }
 
-// run is Run, and returns what the reply is above 1.
+// run runs a script, and returns the reply less 1.
 func (d *Driver) run(ctx context.Context, s *redisconn.Script, c driver.Claim, args ...any) (int, error) {
 	cmd := d.command(s, driver.Request{Claim: c, Fencing: c.Token != 0}, args...)
 	reply, err := d.do(ctx, cmd, d.conn.Do)

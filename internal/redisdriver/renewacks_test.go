@@ -87,7 +87,7 @@ func TestRenewalsWaitSideBySide(t *testing.T) {
 		c := claimOf(fmt.Sprint("k", i))
 		require.NoError(t, l.direct.Set(t.Context(), c.Key, c.ID, time.Minute).Err())
 		all.Go(func() {
-			if err := renewed(t.Context(), l.Driver, c)[0]; err == nil || err.Error() != "0 of the 1 replicas asked for confirmed the lock within 1s" {
+			if err := renewed(t.Context(), l.Driver, c)[0]; err == nil || err.Error() != "0 of the 1 replicas asked for confirmed the write within 1s" {
 				t.Errorf("batch %d: %v", i, err)
 			}
 		})

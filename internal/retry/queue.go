@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/distlock/locker/internal/bound"
+	"github.com/distlock/locker/internal/idle"
+	"github.com/distlock/locker/internal/wake"
 )
 
 // Times and bounds of a Queue.
@@ -56,15 +58,15 @@ type Queue struct {
 
 	mu     sync.Mutex
 	shards map[string]*shard
-	idle   chan struct{} // closed when there is no shard; made by Done
+	busy   idle.Count // of shards
 }
 
 type shard struct {
 	waiting map[string]*Task
 	running int
-	width   int           // how many are begun at a time: one after a failure, one more after each success
-	failed  bool          // a task has failed since the last pause
-	wake    chan struct{} // holds one
+	width   int  // how many are begun at a time: one after a failure, one more after each success
+	failed  bool // a task has failed since the last pause
+	wake    wake.Signal
 }
 
 // NewQueue makes a Queue.
@@ -83,12 +85,13 @@ func (q *Queue) Add(name string, t *Task) bool {
 	}
 	s := q.shards[name]
 	if s == nil {
-		s = &shard{waiting: make(map[string]*Task), width: 1, wake: make(chan struct{}, 1)}
+		s = &shard{waiting: make(map[string]*Task), width: 1, wake: wake.New()}
 		q.shards[name] = s
+		q.busy.Add(1)
 		go q.work(name, s)
 	}
 	s.add(t)
-	s.wakeUp()
+	s.wake.Send()
 	return true
 }
 
@@ -109,33 +112,13 @@ func (q *Queue) Stop() { q.stop() }
 func (q *Queue) Done() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.idle == nil {
-		q.idle = make(chan struct{})
-	}
-	idle := q.idle
-	q.closeIfIdle()
-	return idle
-}
-
-// closeIfIdle needs q.mu.
-func (q *Queue) closeIfIdle() {
-	if len(q.shards) == 0 && q.idle != nil {
-		close(q.idle)
-		q.idle = nil
-	}
+	return q.busy.Done()
 }
 
 // add needs q.mu.
 func (s *shard) add(t *Task) {
 	if s.waiting[t.ID] == nil {
 		s.waiting[t.ID] = t
-	}
-}
-
-func (s *shard) wakeUp() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
 	}
 }
 
@@ -187,7 +170,7 @@ func (q *Queue) take(name string, s *shard) (batch []*Task, wait time.Duration, 
 	s.running += len(batch)
 	if over = s.running+len(s.waiting) == 0; over {
 		delete(q.shards, name)
-		q.closeIfIdle()
+		q.busy.Add(-1)
 	}
 	return batch, wait, over
 }
@@ -273,5 +256,5 @@ func (q *Queue) ended(s *shard, well bool) {
 	} else {
 		s.width, s.failed = 1, true
 	}
-	s.wakeUp()
+	s.wake.Send()
 }

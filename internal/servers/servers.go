@@ -33,7 +33,7 @@ type Server struct {
 	run
 }
 
-// kind is what the servers of one store differ in.
+// kind holds what differs between the servers of two stores.
 type kind struct {
 	program  string
 	template string                 // the data of a new server; "" where the program makes them

@@ -8,6 +8,10 @@ import (
 )
 
 // The life of a claim: one key, one store, two processes. Time goes by in ticks.
+//
+// An Unlock may keep the claim (locker.WithSticky): the claim is then held without a lease, and the next Lock of the process takes it
+// without a command. The engine keeps a claim for a second at most, not late in a lease, and not after a renewal without an answer. The model
+// does all of that: it keeps a claim for as long as the claim lasts, and gives it up at any time.
 
 const (
 	ttl       = 2 // ticks for which the store keeps a claim
@@ -34,6 +38,7 @@ type Store struct {
 	Left    uint8 // ticks until that is over
 	First   uint8 // the first token of that claim
 	Counter uint8 // the last token that was reserved
+	Long    bool  // a renewal has lengthened that claim
 }
 
 const none = int8(-1)
@@ -44,7 +49,8 @@ type Claim struct {
 	Process uint8
 	Left    uint8 // ticks for which the process may rely on it
 	Token   uint8 // of the present holder
-	Handed  bool  // it was handed over inside the process
+	Handed  bool  // it was handed over inside the process, or kept and taken again
+	Long    bool  // a renewal was answered that has lengthened it
 	Broken  bool  // somebody took the lock away
 	Sent    uint8 // ticks since the acquire was sent, up to ttl
 	Renewed uint8 // ticks since the renewal was sent, up to ttl
@@ -64,6 +70,7 @@ const (
 	Held           // it was granted
 	Over           // it was lost, or left to its TTL
 	Released       // a release was sent for it
+	Kept           // it was unlocked, and no release was sent: it has no holder
 )
 
 // Set has commands, or replies to them.
@@ -93,9 +100,16 @@ type Mistakes struct {
 	ReusesID        bool // an attempt after one that was given up has its id
 	RevivesReleased bool // a renewal that is answered after the release makes the claim held again
 	LetsHeldExpire  bool // LetExpire leaves its holder in the belief that it holds
+
+	KeptIgnoresClock  bool // a kept claim does not end by the clock
+	KeptCountsAnew    bool // a lease on a kept claim counts from its Lock
+	KeptRepeatsToken  bool // it has the token of the lease before it
+	KeptTakesTokens   bool // it has a token that was not reserved
+	KeptWhileReleased bool // a kept claim can be taken after its release was sent
+	KeptLengthened    bool // a claim is kept that a renewal has lengthened
 }
 
-// ClaimModel is the model of a claim's life, with so many ids: 2 or 3.
+// ClaimModel returns the model of a claim's life, with so many ids: 2 or 3.
 func ClaimModel(ids uint8, m Mistakes) explore.Model[Life] {
 	return explore.Model[Life]{
 		Begin: Life{IDs: ids, Store: Store{Holder: none}},
@@ -105,6 +119,7 @@ func ClaimModel(ids uint8, m Mistakes) explore.Model[Life] {
 			{Name: "who holds has the key in the store for as long as it relies on it", Kept: Life.covered},
 			{Name: "only a claim that holds the key is renewed", Kept: func(l Life) bool { return !l.Wrong }},
 			{Name: "each holder's token is greater than that of every holder before", Kept: func(l Life) bool { return !l.Order }},
+			{Name: "a claim that nobody uses was not lengthened, as far as renewals were answered", Kept: Life.unusedIsShort},
 		},
 	}
 }
@@ -128,6 +143,17 @@ func (l Life) covered() bool {
 	return true
 }
 
+// unusedIsShort is what others rely on who wait for a process that has died: the grant of a claim that may be kept is a
+// short one.
+func (l Life) unusedIsShort() bool {
+	for id, c := range l.Claims {
+		if c.State == Kept && l.Store.Holder == int8(id) && l.Store.Long && c.Replies&Renew == 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // steps lists what may happen next. A command or a reply that never arrives was lost.
 func (m Mistakes) steps(l Life, take func(string, Life)) {
 	for p := range uint8(processes) {
@@ -144,7 +170,7 @@ func (m Mistakes) steps(l Life, take func(string, Life)) {
 	if l.Store.Holder != none {
 		n := l
 		n.Claims[n.Store.Holder].Broken = true
-		n.Store.Holder, n.Store.Left = none, 0
+		n.Store.Holder, n.Store.Left, n.Store.Long = none, 0, false
 		take("an operator breaks the lock", n)
 	}
 }
@@ -157,9 +183,13 @@ func (m Mistakes) forget(l Life) Life {
 			c.Sent, c.Proposed = 0, 0
 			c.Replies &^= Acquire
 		}
-		if c.State != Held && !m.RevivesReleased {
+		if c.State != Held && c.State != Kept && !m.RevivesReleased {
 			c.Token, c.Renewed, c.Handed = 0, 0, false
 			c.Replies &^= Renew | Denied
+		}
+		if mayBeKept := c.State == Kept || c.State == Held && !c.Handed; !mayBeKept {
+			c.Long = false
+			l.Store.Long = l.Store.Long && l.Store.Holder != int8(id)
 		}
 		if (c.Commands|c.Replies)&Renew == 0 {
 			c.Renewed = 0
@@ -173,7 +203,7 @@ func (s Set) String() string {
 }
 
 func (s State) String() string {
-	return [...]string{"unused", "asking", "held", "over", "released"}[s]
+	return [...]string{"unused", "asking", "held", "over", "released", "kept"}[s]
 }
 
 // String shows the store and each claim that was used.
@@ -186,7 +216,7 @@ func (l Life) String() string {
 	}
 	for id, c := range l.Claims[:l.Next] {
 		fmt.Fprintf(&b, "; %d %v", id, c.State)
-		if c.State == Held {
+		if c.State == Held || c.State == Kept {
 			fmt.Fprintf(&b, " for %d, token %d", c.Left, c.Token)
 		}
 	}

@@ -1,6 +1,10 @@
 package spec
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/distlock/locker/internal/explore"
+)
 
 // TestClaims goes through all states of two claims, and through many of three.
 func TestClaims(t *testing.T) {
@@ -12,6 +16,35 @@ func TestClaims(t *testing.T) {
 			t.Fatal(r)
 		}
 		t.Logf("%d claims: %d states, %d steps deep, complete %t", ids, r.States, r.Depth, r.Complete)
+	}
+}
+
+// TestClaimsWithShortTTLs: a renewal of a lock whose TTL is short leaves it as short as it was, and it may be kept.
+func TestClaimsWithShortTTLs(t *testing.T) {
+	m := ClaimModel(2, Mistakes{KeptLengthened: true})
+	m.Promises = m.Promises[:4] // those about holders
+	r := m.Explore()
+	if r.Broken != "" || !r.Complete {
+		t.Fatal(r)
+	}
+	t.Logf("%d states, %d steps deep", r.States, r.Depth)
+}
+
+// TestClaimsAreKept wants the model to keep claims, to take them again, and to give them up.
+func TestClaimsAreKept(t *testing.T) {
+	for name, reached := range map[string]func(Life) bool{
+		"a claim is kept": func(l Life) bool { return l.Claims[0].State == Kept },
+		"it is taken":     func(l Life) bool { return l.Claims[0].State == Held && l.Claims[0].Handed && l.Tokens == 2 },
+		"another process gets the key next": func(l Life) bool {
+			return l.Claims[1].State == Held && l.Claims[0].State == Released && l.Tokens > block
+		},
+		"both processes keep a claim": func(l Life) bool { return l.Claims[0].State == Kept && l.Claims[1].State == Kept },
+	} {
+		m := ClaimModel(2, Mistakes{})
+		m.Promises = []explore.Promise[Life]{{Name: name, Kept: func(l Life) bool { return !reached(l) }}}
+		if r := m.Explore(); r.Broken == "" {
+			t.Errorf("%s: never, in %d states", name, r.States)
+		}
 	}
 }
 
@@ -31,6 +64,12 @@ func TestClaimMistakes(t *testing.T) {
 		"an id is used again after its clean-up was sent":      {ReusesID: true},
 		"a renewal revives a claim that was released":          {RevivesReleased: true},
 		"a lease that is left to its TTL is held on by itself": {LetsHeldExpire: true},
+		"a kept claim is granted after its end":                {KeptIgnoresClock: true},
+		"a lease on a kept claim counts from its Lock":         {KeptCountsAnew: true},
+		"a kept claim is granted with the same token":          {KeptRepeatsToken: true},
+		"a kept claim is granted without a reserved token":     {KeptTakesTokens: true},
+		"a kept claim is granted after its release was sent":   {KeptWhileReleased: true},
+		"a claim that a renewal has lengthened is kept":        {KeptLengthened: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			model := ClaimModel(2, m)

@@ -4,11 +4,11 @@ import "fmt"
 
 // The steps of a claim's life: a process asks, commands and replies arrive, callers act, time goes by.
 
-// begin sends an attempt of a process that has none, and holds nothing.
+// begin sends an attempt of a process that has none, holds nothing and keeps nothing.
 func (m Mistakes) begin(l Life, p uint8, take func(string, Life)) {
 	again := none
 	for id, c := range l.Claims {
-		if c.Process == p && (c.State == Asking || c.State == Held) {
+		if c.Process == p && (c.State == Asking || c.State == Held || c.State == Kept) {
 			return
 		}
 		if c.Process == p && c.State == Released {
@@ -46,7 +46,7 @@ func (m Mistakes) arrivals(l Life, id int, take func(string, Life)) {
 	}
 }
 
-// apply is a command at the store: one atomic step.
+// apply applies a command at the store: one atomic step.
 func (m Mistakes) apply(l *Life, id int, command Set) {
 	s, c := &l.Store, &l.Claims[id]
 	mine := s.Holder == int8(id)
@@ -71,14 +71,14 @@ func (m Mistakes) apply(l *Life, id int, command Set) {
 			c.Replies |= Denied
 			return
 		case mine || m.RenewsAny && s.Holder != none:
-			s.Left = max(s.Left, ttl)
+			s.Left, s.Long = max(s.Left, ttl), true
 		case m.RenewCreates && s.Holder == none:
 			s.Holder, s.Left = int8(id), ttl
 		}
 		l.Wrong = l.Wrong || !mine
 	case Release:
 		if mine || m.ReleasesAny {
-			s.Holder, s.Left = none, 0
+			s.Holder, s.Left, s.Long = none, 0, false
 		}
 		return // whatever the answer, the claim is over for its process
 	}
@@ -97,8 +97,13 @@ func (m Mistakes) replies(l Life, id int, take func(string, Life)) {
 		n := l
 		r := &n.Claims[id]
 		r.Replies &^= Renew
-		if left := m.leftAfter(c.Renewed); r.State == Held || m.RevivesReleased && r.State == Released {
-			r.State, r.Left = Held, max(r.Left, left)
+		switch left := m.leftAfter(c.Renewed); {
+		case r.State == Held || m.RevivesReleased && r.State == Released:
+			r.State, r.Left, r.Long = Held, max(r.Left, left), !m.KeptLengthened
+		case r.State == Kept && m.KeptLengthened:
+			r.Left = max(r.Left, left)
+		case r.State == Kept:
+			r.release()
 		}
 		take(fmt.Sprintf("process %d gets the renewal of claim %d", c.Process, id), n)
 	}
@@ -106,7 +111,7 @@ func (m Mistakes) replies(l Life, id int, take func(string, Life)) {
 		n := l
 		r := &n.Claims[id]
 		r.Replies &^= Denied
-		if r.State == Held && !m.IgnoresDenial {
+		if (r.State == Held || r.State == Kept) && !m.IgnoresDenial {
 			r.State, r.Left = Over, 0
 		}
 		take(fmt.Sprintf("process %d learns that claim %d does not hold the key", c.Process, id), n)
@@ -146,13 +151,12 @@ func (l *Life) holds(c *Claim, token uint8) {
 	c.Token, l.Tokens = token, max(l.Tokens, token)
 }
 
-// callers are what the callers in a process do.
+// callers lists the steps of the callers in a process.
 func (m Mistakes) callers(l Life, id int, take func(string, Life)) {
 	c := l.Claims[id]
 	release := func(name string) {
 		n := l
-		n.Claims[id].State, n.Claims[id].Left = Released, 0
-		n.Claims[id].Commands |= Release
+		n.Claims[id].release()
 		take(fmt.Sprintf(name, c.Process, id), n)
 	}
 	switch c.State {
@@ -181,6 +185,11 @@ func (m Mistakes) callers(l Life, id int, take func(string, Life)) {
 			n.holds(h, token)
 			take(fmt.Sprintf("process %d hands claim %d over to its next caller", c.Process, id), n)
 		}
+		if (!c.Handed || m.KeptTakesTokens) && (!c.Long || m.KeptLengthened) {
+			n := l
+			n.Claims[id].State = Kept
+			take(fmt.Sprintf("process %d unlocks claim %d, and keeps it", c.Process, id), n)
+		}
 		n := l
 		if !m.LetsHeldExpire {
 			n.Claims[id].State, n.Claims[id].Left = Over, 0
@@ -188,14 +197,45 @@ func (m Mistakes) callers(l Life, id int, take func(string, Life)) {
 			n.Claims[id].Left = ttl
 		}
 		take(fmt.Sprintf("process %d leaves claim %d to its TTL", c.Process, id), n)
+	case Kept:
+		m.kept(l, id, take)
 	}
+}
+
+// kept is what becomes of a claim that is kept: the next Lock of the process takes it, or the process gives it up, because its time without
+// a holder is over, or another process has asked for it.
+func (m Mistakes) kept(l Life, id int, take func(string, Life)) {
+	n := l
+	c := &n.Claims[id]
+	token := c.Token + 1
+	if m.KeptRepeatsToken {
+		token = c.Token
+	}
+	if m.KeptCountsAnew {
+		c.Left = ttl
+	}
+	c.State, c.Handed = Held, true
+	n.holds(c, token)
+	take(fmt.Sprintf("process %d locks again, by claim %d, which it has kept", c.Process, id), n)
+	if n = l; m.KeptWhileReleased {
+		n.Claims[id].Commands |= Release
+	} else {
+		n.Claims[id].release()
+	}
+	take(fmt.Sprintf("process %d gives up claim %d, which it has kept", c.Process, id), n)
+}
+
+// release sends a release.
+func (c *Claim) release() {
+	c.State, c.Left = Released, 0
+	c.Commands |= Release
 }
 
 // tick lets time pass.
 func (m Mistakes) tick(l Life) Life {
 	if s := &l.Store; s.Holder != none {
 		if s.Left--; s.Left == 0 {
-			s.Holder = none
+			s.Holder, s.Long = none, false
 		}
 	}
 	for id := range l.Claims {
@@ -206,7 +246,7 @@ func (m Mistakes) tick(l Life) Life {
 		if c.Commands&Renew != 0 || c.Replies&Renew != 0 {
 			c.Renewed = min(c.Renewed+1, ttl)
 		}
-		if c.State == Held && !m.IgnoresClock {
+		if c.State == Held && !m.IgnoresClock || c.State == Kept && !m.KeptIgnoresClock {
 			if c.Left--; c.Left == 0 {
 				c.State = Over
 			}

@@ -99,7 +99,7 @@ const (
 	TokensVary = "no two grants have one token"
 )
 
-// QuorumModel is the model under some assumptions, with the promises named.
+// QuorumModel returns the model under some assumptions, with the promises named.
 func QuorumModel(a Assumptions, promises ...string) explore.Model[Quorum] {
 	m := explore.Model[Quorum]{Steps: a.steps}
 	for n := range m.Begin.Nodes {

@@ -27,12 +27,12 @@ const (
 	release round = "release"
 )
 
-// pending are the nodes that a round may yet reach; nil for a release.
+// pending returns the nodes that a round may yet reach; nil for a release.
 func (me *Client) pending(r round) *Where {
 	return map[round]*Where{acquire: &me.Acquire, confirm: &me.Confirm}[r]
 }
 
-// apply is a command at a node, in one atomic step. It reports whether the node agrees.
+// apply applies a command at a node, in one atomic step. It reports whether the node agrees.
 func (a Assumptions) apply(q *Quorum, c, n int, r round) (yes bool) {
 	me, node := &q.Clients[c], &q.Nodes[n]
 	if late := me.pending(r); late != nil {
@@ -81,7 +81,7 @@ func (a Assumptions) send(q Quorum, c int, r round, take func(string, Quorum)) {
 	}
 }
 
-// client is what a client does.
+// client lists the steps of a client.
 func (a Assumptions) client(q Quorum, c int, take func(string, Quorum)) {
 	me := q.Clients[c]
 	step := func(what string, change func(q *Quorum, me *Client)) {
@@ -163,7 +163,7 @@ func (a Assumptions) granted(q *Quorum, c int) {
 	}
 }
 
-// write is a write that the resource takes.
+// write writes to the resource, which takes it.
 func (a Assumptions) write(q *Quorum, c int) {
 	me, other := &q.Clients[c], q.Clients[1-c]
 	me.Wrote = true

@@ -44,7 +44,7 @@ func (w What) String() string {
 	return [...]string{"Lock", "granted", "refused", "held", "lost", "re-entered", "Unlock", "Unlock returned", "Unlock failed", "died"}[w]
 }
 
-// view is what is known of a lease.
+// view holds what is known of a lease.
 type view struct {
 	stage    stage
 	token    int64

@@ -55,11 +55,14 @@ func (w *watched) follow(next Life, tick bool) (err error) {
 			see(id, Refused)
 		case was.State == Asking && is.State == Held:
 			see(id, Granted)
-		case was.State == Held && is.Handed != was.Handed:
+		case was.State == Held && is.State == Held && is.Handed != was.Handed:
 			see(id, Unlocks, Unlocked)
 			newLease(id)
 			see(id, Asks, Granted)
-		case was.State == Held && is.State == Released:
+		case was.State == Kept && is.State == Held:
+			newLease(id)
+			see(id, Asks, Granted)
+		case was.State == Held && (is.State == Released || is.State == Kept):
 			see(id, Unlocks, Unlocked)
 		case was.State == Held && is.State == Over:
 			see(id, Lost, Unlocks, Unlocked)
@@ -99,6 +102,7 @@ func TestTraceFollowsClaims(t *testing.T) {
 		"releases any": {ReleasesAny: true}, "grants any": {GrantsAny: true}, "counts from the reply": {CountsFromReply: true},
 		"own tokens": {OwnTokens: true}, "repeats tokens": {RepeatsToken: true}, "reserves one": {ReservesOne: true},
 		"reuses ids": {ReusesID: true}, "ignores the clock": {IgnoresClock: true}, "accepts late grants": {AcceptsLate: true, IgnoresClock: true},
+		"keeps past the end": {KeptIgnoresClock: true}, "keeps with the token": {KeptRepeatsToken: true}, "keeps without tokens": {KeptTakesTokens: true},
 	} {
 		var err error
 		r, n := rand.New(rand.NewPCG(1, 2)), 0
@@ -129,12 +133,22 @@ func TestTraceRefuses(t *testing.T) {
 	unlock := func(lease uint64, at time.Duration) []Event {
 		return []Event{{What: Unlocks, Lease: lease, At: at}, {What: Unlocked, Lease: lease, At: at + 1}}
 	}
+	// kept is a lock that was granted at 0, and taken again without a command. It lasts until 3 s.
+	kept := func(lease uint64, at time.Duration, token int64) []Event {
+		return []Event{{What: Asks, Lease: lease, At: at, TTL: 3 * s}, {What: Granted, Lease: lease, At: at + 1, Token: token, Deadline: 3 * s}}
+	}
 	for name, c := range map[string]struct {
 		events [][]Event
 		wrong  bool
 	}{
 		"one after the other":         {[][]Event{lock(1, 0, 1), unlock(1, s), lock(2, 2*s, 2)}, false},
 		"after the deadline":          {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2)}, false},
+		"unlocked, kept and taken":    {[][]Event{lock(1, 0, 1), unlock(1, s), kept(2, 2*s, 2), unlock(2, 2500*time.Millisecond), lock(3, 2600*time.Millisecond, 9)}, false},
+		"kept, with the same token":   {[][]Event{lock(1, 0, 1), unlock(1, s), kept(2, 2*s, 1)}, true},
+		"kept, and held on":           {[][]Event{lock(1, 0, 1), unlock(1, s), kept(2, 2*s, 2), {{What: Holds, Lease: 2, At: 3 * s}}}, true},
+		"kept beside a holder":        {[][]Event{lock(1, 0, 1), unlock(1, s), lock(3, 1500*time.Millisecond, 9), kept(2, 2*s, 2)}, true},
+		"kept after a holder":         {[][]Event{lock(1, 0, 1), unlock(1, s), lock(3, 1500*time.Millisecond, 9), unlock(3, 1600*time.Millisecond), kept(2, 2*s, 2)}, true},
+		"beside one that was kept":    {[][]Event{lock(1, 0, 1), unlock(1, s), kept(2, 2*s, 2), lock(3, 2500*time.Millisecond, 9)}, true},
 		"beside a holder":             {[][]Event{lock(1, 0, 1), lock(2, 2*s, 2)}, true},
 		"beside one that died":        {[][]Event{lock(1, 0, 1), {{What: Died, Lease: 1, At: s}}, lock(2, 2*s, 2)}, false},
 		"beside one that was lost":    {[][]Event{waited(s), afterLoss(2)}, false},

@@ -8,7 +8,7 @@ type Signal chan struct{}
 // New makes a Signal.
 func New() Signal { return make(Signal, 1) }
 
-// Send wakes the receiver, unless a signal is there already.
+// Send wakes the receiver, unless a signal is there already. On a nil Signal it does nothing.
 func (s Signal) Send() {
 	select {
 	case s <- struct{}{}:

@@ -27,13 +27,13 @@
 // The hold count is in Redis, as with hashreentrant.
 //
 // Permits (locker.Semaphore, and readers and writers of locker.RWLock) are granted first come, first served, too, whatever number a
-// caller asks for: a permit is granted if each of those that came before could have what it waits for besides. So permits
+// caller asks for. A waiter gets its permits when the free permits suffice for it and for every waiter before it. So permits
 // may be free while the first in line waits for more than there are. Callers of all processes are ordered by when they
 // came, not processes by when they joined; of a process that has several waiters only the first is in line. A release wakes
 // those that fit now, and each of them asks. A process that is silent for 2 s leaves the line,
-// and has its turn as before when it comes again. hashreentrant and setnx keep permits in the same hash. The first in line keeps
-// others of them out, and one of theirs that bids and has waited longer is served before. At a release by one of them
-// waiters look within a second.
+// and has its turn as before when it comes again. hashreentrant and setnx keep permits in the same hash. The first waiter in line
+// goes before waiters of hashreentrant and setnx, unless a bidding one of them has waited longer. At a release by one of them
+// waiters ask within a second.
 //
 // # Not guaranteed
 //
@@ -46,8 +46,8 @@
 //
 // Free: one round trip to lock, one to unlock; re-entry one, and one to undo it. A permit of a semaphore, a
 // reader and a writer cost as much as a lock, whatever number is out.
-// A hand-over: an attempt that queues, the release, and the element that is popped,
-// however many wait. Waiting: an attempt about every second, which keeps the place. One
+// A hand-over: an attempt that queues, the release, and the element that is popped. On average
+// it takes 2.5 commands between 2 processes, and 4.5 between 100. Waiting: an attempt about every second, which keeps the place. One
 // connection for all keys a Locker waits for; on a cluster one for each slot, at most 16
 // a node, and keys beyond them poll, with their places kept.
 //
@@ -64,7 +64,7 @@
 // HMGET, HSET, HDEL, HLEN, HGETALL, RPUSH, EXISTS, DEL, PTTL, PEXPIRE, TYPE, GET,
 // SET, INCRBY, TIME, PUBSUB NUMSUB, PUBLISH or SPUBLISH, and for permits HKEYS, HSCAN, PEXPIREAT, ZADD, ZREM, ZSCORE,
 // ZCARD, ZCOUNT, ZRANGE, ZRANGEBYSCORE. Without the permission to publish
-// waiters of other strategies look by themselves; without BLPOP waiters poll.
+// waiters of other strategies ask by themselves; without BLPOP waiters poll.
 //
 // A key with permits is a hash, too. Beside it are locker:permits:{N}, a sorted set of the permits' ends, which goes with the
 // last permit, and while somebody waits for permits locker:turns:{N}, a sorted set, and locker:places:{N}, a hash: the line. They

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// root is what all keys begin with.
+	// root begins all keys.
 	root = "locker/"
 	// tokensKey has the time that tokens began with. No member has this name: each has a NUL.
 	tokensKey = root + "tokens"
@@ -30,7 +30,7 @@ func rangeOf(key string) (start, end string) {
 	return begin + "\x01", begin + "\x02"
 }
 
-// memberOf is the inverse of name; ok is false for what is no member.
+// memberOf inverts name; ok is false for what is no member.
 func memberOf(name string) (m member, ok bool) {
 	escaped, id, ok := strings.Cut(strings.TrimPrefix(name, root), "\x00\x01")
 	return member{strings.ReplaceAll(escaped, "\x00\xff", "\x00"), id}, ok
@@ -54,7 +54,7 @@ func holder(m member, limit int) clientv3.Op {
 	return first(m.key)
 }
 
-// kv is the first that a read has found, or nil.
+// kv returns the first that a read has found, or nil.
 func kv(op *pb.ResponseOp) *mvccpb.KeyValue {
 	if kvs := op.GetResponseRange().Kvs; len(kvs) > 0 {
 		return kvs[0]

@@ -42,7 +42,7 @@ type lease struct {
 	unwanted *time.Timer // revokes it when it has been idle for too long
 }
 
-// leases are those of this process. A claim has one of its own, and the next claim may have it
+// leases holds the leases of this process. A claim has one of its own, and the next claim may have it
 // after that. Whoever deletes a member decides what becomes of its lease: a process whose
 // member was deleted by another one revokes the lease, as the other one may do.
 type leases struct {
@@ -59,11 +59,11 @@ type leases struct {
 	closed   bool
 }
 
-// seconds is the TTL of a lease: the claim's, rounded up, and one more. Within that second a lease
+// seconds returns the TTL of a lease: the claim's, rounded up, and one more. Within that second a lease
 // serves the next claim without a command.
 func seconds(ttl time.Duration) int64 { return int64((ttl+time.Second-1)/time.Second) + 1 }
 
-// spare is how long a lease can still serve the next claim. It needs leases.mu.
+// spare returns how long a lease can still serve the next claim. It needs leases.mu.
 func (l *lease) spare() time.Duration {
 	return time.Until(l.end) - time.Duration(l.seconds-1)*time.Second
 }

@@ -31,7 +31,7 @@ type wanted struct {
 // is no UTF-8.
 const permitsMark = "\xff"
 
-// valueOf is the value of a claim's member. Of a lock it is the name of the owner, if the caller gave one.
+// valueOf returns the value of a claim's member. Of a lock it is the name of the owner, if the caller gave one.
 func valueOf(c driver.Claim) string {
 	owner := c.Owner
 	if owner == c.ID {
@@ -43,7 +43,7 @@ func valueOf(c driver.Claim) string {
 	return fmt.Sprintf("%s%d %d %s", permitsMark, c.Permits, c.Limit, owner)
 }
 
-// permitsOf is the inverse of valueOf. What has another form is a lock.
+// permitsOf inverts valueOf. What has another form is a lock.
 func permitsOf(kv *mvccpb.KeyValue) wanted {
 	value := string(kv.Value)
 	if words, ok := strings.CutPrefix(value, permitsMark); ok {
@@ -58,7 +58,7 @@ func permitsOf(kv *mvccpb.KeyValue) wanted {
 	return wanted{owner: value}
 }
 
-// holding are the members that hold a lock, or have permits.
+// holding returns the members that hold a lock, or have permits.
 func holding(members []*mvccpb.KeyValue) []*mvccpb.KeyValue {
 	out := 0
 	for i, kv := range members {

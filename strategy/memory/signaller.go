@@ -8,7 +8,7 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// listeners are those of the Lockers on a Store.
+// listeners holds the listeners of the Lockers on a Store.
 type listeners struct {
 	mu     sync.Mutex
 	all    map[*listener]struct{} // few: one for each Locker at most

@@ -74,7 +74,7 @@ func (s *Store) Holder(key string) (owner string, left time.Duration, ok bool) {
 }
 
 // Break takes key from its holder, as an operator does who deletes it, and reports
-// whether it was held. No waiter is notified, as in Redis: a waiter looks about once a
+// whether it was held. No waiter is notified, as in Redis: a waiter asks about once a
 // second. The holder learns of it at its next renewal or Unlock, or at once with
 // [locker.WithLossDetection]; until then two may be inside.
 func (s *Store) Break(key string) bool {

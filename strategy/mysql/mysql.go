@@ -50,14 +50,14 @@ func New(db *sql.DB, opts ...locker.Option) (*locker.Client, error) {
 // 64 characters without dots. Default "locker_locks".
 func WithTable(name string) locker.Option { return locker.WithDriverOption(table(name)) }
 
-// Schema is the SQL that makes the table of a name as [WithTable] takes it. It is one statement,
+// Schema returns the SQL that makes the table of a name as [WithTable] takes it. It is one statement,
 // and does nothing to a table that exists.
 func Schema(name string) (string, error) {
 	sql, err := newStatements(name)
 	return sql.schema, err
 }
 
-// PermitsSchema is the SQL that makes the table of permits beside the table of that name, which has _permits behind its
+// PermitsSchema returns the SQL that makes the table of permits beside the table of that name, which has _permits behind its
 // name. It is one statement, and does nothing to a table that exists.
 func PermitsSchema(name string) (string, error) {
 	sql, err := newStatements(name)

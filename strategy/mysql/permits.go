@@ -56,10 +56,10 @@ func (d *mysqlDriver) asking(ctx context.Context, conn *sql.Conn, req driver.Req
 	return &asking{d, ctx, conn, req, hashOf(req.Key), hashOf(req.ID), tokens}
 }
 
-// short is the part of a hash that a bid has of it.
+// short returns the part of a hash that a bid has of it.
 func short(hash []byte) []byte { return hash[:16] }
 
-// lockerOf is the short hash of the Locker of a claim.
+// lockerOf returns the short hash of the Locker of a claim.
 func lockerOf(id string) []byte {
 	name, _, _ := strings.Cut(id, ":")
 	hash := sha256.Sum256([]byte(name))
@@ -283,6 +283,6 @@ func (r *asking) lockInstead() (a driver.Answer, had bool, err error) {
 	return a, true, errOvertaken
 }
 
-// forgetAfter is when a row is no longer needed, in microseconds from now, if its lease is not renewed. The head of
+// forgetAfter returns after how many microseconds a row is no longer needed, if its lease is not renewed. The head of
 // permits lasts for as long.
 func forgetAfter(ttl time.Duration) int64 { return (ttl + max(2*ttl, keep)).Microseconds() }

@@ -94,7 +94,7 @@ func (h *head) ahead(r *asking) int {
 	return 0
 }
 
-// refusal is the answer by what the look saw.
+// refusal returns the answer by what the look saw.
 func (h *head) refusal(r *asking) (a driver.Answer) {
 	switch {
 	case h.locked:

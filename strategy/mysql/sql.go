@@ -79,7 +79,7 @@ func newStatements(table string) (statements, error) {
 	}, nil
 }
 
-// missing is the table that an error of the server says is not there.
+// missing returns the table that an error of the server says is not there.
 func (s statements) missing(err error) string {
 	if strings.Contains(err.Error(), permitsSuffix+"'") {
 		return s.permits.table

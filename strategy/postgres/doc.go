@@ -87,8 +87,8 @@
 // releases and renewals get theirs in turn. An application that uses up the pool by itself
 // holds up renewals: give the Locker a pool of its own then.
 //
-// A command whose context ends costs its connection: pgx has the server cancel it, and
-// closes it.
+// A command whose context ends costs its connection: pgx asks the server to cancel the command, and
+// closes the connection.
 //
 // # Wake-ups
 //

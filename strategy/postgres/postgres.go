@@ -38,7 +38,7 @@ func WithTable(name string) locker.Option { return locker.WithDriverOption(table
 // wake others nevertheless.
 func WithoutNotify() locker.Option { return locker.WithDriverOption(withoutNotify{}) }
 
-// Schema is the SQL that makes the table of a name as [WithTable] takes it, with its trigger, whose function has "_hash" behind
+// Schema returns the SQL that makes the table of a name as [WithTable] takes it, with its trigger, whose function has "_hash" behind
 // that name, and the table of permits beside it, whose name has "_permits" behind it. It does nothing to one that exists.
 func Schema(name string) (string, error) {
 	sql, err := newStatements(name)
@@ -295,6 +295,6 @@ func (u *unhex) Scan(src any) error {
 	return err
 }
 
-// forgetAfter is when a row is no longer needed, in milliseconds from now, if its lease
+// forgetAfter returns after how many milliseconds a row is no longer needed, if its lease
 // is not renewed.
 func forgetAfter(ttl time.Duration) int64 { return (ttl + max(2*ttl, keep)).Milliseconds() }

@@ -47,7 +47,7 @@ func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.
 	}
 }
 
-// another is the claim of the next try: the clean-up of the one before may be late, and must
+// another returns the claim of the next try: the clean-up of the one before may be late, and must
 // not find the id of a grant. It has the metadata of the call.
 func (d *quorumDriver) another(c driver.Claim) driver.Claim {
 	named := c.Owner != c.ID

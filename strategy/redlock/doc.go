@@ -5,7 +5,8 @@
 // judges whether the answers came in time, and cleans up after an attempt that failed. This
 // package adds the scripts, with tokens; timeouts, health and bounds for each node; an end
 // of split votes; taking a held lock to every node, and a release to each that missed it; and
-// renewal, waiting and all else that every strategy has.
+// renewal, waiting and all else that every strategy has. In an attempt it asks a majority of the
+// nodes first, and the spare nodes after 5 ms, or once a node fails or the first ones disagree.
 //
 // # Guarantees
 //

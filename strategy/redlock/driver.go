@@ -12,6 +12,7 @@ import (
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/bound"
+	"github.com/distlock/locker/internal/idle"
 )
 
 const (
@@ -34,8 +35,7 @@ type quorumDriver struct {
 	// The work that runs beside the callers. Lock order: hold.mu or node.mu before life.
 	life    sync.Mutex
 	closed  bool
-	running int
-	idle    chan struct{}   // closed when nothing runs, if Close waits for that
+	running idle.Count      // Close waits for its end
 	base    context.Context // of what background started
 	stop    context.CancelFunc
 }
@@ -143,12 +143,13 @@ func (d *quorumDriver) background(f func(ctx context.Context)) (runs bool) {
 	return true
 }
 
-// enter has Close wait for what begins, until leave, if it reports true.
+// enter counts what begins, so that Close waits for it; leave ends that. It reports false after
+// Close, and counts nothing.
 func (d *quorumDriver) enter() bool {
 	d.life.Lock()
 	defer d.life.Unlock()
 	if !d.closed {
-		d.running++
+		d.running.Add(1)
 	}
 	return !d.closed
 }
@@ -156,10 +157,7 @@ func (d *quorumDriver) enter() bool {
 func (d *quorumDriver) leave() {
 	d.life.Lock()
 	defer d.life.Unlock()
-	if d.running--; d.running == 0 && d.idle != nil {
-		close(d.idle)
-		d.idle = nil
-	}
+	d.running.Add(-1)
 }
 
 func (d *quorumDriver) isClosed() bool {
@@ -171,17 +169,12 @@ func (d *quorumDriver) isClosed() bool {
 // await waits until nothing runs, or for so long, and lets nothing begin after that.
 func (d *quorumDriver) await(most time.Duration) {
 	d.life.Lock()
-	idle := make(chan struct{})
-	if d.running == 0 {
-		close(idle)
-	} else {
-		d.idle = idle
-	}
+	done := d.running.Done()
 	d.life.Unlock()
-	bound.Sleep(context.Background(), idle, most)
+	bound.Sleep(context.Background(), done, most)
 	d.life.Lock()
 	defer d.life.Unlock()
-	d.closed, d.idle = true, nil
+	d.closed = true
 }
 
 // Close implements [driver.Driver].

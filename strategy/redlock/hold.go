@@ -206,7 +206,7 @@ func (h *hold) doubt() time.Time {
 	return h.asked
 }
 
-// close has nothing set any more. It reports whether the lease was in force.
+// close forbids further commands that set a key. It reports whether the lease was in force.
 func (h *hold) close() (inTime bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -224,7 +224,7 @@ func (h *hold) isClosing() bool {
 	return h.phase == closing
 }
 
-// count is how many nodes had the key when they were last asked.
+// count returns how many nodes had the key when they were last asked.
 func (h *hold) count() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -236,7 +236,7 @@ func (h *hold) count() (n int) {
 	return n
 }
 
-// lastToken is the last that is reserved for the claim; 0 if it has none.
+// lastToken returns the last token that is reserved for the claim; 0 if it has none.
 func (h *hold) lastToken() int64 {
 	if h.token == 0 {
 		return 0

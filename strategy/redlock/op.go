@@ -85,7 +85,7 @@ func (d *quorumDriver) newOp(ctx context.Context, kind opKind, h *hold) *op {
 // they need when all is well.
 const hedgeAfter = 5 * time.Millisecond
 
-// choose has an attempt ask a majority first, which is the same for all that want the key,
+// choose picks the majority that an attempt asks first. It is the same for all that want the key,
 // if they know the nodes in the same order. The others are asked if these do not agree, or
 // not in time; decision 0014 has what that buys.
 func (o *op) choose() {
@@ -110,7 +110,7 @@ func (o *op) choose() {
 	}
 }
 
-// firstNode is where the majority begins that is asked first.
+// firstNode returns the first node of the majority that is asked first.
 func firstNode(key string, nodes int) int {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(key))
@@ -151,7 +151,7 @@ func (o *op) finish() {
 	o.hold.settle()
 }
 
-// answers are those that have come so far.
+// answers returns the answers that have come so far.
 func (o *op) answers() []answer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -162,7 +162,7 @@ func (o *op) answers() []answer {
 	return all
 }
 
-// do is the part of a node.
+// do sends the part of a node.
 func (p *part) do() (bool, error) {
 	o := p.o
 	if o.d.enter() {
@@ -212,7 +212,7 @@ func (o *op) isOver() bool {
 	return o.over
 }
 
-// cleanUp is the part of a node when redsync cleans up after an attempt. It waits for
+// cleanUp sends the part of a node when redsync cleans up after an attempt. It waits for
 // nodes that are known to have granted it, so that the next attempt does not meet our own
 // keys. The rest is the hold's affair, which knows what may yet arrive.
 func (p *part) cleanUp() (bool, error) {

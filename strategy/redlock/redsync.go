@@ -51,7 +51,7 @@ func (conn) ScriptLoad(*redsyncredis.Script) error { return errUnused }
 func (conn) PTTL(string) (time.Duration, error)    { return 0, errUnused }
 func (conn) Close() error                          { return nil }
 
-// SetNX is how redsync acquires.
+// SetNX acquires: redsync calls it.
 func (c conn) SetNX(string, string, time.Duration) (bool, error) {
 	if c.o.kind != opAcquire {
 		return false, errUnused
@@ -59,7 +59,7 @@ func (c conn) SetNX(string, string, time.Duration) (bool, error) {
 	return c.do()
 }
 
-// Eval is how it does the rest, and cleans up.
+// Eval does the rest, and cleans up.
 func (c conn) Eval(*redsyncredis.Script, ...any) (any, error) {
 	do := c.do
 	if c.o.kind == opAcquire {

@@ -12,7 +12,7 @@ import (
 
 const subscribeBudget = time.Second
 
-// subscriptions are those at all nodes to the same channel.
+// subscriptions holds the subscriptions at all nodes to the same channel.
 //
 // Lock order: that of a node's notices before mu.
 type subscriptions struct {

@@ -32,7 +32,7 @@ func TestCloseLetsCleanUpsBegin(t *testing.T) {
 	eventually(t, "Close waits", func() bool {
 		d.life.Lock()
 		defer d.life.Unlock()
-		return d.idle != nil
+		return d.running.Awaited()
 	})
 	h.close()
 	o.finish()
@@ -70,7 +70,12 @@ func TestLossOfEverythingIsNotUndone(t *testing.T) {
 	eventually(t, "whatever was sent is answered", func() bool {
 		d.life.Lock()
 		defer d.life.Unlock()
-		return d.running == 0
+		select {
+		case <-d.running.Done():
+			return true
+		default:
+			return false
+		}
 	})
 	require.Zero(t, have(lease))
 	// A connection that was cut may still be in use: what is sent by it is unavailable, and no proof of the loss.

@@ -176,7 +176,7 @@ func (l *ChildCall) Done() <-chan struct{} { return l.done }
 // Lost is closed when the child reports that the lease's Lost is.
 func (l *ChildCall) Lost() <-chan struct{} { return l.lost }
 
-// Err is what the child's call returned; after Done.
+// Err returns the error of the child's call; after Done.
 func (l *ChildCall) Err() error {
 	if l.answer.Err == "" {
 		return nil
@@ -184,10 +184,10 @@ func (l *ChildCall) Err() error {
 	return childError{l.answer}
 }
 
-// Token is the lease's; after Done.
+// Token returns the token of the lease; after Done.
 func (l *ChildCall) Token() int64 { return l.answer.Token }
 
-// N is what the child counted; after Done.
+// N returns the count of the child; after Done.
 func (l *ChildCall) N() int { return l.answer.N }
 
 // AskUntilLost makes the child ask a lease all the time whether it is held. N is how often

@@ -144,8 +144,8 @@ func (t *T) Open(c <-chan struct{}, what string) {
 	}
 }
 
-// Eventually looks until cond holds, at most for d. It polls: what cond looks at tells of
-// no event.
+// Eventually looks until cond holds, at most for d. It polls: nothing announces a change of
+// what cond looks at.
 func (t *T) Eventually(d time.Duration, what string, cond func() bool) {
 	t.Helper()
 	pace.Eventually(t, d, what, cond)
@@ -181,7 +181,7 @@ func Median(times []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(times))[len(times)/2]
 }
 
-// Bounded is a child of ctx that is cancelled when d has passed on the suite's
+// Bounded returns a child of ctx that is cancelled when d has passed on the suite's
 // clock.
 func (t *T) Bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -247,7 +247,7 @@ func (t *T) NoError(err error, what string) {
 	}
 }
 
-// EventLog is an Observer that remembers all it is told.
+// EventLog is an Observer that remembers all events.
 type EventLog struct {
 	mu     sync.Mutex
 	events []locker.Event

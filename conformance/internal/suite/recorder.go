@@ -65,7 +65,7 @@ func (r *Recorder) TempDir() string {
 	return dir
 }
 
-// book is what a voice needs to be a testing.TB.
+// book holds what a voice needs to be a testing.TB.
 type book struct {
 	testing.TB // nil
 	name       string

@@ -27,7 +27,7 @@ func (c *Child) Stop() error {
 	}
 }
 
-// running is how many threads have not come to a halt, as far as the kernel tells.
+// running is how many threads have not come to a halt, as far as the kernel shows.
 func (c *Child) running() (n int) {
 	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", c.p.Process.Pid))
 	for _, name := range stats {

@@ -18,7 +18,7 @@ import (
 	"github.com/distlock/locker/internal/test/pace"
 )
 
-// Setup is what a case runs with.
+// Setup holds what a case runs with.
 type Setup struct {
 	Name     string // of the case, for what it draws at random
 	ID       string // what its keys begin with

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// voice is what a test says by its testing.TB, from any goroutine: nothing reaches a test
-// that was given up, and FailNow ends the calling goroutine only.
+// voice passes on what a test reports by its testing.TB, from any goroutine: nothing reaches a
+// test that was given up, and FailNow ends the calling goroutine only.
 type voice struct {
 	testing.TB
 

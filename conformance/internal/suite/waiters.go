@@ -9,7 +9,7 @@ import (
 	"github.com/distlock/locker/internal/test/pace"
 )
 
-// WithObserver is [locker.WithObserver] for Lockers of the suite: obs is told of every
+// WithObserver is [locker.WithObserver] for Lockers of the suite: obs gets every
 // event, and the suite goes on seeing which calls wait. A nil obs is for a Locker
 // that a case makes without [T.Locker].
 func WithObserver(obs locker.Observer) locker.Option {
@@ -46,7 +46,7 @@ func SeenWaiting(ctx context.Context) {
 // IsMark reports whether a context's value of this key is the suite's.
 func IsMark(key any) bool { _, ok := key.(markKey); return ok }
 
-// marked is a context for a Lock of key, and a channel that is closed when that Lock
+// marked returns a context for a Lock of key, and a channel that is closed when that Lock
 // has its place in the queue and waits.
 func marked(ctx context.Context, key string) (context.Context, <-chan struct{}) {
 	m := &mark{key: key, waiting: make(chan struct{})}

@@ -12,7 +12,7 @@ import (
 	"github.com/distlock/locker/internal/child"
 )
 
-// Main is the program flashsale. It exits the process.
+// Main runs the program flashsale. It exits the process.
 func Main() {
 	child.Serve(shopKind, serve)
 	cli.Main("flashsale", run)

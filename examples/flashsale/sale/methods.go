@@ -84,7 +84,7 @@ func (m method) shop(ctx context.Context, rdbs []redis.UniversalClient, prefix s
 	return s, release, err
 }
 
-// locks is the configuration of the Locker: the file's, if there is one, with the
+// locks returns the configuration of the Locker: the file's, if there is one, with the
 // Redis servers at hand unless it says where its own are.
 func (m method) locks(rdbs []redis.UniversalClient) (strategy.Config, error) {
 	cfg := strategy.Config{Strategy: m.name}
@@ -106,7 +106,7 @@ func (m method) locks(rdbs []redis.UniversalClient) (strategy.Config, error) {
 	return cfg, nil
 }
 
-// configured is the method that a file configures.
+// configured returns the method that a file configures.
 func configured(path string) (method, error) {
 	cfg, err := strategy.Load(path)
 	if err != nil {

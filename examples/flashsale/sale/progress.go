@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// watch tells how the sale goes until the returned func is called: in one line
+// watch shows how the sale goes until the returned func is called: in one line
 // that changes on a terminal, in a line a second elsewhere.
 func watch(w io.Writer, name string, c *crowd) (stop func()) {
 	terminal := isTerminal(w)

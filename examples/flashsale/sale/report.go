@@ -16,7 +16,7 @@ type result struct {
 	Shops    int           `json:"shops"`
 	Sold     int           `json:"sold"`
 	Oversold int           `json:"oversold"` // sold beyond the stock
-	Refused  int           `json:"refused"`  // told that it is sold out
+	Refused  int           `json:"refused"`  // as it is sold out
 	Failed   int           `json:"failed"`   // neither
 	WaitP50  time.Duration `json:"wait_p50_ns"`
 	WaitP99  time.Duration `json:"wait_p99_ns"`
@@ -60,7 +60,7 @@ func newResult(m method, cfg config, c *crowd, took time.Duration) result {
 	return r
 }
 
-// percentile is the p-th of sorted, by nearest rank.
+// percentile returns the p-th of sorted, by nearest rank.
 func percentile(sorted []time.Duration, p int) time.Duration {
 	if len(sorted) == 0 {
 		return 0

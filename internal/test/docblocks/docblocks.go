@@ -41,7 +41,7 @@ func (b Block) NeedsPostgres() bool {
 	}
 }
 
-// Pages are the texts of the pages by their names.
+// Pages returns the texts of the pages by their names.
 func Pages(root string) (map[string]string, error) {
 	all := make(map[string]string)
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {

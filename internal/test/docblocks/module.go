@@ -120,7 +120,7 @@ func write(name, text string) error {
 	return os.WriteFile(name, []byte(text), 0o666)
 }
 
-// Go is the go command in dir with the environment of the tests. It builds with the race
+// Go returns the go command in dir with the environment of the tests. It builds with the race
 // detector where this program has it: what both need is compiled once. The compiler runs at a lower
 // priority than the tests beside it, as in the Makefile.
 func Go(dir, verb string, args ...string) *exec.Cmd {

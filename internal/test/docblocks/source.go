@@ -100,7 +100,7 @@ func (b Block) file(root string) (goFile, error) {
 	}, nil
 }
 
-// needs are the imports of a file, and the parameters of a body that it is.
+// needs returns the imports of a file, and the parameters of a body that it is.
 func needs(file *ast.File, isBody bool) (imports string, params []string) {
 	names := make(map[string]bool)
 	for _, ident := range file.Unresolved {

@@ -3,11 +3,12 @@
 //
 //	go run ./internal/test/matrix -docs docs /opt/redis-7.4/redis-server /opt/pg17/bin/postgres
 //	make matrix SERVERS="/opt/redis-7.4/redis-server /opt/pg17/bin/postgres"
+//	go run ./internal/test/matrix -docs docs -merge */results.json
 //
 // A server is the path of its program: redis-server, valkey-server, keydb-server, postgres, mariadbd,
 // mysqld or etcd. The program is asked for its version. Results are kept in results.json beside this file, one for each
-// version; a run replaces the results of the versions that it was given. The exit code is 1 if a
-// test failed.
+// version; a run replaces the results of the versions that it was given. With -merge no test is run: the
+// results of runs on other machines are kept, too. The exit code is 1 if a test failed.
 package main
 
 import (
@@ -38,6 +39,7 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("matrix", flag.ExitOnError)
 	docs := flags.String("docs", "", "write compatibility.md into this directory")
 	all := flags.Bool("all", false, "every case of the conformance suite on every topology")
+	merging := flags.Bool("merge", false, "the arguments are results.json files of other runs, not programs: keep what is new in them")
 	_ = flags.Parse(args) // ExitOnError
 	root, err := output(ctx, "git", "rev-parse", "--show-toplevel")
 	if err != nil {
@@ -49,24 +51,13 @@ func run(ctx context.Context, args []string) error {
 	}
 	store := filepath.Join(root, "internal/test/matrix/results.json")
 	var failed []string
-	for _, program := range flags.Args() {
-		s, err := identify(ctx, program)
-		if err != nil {
-			return err
-		}
-		fmt.Printf("%s %s ...\n", s.kind.product, s.version)
-		r := s.test(ctx, root, *all)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		r.Date, r.Commit = time.Now().UTC().Format(time.DateOnly), commit
-		fmt.Println(r)
-		if len(r.Failed) > 0 {
-			failed = append(failed, r.Product+" "+r.Version)
-		}
-		if err := keep(store, r); err != nil { // after each, as a run is long
-			return err
-		}
+	if *merging {
+		err = merge(store, flags.Args())
+	} else {
+		failed, err = testAll(ctx, root, commit, store, flags.Args(), *all)
+	}
+	if err != nil {
+		return err
 	}
 	if *docs != "" {
 		page, err := render(store)
@@ -81,6 +72,30 @@ func run(ctx context.Context, args []string) error {
 		return errors.New("tests failed on " + strings.Join(failed, ", "))
 	}
 	return nil
+}
+
+// testAll runs the tests on each program, and keeps the results. It returns the servers on which tests failed.
+func testAll(ctx context.Context, root, commit, store string, programs []string, all bool) (failed []string, err error) {
+	for _, program := range programs {
+		s, err := identify(ctx, program)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Printf("%s %s ...\n", s.kind.product, s.version)
+		r := s.test(ctx, root, all)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		r.Date, r.Commit = time.Now().UTC().Format(time.DateOnly), commit
+		fmt.Println(r)
+		if len(r.Failed) > 0 {
+			failed = append(failed, r.Product+" "+r.Version)
+		}
+		if err := keep(store, r); err != nil { // after each, as a run is long
+			return nil, err
+		}
+	}
+	return failed, nil
 }
 
 // output is what a program prints, without spaces around it.

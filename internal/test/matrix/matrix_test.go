@@ -57,3 +57,26 @@ func TestCount(t *testing.T) {
 	require.Equal(t, []string{"a: TestB/parallel/group/Case", "b: the package"}, r.Failed)
 	require.Equal(t, []string{"a: TestC"}, r.Skipped)
 }
+
+// TestMerge: what a run on another machine has found is kept, and neither the copies of what was here before nor older results.
+func TestMerge(t *testing.T) {
+	write := func(all ...result) string {
+		store := t.TempDir() + "/results.json"
+		for _, r := range all {
+			require.NoError(t, keep(store, r))
+		}
+		return store
+	}
+	on := func(version, date, commit string) result {
+		return result{Product: "Redis", Version: version, Date: date, Commit: commit}
+	}
+	store := write(on("7.2.6", "2026-11-26", "a"), on("7.4.1", "2026-11-26", "a"))
+	require.NoError(t, merge(store, []string{
+		write(on("7.2.6", "2026-11-26", "b"), on("7.4.1", "2026-11-26", "a")),
+		write(on("7.2.6", "2026-11-26", "a"), on("7.4.1", "2026-11-25", "c"), on("8.4.2", "2026-11-27", "b")),
+	}))
+	all, err := load(store)
+	require.NoError(t, err)
+	require.Equal(t, []result{on("7.2.6", "2026-11-26", "b"), on("7.4.1", "2026-11-26", "a"), on("8.4.2", "2026-11-27", "b")}, all)
+	require.Error(t, merge(store, []string{t.TempDir() + "/results.json"}), "there is no such file")
+}

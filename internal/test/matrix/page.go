@@ -13,7 +13,7 @@ var pageTemplate string
 
 // wanted are the releases that users run, whether they were tested or not.
 var wanted = []struct{ Product, Releases string }{
-	{"Redis", "6.0 6.2 7.0 7.2 7.4 8.0 8.2"},
+	{"Redis", "6.0 6.2 7.0 7.2 7.4 8.0 8.2 8.4"},
 	{"Valkey", "7.2 8.0 8.1 9.0 9.1"},
 	{"KeyDB", "6.3"},
 	{"PostgreSQL", "13 14 15 16 17 18"},
@@ -74,7 +74,7 @@ func (r row) Left() string {
 	return fmt.Sprint(len(r.Skipped))
 }
 
-// When is the date and the commit.
+// When returns the date and the commit.
 func (r row) When() string {
 	if r.result == nil {
 		return "–"
@@ -86,7 +86,7 @@ func (r row) When() string {
 	return when
 }
 
-// render is the page.
+// render returns the page.
 func render(store string) (string, error) {
 	all, err := load(store)
 	if err != nil {

@@ -12,13 +12,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// result is what became of the tests on a server.
+// result holds what became of the tests on a server.
 type result struct {
 	Product, Version string
 	Date, Commit     string
@@ -69,7 +70,7 @@ func (s server) test(ctx context.Context, root string, all bool) result {
 	return r
 }
 
-// exactly is the pattern of go test's -run for a test.
+// exactly returns the pattern of go test's -run for a test.
 func exactly(test string) string {
 	var parts []string
 	for part := range strings.SplitSeq(test, "/") {
@@ -161,7 +162,7 @@ func keep(store string, r result) error {
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(old result) bool { return old.Product == r.Product && old.Version == r.Version })
+	all = slices.DeleteFunc(all, r.ofSameServer)
 	all = append(all, r)
 	slices.SortFunc(all, func(a, b result) int {
 		return cmp.Or(cmp.Compare(a.Product, b.Product), compareVersions(a.Version, b.Version))
@@ -171,6 +172,38 @@ func keep(store string, r result) error {
 		return err
 	}
 	return os.WriteFile(store, append(text, '\n'), 0o644)
+}
+
+func (r result) ofSameServer(other result) bool {
+	return r.Product == other.Product && r.Version == other.Version
+}
+
+// merge puts into the store what other stores have besides. Each of those began as a copy of a committed store: a result
+// that is there, or is older than the one that is there, was not made for it.
+func merge(store string, others []string) error {
+	before, err := load(store)
+	if err != nil {
+		return err
+	}
+	for _, other := range others {
+		if _, err := os.Stat(other); err != nil {
+			return err
+		}
+		all, err := load(other)
+		if err != nil {
+			return fmt.Errorf("%s: %w", other, err)
+		}
+		for _, r := range all {
+			if i := slices.IndexFunc(before, r.ofSameServer); i >= 0 && (r.Date < before[i].Date || reflect.DeepEqual(r, before[i])) {
+				continue
+			}
+			fmt.Printf("from %s: %v", other, r)
+			if err := keep(store, r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // compareVersions compares 7.2.10 and 7.2.9 by numbers.

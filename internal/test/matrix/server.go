@@ -34,7 +34,7 @@ var (
 	everything = []string{"./..."}
 )
 
-// kinds are what identify knows; the first that fits counts.
+// kinds lists what identify knows; the first that fits counts.
 var kinds = []kind{
 	{"KeyDB", regexp.MustCompile(`^KeyDB server v=([\d.]+)`), ".", redisPackages, named("LOCKER_REDIS_SERVER")},
 	{"Redict", regexp.MustCompile(`^Redict server v=([\d.]+)`), ".", redisPackages, named("LOCKER_REDIS_SERVER")},

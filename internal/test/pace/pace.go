@@ -71,7 +71,7 @@ func tick() {
 	clock.factor += (float64(took)/float64(step) - clock.factor) / 50
 }
 
-// now is the time on the clock.
+// now returns the time on the clock.
 func now() time.Duration {
 	clock.mu.Lock()
 	defer clock.mu.Unlock()

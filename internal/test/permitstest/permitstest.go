@@ -99,7 +99,7 @@ func IDOf(n int) string    { return fmt.Sprintf("00000000-0000-4000-8000-0000000
 func ofOther(n int) string { return strings.Replace(IDOf(n), "0", "1", 1) }
 func ofThird(n int) string { return strings.Replace(IDOf(n), "0", "2", 1) }
 
-// claim is a claim of n permits of limit, of key "k". Every other one says that it has a token: a driver may release it in
+// claim returns a claim of n permits of limit, of key "k". Every other one says that it has a token: a driver may release it in
 // another way.
 func claim(id string, ttl time.Duration, n, limit int) driver.Claim {
 	return driver.Claim{Key: "k", ID: id, Owner: id, TTL: ttl, Permits: n, Limit: limit, Token: int64(id[len(id)-1] % 2)}

@@ -194,7 +194,7 @@ func (c *Cluster) linked(ctx context.Context, node int) error {
 	return nil
 }
 
-// epochOf is the line about the cluster's epoch of what CLUSTER INFO says.
+// epochOf returns the line about the cluster's epoch of what CLUSTER INFO says.
 func epochOf(info string) string {
 	_, epoch, _ := strings.Cut(info, "cluster_current_epoch:")
 	epoch, _, _ = strings.Cut(epoch, "\r\n")

@@ -25,7 +25,7 @@ func (c *Cluster) ShardOf(tb testing.TB, key string) int {
 	return slices.IndexFunc(c.shards, func(members []int) bool { return slices.Contains(members, owner) })
 }
 
-// owner is the index of the node that has a slot.
+// owner returns the index of the node that has a slot.
 func (c *Cluster) owner(tb testing.TB, slot int) int {
 	tb.Helper()
 	ranges, err := c.slots(tb.Context(), c.anyNode())
@@ -88,7 +88,7 @@ func (c *Cluster) Replicas(tb testing.TB, shard int) []*Server {
 	return all
 }
 
-// master is the index of a shard's master: of those who take themselves for it
+// master returns the index of a shard's master: of those who take themselves for it
 // the one promoted last.
 func (c *Cluster) master(tb testing.TB, shard int) int {
 	tb.Helper()
@@ -119,7 +119,7 @@ func (c *Cluster) master(tb testing.TB, shard int) int {
 	return best
 }
 
-// anyNode is a node that can be asked.
+// anyNode returns a node that can be asked.
 func (c *Cluster) anyNode() int {
 	return max(0, slices.IndexFunc(c.nodes, (*Server).answers))
 }

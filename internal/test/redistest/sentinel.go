@@ -125,7 +125,7 @@ func (s *Sentinel) settle(replicas int) error {
 	return nil
 }
 
-// sentinelConf is the file a Sentinel keeps its state in; it insists on one.
+// sentinelConf returns the file a Sentinel keeps its state in; it insists on one.
 func (s *Server) sentinelConf() string {
 	path := filepath.Join(s.runDir, "sentinel.conf")
 	if f, err := os.OpenFile(path, os.O_CREATE, 0o600); err == nil {
@@ -196,7 +196,7 @@ func (s *Sentinel) masterOf(ctx context.Context, c *redis.SentinelClient) (int, 
 	return i, nil
 }
 
-// Failover has the Sentinels promote a replica. It returns when they name it as
+// Failover lets the Sentinels promote a replica. It returns when they name it as
 // the master. They let the old one go on as a master of its own for some ten
 // seconds more, as Sentinels do.
 func (s *Sentinel) Failover(tb testing.TB) {

@@ -212,7 +212,7 @@ func (s *Server) Restart(tb testing.TB) {
 	}
 }
 
-// Revive is the second half of Restart, for a server that was killed or stopped;
+// Revive does the second half of Restart, for a server that was killed or stopped;
 // one that runs it leaves alone.
 func (s *Server) Revive() error {
 	if s.running() {

@@ -9,7 +9,7 @@ import (
 	"github.com/distlock/locker"
 )
 
-// Ours is a Locker as a subject.
+// Ours makes a Locker a subject.
 func Ours(l locker.Locker) Client {
 	return func(ctx context.Context, key string) (Held, error) {
 		lease, err := l.Lock(ctx, key)

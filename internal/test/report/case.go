@@ -110,7 +110,7 @@ func (r *Run) Two() (holder, next *Process, err error) {
 // Fault notes when the fault began.
 func (r *Run) Fault() { r.fault = time.Now() }
 
-// Since is a time on the page's scale; a time that never came is 0.
+// Since returns a time on the page's scale; a time that never came is 0.
 func (r *Run) Since(t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
@@ -150,7 +150,7 @@ func (r *Run) Held(before func(), fault func(holder *Process) error) (o Outcome,
 	return r.seen(granted, theirs, holder)
 }
 
-// notGranted is the outcome when the next one did not get the lock.
+// notGranted returns the outcome when the next one did not get the lock.
 func (r *Run) notGranted(o *Outcome, holder *Process, granted State, err error) error {
 	got, serr := r.seen(granted, State{}, holder)
 	*o = got
@@ -224,7 +224,7 @@ func (c Case) All(ctx context.Context, subjects []Subject, pauses, atOnce int) [
 	return all
 }
 
-// Verdict is an error for each subject of ours that does not keep what it promises, and for each that
+// Verdict returns an error for each subject of ours that does not keep what it promises, and for each that
 // could not be run.
 func (c Case) Verdict(all []Outcome) error {
 	var errs []error

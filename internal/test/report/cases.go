@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Cases are the faults that there are on every store. on starts the servers of a subject.
+// Cases returns the faults that there are on every store. on starts the servers of a subject.
 func Cases(on func(Subject) (Stage, error)) []Case {
 	return []Case{
 		{

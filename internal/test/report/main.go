@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"runtime/debug"
 	"slices"
@@ -58,7 +59,7 @@ func (rep Report) run(ctx context.Context, args []string, out io.Writer) error {
 		return errors.New("want cases and subjects that there are, -pauses and -at-once of 1 or more, and -docs for all of them")
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s. The TTL is %.0f s.\n\n%s\n", rep.Server(), time.Now().UTC().Format(time.DateOnly), TTL.Seconds(), subjectsTable(subjects, version))
+	fmt.Fprintf(&b, "%s, %s. The TTL is %.0f s.\n\n%s\n", rep.Server(), time.Now().UTC().Format(time.DateOnly), TTL.Seconds(), subjectsTable(subjects, commit(ctx), version))
 	var errs []error
 	var results [][]Outcome
 	for _, c := range cases {
@@ -83,6 +84,15 @@ func (rep Report) command() string { return fmt.Sprintf("go -C %s run %s", rep.D
 // left reports whether a list leaves a name out.
 func left(list, name string) bool {
 	return list != "" && !slices.Contains(strings.Split(list, ","), name)
+}
+
+// commit is that of this checkout, whose strategies are ours.
+func commit(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // version is that of a module of this program.

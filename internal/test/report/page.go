@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// offered is what a subject offers, in a table.
+// offered shows what a subject offers, in a table.
 func offered(yes bool, how string) string {
 	if yes {
 		return how
@@ -18,11 +18,11 @@ func offered(yes bool, how string) string {
 }
 
 // subjectsTable has what the subjects are.
-func subjectsTable(subjects []Subject, version func(module string) string) string {
+func subjectsTable(subjects []Subject, commit string, version func(module string) string) string {
 	var b strings.Builder
 	b.WriteString("| | version | servers | renews | reports a loss | tokens | the holder asks by |\n|---|---|---|---|---|---|---|\n")
 	for _, s := range subjects {
-		v := "this commit"
+		v := commit
 		if !s.Ours() {
 			v = version(s.Module)
 		}
@@ -31,7 +31,7 @@ func subjectsTable(subjects []Subject, version func(module string) string) strin
 	return b.String()
 }
 
-// seconds is a time since the fault.
+// seconds formats a time since the fault.
 func seconds(d time.Duration) string {
 	if d == 0 {
 		return "never"
@@ -45,7 +45,7 @@ func seconds(d time.Duration) string {
 	return fmt.Sprintf("%.2f s", d.Seconds())
 }
 
-// line is an outcome in a line, for whoever watches.
+// line shows an outcome in a line, for whoever watches.
 func (c Case) line(o Outcome) string {
 	if o.Failed != "" {
 		return "failed: " + o.Failed
@@ -53,7 +53,7 @@ func (c Case) line(o Outcome) string {
 	return strings.Join(c.cells(o), "; ")
 }
 
-// columns are the heads of a case's table.
+// columns returns the heads of a case's table.
 func (c Case) columns() []string {
 	switch c.Shows {
 	case timeline:
@@ -67,7 +67,7 @@ func (c Case) columns() []string {
 	}
 }
 
-// cells are an outcome's row.
+// cells returns an outcome's row.
 func (c Case) cells(o Outcome) []string {
 	switch s := o.Subject; c.Shows {
 	case timeline:
@@ -84,7 +84,7 @@ func (c Case) cells(o Outcome) []string {
 	}
 }
 
-// times are the cells of a timeline.
+// times returns the cells of a timeline.
 func (o Outcome) times() []string {
 	if o.NoGrant != "" {
 		return []string{"–", "–", "no: the lock was not granted"}
@@ -119,7 +119,7 @@ func bold(yes bool, s string) string {
 	return s
 }
 
-// Section is a case on the page.
+// Section returns the part of the page about a case.
 func (c Case) Section(all []Outcome, command string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### %s\n\n%s\n\n", c.Title, c.Done)

@@ -36,7 +36,7 @@ func or(s, other string) string {
 	return s
 }
 
-// word is an outcome in a few words.
+// word returns an outcome in a few words.
 func (c Case) word(o Outcome) string {
 	if o.Failed != "" {
 		return "not run"
@@ -62,7 +62,7 @@ func (c Case) word(o Outcome) string {
 	}
 }
 
-// word is a timeline in a few words.
+// word returns a timeline in a few words.
 func (o Outcome) word() string {
 	known := "known"
 	if !o.Subject.Reports {

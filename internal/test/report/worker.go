@@ -19,7 +19,7 @@ import (
 
 const workerKind = "report worker"
 
-// workerSpec is what a process is started with.
+// workerSpec holds what a process is started with.
 type workerSpec struct {
 	Subject string
 	Target  Target
@@ -260,7 +260,7 @@ func (w *Worker) Work(s Sections, out *Counted) error {
 	return nil
 }
 
-// inside is a section.
+// inside does a section.
 func inside(file string, out *Counted) {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

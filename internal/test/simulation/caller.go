@@ -21,7 +21,7 @@ func newCaller(w *world, n int) *caller {
 	return &caller{w: w, p: w.procs[n%len(w.procs)], r: newChance(w.seed, n), n: n}
 }
 
-// kind is what a call locks.
+// kind names what a call locks.
 type kind int
 
 const (
@@ -121,7 +121,7 @@ func (o *op) options() (opts []locker.LockOption) {
 	return opts
 }
 
-// context is the caller's.
+// context returns the context of the caller.
 func (o *op) context() (context.Context, context.CancelFunc) {
 	ctx := context.Background()
 	if o.owner != "" {
@@ -200,7 +200,7 @@ func (c *caller) doOnce(ctx context.Context, o *op) {
 	}
 }
 
-// section is the time in which the lock is held.
+// section spends the time in which the lock is held.
 func (c *caller) section(h *hold) {
 	r, w := c.r, c.w
 	long := pick(r, 0, r.upTo(10*time.Millisecond), r.upTo(h.ttl), r.upTo(3*h.ttl)).Truncate(w.grain)

@@ -14,7 +14,7 @@ func (r chance) oneIn(n int) bool { return r.IntN(n) == 0 }
 
 func (r chance) upTo(d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d) + 1)) }
 
-// latency is the time of a command, or of an answer, on the way. Where the times are whole multiples of the
+// latency returns the time of a command, or of an answer, on the way. Where the times are whole multiples of the
 // world's grain, many things happen at the same instant.
 func (r chance) latency(w *world) time.Duration {
 	if w.far == 0 || r.oneIn(3) {

@@ -162,7 +162,7 @@ type remote struct {
 func (d remote) Name() string { return d.inner.Name() }
 func (d remote) Close() error { return d.inner.Close() }
 
-// result is what a command returned: it is written where the command is applied, which may be
+// result holds what a command returned: it is written where the command is applied, which may be
 // after its caller has left.
 type result[T any] struct {
 	mu  sync.Mutex
@@ -260,7 +260,7 @@ func (d remote) watch(ctx context.Context, key string) (driver.Watch, error) {
 	return nil, err
 }
 
-// administrator is what all stores can do besides.
+// administrator adds what all stores can do besides.
 type administrator struct{ driver.Inspector }
 
 // remoteNotifier is a driver with everything that the one in memory has.

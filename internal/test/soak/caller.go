@@ -115,7 +115,7 @@ func (s *section) granted(f flags, l *locker.Lease) {
 	s.note(record{Kind: recGranted, Flags: f, At: t, Token: l.Token(), Deadline: at(l.Deadline())})
 }
 
-// deadline is the lease's, if there is one.
+// deadline returns the deadline of the lease, if there is one.
 func (s *section) deadline() instant {
 	if s.lease == nil {
 		return 0
@@ -168,7 +168,7 @@ func (s *section) ask(ctx context.Context) bool {
 	return held
 }
 
-// work is the critical section.
+// work does the critical section.
 func (s *section) work(hold time.Duration) {
 	c, held := s.c, s.lease.Context(context.Background())
 	s.listen()

@@ -136,6 +136,13 @@ var checkedHistories = map[string]struct {
 		lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 5, 1, recWrite, record{}), lease(0, 6, 1, recAsk, flagYes, 298), unlock(0, 7, 1),
 	}},
 
+	// Process 0 keeps its lock (WithSticky): the next lease has the next token, and counts from the same command.
+	"kept, and taken again":                  {script: [][]step{held(0, 1, 1, 5, 10), lock(0, 7, 2), granted(0, 8, 2, 11, 298), unlock(0, 20, 2), held(1, 3, 22, 24, 1034)}},
+	"granted beside a lock that was kept":    {want: Overlap, script: [][]step{held(0, 1, 1, 5, 10), lock(0, 7, 2), granted(0, 8, 2, 11, 298), unlock(0, 20, 2), held(1, 3, 10, 24, 1034)}},
+	"kept, and taken after another's":        {want: TokenOrder, script: [][]step{held(0, 1, 1, 5, 10), held(1, 3, 6, 7, 1034), lock(0, 8, 2), granted(0, 9, 2, 11, 298), unlock(0, 20, 2)}},
+	"kept, lost, and taken after another's":  {events: lost(lossSome, 5, 6), script: [][]step{held(0, 1, 1, 5, 10), held(1, 3, 7, 8, 1034), lock(0, 8, 2), granted(0, 9, 2, 11, 298), unlock(0, 20, 2)}},
+	"kept, lost, and taken beside another's": {events: lost(lossSome, 5, 6), script: [][]step{held(0, 1, 1, 5, 10), held(1, 3, 7, 50, 1034), lock(0, 8, 2), granted(0, 9, 2, 11, 298), unlock(0, 20, 2)}},
+
 	"a loss between two grants":        {events: lost(lossSome, 5, 6), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 7, 9, 11)}, regranted: 1},
 	"a loss after both":                {want: Overlap, events: lost(lossSome, 8, 9), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 7, 9, 11)}},
 	"a loss of what was not confirmed": {events: lost(lossUnconfirmed, 5, 6), script: [][]step{held(0, 1, 1, 50, 10), held(1, 2, 7, 9, 11)}, regranted: 1},

@@ -42,7 +42,7 @@ type Strategy struct {
 	New func(Process) (locker.Locker, error)
 }
 
-// key is the name of the strategy's n-th key.
+// key returns the name of the strategy's n-th key.
 func (s Strategy) key(n int) string { return fmt.Sprintf("%s:k%d", s.Name, n) }
 
 // Process has what a Locker is made from in one of the processes.
@@ -133,7 +133,7 @@ func (c Config) check() error {
 	return nil
 }
 
-// strategiesOn are the strategies that run on t.
+// strategiesOn returns the strategies that run on t.
 func (c Config) strategiesOn(t Topology) (some []Strategy) {
 	for _, s := range c.Strategies {
 		if slices.Contains(s.On, t) {
@@ -143,7 +143,7 @@ func (c Config) strategiesOn(t Topology) (some []Strategy) {
 	return some
 }
 
-// ttls are those of leases on t. A failover takes a second or so: with shorter leases
+// ttls returns the TTLs of leases on t. A failover takes a second or so: with shorter leases
 // alone no lock would be left that it could lose.
 func (c Config) ttls(t Topology) []time.Duration {
 	switch {

@@ -204,7 +204,7 @@ func (r *reader) record(rec record) {
 	}
 }
 
-// returned is the end of a Lock or TryLock.
+// returned reads the end of a Lock or TryLock.
 func (r *reader) returned(rec record) {
 	a := r.pending[rec.Op]
 	delete(r.pending, rec.Op)
@@ -226,7 +226,7 @@ func (r *reader) returned(rec record) {
 	r.wantTold(x, rec, "Lock returned the lease")
 }
 
-// lease is a record about a lease.
+// lease reads a record about a lease.
 func (r *reader) lease(x *hold, rec record) {
 	yes := rec.Flags&flagYes != 0
 	switch rec.Kind {
@@ -278,7 +278,7 @@ func (r *reader) lease(x *hold, rec record) {
 	}
 }
 
-// inner is a record about a re-entry.
+// inner reads a record about a re-entry.
 func (r *reader) inner(x *hold, rec record) {
 	switch rec.Kind {
 	case recLock:

@@ -30,7 +30,7 @@ func (s *section) operate() {
 	}
 }
 
-// listen has the lease wait for requests, now and then.
+// listen lets the lease wait for requests, now and then.
 func (s *section) listen() {
 	if s.c.oneIn(50) {
 		s.lease.ReleaseRequested()

@@ -29,7 +29,7 @@ type Servers interface {
 	Close()
 }
 
-// faults are those of Redis and of the program's own servers.
+// faults returns the faults of Redis and of the program's own servers.
 func (c Config) faults() []Fault {
 	all := Faults()
 	if c.Own == nil {
@@ -54,7 +54,7 @@ func (c Config) faultNames() (names []string) {
 	return names
 }
 
-// topologies are those of Redis and the program's own one.
+// topologies returns the topologies of Redis and the program's own one.
 func (c Config) topologies() []Topology {
 	if c.Own == nil {
 		return Topologies()

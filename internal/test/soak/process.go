@@ -74,7 +74,7 @@ func (p *process) listen() {
 
 func (p *process) errPath() string { return p.spec.Log + ".err" }
 
-// stderr is the end of what the worker has printed.
+// stderr returns the end of what the worker has printed.
 func (p *process) stderr() string {
 	b, _ := os.ReadFile(p.errPath())
 	const most = 16 << 10

@@ -103,7 +103,7 @@ func (r *Report) add(t Topology, strategy string, h *history) {
 	}
 }
 
-// Operations are all calls that were checked.
+// Operations returns all calls that were checked.
 func (r *Report) Operations() (n int) {
 	for _, row := range r.Rows {
 		n += row.Count[Operations]
@@ -111,7 +111,7 @@ func (r *Report) Operations() (n int) {
 	return n
 }
 
-// String is a summary in a table, and each violation.
+// String returns a summary in a table, and each violation.
 func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d operations checked, %d rounds, seed %d, found: %v\n\n", r.Operations(), r.Rounds, r.Seed, r.Found)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,6 +18,7 @@ type Past struct {
 	Rounds       int
 	Seconds      int
 	Operations   int
+	Steps        int `json:",omitempty"` // of the model, by which the records were replayed; 0: the run was before the replay
 	Faults       int // how many were caused
 	Regranted    int
 	Stale        int
@@ -24,7 +26,7 @@ type Past struct {
 	On           []string // "strategy on topology"
 }
 
-// past is the report of a run that has just ended.
+// past returns the report of a run that has just ended.
 func (r *Report) past() Past {
 	p := Past{
 		Date: time.Now().UTC().Format(time.DateOnly), Seed: r.Seed, Rounds: r.Rounds,
@@ -37,6 +39,7 @@ func (r *Report) past() Past {
 		p.Faults += n
 	}
 	for _, row := range r.Rows {
+		p.Steps += row.Count[Steps]
 		p.Regranted += row.Count[Regranted]
 		p.Stale += row.Count[Stale]
 		p.Violations += row.Count[Violations]
@@ -68,6 +71,25 @@ func (r *Report) recordIn(file string) error {
 		return err
 	}
 	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
+
+// Where names the servers: Redis with its topologies, or those of another store.
+func (p Past) Where() string {
+	var redis, others []string
+	for _, on := range p.On {
+		_, topology, _ := strings.Cut(on, " on ")
+		to := &others
+		if slices.Contains(Topologies(), Topology(topology)) {
+			to = &redis
+		}
+		if !slices.Contains(*to, topology) {
+			*to = append(*to, topology)
+		}
+	}
+	if len(redis) > 0 {
+		others = append([]string{"Redis: " + strings.Join(redis, ", ")}, others...)
+	}
+	return strings.Join(others, "; ")
 }
 
 // Minutes is how long the run took.

@@ -145,7 +145,7 @@ func (d *deployment) route() route {
 	return r
 }
 
-// clients are a worker's.
+// clients returns the clients of a worker.
 func (r route) clients() (all []redis.UniversalClient) {
 	switch r.Topology {
 	case Sentinel:

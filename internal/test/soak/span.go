@@ -33,7 +33,7 @@ func (l spans) merged() (joined spans) {
 	return joined
 }
 
-// gaps are the times between them.
+// gaps returns the times between them.
 func (l spans) gaps() (between spans) {
 	joined := l.merged()
 	for i := range len(joined) - 1 {

@@ -53,7 +53,7 @@ func (a *arena) timeline(strategy uint8, v Violation, began instant) string {
 // clock is t as seconds since the beginning of the round.
 func clock(t, began instant) string { return fmt.Sprintf("%11.6f", t.since(began).Seconds()) }
 
-// words is a record as a person reads it.
+// words returns a record as a person reads it.
 func (r record) words(began instant) string {
 	s := r.Kind.String()
 	for f, text := range map[flags]string{flagTry: ", TryLock", flagInner: ", inner", flagYes: ": yes"} {

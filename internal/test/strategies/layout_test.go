@@ -16,6 +16,7 @@ import (
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy/blpop"
 	"github.com/distlock/locker/strategy/hashreentrant"
+	"github.com/distlock/locker/strategy/redlock"
 	"github.com/distlock/locker/strategy/setnx"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -29,16 +30,31 @@ var writeLayout = flag.Bool("layout", false, "write "+layoutFile+" instead of co
 
 type redisLocker = func(redis.UniversalClient, ...locker.Option) (*locker.Client, error)
 
+// redisLockers exclude one another on one server.
 var redisLockers = map[string]redisLocker{"setnx": setnx.New, "hashreentrant": hashreentrant.New, "blpop": blpop.New}
+
+// onLayout are the lockers that the layout of a strategy has to keep out, with the servers on which they lock.
+func onLayout(t *testing.T, strategy string) (lockers map[string]redisLocker, nodes []redis.UniversalClient) {
+	t.Helper()
+	if strategy != "redlock" {
+		return redisLockers, []redis.UniversalClient{redistest.Start(t).Client(t)}
+	}
+	for range 3 {
+		nodes = append(nodes, redistest.Start(t).Client(t))
+	}
+	return map[string]redisLocker{"redlock": func(_ redis.UniversalClient, opts ...locker.Option) (*locker.Client, error) {
+		return redlock.New(nodes, opts...)
+	}}, nodes
+}
 
 // TestLayoutIsKept: what is stored is what docs/versioning.md promises to store.
 func TestLayoutIsKept(t *testing.T) {
 	t.Parallel()
 	var got strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(redisLockers)) {
+	for _, name := range append(slices.Sorted(maps.Keys(redisLockers)), "redlock") {
 		for _, c := range []struct{ what, owner string }{{"without an owner's name", ""}, {"of the owner worker", "worker"}} {
-			rdb := redistest.Start(t).Client(t)
-			l, err := redisLockers[name](rdb)
+			lockers, nodes := onLayout(t, name)
+			l, err := lockers[name](nodes[0])
 			require.NoError(t, err)
 			ctx := t.Context()
 			if c.owner != "" {
@@ -46,7 +62,11 @@ func TestLayoutIsKept(t *testing.T) {
 			}
 			lease, err := l.Lock(ctx, "k", locker.WithTTL(time.Minute))
 			require.NoError(t, err)
-			fmt.Fprintf(&got, "%s, a lock %s\n%s\n", name, c.what, stored(t, rdb))
+			text := stored(t, nodes[0])
+			for _, node := range nodes[1:] {
+				require.Equal(t, text, stored(t, node), "the nodes of %s differ", name)
+			}
+			fmt.Fprintf(&got, "%s, a lock %s\n%s\n", name, c.what, text)
 			require.NoError(t, lease.Unlock(t.Context()))
 			require.NoError(t, l.Close())
 		}
@@ -59,11 +79,16 @@ func TestLayoutIsKept(t *testing.T) {
 	require.Equal(t, string(want), got.String(), "the layout has changed: see docs/versioning.md")
 }
 
-// stored has a line for each key and field, with signs for ids, tokens and times.
-func stored(t *testing.T, rdb *redis.Client) string {
+// stored has a line for each key and field, with signs for ids, tokens and times. A node of redlock that was not needed
+// for the grant may get the lock a little later: its scripts write both keys at once.
+func stored(t *testing.T, rdb redis.UniversalClient) string {
 	t.Helper()
-	keys, err := rdb.Keys(t.Context(), "*").Result()
-	require.NoError(t, err)
+	var keys []string
+	for ends := time.Now().Add(10 * time.Second); len(keys) == 0 && time.Now().Before(ends); {
+		var err error
+		keys, err = rdb.Keys(t.Context(), "*").Result()
+		require.NoError(t, err)
+	}
 	slices.Sort(keys)
 	var lines []string
 	for _, key := range keys {
@@ -102,20 +127,25 @@ func TestOldLayoutIsRespected(t *testing.T) {
 	require.NoError(t, err)
 	const token = int64(1_900_000_000_000_000) // ahead of the clock: only the counter makes greater ones
 	locks := strings.Split(strings.TrimSpace(string(text)), "\n\n")
-	require.Len(t, locks, 2*len(redisLockers))
+	require.Len(t, locks, 2*(len(redisLockers)+1))
 	for _, lock := range locks {
 		head, body, _ := strings.Cut(lock, "\n")
 		t.Run(strings.ReplaceAll(head, " ", "-"), func(t *testing.T) {
 			t.Parallel()
-			rdb := redistest.Start(t).Client(t)
-			restore(t, rdb, body, token)
-			holds := func() string { // but for the field without a name, in which blpop notes who waits
-				kept := slices.DeleteFunc(strings.Split(stored(t, rdb), "\n"), func(line string) bool { return strings.HasPrefix(line, "     = ") })
-				return strings.Join(kept, "\n")
+			strategy, _, _ := strings.Cut(head, ",")
+			lockers, nodes := onLayout(t, strategy)
+			for _, node := range nodes {
+				restore(t, node, body, token)
+			}
+			holds := func() (kept []string) { // but for the field without a name, in which blpop notes who waits
+				for _, node := range nodes {
+					kept = append(kept, strings.Split(stored(t, node), "\n")...)
+				}
+				return slices.DeleteFunc(kept, func(line string) bool { return strings.HasPrefix(line, "     = ") })
 			}
 			before := holds()
-			for name, newLocker := range redisLockers {
-				l, err := newLocker(rdb)
+			for name, newLocker := range lockers {
+				l, err := newLocker(nodes[0])
 				require.NoError(t, err)
 				defer l.Close()
 				_, err = l.TryLock(t.Context(), "k")
@@ -125,10 +155,12 @@ func TestOldLayoutIsRespected(t *testing.T) {
 				require.True(t, holder.Held, name)
 				require.Equal(t, before, holds(), "%s has changed it", name)
 			}
-			l, err := blpop.New(rdb)
+			l, err := lockers[strings.Replace(strategy, "setnx", "blpop", 1)](nodes[0])
 			require.NoError(t, err)
 			defer l.Close()
-			require.NoError(t, rdb.Del(t.Context(), "k").Err()) // as its TTL would
+			for _, node := range nodes {
+				require.NoError(t, node.Del(t.Context(), "k").Err()) // as its TTL would
+			}
 			lease, err := l.Lock(t.Context(), "k", locker.WithWait(20*time.Second))
 			require.NoError(t, err)
 			require.Greater(t, lease.Token(), token)
@@ -138,7 +170,7 @@ func TestOldLayoutIsRespected(t *testing.T) {
 }
 
 // restore stores what the layout describes, for a minute.
-func restore(t *testing.T, rdb *redis.Client, body string, token int64) {
+func restore(t *testing.T, rdb redis.UniversalClient, body string, token int64) {
 	t.Helper()
 	ends := time.Now().Add(time.Minute)
 	body = strings.NewReplacer("UUID", "0f0e0d0c-1111-4222-8333-444455556666",

@@ -5,6 +5,8 @@
 //	go run ./internal/test/structure      a line for each package
 //	go run ./internal/test/structure -v   also each function, and how often a pair calls it
 //
+// -most 109,21,14 makes it fail if there are more functions, files or mutex operations than that.
+//
 // It compares the coverage of two processes, one with a thousand pairs more: what runs once, as
 // the making of a connection does, cancels out.
 package main
@@ -43,6 +45,11 @@ func main() {
 	pairs := flag.Int("pairs", 0, "take and give back a lock so many times, and no more")
 	url := flag.String("redis", "", "of -pairs: the server")
 	verbose := flag.Bool("v", false, "list the functions")
+	var most sum
+	flag.Func("most", "fail above so many `functions,files,locks`", func(s string) (err error) {
+		most, err = parseSum(s)
+		return err
+	})
 	flag.Parse()
 	ctx := context.Background()
 	if *pairs > 0 {
@@ -55,7 +62,10 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	print(functions, *verbose)
+	all := print(functions, *verbose)
+	if most != (sum{}) && all.exceeds(most) {
+		log.Fatalf("a free lock needs more than %d functions, %d files and %d mutex operations", most.functions, most.files, most.locks)
+	}
 }
 
 // run is the measured program.
@@ -126,10 +136,25 @@ func output(c *exec.Cmd) (string, error) {
 	return string(out), err
 }
 
-func print(functions []function, verbose bool) {
+// sum counts functions, their files and the mutex operations in them.
+type sum struct{ functions, files, locks int }
+
+// parseSum reads three numbers with commas between them.
+func parseSum(s string) (n sum, err error) {
+	var rest string
+	if read, _ := fmt.Sscanf(s+" end", "%d,%d,%d %s", &n.functions, &n.files, &n.locks, &rest); read != 4 || rest != "end" {
+		return n, fmt.Errorf("%q is not of the form 109,21,14", s)
+	}
+	return n, nil
+}
+
+func (s sum) exceeds(most sum) bool {
+	return s.functions > most.functions || s.files > most.files || s.locks > most.locks
+}
+
+// print prints the sums of the packages, and returns the sum of all.
+func print(functions []function, verbose bool) (all sum) {
 	slices.SortFunc(functions, func(a, b function) int { return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.line, b.line)) })
-	type sum struct{ functions, files, locks int }
-	var all sum
 	sums, last := make(map[string]*sum), ""
 	for _, f := range functions {
 		s := sums[path.Dir(f.file)]
@@ -160,4 +185,5 @@ func print(functions []function, verbose bool) {
 		fmt.Fprintf(t, "%d\t%d\t%d\t%s\t\n", sums[p].functions, sums[p].files, sums[p].locks, p)
 	}
 	fmt.Fprintf(t, "%d\t%d\t%d\tall\t\n", all.functions, all.files, all.locks)
+	return all
 }

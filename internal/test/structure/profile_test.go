@@ -46,3 +46,19 @@ func TestPerPair(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []function{{file: "p.go", line: 3, name: "T.often", calls: 3, locks: 4}}, all)
 }
+
+// A sum is too large if one of its numbers is.
+func TestMost(t *testing.T) {
+	t.Parallel()
+	most, err := parseSum("109,21,14")
+	require.NoError(t, err)
+	require.Equal(t, sum{109, 21, 14}, most)
+	require.False(t, sum{109, 21, 14}.exceeds(most))
+	for _, more := range []sum{{110, 1, 1}, {1, 22, 1}, {1, 1, 15}} {
+		require.True(t, more.exceeds(most), more)
+	}
+	for _, wrong := range []string{"", "109", "109,21", "109,21,14,7", "109,21,14 7", "109,21,x"} {
+		_, err := parseSum(wrong)
+		require.Error(t, err, wrong)
+	}
+}

@@ -150,7 +150,7 @@ func addressOf(u *url.URL, socket string) (string, error) {
 	return "tcp(" + net.JoinHostPort(u.Hostname(), port) + ")", nil
 }
 
-// tlsConfig is nil if no file or name is given.
+// tlsConfig returns nil if no file or name is given.
 func tlsConfig(u *url.URL, take func(string) string) (*tls.Config, error) {
 	ca, cert, key, name := take("tls_ca_file"), take("tls_cert_file"), take("tls_key_file"), take("tls_server_name")
 	if ca == "" && cert == "" && key == "" && name == "" {

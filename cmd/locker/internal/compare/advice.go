@@ -11,7 +11,7 @@ import (
 // Need is the property of a lock that matters most to somebody.
 type Need string
 
-// Needs are all there are.
+// Needs lists all needs.
 var Needs = []Need{"order", "crowd", "speed", "throughput", "contention", "interop", "crash", "failover"}
 
 // needs says what each is: the property that it demands, and the metrics that it weighs.
@@ -206,7 +206,7 @@ func (s *Strategy) price(weighs []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// text is a figure with its spread and the number of events.
+// text returns the figure with its spread and the number of events.
 func (f *Figure) text() string {
 	switch {
 	case f == nil:
@@ -219,17 +219,17 @@ func (f *Figure) text() string {
 	return fmt.Sprintf("%s (%s; %s)", f.median(), f.spread(), count(f.Events))
 }
 
-// median is the median, marked where waits that were cut off count in it.
+// median returns the median, marked where waits that were cut off count in it.
 func (f *Figure) median() string { return atLeast(f.MedianAtLeast) + figure(f.Median) }
 
-// spread is the least and the greatest run.
+// spread returns the least and the greatest run.
 func (f *Figure) spread() string {
 	return figure(f.Least) + " to " + atLeast(f.AtLeast) + figure(f.Greatest)
 }
 
 func atLeast(is bool) string { return map[bool]string{true: "≥ "}[is] }
 
-// verdict is the advice in a line.
+// verdict returns the advice in a line.
 func (a Advice) verdict() string {
 	switch {
 	case len(a.Best) > 0:
@@ -240,7 +240,7 @@ func (a Advice) verdict() string {
 	return a.Because
 }
 
-// onAxis is a number as figure has it, without zeros that say nothing.
+// onAxis formats a number as figure has it, without zeros that say nothing.
 func onAxis(v float64) string {
 	number, unit := strings.CutSuffix(figure(v), "k")
 	if strings.Contains(number, ".") {
@@ -252,7 +252,7 @@ func onAxis(v float64) string {
 	return number
 }
 
-// count is a number of things, with three digits that count.
+// count formats a number of things, with three digits that count.
 func count(n int) string {
 	if n < 995 {
 		return strconv.Itoa(n)
@@ -260,7 +260,7 @@ func count(n int) string {
 	return figure(float64(n))
 }
 
-// figure is a number with three digits that count.
+// figure formats a number with three digits that count.
 func figure(v float64) string {
 	switch {
 	case v >= 99_500:

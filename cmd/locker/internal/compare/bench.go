@@ -146,7 +146,7 @@ func (b *bench) add(st *Strategy, id string, value float64, events int) {
 	of.runs, of.events = append(of.runs, value), of.events+events
 }
 
-// place is where the locks of a strategy are.
+// place returns where the locks of a strategy are.
 func (st *Strategy) place(s *stores) place {
 	place := place{Name: st.Name, URL: st.on.url, Mark: s.mark}
 	for _, node := range st.on.nodes {
@@ -155,7 +155,7 @@ func (st *Strategy) place(s *stores) place {
 	return place
 }
 
-// round is a run of a strategy.
+// round makes a run of a strategy.
 func (b *bench) round(ctx context.Context, st *Strategy, warm bool) error {
 	l := b.lockers[st]
 	solo, _, err := pairs(ctx, l, 1, b.o.Time)
@@ -325,7 +325,7 @@ func unlockAll(ctx context.Context, leases []*locker.Lease) (failed error) {
 	return failed
 }
 
-// heap is the memory that is in use.
+// heap returns the memory that is in use.
 func heap() uint64 {
 	var m runtime.MemStats
 	runtime.GC()

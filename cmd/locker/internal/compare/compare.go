@@ -126,7 +126,7 @@ func (s *Strategy) fail(err error) {
 	s.Error += strings.Join(slices.DeleteFunc(strings.Split(err.Error(), "\n"), func(line string) bool { return line == "" }), "; ")
 }
 
-// seconds is a number of seconds.
+// seconds converts a number of seconds.
 func seconds(s float64) time.Duration {
 	return time.Duration(s * float64(time.Second)).Round(time.Millisecond)
 }

@@ -24,7 +24,7 @@ const (
 	contenders    = 4
 )
 
-// place is where a contender finds the locks of a strategy.
+// place names the store at which a contender finds the locks of a strategy.
 type place struct {
 	Name, URL, Mark string
 	Nodes           []string // of redlock, instead of URL
@@ -58,7 +58,7 @@ type contenderSpec struct {
 	Mark  string
 }
 
-// contend is the work of a contender.
+// contend does the work of a contender.
 func contend(parent child.Parent, spec contenderSpec) error {
 	lockers := make(map[string]locker.Locker)
 	for _, p := range spec.Places {
@@ -169,7 +169,7 @@ func (r *ring) close() {
 	all.Wait()
 }
 
-// fight has them contend for so long.
+// fight lets the contenders contend for so long.
 func (r *ring) fight(ctx context.Context, name string, d time.Duration) (b bout, f *fought, err error) {
 	r.bouts++
 	start := time.Now()

@@ -28,7 +28,7 @@ type contestant struct {
 // kinds are all strategies, by the names that URLs have.
 var kinds = map[string]string{"postgresql": "postgres", "mariadb": "mysql", "etcds": "etcd"}
 
-// Names are those of the strategies that can be compared.
+// Names returns the names of the strategies that can be compared.
 func Names() (names []string) {
 	for _, c := range candidates {
 		names = append(names, c.name)
@@ -152,7 +152,7 @@ func (s *stores) meterOfURL(kind, u string) *meter {
 	return s.meterOf([]*redis.Options{o})
 }
 
-// bareURL is a URL of Redis without a strategy.
+// bareURL returns a URL of Redis without its strategy.
 func bareURL(u string) string {
 	if scheme, _, _ := strings.Cut(u, "://"); strings.Contains(scheme, "+") {
 		_, u, _ = strings.Cut(u, "+")

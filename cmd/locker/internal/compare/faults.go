@@ -13,7 +13,7 @@ import (
 	"github.com/distlock/locker"
 )
 
-// Fault is what a holder and a waiter saw of a fault of the server. The fault is at 0.
+// Fault describes a fault of the server as a holder and a waiter saw it. The fault is at 0.
 type Fault struct {
 	Kind      string  `json:"kind"`     // frozen, killed
 	BackMS    float64 `json:"back_ms"`  // the server answers again
@@ -89,7 +89,7 @@ func (r *Result) faults(ctx context.Context, s *stores, o Options) error {
 	return ctx.Err()
 }
 
-// fault has a fault seen by a holder and a waiter of each strategy.
+// fault causes a fault, and notes what a holder and a waiter of each strategy see of it.
 func fault(ctx context.Context, kind string, on []*Strategy, servers []*faulty, s *stores) error {
 	var all sync.WaitGroup
 	w := &when{broken: make(chan struct{}), back: make(chan struct{})}
@@ -200,14 +200,14 @@ type Timeline struct {
 	Rows       []TimelineRow
 }
 
-// TimelineRow is that of a strategy.
+// TimelineRow draws the fault of one strategy.
 type TimelineRow struct {
 	Name  string
 	Fault Fault
 	SVG   template.HTML
 }
 
-// timelines are those of the faults that were seen.
+// timelines returns the timelines of the faults that were seen.
 func (r *Result) timelines() (all []Timeline) {
 	for _, kind := range faultKinds {
 		t := Timeline{Title: "The server is " + kind + ", and back later"}
@@ -258,14 +258,14 @@ func milliseconds(v float64) string {
 	return fmt.Sprintf("%.0f ms", v)
 }
 
-// Told is when the holder knew.
+// Told returns when the holder knew.
 func (f Fault) Told() string { return milliseconds(f.ToldMS) }
 
-// Grant is when the next one had the lock.
+// Grant returns when the next one had the lock.
 func (f Fault) Grant() string { return milliseconds(f.GrantMS) }
 
-// Back is when the server was there again.
+// Back returns when the server was there again.
 func (f Fault) Back() string { return milliseconds(f.BackMS) }
 
-// Overlap is for how long there were two.
+// Overlap returns for how long there were two.
 func (f Fault) Overlap() string { return milliseconds(f.OverlapMS) }

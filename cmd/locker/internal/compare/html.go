@@ -75,7 +75,7 @@ func (s *Strategy) trouble() string {
 	return "failed a case"
 }
 
-// reason is the figure by which a strategy meets a need, or how.
+// reason returns the figure by which a strategy meets a need, or how.
 func (a Advice) reason(s *Strategy) string {
 	if len(a.Weighs) == 0 {
 		return s.Properties[needs[a.Need].demands]
@@ -84,7 +84,7 @@ func (a Advice) reason(s *Strategy) string {
 	return strings.TrimSpace(s.Figures[m.id].short() + " " + m.unit)
 }
 
-// short is a figure with its spread.
+// short returns the figure with its spread.
 func (f *Figure) short() string {
 	switch {
 	case f == nil:

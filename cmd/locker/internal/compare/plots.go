@@ -37,7 +37,7 @@ type legend struct {
 	Colour template.CSS
 }
 
-// plots are those for which there are figures.
+// plots makes the plots for which there are figures.
 func (r *Result) plots() (all []figurePlot, err error) {
 	add := func(name, about string, p *plot.Plot, perr error) {
 		if err = perr; err != nil || p == nil {

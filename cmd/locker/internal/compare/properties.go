@@ -43,7 +43,7 @@ var properties = []property{
 	}},
 }
 
-// propertiesOf are those of a strategy.
+// propertiesOf returns the properties of a strategy.
 func propertiesOf(strategy string) map[string]string {
 	all := make(map[string]string)
 	for _, p := range properties {
@@ -54,7 +54,7 @@ func propertiesOf(strategy string) map[string]string {
 	return all
 }
 
-// promises is the table of what does not depend on this run.
+// promises returns the table of what does not depend on this run.
 func (r *Result) promises() (rows []row) {
 	for _, p := range properties {
 		line := row{Title: p.title}

@@ -15,7 +15,7 @@ type Second struct {
 	Processes []Turns `json:"processes"`
 }
 
-// Turns are those of one process.
+// Turns holds the turns of one process.
 type Turns struct {
 	Grants int `json:"grants"`
 	// Blocks are neighbouring columns in which it held the key, from the first to before the second.
@@ -60,7 +60,7 @@ func (s *Second) SVG() template.HTML {
 	return template.HTML(b.String()) // numbers only
 }
 
-// Shares are the grants of each process.
+// Shares returns the grants of each process.
 func (s *Second) Shares() string {
 	var all []string
 	for _, t := range s.Processes {
@@ -69,10 +69,10 @@ func (s *Second) Shares() string {
 	return strings.Join(all, ", ")
 }
 
-// ChangesText is the number of changes of process.
+// ChangesText returns the number of changes of process.
 func (s *Second) ChangesText() string { return count(s.Changes) }
 
-// Span is how long the picture is.
+// Span returns how long the picture is.
 func (s *Second) Span() string {
 	return time.Duration(s.MS * float64(time.Millisecond)).Round(time.Millisecond).String()
 }

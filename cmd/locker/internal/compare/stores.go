@@ -121,7 +121,7 @@ func (p place) probe(ctx context.Context) error {
 	return lease.Unlock(ctx)
 }
 
-// redisURLs are those of all Redis servers.
+// redisURLs returns the URLs of all Redis servers.
 func (s *stores) redisURLs() []string { return slices.Concat(s.urls, s.moreRedis) }
 
 // launch starts servers: Redis', and later those of contestants.
@@ -219,7 +219,7 @@ func (s *stores) reachable(ctx context.Context) error {
 	return nil
 }
 
-// options are those of a client of a server, given by a URL with or without a strategy.
+// options returns the options of a client of a server, given by a URL with or without a strategy.
 func options(url string) (*redis.Options, error) {
 	if _, rest, ok := strings.Cut(url, "+"); ok && !strings.Contains(url[:strings.Index(url, "+")], ":") {
 		url = rest

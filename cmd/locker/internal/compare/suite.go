@@ -272,5 +272,5 @@ func (s *stores) suite(ctx context.Context, name string, o Options, done func(of
 	}
 }
 
-// tail is the end of what a process has said.
+// tail returns the end of what a process has said.
 func tail(s string) string { return s[max(0, len(s)-1000):] }

@@ -48,7 +48,7 @@ var titles = []struct{ group, title string }{
 	{"processes", "processes killed and frozen"},
 }
 
-// guarantees is the table of the suite, by guarantee and by fault: where strategies differ. The others
+// guarantees returns the table of the suite, by guarantee and by fault: where strategies differ. The others
 // are the line of allPass.
 func (r *Result) guarantees() (rows []row) {
 	for _, t := range titles {
@@ -66,7 +66,7 @@ func (r *Result) guarantees() (rows []row) {
 	return rows
 }
 
-// titleOf is the title of a group; servers of others are not killed.
+// titleOf returns the title of a group; servers of others are not killed.
 func (r *Result) titleOf(group, title string) string {
 	if group == "faults" && !r.OwnServers {
 		return "connections cut"
@@ -132,7 +132,7 @@ func outcome(s *Strategy, group string) cell {
 	return cell{Text: "–"}
 }
 
-// figures is the table of the benchmarks.
+// figures returns the table of the benchmarks.
 func (r *Result) figures() (rows []row) {
 	for _, m := range metrics {
 		line := row{Title: m.title}
@@ -151,7 +151,7 @@ func (r *Result) figures() (rows []row) {
 	return rows
 }
 
-// seenFaults is the table of the faults.
+// seenFaults returns the table of the faults.
 func (r *Result) seenFaults() (rows []row) {
 	for _, kind := range faultKinds {
 		line, some := row{Title: "the server is " + kind}, false
@@ -172,7 +172,7 @@ func (r *Result) seenFaults() (rows []row) {
 	return rows
 }
 
-// text is the figure of a metric.
+// text returns the figure of a metric.
 func (s *Strategy) text(id string) string {
 	f := s.Figures[id]
 	if commands := id == "commands" || id == "waiting"; f == nil && commands && s.Error == "" && s.Strategy != "memory" && families[s.Strategy] != "Redis" {
@@ -187,7 +187,7 @@ type table struct {
 	Rows  []row
 }
 
-// tables are all that have rows.
+// tables returns all tables that have rows.
 func (r *Result) tables() (all []table) {
 	for _, t := range []table{{"What each strategy promises: it does not depend on this run", r.promises()}, {"Figures: median (least to greatest run; events)", r.figures()}, {"Faults: the holder knows; the next grant; both at once", r.seenFaults()}, {"Conformance: where strategies differ", r.guarantees()}} {
 		if len(t.Rows) > 0 {
@@ -222,7 +222,7 @@ func (r *Result) warning() string {
 	return text
 }
 
-// Text is the result for a terminal.
+// Text returns the result for a terminal.
 func (r *Result) Text() string {
 	var b strings.Builder
 	for _, t := range r.tables() {
@@ -258,12 +258,12 @@ func (r *Result) Text() string {
 	return b.String()
 }
 
-// Line is the price in a line.
+// Line returns the price in a line.
 func (p Price) Line() string {
 	return p.Strategy + ": " + strings.Join(slices.DeleteFunc([]string{p.How, p.Figures}, func(s string) bool { return s == "" }), "; ")
 }
 
-// Markdown is the result for a page: a column for each strategy.
+// Markdown returns the result for a page: a column for each strategy.
 func (r *Result) Markdown() string {
 	var b strings.Builder
 	for _, t := range r.tables() {
@@ -294,7 +294,7 @@ func (r *Result) Markdown() string {
 	return b.String()
 }
 
-// findings are the lines below the tables.
+// findings returns the lines below the tables.
 func (r *Result) findings() (lines []string) {
 	lines = append(lines, r.Failures()...)
 	if all := r.allPass(); all != "" {

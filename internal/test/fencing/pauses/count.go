@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -17,6 +16,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/child"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/internal/test/sqlservers"
 )
@@ -109,41 +109,25 @@ type observer struct {
 
 // accompany starts a writer, and is the later owner of its keys.
 func (o *observer) accompany(ctx context.Context, cfg writerConfig) error {
-	self, err := os.Executable()
+	c, err := child.Start(writerKind, cfg, func(cmd *exec.Cmd) error {
+		// In a process group of its own a writer that is stopped goes on when this process dies, however
+		// it does, and ends with its standard input.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		return cmd.Start()
+	})
 	if err != nil {
 		return err
 	}
-	config, err := json.Marshal(cfg)
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), writerEnv+"="+string(config))
-	cmd.Stderr = os.Stderr
-	// In a process group of its own a writer that is stopped goes on when this process dies, however
-	// it does, and ends with its standard input.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	lifeline, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	defer lifeline.Close()
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	defer context.AfterFunc(ctx, func() { _ = syscall.Kill(cmd.Process.Pid, syscall.SIGKILL) })()
-	reports := json.NewDecoder(stdout)
+	defer c.Close()
+	defer context.AfterFunc(ctx, c.Kill)()
+	reports := json.NewDecoder(c)
 	for _, key := range cfg.Keys {
-		if err := o.pause(ctx, cmd.Process.Pid, key, reports); err != nil {
-			_ = cmd.Process.Kill()
+		if err := o.pause(ctx, c.Process.Pid, key, reports); err != nil {
+			c.Kill()
 			return fmt.Errorf("%s: %w", key, err)
 		}
 	}
-	return cmd.Wait()
+	return c.Wait()
 }
 
 // pause is one pause of a writer.

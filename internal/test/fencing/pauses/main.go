@@ -23,6 +23,8 @@ import (
 	"sync"
 	"text/tabwriter"
 	"time"
+
+	"github.com/distlock/locker/internal/child"
 )
 
 const (
@@ -31,13 +33,7 @@ const (
 )
 
 func main() {
-	if config, ok := os.LookupEnv(writerEnv); ok {
-		if err := write(config); err != nil {
-			fmt.Fprintln(os.Stderr, "pauses: writer:", err)
-			os.Exit(exitFailed)
-		}
-		return
-	}
+	child.Serve(writerKind, write)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))

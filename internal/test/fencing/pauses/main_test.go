@@ -11,14 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/distlock/locker/internal/child"
 	"github.com/distlock/locker/internal/test/sqlservers"
 )
 
 func TestMain(m *testing.M) {
-	if _, ok := os.LookupEnv(writerEnv); ok {
-		main() // a writer of TestPauses
-		return
-	}
+	child.Serve(writerKind, write)
 	os.Exit(m.Run())
 }
 

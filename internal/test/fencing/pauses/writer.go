@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -17,18 +16,18 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/fence"
+	"github.com/distlock/locker/internal/child"
 	"github.com/distlock/locker/strategy/setnx"
 )
 
-// writerEnv makes this program a writer; its value is a writerConfig.
-const writerEnv = "FENCING_WRITER"
+const writerKind = "writer"
 
 type writerConfig struct {
 	Addresses addresses
 	Keys      []string // one after the other
 }
 
-// late is what became of a writer's late writes, which it prints in a line.
+// late reports what became of a writer's late writes. The writer prints it in a line.
 type late struct {
 	Key     string
 	Token   int64
@@ -47,17 +46,10 @@ func newLocker(addr string) (locker.Locker, func(), error) {
 	return l, func() { _, _ = l.Close(), rdb.Close() }, nil
 }
 
-// write is the main function of a writer. It ends with its standard input.
-func write(config string) error {
-	var cfg writerConfig
-	if err := json.Unmarshal([]byte(config), &cfg); err != nil {
-		return err
-	}
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(exitFailed)
-	}()
-	ctx := context.Background()
+// write does the work of a writer. It ends with its standard input.
+func write(parent child.Parent, cfg writerConfig) error {
+	ctx, cancel := parent.Context()
+	defer cancel()
 	resources, closeAll, err := cfg.Addresses.open()
 	if err != nil {
 		return err
@@ -73,7 +65,7 @@ func write(config string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
-		if err := json.NewEncoder(os.Stdout).Encode(what); err != nil {
+		if err := json.NewEncoder(parent).Encode(what); err != nil {
 			return err
 		}
 	}

@@ -112,7 +112,7 @@ func (st *stage) Close() {
 	st.server.Stop()
 }
 
-// versions are those of the servers.
+// versions returns the versions of the servers.
 func versions() string {
 	text := ""
 	for _, of := range []struct{ subject, before, query string }{

@@ -22,7 +22,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// source is the directory of internal/member, which is looked for from the working directory upwards.
+// source returns the directory of internal/member, which is looked for from the working directory upwards.
 func source() (string, error) {
 	dir, err := os.Getwd()
 	for ; err == nil; dir = filepath.Dir(dir) {
@@ -37,7 +37,7 @@ func source() (string, error) {
 	return "", err
 }
 
-// made is what base returns, once it was called.
+// made holds the result of base, once it was called.
 var made string
 
 // base is a directory with a short name, for sockets are in it, and internal/member, compiled.
@@ -186,16 +186,16 @@ func (s *Server) Tell(command string) error {
 	return nil
 }
 
-// Data is the directory of its data.
+// Data returns the directory of its data.
 func (s *Server) Data() string { return filepath.Join(s.dir, s.Name) }
 
-// Socket is where clients find it.
+// Socket returns where clients find it.
 func (s *Server) Socket() string { return filepath.Join(s.dir, s.Name+":1") }
 
-// Endpoint is Socket for clientv3.
+// Endpoint returns Socket for clientv3.
 func (s *Server) Endpoint() string { return "unix:" + s.Socket() }
 
-// Kill is kill -9, and forgets nothing.
+// Kill ends it by kill -9, and forgets nothing.
 func (s *Server) Kill() {
 	_ = s.cmd.Process.Kill()
 	_ = s.cmd.Wait()
@@ -221,7 +221,7 @@ func (s *Server) Freeze() {
 	}
 }
 
-// PID is the process.
+// PID returns the number of the process.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
 // Thaw lets a frozen member run on.

@@ -31,7 +31,7 @@ func sweep(base string) error {
 	return shell.Start()
 }
 
-// released is the command of a released etcd for the member.
+// released returns the command of a released etcd for the member.
 func (s *Server) released(program string) *exec.Cmd {
 	state := "new"
 	if s.Existing {
@@ -77,7 +77,7 @@ func (s *Server) serves() error {
 	}
 }
 
-// ErrReleased is what Tell returns for a released etcd, which takes no commands.
+// ErrReleased is returned by Tell for a released etcd, which takes no commands.
 var ErrReleased = errors.New(releasedEnv + " names a released etcd: it takes no commands")
 
 // Released reports whether members are of a released etcd.

@@ -27,7 +27,7 @@ func main() {
 	os.Exit(members.Tests{M: program{}}.Run())
 }
 
-// program is what members.Tests runs.
+// program runs under members.Tests.
 type program struct{}
 
 func (program) Run() int { return etcdReport().Main() }

@@ -59,7 +59,7 @@ func (st *stage) Close() {
 	members.StopAll(st.members)
 }
 
-// killLeader is kill -9.
+// killLeader ends the leader by kill -9.
 func (st *stage) killLeader(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

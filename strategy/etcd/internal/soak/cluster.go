@@ -73,7 +73,7 @@ func (c cluster) Strike(ctx context.Context, r *rand.Rand, fault string) error {
 // patience is for what takes a second or two on a machine that is not busy.
 const patience = 30 * time.Second
 
-// leader is the index of the leader.
+// leader returns the index of the leader.
 func (c cluster) leader() (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

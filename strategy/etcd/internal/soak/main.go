@@ -27,7 +27,7 @@ var strategies = []soak.Strategy{
 	on("etcd+rwlock", locker.MaxPermits),
 }
 
-// on is the strategy with keys of so many permits; 0: with locks.
+// on returns the strategy with keys of so many permits; 0: with locks.
 func on(name string, permits int) soak.Strategy {
 	return soak.Strategy{Name: name, On: []soak.Topology{topology}, Permits: permits, New: func(p soak.Process) (locker.Locker, error) {
 		return open(p, "")
@@ -63,7 +63,7 @@ func config() soak.Config {
 	return soak.Config{Strategies: strategies, Own: own, Calm: 14 * time.Second}
 }
 
-// program is what members.Tests runs.
+// program runs under members.Tests.
 type program struct{}
 
 func (program) Run() int { return soak.Main(config(), os.Args[1:]) }

@@ -19,7 +19,7 @@ import (
 
 type constructor = func(redis.UniversalClient, ...locker.Option) (*locker.Client, error)
 
-// on is a strategy on one client. Constructors take turns over the processes.
+// on returns a strategy on one client. Constructors take turns over the processes.
 func on(name string, news ...constructor) soak.Strategy {
 	return soak.Strategy{Name: name, On: []soak.Topology{soak.Single, soak.Sentinel, soak.Cluster}, New: func(p soak.Process) (locker.Locker, error) {
 		return news[p.Index%len(news)](p.Clients[0], p.Options...)
@@ -39,7 +39,7 @@ func sticky(s soak.Strategy) soak.Strategy {
 	return s
 }
 
-// acked is a strategy that waits for the replica.
+// acked returns a strategy that waits for the replica.
 func acked(name string, newLocker constructor, acks func(int, time.Duration) locker.Option) soak.Strategy {
 	const confirmed = 500 * time.Millisecond // by then
 	return soak.Strategy{Name: name, On: []soak.Topology{soak.Sentinel, soak.Cluster}, Acked: true, New: func(p soak.Process) (locker.Locker, error) {
