@@ -105,10 +105,10 @@ func findEtcd(t *testing.T) {
 	if os.Getenv("LOCKER_ETCD_SERVER") != "" {
 		return
 	}
-	dir, err := os.MkdirTemp("", "stores")
+	dir, err := os.MkdirTemp("", "stores") //nolint:usetesting // the server's user may not enter a t.TempDir
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o755)) // the server runs as another user
+	require.NoError(t, os.Chmod(dir, 0o755))
 	program := filepath.Join(dir, "etcd")
 	out, err := exec.Command("go", "-C", "../../strategy/etcd/internal/member", "build", "-trimpath", "-o", program, ".").CombinedOutput()
 	require.NoError(t, err, string(out))
