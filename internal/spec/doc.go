@@ -1,6 +1,6 @@
 // Package spec is the locks of this library as executable specifications.
 //
-//   - claim.go: the life of a claim. Processes ask, renew, hand over and release; commands are lost,
+//   - claim.go: the life of a claim. Processes ask, renew, hand over, keep and release; commands are lost,
 //     late or repeated, replies are lost, leases expire, operators break locks, callers give up.
 //   - quorum.go: the token of a lock on several nodes, and what a process whose clock has stood still
 //     does to it: exclusion does not survive that, tokens do.

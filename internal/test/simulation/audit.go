@@ -35,9 +35,9 @@ func (a *audit) acquire(c driver.Claim) {
 	a.asked[c.ID] = c.Key
 }
 
-// renew wants no renewal of a claim that was given back, or that the store has denied. One that
-// begins in the same instant may have begun before.
-func (a *audit) renew(c driver.Claim) {
+// renew wants no renewal of a claim that was given back, that the store has denied, or that is kept and nobody
+// uses. One that begins in the same instant may have begun before.
+func (a *audit) renew(locker int, c driver.Claim) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.w.now()
@@ -46,6 +46,9 @@ func (a *audit) renew(c driver.Claim) {
 	}
 	if at, ok := a.denied[c.ID]; ok && at < now {
 		a.w.violate("a renewal of %s was sent %v after the store had denied one", c.Key, now-at)
+	}
+	if c.Limit == 0 && a.w.isUnused(locker, c.Key) {
+		a.w.violate("a renewal of %s was sent, which nobody in locker %d uses", c.Key, locker)
 	}
 }
 

@@ -57,7 +57,11 @@ func (c *caller) run() {
 		if c.p.isClosed() {
 			return
 		}
-		c.once()
+		o := c.draw()
+		c.once(o)
+		if c.w.sticky {
+			c.again(o.key)
+		}
 		bound.Sleep(context.Background(), nil, c.r.upTo(100*time.Millisecond).Truncate(c.w.grain))
 	}
 }
@@ -65,6 +69,9 @@ func (c *caller) run() {
 func (c *caller) draw() *op {
 	r, w := c.r, c.w
 	o := &op{c: c, key: pick(r, w.keys...), ttl: w.ttls[0], wait: -1, renewals: -1}
+	if w.sticky && !r.oneIn(5) { // most keys are used by one process most of the time
+		o.key = w.keys[c.p.index%len(w.keys)]
+	}
 	if r.oneIn(5) {
 		o.ttl = pick(r, w.ttls...)
 	}
@@ -161,9 +168,26 @@ func (o *op) lock(ctx context.Context) (*locker.Lease, error) {
 	return rw.Lock(ctx, opts...)
 }
 
+// again locks the key a few times more: a lock that was kept is taken.
+func (c *caller) again(key string) {
+	if c.w.rw && key == c.w.keys[0] {
+		return
+	}
+	for range c.r.IntN(5) {
+		bound.Sleep(context.Background(), nil, c.r.upTo(20*time.Millisecond).Truncate(c.w.grain))
+		if c.p.isClosed() {
+			return
+		}
+		o := &op{c: c, key: key, try: c.r.oneIn(3), ttl: c.w.ttls[0], wait: -1, patience: 20 * time.Second, renewals: -1}
+		if c.r.oneIn(5) {
+			o.renewals = 0 // a kept lock does not suit it
+		}
+		c.once(o)
+	}
+}
+
 // once locks, does this and that, and unlocks.
-func (c *caller) once() {
-	o := c.draw()
+func (c *caller) once(o *op) {
 	ctx, cancel := o.context()
 	defer cancel()
 	c.w.begin(o)

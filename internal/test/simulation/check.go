@@ -16,11 +16,16 @@ const soon = 50 * time.Millisecond
 // checkTimely wants a call to return when its wait is over. It needs the mutex.
 func (w *world) checkTimely(o *op) {
 	limit := 30 * time.Second
+	attempt := min(4*time.Second, w.longestTTL()) // that of the claim which it re-enters
+	once := attempt
+	if w.sticky { // a claim that is given up, an attempt, a signal, a pause, and one more attempt
+		once = 4*attempt + 300*time.Millisecond
+	}
 	switch {
-	case o.try:
-		limit = min(4*time.Second, w.longestTTL()) // that of the claim which it re-enters
-	case o.wait >= 0:
-		limit = max(o.wait, min(4*time.Second, w.longestTTL())) // an attempt has its time
+	case o.try || o.wait == 0:
+		limit = once
+	case o.wait > 0:
+		limit = max(o.wait, attempt) // an attempt has its time
 	}
 	if o.patience > 0 {
 		limit = min(limit, o.patience)
@@ -167,6 +172,7 @@ func (w *world) checkPair(a, b *hold) {
 // checkEvents wants an end for each Acquired, and an event for each call.
 func (p *process) checkEvents() {
 	w, n := p.w, p.events.n()
+	w.result.Kept += p.events.ofKept()
 	acquired, ends := n[locker.EventAcquired], n[locker.EventReleased]+n[locker.EventReleaseFailed]+n[locker.EventLetExpire]+n[locker.EventLost]
 	if acquired != ends {
 		w.violated("locker %d: %d Acquired and %d ends, want as many: %v", p.index, acquired, ends, n)

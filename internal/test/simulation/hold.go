@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -49,6 +50,7 @@ func (w *world) begin(o *op) {
 	o.call = w.now()
 	w.result.Operations++
 	o.c.p.calls++
+	o.c.p.asking[o.key]++
 	if !o.try {
 		w.waits[o] = struct{}{}
 	}
@@ -62,6 +64,7 @@ func (w *world) returned(ctx context.Context, o *op, l *locker.Lease, err error)
 		defer w.mu.Unlock()
 		o.ret, o.err = w.now(), err
 		delete(w.waits, o)
+		o.c.p.asking[o.key]--
 		w.note("caller %d: %v of %s: %v", o.c.n, o.kind, o.key, err)
 		w.checkTimely(o)
 		w.checkError(ctx, o, err)
@@ -72,6 +75,7 @@ func (w *world) returned(ctx context.Context, o *op, l *locker.Lease, err error)
 	w.mu.Lock()
 	o.ret, o.granted = w.now(), true
 	delete(w.waits, o)
+	o.c.p.asking[o.key]--
 	w.result.Granted++
 	h.since, h.stale = w.since(h, deadline), w.now() >= deadline
 	w.holds = append(w.holds, h)
@@ -144,7 +148,7 @@ func (h *hold) ask() {
 	case w.broken(h.key, h.since, now):
 	case !in.Held:
 		w.violated("%v: it says that it is held, and the key is free in the store", h)
-	case h.kind != reader && w.variant != notified && w.fenced && (in.Token > h.token || h.token >= in.Token+locker.MaxHandOvers+1):
+	case (h.kind == plain || h.kind == writer && w.variant != notified) && w.fenced && (in.Token > h.token || h.token >= in.Token+w.mostTokens()):
 		w.violated("%v: it says that it is held, and the store has token %d", h, in.Token)
 	}
 	if limit := h.ret + h.maxHold; h.maxHold > 0 && now > limit {
@@ -192,6 +196,26 @@ func (w *world) since(h *hold, deadline time.Duration) time.Duration {
 		}
 	}
 	return since
+}
+
+// mostTokens is how many leases there may be on one grant.
+func (w *world) mostTokens() int64 {
+	if w.sticky {
+		return 1024
+	}
+	return locker.MaxHandOvers + 1
+}
+
+// isUnused reports whether nobody in a Locker has the key, or asks for it, in this instant. It is for Lockers that may keep locks.
+func (w *world) isUnused(locker int, key string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.sticky || w.ending.Load() || w.procs[locker].asking[key] > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(w.holds, func(h *hold) bool {
+		return h.c.p.index == locker && h.key == key && (h.end == 0 || h.end == w.now())
+	})
 }
 
 // broken reports whether the lock of key was taken away between two times. It needs the mutex.

@@ -39,6 +39,16 @@ var madeUp = []bug{
 		old: "denied, failed := isLost(err), without", new: "denied, failed := isLost(err) && automatic && false, without"},
 	{name: "any Unlock of a shared lock frees it", file: "unlock.go",
 		old: "\t\tl.last = c.leases == nil\n\t}\n\tswitch", new: "\t\tl.last = true\n\t}\n\tswitch"},
+	{name: "a kept lock can be taken after its release was sent", file: "sticky.go",
+		old: "case st.kept && now >= st.idle:\n\t\treturn c.s.keys[c.Key].withdraw()",
+		new: "case st.kept && now >= st.idle:\n\t\tc.e.cleanUp(c.Claim, now, true)\n\t\tst.idle, st.look = never, never"},
+	{name: "a kept lock is renewed", file: "backlog.go",
+		old: "c.giveUpKept().freeUnclaimed()", new: "_ = c"},
+	{name: "a kept lock is given to any caller", file: "sticky.go",
+		old: "ks.empty() && cl.suits(c):", new: "ks.empty():"},
+	{name: "requests for a kept lock are ignored", file: "stickyasked.go",
+		old: "c != nil && c.ID == sig.Claim {", new: "c != nil && c.ID == sig.Claim && false {",
+		missed: "others wait for a second at most, and no promise that is looked at is about that"},
 }
 
 // Repaired in the past, and brought back.

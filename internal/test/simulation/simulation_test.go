@@ -23,12 +23,16 @@ func TestSimulation(t *testing.T) {
 	for n := uint64(1); n <= *seeds && !t.Failed(); n++ {
 		play(t, n, func(r *Result) {
 			sum.Operations, sum.Granted, sum.Lost, sum.Faults = sum.Operations+r.Operations, sum.Granted+r.Granted, sum.Lost+r.Lost, sum.Faults+r.Faults
+			sum.Kept += r.Kept
 			if len(r.Violations) > 0 {
 				t.Errorf("%s\n\n%s\nagain: make simulate SEED=%d", r.History(), strings.Join(r.Violations, "\n"), n)
 			}
 		})
 	}
-	t.Logf("%d histories: %d calls, %d grants, %d losses, %d faults", *seeds, sum.Operations, sum.Granted, sum.Lost, sum.Faults)
+	t.Logf("%d histories: %d calls, %d grants, %d of them of kept locks, %d losses, %d faults", *seeds, sum.Operations, sum.Granted, sum.Kept, sum.Lost, sum.Faults)
+	if sum.Kept == 0 && *seeds >= 100 {
+		t.Error("no lock was kept")
+	}
 }
 
 // play plays one history as a test of its own, so that a panic, too, is told with the seed.

@@ -203,7 +203,7 @@ func (d remote) Acquire(ctx context.Context, req driver.Request) (driver.Answer,
 
 func (d remote) Renew(ctx context.Context, claims []driver.Claim, answer func(int, error)) {
 	for _, c := range claims {
-		d.k.w.audit.renew(c)
+		d.k.w.audit.renew(d.k.locker, c)
 	}
 	errs, err := over(ctx, d.k, "", func(ctx context.Context) ([]error, error) {
 		errs := make([]error, len(claims))
@@ -267,8 +267,30 @@ type administrator struct{ driver.Inspector }
 type remoteNotifier struct {
 	remote
 	administrator
+	driver.Configurer
 	driver.PermitKeeper
 	driver.Signaller
+}
+
+// Signal sends a signal once; where not all is well, sometimes twice or never.
+func (d remoteNotifier) Signal(ctx context.Context, s driver.Signal) error {
+	for range d.k.copies() {
+		_, err := over(ctx, d.k, "", func(ctx context.Context) (struct{}, error) { return struct{}{}, d.Signaller.Signal(ctx, s) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copies is how often a signal arrives.
+func (k *link) copies() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.w.calm || k.w.ending.Load() {
+		return 1
+	}
+	return pick(k.r, 0, 1, 1, 1, 1, 1, 1, 2)
 }
 
 func (d remoteNotifier) Watch(ctx context.Context, key string) (driver.Watch, error) {
@@ -297,7 +319,7 @@ func (s *store) open(v variant, k *link, in *conformance.Injector) driver.Driver
 	r, admin := remote{inner, k}, administrator{inner.(driver.Inspector)}
 	switch v {
 	case notified:
-		return remoteNotifier{r, admin, inner.(driver.PermitKeeper), inner.(driver.Signaller)}
+		return remoteNotifier{r, admin, inner.(driver.Configurer), inner.(driver.PermitKeeper), inner.(driver.Signaller)}
 	case countingHolds:
 		return countingNotifier{remoteCounter{r}, admin}
 	}

@@ -30,6 +30,7 @@ type Result struct {
 	Title      string // what the seed has chosen
 	Operations int    // calls of Lock, TryLock, Renew, Unlock and LetExpire
 	Granted    int
+	Kept       int // those that were granted without a command, of kept locks
 	Lost       int
 	Faults     int
 	Violations []string
@@ -66,6 +67,7 @@ type world struct {
 	ttls    []time.Duration
 	keys    []string
 	rw      bool // some callers read and write
+	sticky  bool // some Lockers keep locks
 	store   *store
 	audit   *audit
 	procs   []*process
@@ -88,8 +90,9 @@ type process struct {
 	faults  *conformance.Injector
 	l       *locker.Client
 	events  eventCount
-	calls   int  // that are to have an event
-	closed  bool // or about to be
+	asking  map[string]int // calls under way, by key
+	calls   int            // that are to have an event
+	closed  bool           // or about to be
 	closing sync.Once
 	twice   atomic.Bool // a release may have arrived twice: the answer to the second is a loss
 }
@@ -127,17 +130,19 @@ func newWorld(seed uint64) *world {
 	if w.calm {
 		w.far = min(w.far, w.ttls[0]/60)
 	}
+	stick := newChance(seed, -3) // apart from r: so what a seed has drawn before there were kept locks is as it was
+	w.sticky = w.variant == notified && stick.oneIn(2)
 	w.store, w.audit = newStore(w.variant == countingHolds), newAudit(w)
 	for i := range 1 + r.IntN(3) {
-		w.procs = append(w.procs, w.newProcess(i))
+		w.procs = append(w.procs, w.newProcess(i, stick))
 	}
 	w.result.Seed = seed
-	w.result.Title = fmt.Sprintf("%v, %d Lockers, calm %t, fencing %t, readers %t, TTLs %v, up to %v away in steps of %v", w.variant, len(w.procs), w.calm, w.fenced, w.rw, w.ttls, w.far, w.grain)
+	w.result.Title = fmt.Sprintf("%v, %d Lockers, calm %t, fencing %t, readers %t, locks are kept %t, TTLs %v, up to %v away in steps of %v", w.variant, len(w.procs), w.calm, w.fenced, w.rw, w.sticky, w.ttls, w.far, w.grain)
 	return w
 }
 
-func (w *world) newProcess(i int) *process {
-	p := &process{w: w, index: i, faults: &conformance.Injector{}}
+func (w *world) newProcess(i int, stick chance) *process {
+	p := &process{w: w, index: i, faults: &conformance.Injector{}, asking: map[string]int{}}
 	opts := []locker.Option{locker.WithTTL(w.ttls[0]), locker.WithObserver(&p.events)}
 	if !w.fenced {
 		opts = append(opts, locker.WithoutFencing())
@@ -147,6 +152,9 @@ func (w *world) newProcess(i int) *process {
 		opts = append(opts, locker.WithoutHandOver())
 	case w.r.oneIn(3):
 		opts = append(opts, locker.WithHandOver(2, 500*time.Millisecond))
+	}
+	if w.sticky && !stick.oneIn(3) {
+		opts = append(opts, locker.WithSticky(pick(stick, time.Millisecond, 50*time.Millisecond, 300*time.Millisecond, time.Second)))
 	}
 	k := &link{w: w, locker: i, r: newChance(w.seed, -10-i), pending: map[string]<-chan struct{}{}}
 	l, err := locker.New(w.store.open(w.variant, k, p.faults), opts...)
