@@ -105,10 +105,10 @@ func (e *Client) renewDue(ctx context.Context, claims []*claim) {
 	due := make([]dueClaim, 0, len(claims))
 	now := e.sched.Now()
 	for _, c := range claims {
-		c.giveUpKept().freeUnclaimed()
 		if end, ok := c.beginRenewal(now); ok {
 			due = append(due, dueClaim{end, c})
 		}
+		c.giveUpKept().freeUnclaimed() // an Unlock from now on keeps no claim that is in renewal
 	}
 	if !e.backlogs.add(shard, due) {
 		return
