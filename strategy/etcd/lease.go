@@ -109,12 +109,12 @@ func (s *leases) grant(ctx context.Context, l *lease) error {
 }
 
 // keepAlive extends leases by one stream, and returns those that some leader has extended. It does not change end:
-// see lease.
-func (s *leases) keepAlive(ctx context.Context, all ...*lease) (map[*lease]bool, error) {
+// see lease. With again they have been sent before.
+func (s *leases) keepAlive(ctx context.Context, again bool, all ...*lease) (map[*lease]bool, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
-	return s.streams.extend(ctx, all)
+	return s.streams.extend(ctx, all, again)
 }
 
 // lasts notes that the leader of the lease's term has extended it after the time given.

@@ -134,7 +134,7 @@ func (d *etcdDriver) promote(ctx context.Context, m member, req driver.Request, 
 // queue puts the member at the end of the line, unless it is there.
 func (d *etcdDriver) queue(ctx context.Context, p *place, m member, c driver.Claim) (line, error) {
 	if p.lease != nil {
-		_, err := d.leases.keepAlive(ctx, p.lease)
+		_, err := d.leases.keepAlive(ctx, false, p.lease)
 		if err != nil {
 			return line{}, storeError(err, true)
 		}

@@ -57,7 +57,7 @@ type renewal struct {
 // hedged runs a command of a renewal, which changes nothing when it arrives once more, and returns its first answer. Without
 // one it runs the command again beside the first try, twice at most: the client goes round the members, and one that is
 // frozen answers nothing.
-func hedged[T any](ctx context.Context, r renewal, command func(context.Context) (T, error)) (T, error) {
+func hedged[T any](ctx context.Context, r renewal, command func(ctx context.Context, again bool) (T, error)) (T, error) {
 	const tries = 3
 	type answer struct {
 		res T
@@ -72,8 +72,9 @@ func hedged[T any](ctx context.Context, r renewal, command func(context.Context)
 		case <-next:
 			begun++
 			underWay++
+			again := begun > 1
 			go func() {
-				res, err := command(ctx)
+				res, err := command(ctx, again)
 				answers <- answer{res, err}
 			}()
 			if begun < tries {
@@ -104,7 +105,9 @@ func (r renewal) extend(ctx context.Context, batch []driver.Claim) []error {
 			all = append(all, known[i])
 		}
 	}
-	extended, err := hedged(ctx, r, func(ctx context.Context) (map[*lease]bool, error) { return r.leases.keepAlive(ctx, all...) })
+	extended, err := hedged(ctx, r, func(ctx context.Context, again bool) (map[*lease]bool, error) {
+		return r.leases.keepAlive(ctx, again, all...)
+	})
 	if err != nil {
 		return slices.Repeat([]error{storeError(err, false)}, len(batch))
 	}
@@ -141,7 +144,7 @@ func (r renewal) extend(ctx context.Context, batch []driver.Claim) []error {
 }
 
 func (r renewal) hedgedTxn(ctx context.Context, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
-	return hedged(ctx, r, func(ctx context.Context) (*clientv3.TxnResponse, error) { return r.txn(ctx, nil, ops, nil) })
+	return hedged(ctx, r, func(ctx context.Context, _ bool) (*clientv3.TxnResponse, error) { return r.txn(ctx, nil, ops, nil) })
 }
 
 // transfer is a member that moves to another lease.
@@ -200,7 +203,7 @@ func (r renewal) grantAll(ctx context.Context, moves []*transfer) {
 		all.Go(func() {
 			defer func() { <-places }()
 			l := r.leases.plan(t.claim.TTL)
-			if _, err := hedged(ctx, r, func(ctx context.Context) (struct{}, error) { return struct{}{}, r.leases.grant(ctx, l) }); err != nil {
+			if _, err := hedged(ctx, r, func(ctx context.Context, _ bool) (struct{}, error) { return struct{}{}, r.leases.grant(ctx, l) }); err != nil {
 				*t.outcome = storeError(err, false)
 				r.leases.spend(l)
 				return

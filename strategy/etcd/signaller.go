@@ -60,7 +60,7 @@ func (d *etcdDriver) Listen(ctx context.Context, locker string) (driver.Listener
 func (d *etcdDriver) listens(ctx context.Context, s *signals, l *lease) {
 	for bound.Sleep(ctx, nil, listenTTL/3) {
 		ctx, cancel := context.WithTimeout(ctx, listenTTL/3)
-		extended, err := d.leases.keepAlive(ctx, l)
+		extended, err := d.leases.keepAlive(ctx, false, l)
 		cancel()
 		if err == nil && !extended[l] {
 			s.stop()

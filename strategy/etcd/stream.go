@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
 const (
@@ -25,8 +26,8 @@ const (
 // or its token is not valid any more. So the keep-alives, which change nothing when they arrive once more, get another
 // stream then.
 //
-// A stream leads to one server. When that server is frozen, the try that has the stream gives it up, and the next
-// try (see hedged) has another one.
+// A stream leads to one server, and so may all that are kept. When that server is frozen, the next try (see hedged) takes
+// none of them: it takes one that has just been used, or a new one, which leads to the next server in turn.
 type streams struct {
 	conn    *conn
 	base    context.Context // ends all streams
@@ -46,18 +47,26 @@ func newStreams(base context.Context, c *conn) *streams {
 	return &streams{conn: c, base: base, opening: make(chan struct{}, streamsAtOnce), passed: make(chan *stream)}
 }
 
-// extend extends leases by one stream.
-func (s *streams) extend(ctx context.Context, all []*lease) (map[*lease]bool, error) {
-	if st := s.unkeep(); st != nil {
-		if extended, err := s.use(ctx, st, all); err == nil || ctx.Err() != nil {
-			return extended, err
+// extend extends leases by one stream: one that was kept, unless the keep-alives are sent again. A server without a leader
+// refuses them, and has done nothing.
+func (s *streams) extend(ctx context.Context, all []*lease, again bool) (extended map[*lease]bool, err error) {
+	if !again {
+		if st := s.unkeep(); st != nil {
+			if extended, err = s.use(ctx, st, all); err == nil || ctx.Err() != nil {
+				return extended, err
+			}
 		}
 	}
-	st, err := s.next(ctx)
-	if err != nil {
-		return nil, err
+	for range 3 {
+		var st *stream
+		if st, err = s.next(ctx); err == nil {
+			extended, err = s.use(ctx, st, all)
+		}
+		if !errors.Is(rpctypes.Error(err), rpctypes.ErrNoLeader) {
+			break
+		}
 	}
-	return s.use(ctx, st, all)
+	return extended, err
 }
 
 // unkeep returns the stream that was kept last, or nil. Its token is the one most likely to be valid.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -114,4 +116,43 @@ func TestLateAnswerOfAKeepAlive(t *testing.T) {
 	close(late)
 	require.Empty(t, renewAll(t.Context(), d, c))
 	require.Equal(t, 2, moves(), "the lease has ended, and so the claim moves to another one")
+}
+
+// The streams that were kept lead to one server, and it is frozen. A renewal waits for one of them only.
+func TestKeptStreamsToOneFrozenServer(t *testing.T) {
+	t.Parallel()
+	c := request("id").Claim
+	server := &deposed{holder: etcd.MemberName(c.Key, c.ID), term: 5}
+	d := server.serve(t)
+	_, err := d.Acquire(t.Context(), driver.Request{Claim: c})
+	require.NoError(t, err)
+	require.Empty(t, renewAll(t.Context(), d, c))
+	late, arrived := make(chan struct{}), make(chan struct{})
+	server.set(func() { server.late, server.arrived = late, arrived })
+	var renewals sync.WaitGroup
+	for range 3 {
+		renewals.Go(func() { assert.Empty(t, renewAll(t.Context(), d, c)) })
+	}
+	for range 3 {
+		<-arrived
+	}
+	server.set(func() { server.late, server.arrived = nil, nil })
+	close(late)
+	renewals.Wait()
+
+	server.set(func() { server.frozen = server.streams })
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	defer cancel()
+	require.Empty(t, renewAll(ctx, d, c))
+}
+
+// A server without a leader refuses the keep-alives, not the stream: the next server gets them at once.
+func TestStreamToAServerWithoutALeader(t *testing.T) {
+	t.Parallel()
+	c := request("id").Claim
+	server := &deposed{holder: etcd.MemberName(c.Key, c.ID), term: 5, leaderless: 2}
+	d := server.serve(t)
+	_, err := d.Acquire(t.Context(), driver.Request{Claim: c})
+	require.NoError(t, err)
+	require.Empty(t, renewAll(t.Context(), d, c))
 }

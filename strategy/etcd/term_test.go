@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -117,6 +118,11 @@ type deposed struct {
 
 	late  chan struct{} // keep-alives that have arrived are answered once it is closed; nil: at once
 	ended bool          // keep-alives find no lease
+
+	streams    int           // for keep-alives, opened so far
+	frozen     int           // so many of the first streams lead to a server that is frozen
+	leaderless int           // so many of the first streams lead to a server without a leader
+	arrived    chan struct{} // takes a value for each keep-alive; nil: none
 }
 
 func (d *deposed) header() *pb.ResponseHeader {
@@ -170,6 +176,10 @@ func (*deposed) LeaseRevoke(context.Context, *pb.LeaseRevokeRequest) (*pb.LeaseR
 }
 
 func (d *deposed) LeaseKeepAlive(s pb.Lease_LeaseKeepAliveServer) error {
+	d.mu.Lock()
+	number := d.streams
+	d.streams++
+	d.mu.Unlock()
 	for {
 		req, err := s.Recv()
 		if err != nil {
@@ -177,12 +187,21 @@ func (d *deposed) LeaseKeepAlive(s pb.Lease_LeaseKeepAliveServer) error {
 		}
 		res := &pb.LeaseKeepAliveResponse{ID: req.ID, TTL: 3600}
 		d.mu.Lock()
-		late := d.late
+		late, arrived, frozen, leaderless := d.late, d.arrived, number < d.frozen, number < d.leaderless
 		if d.ended {
 			res.TTL = 0
 		}
 		d.mu.Unlock()
-		if late != nil {
+		if arrived != nil {
+			arrived <- struct{}{}
+		}
+		switch {
+		case leaderless:
+			return rpctypes.ErrGRPCNoLeader
+		case frozen:
+			<-s.Context().Done()
+			return s.Context().Err()
+		case late != nil:
 			<-late
 		}
 		if err := s.Send(res); err != nil {

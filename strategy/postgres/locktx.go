@@ -52,16 +52,17 @@ func LockSQLTx(ctx context.Context, tx *sql.Tx, key string) error {
 
 // TryLockTx is [LockTx] without a wait: it returns true when tx has key to itself, as after LockTx, and false when another
 // transaction has key or waits for it. After false tx goes on: it can write other rows, and commit. TryLockTx takes one statement
-// (pg_try_advisory_xact_lock). Its errors are those of LockTx.
+// (pg_try_advisory_xact_lock). Its errors are those of LockTx. It is for READ COMMITTED, too: a stricter transaction sees rows as
+// they were at its first statement.
 func TryLockTx(ctx context.Context, tx pgx.Tx, key string) (locked bool, err error) {
 	err = lockTx(ctx, key, tx != nil, func(hash int64) error { return tx.QueryRow(ctx, tryLockTxSQL, hash).Scan(&locked) })
-	return locked, err
+	return locked && err == nil, err
 }
 
 // TryLockSQLTx is [TryLockTx] for a transaction of database/sql, whatever its driver for PostgreSQL.
 func TryLockSQLTx(ctx context.Context, tx *sql.Tx, key string) (locked bool, err error) {
 	err = lockTx(ctx, key, tx != nil, func(hash int64) error { return tx.QueryRowContext(ctx, tryLockTxSQL, hash).Scan(&locked) })
-	return locked, err
+	return locked && err == nil, err
 }
 
 const (
