@@ -23,7 +23,7 @@ func (b *bench) few(key string, n int) *Semaphore {
 	return s
 }
 
-// Whoever gives up, or is served by hand-over, leaves no permits that are kept free for it.
+// A caller that gives up, or is served by hand-over, leaves no permits that are kept free for it.
 func TestNothingIsKeptFreeForNobody(t *testing.T) {
 	for name, end := range map[string]func(b *bench, s *Semaphore, held *Lease){
 		"its context ends": func(b *bench, s *Semaphore, _ *Lease) {
