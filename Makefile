@@ -298,7 +298,7 @@ release-check: ## whether HEAD has the tags of VERSION for all modules, and go i
 		if grep 'github.com/distlock/locker.* v0\.0\.0' $$m/go.mod; then echo "$$m/go.mod needs a version that is none" >&2; exit 1; fi; \
 	done
 
-# What the command is released for.
+# The systems for which the command is released.
 SYSTEMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
 .PHONY: release-build

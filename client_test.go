@@ -51,8 +51,8 @@ func TestClientOf(t *testing.T) {
 	})
 }
 
-// What is made of several Locks takes a wrapper's defaults from its Client, and locks through
-// the wrapper.
+// A lock that is made of several Locks takes a wrapper's defaults from its Client, and locks
+// through the wrapper.
 func TestLocksThroughAWrapper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, plain, WithWait(time.Second))

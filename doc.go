@@ -49,9 +49,9 @@
 // At any time at most one owner holds a key. This is true as long as the store keeps the key, and the clocks of the
 // store and of the holder run at rates that differ by at most 1 % during a lease.
 //
-// A holder learns of the end of its lease by the Deadline at the latest, without asking the store:
-// the Lost channel closes and the lease's contexts end. The methods of a Lease, and Err of its contexts, look at
-// the clock when they are called. So a process that was stopped learns of the end by its first call.
+// A holder learns of the end of its lease by the Deadline, without asking the store: the methods of a Lease, and Err of
+// its contexts, look at the clock when they are called. So a process that was stopped learns of the end by its first call.
+// The Lost channel closes and the lease's contexts end at the Deadline, once the process gets CPU.
 //
 // A held lease is renewed every third of its TTL. A renewal that fails is tried again until the Deadline. One
 // scheduler renews all leases, without a goroutine or timer for each. [Lease.AtRisk] closes when renewals have

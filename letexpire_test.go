@@ -55,7 +55,7 @@ func TestLetExpire(t *testing.T) {
 	}
 }
 
-// Of several leases the last to end decides.
+// The last of several leases to end decides.
 func TestLetExpireOfSeveralLeases(t *testing.T) {
 	for of, k := range map[string]kind{"plain": plain, "counting": counting} {
 		for name, c := range map[string]struct {

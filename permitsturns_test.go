@@ -23,7 +23,7 @@ func (b *bench) few(key string, n int) *Semaphore {
 	return s
 }
 
-// Whoever gives up, or is served by hand-over, leaves no permits that are kept free for it.
+// A caller that gives up, or is served by hand-over, leaves no permits that are kept free for it.
 func TestNothingIsKeptFreeForNobody(t *testing.T) {
 	for name, end := range map[string]func(b *bench, s *Semaphore, held *Lease){
 		"its context ends": func(b *bench, s *Semaphore, _ *Lease) {
@@ -94,7 +94,7 @@ func TestWeightsKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// Nobody passes a plain Lock that waits for the permits of its key.
+// A plain Lock that waits for the permits of its key is not passed.
 func TestPermitsBehindALock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, permitting)
@@ -220,7 +220,7 @@ func TestPermitsAreHandedWithinTheLimit(t *testing.T) {
 	})
 }
 
-// What was given to a caller whose attempt hangs comes back to the store, for other processes, and by Close.
+// Permits that were given to a caller whose attempt hangs come back to the store, for other processes, and by Close.
 func TestGivenPermitsComeBack(t *testing.T) {
 	for name, closes := range map[string]bool{"the attempt hangs": false, "the Locker is closed": true} {
 		t.Run(name, func(t *testing.T) {

@@ -119,7 +119,7 @@ func TestBigRequestsAreServed(t *testing.T) {
 	})
 }
 
-// What has permits is no lock, and the other way round; a holder that asks for the rest
+// A key with permits is no lock, and a lock has no permits; a holder that asks for the rest
 // fails at once.
 func TestPermitsAndLocksExclude(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

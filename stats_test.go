@@ -65,7 +65,7 @@ func TestStatsAtTheHandOver(t *testing.T) {
 	})
 }
 
-// What is dropped is counted, also what Close drops.
+// Dropped events are counted, also those that Close drops.
 func TestStatsOfWhatIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proceed := make(chan struct{})

@@ -35,7 +35,7 @@ func (s *signalled) wantKept(keys ...string) {
 	}
 }
 
-// What has happened to a claim while it was held decides whether it is kept.
+// The events of a claim while it was held decide whether it is kept.
 func TestStickyIsInDoubt(t *testing.T) {
 	for name, c := range map[string]struct {
 		renew  step
@@ -110,7 +110,7 @@ func TestStickyOrder(t *testing.T) {
 	})
 }
 
-// What a waiter of this process does not want is released by the Unlock, which says what it found.
+// A claim that a waiter of this process does not want is released by the Unlock, which returns what it found.
 func TestStickyWaiterWantsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSticky(t, time.Second)
@@ -146,7 +146,7 @@ func TestStickyCallIsUnderWay(t *testing.T) {
 	}
 }
 
-// What a call had to wait for is not kept, though nobody has asked for it.
+// A claim that a call had to wait for is not kept, though nobody has asked for it.
 func TestStickyAfterAWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSticky(t, time.Second)

@@ -33,7 +33,7 @@ type stripe struct {
 	calls  idle.Count // calls and Unlocks under way
 	closed bool
 
-	// Of a Locker WithSticky: the claims that are kept, in the order in which they were, and which keys cool.
+	// For a Locker WithSticky: the kept claims, oldest first, and the keys that cool.
 	oldest, newest *claim
 	kept           int
 	cool           []coolness

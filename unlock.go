@@ -98,7 +98,7 @@ type unlocking struct {
 	done   bool            // it is not to be called again: the lease was given back, or lost
 	queue  *keyState       // of the key whose queue waits for the release; nil: none does
 
-	// What came of the release in the end; settled once that is known.
+	// The outcome of the release; settled once it is known.
 	settled bool
 	kind    EventKind
 	outcome error

@@ -198,7 +198,7 @@ func TestUnlockAfterTheEnd(t *testing.T) {
 	})
 }
 
-// Of concurrent Unlocks one takes effect, and the others say ErrNotHeld.
+// One of concurrent Unlocks takes effect, and the others return ErrNotHeld.
 func TestConcurrentUnlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, plain)

@@ -91,7 +91,7 @@ var brokenCommands = map[string]brokenStrategy{
 		return d.Acquire(ctx, req)
 	}), []string{"ShortAndLongTTLs", "ExpiredIsLost"}},
 
-	// Who holds.
+	// The holder of a claim.
 	"takes the owner for the holder": {impostors(func(id string, c driver.Claim, owner string) bool { return c.Owner == owner }), []string{"OnlyTheHolder"}},
 	"compares the beginning of ids":  {impostors(func(id string, c driver.Claim, _ string) bool { return strings.HasPrefix(c.ID, id) }), []string{"OnlyTheHolder"}},
 	"compares ids without case":      {impostors(func(id string, c driver.Claim, _ string) bool { return strings.EqualFold(c.ID, id) }), []string{"OnlyTheHolder"}},

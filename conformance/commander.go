@@ -100,7 +100,7 @@ func (d *commander) grant(key string, ttl time.Duration) driver.Claim {
 func (d *commander) grantTo(c driver.Claim) (driver.Claim, driver.Answer) {
 	d.t.Helper()
 	held, a := d.try(c)
-	// What is left on a minority of a quorum may be in the way for a moment.
+	// Keys that are left on a minority of a quorum may be in the way for a moment.
 	for start := pace.Now(); d.t.caps().Quorum && !a.Granted && start.Took() < d.t.timing.PollWithin; {
 		c.ID = d.newID()
 		time.Sleep(time.Millisecond) // a server reports no event

@@ -133,7 +133,7 @@ func testKeysEndWithLocks(t *T) {
 		t.exercise(ls, strconv.Itoa(round))
 		locks += 1 + len(ls)
 	}
-	// What ends with a lock (a subscription, a session) may end a moment after it.
+	// A subscription or a session may end a moment after its lock.
 	var endless []StoredKey
 	defer func() {
 		for _, k := range endless {

@@ -95,7 +95,7 @@ func (t *T) loaded(f func(ttl time.Duration) (lost string)) {
 		if lost == "" {
 			return
 		}
-		// Of late, or all the time: a store may be slow, and the processor have time.
+		// A store may be slow, now and then or always, though the processor has time.
 		wasSlow := pace.Factor() > slow || time.Since(start.Time) > slow*start.Took()
 		if n == tries || !wasSlow {
 			t.Fatalf("%s", lost)

@@ -152,7 +152,7 @@ func testOddSignalsBreakNothing(t *T) {
 	} {
 		t.NoError(d.Signal(t.Context(), s), "Signal")
 	}
-	// Those before it have been heard when this one is.
+	// The signals before it have been heard when this one is.
 	t.Open(asked, "ReleaseRequested")
 	t.requests(b, key)
 	t.Ends(asked, t.Timing().Patience, "ReleaseRequested")

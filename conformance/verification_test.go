@@ -228,7 +228,7 @@ func plantedInSoak(t *testing.T) map[soak.Kind][]string {
 	for _, name := range slices.Sorted(maps.Keys(hunts)) {
 		found[hunts[name].want] = append(found[hunts[name].want], name)
 	}
-	// Those of package soak are in its own test.
+	// The planted bugs of package soak are in its own test.
 	source, err := os.ReadFile("../internal/test/soak/planted_test.go")
 	require.NoError(t, err)
 	kinds := map[string]soak.Kind{"Overlap": soak.Overlap, "TokenOrder": soak.TokenOrder, "Stall": soak.Stall, "LateLoss": soak.LateLoss, "Leak": soak.Leak}

@@ -77,7 +77,7 @@
 //	conn_max_idle_time=  conn_max_lifetime=  conn_max_lifetime_jitter=
 //	pool_fifo=  protocol=                          2 or 3
 //
-// Those of a scheme:
+// With some schemes only:
 //
 //	db=  idle_timeout=  max_conn_age=              redis, rediss and unix; the last two are conn_max_idle_time and conn_max_lifetime
 //	max_redirects=                                 of a cluster

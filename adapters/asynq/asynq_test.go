@@ -43,7 +43,7 @@ func onRedis(t *testing.T, rdb *redis.Client) locker.Locker {
 	return l
 }
 
-// Of three instances one enqueues; when it stops, another one does.
+// One of three instances enqueues; when it stops, another one does.
 func TestSchedulerEnqueuesOnce(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	var enqueued [3]atomic.Int32

@@ -47,7 +47,7 @@
 //
 // # Compared with other elections
 //
-// What k8s.io/client-go/tools/leaderelection offers:
+// The package k8s.io/client-go/tools/leaderelection offers:
 //
 //	LeaseDuration, RenewDeadline,     locker.WithTTL, WithMargin (the time between the deadlines
 //	RetryPeriod                       of the leader and of the others), WithRenewInterval
@@ -67,7 +67,7 @@
 //	Coordinated, PreferredHolder      no: candidates have no rank
 //	no fencing                        the token
 //
-// What go.etcd.io/etcd/client/v3/concurrency.Election offers:
+// The type go.etcd.io/etcd/client/v3/concurrency.Election offers:
 //
 //	Campaign(value)                   Run, with the payload of WithIdentity
 //	Proclaim(value)                   no: a payload lasts for the term; step down for another

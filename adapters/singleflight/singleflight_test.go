@@ -35,7 +35,7 @@ func newGroup(t *testing.T, store *memory.Store, results singleflight.Store, opt
 	return g
 }
 
-// Of 30 calls in three processes on Redis one computes, and all get its value.
+// One of 30 calls in three processes on Redis computes, and all get its value.
 func TestOneComputes(t *testing.T) {
 	server := redistest.Shared(t)
 	var computed atomic.Int32
@@ -278,7 +278,7 @@ func TestUnavailable(t *testing.T) {
 	})
 }
 
-// What every Store keeps.
+// TestStores checks the contract of a Store on each of them.
 func TestStores(t *testing.T) {
 	server := redistest.Shared(t)
 	for name, s := range map[string]singleflight.Store{

@@ -139,7 +139,7 @@ func (h *holder) untilRenewed(ctx context.Context, end time.Time) {
 func measureAway(ctx context.Context, cfg *config) (string, error) {
 	var t table
 	t.row("", "locks", "server away for", "lost", "holders that do not know a second later", "know after the deadline, p99", "at most",
-		"client CPU meanwhile", "until calm", "client CPU", "Redis CPU", "commands", "to lock them at first", "Redis CPU")
+		"client CPU, away", "until calm", "client CPU, then", "Redis CPU, then", "commands", "to lock them at first", "Redis CPU, locking")
 	for _, s := range cfg.only {
 		for _, n := range cfg.storm {
 			for _, away := range []time.Duration{cfg.ttl / 2, cfg.ttl + 5*time.Second} {

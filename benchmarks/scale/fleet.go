@@ -134,7 +134,7 @@ func measureFleet(ctx context.Context, cfg *config) (string, error) {
 	fitted.row("measured", "Redis CPU, a renewal", "a read", "bytes in, a renewal", "out", "connections, a process", "Redis memory, a lock", "a connection")
 	checked.row("50 processes of 200 keys, TTL 12 s", "", "renewals/s", "Redis CPU, of a core", "bytes in a second", "out", "connections", "Redis memory", "lost")
 	fleet.row("10,000 processes of 1,000 keys, TTL 30 s", "renewals/s", "Redis CPU, cores", "network to it", "from it", "connections", "Redis memory")
-	limits.row("processes of 1,000 keys that one server bears, by", "Redis CPU (70 % of a core)", "connections (10,000)", "network (1 Gbit/s)", "memory (16 GB)", "the first limit")
+	limits.row("How many processes of 1,000 keys one server can serve, limited by", "Redis CPU (70 % of a core)", "connections (10,000)", "network (1 Gbit/s)", "memory (16 GB)", "the first limit")
 	for _, s := range cfg.only {
 		measure := func(f Fleet) (FleetResult, error) {
 			f.Watch = max(2*f.TTL, cfg.duration)

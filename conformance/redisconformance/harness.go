@@ -170,9 +170,9 @@ func (h *harness) ChildSpec() string { return h.spec() }
 func (h *harness) Background(stack string) bool {
 	for _, its := range []string{
 		"/conformance/faultproxy.", "/internal/test/redistest.", "/internal/child.", "/alicebob/miniredis/",
-		// Of the client given to the Locker, which finds the master with them.
+		// The client that the Locker was given finds the master with these.
 		"redis/go-redis/v9.(*sentinelFailover)", "redis/go-redis/v9.(*channel)",
-		// Of that client as well, until its first connection shows what the server can do.
+		// That client runs this, too, until its first connection shows what the server can do.
 		"redis/go-redis/v9/maintnotifications.newCircuitBreakerManager",
 	} {
 		if strings.Contains(stack, its) {

@@ -126,7 +126,7 @@ func TestRun(t *testing.T) {
 	require.ErrorIs(t, g.Admit(ctx, "stock", 9), fence.ErrStale, "the token counts although the body has failed")
 }
 
-// What is at the guard's key and is no token of ours is nothing to be overwritten.
+// A value at the guard's key that is no token of ours is not overwritten.
 func TestSomethingElseAtTheGuardsKey(t *testing.T) {
 	t.Parallel()
 	ctx, rdb := t.Context(), redistest.Start(t).Client(t)

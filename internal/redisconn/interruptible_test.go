@@ -59,7 +59,7 @@ func (jammed) SetDeadline(time.Time) error { return nil }
 func (c jammed) Write([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
 func (c jammed) Close() error              { <-c.closes; return nil }
 
-// Whoever gives a connection up whose peer takes nothing does not wait for the goodbye.
+// A caller that gives up a connection whose peer takes nothing does not wait for the goodbye.
 func TestStuckConnectionIsClosedBesideTheCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

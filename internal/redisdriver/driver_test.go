@@ -87,7 +87,7 @@ func TestNothingOvertakesAnAbandonedCommand(t *testing.T) {
 	}
 }
 
-// What redisconn knows of an error reaches the Locker.
+// The properties of an error that redisconn knows reach the Locker.
 func TestStoreError(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("cause")

@@ -127,7 +127,7 @@ func TestSignalsShareTheConnection(t *testing.T) {
 	require.Equal(t, 1, subscribed(t, admin))
 }
 
-// What is sent after a cut connection stands again arrives.
+// A signal arrives that is sent after a cut connection stands again.
 func TestListeningSurvivesACut(t *testing.T) {
 	srv := redistest.Start(t)
 	d, admin := newSignaller(t, srv.Client(t)), srv.Client(t)

@@ -174,7 +174,7 @@ func TestLateTask(t *testing.T) {
 	})
 }
 
-// Of tasks with one ID, one waits.
+// One of the tasks with one ID waits.
 func TestSameID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

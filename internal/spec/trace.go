@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// What can be seen from outside of the life of claims on one key: calls and their results. A [Trace] is
-// the model of that. Each operation that a run has recorded is a step of it, or the record shows something that
-// the model of claims cannot do. (TestTraceFollowsClaims goes through both side by side.)
+// A [Trace] is the model of what can be seen from outside of the life of claims on one key: calls and their results.
+// Each operation that a run has recorded is a step of it, or the record shows something that the model of claims
+// cannot do. (TestTraceFollowsClaims goes through both side by side.)
 
 // Event is one recorded operation.
 type Event struct {

@@ -222,7 +222,7 @@ func TestReleaseLooksAtTheFirst(t *testing.T) {
 	require.True(t, waiting.wasGranted())
 }
 
-// Those who wait in the middle, first or last may leave: the others keep their order.
+// Waiters in the middle, first or last may leave: the others keep their order.
 func TestLeavingAnywhere(t *testing.T) {
 	for _, leaves := range []int{0, 1, 2, 3} {
 		t.Run(fmt.Sprint(leaves), func(t *testing.T) {

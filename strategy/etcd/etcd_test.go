@@ -172,7 +172,7 @@ func TestCompaction(t *testing.T) {
 	require.NoError(t, <-granted)
 }
 
-// What is at the key that tokens count from is not ours: a person has to look.
+// A value at the key that tokens count from is not ours: a person has to look.
 func TestTokensKeyOfAnother(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

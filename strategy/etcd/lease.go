@@ -24,7 +24,7 @@ import (
 // after the leader was cut off, 48 when one that had stood still went on). So a keep-alive by the next leader
 // promises nothing, and neither does one by a leader that has been deposed without noticing it.
 //
-// What every leader keeps to: a lease that was granted in a term ends no earlier than its TTL after its grant, or
+// Every leader keeps this rule: a lease that was granted in a term ends no earlier than its TTL after its grant, or
 // after a keep-alive by the leader of that term. For that leader lists it no earlier. Leaders of
 // later terms let it begin anew when they are elected. Leaders of earlier terms have never seen
 // it while they led. So a lease counts as extended only by the leader of the term that has granted it, before

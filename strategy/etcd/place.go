@@ -19,7 +19,7 @@ type place struct {
 
 	lease *lease // of the attempt under way: the member's; nil is none
 
-	// Of etcdDriver.mu:
+	// Guarded by etcdDriver.mu:
 	asking    bool        // an attempt is under way
 	id, value string      // of the member; "" is none
 	last      string      // the claim of the last attempt that was refused

@@ -73,7 +73,7 @@
 //
 // # Commands
 //
-// Those about locks are each one statement and one round trip, without parameters that would have to be prepared: one to take
+// Each command about locks is one statement and one round trip, without parameters that would have to be prepared: one to take
 // a free lock, one to give it back, one for all renewals that are due (and one more if a claim among
 // them was lost or its row is locked). A transaction takes one flush of the server's log, or none if it
 // changes no row, as a refused attempt does. Waiters poll: the first one of each process every 10 to 100 ms.

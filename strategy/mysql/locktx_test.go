@@ -175,7 +175,7 @@ func TestTransactionsAreNoLockers(t *testing.T) {
 
 var noContext context.Context
 
-// Of two transactions that wait for each other the server ends one.
+// The server ends one of two transactions that wait for each other.
 func TestTransactionsDeadlock(t *testing.T) {
 	t.Parallel()
 	s, ctx := startServer(t), t.Context()

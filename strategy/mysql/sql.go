@@ -131,7 +131,7 @@ var places = func() *strings.Replacer {
 	head := func(n int) string { return fmt.Sprintf("CASE WHEN {live} THEN {word %d} ELSE 0 END", n) }
 	return strings.NewReplacer(append(words,
 		"{now}", now,
-		// What forget is rounded up to, so that its index rarely changes.
+		// forget is rounded up to this, so that its index rarely changes.
 		"{minute}", "60000000",
 		"{granted}", fmt.Sprint(granted),
 		"{manual}", fmt.Sprint(manual),

@@ -45,8 +45,8 @@ type pausedShop struct {
 	prefix string
 }
 
-// What the shop that is stopped leaves in Redis for the parent: who it is and how many units
-// there are, and what became of its write.
+// The stopped shop leaves in Redis for the parent: who it is and how many units there are, and
+// the outcome of its write.
 func pausedKey(prefix string) string { return prefix + "paused" }
 func lateKey(prefix string) string   { return prefix + "late" }
 

@@ -36,7 +36,7 @@
 // and 1.5 s while nothing is wrong, a lease must not be used past its deadline, and must
 // not be lost before it.
 //
-// Of a key with permits the holds that overlap must not have more permits than there are. All permits must be
+// On a key with permits the holds that overlap must not have more permits than there are. All permits must be
 // free in the store when the processes have ended and the last TTL is over.
 //
 // Some faults lose locks by design: a server that loses its data, a clock that is set

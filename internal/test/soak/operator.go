@@ -7,7 +7,7 @@ import (
 	"github.com/distlock/locker"
 )
 
-// What an operator does beside the callers: asks for a lock, and takes one away.
+// An operator beside the callers asks for a lock, and takes one away.
 
 // operate does that now and then. What comes of a request is the holder's business; a lock that was taken away
 // is one that the store has lost.

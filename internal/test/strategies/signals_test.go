@@ -106,8 +106,8 @@ func await(tb testing.TB, c <-chan struct{}, what string) {
 	}
 }
 
-// What an operator asks for, and what an operator takes away, the holder learns without waiting for
-// its next renewal.
+// The holder learns what an operator asks for, and what an operator takes away, without waiting
+// for its next renewal.
 func TestSignalsArrive(t *testing.T) {
 	onSignals(t, func(t *testing.T, holder, sender locker.Locker) {
 		t.Parallel()

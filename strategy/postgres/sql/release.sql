@@ -5,7 +5,7 @@
 -- not ours. A grant is committed before its id is known to a process that could release it, so
 -- that the snapshot has it. A release that is sent twice finds no id.
 --
--- Of the rows that are no longer needed some are deleted: after the own one is locked, and
+-- Deletes some of the rows that are no longer needed: after the own one is locked, and
 -- without waiting for any, so that no two releases wait for each other. (now() is from
 -- before, which deletes later at worst, and can be looked up in the index.)
 --
