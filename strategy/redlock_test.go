@@ -80,7 +80,7 @@ func TestRedlockNodesWithTheirOwnTLSAndUsers(t *testing.T) {
 	require.NotContains(t, err.Error(), nodes[2].TLSAddr(t))
 }
 
-// Those of an authority that is not the node's are refused at once, by name.
+// Certificates of another authority than the node's are refused at once, by name.
 func TestRedlockNodeOfAnotherAuthority(t *testing.T) {
 	t.Parallel()
 	nodes := startRedlockNodes(t)
