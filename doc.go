@@ -86,6 +86,6 @@
 // monotonic clock, which stands still while a whole machine is suspended.
 //
 // A store that loses data (a restart without persistence, a failover to a replica that
-// lagged) loses locks. The old holder learns of the loss at its next renewal. Tokens go on
-// growing, but for the exceptions at [Lease.Token].
+// lagged) loses locks. The old holder learns of the loss at its next renewal. Tokens keep
+// growing; [Lease.Token] lists the exceptions.
 package locker

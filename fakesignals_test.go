@@ -153,7 +153,7 @@ func (s *signalled) inspect(key string) Holder {
 	return h
 }
 
-// shows is what a store shows of losses.
+// shows makes a fake store report losses.
 type shows struct {
 	mu      sync.Mutex
 	opening func() error // what DetectLoss does; nil: nothing

@@ -42,8 +42,7 @@ func TestOwnerUnlocksBeforeLockingAnew(t *testing.T) {
 	}
 }
 
-// An owner who waits while its lock is lost is told of the loss, and does not
-// wait for itself.
+// An owner that waits while its lock is lost gets ErrLost, and does not wait for itself.
 func TestWaitingOwnerLearnsOfItsLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, plain)

@@ -185,7 +185,7 @@ func TestReaderBetweenLossAndItsEnd(t *testing.T) {
 }
 
 // A reader whose re-entry meets the loss of the lease takes the lock anew, as one that comes
-// after it; a reader that re-enters by a context is told of the loss.
+// after it; a reader that re-enters by a context gets ErrLost.
 func TestReaderMeetsTheLoss(t *testing.T) {
 	for name, opts := range map[string][]LockOption{"Lock": nil, "TryLock": {WithWait(0)}} {
 		t.Run(name, func(t *testing.T) {

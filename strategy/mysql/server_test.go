@@ -3,11 +3,7 @@ package mysql_test
 import (
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker/internal/servers"
+	"github.com/distlock/locker/internal/test/clock"
 )
 
 // server is a MariaDB or MySQL of its own, on a port of this host and by a socket.
@@ -117,25 +114,12 @@ func openPool(dsn string, n int) (*sql.DB, error) {
 // withClock makes the server read a clock that setClock moves.
 func (s *server) withClock(tb testing.TB) {
 	tb.Helper()
-	source, err := filepath.Abs("../../internal/test/redistest/clock/clock.c")
+	var err error
+	s.Env, err = clock.Environment(s.Dir)
 	require.NoError(tb, err)
-	cc := os.Getenv("CC")
-	if cc == "" {
-		cc = "cc"
-	}
-	lib := filepath.Join(s.Dir, "clock.so")
-	out, err := exec.Command(cc, "-shared", "-fPIC", "-O1", "-o", lib, source).CombinedOutput()
-	require.NoError(tb, err, "a server whose clock can be set needs Linux and a C compiler: %s", out)
-	s.Env = []string{"LD_PRELOAD=" + lib, "LOCKER_CLOCK=" + filepath.Join(s.Dir, "clock")}
-	s.setClock(tb, 0)
 }
 
-// setClock makes the server's clock go ahead of the true one. It writes in place: the server has the file mapped.
 func (s *server) setClock(tb testing.TB, ahead time.Duration) {
 	tb.Helper()
-	f, err := os.OpenFile(filepath.Join(s.Dir, "clock"), os.O_CREATE|os.O_WRONLY, 0o644)
-	require.NoError(tb, err)
-	defer f.Close()
-	_, err = f.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(ahead/time.Second)), 0)
-	require.NoError(tb, err)
+	require.NoError(tb, clock.Set(s.Dir, ahead))
 }

@@ -1,10 +1,6 @@
 package postgres_test
 
 import (
-	"encoding/binary"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,6 +8,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/internal/servers"
+	"github.com/distlock/locker/internal/test/clock"
 )
 
 // clocked starts a server that reads a clock which setClock moves.
@@ -21,29 +18,15 @@ func clocked(t *testing.T) *server {
 	require.NoError(t, err)
 	s := &server{made}
 	t.Cleanup(s.Stop)
-	source, err := filepath.Abs("../../internal/test/redistest/clock/clock.c")
+	s.Env, err = clock.Environment(s.Dir)
 	require.NoError(t, err)
-	cc := os.Getenv("CC")
-	if cc == "" {
-		cc = "cc"
-	}
-	lib := filepath.Join(s.Dir, "clock.so")
-	out, err := exec.Command(cc, "-shared", "-fPIC", "-O1", "-o", lib, source).CombinedOutput()
-	require.NoError(t, err, "a server whose clock can be set needs Linux and a C compiler: %s", out)
-	s.Env = []string{"LD_PRELOAD=" + lib, "LOCKER_CLOCK=" + filepath.Join(s.Dir, "clock")}
-	s.setClock(t, 0)
 	require.NoError(t, s.start())
 	return s
 }
 
-// setClock makes the server's clock go ahead of the true one. It writes in place: the server has the file mapped.
 func (s *server) setClock(t *testing.T, ahead time.Duration) {
 	t.Helper()
-	f, err := os.OpenFile(filepath.Join(s.Dir, "clock"), os.O_CREATE|os.O_WRONLY, 0o644)
-	require.NoError(t, err)
-	defer f.Close()
-	_, err = f.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(ahead/time.Second)), 0)
-	require.NoError(t, err)
+	require.NoError(t, clock.Set(s.Dir, ahead))
 }
 
 // The server's clock is the only one: a lease ends early when it goes ahead, and late when it goes

@@ -137,7 +137,8 @@ func TestOldLayoutIsRespected(t *testing.T) {
 			for _, node := range nodes {
 				restore(t, node, body, token)
 			}
-			holds := func() (kept []string) { // but for the field without a name, in which blpop notes who waits
+			// The field without a name is left out: blpop keeps its waiters there.
+			holds := func() (kept []string) {
 				for _, node := range nodes {
 					kept = append(kept, strings.Split(stored(t, node), "\n")...)
 				}

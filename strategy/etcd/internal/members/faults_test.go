@@ -200,7 +200,7 @@ func TestLeaderThawed(t *testing.T) {
 			require.NoError(t, lock.Err())
 		}
 	}
-	// A leader could end leases for that long. That it ends none is no event.
+	// A leader that ends leases does so within these 9 s. No event shows that it ends none: the test has to look.
 	for end := time.Now().Add(9 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		held()
 	}
