@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +49,7 @@ var brokenWires = map[string]brokenStrategy{
 			}
 		}
 	}), []string{"RenewIsAtomic", "RenewInSteps"}},
+	"breaks in two steps": {breaking(), []string{"BreakInSteps"}},
 	"does not mind a command's context": {near(func(d *nearby) {
 		d.acquire = func(d fullDriver, ctx context.Context, req driver.Request) (driver.Answer, error) {
 			return d.Acquire(context.WithoutCancel(ctx), req)
@@ -165,4 +167,31 @@ func erring(f func(err error) error) fake {
 		}
 		d.release = func(d fullDriver, ctx context.Context, c driver.Claim) error { return change(d.Release(ctx, c)) }
 	})
+}
+
+func breaking() fake {
+	v := fakeCounting
+	v.near = func(d fullDriver) driver.Driver { return breakingInSteps{d} }
+	return v
+}
+
+// breakingInSteps looks who holds a key, and frees the key in a second step.
+type breakingInSteps struct{ fullDriver }
+
+func (d breakingInSteps) Inspect(ctx context.Context, key string) (driver.Holder, error) {
+	return d.fullDriver.(driver.Inspector).Inspect(ctx, key)
+}
+
+func (d breakingInSteps) Keys(ctx context.Context, pattern string) iter.Seq2[string, error] {
+	return d.fullDriver.(driver.Inspector).Keys(ctx, pattern)
+}
+
+func (d breakingInSteps) Break(ctx context.Context, h driver.Holder) error {
+	switch id, err := d.fullDriver.(inSteps).look(ctx, h.Key); {
+	case err != nil:
+		return err
+	case id != h.ID:
+		return locker.ErrLost
+	}
+	return d.fullDriver.(inSteps).drop(ctx, h.Key)
 }

@@ -13,7 +13,7 @@ import (
 // Inspect implements [driver.Inspector].
 func (d *fakeDriver) Inspect(ctx context.Context, key string) (h driver.Holder, err error) {
 	h.Key = key
-	cerr := d.s.command(ctx, "inspect", func() {
+	cerr := d.s.command(ctx, opInspect, func() {
 		switch d.s.foreign[key] {
 		case "lock":
 			h.Held = true
@@ -31,7 +31,7 @@ func (d *fakeDriver) Inspect(ctx context.Context, key string) (h driver.Holder, 
 // Keys implements [driver.Inspector].
 func (d *fakeDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string, error] {
 	var keys []string
-	err := d.s.obey(ctx, "inspect", func() (err error) {
+	err := d.s.obey(ctx, opInspect, func() (err error) {
 		keys, err = d.s.Matching(pattern)
 		return err
 	})
@@ -49,7 +49,7 @@ func (d *fakeDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string,
 
 // Break implements [driver.Inspector].
 func (d *fakeDriver) Break(ctx context.Context, h driver.Holder) error {
-	err := d.s.obey(ctx, "inspect", func() error { return d.s.Table.Break(h) })
+	err := d.s.obey(ctx, opInspect, func() error { return d.s.Table.Break(h) })
 	if err == nil {
 		d.s.changed(h.Key)
 	}

@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"os"
 	"sync"
 	"testing"
@@ -162,6 +163,23 @@ func (h *fakeHarness) NewDriverAt(addr string) (driver.Driver, error) {
 type wired struct{ respRemote }
 
 func (w wired) Close() error { return w.close() }
+
+// Inspect implements [driver.Inspector].
+func (w wired) Inspect(ctx context.Context, key string) (driver.Holder, error) {
+	reply, err := w.ask(ctx, Command{Op: opInspect, Holder: driver.Holder{Key: key}})
+	return reply.Holder, err
+}
+
+// Keys implements [driver.Inspector].
+func (w wired) Keys(context.Context, string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) { yield("", errors.ErrUnsupported) }
+}
+
+// Break implements [driver.Inspector].
+func (w wired) Break(ctx context.Context, h driver.Holder) error {
+	_, err := w.ask(ctx, Command{Op: opBreak, Holder: h})
+	return err
+}
 
 // nearby is d with what is around it in the process that locks.
 func (f fake) nearby(d driver.Driver) driver.Driver {

@@ -62,11 +62,16 @@ type Remote struct{ d driver.Driver }
 type Command struct {
 	Op      conformance.Op
 	Request driver.Request
+	Holder  driver.Holder
 	Holds   int
 }
 
-// opClose is a driver's Close.
-const opClose conformance.Op = "close"
+// Calls of a driver that the suite never holds up.
+const (
+	opClose   conformance.Op = "close"
+	opInspect conformance.Op = "inspect"
+	opBreak   conformance.Op = "break"
+)
 
 // Steps of drivers that do in two what has to be one.
 const (
@@ -85,6 +90,7 @@ type inSteps interface {
 // Reply is what became of it.
 type Reply struct {
 	Answer     driver.Answer
+	Holder     driver.Holder
 	Err        string
 	Lost       bool
 	Conflict   bool
@@ -109,6 +115,10 @@ func (r *Remote) Do(c Command, reply *Reply) (_ error) {
 		err = r.d.(inSteps).put(ctx, c.Request.Claim)
 	case opDrop:
 		err = r.d.(inSteps).drop(ctx, c.Request.Key)
+	case opInspect:
+		reply.Holder, err = r.d.(driver.Inspector).Inspect(ctx, c.Holder.Key)
+	case opBreak:
+		err = r.d.(driver.Inspector).Break(ctx, c.Holder)
 	case opClose:
 		err = r.d.Close()
 	case conformance.OpSetHolds:
@@ -159,17 +169,22 @@ func (e remoteError) Is(target error) bool {
 	return e.Lost && target == locker.ErrLost || e.Conflict && target == locker.ErrConflict
 }
 
-func (r remote) do(ctx context.Context, c Command) (driver.Answer, error) {
+func (r remote) ask(ctx context.Context, c Command) (Reply, error) {
 	reply, err := r.send(ctx, c)
 	switch {
 	case err != nil:
-		return driver.Answer{}, err
+		return Reply{}, err
 	case reply.Permanent || reply.NotApplied:
-		return driver.Answer{}, &driver.StoreError{Err: remoteError{reply}, Permanent: reply.Permanent, NotApplied: reply.NotApplied}
+		return Reply{}, &driver.StoreError{Err: remoteError{reply}, Permanent: reply.Permanent, NotApplied: reply.NotApplied}
 	case reply.Err != "":
-		return driver.Answer{}, remoteError{reply}
+		return Reply{}, remoteError{reply}
 	}
-	return reply.Answer, nil
+	return reply, nil
+}
+
+func (r remote) do(ctx context.Context, c Command) (driver.Answer, error) {
+	reply, err := r.ask(ctx, c)
+	return reply.Answer, err
 }
 
 func (r remote) Name() string { return "remote fake" }

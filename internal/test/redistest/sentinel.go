@@ -33,10 +33,10 @@ type Sentinel struct {
 }
 
 // StartSentinel starts a master with so many replicas, watched by so many
-// Sentinels, for this test.
-func StartSentinel(tb testing.TB, replicas, sentinels int) *Sentinel {
+// Sentinels, for this test. The options are for the servers that hold data.
+func StartSentinel(tb testing.TB, replicas, sentinels int, opts ...Option) *Sentinel {
 	tb.Helper()
-	s, err := launchSentinel(replicas, sentinels)
+	s, err := launchSentinel(replicas, sentinels, opts...)
 	if err != nil {
 		tb.Fatalf("redistest: sentinel: %v", err)
 	}
@@ -49,14 +49,15 @@ const (
 	failoverWithin = 5 * time.Second  // else they give up and may begin anew
 )
 
-func launchSentinel(replicas, sentinels int) (s *Sentinel, err error) {
+func launchSentinel(replicas, sentinels int, opts ...Option) (s *Sentinel, err error) {
 	s = &Sentinel{}
 	defer func() {
 		if err != nil {
 			s.discard()
 		}
 	}()
-	if s.data, err = launchAll(1+replicas, WithConfig("--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0")); err != nil {
+	opts = append([]Option{WithConfig("--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0")}, opts...)
+	if s.data, err = launchAll(1+replicas, opts...); err != nil {
 		return s, err
 	}
 	ctx := context.Background()

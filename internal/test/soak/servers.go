@@ -36,6 +36,9 @@ type deployment struct {
 	own      Servers             // or nil
 }
 
+// notifying has a server report each change of a key, as locker.WithLossDetection needs it.
+var notifying = redistest.WithConfig("--notify-keyspace-events", "Kg$xeh")
+
 func deploy(st *stage, cfg Config, t Topology) *deployment {
 	d := &deployment{topology: t}
 	add := func(nodes ...*node) { d.shards = append(d.shards, &shard{len(d.shards), nodes}) }
@@ -51,11 +54,11 @@ func deploy(st *stage, cfg Config, t Topology) *deployment {
 			add(persistent(st, cfg))
 		}
 	case Sentinel:
-		d.sentinel = redistest.StartSentinel(st, 1, 1)
+		d.sentinel = redistest.StartSentinel(st, 1, 1, notifying)
 		all := d.sentinel.Nodes()
 		add(connect(st, &node{server: all[0]}), connect(st, &node{server: all[1]}))
 	case Cluster:
-		d.cluster = redistest.StartCluster(st, 3, 1)
+		d.cluster = redistest.StartCluster(st, 3, 1, notifying)
 		all := d.cluster.Nodes()
 		for i := range 3 {
 			add(connect(st, &node{server: all[i]}), connect(st, &node{server: all[3+i]}))
@@ -79,7 +82,7 @@ func persistent(st *stage, cfg Config) *node {
 		st.Fatal(err)
 	}
 	st.Cleanup(func() { _ = os.RemoveAll(dir) })
-	opts := []redistest.Option{redistest.WithAOF(), redistest.WithDir(dir)}
+	opts := []redistest.Option{redistest.WithAOF(), redistest.WithDir(dir), notifying}
 	if slices.Contains(cfg.Faults, "clock") {
 		opts = append(opts, redistest.WithSettableClock())
 	}

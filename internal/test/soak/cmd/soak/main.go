@@ -39,6 +39,17 @@ func sticky(s soak.Strategy) soak.Strategy {
 	return s
 }
 
+// detecting watches for the loss of its keys.
+func detecting(s soak.Strategy) soak.Strategy {
+	newLocker := s.New
+	s.Name += " detecting"
+	s.New = func(p soak.Process) (locker.Locker, error) {
+		p.Options = append(p.Options, locker.WithLossDetection())
+		return newLocker(p)
+	}
+	return s
+}
+
 // acked returns a strategy that waits for the replica.
 func acked(name string, newLocker constructor, acks func(int, time.Duration) locker.Option) soak.Strategy {
 	const confirmed = 500 * time.Millisecond // by then
@@ -63,6 +74,9 @@ var strategies = []soak.Strategy{
 	sticky(on("hashreentrant", hashreentrant.New)),
 	sticky(on("blpop", blpop.New)),
 	sticky(on("mixed", setnx.New, hashreentrant.New, blpop.New)),
+	detecting(on("setnx", setnx.New)),
+	detecting(on("hashreentrant", hashreentrant.New)),
+	detecting(on("blpop", blpop.New)),
 	acked("setnx+acks", setnx.New, setnx.WithReplicaAcks),
 	acked("hashreentrant+acks", hashreentrant.New, hashreentrant.WithReplicaAcks),
 	acked("blpop+acks", blpop.New, blpop.WithReplicaAcks),
