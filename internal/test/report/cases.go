@@ -34,7 +34,7 @@ func Cases(on func(Subject) (Stage, error)) []Case {
 		},
 		{
 			Name: "partition", Title: "The holder's network goes silent", Stage: on, Want: OneAtATime,
-			Done: "Nothing that the holder sends or is sent arrives any more. Its connections stay open.",
+			Done: "The holder's packets no longer arrive, in either direction. Its connections stay open.",
 			Run: func(r *Run) (Outcome, error) {
 				return r.Held(nil, func(*Process) error { r.Silence(0, true); return nil })
 			},
