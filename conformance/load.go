@@ -82,25 +82,25 @@ func testManyWaitersOnOneKey(t *T) {
 	t.FreeWithin(t.Timing().PollWithin, waiter, key)
 }
 
-// loaded runs f, whose leases last ttl, until none of them is lost, or one is lost that the
-// machine is no reason for. A case can make the machine slow by itself, and nothing shows
-// before how long leases have to be then. Where renewals queue behind other commands, longer
-// leases are lost, too.
-func (t *T) loaded(f func(ttl time.Duration) (lost string)) {
+// loaded runs f, with so many callers and with leases that last ttl, until nothing fails, or
+// something fails that the machine is no reason for. A case can make the machine slow by itself, and
+// nothing shows before what load the machine can bear. Where renewals or releases queue behind other commands,
+// a longer lease and a smaller load fail, too.
+func (t *T) loaded(callers int, f func(callers int, ttl time.Duration) (failed string)) {
 	t.Helper()
 	const tries, slow = 3, 3
 	for n, ttl := 1, t.Timing().TTL; ; n, ttl = n+1, 2*ttl {
 		start := pace.Now()
-		lost := f(ttl)
-		if lost == "" {
+		failed := f(callers/n, ttl)
+		if failed == "" {
 			return
 		}
 		// A store may be slow, now and then or always, though the processor has time.
 		wasSlow := pace.Factor() > slow || time.Since(start.Time) > slow*start.Took()
 		if n == tries || !wasSlow {
-			t.Fatalf("%s", lost)
+			t.Fatalf("%s", failed)
 		}
-		t.Logf("once more, with leases twice as long, since the machine is slow: %s", lost)
+		t.Logf("once more, with longer leases and fewer callers, since the machine is slow: %s", failed)
 	}
 }
 
@@ -109,13 +109,14 @@ func testManyCallersFarAway(t *T) {
 	var renewals renewalLog
 	l := t.Locker(suite.WithObserver(&renewals))
 	t.NoError(t.faults().Slow(farAway), "having the replies take their time")
-	t.loaded(func(ttl time.Duration) string { return t.manyCallers(l, ttl, &renewals) })
+	t.loaded(2000, func(callers int, ttl time.Duration) string { return t.manyCallers(l, callers, ttl, &renewals) })
 }
 
 // manyCallers lets callers lock and unlock while leases are held for longer than they last.
-func (t *T) manyCallers(l locker.Locker, ttl time.Duration, renewals *renewalLog) (lost string) {
+func (t *T) manyCallers(l locker.Locker, callers int, ttl time.Duration, renewals *renewalLog) (failed string) {
 	t.Helper()
-	const callers, held = 2000, 30
+	const held = 30
+	unlocks := make(chan error, callers) // those that failed
 	leases := make([]*locker.Lease, held)
 	for i := range leases {
 		leases[i] = t.Lock(l, t.Key(fmt.Sprint(i, " for ", ttl)), locker.WithTTL(ttl))
@@ -130,7 +131,10 @@ func (t *T) manyCallers(l locker.Locker, ttl time.Duration, renewals *renewalLog
 				t.Is(err, context.Canceled)
 				return
 			}
-			t.Unlock(lease)
+			if err := lease.Unlock(t.Context()); err != nil {
+				unlocks <- err
+				return
+			}
 			select {
 			case <-time.After(time.Second):
 			case <-ctx.Done():
@@ -141,14 +145,17 @@ func (t *T) manyCallers(l locker.Locker, ttl time.Duration, renewals *renewalLog
 	t.Sleep(ttl + ttl/2)
 	stop()
 	wait()
+	if n := len(unlocks); n > 0 {
+		failed = fmt.Sprintf("%d times Unlock failed: %v", n, <-unlocks)
+	}
 	for _, lease := range leases {
 		if why := t.lost(lease, ttl, renewals); why != "" {
-			lost = why
+			failed = why
 			continue
 		}
 		t.Unlock(lease)
 	}
-	return lost
+	return failed
 }
 
 func testManyLeasesRenewed(t *T) {
