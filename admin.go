@@ -54,8 +54,8 @@ func WithMetadata(pairs ...string) LockOption {
 
 // Inspect returns who holds key; Held is false if it is free. It sends one command, one for
 // each node with redlock. It fails with [ErrConflict] when the key holds something that is no
-// lock, with [ErrUnavailable], and with [ErrInvalid] and [errors.ErrUnsupported] if the driver
-// is no [driver.Inspector]; every driver of this module is one.
+// lock, with [ErrUnavailable] and [ErrClosed], and with [ErrInvalid] and [errors.ErrUnsupported] if the driver
+// is no [driver.Inspector]; every driver of this module is one. It waits for 4 s at most.
 func (e *Client) Inspect(ctx context.Context, key string) (h Holder, err error) {
 	if err := checkKey(key, e.set.prefix+key); err != nil {
 		return Holder{}, err
@@ -137,8 +137,8 @@ func (c *call) inspection(err error) error {
 // Holders goes through the locks under the Locker's prefix whose keys match a glob pattern, in no
 // order. In a pattern * stands for any characters, ? for one character and [abc] for one of these; \
 // makes the next character plain. A lock that comes or goes meanwhile may be left out. A lock that
-// moves to another node of a cluster may come twice. If a Holder with a Key comes with an error, the
-// error is about that key only.
+// moves to another node of a cluster may come twice. Keys that hold no lock are left out. If a Holder with a
+// Key comes with an error, the error is about that key only. Any other error ends the loop.
 //
 // On Redis it looks at every key of the database, a thousand at a time. It asks for the holders of 64
 // keys at a time, which share round trips. It needs a driver that is a [driver.Inspector].
@@ -203,16 +203,24 @@ func (e *Client) inspectAll(ctx context.Context, keys []string, yield func(Holde
 
 var plainGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// ForceUnlock frees the key of h, whoever shares the lock. It wakes the waiters of this strategy; those
+// ForceUnlock frees the key of h, whoever shares the lock. h is from [Client.Inspect], [Client.Holders] or
+// [Client.Permits]:
+//
+//	h, err := client.Inspect(ctx, "deploy")
+//	...
+//	err = client.ForceUnlock(ctx, h)
+//
+// It wakes the waiters of this strategy; those
 // of other strategies poll about once a second. To wake them it takes the key and gives it back: until ForceUnlock
 // returns, a TryLock may be refused. The fencing token of the next holder is greater than
-// that of each earlier one. It needs a driver that is a [driver.Inspector].
+// that of each earlier one.
 //
 // It fails with [ErrNotHeld] if the key is free, or if the grant that Inspect returned has ended. (A
 // hand-over inside the holder's process keeps the grant: see [WithHandOver].) It fails with
 // [ErrConflict], and frees nothing, if h.ID is "" or the lock is on other servers, too. ForceUnlock
 // recognises a lock of another library by its value only. A later lock may have this value, too: Redisson's
-// value names a thread, which may lock again.
+// value names a thread, which may lock again. It fails with [ErrUnavailable] and [ErrClosed], and with [ErrInvalid]
+// and [errors.ErrUnsupported] if the driver is no [driver.Inspector]. It waits for 4 s at most for each of its commands.
 //
 // The holder learns of it at its next renewal, or earlier if it listens (see [Lease.ReleaseRequested]): then within
 // three round trips, two on a single Redis and with redlock, four with strategy/etcd. Until then there may be two

@@ -31,12 +31,12 @@ type call struct {
 	retryPause retry.Backoff
 }
 
-// Lock implements [Locker].
+// Lock waits until the caller holds key; see [Locker] for its rules.
 func (e *Client) Lock(ctx context.Context, key string, opts ...LockOption) (*Lease, error) {
 	return e.start(ctx, key, false, opts)
 }
 
-// TryLock implements [Locker].
+// TryLock makes one attempt to lock key; see [Locker] for its rules.
 func (e *Client) TryLock(ctx context.Context, key string, opts ...LockOption) (*Lease, error) {
 	return e.start(ctx, key, true, opts)
 }

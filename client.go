@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// commandTimeout, or the TTL if it is shorter, bounds one attempt, count or manual renewal.
+	// commandTimeout bounds a manual renewal and an operator's command. An attempt and a re-entry's count are
+	// bounded by the TTL, too, if that is shorter.
 	commandTimeout = 4 * time.Second
 	releaseTimeout = 2 * time.Second        // one try of a release
 	releaseBudget  = 5 * time.Second        // all tries of an Unlock
@@ -155,7 +156,8 @@ func (e *Client) configure() error {
 	return nil
 }
 
-// Wrapper is implemented by a Locker that wraps another, which Unwrap returns.
+// Wrapper is implemented by a Locker that wraps another, which Unwrap returns. For [LockAll], [Semaphore] and
+// [RWLock] its Lock and TryLock pass contexts and options on to the wrapped Locker.
 type Wrapper interface {
 	Unwrap() Locker
 }
@@ -181,7 +183,7 @@ func (e *Client) nodeChanged(name string, trouble error) {
 	e.notices.event(context.Background(), Event{Kind: EventNode, Strategy: e.name, Node: name, Err: trouble})
 }
 
-// Close implements [Locker].
+// Close refuses new Locks and ends the leases; see [Locker] for its rules.
 func (e *Client) Close() error {
 	if !e.closing.CompareAndSwap(false, true) {
 		<-e.ended

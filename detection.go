@@ -26,11 +26,12 @@ const (
 // decides. A change may be missed while a connection breaks: then the next renewal shows it, as without this option.
 // On Redis FLUSHALL and SWAPDB send no notification: the next renewal shows the loss.
 //
-// It costs a connection while locks are held. A lock that is held for more than 10 ms is renewed once more, when the
-// store begins to watch it, or looked up, as by [Client.Inspect], if [WithSticky] keeps it unused; on Redis there are two
-// commands more (SUBSCRIBE, UNSUBSCRIBE), and a message for each renewal. A shorter one costs nothing. Permits are not watched. The
-// strategies on Redis need keyspace notifications (notify-keyspace-events with K, g, $, x, e and h), which are off by default. It is refused with [ErrInvalid]
-// and [errors.ErrUnsupported] if the driver is no [driver.LossDetector]. Default off.
+// It costs a connection while locks are held. A lock that is held for more than 10 ms is renewed once more when the
+// store begins to watch it. A lock under [WithoutRenewal] or [WithMaxRenewals], or kept unused by [WithSticky], is looked up
+// instead, as by [Client.Inspect]. On Redis there are two commands more (SUBSCRIBE, UNSUBSCRIBE), and a message for each
+// renewal. A lock that is held for less than 10 ms costs nothing. Permits are not watched. The strategies on Redis need
+// keyspace notifications (notify-keyspace-events with K, g, $, x, e and h), which are off by default. It is refused with
+// [ErrInvalid] and [errors.ErrUnsupported] if the driver is no [driver.LossDetector]. Default off.
 func WithLossDetection() Option {
 	return option(func(o *settings) { o.lossDetection = true })
 }

@@ -7,6 +7,14 @@
 //		return ship(ctx)
 //	})
 //
+// Without a function:
+//
+//	lease, err := l.Lock(ctx, "orders/42", locker.WithWait(5*time.Second))
+//	if err != nil {
+//		return err // ErrNotAcquired: taken for 5 s; ErrUnavailable: the store could not be used
+//	}
+//	defer lease.Unlock(ctx)
+//
 // [Locker], [Lease], [Do] and the errors are all a user needs to know: [ErrNotAcquired]
 // for contention, [ErrUnavailable] for trouble with the store, [ErrLost], [ErrNotHeld],
 // [ErrConflict], [ErrInvalid] and [ErrClosed]. Without options a lease has a TTL of 30 s,
@@ -16,12 +24,19 @@
 //
 // # Where the rest is
 //
-//   - strategy/setnx, strategy/blpop and their neighbours: a strategy each. Package strategy opens one by a URL,
-//     a file or a Config.
+//   - strategy/setnx: one Redis, with Sentinel or as a cluster, too. Waiters poll.
+//   - strategy/hashreentrant: one Redis. Waiters are woken by pub/sub. It shares locks with Redisson.
+//   - strategy/blpop: one Redis. Processes are served first come, first served.
+//   - strategy/redlock: a majority of Redis servers. strategy/memory: this process.
+//   - Modules of their own: strategy/postgres, strategy/mysql (waiters poll), strategy/etcd (first come, first served).
+//   - Package strategy opens each of these by a URL, a file or a Config.
 //   - fence: how a resource checks fencing tokens. sqlfence, redisfence and httpfence below it do so in a SQL
 //     transaction, in Redis and in an HTTP server.
 //   - adapters/leader elects a leader, adapters/once runs a request once; other adapters are beside them.
 //   - driver: the contract for a strategy of your own. Package conformance tests it.
+//   - cmd/locker shows locks, and takes them away, on the command line.
+//
+// A free lock costs one round trip, and so does its Unlock; with redlock, mysql and etcd it is more at times.
 //
 // # Words
 //
@@ -49,9 +64,9 @@
 // At any time at most one owner holds a key. This is true as long as the store keeps the key, and the clocks of the
 // store and of the holder run at rates that differ by at most 1 % during a lease.
 //
-// A holder learns of the end of its lease by the Deadline, without asking the store: the methods of a Lease, and Err of
-// its contexts, look at the clock when they are called. So a process that was stopped learns of the end by its first call.
-// The Lost channel closes and the lease's contexts end at the Deadline, once the process gets CPU.
+// A holder learns of the end of its lease by the Deadline, without asking the store: the methods of a Lease except Key,
+// Owner, Token and Deadline, and Err of its contexts, look at the clock. So a process that was stopped learns of the end
+// by its first call. The Lost channel closes and the lease's contexts end at the Deadline, once the process gets CPU.
 //
 // A held lease is renewed every third of its TTL. A renewal that fails is tried again until the Deadline. One
 // scheduler renews all leases, without a goroutine or timer for each. [Lease.AtRisk] closes when renewals have
@@ -64,9 +79,9 @@
 // frees another's lock. The key of a holder that vanished is free after its TTL; with etcd up to
 // 3 s after its Deadline.
 //
-// Within a Locker waiters are served first come, first served, and only the first sends
-// commands. A waiter takes a freed lock when it is woken, within 10 to 100 ms where waiters poll, and
-// within about a second if a notification was lost.
+// Within a Locker waiters are served first come, first served. As a rule only the first waiter sends commands; waiters
+// for permits send several at once. A waiter takes a freed lock when it is woken, within 10 to 100 ms where waiters
+// poll, and within about a second if a notification was lost.
 //
 // The rules in full are in docs/rules.md.
 //

@@ -12,9 +12,9 @@ import (
 // Errors. Match them with [errors.Is]. The errors that methods return wrap these with the
 // strategy, the key and the cause; ErrInvalid with the value given and the values allowed.
 var (
-	// ErrNotAcquired: another owner holds the key, and the caller did not want
-	// to wait (longer), or its context has ended; then the error also matches
-	// the context's error.
+	// ErrNotAcquired: the key stayed taken for as long as the caller waits, or the caller's
+	// context ended, before the call or in the wait. In the second case the error also matches
+	// the context's error, and the key may be free.
 	ErrNotAcquired = errors.New("lock not acquired")
 	// ErrLost: the lease ended before it was unlocked. Another owner may hold
 	// the key by now.
@@ -23,13 +23,15 @@ var (
 	// that ForceUnlock or RequestRelease is about.
 	ErrNotHeld = errors.New("lock not held")
 	// ErrUnavailable: the store could not be used, or its answer did not
-	// arrive; whether the command took effect may be unknown.
+	// arrive; whether the command took effect may be unknown. Trying again may help. Lock itself
+	// has tried for max(TTL, 15 s), unless its wait ended earlier or the trouble needs a person.
 	ErrUnavailable = errors.New("lock store unavailable")
 	// ErrConflict: the key holds something that no lock can be: on Redis neither a
 	// string nor a hash (those are waited for, as locks of other libraries), or a lock of
 	// another kind than the call is for. It is never deleted.
 	ErrConflict = driver.ErrConflict
-	// ErrInvalid: a bad key, option or argument.
+	// ErrInvalid: a bad key, option or argument, a zero Lease, or something that the strategy
+	// cannot do. Some errors about the strategy match [errors.ErrUnsupported], too.
 	ErrInvalid = driver.ErrInvalid
 	// ErrClosed: the Locker was closed.
 	ErrClosed = errors.New("locker closed")

@@ -14,10 +14,9 @@ import (
 // store denies it, its Deadline passes before a renewal went through, a limit
 // ([WithMaxHold], [WithMaxRenewals]) is reached, or the Locker is closed.
 //
-// Every method may be called from many goroutines. Holds, Err, Lost, Context, Renew and Unlock
-// look at the clock first: a process that was frozen past its lease learns of the loss by its
-// first call. A nil or zero Lease is held by nothing: its methods fail with
-// [ErrInvalid] or return zero values; its Lost is closed and its Context has ended.
+// Every method may be called from many goroutines. All but Key, Owner, Token and Deadline look at the clock
+// first: a process that was frozen past its lease learns of the loss by its first call. A nil or zero Lease is held by
+// nothing: its methods fail with [ErrInvalid] or return zero values; its Lost is closed and its Context has ended.
 type Lease struct {
 	claim  *claim
 	tenure *tenure
@@ -74,7 +73,8 @@ func (l *Lease) Owner() string {
 // holder of the key. Hand it to the resource that the lock protects, and let the
 // resource refuse a token that is smaller than one it has seen; that stops
 // a holder that was paused past its lease. Package fence checks tokens in SQL, Redis and HTTP.
-// Re-entry keeps the token. It is 0 under [WithoutFencing].
+// Re-entry keeps the token. It is 0 under [WithoutFencing]. For the tokens of permits see [Semaphore], for those
+// of readers [RWLock].
 //
 // A store that has lost its data still issues greater tokens, with three exceptions: its clock has gone back, too; the
 // clocks of redlock's servers are far apart; or the process keeps the lock ([WithSticky]), and takes it with smaller tokens
@@ -160,7 +160,7 @@ func (l *Lease) Err() error {
 // Renew extends the lease to a full TTL from now, at the cost of one command.
 // It is for leases taken [WithoutRenewal]; others renew by themselves. It fails
 // with [ErrLost] when the lease is lost, with [ErrNotHeld] after Unlock, and
-// with [ErrUnavailable] when no answer came, which leaves the lease as it was.
+// with [ErrUnavailable] when no answer came, which leaves the lease as it was. It waits for 4 s at most.
 func (l *Lease) Renew(ctx context.Context) error {
 	switch {
 	case l.zero():

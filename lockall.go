@@ -32,14 +32,16 @@ type Leases struct {
 // LockAll asks for up to 128 keys at the same time, which is one round trip on one server. When a key
 // is taken, the caller keeps the keys that sort before it, gives back those that sort after it, waits
 // for the taken key in its queue, and asks for the rest again. So callers with one key cannot pass
-// a caller with many keys for ever.
+// a caller with many keys for ever. LockAll sends a command for each key, and one for each key that it gives
+// back. Each attempt for a key is an event of its own.
 //
 // [WithWait] bounds the wait for all keys together. l is a [Client], a [Wrapper] of one, through which
-// each Lock goes, or any other Locker. LockAll does not know the defaults of another Locker, and bounds
+// each Lock and TryLock goes, or any other Locker. LockAll does not know the defaults of another Locker, and bounds
 // the wait there only by a WithWait among opts.
 //
 // The options are those of [Locker].Lock, and apply to each key; TTLs and limits count from when a key
-// was granted. LockAll fails as Lock does, with an error that names the key. It fails with [ErrLost]
+// was granted. LockAll fails as Lock does, with an error that names the key. Without keys it fails with
+// [ErrInvalid]. It fails with [ErrLost]
 // when a lease was lost while the call waited for another key, as may happen to leases
 // [WithoutRenewal].
 func LockAll(ctx context.Context, l Locker, keys []string, opts ...LockOption) (*Leases, error) {

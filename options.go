@@ -41,8 +41,8 @@ type Option interface {
 
 // LockOption configures one call of Lock or TryLock. It takes precedence over what
 // the constructor was given; where the call re-enters, TTL, renewal and limits stay
-// those of the outermost Lock. Of several that set the same the last counts, but
-// WithRenewal, WithoutRenewal and WithMaxRenewals refuse one another.
+// those of the outermost Lock. Of several that set the same the last counts. But two of WithRenewal, WithoutRenewal
+// and WithMaxRenewals in one call, or in one constructor, fail with [ErrInvalid].
 type LockOption interface {
 	Option
 	applyCall(*callSettings)
@@ -137,8 +137,8 @@ func WithTTL(d time.Duration) LockOption {
 }
 
 // WithWait bounds how long Lock waits; when the bound is reached Lock fails with
-// [ErrNotAcquired], or with [ErrUnavailable] if the store did not answer. 0 is one attempt without waiting. The default is
-// [WithUnboundedWait].
+// [ErrNotAcquired], or with [ErrUnavailable] if the store did not answer. 0 is one attempt; d is at most 365 days.
+// Default [WithUnboundedWait].
 func WithWait(d time.Duration) LockOption {
 	return lockOption(func(c *callSettings) {
 		if d < 0 || d > MaxDuration {
@@ -149,13 +149,14 @@ func WithWait(d time.Duration) LockOption {
 	})
 }
 
-// WithUnboundedWait lets Lock wait until its context is done. It is the default,
-// and undoes a constructor's WithWait for one call.
+// WithUnboundedWait lets Lock wait until its context is done, or an outage of the store has lasted for
+// max(TTL, 15 s). It is the default, and undoes a constructor's WithWait for one call.
 func WithUnboundedWait() LockOption {
 	return lockOption(func(c *callSettings) { c.wait = noWaitBound })
 }
 
-// WithoutRenewal lets the lease end after its TTL unless [Lease.Renew] is called.
+// WithoutRenewal lets the lease end after its TTL unless [Lease.Renew] is called. It contradicts [WithRenewal] and
+// [WithMaxRenewals], see [LockOption].
 func WithoutRenewal() LockOption {
 	return lockOption(func(c *callSettings) { c.renew(0, "WithoutRenewal") })
 }
@@ -166,7 +167,7 @@ func WithRenewal() LockOption {
 	return lockOption(func(c *callSettings) { c.renew(noLimit, "WithRenewal") })
 }
 
-// WithMaxRenewals limits automatic renewal to n times. n is at least 1. When renewal n+1 would be due,
+// WithMaxRenewals limits automatic renewal to n times, 1 to 2,147,483,647. Default: no limit. When renewal n+1 would be due,
 // the lease is lost: its Lost closes. Part of the TTL (two thirds, unless the renewal interval was set)
 // remains then for rolling back, and Unlock still frees the key early. [Lease.Renew] neither counts as
 // a renewal nor moves the moment of the loss.
@@ -183,7 +184,7 @@ func WithMaxRenewals(n int) LockOption {
 // WithMaxHold limits how long the lock is held. The lease is lost d after the grant: its Lost closes,
 // and renewal stops. Part of the TTL remains then for rolling back, and Unlock still frees the key
 // early, and returns [ErrLost]. A lease that would end by itself soon after d (it is renewed rarely or
-// never) is lost a tenth of its TTL before that end.
+// never) is lost a tenth of its TTL before that end. d is above 0, at most 365 days. Default: no limit.
 func WithMaxHold(d time.Duration) LockOption {
 	return lockOption(func(c *callSettings) {
 		if d <= 0 || d > MaxDuration {
@@ -254,9 +255,9 @@ func WithObserver(obs Observer) Option {
 	})
 }
 
-// WithRenewInterval sets how often held leases are renewed: 1 ms to 24 h. The default is a third of the
-// TTL, and less with [WithMargin]. A call is refused if its TTL, less its margin, is not longer than
-// the interval.
+// WithRenewInterval sets how often held leases are renewed: 1 ms to 24 h. Default a third of the TTL; less with a
+// [WithMargin] above about a tenth of the TTL, down to about 12 % of the TTL. A call whose lease is renewed is
+// refused if the interval is not shorter than 99 % of the TTL, less 2 ms and the margin.
 func WithRenewInterval(d time.Duration) Option {
 	return option(func(o *settings) {
 		if d < time.Millisecond || d > MaxTTL {

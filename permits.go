@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -43,7 +44,7 @@ func withCapacity(of capacity) LockOption {
 // keepsPermits returns an error unless e's driver keeps permits.
 func (e *Client) keepsPermits(who string) error {
 	if _, ok := e.driver.(driver.PermitKeeper); !ok {
-		return invalid("%s: %s keeps no permits; want a driver.PermitKeeper, as memory, setnx, hashreentrant, blpop, postgres, mysql and etcd are", who, e.name)
+		return fmt.Errorf("%w: %w", invalid("%s: %s keeps no permits; want a driver.PermitKeeper, as memory, setnx, hashreentrant, blpop, postgres, mysql and etcd are", who, e.name), errors.ErrUnsupported)
 	}
 	return nil
 }

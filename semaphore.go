@@ -36,13 +36,13 @@ type Semaphore struct {
 	others  sync.Map // for capacity
 }
 
-// MaxPermits is the most permits that a [Semaphore] has.
+// MaxPermits is the most permits that a [Semaphore] has: 1,000,000,000.
 const MaxPermits = driver.MaxPermits
 
 // NewSemaphore returns the semaphore on key, of 1 to [MaxPermits] permits. l is a [Client], or a
 // [Wrapper] of one: then each call goes through the Lock and TryLock of the wrapper, which has to pass contexts and
-// options on. It fails with [ErrInvalid] if the strategy of l keeps no permits. A key has one use:
-// a plain Lock of it waits until all permits are back, and a caller for permits waits for a plain Lock.
+// options on. It fails with [ErrInvalid] and [errors.ErrUnsupported] if the strategy of l keeps no permits. A key has
+// one use: a plain Lock of it waits until all permits are back, and a caller for permits waits for a plain Lock.
 func NewSemaphore(l Locker, key string, permits int) (*Semaphore, error) {
 	e, err := clientOf("NewSemaphore", l, key)
 	switch {
@@ -64,8 +64,8 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...LockOption) (*Lease, er
 	return s.AcquireN(ctx, 1, opts...)
 }
 
-// AcquireN waits for n permits, 1 to the number that there are. They are one lease, and come back
-// together.
+// AcquireN waits for n permits, 1 to the number given to NewSemaphore. All are granted at once, by one
+// command. They are one lease, and come back together.
 func (s *Semaphore) AcquireN(ctx context.Context, n int, opts ...LockOption) (*Lease, error) {
 	opts, err := s.taking(ctx, n, opts)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Semaphore) AcquireN(ctx context.Context, n int, opts ...LockOption) (*L
 	return s.l.Lock(ctx, s.key, opts...)
 }
 
-// TryAcquire makes one attempt to get a permit and never waits, whatever WithWait says. It fails with
+// TryAcquire makes one attempt to get a permit and never waits, whatever WithWait is. It fails with
 // [ErrNotAcquired] if none is free; without asking the store while others of this Locker wait for one.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	opts, err := s.taking(ctx, 1, opts)
@@ -84,7 +84,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...LockOption) (*Lease,
 	return s.l.TryLock(ctx, s.key, opts...)
 }
 
-// Do runs fn while it has a permit; see the function [Do] for its rules.
+// Do runs fn while it has one permit; see the function [Do] for its rules. For more permits use [Semaphore.AcquireN].
 func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context) error, opts ...LockOption) error {
 	key := ""
 	if s != nil {
@@ -95,7 +95,7 @@ func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context) error, 
 
 // Available returns how many permits are free: others may take them before the caller does. It
 // sends one command; on Redis one more for every few hundred permits that have ended and were not given back. It fails with
-// [ErrConflict] if the key is held as a lock, and with [ErrUnavailable].
+// [ErrConflict] if the key is held as a lock, with [ErrUnavailable] and with [ErrClosed]. It waits for 4 s at most.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	if ctx == nil || s == nil || s.e == nil {
 		return 0, invalid("Available needs a context, and a semaphore that NewSemaphore has made")

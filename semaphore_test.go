@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -212,8 +213,10 @@ func TestSemaphoreRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, permitting)
 		s := newSemaphore(t, b, "k", 2)
+		unsupported := second(NewSemaphore(newBench(t, plain).Client, "k", 1))
+		wantErr(t, unsupported, errors.ErrUnsupported, "a driver without permits")
 		for what, err := range map[string]error{
-			"a driver without permits": second(NewSemaphore(newBench(t, plain).Client, "k", 1)),
+			"a driver without permits": unsupported,
 			"no permits":               second(NewSemaphore(b.Client, "k", 0)),
 			"many permits":             second(NewSemaphore(b.Client, "k", MaxPermits+1)),
 			"no key":                   second(NewSemaphore(b.Client, "", 1)),

@@ -22,7 +22,7 @@ import (
 // Listening ends soon after the last lease whose ReleaseRequested was called. It costs a subscription, and with a strategy
 // without wake-ups (setnx) a connection. Without the permission to subscribe, and with a driver that is
 // no [driver.Signaller], nothing arrives. Nothing arrives for permits either, which [Semaphore] takes, and [RWLock] where
-// the driver keeps capacity.
+// the driver keeps permits.
 func (l *Lease) ReleaseRequested() <-chan struct{} {
 	if l.zero() {
 		return closedChan

@@ -10,9 +10,9 @@ type Stats struct {
 	// as they do while the store does not answer.
 	Background int
 
-	// Since the Locker was made: how many events the Observer, and how many records the
-	// Logger, was too slow for.
-	DroppedEvents  uint64
+	// DroppedEvents counts the events that the Observer was too slow for, since the Locker was made.
+	DroppedEvents uint64
+	// DroppedRecords counts the records that the Logger was too slow for, since the Locker was made.
 	DroppedRecords uint64
 }
 

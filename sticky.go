@@ -79,7 +79,8 @@ const (
 // kept lock only if its TTL, margin and renewal are those of the lock. A Locker keeps 4,096 locks at
 // most, and gives up first what was unused for longest. It listens for requests as for
 // [Lease.ReleaseRequested] while it has locks that it may keep, and keeps nothing while it cannot
-// listen. [New] fails with [ErrInvalid] and [errors.ErrUnsupported] if the driver cannot ask (redlock). Default: nothing is kept.
+// listen. [New] fails with [ErrInvalid] and [errors.ErrUnsupported] if the driver's refusals do not name the holder
+// (redlock, mysql, etcd). Default: nothing is kept.
 func WithSticky(idle time.Duration) Option {
 	return option(func(o *settings) {
 		if idle < time.Millisecond || idle > stickyFor {

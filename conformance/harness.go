@@ -212,7 +212,7 @@ type Planter interface {
 	Foreigners() []Foreigner
 	// Plant puts one at key.
 	Plant(ctx context.Context, key, foreigner string) error
-	// Intact says whether it is still there, unchanged.
+	// Intact reports whether it is still there, unchanged.
 	Intact(ctx context.Context, key, foreigner string) (bool, error)
 }
 

@@ -52,7 +52,7 @@ func WithoutSlow() Option {
 	return func(r *runner) { r.short = true }
 }
 
-// WithParallel says how many cases [Check] runs at the same time. Default 16; [Run] has
+// WithParallel sets how many cases [Check] runs at the same time. Default 16; [Run] has
 // go test's -parallel.
 func WithParallel(n int) Option {
 	return func(r *runner) { r.parallel = max(n, 1) }

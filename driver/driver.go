@@ -35,6 +35,13 @@
 //  7. The methods are called from many goroutines at once. After Close, Release
 //     still works.
 //
+// # How long the Locker waits
+//
+// The Locker bounds each command by its ctx: Acquire by 4 s, or by the TTL if that is shorter; a batch of renewals by a
+// third of its shortest remaining lease, 20 ms to 3 s; Release by 2 s a try, and by 4 s after a Break; Watch, Listen and DetectLoss by 1 s; Watch of
+// a [LossWatch] by 2 s; Inspect, Break, Permits and the other commands about one key by 4 s at most. Keys and PermitClaims
+// get the caller's ctx.
+//
 // [locker.New]: https://pkg.go.dev/github.com/distlock/locker#New
 // [conformance.Run]: https://pkg.go.dev/github.com/distlock/locker/conformance#Run
 package driver
@@ -150,7 +157,7 @@ type Answer struct {
 	Remaining time.Duration
 	// Owner is the holder's owner; "" if unknown. A [HoldCounter] gives it, so
 	// that waiters of the same owner join the hold instead of queueing behind
-	// others. So does a driver whose Settings say NamesHolders.
+	// others. So does a driver whose Settings have NamesHolders.
 	Owner string
 	// Asked says that the store has sent the holder a [SignalWaiting] with the refusal, as
 	// the holder's Owner [MayBeUnused]. Else the Locker sends it.

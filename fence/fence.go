@@ -3,7 +3,7 @@
 // A lock with a TTL cannot stop a write of an owner that was paused past its lease. The
 // resource can: each grant of a key has a token greater than every earlier one
 // (locker.Lease.Token), the write carries it, and a [Guard] refuses a token smaller than the
-// greatest that it has admitted. The comparison belongs into the step that writes:
+// greatest that it has admitted. The comparison belongs in the step that writes:
 //
 //   - package sqlfence admits a token in the SQL transaction of the write,
 //   - package redisfence in the script that writes the value,

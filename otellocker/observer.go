@@ -4,8 +4,10 @@
 //	obs, err := otellocker.NewObserver()
 //	l, err := hashreentrant.New(rdb, locker.WithObserver(obs))
 //
-// The README has a table of the metrics. A dashboard for Grafana and alerts for Prometheus are
-// beside it.
+// The metrics are locker.acquisitions, locker.acquire.duration, locker.waits, locker.hand_overs, locker.lease.held,
+// locker.hold.duration, locker.releases, locker.renewals, locker.renew.duration, locker.lease.lost,
+// locker.lease.at_risk, locker.release.requests, locker.node.up, locker.node.failures and locker.event.dropped. The
+// README shows their attributes. A dashboard for Grafana and alerts for Prometheus are beside it.
 //
 // The Locker delivers events beside the calls, so neither metrics nor spans delay a lock. Close
 // the Locker before the providers are shut down: Close delivers what is left.

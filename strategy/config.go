@@ -12,8 +12,8 @@ import (
 // as wait: 0s.
 const NoWait time.Duration = -1
 
-// Config says which strategy to use, where its Redis is, and what the defaults of
-// its Locker are. What is left out has its default.
+// Config names the strategy, where its Redis is, and the defaults of its Locker. What is left out has its default.
+// The place is one of URL, Addrs, UnixSocket and Client, or for redlock one of URL, Nodes and Clients.
 //
 // It is written in JSON or YAML with the names of the tags and durations such as
 // "30s"; see [Load]. Within a larger document, as a field, encoding/json and
@@ -25,9 +25,6 @@ const NoWait time.Duration = -1
 type Config struct {
 	// Strategy is one of [Names]. URL may name it instead.
 	Strategy string `json:"strategy,omitempty" yaml:"strategy,omitempty"`
-
-	// Where Redis is: one of URL, Addrs, UnixSocket and Client, or for a
-	// strategy on several servers one of URL, Nodes and Clients.
 
 	// URL is as for [OpenURL]; the strategy may be left out of it. Credentials
 	// and TLS may be given beside it.
@@ -59,11 +56,11 @@ type Config struct {
 	Client  redis.UniversalClient   `json:"-" yaml:"-"`
 	Clients []redis.UniversalClient `json:"-" yaml:"-"`
 
-	// Defaults of the Locker, as in the options of package locker.
-
+	// TTL, RenewInterval, MaxRenewals, MaxHold, Margin and Prefix are as in the options of package locker. 0 and ""
+	// are the defaults: 30 s for TTL, a third of the TTL for RenewInterval, none for the others.
 	TTL time.Duration `json:"ttl,omitempty" yaml:"ttl,omitempty"`
-	// Wait bounds the wait of Lock; 0 is until its context is done, [NoWait] is
-	// one attempt.
+	// Wait bounds the wait of Lock, to 365 days at most. 0 is no bound, see [locker.WithUnboundedWait];
+	// [NoWait] is one attempt.
 	Wait          time.Duration `json:"wait,omitempty" yaml:"wait,omitempty"`
 	Renewal       *bool         `json:"renewal,omitempty" yaml:"renewal,omitempty"` // default true
 	RenewInterval time.Duration `json:"renew_interval,omitempty" yaml:"renew_interval,omitempty"`
@@ -80,8 +77,8 @@ type Config struct {
 	// strategy can.
 	LossDetection bool `json:"loss_detection,omitempty" yaml:"loss_detection,omitempty"`
 	// ReplicaAcks is how many replicas must have a grant or renewal before it counts, and
-	// ReplicaAcksTimeout how long to wait for them, by default 1 s, or half of the TTL if that is less. Not every
-	// strategy can.
+	// ReplicaAcksTimeout how long to wait for them: 1 ms to 3 s, and less than the TTL; by default 1 s, or half of the
+	// TTL if that is less. Not every strategy can.
 	ReplicaAcks        int           `json:"replica_acks,omitempty" yaml:"replica_acks,omitempty"`
 	ReplicaAcksTimeout time.Duration `json:"replica_acks_timeout,omitempty" yaml:"replica_acks_timeout,omitempty"`
 
@@ -106,7 +103,7 @@ type Node struct {
 	TLS          *TLS   `json:"tls,omitempty" yaml:"tls,omitempty"`
 }
 
-// TLS says whom to trust and who we are. Files are in PEM, and are read by Open.
+// TLS names the files with the authorities to trust and with the client's certificate. They are in PEM, and are read by Open.
 type TLS struct {
 	CAFile   string `json:"ca_file,omitempty" yaml:"ca_file,omitempty"` // default the system's roots
 	CertFile string `json:"cert_file,omitempty" yaml:"cert_file,omitempty"`

@@ -53,7 +53,8 @@
 // same names. No parameter but addr and node may be given twice, nor a database
 // by the path and by db; blank is the default.
 //
-//	ttl=30s  wait=5s  prefix=app:                  wait=0s is one attempt; left out, Lock waits until its context is done
+//	ttl=30s  wait=5s  prefix=app:                  wait=0s is one attempt; left out, Lock waits until its context is done,
+//	                                               or an outage has lasted for max(ttl, 15s)
 //	renewal=on|off  renew_interval=10s  max_renewals=10  max_hold=5m  margin=1s
 //	fencing=on|off  hand_over=on|off  sticky=500ms  sticky: not redlock, etcd, mysql
 //	loss_detection=on|off                          not redlock, postgres, mysql

@@ -17,8 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Opener says how the Lockers of a strategy are made: by exactly one of the
-// functions Redis, Nodes and Other.
+// Opener has the function that makes the Lockers of a strategy: exactly one of
+// Redis, Nodes and Other.
 type Opener struct {
 	// Redis makes a Locker on one Redis deployment, such as setnx.New.
 	Redis func(redis.UniversalClient, ...locker.Option) (*locker.Client, error)

@@ -98,7 +98,7 @@ func WithContext(ctx context.Context) Option {
 	})
 }
 
-// WithLockOptions gives the lock options.
+// WithLockOptions gives the lock options. WithWait counts for nothing: each run makes one attempt.
 func WithLockOptions(opts ...locker.LockOption) Option {
 	return option(func(w *wrapper) error {
 		w.Options = append(w.Options, opts...)

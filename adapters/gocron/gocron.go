@@ -78,7 +78,7 @@ func WithPrefix(prefix string) Option {
 	})
 }
 
-// WithLockOptions gives the lock options of every job.
+// WithLockOptions gives the lock options of every job. WithWait counts for nothing: each run makes one attempt.
 func WithLockOptions(opts ...locker.LockOption) Option {
 	return option(func(k *Locker) error {
 		k.jobs.Options = append(k.jobs.Options, opts...)

@@ -80,8 +80,8 @@ func (e *Elector) Token() int64 {
 // Run stands for election and leads, over and over, as the package comment says. While
 // the store cannot be used it pauses and tries again. It returns
 //
-//   - ctx's cause ([context.Cause]) after ctx has ended, up to 5 s later if the store does
-//     not answer the Unlock,
+//   - ctx's cause ([context.Cause]) after ctx has ended and lead has returned. The lock is kept for the rest of
+//     [WithMinTerm] first. If the store does not answer the Unlock, Run returns up to 5 s later,
 //   - nil after lead returned nil while it led, or an error that matches
 //     [locker.ErrUnavailable] if the lock could not be given back after that,
 //   - [locker.ErrClosed] after the Locker was closed, and [locker.ErrInvalid] on misuse. A

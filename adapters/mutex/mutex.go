@@ -6,8 +6,10 @@
 // is called then. The rest follows from one rule: Lock returns with the lock, or
 // does not return.
 //
-//   - The store cannot be used, or the key holds something that is no lock: Lock calls
-//     the function and goes on trying, about once a second.
+//   - The store cannot be used: Lock calls the function each time that Lock of the Locker fails, and goes on
+//     trying. In an outage this is once in max(TTL, 15 s).
+//   - The store refuses the command, such as for a missing permission, or the key holds something that is no lock:
+//     Lock calls the function and goes on trying, about once a second.
 //   - The Locker is closed, so that Lock will never get the lock: Lock calls the
 //     function and panics. End what uses a Mutex before you close its Locker.
 //   - The lock is lost while it is held: the function is called at once, by a goroutine
@@ -102,8 +104,8 @@ func (m *Mutex) made() {
 	}
 }
 
-// Lock returns when the caller holds the lock. It panics, with an error that matches
-// [locker.ErrClosed], if the Locker is closed.
+// Lock returns when the caller holds the lock. If it can never return, it panics, with an error that matches
+// [locker.ErrClosed] or [locker.ErrInvalid].
 func (m *Mutex) Lock() {
 	m.made()
 	m.inside <- struct{}{}

@@ -13,11 +13,11 @@ type Conn struct {
 	// ServerAddr is what the server calls the client, as in CLIENT LIST; "" until
 	// the proxy has connected, and by a unix socket.
 	ServerAddr string
-	// Subscribed says that the client has sent SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE.
+	// Subscribed reports that the client has sent SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE.
 	Subscribed bool
 }
 
-// A ConnMatch says whether something is for a connection. It must not call the
+// A ConnMatch reports whether something is for a connection. It must not call the
 // Proxy.
 type ConnMatch = func(Conn) bool
 

@@ -154,7 +154,7 @@ func (p *Proxy) Watch(f func(cmd []string)) {
 	p.watchers = append(p.watchers, f)
 }
 
-// Record says whether commands are kept for Commands and Count. They are unless
+// Record sets whether commands are kept for Commands and Count. They are unless
 // it is turned off.
 func (p *Proxy) Record(on bool) {
 	p.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Match says whether a rule is for the command, given with its arguments. It
+// A Match reports whether a rule is for the command, given with its arguments. It
 // must not call the Proxy.
 type Match = func(cmd []string) bool
 

@@ -35,7 +35,7 @@
 //
 // # The table
 //
-// [Table.Schema] creates it; no row is removed by itself. The guard and the data belong into one
+// [Table.Schema] creates it; no row is removed by itself. The guard and the data belong in one
 // database: then a backup that is restored, or a failover that loses commits, loses both alike.
 // A table that was lost or emptied on its own admits whoever comes first, a late writer as well.
 // With MySQL the table of the data has to be one with transactions, too (InnoDB).

@@ -47,6 +47,8 @@ var _ interface {
 // stays the caller's; beside it the Locker opens up to 20 connections of its own
 // for its commands, and one to block on while a caller waits (on a
 // cluster up to 16 a node).
+// New fails with [locker.ErrInvalid] on a nil client or bad options. It accepts a *redis.Ring with a warning to the
+// Logger: a Ring can grant a lock twice.
 func New(rdb redis.UniversalClient, opts ...locker.Option) (*locker.Client, error) {
 	d, err := newDriver(rdb)
 	if err != nil {

@@ -57,6 +57,8 @@ var _ interface {
 // New makes a Locker on rdb: a single Redis, a Sentinel set-up or a cluster. rdb
 // stays the caller's; beside it the Locker opens up to 20 connections of its own
 // for its commands, and one for subscriptions while a caller waits.
+// New fails with [locker.ErrInvalid] on a nil client or bad options. It accepts a *redis.Ring with a warning to the
+// Logger: a Ring can grant a lock twice.
 func New(rdb redis.UniversalClient, opts ...locker.Option) (*locker.Client, error) {
 	d, err := newDriver(rdb)
 	if err != nil {

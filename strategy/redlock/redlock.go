@@ -29,8 +29,8 @@ const channelPrefix = "locker:released:"
 type nodeTimeout time.Duration
 
 // WithNodeTimeout sets how long one node may take for one command before it is
-// counted as absent, and skipped until it answers again. Default half of the TTL,
-// at most 1 s.
+// counted as absent, and skipped until it answers again. d is 1 ms or more. Default half of the TTL, but no more
+// than 1 s.
 func WithNodeTimeout(d time.Duration) locker.Option {
 	return locker.WithDriverOption(nodeTimeout(d))
 }

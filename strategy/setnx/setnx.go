@@ -46,6 +46,8 @@ func newDriver(rdb redis.UniversalClient) (driver.Driver, error) {
 // New makes a Locker on rdb: a single Redis, a Sentinel set-up or a cluster. rdb
 // stays the caller's; beside it the Locker opens up to 20 connections of its own
 // for its commands, so that they go through whatever rdb is busy with.
+// New fails with [locker.ErrInvalid] on a nil client or bad options. It accepts a *redis.Ring with a warning to the
+// Logger: a Ring can grant a lock twice.
 func New(rdb redis.UniversalClient, opts ...locker.Option) (*locker.Client, error) {
 	d, err := newDriver(rdb)
 	if err != nil {
