@@ -188,7 +188,7 @@ plant: ## plant bugs in the engine, one after the other, and simulate PLANT hist
 
 .PHONY: models
 models: ## go through the models of locks, and show how mistakes break their promises
-	$(GO) test -v -run '^Test(Claim|Quorum|Trace)' ./internal/spec | $(without_beginnings)
+	$(GO) test -v -timeout 60m -run '^Test(Claim|Quorum|Trace)' ./internal/spec -complete | $(without_beginnings)
 
 .PHONY: pauses
 pauses: redis postgres mysql ## 1,000 late writers on PostgreSQL, MariaDB, Redis and HTTP, with a check of their tokens and without, into docs/fencing.md

@@ -15,6 +15,11 @@ func TestClaims(t *testing.T) {
 		if r.Broken != "" || ids == 2 && !r.Complete {
 			t.Fatal(r)
 		}
+		if ids == 2 {
+			wantOnPage(t, "two claims: all %s states", r.States)
+		} else {
+			wantOnPage(t, "Three claims: the first %s", most)
+		}
 		t.Logf("%d claims: %d states, %d steps deep, complete %t", ids, r.States, r.Depth, r.Complete)
 	}
 }
@@ -27,6 +32,7 @@ func TestClaimsWithShortTTLs(t *testing.T) {
 	if r.Broken != "" || !r.Complete {
 		t.Fatal(r)
 	}
+	wantOnPage(t, "without the last promise, has %s states, which are all explored", r.States)
 	t.Logf("%d states, %d steps deep", r.States, r.Depth)
 }
 

@@ -46,6 +46,7 @@ type op struct {
 	renewals int           // -1: without a limit
 	maxHold  time.Duration
 	margin   time.Duration
+	detached time.Duration // the context has a deadline after so long, and does not end; 0: no such context
 
 	call, ret time.Duration
 	granted   bool
@@ -104,7 +105,8 @@ func (c *caller) draw() *op {
 			o.margin = o.ttl / 4
 		}
 	}
-	o.do = o.kind == plain && !o.try && r.oneIn(8)
+	o.do = o.kind == plain && !o.try && r.oneIn(8) && !w.panics
+	o.drawForeign()
 	return o
 }
 
@@ -135,6 +137,8 @@ func (o *op) context() (context.Context, context.CancelFunc) {
 		ctx = locker.ContextWithOwner(ctx, o.owner)
 	}
 	switch {
+	case o.detached > 0:
+		ctx = detached{ctx, time.Now().Add(o.detached)}
 	case o.cancel:
 		ctx, cancel := context.WithCancel(ctx)
 		timer := time.AfterFunc(o.patience, cancel)
@@ -146,7 +150,8 @@ func (o *op) context() (context.Context, context.CancelFunc) {
 }
 
 // lock calls what o says.
-func (o *op) lock(ctx context.Context) (*locker.Lease, error) {
+func (o *op) lock(ctx context.Context) (_ *locker.Lease, err error) {
+	defer recovered(&err)
 	l, opts := o.c.p.l, o.options()
 	if o.kind == plain {
 		if o.try {
@@ -229,6 +234,7 @@ func (c *caller) section(h *hold) {
 	r, w := c.r, c.w
 	long := pick(r, 0, r.upTo(10*time.Millisecond), r.upTo(h.ttl), r.upTo(3*h.ttl)).Truncate(w.grain)
 	held := h.lease.Context(context.Background())
+	h.slowParent()
 	if r.oneIn(5) {
 		c.reenter(held, h)
 	}
@@ -287,6 +293,8 @@ func (c *caller) reenter(held context.Context, h *hold) {
 	case (errors.Is(err, locker.ErrNotAcquired) || errors.Is(err, locker.ErrUnavailable)) && ctx.Err() != nil:
 	case errors.Is(err, locker.ErrUnavailable) && !c.w.calm:
 	case errors.Is(err, locker.ErrClosed) && c.p.isClosed():
+	case errors.Is(err, errPanicked):
+		return
 	default:
 		c.w.violate("%v: re-entry: %v", h, err)
 	}

@@ -83,7 +83,7 @@ const stalled = 1500 * time.Millisecond
 // lookForStalls wants a free key to be granted to a waiter, while nothing is wrong.
 func (w *world) lookForStalls(ctx context.Context) {
 	const every = 50 * time.Millisecond
-	free, grants := map[string]time.Duration{}, w.grants.Load()
+	free, deaf, grants := map[string]time.Duration{}, map[string]time.Duration{}, w.grants.Load()
 	told := false
 	for tick := time.NewTicker(every); ; {
 		select {
@@ -95,8 +95,15 @@ func (w *world) lookForStalls(ctx context.Context) {
 		if now := w.grants.Load(); now != grants {
 			grants = now
 			clear(free)
+			clear(deaf)
 		}
 		for _, key := range w.keys {
+			if w.unwatched(key) <= 0 {
+				delete(deaf, key)
+			} else if deaf[key] += every; deaf[key] > stalled && !told {
+				w.violate("for %v a Locker has waited for %s without a watch", deaf[key], key)
+				told = true
+			}
 			o := w.longestWait(key)
 			if o == nil || w.store.at(key).Held {
 				delete(free, key)

@@ -18,6 +18,7 @@ type hold struct {
 	token   int64
 	over    chan struct{} // closed when its end is known
 	renewed atomic.Bool   // by hand
+	slow    time.Duration // Unlock waits for so long for a parent of its context
 
 	// Guarded by the world's mutex.
 	since time.Duration // the store had the claim then, or later
@@ -66,6 +67,10 @@ func (w *world) returned(ctx context.Context, o *op, l *locker.Lease, err error)
 		delete(w.waits, o)
 		o.c.p.asking[o.key]--
 		w.note("caller %d: %v of %s: %v", o.c.n, o.kind, o.key, err)
+		if errors.Is(err, errPanicked) {
+			o.c.p.calls-- // it has no event
+			return nil
+		}
 		w.checkTimely(o)
 		w.checkError(ctx, o, err)
 		return nil

@@ -237,6 +237,7 @@ func (d remoteCounter) SetHolds(ctx context.Context, c driver.Claim, n int) erro
 
 // watch is Watch. One that is opened after its caller has left is closed.
 func (d remote) watch(ctx context.Context, key string) (driver.Watch, error) {
+	d.k.mayPanic()
 	var mu sync.Mutex // not held while a fault lasts: time stands still while a mutex is waited for
 	var w driver.Watch
 	var werr error

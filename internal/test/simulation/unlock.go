@@ -14,7 +14,7 @@ func (c *caller) unlock(h *hold) {
 	own := h.lease.Context(context.Background())
 	h.ends("Unlock")
 	ctx, cancel := context.Background(), func() {}
-	switch c.r.IntN(12) {
+	switch way := c.r.IntN(12); way {
 	case 0:
 		ctx, cancel = context.WithCancel(ctx)
 		cancel() // it need not be alive
@@ -28,6 +28,10 @@ func (c *caller) unlock(h *hold) {
 	case 4:
 		c.letExpire(h)
 		return
+	default:
+		if c.w.foreign && way < 8 {
+			ctx = detached{ctx, time.Now().Add(c.r.upTo(50 * time.Millisecond))}
+		}
 	}
 	defer cancel()
 	for range 4 {
@@ -46,8 +50,8 @@ func (c *caller) unlock(h *hold) {
 // unlockOnce calls Unlock, and checks its time and its answer.
 func (c *caller) unlockOnce(ctx context.Context, h *hold) error {
 	limit := 5 * time.Second // the budget
-	deadline, ends := ctx.Deadline()
-	if ends && ctx.Err() == nil {
+	deadline, ends := endsBy(ctx)
+	if ends && ctx.Err() == nil && h.slow == 0 { // a context that ends during h.slow bounds nothing
 		limit = min(limit, time.Until(deadline))
 	}
 	began := c.w.now()
@@ -55,7 +59,7 @@ func (c *caller) unlockOnce(ctx context.Context, h *hold) error {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	c.w.result.Operations++
-	took := c.w.now() - began
+	took := c.w.now() - began - h.slow
 	c.w.note("caller %d: Unlock of %s, token %d: %v", c.n, h.key, h.token, errText(err))
 	if took > limit+50*time.Millisecond {
 		c.w.violated("%v: Unlock took %v, want %v at most", h, took, limit)

@@ -68,6 +68,8 @@ type world struct {
 	keys    []string
 	rw      bool // some callers read and write
 	sticky  bool // some Lockers keep locks
+	foreign bool // some contexts are of the callers' own types
+	panics  bool // some calls of Watch panic
 	store   *store
 	audit   *audit
 	procs   []*process
@@ -132,12 +134,14 @@ func newWorld(seed uint64) *world {
 	}
 	stick := newChance(seed, -3) // apart from r: so what a seed has drawn before there were kept locks is as it was
 	w.sticky = w.variant == notified && stick.oneIn(2)
+	foreign := newChance(seed, -4) // apart from r, too
+	w.foreign, w.panics = foreign.oneIn(4), w.calm && w.variant != polls && foreign.oneIn(3)
 	w.store, w.audit = newStore(w.variant == countingHolds), newAudit(w)
 	for i := range 1 + r.IntN(3) {
 		w.procs = append(w.procs, w.newProcess(i, stick))
 	}
 	w.result.Seed = seed
-	w.result.Title = fmt.Sprintf("%v, %d Lockers, calm %t, fencing %t, readers %t, locks are kept %t, TTLs %v, up to %v away in steps of %v", w.variant, len(w.procs), w.calm, w.fenced, w.rw, w.sticky, w.ttls, w.far, w.grain)
+	w.result.Title = fmt.Sprintf("%v, %d Lockers, calm %t, fencing %t, readers %t, locks are kept %t, contexts of own types %t, drivers panic %t, TTLs %v, up to %v away in steps of %v", w.variant, len(w.procs), w.calm, w.fenced, w.rw, w.sticky, w.foreign, w.panics, w.ttls, w.far, w.grain)
 	return w
 }
 
