@@ -233,10 +233,11 @@ lint: ## gofmt, golangci-lint (vet and staticcheck among its linters), tidy go.m
 	$(GO) run $(WIRE) diff ./examples/wire || { echo "wire_gen.go is not what wire makes of wire.go: make wire" >&2; exit 1; }
 	@$(MAKE) --no-print-directory structure apidiff
 
+CROSS ?= windows/amd64 darwin/arm64 freebsd/amd64 linux/386 linux/arm64
 .PHONY: cross
-cross: ## vet for the other systems and processors we build for
-	@for of in windows/amd64 darwin/arm64 freebsd/amd64 linux/386 linux/arm64; do \
-		echo "$$of"; GOOS=$${of%/*} GOARCH=$${of#*/} $(GO) vet ./... || exit 1; done
+cross: ## vet each released module for the other systems and processors we build for (CROSS)
+	@for of in $(CROSS); do for m in . $(RELEASED); do \
+		echo "$$of $$m"; GOOS=$${of%/*} GOARCH=$${of#*/} $(GO) -C "$$m" vet ./... || exit 1; done; done
 
 .PHONY: vuln
 vuln: ## govulncheck, in every module
@@ -287,8 +288,16 @@ release-replace: ## have the command take the modules beside it again: at its ta
 # The modules that others use; each has tags of its own.
 RELEASED := $(filter-out $(UNTESTED) benchmarks/% examples/% internal/% %/monitoring,$(MODULES))
 
+# The part of CHANGELOG.md for VERSION.
+notes = awk -v v="[$(VERSION:v%=%)]" '/^\[.*\]: / {next} /^\#\# / {on = index($$0, "\#\# " v) == 1; next} on' CHANGELOG.md
+
+.PHONY: release-notes
+release-notes: ## print the part of CHANGELOG.md for VERSION
+	@$(notes)
+
 .PHONY: release-check
-release-check: ## whether HEAD has the tags of VERSION for all modules, and go install takes the command
+release-check: ## whether HEAD has the tags of VERSION for all modules, CHANGELOG.md a part for it, and go install takes the command
+	@$(notes) | grep '[^[:space:]]' >/dev/null || { echo "CHANGELOG.md has no part for $(VERSION)" >&2; exit 1; }
 	@head=$$(git rev-parse HEAD); \
 	for tag in $(VERSION) $(addsuffix /$(VERSION),$(RELEASED)); do \
 		[ "$$(git rev-parse -q --verify "refs/tags/$$tag^{commit}")" = "$$head" ] || { echo "HEAD has no tag $$tag" >&2; exit 1; }; \

@@ -6,10 +6,12 @@ import (
 	"cmp"
 	_ "embed"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"time"
 )
 
@@ -17,8 +19,11 @@ import (
 var source []byte
 
 // Environment returns variables with which a server reads its clock with an offset, which [Set] changes. It uses three
-// files in dir.
+// files in dir. On another system than Linux the error matches [errors.ErrUnsupported].
 func Environment(dir string) ([]string, error) {
+	if runtime.GOOS != "linux" {
+		return nil, fmt.Errorf("the clock of a server can be set on Linux, and not on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+	}
 	c, lib := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
 	if err := os.WriteFile(c, source, 0o600); err != nil {
 		return nil, err

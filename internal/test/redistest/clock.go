@@ -8,7 +8,7 @@ import (
 )
 
 // WithSettableClock starts a server whose clock [Server.SetClock] can move; see
-// package clock.
+// package clock. On another system than Linux, [Start] skips the test.
 func WithSettableClock() Option {
 	return func(c *config) { c.clock = true }
 }

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"errors"
 	"sync"
 	"testing"
 )
@@ -39,6 +40,9 @@ func WithDir(dir string) Option {
 func Start(tb testing.TB, opts ...Option) *Server {
 	tb.Helper()
 	s, err := launch(opts)
+	if errors.Is(err, errors.ErrUnsupported) {
+		tb.Skip(err)
+	}
 	if err != nil {
 		tb.Fatalf("redistest: %v", err)
 	}
