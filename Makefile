@@ -170,8 +170,14 @@ docs-of-command: ## the manual pages and shell completions of the command, into 
 nemesis: redis ## the soak on lockers broken on purpose: it has to find what is wrong with each
 	LOCKER_CONFORMANCE=all $(GO) test -v -p 1 -parallel 3 -timeout 40m -run '^(TestNemesis|TestFindsPlantedBugs)$$' ./conformance ./internal/test/soak | grep -E '^ok|FAIL|---|found'
 
+TARGETS ?= conformance faults nemesis plant simulate models lint
+
+.PHONY: proof
+proof: ## make TARGETS, one after the other, and record each run for docs/verification.md, which make verification writes; all take hours
+	$(GO) run ./internal/test/proof/cmd/proof -record conformance/testdata/proof.json $(TARGETS)
+
 .PHONY: verification
-verification: redis ## docs/verification.md from the tables of the conformance suite
+verification: redis ## docs/verification.md from the tables of the conformance suite and the recorded runs
 	$(GO) test -count=1 -run '^TestVerification$$' ./conformance -verification
 
 SEEDS ?= 10000

@@ -19,6 +19,7 @@ import (
 	"github.com/distlock/locker/conformance"
 	"github.com/distlock/locker/conformance/redisconformance"
 	"github.com/distlock/locker/internal/spec"
+	"github.com/distlock/locker/internal/test/proof"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/internal/test/soak"
 	"github.com/stretchr/testify/require"
@@ -92,6 +93,16 @@ func (p promise) Soak() string {
 	return strings.Join(kinds, ", ")
 }
 
+// Modelled names the tests of models and of the simulation.
+func (p promise) Modelled() (tests []string) {
+	for _, name := range p.Besides {
+		if dir, test, _ := strings.Cut(name, ": "); dir == "internal/spec" || dir == "internal/test/simulation" {
+			tests = append(tests, test)
+		}
+	}
+	return tests
+}
+
 // NeedsText names the claims without which the case does not run.
 func (c checked) NeedsText() string {
 	var claims []string
@@ -119,6 +130,8 @@ func verification(t *testing.T) string {
 	bugs, soakBugs := plantedBugs(), plantedInSoak(t)
 	runs, err := soak.Runs("../internal/test/soak/runs.json")
 	require.NoError(t, err)
+	proved, err := proof.Runs("testdata/proof.json")
+	require.NoError(t, err)
 	cases := everyCase()
 	faulty := 0
 	for _, c := range cases {
@@ -141,7 +154,7 @@ func verification(t *testing.T) string {
 	var b strings.Builder
 	require.NoError(t, tmpl.Execute(&b, map[string]any{
 		"Promises": promises, "Cases": len(cases), "Faulty": faulty, "Bugs": len(bugs), "Unnamed": unnamed,
-		"Unplanted": rest, "SoakBugs": soakBugs, "Runs": runs,
+		"Unplanted": rest, "SoakBugs": soakBugs, "Runs": runs, "Proof": proved,
 		"States": explored.States, "SimulationBugs": simulated, "SimulationFinds": simulated - missed,
 	}))
 	return b.String()
