@@ -111,8 +111,8 @@ func gaveUp() report.Case {
 	const held, given = report.TTL / 2, report.TTL / 6
 	return report.Case{
 		Name: "late", Title: "The first command arrives when its caller has given up", Shows: report.Freed, Stage: report.Plain,
-		Done: fmt.Sprintf("The first command for the lock is on its way to each server for %v. The caller's context ends after %v. "+
-			"The next one asks for the lock when the command has arrived; the table counts from there.", held.Seconds(), given.Seconds()),
+		Done: fmt.Sprintf("The first command for the lock is on its way to each server for %v s. The caller's context ends after %v s. "+
+			"The next owner asks for the lock when the command has arrived; the table counts from there.", held.Seconds(), given.Seconds()),
 		Run: func(r *report.Run) (o report.Outcome, err error) {
 			holder, next, err := r.Two()
 			if err != nil {
@@ -152,7 +152,7 @@ var whys = map[string]map[string]string{
 	},
 	"cut": {
 		"rueidislock": "the cause is not proven. From its source: an extension that fails [deletes the key](https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/lock.go#L293), " +
-			"and ends the context after that, so a section that runs on can meet the next one.",
+			"and ends the context after that, so a section that runs on can meet the next owner's.",
 	},
 	"forget": {
 		"redsync":       "`Until` is the end that the holder was granted. Nothing looks at the key before.",
@@ -171,7 +171,7 @@ var whys = map[string]map[string]string{
 	},
 	"skew": {
 		"rueidislock": "the end of the key is a time of [the client's clock](https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/lock.go#L265) " +
-			"(`PXAT`), and has passed for the server: the lock keeps nobody out. The context ends when the next one has set the key, or at the next extension. " +
+			"(`PXAT`), and has passed for the server: the lock keeps nobody out. The context ends when the next owner has set the key, or at the next extension. " +
 			"With `FallbackSETPX` the first TTL counts on the server's clock, and extensions do not.",
 	},
 	"twice": {"rueidislock": ownKey},
@@ -183,7 +183,7 @@ var whys = map[string]map[string]string{
 
 const (
 	noTokens     = "it has no tokens that a resource could check."
-	atRenewal    = "the loss is known at the next renewal, TTL/3 after the last. A token stops the earlier holder's writes as soon as the next one has written."
+	atRenewal    = "the loss is known at the next renewal, TTL/3 after the last. A token stops the earlier holder's writes as soon as the next owner has written."
 	asynchronous = "replication is asynchronous: the new master has never heard of the lock."
 	ownKey       = "the second try finds the key of the first, which it takes for another holder's, and waits until it ends."
 	notCleaned   = "the command sets the key for nobody, for a TTL. The command that would delete it goes under the caller's context, which has ended, or is not sent."

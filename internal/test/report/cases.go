@@ -30,7 +30,7 @@ func Cases(on func(Subject) (Stage, error)) []Case {
 		{
 			Name: "pause", Title: "The holder is paused between its check and its write", Shows: late, Stage: on, Run: pause, Want: refusesAll,
 			Done: "The holder asks its library whether it holds the lock. The answer is yes, and the process is stopped (`SIGSTOP`) before its write. " +
-				"The next one gets the lock and writes. Then the first process goes on, and writes. The resource refuses a smaller token than the greatest it has seen.",
+				"The next owner gets the lock and writes. Then the first process goes on, and writes. The resource refuses a smaller token than the greatest it has seen.",
 		},
 		{
 			Name: "partition", Title: "The holder's network goes silent", Stage: on, Want: OneAtATime,

@@ -57,9 +57,9 @@ func (c Case) line(o Outcome) string {
 func (c Case) columns() []string {
 	switch c.Shows {
 	case timeline:
-		return []string{"the next one has the lock", "the holder is answered \"lost\"", "both were let in"}
+		return []string{"the next owner has the lock", "the holder is answered \"lost\"", "both were let in"}
 	case Freed:
-		return []string{"the caller's Lock", "the next one has the lock"}
+		return []string{"the caller's Lock", "the next owner has the lock"}
 	case late:
 		return []string{"late writes", "refused by the token", "known to the holder after the pause"}
 	default:
@@ -163,11 +163,11 @@ func (c Case) reasons(all []Outcome) string {
 	return b.String()
 }
 
-// fine reports whether nothing broke: one holder at a time, and nobody waited for long.
+// fine reports whether nothing broke: one holder at a time, and nobody waited for long, as for the TTL of a holder that died.
 func (c Case) fine(o Outcome) bool {
 	switch c.Shows {
 	case timeline:
-		return o.Both() == 0 && !c.lost(o)
+		return o.Both() == 0 && !c.lost(o) && (!o.Died || o.Next <= TTL)
 	case Freed:
 		return o.Next < TTL/2 && (o.NoGrant != "" || o.Took < TTL/2)
 	case late:

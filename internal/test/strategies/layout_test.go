@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,26 +48,81 @@ func onLayout(t *testing.T, strategy string) (lockers map[string]redisLocker, no
 	}}, nodes
 }
 
+// entry is something that a strategy stores.
+type entry struct {
+	what, owner string
+	permits     int
+	waits       bool // the owner waits behind a lock
+}
+
+var entries = []entry{
+	{what: "a lock without an owner's name"},
+	{what: "a lock of the owner worker", owner: "worker"},
+	{what: "two of two permits of the owner worker", owner: "worker", permits: 2},
+	{what: "a lock for which the owner worker waits", owner: "worker", waits: true},
+}
+
+// of reports whether the strategy stores it.
+func (e entry) of(strategy string) bool {
+	return (e.permits == 0 || strategy != "redlock") && (!e.waits || strategy == "blpop")
+}
+
+// take makes a Locker store it, for a minute. newLocker makes a Locker that waits.
+func (e entry) take(t *testing.T, rdb redis.UniversalClient, l *locker.Client, newLocker redisLocker) *locker.Lease {
+	t.Helper()
+	ctx, named := t.Context(), t.Context()
+	if e.owner != "" {
+		named = locker.ContextWithOwner(ctx, e.owner)
+	}
+	if e.permits > 0 {
+		sem, err := locker.NewSemaphore(l, "k", 2)
+		require.NoError(t, err)
+		lease, err := sem.AcquireN(named, e.permits, locker.WithTTL(time.Minute))
+		require.NoError(t, err)
+		return lease
+	}
+	if !e.waits {
+		ctx = named
+	}
+	lease, err := l.Lock(ctx, "k", locker.WithTTL(time.Minute))
+	require.NoError(t, err)
+	if e.waits {
+		waiter, err := newLocker(rdb)
+		require.NoError(t, err)
+		named, cancel := context.WithCancel(named)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = waiter.Lock(named, "k", locker.WithTTL(time.Minute))
+		}()
+		t.Cleanup(func() {
+			cancel()
+			<-done
+			_ = waiter.Close()
+		})
+		require.Eventually(t, func() bool { return rdb.Exists(ctx, "locker:queue:{k}").Val() == 1 }, 20*time.Second, time.Millisecond)
+	}
+	return lease
+}
+
 // TestLayoutIsKept: what is stored is what docs/versioning.md promises to store.
 func TestLayoutIsKept(t *testing.T) {
 	t.Parallel()
 	var got strings.Builder
 	for _, name := range append(slices.Sorted(maps.Keys(redisLockers)), "redlock") {
-		for _, c := range []struct{ what, owner string }{{"without an owner's name", ""}, {"of the owner worker", "worker"}} {
+		for _, e := range entries {
+			if !e.of(name) {
+				continue
+			}
 			lockers, nodes := onLayout(t, name)
 			l, err := lockers[name](nodes[0])
 			require.NoError(t, err)
-			ctx := t.Context()
-			if c.owner != "" {
-				ctx = locker.ContextWithOwner(ctx, c.owner)
-			}
-			lease, err := l.Lock(ctx, "k", locker.WithTTL(time.Minute))
-			require.NoError(t, err)
+			lease := e.take(t, nodes[0], l, lockers[name])
 			text := stored(t, nodes[0])
 			for _, node := range nodes[1:] {
 				require.Equal(t, text, stored(t, node), "the nodes of %s differ", name)
 			}
-			fmt.Fprintf(&got, "%s, a lock %s\n%s\n", name, c.what, text)
+			fmt.Fprintf(&got, "%s, %s\n%s\n", name, e.what, text)
 			require.NoError(t, lease.Unlock(t.Context()))
 			require.NoError(t, l.Close())
 		}
@@ -109,6 +165,10 @@ func stored(t *testing.T, rdb redis.UniversalClient) string {
 			}
 			slices.Sort(fields)
 			lines = append(lines, fields...)
+		case "zset":
+			for _, z := range rdb.ZRangeWithScores(t.Context(), key, 0, -1).Val() {
+				lines = append(lines, fmt.Sprintf("    %s = %.0f", z.Member, z.Score))
+			}
 		default:
 			t.Errorf("%s is a %s: describe its members here", key, kind)
 		}
@@ -116,26 +176,24 @@ func stored(t *testing.T, rdb redis.UniversalClient) string {
 	text := strings.Join(lines, "\n") + "\n"
 	text = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`).ReplaceAllString(text, "UUID")
 	text = regexp.MustCompile(`\b\d{16}\b`).ReplaceAllString(text, "TOKEN")
-	return regexp.MustCompile(`\b\d{13}\b`).ReplaceAllString(text, "TIME")
+	text = regexp.MustCompile(`\b\d{13}\b`).ReplaceAllString(text, "TIME")
+	return regexp.MustCompile(`= \d+ UUID:\d+ (\d+) TIME [01] (\d+) (\d+) `).ReplaceAllString(text, "= NTH UUID:N $1 TIME BLOCKS $2 $3 ")
 }
 
 // TestOldLayoutIsRespected: locks that were stored by layout 1, byte by byte, keep out every strategy of this
 // version, are reported by Inspect, stay as they are, and their tokens are exceeded.
 func TestOldLayoutIsRespected(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(layoutFile)
-	require.NoError(t, err)
-	const token = int64(1_900_000_000_000_000) // ahead of the clock: only the counter makes greater ones
-	locks := strings.Split(strings.TrimSpace(string(text)), "\n\n")
-	require.Len(t, locks, 2*(len(redisLockers)+1))
-	for _, lock := range locks {
-		head, body, _ := strings.Cut(lock, "\n")
+	for head, body := range oldEntries(t) {
+		if strings.HasSuffix(head, " waits") {
+			continue // TestOldWaiterIsServed
+		}
 		t.Run(strings.ReplaceAll(head, " ", "-"), func(t *testing.T) {
 			t.Parallel()
 			strategy, _, _ := strings.Cut(head, ",")
 			lockers, nodes := onLayout(t, strategy)
 			for _, node := range nodes {
-				restore(t, node, body, token)
+				restore(t, node, body)
 			}
 			// The field without a name is left out: blpop keeps its waiters there.
 			holds := func() (kept []string) {
@@ -151,6 +209,12 @@ func TestOldLayoutIsRespected(t *testing.T) {
 				defer l.Close()
 				_, err = l.TryLock(t.Context(), "k")
 				require.ErrorIs(t, err, locker.ErrNotAcquired, name)
+				if strategy != "redlock" {
+					sem, err := locker.NewSemaphore(l, "k", 2)
+					require.NoError(t, err)
+					_, err = sem.TryAcquire(t.Context())
+					require.ErrorIs(t, err, locker.ErrNotAcquired, name)
+				}
 				holder, err := l.Inspect(t.Context(), "k")
 				require.NoError(t, err, name)
 				require.True(t, holder.Held, name)
@@ -159,23 +223,91 @@ func TestOldLayoutIsRespected(t *testing.T) {
 			l, err := lockers[strings.Replace(strategy, "setnx", "blpop", 1)](nodes[0])
 			require.NoError(t, err)
 			defer l.Close()
+			if strings.Contains(head, "permits") {
+				permitsEnd(t, nodes[0], l)
+			}
 			for _, node := range nodes {
 				require.NoError(t, node.Del(t.Context(), "k").Err()) // as its TTL would
 			}
 			lease, err := l.Lock(t.Context(), "k", locker.WithWait(20*time.Second))
 			require.NoError(t, err)
-			require.Greater(t, lease.Token(), token)
+			require.Greater(t, lease.Token(), oldToken)
 			require.NoError(t, lease.Unlock(t.Context()))
 		})
 	}
 }
 
+// permitsEnd ends the claims of old permits, which the next caller for permits then gets.
+func permitsEnd(t *testing.T, rdb redis.UniversalClient, l *locker.Client) {
+	t.Helper()
+	claim := redis.Z{Member: oldID + ":1", Score: float64(time.Now().Add(-time.Second).UnixMilli())}
+	require.NoError(t, rdb.ZAddArgs(t.Context(), "locker:permits:{k}", redis.ZAddArgs{XX: true, Members: []redis.Z{claim}}).Err())
+	sem, err := locker.NewSemaphore(l, "k", 2)
+	require.NoError(t, err)
+	lease, err := sem.TryAcquire(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, lease.Token(), oldToken)
+	require.NoError(t, lease.Unlock(t.Context()))
+}
+
+// TestOldWaiterIsServed: a process of layout 1 that waits in blpop's queue is granted the lock by the release of this
+// version, and finds the grant in its inbox.
+func TestOldWaiterIsServed(t *testing.T) {
+	t.Parallel()
+	_, body, found := strings.Cut(oldEntries(t)["blpop, a lock for which the owner worker waits"], "\n  locker:queue:{k}: ")
+	require.True(t, found)
+	rdb := redistest.Start(t).Client(t)
+	l, err := blpop.New(rdb)
+	require.NoError(t, err)
+	defer l.Close()
+	lease, err := l.Lock(t.Context(), "k")
+	require.NoError(t, err)
+	restore(t, rdb, "  locker:queue:{k}: "+body)
+	holder, err := l.Inspect(t.Context(), "k")
+	require.NoError(t, err)
+	require.Equal(t, []string{"worker"}, holder.Queue)
+	require.NoError(t, lease.Unlock(t.Context()))
+
+	claim := oldID + ":7"
+	holder, err = l.Inspect(t.Context(), "k")
+	require.NoError(t, err)
+	require.Equal(t, []any{claim, "worker"}, []any{holder.ID, holder.Owner})
+	require.Greater(t, holder.Token, lease.Token())
+	words := strings.Fields(rdb.LIndex(t.Context(), "locker:inbox:"+oldID, 0).Val())
+	require.Len(t, words, 3, "the grant: claim, first token, how many")
+	require.Equal(t, claim, words[0])
+	first, err := strconv.ParseInt(words[1], 10, 64)
+	require.NoError(t, err)
+	require.Greater(t, first, lease.Token())
+	_, err = l.TryLock(t.Context(), "k")
+	require.ErrorIs(t, err, locker.ErrNotAcquired)
+}
+
+const (
+	oldID    = "0f0e0d0c-1111-4222-8333-444455556666"
+	oldToken = int64(1_900_000_000_000_000) // ahead of the clock: only the counter makes greater ones
+)
+
+// oldEntries returns what the file has, by its titles.
+func oldEntries(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(layoutFile)
+	require.NoError(t, err)
+	all := map[string]string{}
+	for _, e := range strings.Split(strings.TrimSpace(string(text)), "\n\n") {
+		head, body, _ := strings.Cut(e, "\n")
+		all[head] = body
+	}
+	require.Len(t, all, 3*len(redisLockers)+3)
+	return all
+}
+
 // restore stores what the layout describes, for a minute.
-func restore(t *testing.T, rdb redis.UniversalClient, body string, token int64) {
+func restore(t *testing.T, rdb redis.UniversalClient, body string) {
 	t.Helper()
 	ends := time.Now().Add(time.Minute)
-	body = strings.NewReplacer("UUID", "0f0e0d0c-1111-4222-8333-444455556666",
-		"TOKEN", fmt.Sprint(token), "TIME", fmt.Sprint(ends.UnixMilli())).Replace(body)
+	body = strings.NewReplacer("UUID:N", oldID+":7", "UUID", oldID, "NTH", "1", "BLOCKS", "1",
+		"TOKEN", fmt.Sprint(oldToken), "TIME", fmt.Sprint(ends.UnixMilli())).Replace(body)
 	key, kind := "", ""
 	var all []string
 	for line := range strings.Lines(body) {
@@ -186,10 +318,15 @@ func restore(t *testing.T, rdb redis.UniversalClient, body string, token int64) 
 			all = append(all, key)
 			continue
 		}
-		if strings.HasPrefix(kind, "hash") {
-			field, count, _ := strings.Cut(value, " = ")
+		field, count, _ := strings.Cut(value, " = ")
+		switch what, _, _ := strings.Cut(kind, ","); what {
+		case "hash":
 			require.NoError(t, rdb.HSet(context.Background(), key, field, count).Err())
-		} else {
+		case "zset":
+			score, err := strconv.ParseFloat(count, 64)
+			require.NoError(t, err)
+			require.NoError(t, rdb.ZAdd(context.Background(), key, redis.Z{Member: field, Score: score}).Err())
+		default:
 			require.NoError(t, rdb.Set(context.Background(), key, value, 0).Err())
 		}
 	}

@@ -1,0 +1,74 @@
+package etcd_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/distlock/locker"
+)
+
+// oldMembers are what layout 1 of docs/versioning.md stores in etcd of the keys "k", which the owner worker holds, and "p",
+// of which worker has two of two permits. Each has a lease.
+var oldMembers = map[string][2]string{
+	"k": {"locker/k\x00\x010f0e0d0c-1111-4222-8333-444455556666:1", "worker"},
+	"p": {"locker/p\x00\x010f0e0d0c-1111-4222-8333-444455556666:2", "\xff2 2 worker"},
+}
+
+// TestOldLayoutIsRespected: members that layout 1 stored keep out this version until their leases end, Inspect reports
+// them, and the next tokens are greater.
+func TestOldLayoutIsRespected(t *testing.T) {
+	t.Parallel()
+	s, ctx := newServer(t), t.Context()
+	admin := newClient(t, s)
+	const base = int64(1_900_000_000_000_000) // ahead of the clock: only the key locker/tokens makes greater tokens
+	_, err := admin.Put(ctx, "locker/tokens", fmt.Sprint(base))
+	require.NoError(t, err)
+	leases := map[string]clientv3.LeaseID{}
+	for key, member := range oldMembers {
+		lease, err := admin.Grant(ctx, 60)
+		require.NoError(t, err)
+		_, err = admin.Put(ctx, member[0], member[1], clientv3.WithLease(lease.ID))
+		require.NoError(t, err)
+		leases[key] = lease.ID
+	}
+	l := newLocker(t, newClient(t, s))
+	sem, err := locker.NewSemaphore(l, "p", 2)
+	require.NoError(t, err)
+	tries := []func() (*locker.Lease, error){
+		func() (*locker.Lease, error) { return l.TryLock(ctx, "k") },
+		func() (*locker.Lease, error) { return sem.TryAcquire(ctx) },
+		func() (*locker.Lease, error) { return l.TryLock(ctx, "p") },
+	}
+	for _, try := range tries {
+		_, err = try()
+		require.ErrorIs(t, err, locker.ErrNotAcquired)
+	}
+	held, err := l.Inspect(ctx, "k")
+	require.NoError(t, err)
+	require.Equal(t, []any{true, "0f0e0d0c-1111-4222-8333-444455556666:1", "worker"}, []any{held.Held, held.ID, held.Owner})
+	require.Positive(t, held.Remaining)
+	require.Greater(t, held.Token, base)
+	h, err := l.Inspect(ctx, "p")
+	require.NoError(t, err)
+	require.Equal(t, []any{true, 2, 2}, []any{h.Held, h.Permits, h.Limit})
+	owners := map[string]int{}
+	for h, err := range l.Permits(ctx, "p") {
+		require.NoError(t, err)
+		owners[h.Owner] = h.Permits
+	}
+	require.Equal(t, map[string]int{"worker": 2}, owners)
+
+	for _, lease := range leases { // as its end would
+		_, err := admin.Revoke(ctx, lease)
+		require.NoError(t, err)
+	}
+	for _, try := range tries {
+		lease, err := try()
+		require.NoError(t, err)
+		require.Greater(t, lease.Token(), held.Token)
+		require.NoError(t, lease.Unlock(ctx))
+	}
+}

@@ -1,0 +1,69 @@
+package mysql_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/distlock/locker"
+)
+
+// storeLayout stores what testdata/layout-1.sql lists, for a minute.
+func storeLayout(t *testing.T, s *server, token int64) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/layout-1.sql")
+	require.NoError(t, err)
+	var at int64
+	require.NoError(t, s.ask(t.Context(), &at, `SELECT `+now))
+	require.NoError(t, s.admin(t.Context(), strings.NewReplacer("TOKEN", fmt.Sprint(token), "NOW,", fmt.Sprint(at)+",",
+		"ENDS", fmt.Sprint(at+time.Minute.Microseconds())).Replace(string(text))))
+}
+
+// TestOldLayoutIsRespected: a lock and permits that layout 1 of docs/versioning.md stored, in its tables, keep out this
+// version until they end, Inspect reports them, and the next tokens are greater.
+func TestOldLayoutIsRespected(t *testing.T) {
+	t.Parallel()
+	s, ctx := startServer(t), t.Context()
+	const token = int64(1_900_000_000_000_000) // ahead of the clock: only last_token makes greater ones
+	storeLayout(t, s, token)
+	l := newLocker(t, s.pool(t, 0, ""))
+	sem, err := locker.NewSemaphore(l, "p", 2)
+	require.NoError(t, err)
+	for _, key := range []string{"k", "p"} {
+		_, err := l.TryLock(ctx, key)
+		require.ErrorIs(t, err, locker.ErrNotAcquired, key)
+	}
+	_, err = sem.TryAcquire(ctx)
+	require.ErrorIs(t, err, locker.ErrNotAcquired)
+	h, err := l.Inspect(ctx, "k")
+	require.NoError(t, err)
+	require.Equal(t, []any{true, "0f0e0d0c-1111-4222-8333-444455556666:1", "worker", token}, []any{h.Held, h.ID, h.Owner, h.Token})
+	require.Positive(t, h.Remaining)
+	h, err = l.Inspect(ctx, "p")
+	require.NoError(t, err)
+	require.Equal(t, []any{true, 2, 2}, []any{h.Held, h.Permits, h.Limit})
+	owners := map[string]int{}
+	for h, err := range l.Permits(ctx, "p") {
+		require.NoError(t, err)
+		owners[h.Owner] = h.Permits
+	}
+	require.Equal(t, map[string]int{"worker": 2}, owners)
+
+	// Their ends come, and that of the claim of permits before that of its key.
+	require.NoError(t, s.admin(ctx, `UPDATE `+table+` SET expires = `+now+` WHERE lock_key = 'k'`))
+	require.NoError(t, s.admin(ctx, `UPDATE `+permitsTable+` SET expires = `+now))
+	for _, take := range []func() (*locker.Lease, error){
+		func() (*locker.Lease, error) { return l.TryLock(ctx, "k") },
+		func() (*locker.Lease, error) { return sem.TryAcquire(ctx) },
+		func() (*locker.Lease, error) { return l.TryLock(ctx, "p") },
+	} {
+		lease, err := take()
+		require.NoError(t, err)
+		require.Greater(t, lease.Token(), token)
+		require.NoError(t, lease.Unlock(ctx))
+	}
+}
