@@ -19,17 +19,17 @@ type Server struct {
 	Ready  func(context.Context) error // returns nil when the server works
 }
 
-// leases are shorter and longer than what most faults take.
-var leases = []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}
+// Some leases outlive the restart of a server: they show whether the server has kept the locks.
+var leases = []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}
 
 // Own returns a topology of one server that launch makes for each round.
 func Own(name soak.Topology, launch func() (*Server, error)) *soak.Own {
 	return &soak.Own{
 		Name: name, TTLs: leases,
 		Faults: []soak.Fault{
-			{Name: "kill-server", Doc: "the server is killed (kill -9), and started with its data up to two seconds later"},
+			{Name: "kill-server", Doc: "the server is killed (kill -9), and started at once with its data"},
 			{Name: "freeze-short", Doc: "the server stands still (SIGSTOP) for less than the shortest TTL"},
-			{Name: "freeze-long", Doc: "the server stands still for one to two of the longest TTLs"},
+			{Name: "freeze-long", Doc: "the server stands still for more than the longest TTL"},
 		},
 		Start: func(ctx context.Context) (soak.Servers, error) {
 			s, err := launch()
@@ -58,12 +58,11 @@ func (s *Server) Strike(ctx context.Context, r *rand.Rand, fault string) error {
 	switch fault {
 	case "kill-server":
 		s.Crash()
-		bound.Sleep(ctx, nil, upTo(2*time.Second))
 		return s.Start(context.Background(), s.Ready)
 	case "freeze-short":
 		s.freeze(ctx, upTo(shortest))
 	case "freeze-long":
-		s.freeze(ctx, longest+upTo(longest))
+		s.freeze(ctx, longest+upTo(shortest))
 	}
 	return s.settle()
 }
