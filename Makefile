@@ -142,6 +142,16 @@ soak-etcd: redis ## strategy/etcd on three members under random faults for DURAT
 	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && \
 	$(GO) -C strategy/etcd build -o "$$bin/soak" ./internal/soak && cd strategy/etcd && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
 
+.PHONY: soak-postgres
+soak-postgres: redis postgres ## strategy/postgres on a PostgreSQL under random faults for DURATION, checked; SOAK_FLAGS as for soak
+	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && \
+	$(GO) -C strategy/postgres build -o "$$bin/soak" ./internal/soak && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
+
+.PHONY: soak-mysql
+soak-mysql: redis mysql ## strategy/mysql on a MariaDB or MySQL under random faults for DURATION, checked; SOAK_FLAGS as for soak
+	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && \
+	$(GO) -C strategy/mysql build -o "$$bin/soak" ./internal/soak && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
+
 .PHONY: matrix
 matrix: ## the tests of the strategies on the programs in SERVERS, into docs/compatibility.md; MATRIX_FLAGS=-all runs every case everywhere
 	@[ -n "$(SERVERS)" ] || { echo 'make matrix SERVERS="/path/to/redis-server /path/to/postgres ..."' >&2; exit 1; }
