@@ -56,6 +56,27 @@ func TestReportIsCurrent(t *testing.T) {
 	}
 }
 
+// TestReportNamesCommits: each row of a strategy names the commit that was run, which can be found again, and each row of a
+// library its version.
+func TestReportNamesCommits(t *testing.T) {
+	page := pages(t)["docs/report.md"]
+	row := regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \| \d+ \| (?:yes|not offered) \|`)
+	commit, version := regexp.MustCompile(`^[0-9a-f]{7,40}$`), regexp.MustCompile(`^v\d+\.\d+\.\d+\S*$`)
+	for module := range reported {
+		commits := 0
+		for _, m := range row.FindAllStringSubmatch(reportOf(t, page, module), -1) {
+			if commit.MatchString(m[2]) {
+				commits++
+			} else if !version.MatchString(m[2]) {
+				t.Errorf("docs/report.md: the version of %s is %q, want a commit or a version: make report", m[1], m[2])
+			}
+		}
+		if commits == 0 {
+			t.Errorf("docs/report.md names no commit in the tables of %s: make report", module)
+		}
+	}
+}
+
 // reportOf is the part of the page that a program in this module writes.
 func reportOf(t *testing.T, page, module string) string {
 	t.Helper()
