@@ -308,8 +308,8 @@ RELEASED := $(filter-out $(UNTESTED) benchmarks/% examples/% internal/% %/monito
 notes = awk -v v="[$(VERSION:v%=%)]" '/^\[.*\]: / {next} /^\#\# / {on = index($$0, "\#\# " v) == 1; next} on' CHANGELOG.md
 
 .PHONY: release-notes
-release-notes: ## print the part of CHANGELOG.md for VERSION
-	@$(notes)
+release-notes: ## print the part of CHANGELOG.md for VERSION; its links lead to the files of that version
+	@$(notes) | sed 's#](docs/#](https://github.com/distlock/locker/blob/$(VERSION)/docs/#g'
 
 .PHONY: release-check
 release-check: ## whether HEAD has the tags of VERSION for all modules, CHANGELOG.md a part for it, and go install takes the command
