@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -30,8 +31,12 @@ func (s *Server) SetClock(tb testing.TB, ahead time.Duration) {
 	}
 	c := s.admin()
 	defer c.Close()
-	now, err := c.Time(tb.Context()).Result()
-	if err != nil {
+	var now time.Time
+	// A server that was just busy or frozen takes no connection while others queue for one: EAGAIN.
+	if err := until("the server answers", func(ctx context.Context) (err error) {
+		now, err = c.Time(ctx).Result()
+		return err
+	}); err != nil {
 		tb.Fatalf("redistest: setting a clock: %v", err)
 	}
 	if d := time.Until(now) - ahead; d.Abs() > time.Minute {
