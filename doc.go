@@ -34,14 +34,14 @@
 //     transaction, in Redis and in an HTTP server.
 //   - adapters/leader elects a leader, adapters/once runs a request once; other adapters are beside them.
 //   - driver: the contract for a strategy of your own. Package conformance tests it.
-//   - cmd/locker shows locks, and takes them away, on the command line.
+//   - cmd/locker shows and breaks locks on the command line.
 //
-// A free lock costs one round trip, and so does its Unlock; with redlock, mysql and etcd it is more at times.
+// A free lock costs one round trip, and so does its Unlock; redlock, mysql and etcd may need more.
 //
 // # Words
 //
 //   - owner: who holds a lock: the name given by [ContextWithOwner], else a name that is
-//     made up for the grant.
+//     generated for the grant.
 //   - claim: one grant of a key to a process, as it stands in the store. Its id is
 //     never used again.
 //   - lease: one caller's view of a claim. Re-entry adds a lease to a claim.
@@ -64,8 +64,8 @@
 // At any time at most one owner holds a key. This is true as long as the store keeps the key, and the clocks of the
 // store and of the holder run at rates that differ by at most 1 % during a lease.
 //
-// A holder learns of the end of its lease by the Deadline, without asking the store: the methods of a Lease except Key,
-// Owner, Token and Deadline, and Err of its contexts, look at the clock. So a process that was stopped learns of the end
+// A holder learns of the end of its lease by the Deadline, without asking the store: Err of its contexts, and the
+// methods of a Lease except Key, Owner, Token and Deadline, look at the clock. So a process that was stopped learns of the end
 // by its first call. The Lost channel closes and the lease's contexts end at the Deadline, once the process gets CPU.
 //
 // A held lease is renewed every third of its TTL. A renewal that fails is tried again until the Deadline. One
@@ -89,7 +89,7 @@
 //
 // Lock under a lease's context, on the same key, re-enters. On another key it is
 // an ordinary Lock: two goroutines under one outer lease exclude each other
-// there. Lock on the key under the context that the caller passed to Do waits
+// there. Under the context that the caller passed to Do, Lock on the same key waits
 // for the function's own lock. [ContextWithOwner] names a caller explicitly, for all keys; all callers
 // that share the name share its locks.
 //

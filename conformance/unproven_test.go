@@ -41,11 +41,11 @@ var besides = map[string][]string{
 // unproven is what no test shows, by rule.
 var unproven = map[string]string{
 	"R1": "A store that forgets what it acknowledged (a failover that loses writes, an emptied server, a clock set ahead) lets two owners in: faults.md lists each case. " +
-		"A race that is rarer than the operations that were run may not have shown. strategy/etcd counts on etcd's behaviour in elections, as decision 0020 describes it.",
+		"The runs may have missed a rare race. strategy/etcd counts on etcd's behaviour in elections, as decision 0020 describes it.",
 	"R2":  "That a script, a statement or a transaction of the store is atomic is taken from its manual.",
 	"R3":  "Schedules of goroutines are samples: the race detector and many runs, no search of all of them.",
 	"R4":  "That two random UUIDs differ.",
-	"R5":  "Code of the caller's that passes the context of one section to another one holds its locks: no test can see that. No case causes a fault.",
+	"R5":  "If a caller passes the context of one section to another section, both share its locks: no test can see that. No case causes a fault.",
 	"R6":  "Nothing beyond the schedules of R3.",
 	"R7":  "Nothing beyond the schedules of R3.",
 	"R8":  "Redisson's commands are sent as its Java client sends them, from versions 3.15 to 4.x by their source: no Java client runs in the tests.",
