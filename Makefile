@@ -143,12 +143,12 @@ soak-etcd: redis ## strategy/etcd on three members under random faults for DURAT
 	$(GO) -C strategy/etcd build -o "$$bin/soak" ./internal/soak && cd strategy/etcd && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
 
 .PHONY: soak-postgres
-soak-postgres: redis postgres ## strategy/postgres on a PostgreSQL under random faults for DURATION, checked; SOAK_FLAGS as for soak
+soak-postgres: postgres ## strategy/postgres on a PostgreSQL under random faults for DURATION, checked; SOAK_FLAGS as for soak
 	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && \
 	$(GO) -C strategy/postgres build -o "$$bin/soak" ./internal/soak && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
 
 .PHONY: soak-mysql
-soak-mysql: redis mysql ## strategy/mysql on a MariaDB or MySQL under random faults for DURATION, checked; SOAK_FLAGS as for soak
+soak-mysql: mysql ## strategy/mysql on a MariaDB or MySQL under random faults for DURATION, checked; SOAK_FLAGS as for soak
 	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && \
 	$(GO) -C strategy/mysql build -o "$$bin/soak" ./internal/soak && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
 
@@ -309,11 +309,12 @@ notes = awk -v v="[$(VERSION:v%=%)]" '/^\[.*\]: / {next} /^\#\# / {on = index($$
 
 .PHONY: release-notes
 release-notes: ## print the part of CHANGELOG.md for VERSION; its links lead to the files of that version
+	@[ -n "$(VERSION)" ] || { echo "make release-notes VERSION=v1.2.3" >&2; exit 1; }
 	@$(notes) | sed 's#](docs/#](https://github.com/distlock/locker/blob/$(VERSION)/docs/#g'
 
 .PHONY: release-check
 release-check: ## whether HEAD has the tags of VERSION for all modules, CHANGELOG.md a part for it, and go install takes the command
-	@$(notes) | grep '[^[:space:]]' >/dev/null || { echo "CHANGELOG.md has no part for $(VERSION)" >&2; exit 1; }
+	@[[ "$$($(notes))" = *[![:space:]]* ]] || { echo "CHANGELOG.md has no part for $(VERSION)" >&2; exit 1; }
 	@head=$$(git rev-parse HEAD); \
 	for tag in $(VERSION) $(addsuffix /$(VERSION),$(RELEASED)); do \
 		[ "$$(git rev-parse -q --verify "refs/tags/$$tag^{commit}")" = "$$head" ] || { echo "HEAD has no tag $$tag" >&2; exit 1; }; \

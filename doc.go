@@ -24,9 +24,8 @@
 //
 // # Where the rest is
 //
-//   - strategy/setnx: one Redis, with Sentinel or as a cluster, too. Waiters poll.
-//   - strategy/hashreentrant: one Redis. Waiters are woken by pub/sub. It shares locks with Redisson.
-//   - strategy/blpop: one Redis. Processes are served first come, first served.
+//   - On one Redis, with Sentinel or on a cluster: strategy/setnx (waiters poll), strategy/hashreentrant (waiters are
+//     woken by pub/sub; it shares locks with Redisson), strategy/blpop (processes are served first come, first served).
 //   - strategy/redlock: a majority of Redis servers. strategy/memory: this process.
 //   - Modules of their own: strategy/postgres, strategy/mysql (waiters poll), strategy/etcd (first come, first served).
 //   - Package strategy opens each of these by a URL, a file or a Config.

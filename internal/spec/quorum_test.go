@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-var complete = flag.Bool("complete", false, "go through all states of the models of redlock's token, which takes a minute and 2 GB")
+var complete = flag.Bool("complete", false, "go through all states of the models of redlock's token, which takes three minutes and 1.5 GB")
 
 const enough = 30_000 // states of a model that has more, unless -complete
 

@@ -28,7 +28,8 @@ type Run struct {
 }
 
 // settings lists the variables that change what a target runs.
-var settings = []string{"LOCKER_POSTGRES", "LOCKER_MYSQL", "SEEDS", "SEED", "PLANT"}
+var settings = []string{"LOCKER_REDIS_SERVER", "LOCKER_POSTGRES", "LOCKER_MYSQL", "LOCKER_MYSQL_SERVER", "LOCKER_ETCD_SERVER", "LOCKER_CONFORMANCE_SEED",
+	"SEEDS", "SEED", "PLANT", "COUNT", "DURATION", "SOAK_FLAGS", "FUZZTIME"}
 
 // recorded lists the files that records change: a run is of its commit all the same.
 var recorded = []string{"conformance/testdata/proof.json", "internal/test/soak/runs.json", "docs/verification.md"}
@@ -72,17 +73,30 @@ func Record(ctx context.Context, file string, targets []string, out io.Writer) e
 	if _, err := Runs(file); err != nil { // before hours of tests
 		return err
 	}
-	commit, err := commit(ctx)
-	if err != nil {
-		return fmt.Errorf("want a checkout of the repository: %w", err)
+	if len(targets) == 0 {
+		return errors.New("want targets of the Makefile, got none")
+	}
+	for _, target := range targets {
+		if said, err := exec.CommandContext(ctx, "make", "-n", target).CombinedOutput(); err != nil {
+			return fmt.Errorf("want targets of the Makefile, got %q: %w: %s", target, err, bytes.TrimSpace(said))
+		}
 	}
 	var failed []string
 	for _, target := range targets {
+		before, err := commit(ctx)
+		if err != nil {
+			return fmt.Errorf("want a checkout of the repository: %w", err)
+		}
 		r, err := run(ctx, target, out)
 		if err != nil {
 			return err
 		}
-		r.Commit = commit
+		if r.Commit, err = commit(ctx); err != nil {
+			return err
+		}
+		if r.Commit != before { // nobody knows which files were tested
+			r.Commit = strings.TrimSuffix(before, "-dirty") + "-dirty"
+		}
 		if err := r.recordIn(file); err != nil {
 			return err
 		}
@@ -108,7 +122,7 @@ func run(ctx context.Context, target string, out io.Writer) (Run, error) {
 	}
 	r.Settings = strings.Join(set, " ")
 	cmd := exec.CommandContext(ctx, "make", target)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // make ends what it has started
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=", strings.TrimSpace("GOFLAGS="+os.Getenv("GOFLAGS")+" -count=1"))
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
@@ -118,6 +132,8 @@ func run(ctx context.Context, target string, out io.Writer) (Run, error) {
 	if err := cmd.Start(); err != nil {
 		return r, err
 	}
+	// What make has started may live on for a while after make, and holds the pipe.
+	defer context.AfterFunc(ctx, func() { _ = stdout.Close() })()
 	r.Counts = count(bufio.NewReader(io.TeeReader(stdout, out)))
 	err = cmd.Wait()
 	if ctx.Err() != nil {
@@ -136,7 +152,7 @@ func commit(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	args := []string{"status", "--porcelain", "--untracked-files=no", "--", "."}
+	args := []string{"status", "--porcelain", "--", "."}
 	for _, file := range recorded {
 		args = append(args, ":(exclude)"+file)
 	}

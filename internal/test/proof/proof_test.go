@@ -66,9 +66,14 @@ func TestRecord(t *testing.T) {
 		require.NoError(t, err, "%s", out)
 		return strings.TrimSpace(string(out))
 	}
-	for _, name := range settings {
-		t.Setenv(name, "")
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip("there is no make")
 	}
+	for _, name := range append([]string{"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"}, settings...) { // a hook of git sets these three
+		t.Setenv(name, "") // so that the next line is undone
+		require.NoError(t, os.Unsetenv(name))
+	}
+	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
 	t.Setenv("SEEDS", "5")
 	write("Makefile", "good:\n\t@echo '--- PASS: TestA (0.00s)'\nbad:\n\t@echo '--- FAIL: TestB (0.00s)'; exit 1\n")
 	write(file, "[]")
@@ -80,6 +85,9 @@ func TestRecord(t *testing.T) {
 	require.NoError(t, Run{Target: "other", Commit: "kept"}.recordIn(file))
 
 	var out strings.Builder
+	require.ErrorContains(t, Record(t.Context(), file, nil, &out), "want targets of the Makefile")
+	require.ErrorContains(t, Record(t.Context(), file, []string{"good", "no-such"}, &out), `"no-such"`)
+	require.Empty(t, out.String(), "nothing runs if a target is unknown")
 	require.EqualError(t, Record(t.Context(), file, []string{"bad", "good"}, &out), "make failed: bad")
 	require.Equal(t, "--- FAIL: TestB (0.00s)\n--- PASS: TestA (0.00s)\n", out.String())
 	runs, err := Runs(file)

@@ -39,7 +39,7 @@ func (s *slow) Done() <-chan struct{} { return s.done }
 // Value implements [context.Context].
 func (s *slow) Value(key any) any {
 	if s.armed.Load() {
-		time.Sleep(s.takes)
+		time.Sleep(s.takes) // virtual time: it stands for work
 	}
 	return s.Context.Value(key)
 }
@@ -98,7 +98,8 @@ func recovered(err *error) {
 	}
 }
 
-// unwatched returns how many Lockers wait for a key that another Locker holds, and do not watch it.
+// unwatched returns how many Lockers wait for a key that they do not hold, and do not watch it. A watch of another Locker
+// may hide one of them.
 func (w *world) unwatched(key string) int {
 	watches := w.store.at(key).Waiting
 	w.mu.Lock()

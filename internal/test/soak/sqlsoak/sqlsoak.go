@@ -29,7 +29,7 @@ func Own(name soak.Topology, launch func() (*Server, error)) *soak.Own {
 		Faults: []soak.Fault{
 			{Name: "kill-server", Doc: "the server is killed (kill -9), and started at once with its data"},
 			{Name: "freeze-short", Doc: "the server stands still (SIGSTOP) for less than the shortest TTL"},
-			{Name: "freeze-long", Doc: "the server stands still for more than the longest TTL"},
+			{Name: "freeze-long", Doc: "the server stands still for more than the longest TTL, unless the storm ends before"},
 		},
 		Start: func(ctx context.Context) (soak.Servers, error) {
 			s, err := launch()
@@ -63,6 +63,8 @@ func (s *Server) Strike(ctx context.Context, r *rand.Rand, fault string) error {
 		s.freeze(ctx, upTo(shortest))
 	case "freeze-long":
 		s.freeze(ctx, longest+upTo(shortest))
+	default:
+		return fmt.Errorf("no fault %q", fault)
 	}
 	return s.settle()
 }
@@ -80,8 +82,14 @@ const patience = 30 * time.Second
 func (s *Server) settle() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := s.Ready(ctx); err != nil {
-		return fmt.Errorf("%s does not work %v after a fault: %w", s.About, patience, err)
+	for {
+		err := s.Ready(ctx)
+		if err == nil {
+			return nil
+		}
+		// After a freeze the queue of connections may be full: there is no event to wait for.
+		if !bound.Sleep(ctx, nil, 50*time.Millisecond) {
+			return fmt.Errorf("%s does not work %v after a fault: %w", s.About, patience, err)
+		}
 	}
-	return nil
 }
