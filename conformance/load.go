@@ -106,16 +106,13 @@ func testManyWaitersOnOneKey(t *T) {
 // loaded runs f with a load of n callers, keys or leases, and with leases that last ttl, until nothing fails, or
 // something fails that the machine is no reason for. A case can make the machine slow by itself, and
 // nothing shows before what load the machine can bear. Where renewals or releases queue behind other commands,
-// a longer lease and half of the load fail, too; a strategy whose queue is a little shorter passes on a slow machine.
+// a longer lease and a third of the load fail, too; a strategy whose queue is a little shorter passes on a slow machine.
 func (t *T) loaded(most int, f func(n int, ttl time.Duration) (failed string)) {
 	t.Helper()
 	const tries, slow = 3, 3
 	for try, ttl := 1, t.Timing().TTL; ; try, ttl = try+1, 2*ttl {
 		start := pace.Now()
-		n := most
-		if try > 1 {
-			n /= 2
-		}
+		n := most / try
 		failed := f(n, ttl)
 		if failed == "" {
 			t.Logf("a load of %d, with leases of %v", n, ttl)
