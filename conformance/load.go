@@ -49,47 +49,26 @@ func testNoStarvation(t *T) {
 }
 
 func testManyKeysAtOnce(t *T) {
+	const n = 200
 	var renewals renewalLog
 	holder, waiter := t.Locker(suite.WithObserver(&renewals)), t.Locker()
-	t.loaded(200, func(keys int, ttl time.Duration) string { return t.manyKeys(holder, waiter, keys, ttl, &renewals) })
-}
-
-// manyKeys holds keys for longer than a lease lasts, while a caller waits for each of them.
-func (t *T) manyKeys(holder, waiter locker.Locker, n int, ttl time.Duration, renewals *renewalLog) (failed string) {
-	t.Helper()
 	leases, waiters := make([]*locker.Lease, n), make([]*suite.Waiter, n)
 	for i := range n {
-		leases[i] = t.Lock(holder, t.Key(fmt.Sprint(i, " for ", ttl)), locker.WithTTL(ttl))
+		leases[i] = t.Lock(holder, t.Key(strconv.Itoa(i)), locker.WithTTL(t.Timing().TTL))
 	}
 	for i := range n {
 		waiters[i] = t.Wait(waiter, leases[i].Key())
 	}
 	// Past the end of the leases, had they not been renewed.
-	t.Sleep(ttl + ttl/4)
+	t.Sleep(t.Timing().TTL + t.Timing().TTL/4)
 	for i := range n {
-		if why := t.lost(leases[i], ttl, renewals); why != "" {
-			failed = why
-			continue
-		}
+		t.stillHeld(leases[i], &renewals)
 		t.Waits(waiters[i])
-		if err := leases[i].Unlock(t.Context()); err != nil {
-			failed = fmt.Sprintf("Unlock failed: %v", err)
-		}
+		t.Unlock(leases[i])
 	}
-	for _, w := range waiters {
-		if failed != "" {
-			w.Cancel()
-			<-w.Done()
-			if w.Lease != nil {
-				_ = w.Lease.Unlock(t.Context())
-			}
-			continue
-		}
-		if err := t.Granted(w, t.Timing().PollWithin+t.Timing().Slack).Unlock(t.Context()); err != nil {
-			failed = fmt.Sprintf("Unlock failed: %v", err)
-		}
+	for i := range n {
+		t.Unlock(t.Granted(waiters[i], t.Timing().PollWithin+t.Timing().Slack))
 	}
-	return failed
 }
 
 func testManyWaitersOnOneKey(t *T) {
@@ -103,27 +82,25 @@ func testManyWaitersOnOneKey(t *T) {
 	t.FreeWithin(t.Timing().PollWithin, waiter, key)
 }
 
-// loaded runs f with a load of n callers, keys or leases, and with leases that last ttl, until nothing fails, or
-// something fails that the machine is no reason for. A case can make the machine slow by itself, and
-// nothing shows before what load the machine can bear. Where renewals or releases queue behind other commands,
-// a longer lease and a third of the load fail, too; a strategy whose queue is a little shorter passes on a slow machine.
-func (t *T) loaded(most int, f func(n int, ttl time.Duration) (failed string)) {
+// loaded runs f, whose leases last ttl, until none of them is lost, or one is lost that the
+// machine is no reason for. A case can make the machine slow by itself, and nothing shows
+// before how long leases have to be then. Where renewals queue behind other commands, longer
+// leases are lost, too.
+func (t *T) loaded(f func(ttl time.Duration) (lost string)) {
 	t.Helper()
 	const tries, slow = 3, 3
-	for try, ttl := 1, t.Timing().TTL; ; try, ttl = try+1, 2*ttl {
+	for n, ttl := 1, t.Timing().TTL; ; n, ttl = n+1, 2*ttl {
 		start := pace.Now()
-		n := most / try
-		failed := f(n, ttl)
-		if failed == "" {
-			t.Logf("a load of %d, with leases of %v", n, ttl)
+		lost := f(ttl)
+		if lost == "" {
 			return
 		}
 		// A store may be slow, now and then or always, though the processor has time.
 		wasSlow := pace.Factor() > slow || time.Since(start.Time) > slow*start.Took()
-		if try == tries || !wasSlow {
-			t.Fatalf("%s", failed)
+		if n == tries || !wasSlow {
+			t.Fatalf("%s", lost)
 		}
-		t.Logf("once more, with longer leases and a smaller load, since the machine is slow: %s", failed)
+		t.Logf("once more, with leases twice as long, since the machine is slow: %s", lost)
 	}
 }
 
@@ -132,14 +109,13 @@ func testManyCallersFarAway(t *T) {
 	var renewals renewalLog
 	l := t.Locker(suite.WithObserver(&renewals))
 	t.NoError(t.faults().Slow(farAway), "having the replies take their time")
-	t.loaded(2000, func(callers int, ttl time.Duration) string { return t.manyCallers(l, callers, ttl, &renewals) })
+	t.loaded(func(ttl time.Duration) string { return t.manyCallers(l, ttl, &renewals) })
 }
 
 // manyCallers lets callers lock and unlock while leases are held for longer than they last.
-func (t *T) manyCallers(l locker.Locker, callers int, ttl time.Duration, renewals *renewalLog) (failed string) {
+func (t *T) manyCallers(l locker.Locker, ttl time.Duration, renewals *renewalLog) (lost string) {
 	t.Helper()
-	const held = 30
-	unlocks := make(chan error, callers) // those that failed
+	const callers, held = 2000, 30
 	leases := make([]*locker.Lease, held)
 	for i := range leases {
 		leases[i] = t.Lock(l, t.Key(fmt.Sprint(i, " for ", ttl)), locker.WithTTL(ttl))
@@ -154,10 +130,7 @@ func (t *T) manyCallers(l locker.Locker, callers int, ttl time.Duration, renewal
 				t.Is(err, context.Canceled)
 				return
 			}
-			if err := lease.Unlock(t.Context()); err != nil {
-				unlocks <- err
-				return
-			}
+			t.Unlock(lease)
 			select {
 			case <-time.After(time.Second):
 			case <-ctx.Done():
@@ -168,47 +141,32 @@ func (t *T) manyCallers(l locker.Locker, callers int, ttl time.Duration, renewal
 	t.Sleep(ttl + ttl/2)
 	stop()
 	wait()
-	if n := len(unlocks); n > 0 {
-		failed = fmt.Sprintf("%d times Unlock failed: %v", n, <-unlocks)
-	}
 	for _, lease := range leases {
 		if why := t.lost(lease, ttl, renewals); why != "" {
-			failed = why
+			lost = why
 			continue
 		}
-		if err := lease.Unlock(t.Context()); err != nil {
-			failed = fmt.Sprintf("Unlock failed: %v", err)
-		}
+		t.Unlock(lease)
 	}
-	return failed
+	return lost
 }
 
 func testManyLeasesRenewed(t *T) {
+	const n = 300
 	var renewals renewalLog
 	a, b := t.Locker(suite.WithObserver(&renewals)), t.Locker()
-	t.loaded(300, func(leases int, ttl time.Duration) string { return t.manyLeases(a, b, leases, ttl, &renewals) })
-}
-
-// manyLeases holds leases of a for longer than they last: b may not have them.
-func (t *T) manyLeases(a, b locker.Locker, n int, ttl time.Duration, renewals *renewalLog) (failed string) {
-	t.Helper()
-	leases := make([]*locker.Lease, n)
+	keys, leases := make([]string, n), make([]*locker.Lease, n)
 	for i := range n {
-		leases[i] = t.Lock(a, t.Key(fmt.Sprint(i, " for ", ttl)), locker.WithTTL(ttl))
+		keys[i] = t.Key(strconv.Itoa(i))
+		leases[i] = t.Lock(a, keys[i], locker.WithTTL(t.Timing().TTL))
 	}
 	// That time passes without a loss is the subject.
-	t.Sleep(ttl + ttl/2)
-	for _, lease := range leases {
-		if why := t.lost(lease, ttl, renewals); why != "" {
-			failed = why
-			continue
-		}
-		t.Taken(b, lease.Key())
-		if err := lease.Unlock(t.Context()); err != nil {
-			failed = fmt.Sprintf("Unlock failed: %v", err)
-		}
+	t.Sleep(t.Timing().TTL + t.Timing().TTL/2)
+	for i := range n {
+		t.stillHeld(leases[i], &renewals)
+		t.Taken(b, keys[i])
+		t.Unlock(leases[i])
 	}
-	return failed
 }
 
 // renewalLog remembers the last renewal of each key that failed, and why.
@@ -228,6 +186,14 @@ func (r *renewalLog) Observe(_ context.Context, e locker.Event) {
 		r.last = make(map[string]locker.Event)
 	}
 	r.last[e.Key] = e
+}
+
+// stillHeld checks that a lease was not lost under load.
+func (t *T) stillHeld(lease *locker.Lease, renewals *renewalLog) {
+	t.Helper()
+	if lost := t.lost(lease, t.Timing().TTL, renewals); lost != "" {
+		t.Fatalf("%s", lost)
+	}
 }
 
 // lost is why a lease of ttl was lost, or "".
