@@ -210,7 +210,7 @@ var plainGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 //	...
 //	err = client.ForceUnlock(ctx, h)
 //
-// It wakes the waiters of this strategy; those
+// ForceUnlock wakes the waiters of this strategy; those
 // of other strategies poll about once a second. To wake them it takes the key and gives it back: until ForceUnlock
 // returns, a TryLock may be refused. The fencing token of the next holder is greater than
 // that of each earlier one.

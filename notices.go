@@ -108,7 +108,7 @@ func logging(e Event) (level slog.Level, msg, span string, logged bool) {
 		return slog.LevelWarn, "lock lost", "held", true
 	case EventNode:
 		if e.Err != nil {
-			return slog.LevelWarn, "a node is down, slow, or of no use; locks go on while a majority is left", "", true
+			return slog.LevelWarn, "a node is down, slow, or unusable; locks go on while a majority is left", "", true
 		}
 		return slog.LevelInfo, "a node answers again", "", true
 	}

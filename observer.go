@@ -60,7 +60,7 @@ type Event struct {
 	again bool // RenewFailed, and not the first since the last Renewed
 }
 
-// EventKind is what happened.
+// EventKind is the kind of an [Event].
 type EventKind int
 
 // The kinds. Valid calls that do not re-enter = Acquired + NotAcquired, and each Acquired ends with one of

@@ -54,7 +54,7 @@ var unproven = map[string]string{
 	"R11": "Renewal under a store that is slower than the TTL ends in a loss, as promised: how slow a store may be is measured by locker compare, not proven.",
 	"R12": "That the time left is enough for the caller to roll back. No case causes a fault, and no soak uses limits.",
 	"R13": "Shards on real clusters of more than three masters.",
-	"R14": "Order among processes, but for strategies that claim it. The 300 ms bound is measured with slack for busy machines. No case causes a fault.",
+	"R14": "Order among processes is shown for strategies that claim it, and for no other. The 300 ms bound is measured with slack for busy machines. No case causes a fault.",
 	"R15": "Bounds are measured with slack for busy machines: 4 s in a case, 1.5 s and 2 s of slack in the soak. " +
 		"One soak (seed 99), on a machine with a load of 30, had two stalls of 3.7 s and 4.3 s: they were taken for the load, and not explained.",
 	"R16": "Tens of milliseconds are measured as a median; a machine that is busy is slower.",

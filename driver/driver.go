@@ -37,10 +37,15 @@
 //
 // # How long the Locker waits
 //
-// The Locker bounds each command by its ctx: Acquire by 4 s, or by the TTL if that is shorter; a batch of renewals by a
-// third of its shortest remaining lease, 20 ms to 3 s; a renewal by hand by 4 s; Release by 2 s a try, and by 4 s after a Break; Watch, Listen and DetectLoss by 1 s; Watch of
-// a [LossWatch] by 2 s; Inspect, Break, Permits and the other commands about one key by 4 s at most. Keys and PermitClaims
-// get the caller's ctx.
+// The Locker bounds each command by its ctx:
+//
+//   - Acquire by 4 s, or by the TTL if that is shorter;
+//   - a batch of renewals by a third of its shortest remaining lease, 20 ms to 3 s; a renewal by hand by 4 s;
+//   - Release by 2 s a try, and by 4 s after a Break;
+//   - Watch, Listen and DetectLoss by 1 s, Watch of a [LossWatch] by 2 s;
+//   - Inspect, Break, Permits and the other commands about one key by 4 s at most.
+//
+// Keys and PermitClaims get the caller's ctx.
 //
 // [locker.New]: https://pkg.go.dev/github.com/distlock/locker#New
 // [conformance.Run]: https://pkg.go.dev/github.com/distlock/locker/conformance#Run

@@ -13,7 +13,8 @@ import (
 const NoWait time.Duration = -1
 
 // Config names the strategy, where its Redis is, and the defaults of its Locker. What is left out has its default.
-// The place is one of URL, Addrs, UnixSocket and Client, or, for a strategy on several servers such as redlock, one of URL, Nodes and Clients.
+// The place is one of URL, Addrs, UnixSocket and Client, or, for a strategy on several servers such as redlock, one of
+// URL, Nodes and Clients.
 //
 // It is written in JSON or YAML with the names of the tags and durations such as
 // "30s"; see [Load]. Within a larger document, as a field, encoding/json and

@@ -39,8 +39,8 @@
 //     is refused with 409 meanwhile. [WithWait] bridges the moment.
 //
 // A key that is kept takes none of the Locker's memory ([locker.Lease.LetExpire]). The end of
-// its TTL is no loss; a handler that runs for longer than the TTL loses its lock. A request costs one command to the store of locks, and
-// one more if its key is given back. A repetition that waits ([WithWait]) tries again about every 50 ms.
+// its TTL is no loss; a handler that runs for longer than the TTL loses its lock. A request costs one command to the
+// store of locks, and one more if its key is given back. A repetition that waits ([WithWait]) tries again about every 50 ms.
 package once
 
 import (

@@ -80,8 +80,8 @@ func WithPrefix(prefix string) Option {
 	})
 }
 
-// WithTTL sets for how long a key is taken, from when the request arrived: 100 ms to 24 h. Choose more than the longest run of the handler and more
-// than the time for which clients try again. Default 10 min.
+// WithTTL sets for how long a key is taken, from when the request arrived: 100 ms to 24 h. Choose more than the longest run
+// of the handler, and more than the time for which clients try again. Default 10 min.
 func WithTTL(d time.Duration) Option {
 	return option(func(s *settings) error {
 		s.ttl = d

@@ -134,7 +134,8 @@ func NewScript(body string) *Script { return &Script{redis.NewScript(check + bod
 // Run runs s if token is admitted for key, and returns what the body does. It fails with
 // [fence.ErrStale] if a greater token was admitted, and with [fence.ErrInvalid] for a bad key or
 // token; the body has not run then. After another error it may have run, or not. A body that fails leaves the
-// token admitted. A body that returns nothing gives nil and no error. Run takes one command, and two if the server does not have the script yet.
+// token admitted. A body that returns nothing gives nil and no error. Run takes one command, and two if the
+// server does not have the script yet.
 func (g *Guard) Run(ctx context.Context, s *Script, key string, token int64, keys []string, args ...any) (any, error) {
 	if err := fence.Validate(key, token); err != nil {
 		return nil, err
@@ -161,9 +162,9 @@ func (g *Guard) Run(ctx context.Context, s *Script, key string, token int64, key
 	return nil, fmt.Errorf("redisfence: key %s: %w", fence.Quote(key), err)
 }
 
-// Set writes value to key, as SET does, if token is admitted for key. It takes one command, and two if the server does not have the script yet. The value expires after ttl,
-// which is a millisecond or more; never, if ttl is 0. A key that begins with locker: or the guard's prefix is
-// refused: a value there would replace what the library, or another key's guard, remembers.
+// Set writes value to key, as SET does, if token is admitted for key. The value expires after ttl, which is a millisecond
+// or more; never, if ttl is 0. A key that begins with locker: or the guard's prefix is refused: a value there would replace
+// what the library, or another key's guard, remembers. Set takes as many commands as [Guard.Run].
 func (g *Guard) Set(ctx context.Context, key string, token int64, value any, ttl time.Duration) error {
 	if ttl < 0 || ttl > 0 && ttl < time.Millisecond {
 		return fmt.Errorf("redisfence: %w: key %s: want a ttl of 0, or 1ms or more, got %v", fence.ErrInvalid, fence.Quote(key), ttl)
@@ -176,7 +177,8 @@ func (g *Guard) Set(ctx context.Context, key string, token int64, value any, ttl
 }
 
 // Admit implements [fence.Guard]. It is for resources outside of Redis that cannot check a token in
-// the step that writes: between Admit and such a write a later owner may come. Admit takes one command, and two if the server does not have the script yet.
+// the step that writes: between Admit and such a write a later owner may come. Admit takes as
+// many commands as [Guard.Run].
 func (g *Guard) Admit(ctx context.Context, key string, token int64) error {
 	_, err := g.Run(ctx, admit, key, token, nil)
 	return err

@@ -16,9 +16,9 @@ func TestClaims(t *testing.T) {
 			t.Fatal(r)
 		}
 		if ids == 2 {
-			wantOnPage(t, "two claims: all %s states", r.States)
+			wantOnPage(t, "simulation.md", "two claims: all %s states", r.States)
 		} else {
-			wantOnPage(t, "Three claims: the first %s", most)
+			wantOnPage(t, "simulation.md", "Three claims: the first %s", most)
 		}
 		t.Logf("%d claims: %d states, %d steps deep, complete %t", ids, r.States, r.Depth, r.Complete)
 	}
@@ -32,7 +32,7 @@ func TestClaimsWithShortTTLs(t *testing.T) {
 	if r.Broken != "" || !r.Complete {
 		t.Fatal(r)
 	}
-	wantOnPage(t, "without the last promise, has %s states, which are all explored", r.States)
+	wantOnPage(t, "simulation.md", "without the last promise, has %s states, which are all explored", r.States)
 	t.Logf("%d states, %d steps deep", r.States, r.Depth)
 }
 

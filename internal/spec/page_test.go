@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// wantOnPage wants docs/simulation.md to have a number that a model has reported: in words up to ten, and with commas.
-func wantOnPage(t *testing.T, format string, n int) {
+// wantOnPage wants a page in docs to have a number that a model has reported: in words up to ten, and with commas.
+func wantOnPage(t *testing.T, name, format string, n int) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/simulation.md")
+	page, err := os.ReadFile("../../docs/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,6 +23,6 @@ func wantOnPage(t *testing.T, format string, n int) {
 		number = number[:at] + "," + number[at:]
 	}
 	if want := fmt.Sprintf(format, number); !strings.Contains(strings.Join(strings.Fields(string(page)), " "), want) {
-		t.Errorf("docs/simulation.md does not have %q, which the model reports: bring the page up to date", want)
+		t.Errorf("docs/%s does not have %q, which the model reports: bring the page up to date", name, want)
 	}
 }

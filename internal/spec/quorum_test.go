@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-var complete = flag.Bool("complete", false, "go through all states of the models of redlock's token, which takes three minutes and 1.5 GB")
+var complete = flag.Bool("complete", false, "go through all states of the models of redlock's token, which takes a minute and 1.5 GB")
 
 const enough = 30_000 // states of a model that has more, unless -complete
 
@@ -45,11 +45,15 @@ func TestQuorum(t *testing.T) {
 			}
 			switch {
 			case c.broken != "" && c.page != "":
-				wantOnPage(t, c.page, len(r.History))
+				wantOnPage(t, "simulation.md", c.page, len(r.History))
 			case c.all:
-				wantOnPage(t, c.page, r.States)
+				wantOnPage(t, "simulation.md", c.page, r.States)
+				if c.a.Pauses > 0 {
+					wantOnPage(t, "verification.md", "in all %s states with", r.States)
+				}
 			case c.page != "":
-				wantOnPage(t, "`make test` visits the first %s states", enough)
+				wantOnPage(t, "simulation.md", "`make test` visits the first %s states", enough)
+				wantOnPage(t, "verification.md", "`make test` visits the first %s of the larger model", enough)
 			}
 			t.Logf("%d states, %d steps deep, complete %t\n%v", r.States, r.Depth, r.Complete, r)
 		})

@@ -10,8 +10,8 @@ import (
 	"github.com/distlock/locker"
 )
 
-// oldMembers are what layout 1 of docs/versioning.md stores in etcd of the keys "k", which the owner worker holds, and "p",
-// of which worker has two of two permits. Each has a lease.
+// oldMembers lists, by key, the member and its value that layout 1 of docs/versioning.md stores in etcd: the owner worker
+// holds the lock "k", and two of two permits of "p". Each member has a lease.
 var oldMembers = map[string][2]string{
 	"k": {"locker/k\x00\x010f0e0d0c-1111-4222-8333-444455556666:1", "worker"},
 	"p": {"locker/p\x00\x010f0e0d0c-1111-4222-8333-444455556666:2", "\xff2 2 worker"},

@@ -31,7 +31,7 @@ type Run struct {
 var settings = []string{"LOCKER_REDIS_SERVER", "LOCKER_POSTGRES", "LOCKER_MYSQL", "LOCKER_MYSQL_SERVER", "LOCKER_ETCD_SERVER", "LOCKER_CONFORMANCE_SEED",
 	"SEEDS", "SEED", "PLANT", "COUNT", "DURATION", "SOAK_FLAGS", "FUZZTIME"}
 
-// recorded lists the files that records change: a run is of its commit all the same.
+// recorded lists the files that hold records. A change of these files alone does not make a run -dirty.
 var recorded = []string{"conformance/testdata/proof.json", "internal/test/soak/runs.json", "docs/verification.md"}
 
 // Command returns the command that ran.
@@ -132,7 +132,7 @@ func run(ctx context.Context, target string, out io.Writer) (Run, error) {
 	if err := cmd.Start(); err != nil {
 		return r, err
 	}
-	// What make has started may live on for a while after make, and holds the pipe.
+	// Processes that make has started may outlive make, and keep the pipe open.
 	defer context.AfterFunc(ctx, func() { _ = stdout.Close() })()
 	r.Counts = count(bufio.NewReader(io.TeeReader(stdout, out)))
 	err = cmd.Wait()

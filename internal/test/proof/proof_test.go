@@ -24,7 +24,7 @@ func TestCount(t *testing.T) {
     --- PASS: TestConformance/parallel (8.00s)
         --- PASS: TestConformance/parallel/waiting/CancelIsPrompt (0.10s)
         --- SKIP: TestConformance/parallel/signals/RequestArrives (0.00s)
-            case.go:30: --- PASS: is what it would print (0.00s)
+            case.go:30: --- PASS: a line of a log (0.00s)
 PASS
 ok  	github.com/distlock/locker/a	9.1s
 ?   	github.com/distlock/locker/none	[no test files]

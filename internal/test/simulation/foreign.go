@@ -70,7 +70,7 @@ func (h *hold) slowParent() {
 	s.armed.Store(true)
 }
 
-// errPanicked is what a call returns here whose driver panicked.
+// errPanicked is returned by a call whose driver panicked.
 var errPanicked = errors.New("the driver panicked")
 
 // mayPanic panics in some calls of Watch.

@@ -200,9 +200,9 @@ func TestLeaderThawed(t *testing.T) {
 			require.NoError(t, lock.Err())
 		}
 	}
-	// A leader that ends leases does so within these 9 s. No event shows that it ends none: the test has to look.
-	for end := time.Now().Add(9 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(9 * time.Second); time.Now().Before(end); { // within 9 s a leader that ends leases does so
 		held()
+		time.Sleep(50 * time.Millisecond) // no event shows that the leader ends none: the test has to look again
 	}
 	for _, lock := range locks { // what a holder believes is found in the store
 		require.NoError(t, lock.Renew(t.Context()))

@@ -39,7 +39,7 @@ func sticky(s soak.Strategy) soak.Strategy {
 	return s
 }
 
-// detecting watches for the loss of its keys.
+// detecting returns the strategy with WithLossDetection in each process.
 func detecting(s soak.Strategy) soak.Strategy {
 	newLocker := s.New
 	s.Name += " detecting"
