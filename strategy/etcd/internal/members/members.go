@@ -158,8 +158,10 @@ func (s *Server) ready() error {
 	if Released() {
 		return s.serves()
 	}
+	// A member that cannot join waits for ever.
+	defer time.AfterFunc(time.Minute, func() { _ = s.cmd.Process.Kill() }).Stop()
 	if !s.out.Scan() || s.out.Text() != "ready" {
-		return fmt.Errorf("the member %s ended: %s", s.Name, s.words)
+		return fmt.Errorf("the member %s ended, or did not serve within a minute: %s", s.Name, s.words)
 	}
 	return nil
 }
