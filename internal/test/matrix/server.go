@@ -22,7 +22,7 @@ type kind struct {
 var (
 	redisPackages = []string{
 		"./strategy/setnx", "./strategy/hashreentrant", "./strategy/blpop", "./strategy/redlock",
-		"./internal/redisconn", "./internal/redispubsub", "./internal/redisdriver", "./fence/redisfence",
+		"./internal/test/strategies", "./internal/redisconn", "./internal/redispubsub", "./internal/redisdriver", "./fence/redisfence",
 	}
 	named = func(variable string) func(string) []string {
 		return func(program string) []string { return []string{variable + "=" + program} }
