@@ -137,6 +137,9 @@ func (s *Server) begin() error {
 	if program != "" {
 		s.cmd = s.released(program)
 	}
+	for _, socket := range []string{":1", ":2"} { // an etcd of 3.4 that was killed leaves them, and does not start beside them
+		_ = os.Remove(filepath.Join(s.dir, s.Name+socket))
+	}
 	s.cmd.Dir, s.cmd.Stderr = s.dir, s.words
 	// In a group of its own it is woken, and ended, when this process ends while it is stopped.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -41,7 +41,8 @@ func (s *Server) released(program string) *exec.Cmd {
 	return exec.Command(program, "--name", s.Name, "--data-dir", s.Data(), "--initial-cluster", s.cluster, "--initial-cluster-state", state,
 		"--listen-client-urls", clients, "--advertise-client-urls", clients,
 		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
-		"--unsafe-no-fsync", "--strict-reconfig-check=false", "--log-level", "error")
+		"--unsafe-no-fsync", "--strict-reconfig-check=false", "--log-level", "error",
+		"--enable-grpc-gateway=false") // the gateway of 3.4 cannot dial these sockets
 }
 
 // note writes down the process of a released etcd for the shell of sweep.
