@@ -12,12 +12,15 @@ import (
 
 var writePage = flag.Bool("page", false, "write the tables of planted bugs into docs/simulation.md")
 
-// found is the cell that shows whether the simulation finds the bug.
+// found is the cell that shows whether the simulation finds the bug, and by what.
 func (b bug) found() string {
-	if b.missed == "" {
-		return "yes"
+	switch {
+	case b.missed != "":
+		return "no: " + b.missed
+	case b.reports != nil:
+		return "yes, by `" + strings.Join(b.reports, "` or `") + "`"
 	}
-	return "no: " + b.missed
+	return "yes"
 }
 
 // tables returns what docs/simulation.md has about the planted bugs: a table of those that were made up, one of those that were

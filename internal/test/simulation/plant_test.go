@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,11 +85,19 @@ func (b bug) play(t *testing.T) (found bool, how string) {
 	if err == nil {
 		return false, fmt.Sprintf("%d histories in %v", *plant, took)
 	}
+	if !b.reportedBy(string(out)) {
+		t.Errorf("found, but not by one of %q: %.2000s", b.reports, out)
+	}
 	seed := firstSeed.FindSubmatch(out)
 	if seed == nil {
 		return true, fmt.Sprintf("after %v: %.300s", took, out)
 	}
 	return true, fmt.Sprintf("seed %s, after %v: %s", seed[1], took, firstViolation(string(out)))
+}
+
+// reportedBy reports whether out has a violation that is about the bug.
+func (b bug) reportedBy(out string) bool {
+	return b.reports == nil || slices.ContainsFunc(b.reports, func(part string) bool { return strings.Contains(out, part) })
 }
 
 var violationLine = regexp.MustCompile(`(?m)^ *(?:simulation_test.go:\d+: )?after \S+: (.*)$`)

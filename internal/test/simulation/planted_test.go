@@ -9,6 +9,8 @@ type bug struct {
 	old    string // is there once, and is replaced
 	new    string
 	missed string // why the simulation does not find it; "": it does
+
+	reports []string // parts of violations, one of which has to report it; nil: any violation may
 }
 
 // Made up: races, and mistakes of the kinds that R1 to R24 are about. docs/simulation.md lists both kinds.
@@ -50,6 +52,26 @@ var madeUp = []bug{
 	{name: "requests for a kept lock are ignored", file: "stickyasked.go",
 		old: "c != nil && c.ID == sig.Claim {", new: "c != nil && c.ID == sig.Claim && false {",
 		missed: "others wait for a second at most, and no promise that is looked at is about that"},
+	{name: "an Unlock takes its lease off the claim before the contexts of the lease have ended", race: true, file: "unlock.go",
+		old:     "l.ctxs, l.state = nil, leaseUnlocking\n",
+		new:     "l.ctxs, l.state = nil, leaseUnlocking\n\tif l.claim.drop(l) {\n\t\tl.last = l.claim.leases == nil\n\t}\n",
+		reports: []string{"it says that it is held", "ends, want as many", "two hold"}},
+	{name: "the timer of a kept lock releases it although a caller has taken it", race: true, file: "sticky.go",
+		old:     "case st.kept && now >= st.idle:\n\t\treturn c.s.keys[c.Key].withdraw()",
+		new:     "case st.idle > 0 && now >= st.idle:\n\t\tc.s.beginRelease(c.giveUp())\n\t\treturn c",
+		reports: []string{"it says that it is held"}},
+	{name: "permits that a waiter was given beside a grant of the store are not passed on", race: true, file: "waiter.go",
+		old:     "if !c.queued && c.given != nil {",
+		new:     "if false {",
+		reports: []string{"after the last Unlock"}},
+	{name: "a re-entry does not look at its claim again once its count was sent", race: true, file: "reentry.go",
+		old:     "\t\treturn nil, err\n\t}\n\treturn cl.addLease(t)\n}",
+		new:     "\t\treturn nil, err\n\t}\n\tdefer cl.lock().Unlock()\n\treturn cl.add(new(Lease)), nil\n}",
+		reports: []string{"it says that it is held", "re-entry:", "Renew:"}},
+	{name: "of two grants to one owner at once the second ends the first", race: true, file: "attempt.go",
+		old:     "\tcase cl.named && c.e.counter != nil && old.Owner == cl.Owner && old.token == cl.token && old.state == claimHeld:\n\t\treturn errMerge\n",
+		new:     "",
+		reports: []string{"though nothing is wrong", "nobody has taken it away"}},
 }
 
 // Repaired in the past, and brought back.
