@@ -140,7 +140,7 @@ var mysqlTemplate = sync.OnceValues(func() (string, error) {
 	data := filepath.Join(dir, "data")
 	// Before FLUSH PRIVILEGES there are no users.
 	const sql = "FLUSH PRIVILEGES;\nCREATE DATABASE app;\nCREATE USER app;\nGRANT ALL ON app.* TO app;\n"
-	args := append([]string{"--no-defaults", "--datadir=" + data, "--loose-innodb-flush-method=nosync", "--secure-file-priv=" + dir}, small...)
+	args := append([]string{"--no-defaults", "--datadir=" + data, "--tmpdir=" + dir, "--loose-innodb-flush-method=nosync", "--secure-file-priv=" + dir}, small...)
 	if !strings.Contains(version(program), "MariaDB") {
 		first := filepath.Join(dir, "first.sql")
 		if err := os.WriteFile(first, []byte(sql), 0o644); err != nil {
