@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var nameInList = regexp.MustCompile(`(?m) name=(\S*) .* user=bob `)
+var nameInList = regexp.MustCompile(`(?m) name=(\S*) .* user=bob\b`)
 
 // Our connections have a name of their own, that of the fast path and those of subscriptions too,
 // though the user may not set any.
@@ -20,7 +20,7 @@ func TestConnectionsHaveNames(t *testing.T) {
 	for given, want := range map[string]string{"": "locker", "app": "app:locker"} {
 		server := redistest.Start(t)
 		admin := server.Client(t)
-		require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "bob", "on", ">pw", "~*", "+@all", "&*", "-client", "-hello").Err())
+		server.AddUser(t, "bob", "pw", "~*", "+@all", "&*", "-client")
 		o := *server.Options()
 		o.Username, o.Password, o.ClientName = "bob", "pw", given
 		named := redis.NewClient(&o)

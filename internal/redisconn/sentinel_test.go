@@ -63,8 +63,7 @@ func dnsAnswer(question []byte, addrs []net.IP, turn int) (a []byte, forIPv4 boo
 // other, is one server: its connections stay.
 func TestMasterWithTwoAddresses(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	require.NoError(t, server.Client(t).ConfigSet(t.Context(), "bind", "127.0.0.1 127.0.0.2").Err())
+	server := redistest.Start(t, redistest.WithConfig("--bind", "127.0.0.1", "127.0.0.2"))
 	_, port, err := net.SplitHostPort(server.Addr())
 	require.NoError(t, err)
 	dialer := net.Dialer{Resolver: nameServer(t, net.IPv4(127, 0, 0, 1), net.IPv4(127, 0, 0, 2))}

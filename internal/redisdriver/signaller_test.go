@@ -147,6 +147,7 @@ func TestListeningSurvivesACut(t *testing.T) {
 
 // The Locker learns that it may not listen, and that its connection has ended for good.
 func TestListeningIsRefused(t *testing.T) {
+	redistest.NeedsChannelRules(t)
 	srv := redistest.Start(t)
 	srv.AddUser(t, "locks", "secret", "+@all", "~*", "&other:*")
 	o := srv.Options()

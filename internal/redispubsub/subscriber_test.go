@@ -223,12 +223,11 @@ func TestCutConnectionWakesNobodyYet(t *testing.T) {
 }
 
 // bob is a client of a user with some rules, and the administrator's.
-func bob(t *testing.T, rules ...any) (rdb, admin *redis.Client) {
+func bob(t *testing.T, rules ...string) (rdb, admin *redis.Client) {
 	t.Helper()
 	srv := redistest.Start(t)
 	admin = srv.Client(t)
-	args := append([]any{"acl", "setuser", "bob", "on", ">pw", "~*", "+@all", "resetchannels"}, rules...)
-	require.NoError(t, admin.Do(t.Context(), args...).Err())
+	srv.AddUser(t, "bob", "pw", append([]string{"~*", "+@all"}, rules...)...)
 	o := srv.Options()
 	o.Username, o.Password = "bob", "pw"
 	rdb = redis.NewClient(o)
@@ -259,6 +258,7 @@ func TestRefusedSubscription(t *testing.T) {
 // is in the same command.
 func TestForbiddenChannel(t *testing.T) {
 	t.Parallel()
+	redistest.NeedsChannelRules(t)
 	rdb, admin := bob(t, "&"+prefix+"{good*")
 	s := newChannels(t, rdb)
 	first := mustWatch(t, s, "good")

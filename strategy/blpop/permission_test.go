@@ -16,7 +16,7 @@ func TestWaitingWithoutPermissionToExpire(t *testing.T) {
 	ctx := t.Context()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
-	require.NoError(t, admin.Do(ctx, "acl", "setuser", "bob", "on", ">pw", "~*", "&*", "+@all", "-pexpire").Err())
+	srv.AddUser(t, "bob", "pw", "~*", "&*", "+@all", "-pexpire")
 	o := srv.Options()
 	o.Username, o.Password = "bob", "pw"
 	rdb := redis.NewClient(o)

@@ -37,7 +37,7 @@ func (f foreign) onString() foreign { f.str = true; return f }
 func (f foreign) with(flags string) foreign { f.flags = flags; return f }
 
 // foreigners are the changes after which the holder's claim is not at the key any more. Some copy a key of the test's.
-func foreigners() []foreign {
+func foreigners() (all []foreign) {
 	fields := foreign{name: "HDEL", hash: true, do: func(ctx context.Context, rdb redis.UniversalClient, key string) error {
 		names, err := rdb.HKeys(ctx, key).Result()
 		if err != nil {
@@ -52,20 +52,25 @@ func foreigners() []foreign {
 		}
 		return rdb.RestoreReplace(ctx, key, time.Hour, dump).Err()
 	}}
-	return []foreign{
+	all = []foreign{
 		fields, restore,
 		command("APPEND", "append", "%", "x").onString(), command("SETRANGE", "setrange", "%", "0", "x").onString(),
 		command("SETBIT", "setbit", "%", "0", "1").onString(), command("BITFIELD", "bitfield", "%", "set", "u8", "0", "255").onString(),
-		command("GETSET", "getset", "%", "x").onString(), command("GETDEL", "getdel", "%").onString(),
+		command("GETSET", "getset", "%", "x").onString(),
 		command("SETEX", "setex", "%", "3600", "x"), command("MSET", "mset", "%", "x"), command("UNLINK", "unlink", "%"),
 		command("BITOP", "bitop", "not", "%", "string"), command("MOVE", "move", "%", "1"),
 		command("RENAME from", "rename", "%", "%-elsewhere"), command("RENAME to", "rename", "renamed-%", "%"),
-		command("COPY", "copy", "string", "%", "replace"), command("EXPIRE to now", "expire", "%", "0"),
+		command("EXPIRE to now", "expire", "%", "0"),
 		command("PEXPIREAT in the past", "pexpireat", "%", "1"), command("EXPIRE to soon", "pexpire", "%", "200"),
 		command("SINTERSTORE of nothing", "sinterstore", "%", "none"),
 		command("SUNIONSTORE", "sunionstore", "%", "set").with("KA"), command("ZUNIONSTORE", "zunionstore", "%", "1", "zset").with("KA"),
-		command("SORT STORE", "sort", "list", "store", "%").with("KA"), command("GEOSEARCHSTORE", "geosearchstore", "%", "place", "fromlonlat", "1", "1", "byradius", "9", "km").with("KA"),
+		command("SORT STORE", "sort", "list", "store", "%").with("KA"),
 	}
+	if redistest.AtLeast(6, 2) { // the release that these commands came with
+		all = append(all, command("COPY", "copy", "string", "%", "replace"), command("GETDEL", "getdel", "%").onString(),
+			command("GEOSEARCHSTORE", "geosearchstore", "%", "place", "fromlonlat", "1", "1", "byradius", "9", "km").with("KA"))
+	}
+	return all
 }
 
 // A change by which a command of another program takes the key from its holder is noticed at once.
