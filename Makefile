@@ -119,10 +119,10 @@ conformance: redis postgres mysql ## the whole conformance suite on every strate
 	if [ "$${LOCKER_MYSQL:-}" != off ]; then LOCKER_CONFORMANCE=all $(GO) -C strategy/mysql test -race -v -parallel 16 -timeout 10m -run '^TestConformance' . | $(without_beginnings); fi
 	LOCKER_CONFORMANCE=all $(GO) -C strategy/etcd test -race -v -parallel 16 -timeout 10m -run '^TestConformance' . | $(without_beginnings)
 
-# The cases that docs/verification.md marks as those that cause a fault, and the troubles that one store has besides, which are in
+# The cases that docs/cases.md marks as those that cause a fault, and the troubles that one store has besides, which are in
 # the group faults; redlock's suite is in parts.
 in_suite = TestConformance/(parallel|serial)/$(1)|TestConformance$$/(direct|faults)/(parallel|serial)/$(1)
-fault_names = $(shell sed -nE 's/^- `[a-z-]+\/([A-Za-z]+)` \(fault\).*/\1/p' docs/verification.md | sort -u | paste -sd '|' -)
+fault_names = $(shell sed -nE 's/^- `[a-z-]+\/([A-Za-z]+)` \(fault\).*/\1/p' docs/cases.md | sort -u | paste -sd '|' -)
 fault_cases = $(call in_suite,./^($(fault_names))$$)|$(call in_suite,faults)
 
 .PHONY: faults
@@ -187,7 +187,7 @@ proof: ## make TARGETS, one after the other, and record each run for docs/verifi
 	$(GO) run ./internal/test/proof/cmd/proof -record conformance/testdata/proof.json $(TARGETS)
 
 .PHONY: verification
-verification: redis ## docs/verification.md from the tables of the conformance suite and the recorded runs
+verification: redis ## docs/verification.md and docs/cases.md from the tables of the conformance suite and the recorded runs
 	$(GO) test -count=1 -run '^TestVerification$$' ./conformance -verification
 
 SEEDS ?= 10000
@@ -211,9 +211,11 @@ pauses: redis postgres mysql ## 1,000 late writers on PostgreSQL, MariaDB, Redis
 	$(GO) -C internal/test/fencing run ./pauses -n 1000 -docs ../../../docs/fencing.md
 
 .PHONY: report
-report: redis postgres mysql ## the same faults for the strategies and for other libraries, 6 minutes, into docs/report.md
+report: redis postgres mysql ## the same faults for the strategies and for other libraries, 7 minutes, into docs/report.md; cases of the suite on other libraries, into docs/peers.md
 	$(GO) -C benchmarks run ./report -docs ../docs/report.md
 	$(GO) -C strategy/etcd run ./internal/report -docs ../../docs/report.md
+	$(GO) -C benchmarks run ./suite -docs ../docs/peers.md
+	$(GO) -C strategy/etcd run ./internal/suite -docs ../../docs/peers.md
 	$(GO) -C internal/test/fencing run ./report -docs ../../../docs/report.md
 
 .PHONY: structure

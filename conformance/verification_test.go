@@ -1,7 +1,7 @@
 package conformance_test
 
 import (
-	_ "embed"
+	"embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -25,27 +25,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var writeVerification = flag.Bool("verification", false, "write docs/verification.md instead of comparing with it")
+var writeVerification = flag.Bool("verification", false, "write docs/verification.md and docs/cases.md instead of comparing with them")
 
-const verificationPage = "../docs/verification.md"
+//go:embed testdata/*.md.tmpl
+var verificationTemplates embed.FS
 
-//go:embed testdata/verification.md.tmpl
-var verificationTemplate string
-
-// TestVerification: docs/verification.md is what the tables of the suite make of it.
+// TestVerification: docs/verification.md and docs/cases.md are what the tables of the suite make of them.
 func TestVerification(t *testing.T) {
 	if runtime.GOOS != "linux" || !redistest.AtLeast(7, 0) {
 		t.Skip("some cases are for Linux and Redis 7 alone, and the page has all")
 	}
-	want := verification(t)
-	if *writeVerification {
-		require.NoError(t, os.WriteFile(verificationPage, []byte(want), 0o644))
-		return
-	}
-	have, err := os.ReadFile(verificationPage)
-	require.NoError(t, err)
-	if string(have) != want {
-		t.Errorf("docs/verification.md is stale: make verification")
+	for page, want := range verification(t) {
+		path := filepath.Join("../docs", page)
+		if *writeVerification {
+			require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
+			continue
+		}
+		have, err := os.ReadFile(path)
+		require.NoError(t, err)
+		if string(have) != want {
+			t.Errorf("docs/%s is stale: make verification", page)
+		}
 	}
 }
 
@@ -123,8 +123,8 @@ type unplanted struct {
 	Cases []string
 }
 
-// verification makes the page.
-func verification(t *testing.T) string {
+// verification makes the pages.
+func verification(t *testing.T) map[string]string {
 	t.Helper()
 	promises := promises(t)
 	bugs, soakBugs := plantedBugs(), plantedInSoak(t)
@@ -149,15 +149,20 @@ func verification(t *testing.T) string {
 	explored := model.Explore()
 	require.True(t, explored.Complete)
 	simulated, missed := plantedInSimulation(t)
-	tmpl, err := template.New("page").Funcs(template.FuncMap{"join": strings.Join}).Parse(verificationTemplate)
+	tmpl, err := template.New("pages").Funcs(template.FuncMap{"join": strings.Join}).ParseFS(verificationTemplates, "testdata/*.md.tmpl")
 	require.NoError(t, err)
-	var b strings.Builder
-	require.NoError(t, tmpl.Execute(&b, map[string]any{
+	tables := map[string]any{
 		"Promises": promises, "Cases": len(cases), "Faulty": faulty, "Bugs": len(bugs), "Unnamed": unnamed,
 		"Unplanted": rest, "SoakBugs": soakBugs, "Runs": runs, "Proof": proved,
 		"States": explored.States, "SimulationBugs": simulated, "SimulationFinds": simulated - missed,
-	}))
-	return b.String()
+	}
+	pages := map[string]string{}
+	for _, page := range []string{"verification.md", "cases.md"} {
+		var b strings.Builder
+		require.NoError(t, tmpl.ExecuteTemplate(&b, page+".tmpl", tables))
+		pages[page] = b.String()
+	}
+	return pages
 }
 
 // promises are the rules of docs/rules.md in their order.

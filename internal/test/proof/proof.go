@@ -32,7 +32,7 @@ var settings = []string{"LOCKER_REDIS_SERVER", "LOCKER_POSTGRES", "LOCKER_MYSQL"
 	"SEEDS", "SEED", "PLANT", "COUNT", "DURATION", "SOAK_FLAGS", "FUZZTIME"}
 
 // recorded lists the files that hold records. A change of these files alone does not make a run -dirty.
-var recorded = []string{"conformance/testdata/proof.json", "internal/test/soak/runs.json", "docs/verification.md"}
+var recorded = []string{"conformance/testdata/proof.json", "internal/test/soak/runs.json", "docs/verification.md", "docs/cases.md"}
 
 // Command returns the command that ran.
 func (r Run) Command() string { return strings.TrimSpace(r.Settings + " make " + r.Target) }

@@ -59,7 +59,7 @@ func (rep Report) run(ctx context.Context, args []string, out io.Writer) error {
 		return errors.New("want cases and subjects that there are, -pauses and -at-once of 1 or more, and -docs for all of them")
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s. The TTL is %.0f s.\n\n%s\n", rep.Server(), time.Now().UTC().Format(time.DateOnly), TTL.Seconds(), subjectsTable(subjects, commit(ctx), version))
+	fmt.Fprintf(&b, "%s, %s. The TTL is %.0f s.\n\n%s\n", rep.Server(), time.Now().UTC().Format(time.DateOnly), TTL.Seconds(), subjectsTable(subjects, Commit(ctx), Version))
 	var errs []error
 	var results [][]Outcome
 	for _, c := range cases {
@@ -75,7 +75,7 @@ func (rep Report) run(ctx context.Context, args []string, out io.Writer) error {
 		fmt.Fprint(out, b.String())
 		return err
 	}
-	return insert(*page, rep.Store, b.String())
+	return Insert(*page, rep.Store, b.String())
 }
 
 // command runs the program.
@@ -86,8 +86,8 @@ func left(list, name string) bool {
 	return list != "" && !slices.Contains(strings.Split(list, ","), name)
 }
 
-// commit is that of this checkout, whose strategies are ours.
-func commit(ctx context.Context) string {
+// Commit is that of this checkout, whose strategies are ours.
+func Commit(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output()
 	if err != nil {
 		return "unknown"
@@ -95,8 +95,8 @@ func commit(ctx context.Context) string {
 	return strings.TrimSpace(string(out))
 }
 
-// version is that of a module of this program.
-func version(module string) string {
+// Version is that of a module of this program.
+func Version(module string) string {
 	info, _ := debug.ReadBuildInfo()
 	for i := 0; info != nil && i < len(info.Deps); i++ {
 		if info.Deps[i].Path == module {

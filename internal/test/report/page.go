@@ -232,8 +232,8 @@ func bar(from, to, fault int, mark rune) []rune {
 
 func trim(line []rune) string { return strings.TrimRight(string(line), " ") }
 
-// insert writes text between two marks of a page.
-func insert(page, store, text string) error {
+// Insert writes text between two marks of a page.
+func Insert(page, store, text string) error {
 	begin, end := "<!-- by make report: "+store+" -->\n", "<!-- end of "+store+" -->"
 	old, err := os.ReadFile(page)
 	if err != nil {
