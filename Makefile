@@ -211,11 +211,11 @@ pauses: redis postgres mysql ## 1,000 late writers on PostgreSQL, MariaDB, Redis
 	$(GO) -C internal/test/fencing run ./pauses -n 1000 -docs ../../../docs/fencing.md
 
 .PHONY: report
-report: redis postgres mysql ## the same faults for the strategies and for other libraries, 7 minutes, into docs/report.md; cases of the suite on other libraries, into docs/peers.md
+report: redis postgres mysql ## the same faults for the strategies and for other libraries, 8 minutes, into docs/report.md; cases of the suite on other libraries, into docs/peers-suite.md
 	$(GO) -C benchmarks run ./report -docs ../docs/report.md
 	$(GO) -C strategy/etcd run ./internal/report -docs ../../docs/report.md
-	$(GO) -C benchmarks run ./suite -docs ../docs/peers.md
-	$(GO) -C strategy/etcd run ./internal/suite -docs ../../docs/peers.md
+	$(GO) -C benchmarks run ./suite -docs ../docs/peers-suite.md
+	$(GO) -C strategy/etcd run ./internal/suite -docs ../../docs/peers-suite.md
 	$(GO) -C internal/test/fencing run ./report -docs ../../../docs/report.md
 
 .PHONY: structure

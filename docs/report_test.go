@@ -77,14 +77,14 @@ func TestReportNamesCommits(t *testing.T) {
 	}
 }
 
-// TestPeersPageIsCurrent: docs/peers.md has every library of both programs, in the version of go.mod.
+// TestPeersPageIsCurrent: docs/peers-suite.md has every library of both programs, in the version of go.mod.
 func TestPeersPageIsCurrent(t *testing.T) {
-	page := pages(t)["docs/peers.md"]
+	page := pages(t)["docs/peers-suite.md"]
 	name := regexp.MustCompile(`\{\s*Name: "([^"]+)", (?:Module|Harness)`)
 	for _, dir := range []string{"benchmarks/suite/libraries.go", "strategy/etcd/internal/suite/main.go"} { // as on the page
 		module := strings.TrimSuffix(strings.TrimSuffix(filepath.Dir(dir), "/suite"), "/internal")
 		_, part, found := strings.Cut(page, "| case |")
-		require.True(t, found, "docs/peers.md has no table of %s: make report", module)
+		require.True(t, found, "docs/peers-suite.md has no table of %s: make report", module)
 		heads, rest, _ := strings.Cut(part, "\n")
 		page = rest
 		text, err := os.ReadFile(filepath.Join("..", dir))
@@ -95,7 +95,7 @@ func TestPeersPageIsCurrent(t *testing.T) {
 		require.NotEmpty(t, libraries)
 		for _, m := range libraries {
 			version := regexp.MustCompile(`\| ?` + regexp.QuoteMeta(m[1]) + ` (v[\d.]+|[0-9a-f]{7,}) \|`).FindStringSubmatch("|" + heads)
-			require.NotNil(t, version, "docs/peers.md lacks %s, or its version: make report", m[1])
+			require.NotNil(t, version, "docs/peers-suite.md lacks %s, or its version: make report", m[1])
 			if strings.HasPrefix(version[1], "v") {
 				require.Contains(t, string(mod), " "+version[1]+"\n", "%s/go.mod has another version: make report", module)
 			}

@@ -1,12 +1,12 @@
 //go:build unix
 
 // Command suite runs cases of the conformance suite on other lock libraries on Redis, each behind a thin driver, and
-// writes what happened into docs/peers.md. The cases are about exclusion, about locks that are lost, and about
+// writes what happened into docs/peers-suite.md. The cases are about exclusion, about locks that are lost, and about
 // commands and replies that are lost and repeated.
 //
 //	go run ./suite               # everything, as text
 //	go run ./suite -only redsync
-//	make peers                   # everything, into docs/peers.md
+//	make report                  # everything, into docs/peers-suite.md
 package main
 
 import (

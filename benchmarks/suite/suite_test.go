@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLibraries: behind its driver each library takes, keeps and frees locks.
+// TestLibraries: behind its driver each library takes, keeps and frees locks, and the proxy recognises its commands: it could
+// lose and repeat none that it does not know.
 func TestLibraries(t *testing.T) {
 	for _, l := range libraries {
 		t.Run(l.Name, func(t *testing.T) {
@@ -19,11 +20,26 @@ func TestLibraries(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, o.Verdict())
 			require.Len(t, o.Results, 3)
+
+			h := l.Harness(t)
+			lockers := h.NewLocker(t)
+			defer func() { require.NoError(t, lockers.Close()) }()
+			for range 2 { // the server learns the scripts by the first
+				lease, err := lockers.Lock(t.Context(), "k")
+				require.NoError(t, err)
+				require.NoError(t, lease.Renew(t.Context()))
+				require.NoError(t, lease.Unlock(t.Context()))
+			}
+			for _, op := range commands {
+				if op != conformance.OpRenew || l.LeftOut["RenewTwice"] == "" { // or the library renews by itself, and later
+					require.NotZero(t, h.(conformance.Faults).Sent(op), op)
+				}
+			}
 		})
 	}
 }
 
-// TestOps: the proxy finds the commands of each library, or it would lose and repeat none.
+// TestOps: a script is known by its text, and by its hash from then on.
 func TestOps(t *testing.T) {
 	var o ops
 	require.Equal(t, conformance.OpAcquire, o.of([]string{"SET", "k", "v", "EX", "3", "NX"}))

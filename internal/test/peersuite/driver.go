@@ -10,7 +10,7 @@ import (
 )
 
 // Lock is a lock that a library has granted. An error of its functions matches [driver.ErrLost] if the library
-// says that the lock is not held any more.
+// reports that the lock is not held any more. The functions may be called at the same time.
 type Lock struct {
 	Renew   func(context.Context) error
 	Release func(context.Context) error
@@ -19,10 +19,11 @@ type Lock struct {
 // ErrTaken is a refusal: another owner holds the lock.
 var ErrTaken = errors.New("lock taken")
 
-// Try calls a library once for a lock, without waiting.
-type Try func(ctx context.Context, key string, ttl time.Duration) (Lock, error)
+// Try calls a library once for the lock c.Key, without waiting. c.ID is unique: a library that lets its caller choose the
+// value of the key is given it. With an error, a Lock that has Release can release what the failed call may have got.
+type Try func(ctx context.Context, c driver.Claim) (Lock, error)
 
-// Driver makes a driver of a library's calls. It adds nothing to them: it maps an error, and remembers the locks.
+// Driver makes a driver of a library's calls, and remembers the locks. The id of a claim is used once.
 func Driver(name string, try Try, closeLibrary func() error) driver.Driver {
 	return &adapter{name: name, try: try, close: closeLibrary, locks: map[string]Lock{}}
 }
@@ -39,17 +40,16 @@ type adapter struct {
 func (a *adapter) Name() string { return a.name }
 
 func (a *adapter) Acquire(ctx context.Context, req driver.Request) (driver.Answer, error) {
-	l, err := a.try(ctx, req.Key, req.TTL)
+	l, err := a.try(ctx, req.Claim)
 	if errors.Is(err, ErrTaken) {
 		return driver.Answer{}, nil
 	}
-	if err != nil {
-		return driver.Answer{}, err
+	if err == nil || l.Release != nil {
+		a.mu.Lock()
+		a.locks[req.ID] = l
+		a.mu.Unlock()
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.locks[req.ID] = l
-	return driver.Answer{Granted: true}, nil
+	return driver.Answer{Granted: err == nil}, err
 }
 
 func (a *adapter) Renew(ctx context.Context, claims []driver.Claim, answer func(i int, err error)) {

@@ -1,5 +1,5 @@
 // Package peersuite runs cases of the conformance suite on other lock libraries, each behind a driver that calls it,
-// and writes what happened into docs/peers.md. Programs beside the libraries name them: benchmarks/suite and
+// and writes what happened into docs/peers-suite.md. Programs beside the libraries name them: benchmarks/suite and
 // strategy/etcd/internal/suite.
 package peersuite
 
@@ -31,8 +31,8 @@ type Library struct {
 	Why     map[string]string // why cases fail
 }
 
-// RenewsItself is why a case about a lock that ends does not apply.
-const RenewsItself = "the library renews a lock until it is released: a lock that only ends cannot be had."
+// RenewsItself is why cases of renewal, and of locks that end without one, do not apply.
+const RenewsItself = "the library renews its locks by itself, and the driver cannot stop that."
 
 // Each gives each case its reason.
 func Each(cases map[string][]string) map[string]string {
@@ -56,7 +56,7 @@ type Outcome struct {
 type Suite struct {
 	Store     string        // on the page
 	Command   string        // that runs it
-	Server    func() string // what the servers are
+	Server    func() string // the servers and their version
 	Cases     string        // a pattern, as for [conformance.WithOnly]
 	Libraries []Library
 }
@@ -138,7 +138,8 @@ func (o Outcome) Verdict() error {
 
 // Table is the part of the page about one store.
 func Table(all []Outcome) string {
-	names, same := map[string]string{}, 0
+	names := map[string]string{}
+	var same []string
 	for _, o := range all {
 		for name, r := range o.Results {
 			names[name] = r.Contract
@@ -152,13 +153,14 @@ func Table(all []Outcome) string {
 			cells, differs = append(cells, word), differs || word != passes
 		}
 		if !differs {
-			same++
+			_, short, _ := strings.Cut(name, "/")
+			same = append(same, "`"+short+"`")
 			continue
 		}
 		fmt.Fprintf(&rows, "| %s |\n", strings.Join(cells, " | "))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d cases pass with each library. The others:\n\n| case |", same)
+	fmt.Fprintf(&b, "%d cases pass with each library: %s.\n\nThe others:\n\n| case |", len(same), strings.Join(same, ", "))
 	for _, o := range all {
 		fmt.Fprintf(&b, " %s |", strings.TrimSpace(o.Name+" "+o.Version))
 	}

@@ -2,6 +2,7 @@ package peersuite
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 	"testing"
@@ -19,7 +20,8 @@ type shelf struct {
 	taken    map[string]*time.Time
 }
 
-func (s *shelf) try(_ context.Context, key string, ttl time.Duration) (Lock, error) {
+func (s *shelf) try(_ context.Context, c driver.Claim) (Lock, error) {
+	key, ttl := c.Key, c.TTL
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if end := s.taken[key]; end != nil && time.Now().Before(*end) && !s.careless {
@@ -85,6 +87,44 @@ func TestLeftOut(t *testing.T) {
 	l.LeftOut = map[string]string{"RapidCycles": "it needs a rest."}
 	o, err := l.Run(t.Context(), "^exclusion/(AcquireRelease|RapidCycles)$", io.Discard)
 	require.NoError(t, err)
-	require.Contains(t, Table([]Outcome{o}), "1 cases pass")
+	require.Contains(t, Table([]Outcome{o}), "1 cases pass with each library: `AcquireRelease`.")
 	require.Contains(t, Table([]Outcome{o}), "- **sound** is not run: `RapidCycles`: it needs a rest.\n")
+}
+
+// TestUnknownClaims: a claim that was never granted is lost, and a lock is remembered until its release has had an answer.
+func TestUnknownClaims(t *testing.T) {
+	t.Parallel()
+	down := errors.New("down")
+	answers := []error{down, nil}
+	d := Driver("shelf", func(context.Context, driver.Claim) (Lock, error) {
+		return Lock{
+			Renew:   func(context.Context) error { return nil },
+			Release: func(context.Context) error { err := answers[0]; answers = answers[1:]; return err },
+		}, nil
+	}, func() error { return nil })
+	c := driver.Claim{Key: "k", ID: "1", TTL: time.Second}
+	require.ErrorIs(t, d.Release(t.Context(), c), driver.ErrLost)
+	d.Renew(t.Context(), []driver.Claim{c}, func(_ int, err error) { require.ErrorIs(t, err, driver.ErrLost) })
+	a, err := d.Acquire(t.Context(), driver.Request{Claim: c})
+	require.NoError(t, err)
+	require.True(t, a.Granted)
+	require.ErrorIs(t, d.Release(t.Context(), c), down)
+	require.NoError(t, d.Release(t.Context(), c))
+	require.ErrorIs(t, d.Release(t.Context(), c), driver.ErrLost)
+}
+
+// TestPerTTL: there is a client for each TTL, and Close closes each.
+func TestPerTTL(t *testing.T) {
+	t.Parallel()
+	var opened, closed []time.Duration
+	p := ByTTL(func(ttl time.Duration) (time.Duration, error) { opened = append(opened, ttl); return ttl, nil },
+		func(ttl time.Duration) { closed = append(closed, ttl) })
+	for _, ttl := range []time.Duration{1, 2, 1} {
+		c, err := p.For(ttl)
+		require.NoError(t, err)
+		require.Equal(t, ttl, c)
+	}
+	require.Equal(t, []time.Duration{1, 2}, opened)
+	require.NoError(t, p.Close())
+	require.ElementsMatch(t, opened, closed)
 }

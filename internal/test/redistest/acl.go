@@ -18,7 +18,7 @@ func (s *Server) AddUser(tb testing.TB, name, password string, rules ...string) 
 	defer c.Close()
 	rules = append([]string{"reset", "resetchannels", "on", ">" + password}, rules...)
 	if !AtLeast(6, 2) {
-		rules = slices.DeleteFunc(rules, func(r string) bool { return r[0] == '&' || r == "resetchannels" || r == "allchannels" })
+		rules = slices.DeleteFunc(rules, func(r string) bool { return strings.HasPrefix(r, "&") || r == "resetchannels" || r == "allchannels" })
 	}
 	if err := c.ACLSetUser(tb.Context(), name, rules...).Err(); err != nil {
 		tb.Fatalf("redistest: user %s: %v", name, err)

@@ -1,7 +1,7 @@
 //go:build unix
 
 // Command suite runs cases of the conformance suite on strategy etcd and on etcd's own package concurrency, behind a
-// thin driver, and writes what happened into docs/peers.md. It is to be run in this module, whose internal/member
+// thin driver, and writes what happened into docs/peers-suite.md. It is to be run in this module, whose internal/member
 // it compiles.
 //
 //	go run ./internal/suite -only concurrency
@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -51,38 +50,59 @@ var libraries = []peersuite.Library{
 			peersuite.RenewsItself: {"Expires", "TakenUntilDeadline", "RenewalsDoNotAddUp", "RenewAfterLoss", "IntervalsDisjoint", "ExpiredUnlockSparesSuccessor", "UnlockAfterLossIsLostOnce"},
 		}),
 		Why: peersuite.Each(map[string][]string{
-			"the session is lost when its lease ends. It does not look at the key of the lock, so a key that was deleted or replaced is not noticed.": {
-				"BreakIsNoticed", "RenewalNeverResurrects", "RenewalAfterBrokenPredecessor",
-			},
-			"`Unlock` deletes its own key, and does not report that it was gone.": {"BrokenUnlockSparesSuccessor", "StolenUnlockSparesThief"},
+			"`Unlock` deletes its own key and spares the next holder. It returns no error if its key was gone, and the case wants one.": {"BrokenUnlockSparesSuccessor", "StolenUnlockSparesThief"},
 		}),
 	},
 }
 
 // concurrencyDriver has a session for each lock, as the TTL is the session's.
 func concurrencyDriver(client *clientv3.Client) driver.Driver {
-	return peersuite.Driver("concurrency", func(ctx context.Context, key string, ttl time.Duration) (peersuite.Lock, error) {
-		s, err := concurrency.NewSession(client, concurrency.WithTTL(int((ttl+time.Second-1)/time.Second)))
+	return peersuite.Driver("concurrency", func(ctx context.Context, c driver.Claim) (peersuite.Lock, error) {
+		ttl := int((c.TTL + time.Second - 1) / time.Second)
+		lease, err := client.Grant(ctx, int64(ttl)) // a session that makes its lease does not look at ctx
 		if err != nil {
 			return peersuite.Lock{}, err
 		}
-		m := concurrency.NewMutex(s, key)
+		s, err := concurrency.NewSession(client, concurrency.WithTTL(ttl), concurrency.WithLease(lease.ID))
+		if err != nil {
+			return peersuite.Lock{}, err
+		}
+		m := concurrency.NewMutex(s, c.Key)
 		if err := m.TryLock(ctx); err != nil {
+			_ = s.Close() // the lease ends by itself if it fails
 			if errors.Is(err, concurrency.ErrLocked) {
 				err = peersuite.ErrTaken
 			}
-			return peersuite.Lock{}, errors.Join(err, s.Close())
+			return peersuite.Lock{}, err
 		}
+		owner := m.IsOwner() // of now: Unlock changes the mutex
 		return peersuite.Lock{
-			Renew: func(context.Context) error { return held(s) },
-			Release: func(ctx context.Context) error {
-				if err := held(s); err != nil {
-					return err
-				}
-				return errors.Join(m.Unlock(ctx), s.Close())
-			},
+			Renew:   func(ctx context.Context) error { return stillOwner(ctx, client, s, owner) },
+			Release: func(ctx context.Context) error { return release(ctx, s, m) },
 		}, nil
 	}, func() error { return nil })
+}
+
+func stillOwner(ctx context.Context, client *clientv3.Client, s *concurrency.Session, owner clientv3.Cmp) error {
+	if err := held(s); err != nil {
+		return err
+	}
+	res, err := client.Txn(ctx).If(owner).Commit()
+	if err == nil && !res.Succeeded {
+		err = driver.ErrLost
+	}
+	return err
+}
+
+func release(ctx context.Context, s *concurrency.Session, m *concurrency.Mutex) error {
+	if err := held(s); err != nil {
+		return err
+	}
+	if err := m.Unlock(ctx); err != nil {
+		return err // the Locker calls again
+	}
+	_ = s.Close() // the lease ends by itself if it fails
+	return nil
 }
 
 func held(s *concurrency.Session) error {
@@ -136,47 +156,48 @@ func (h *harness) Timing() conformance.Timing {
 	return conformance.Timing{ShortTTL: 2 * time.Second, MinTTL: time.Second, Granularity: 2 * time.Second}
 }
 
-// Background: a client's connections have goroutines, and a session has one.
-func (h *harness) Background(stack string) bool {
-	return strings.Contains(stack, "google.golang.org/grpc") || strings.Contains(stack, "/client/v3")
-}
-
-// Break deletes the key of the owner, which came first.
+// Break deletes the key of the owner.
 func (h *harness) Break(ctx context.Context, key string) error {
-	first, err := h.first(ctx, key)
-	if err == nil && first != nil {
-		_, err = h.admin.Delete(ctx, string(first.Key))
+	all, err := h.line(ctx, key)
+	if err == nil && len(all) > 0 {
+		_, err = h.admin.Delete(ctx, string(all[0].Key))
 	}
 	return err
 }
 
 func (h *harness) Expire(ctx context.Context, key string) error {
-	first, err := h.first(ctx, key)
-	if err == nil && first != nil {
-		_, err = h.admin.Revoke(ctx, clientv3.LeaseID(first.Lease))
+	all, err := h.line(ctx, key)
+	if err == nil && len(all) > 0 {
+		_, err = h.admin.Revoke(ctx, clientv3.LeaseID(all[0].Lease))
 	}
 	return err
 }
 
-// Steal deletes those that wait as well: a foreign owner would be the last of them.
+// Steal deletes the waiters, too: a foreign owner would be the last of them.
 func (h *harness) Steal(ctx context.Context, key string) error {
 	lease, err := h.admin.Grant(ctx, 60)
 	if err != nil {
 		return err
 	}
-	if _, err := h.admin.Delete(ctx, h.under(key), clientv3.WithPrefix()); err != nil {
+	all, err := h.line(ctx, key)
+	if err != nil {
 		return err
 	}
-	_, err = h.admin.Put(ctx, h.under(key)+"thief", "", clientv3.WithLease(lease.ID))
+	ops := []clientv3.Op{clientv3.OpPut(h.under(key)+"thief", "", clientv3.WithLease(lease.ID))}
+	for _, kv := range all {
+		ops = append(ops, clientv3.OpDelete(string(kv.Key)))
+	}
+	_, err = h.admin.Txn(ctx).Then(ops...).Commit()
 	return err
 }
 
 func (h *harness) Flush(ctx context.Context) error { return members.Empty(ctx, h.admin) }
 
-func (h *harness) first(ctx context.Context, key string) (*mvccpb.KeyValue, error) {
-	res, err := h.admin.Get(ctx, h.under(key), append(clientv3.WithFirstCreate(), clientv3.WithPrefix())...)
-	if err != nil || len(res.Kvs) == 0 {
+// line returns the owner of a lock and the waiters, the owner first.
+func (h *harness) line(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) {
+	res, err := h.admin.Get(ctx, h.under(key), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	if err != nil {
 		return nil, err
 	}
-	return res.Kvs[0], nil
+	return res.Kvs, nil
 }
