@@ -21,7 +21,7 @@ APIDIFF := golang.org/x/exp/cmd/apidiff@v0.0.0-20261014143641-f0251eb4aa3e
 # command's not beside etcd's.
 modules := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod)))
 MODULES := $(filter strategy/%,$(modules)) $(filter cmd/%,$(modules)) $(filter-out strategy/% cmd/%,$(modules))
-# Those without tests.
+# Those that make test leaves out: make test-benchmarks runs the tests of benchmarks, the member has none.
 UNTESTED := benchmarks strategy/etcd/internal/member
 
 .PHONY: help
@@ -209,6 +209,10 @@ models: ## go through the models of locks, and show how mistakes break their pro
 .PHONY: pauses
 pauses: redis postgres mysql ## 1,000 late writers on PostgreSQL, MariaDB, Redis and HTTP, with a check of their tokens and without, into docs/fencing.md
 	$(GO) -C internal/test/fencing run ./pauses -n 1000 -docs ../../../docs/fencing.md
+
+.PHONY: test-benchmarks
+test-benchmarks: redis ## the tests of benchmarks, which make test leaves out
+	$(GO) -C benchmarks test -race -count=1 ./...
 
 .PHONY: report
 report: redis postgres mysql ## the same faults for the strategies and for other libraries, 8 minutes, into docs/report.md; cases of the suite on other libraries, into docs/peers-suite.md

@@ -41,7 +41,7 @@ var libraries = []peersuite.Library{
 		Why: map[string]string{"AcquireTwice": ownKey + redsyncRecovers, "LinearizableUnderFaults": refusedFree},
 	},
 	{
-		Name: "redsync, 5 servers:", Module: redsyncModule, Harness: onFive("redsync", redsyncDriver),
+		Name: "redsync (5 servers)", Module: redsyncModule, Harness: onFive("redsync", redsyncDriver),
 		LeftOut: map[string]string{"GrantHasAMajority": "a mutex does not report on how many servers it holds the lock."},
 		Why:     map[string]string{"AcquireTwice": ownKey + redsyncRecovers},
 	},
