@@ -21,7 +21,7 @@ APIDIFF := golang.org/x/exp/cmd/apidiff@v0.0.0-20261014143641-f0251eb4aa3e
 # command's not beside etcd's.
 modules := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod)))
 MODULES := $(filter strategy/%,$(modules)) $(filter cmd/%,$(modules)) $(filter-out strategy/% cmd/%,$(modules))
-# Those that make test leaves out: make test-benchmarks runs the tests of benchmarks, the member has none.
+# make test leaves these out: make test-benchmarks runs the tests of benchmarks, and the member has none.
 UNTESTED := benchmarks strategy/etcd/internal/member
 
 .PHONY: help

@@ -30,7 +30,7 @@ var writeVerification = flag.Bool("verification", false, "write docs/verificatio
 //go:embed testdata/*.md.tmpl
 var verificationTemplates embed.FS
 
-// TestVerification: docs/verification.md and docs/cases.md are what the tables of the suite make of them.
+// TestVerification: docs/verification.md and docs/cases.md agree with the tables of the suite.
 func TestVerification(t *testing.T) {
 	if runtime.GOOS != "linux" || !redistest.AtLeast(7, 0) {
 		t.Skip("some cases are for Linux and Redis 7 alone, and the page has all")

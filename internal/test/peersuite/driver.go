@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/distlock/locker/driver"
 )
@@ -56,7 +55,7 @@ func (a *adapter) Renew(ctx context.Context, claims []driver.Claim, answer func(
 	var all sync.WaitGroup
 	for i, c := range claims {
 		all.Go(func() {
-			l, ok := a.lock(c.ID, false)
+			l, ok := a.lock(c.ID)
 			if !ok {
 				answer(i, driver.ErrLost)
 				return
@@ -69,64 +68,24 @@ func (a *adapter) Renew(ctx context.Context, claims []driver.Claim, answer func(
 
 // Release forgets a lock when the library has answered: a call that failed is made again.
 func (a *adapter) Release(ctx context.Context, c driver.Claim) error {
-	l, ok := a.lock(c.ID, false)
+	l, ok := a.lock(c.ID)
 	if !ok {
 		return driver.ErrLost
 	}
 	err := l.Release(ctx)
 	if err == nil || errors.Is(err, driver.ErrLost) {
-		a.lock(c.ID, true)
+		a.mu.Lock()
+		delete(a.locks, c.ID)
+		a.mu.Unlock()
 	}
 	return err
 }
 
-func (a *adapter) lock(id string, forget bool) (Lock, bool) {
+func (a *adapter) lock(id string) (Lock, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	l, ok := a.locks[id]
-	if forget {
-		delete(a.locks, id)
-	}
 	return l, ok
 }
 
 func (a *adapter) Close() error { return a.close() }
-
-// PerTTL keeps a library's client for each TTL, where the TTL is the client's.
-type PerTTL[C any] struct {
-	open  func(time.Duration) (C, error)
-	close func(C)
-
-	mu  sync.Mutex
-	all map[time.Duration]C
-}
-
-// ByTTL returns an empty PerTTL.
-func ByTTL[C any](open func(time.Duration) (C, error), closeOne func(C)) *PerTTL[C] {
-	return &PerTTL[C]{open: open, close: closeOne, all: map[time.Duration]C{}}
-}
-
-// For returns the client of a TTL.
-func (p *PerTTL[C]) For(ttl time.Duration) (C, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c, ok := p.all[ttl]
-	if ok {
-		return c, nil
-	}
-	c, err := p.open(ttl)
-	if err == nil {
-		p.all[ttl] = c
-	}
-	return c, err
-}
-
-// Close closes all clients.
-func (p *PerTTL[C]) Close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.all {
-		p.close(c)
-	}
-	return nil
-}

@@ -45,14 +45,14 @@ func Each(cases map[string][]string) map[string]string {
 	return why
 }
 
-// Outcome is what happened to a library.
+// Outcome holds the results of a library's cases.
 type Outcome struct {
 	Library
 	Version string
 	Results map[string]conformance.Result // by group/name
 }
 
-// Suite is what one program runs.
+// Suite names the libraries on one store, and the cases that a program runs on them.
 type Suite struct {
 	Store     string        // on the page
 	Command   string        // that runs it
@@ -136,7 +136,7 @@ func (o Outcome) Verdict() error {
 	return errors.Join(errs...)
 }
 
-// Table is the part of the page about one store.
+// Table returns the part of the page about one store.
 func Table(all []Outcome) string {
 	names := map[string]string{}
 	var same []string

@@ -86,7 +86,7 @@ func left(list, name string) bool {
 	return list != "" && !slices.Contains(strings.Split(list, ","), name)
 }
 
-// Commit is that of this checkout, whose strategies are ours.
+// Commit returns the commit of this checkout.
 func Commit(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output()
 	if err != nil {
@@ -95,7 +95,7 @@ func Commit(ctx context.Context) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Version is that of a module of this program.
+// Version returns the version of a module that this program is built with.
 func Version(module string) string {
 	info, _ := debug.ReadBuildInfo()
 	for i := 0; info != nil && i < len(info.Deps); i++ {

@@ -75,7 +75,7 @@ func concurrencyDriver(client *clientv3.Client) driver.Driver {
 			}
 			return peersuite.Lock{}, err
 		}
-		owner := m.IsOwner() // of now: Unlock changes the mutex
+		owner := m.IsOwner() // before Unlock changes the mutex
 		return peersuite.Lock{
 			Renew:   func(ctx context.Context) error { return stillOwner(ctx, client, s, owner) },
 			Release: func(ctx context.Context) error { return release(ctx, s, m) },
