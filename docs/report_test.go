@@ -92,7 +92,7 @@ func TestPeersPageIsCurrent(t *testing.T) {
 		mod, err := os.ReadFile(filepath.Join("..", module, "go.mod"))
 		require.NoError(t, err)
 		libraries := name.FindAllStringSubmatch(string(text), -1)
-		require.Equal(t, strings.Count(heads, "|"), len(libraries), "docs/peers-suite.md has other libraries than %s: make report", dir)
+		require.Len(t, libraries, strings.Count(heads, "|"), "docs/peers-suite.md has other libraries than %s: make report", dir)
 		for _, m := range libraries {
 			version := regexp.MustCompile(`\| ?` + regexp.QuoteMeta(m[1]) + ` (v[\d.]+|[0-9a-f]{7,}) \|`).FindStringSubmatch("|" + heads)
 			require.NotNil(t, version, "docs/peers-suite.md lacks %s, or its version: make report", m[1])
