@@ -28,11 +28,7 @@ func TestOldLayoutIsRespected(t *testing.T) {
 	require.NoError(t, err)
 	leases := map[string]clientv3.LeaseID{}
 	for key, member := range oldMembers {
-		lease, err := admin.Grant(ctx, 60)
-		require.NoError(t, err)
-		_, err = admin.Put(ctx, member[0], member[1], clientv3.WithLease(lease.ID))
-		require.NoError(t, err)
-		leases[key] = lease.ID
+		leases[key] = putMember(t, admin, member[0], member[1])
 	}
 	l := newLocker(t, newClient(t, s))
 	sem, err := locker.NewSemaphore(l, "p", 2)
@@ -71,4 +67,73 @@ func TestOldLayoutIsRespected(t *testing.T) {
 		require.Greater(t, lease.Token(), held.Token)
 		require.NoError(t, lease.Unlock(ctx))
 	}
+}
+
+// putMember puts what an older version would put: a member that ends with a lease of a minute.
+func putMember(t *testing.T, admin *clientv3.Client, name, value string) clientv3.LeaseID {
+	t.Helper()
+	lease, err := admin.Grant(t.Context(), 60)
+	require.NoError(t, err)
+	_, err = admin.Put(t.Context(), name, value, clientv3.WithLease(lease.ID))
+	require.NoError(t, err)
+	return lease.ID
+}
+
+// TestOldWaiterIsServed: a member of layout 1 that waits is the holder after the release of this version, and keeps it out
+// until the member's lease ends.
+func TestOldWaiterIsServed(t *testing.T) {
+	t.Parallel()
+	s, ctx := newServer(t), t.Context()
+	admin, l := newClient(t, s), newLocker(t, newClient(t, s))
+	lease, err := l.Lock(ctx, "k")
+	require.NoError(t, err)
+	old := putMember(t, admin, oldMembers["k"][0], oldMembers["k"][1])
+	held, err := l.Inspect(ctx, "k")
+	require.NoError(t, err)
+	require.Equal(t, []string{"worker"}, held.Queue)
+	require.NoError(t, lease.Unlock(ctx))
+
+	held, err = l.Inspect(ctx, "k")
+	require.NoError(t, err)
+	require.Equal(t, []any{"0f0e0d0c-1111-4222-8333-444455556666:1", "worker"}, []any{held.ID, held.Owner})
+	require.Greater(t, held.Token, lease.Token())
+	_, err = l.TryLock(ctx, "k")
+	require.ErrorIs(t, err, locker.ErrNotAcquired)
+	_, err = admin.Revoke(ctx, old) // as its end would
+	require.NoError(t, err)
+	lease, err = l.TryLock(ctx, "k")
+	require.NoError(t, err)
+	require.Greater(t, lease.Token(), held.Token)
+	require.NoError(t, lease.Unlock(ctx))
+}
+
+// TestOldBidIsRespected: a member of layout 1 that waits for two permits keeps a free permit from this version, and has
+// both permits after the release of this version.
+func TestOldBidIsRespected(t *testing.T) {
+	t.Parallel()
+	s, ctx := newServer(t), t.Context()
+	admin, l := newClient(t, s), newLocker(t, newClient(t, s))
+	sem, err := locker.NewSemaphore(l, "p", 2)
+	require.NoError(t, err)
+	lease, err := sem.Acquire(ctx)
+	require.NoError(t, err)
+	other, err := sem.TryAcquire(ctx)
+	require.NoError(t, err, "without the member a permit is free")
+	require.NoError(t, other.Unlock(ctx))
+
+	old := putMember(t, admin, oldMembers["p"][0], oldMembers["p"][1])
+	_, err = sem.TryAcquire(ctx)
+	require.ErrorIs(t, err, locker.ErrNotAcquired)
+	require.NoError(t, lease.Unlock(ctx))
+	owners := map[string]int{}
+	for h, err := range l.Permits(ctx, "p") {
+		require.NoError(t, err)
+		owners[h.Owner] = h.Permits
+	}
+	require.Equal(t, map[string]int{"worker": 2}, owners)
+	_, err = admin.Revoke(ctx, old) // as its end would
+	require.NoError(t, err)
+	lease, err = sem.TryAcquire(ctx)
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(ctx))
 }

@@ -1,6 +1,7 @@
 package mysql_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -10,16 +11,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/test/pace"
 )
 
+// oldToken is the last token of each key in testdata/layout-1.sql. It is ahead of the clock, so that only last_token
+// makes greater ones.
+const oldToken = int64(1_900_000_000_000_000)
+
 // storeLayout stores what testdata/layout-1.sql lists, for a minute.
-func storeLayout(t *testing.T, s *server, token int64) {
+func storeLayout(t *testing.T, s *server) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/layout-1.sql")
 	require.NoError(t, err)
 	var at int64
 	require.NoError(t, s.ask(t.Context(), &at, `SELECT `+now))
-	require.NoError(t, s.admin(t.Context(), strings.NewReplacer("TOKEN", fmt.Sprint(token), "NOW,", fmt.Sprint(at)+",",
+	require.NoError(t, s.admin(t.Context(), strings.NewReplacer("TOKEN", fmt.Sprint(oldToken), "NOW,", fmt.Sprint(at)+",",
 		"ENDS", fmt.Sprint(at+time.Minute.Microseconds())).Replace(string(text))))
 }
 
@@ -28,8 +34,7 @@ func storeLayout(t *testing.T, s *server, token int64) {
 func TestOldLayoutIsRespected(t *testing.T) {
 	t.Parallel()
 	s, ctx := startServer(t), t.Context()
-	const token = int64(1_900_000_000_000_000) // ahead of the clock: only last_token makes greater ones
-	storeLayout(t, s, token)
+	storeLayout(t, s)
 	l := newLocker(t, s.pool(t, 0, ""))
 	sem, err := locker.NewSemaphore(l, "p", 2)
 	require.NoError(t, err)
@@ -41,7 +46,7 @@ func TestOldLayoutIsRespected(t *testing.T) {
 	require.ErrorIs(t, err, locker.ErrNotAcquired)
 	h, err := l.Inspect(ctx, "k")
 	require.NoError(t, err)
-	require.Equal(t, []any{true, "0f0e0d0c-1111-4222-8333-444455556666:1", "worker", token}, []any{h.Held, h.ID, h.Owner, h.Token})
+	require.Equal(t, []any{true, "0f0e0d0c-1111-4222-8333-444455556666:1", "worker", oldToken}, []any{h.Held, h.ID, h.Owner, h.Token})
 	require.Positive(t, h.Remaining)
 	h, err = l.Inspect(ctx, "p")
 	require.NoError(t, err)
@@ -63,7 +68,42 @@ func TestOldLayoutIsRespected(t *testing.T) {
 	} {
 		lease, err := take()
 		require.NoError(t, err)
-		require.Greater(t, lease.Token(), token)
+		require.Greater(t, lease.Token(), oldToken)
 		require.NoError(t, lease.Unlock(ctx))
 	}
+}
+
+// TestOldBidIsRespected: a bid that layout 1 stored keeps a free permit from this version for as long as its Locker is
+// heard of. A bid counts for two seconds, which a busy machine may take. So the bid is stored again before each try.
+func TestOldBidIsRespected(t *testing.T) {
+	t.Parallel()
+	s, ctx := startServer(t), t.Context()
+	storeLayout(t, s)
+	sem, err := locker.NewSemaphore(newLocker(t, s.pool(t, 0, "")), "b", 2)
+	require.NoError(t, err)
+	takes := func(what string) {
+		t.Helper()
+		lease, err := sem.TryAcquire(ctx)
+		require.NoError(t, err, what)
+		require.Greater(t, lease.Token(), oldToken, what)
+		require.NoError(t, lease.Unlock(ctx), what)
+	}
+	takes("without a bid")
+	const half = "0f0e0d0c111142228333444455556666" // of a hash: the Locker's, and the claim's
+	bid := func(silent time.Duration) {
+		t.Helper()
+		heard := fmt.Sprintf("%s - %d", now, silent.Microseconds())
+		require.NoError(t, s.admin(ctx, `UPDATE `+table+` SET id = 'permits 2 0 0', expires = `+now+` + 60000000,
+			owner = CONCAT_WS(' ', 2, `+heard+`, `+heard+`, ?, ?) WHERE lock_key = 'b'`, half, half))
+	}
+	pace.Eventually(t, 20*time.Second, "the bid keeps the permit", func() bool {
+		bid(0)
+		lease, err := sem.TryAcquire(ctx)
+		if err == nil {
+			require.NoError(t, lease.Unlock(ctx))
+		}
+		return errors.Is(err, locker.ErrNotAcquired)
+	})
+	bid(2 * time.Second)
+	takes("after a bid that has ended")
 }
