@@ -121,7 +121,7 @@ func (a *arena) run(ctx context.Context) {
 
 // check checks what the processes have logged.
 func (a *arena) check(report *Report, began instant) error {
-	again := fmt.Sprintf("-seed=%d -topologies=%s -faults=%s", a.seed&(1<<48-1), a.topology, strings.Join(a.cfg.Faults, ","))
+	again := fmt.Sprintf("-seed=%d %s -topologies=%s -faults=%s", a.seed&(1<<48-1), a.cfg.again(), a.topology, strings.Join(a.cfg.Faults, ","))
 	for i, s := range a.strategies {
 		h := newHistory(a, s)
 		for _, p := range a.all {

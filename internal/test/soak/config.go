@@ -85,6 +85,11 @@ type Config struct {
 	Progress func(line string)
 }
 
+// again returns the flags that repeat a run with cfg, besides the seed, the topologies and the faults.
+func (c Config) again() string {
+	return fmt.Sprintf("-callers=%d -keys=%d -slack=%v", c.Callers, c.Keys, c.Slack)
+}
+
 // roundLength bounds a round, and so what the checker has in memory.
 const roundLength = time.Minute
 

@@ -18,7 +18,7 @@ import (
 // Report, which is never nil.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	cfg, err := cfg.withDefaults()
-	report := &Report{Seed: cfg.Seed, Dir: cfg.Dir, Faults: map[string]int{}, Found: map[Kind]int{}, began: time.Now()}
+	report := &Report{Seed: cfg.Seed, Flags: cfg.again(), Dir: cfg.Dir, Faults: map[string]int{}, Found: map[Kind]int{}, began: time.Now()}
 	if err != nil {
 		return report, err
 	}

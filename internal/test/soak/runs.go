@@ -15,6 +15,7 @@ import (
 type Past struct {
 	Date, Commit string
 	Seed         uint64 // of the first round; each round has one more
+	Flags        string `json:",omitempty"` // that repeat the run, besides the seed; "": the run was before they were recorded
 	Rounds       int
 	Seconds      int
 	Operations   int
@@ -29,7 +30,7 @@ type Past struct {
 // past returns the report of a run that has just ended.
 func (r *Report) past() Past {
 	p := Past{
-		Date: time.Now().UTC().Format(time.DateOnly), Seed: r.Seed, Rounds: r.Rounds,
+		Date: time.Now().UTC().Format(time.DateOnly), Seed: r.Seed, Flags: r.Flags, Rounds: r.Rounds,
 		Seconds: int(time.Since(r.began).Seconds()), Operations: r.Operations(),
 	}
 	if out, err := exec.Command("git", "describe", "--always", "--dirty").Output(); err == nil {
