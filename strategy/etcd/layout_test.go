@@ -79,9 +79,9 @@ func putMember(t *testing.T, admin *clientv3.Client, name, value string) clientv
 	return lease.ID
 }
 
-// TestOldWaiterIsServed: a member of layout 1 that waits is the holder after the release of this version, and keeps it out
+// TestOldWaiterIsNext: a member of layout 1 that waits is the holder after the release of this version, and keeps it out
 // until the member's lease ends.
-func TestOldWaiterIsServed(t *testing.T) {
+func TestOldWaiterIsNext(t *testing.T) {
 	t.Parallel()
 	s, ctx := newServer(t), t.Context()
 	admin, l := newClient(t, s), newLocker(t, newClient(t, s))

@@ -1,7 +1,6 @@
 package mysql_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -89,20 +88,22 @@ func TestOldBidIsRespected(t *testing.T) {
 		require.NoError(t, lease.Unlock(ctx), what)
 	}
 	takes("without a bid")
-	const half = "0f0e0d0c111142228333444455556666" // of a hash: the Locker's, and the claim's
+	const ofLocker, ofClaim = "0f0e0d0c111142228333444455556666", "66665555444433382222411110c0d0e0" // halves of hashes
 	bid := func(silent time.Duration) {
 		t.Helper()
 		heard := fmt.Sprintf("%s - %d", now, silent.Microseconds())
 		require.NoError(t, s.admin(ctx, `UPDATE `+table+` SET id = 'permits 2 0 0', expires = `+now+` + 60000000,
-			owner = CONCAT_WS(' ', 2, `+heard+`, `+heard+`, ?, ?) WHERE lock_key = 'b'`, half, half))
+			owner = CONCAT_WS(' ', 2, `+heard+`, `+heard+`, ?, ?) WHERE lock_key = 'b'`, ofLocker, ofClaim))
 	}
 	pace.Eventually(t, 20*time.Second, "the bid keeps the permit", func() bool {
 		bid(0)
 		lease, err := sem.TryAcquire(ctx)
 		if err == nil {
 			require.NoError(t, lease.Unlock(ctx))
+			return false
 		}
-		return errors.Is(err, locker.ErrNotAcquired)
+		require.ErrorIs(t, err, locker.ErrNotAcquired)
+		return true
 	})
 	bid(2 * time.Second)
 	takes("after a bid that has ended")

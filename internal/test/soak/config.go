@@ -85,7 +85,7 @@ type Config struct {
 	Progress func(line string)
 }
 
-// again returns the flags that repeat a run with cfg, besides the seed, the topologies and the faults.
+// again returns the flags that repeat a run with cfg, besides the seed, the strategies, the topologies and the faults.
 func (c Config) again() string {
 	return fmt.Sprintf("-callers=%d -keys=%d -slack=%v", c.Callers, c.Keys, c.Slack)
 }

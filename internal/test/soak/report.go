@@ -74,7 +74,7 @@ type Row struct {
 // Report has the findings of a run.
 type Report struct {
 	Seed       uint64
-	Flags      string // that repeat the run, besides the seed
+	Flags      string // those of Config.again
 	Dir        string // where the logs of a round with violations are
 	Rounds     int
 	Rows       []Row

@@ -15,7 +15,7 @@ import (
 type Past struct {
 	Date, Commit string
 	Seed         uint64 // of the first round; each round has one more
-	Flags        string `json:",omitempty"` // that repeat the run, besides the seed; "": the run was before they were recorded
+	Flags        string `json:",omitempty"` // those of Config.again; "": the run was before they were recorded
 	Rounds       int
 	Seconds      int
 	Operations   int

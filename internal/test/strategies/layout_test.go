@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker"
+	"github.com/distlock/locker/internal/test/pace"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy/blpop"
 	"github.com/distlock/locker/strategy/hashreentrant"
@@ -60,7 +61,7 @@ var entries = []entry{
 	{what: "a lock without an owner's name"},
 	{what: "a lock of the owner worker", owner: "worker"},
 	{what: "two of two permits of the owner worker", owner: "worker", permits: 2},
-	{what: "a permit of the owner worker, and a bid for two", owner: "worker", permits: 1, bids: true},
+	{what: "a permit of the owner worker" + aBid, owner: "worker", permits: 1, bids: true},
 	{what: "a lock for which the owner worker waits", owner: "worker", waits: true},
 }
 
@@ -80,14 +81,16 @@ func (e entry) take(t *testing.T, rdb redis.UniversalClient, l *locker.Client, n
 	if e.permits > 0 {
 		permits := func(ctx context.Context, l *locker.Client, n int) (*locker.Lease, error) {
 			sem, err := locker.NewSemaphore(l, "k", 2)
-			require.NoError(t, err)
+			if err != nil {
+				return nil, err
+			}
 			return sem.AcquireN(ctx, n, minute)
 		}
 		lease, err := permits(named, l, e.permits)
 		require.NoError(t, err)
 		if e.bids {
 			waits(t, rdb, newLocker, func(waiter *locker.Client) { _, _ = permits(ctx, waiter, 2) })
-			require.Eventually(t, func() bool { return rdb.HExists(ctx, "k", ">").Val() }, 20*time.Second, time.Millisecond)
+			pace.Eventually(t, 20*time.Second, "the waiter bids", func() bool { return rdb.HExists(ctx, "k", ">").Val() })
 		}
 		return lease
 	}
@@ -98,12 +101,12 @@ func (e entry) take(t *testing.T, rdb redis.UniversalClient, l *locker.Client, n
 	require.NoError(t, err)
 	if e.waits {
 		waits(t, rdb, newLocker, func(waiter *locker.Client) { _, _ = waiter.Lock(named, "k", minute) })
-		require.Eventually(t, func() bool { return rdb.Exists(ctx, "locker:queue:{k}").Val() == 1 }, 20*time.Second, time.Millisecond)
+		pace.Eventually(t, 20*time.Second, "the waiter is in the queue", func() bool { return rdb.Exists(ctx, "locker:queue:{k}").Val() == 1 })
 	}
 	return lease
 }
 
-// waits makes a Locker call wait, which returns at the latest when the test's context or the Locker ends.
+// waits runs wait with a new Locker in a goroutine, until the test ends.
 func waits(t *testing.T, rdb redis.UniversalClient, newLocker redisLocker, wait func(*locker.Client)) {
 	t.Helper()
 	waiter, err := newLocker(rdb)
@@ -175,7 +178,7 @@ func stored(t *testing.T, rdb redis.UniversalClient) string {
 		case "hash":
 			var fields []string
 			for field, value := range rdb.HGetAll(t.Context(), key).Val() {
-				fields = append(fields, withSigns("    "+field+" = "+value)) // in an order that no id decides
+				fields = append(fields, withSigns("    "+field+" = "+value)) // signs first: random ids do not decide the order
 			}
 			slices.Sort(fields)
 			lines = append(lines, fields...)

@@ -1,7 +1,6 @@
 package strategies
 
 import (
-	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -55,10 +54,12 @@ const aBid = ", and a bid for two"
 // version. A bid counts for two seconds, which a busy machine may take. So the bid is stored again before each try.
 func TestOldBidIsRespected(t *testing.T) {
 	t.Parallel()
+	bids := 0
 	for head, body := range oldEntries(t) {
 		if !strings.HasSuffix(head, aBid) {
 			continue
 		}
+		bids++
 		for name, newLocker := range redisLockers {
 			old, _, _ := strings.Cut(head, ",")
 			t.Run(old+"/"+name, func(t *testing.T) {
@@ -81,6 +82,7 @@ func TestOldBidIsRespected(t *testing.T) {
 			})
 		}
 	}
+	require.Len(t, redisLockers, bids, "a bid of each strategy")
 }
 
 // TestOldLineIsServed: a process of layout 1 that waits in blpop's line for two permits keeps a free permit from this
@@ -97,6 +99,7 @@ func TestOldLineIsServed(t *testing.T) {
 		require.NoError(t, rdb.Del(ctx, "k", "locker:permits:{k}", "locker:turns:{k}", "locker:places:{k}", inbox).Err())
 		lease, err := sem.TryAcquire(ctx)
 		require.NoError(t, err)
+		require.False(t, refused(t, sem), "without the line the second permit is free")
 		restore(t, rdb, places+line)
 		kept := refused(t, sem)
 		require.NoError(t, lease.Unlock(ctx))
@@ -121,6 +124,8 @@ func refused(t *testing.T, sem *locker.Semaphore) bool {
 	lease, err := sem.TryAcquire(t.Context())
 	if err == nil {
 		require.NoError(t, lease.Unlock(t.Context()))
+		return false
 	}
-	return errors.Is(err, locker.ErrNotAcquired)
+	require.ErrorIs(t, err, locker.ErrNotAcquired)
+	return true
 }
