@@ -92,7 +92,7 @@ var hunts = map[string]hunt{
 	"takes lost renewals for good":        {want: soak.LateLoss, faults: flushes, length: 15 * time.Second},
 	"gives everybody one owner":           {want: soak.Overlap},
 	"waits in TryLock":                    {want: soak.Stall, ttls: []time.Duration{200 * time.Millisecond}, slack: 200 * time.Millisecond},
-	"does not mind the context":           {want: soak.Stall, ttls: seconds, length: 15 * time.Second},
+	"does not mind the context":           {want: soak.Stall, ttls: seconds, length: 15 * time.Second}, // a wait ends seconds before such a lease
 	"serves the last first":               {want: soak.Stall, length: 15 * time.Second},
 	"hardly ever looks":                   {want: soak.Stall, length: 15 * time.Second},
 	"repeats tokens":                      {want: soak.TokenOrder, quick: true},
