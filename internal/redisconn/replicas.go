@@ -53,13 +53,15 @@ func (r *Replicas) run(ctx context.Context, s *Script, key string, words []any) 
 	// The slot is taken with the caller: a command whose caller has returned is not sent.
 	select {
 	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
 	case <-ctx.Done():
+		return nil, notSent(ctx.Err())
 	}
+	free := func() { <-r.slots }
 	if err := ctx.Err(); err != nil {
+		free()
 		return nil, notSent(err)
 	}
-	one := r.runOn(ctx, node, false, []*Command{{Script: s, Words: words}})[0]
+	one := r.runOn(ctx, node, false, []*Command{{Script: s, Words: words}}, free)[0]
 	return one.reply, one.err
 }
 
@@ -92,7 +94,7 @@ func (r *Replicas) DoAll(ctx context.Context, cmds []*Command, answer func(i int
 				batch[n] = &Command{Script: cmds[i].Script, Words: plain(cmds[i].Words)}
 			}
 			reply, err := r.conn.Do(ctx, newCommand(func() (any, error) {
-				return r.runOn(ctx, node, false, batch), nil
+				return r.runOn(ctx, node, false, batch, func() {}), nil
 			}))
 			results, _ := reply.([]result)
 			for n, i := range indices {
@@ -111,9 +113,13 @@ func (r *Replicas) DoAll(ctx context.Context, cmds []*Command, answer func(i int
 // replicas. Commands that the node redirects (ASK) go to the node that it names, with ASKING.
 // WAIT counts the writes of its own connection. A caller that returns does not end the scripts, so
 // that a later command can be ordered after them: they are on the wire by batchTimeout, or never will be.
-func (r *Replicas) runOn(ctx context.Context, node *redis.Client, asking bool, batch []*Command) []result {
+// runOn calls free when the connection is free, which may be after runOn has returned.
+func (r *Replicas) runOn(ctx context.Context, node *redis.Client, asking bool, batch []*Command, free func()) []result {
 	conn := node.Conn()
-	defer func() { _ = conn.Close() }()
+	done := func() {
+		_ = conn.Close()
+		free()
+	}
 	results, wrote, redirects := make([]result, len(batch)), false, make(map[string][]int)
 	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.conn.unpipelined.batchTimeout())
 	defer cancel()
@@ -131,8 +137,9 @@ func (r *Replicas) runOn(ctx context.Context, node *redis.Client, asking bool, b
 			results[n].err = classify(err)
 		}
 	}
-	if wrote {
-		err := r.confirm(ctx, conn)
+	if !wrote {
+		done()
+	} else if err := r.confirm(ctx, conn, done); err != nil {
 		for n := range results {
 			if results[n].err == nil && r.wrote(results[n].reply) {
 				results[n].err = err
@@ -145,7 +152,7 @@ func (r *Replicas) runOn(ctx context.Context, node *redis.Client, asking bool, b
 			for i, n := range indices {
 				part[i] = batch[n]
 			}
-			for i, result := range r.runOn(ctx, other, true, part) {
+			for i, result := range r.runOn(ctx, other, true, part, func() {}) {
 				results[indices[i]] = result
 			}
 		}
@@ -199,8 +206,32 @@ func masterAt(ctx context.Context, client redis.UniversalClient, addr string) (f
 	return found
 }
 
-// confirm returns an error if too few replicas confirm what conn has written.
-func (r *Replicas) confirm(ctx context.Context, conn *redis.Conn) error {
+// confirm returns an error if too few replicas confirm what conn has written, or if ctx ends before.
+// It calls done when conn is free. A WAIT that was sent goes on without the caller: a connection with
+// an unread answer would have to be closed, and the next command would connect anew. On a slow
+// server the next command would then be late as well.
+func (r *Replicas) confirm(ctx context.Context, conn *redis.Conn, done func()) error {
+	if err := ctx.Err(); err != nil {
+		done()
+		return err
+	}
+	confirmed := make(chan error, 1)
+	go func() {
+		defer done()
+		confirmed <- r.wait(context.WithoutCancel(ctx), conn)
+	}()
+	select {
+	case err := <-confirmed:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// wait sends WAIT.
+func (r *Replicas) wait(ctx context.Context, conn *redis.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout+r.conn.answerTimeout())
+	defer cancel()
 	n, err := conn.Wait(ctx, r.n, r.timeout).Result()
 	switch {
 	case err != nil:
