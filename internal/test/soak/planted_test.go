@@ -3,6 +3,7 @@ package soak_test
 import (
 	"cmp"
 	"context"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,7 @@ type planted struct {
 	scripts map[string][2]string // by name: what is taken out, and what put in
 	acquire func(context.Context, driver.Driver, driver.Request) (driver.Answer, error)
 	claim   func(driver.Claim) driver.Claim // which is sent instead
+	late    time.Duration                   // how long one release in eight takes to the store
 	opts    []locker.Option
 	New     func(soak.Process) (locker.Locker, error)
 
@@ -50,10 +52,10 @@ var unrenewed = []locker.Option{locker.WithoutRenewal()}
 
 var bugs = []planted{
 	{
-		// An Unlock after the lease has ended frees what others hold by then.
+		// A release that arrives after the lease has ended frees what others hold by then.
 		name: "release without a look at the owner", quick: true, want: soak.Overlap,
-		scripts: map[string][2]string{"release": {releaseCheck, ""}},
-		opts:    unrenewed, keys: 4, ttls: []time.Duration{short},
+		scripts: map[string][2]string{"release": {releaseCheck, ""}}, late: short * 7 / 6,
+		opts: unrenewed, keys: 4, ttls: []time.Duration{short},
 	},
 	{
 		name: "tokens repeat", quick: true, want: soak.TokenOrder, length: 2 * time.Second,
@@ -191,6 +193,9 @@ func (d bent) Renew(ctx context.Context, claims []driver.Claim, answer func(int,
 }
 
 func (d bent) Release(ctx context.Context, c driver.Claim) error {
+	if d.b.late > 0 && rand.IntN(8) == 0 {
+		time.Sleep(d.b.late) // the release is on its way
+	}
 	return d.Driver.Release(ctx, d.b.claim(c))
 }
 

@@ -38,6 +38,7 @@ func startProcess(name string, spec workerSpec) (*process, error) {
 	p.Child, err = child.Start(workerKind, spec, func(cmd *exec.Cmd) (err error) {
 		cmd.Env = append(cmd.Env, "GOTRACEBACK=all")
 		cmd.Stderr = stderr
+		yieldProcessors(cmd)
 		p.release, err = child.Spawn(cmd)
 		return err
 	})
@@ -53,6 +54,16 @@ func startProcess(name string, spec workerSpec) (*process, error) {
 	case <-time.After(30 * time.Second):
 		p.kill()
 		return nil, fmt.Errorf("%s is not ready after half a minute: %s", name, p.stderr())
+	}
+}
+
+// yieldProcessors makes the servers and the links come first where processors are short. Workers ask for all that
+// there is; without this they would slow down the store until a command takes as long as a TTL. A system without
+// the command nice does without.
+func yieldProcessors(cmd *exec.Cmd) {
+	if nice, err := exec.LookPath("nice"); err == nil {
+		cmd.Args = append([]string{nice, "-n", "10", cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = nice
 	}
 }
 
