@@ -20,7 +20,7 @@ type Replicas struct {
 	n       int
 	timeout time.Duration
 	wrote   func(reply any) bool // reports by the reply whether a command wrote something
-	slots   chan struct{}        // for the commands of Do: no more are in flight at a time
+	slots   chan struct{}        // for the commands of Do: their connections, and no more, are in use at a time
 }
 
 // ReplicaPool is the most connections that a Replicas opens to a server.
@@ -56,12 +56,17 @@ func (r *Replicas) run(ctx context.Context, s *Script, key string, words []any) 
 	case <-ctx.Done():
 		return nil, notSent(ctx.Err())
 	}
-	free := func() { <-r.slots }
+	var waits sync.WaitGroup
+	defer func() {
+		go func() {
+			waits.Wait()
+			<-r.slots
+		}()
+	}()
 	if err := ctx.Err(); err != nil {
-		free()
 		return nil, notSent(err)
 	}
-	one := r.runOn(ctx, node, false, []*Command{{Script: s, Words: words}}, free)[0]
+	one := r.runOn(ctx, node, false, []*Command{{Script: s, Words: words}}, &waits)[0]
 	return one.reply, one.err
 }
 
@@ -94,7 +99,7 @@ func (r *Replicas) DoAll(ctx context.Context, cmds []*Command, answer func(i int
 				batch[n] = &Command{Script: cmds[i].Script, Words: plain(cmds[i].Words)}
 			}
 			reply, err := r.conn.Do(ctx, newCommand(func() (any, error) {
-				return r.runOn(ctx, node, false, batch, func() {}), nil
+				return r.runOn(ctx, node, false, batch, new(sync.WaitGroup)), nil
 			}))
 			results, _ := reply.([]result)
 			for n, i := range indices {
@@ -113,13 +118,9 @@ func (r *Replicas) DoAll(ctx context.Context, cmds []*Command, answer func(i int
 // replicas. Commands that the node redirects (ASK) go to the node that it names, with ASKING.
 // WAIT counts the writes of its own connection. A caller that returns does not end the scripts, so
 // that a later command can be ordered after them: they are on the wire by batchTimeout, or never will be.
-// runOn calls free when the connection is free, which may be after runOn has returned.
-func (r *Replicas) runOn(ctx context.Context, node *redis.Client, asking bool, batch []*Command, free func()) []result {
+// waits counts the WAITs under way: each has its connection until it is answered, also without the caller.
+func (r *Replicas) runOn(ctx context.Context, node *redis.Client, asking bool, batch []*Command, waits *sync.WaitGroup) []result {
 	conn := node.Conn()
-	done := func() {
-		_ = conn.Close()
-		free()
-	}
 	results, wrote, redirects := make([]result, len(batch)), false, make(map[string][]int)
 	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.conn.unpipelined.batchTimeout())
 	defer cancel()
@@ -138,8 +139,9 @@ func (r *Replicas) runOn(ctx context.Context, node *redis.Client, asking bool, b
 		}
 	}
 	if !wrote {
-		done()
-	} else if err := r.confirm(ctx, conn, done); err != nil {
+		_ = conn.Close()
+	} else {
+		err := r.confirm(ctx, conn, waits)
 		for n := range results {
 			if results[n].err == nil && r.wrote(results[n].reply) {
 				results[n].err = err
@@ -152,7 +154,7 @@ func (r *Replicas) runOn(ctx context.Context, node *redis.Client, asking bool, b
 			for i, n := range indices {
 				part[i] = batch[n]
 			}
-			for i, result := range r.runOn(ctx, other, true, part, func() {}) {
+			for i, result := range r.runOn(ctx, other, true, part, waits) {
 				results[indices[i]] = result
 			}
 		}
@@ -206,39 +208,45 @@ func masterAt(ctx context.Context, client redis.UniversalClient, addr string) (f
 	return found
 }
 
-// confirm returns an error if too few replicas confirm what conn has written, or if ctx ends before.
-// It calls done when conn is free. A WAIT that was sent goes on without the caller: a connection with
-// an unread answer would have to be closed, and the next command would connect anew. On a slow
-// server the next command would then be late as well.
-func (r *Replicas) confirm(ctx context.Context, conn *redis.Conn, done func()) error {
-	if err := ctx.Err(); err != nil {
-		done()
-		return err
-	}
+// confirm closes conn, and returns an error if too few replicas confirm what conn has written. It also returns an
+// error when ctx ends. A WAIT that was sent goes on without the caller: to leave its answer unread would cost the
+// connection. The next command would have to connect anew, and be late on a slow server as well.
+func (r *Replicas) confirm(ctx context.Context, conn *redis.Conn, waits *sync.WaitGroup) error {
 	confirmed := make(chan error, 1)
-	go func() {
-		defer done()
-		confirmed <- r.wait(context.WithoutCancel(ctx), conn)
-	}()
+	if ctx.Err() != nil {
+		_ = conn.Close()
+	} else {
+		waits.Go(func() {
+			err := r.wait(ctx, conn)
+			_ = conn.Close()
+			confirmed <- err
+		})
+	}
 	select {
 	case err := <-confirmed:
 		return err
 	case <-ctx.Done():
-		return ctx.Err()
+		return fmt.Errorf("the replicas have not confirmed the write: %w", ctx.Err())
 	}
 }
 
-// wait sends WAIT.
+// wait sends WAIT, and returns an error if too few replicas have what conn has written by the deadline of ctx, or
+// within the timeout. It does not end with ctx.
 func (r *Replicas) wait(ctx context.Context, conn *redis.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout+r.conn.answerTimeout())
+	timeout := r.timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(deadline).Round(time.Millisecond))
+	}
+	timeout = max(timeout, time.Millisecond) // 0 has no end
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout+controlTimeout)
 	defer cancel()
-	n, err := conn.Wait(ctx, r.n, r.timeout).Result()
+	n, err := conn.Wait(ctx, r.n, timeout).Result()
 	switch {
 	case err != nil:
 		return unconfirmed(err)
 	case int(n) < r.n:
 		// It is not NotApplied: the master has the write.
-		return fmt.Errorf("%d of the %d replicas asked for confirmed the write within %v", n, r.n, r.timeout)
+		return fmt.Errorf("%d of the %d replicas asked for confirmed the write within %v", n, r.n, timeout)
 	}
 	return nil
 }

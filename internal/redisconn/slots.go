@@ -39,8 +39,8 @@ func Slot(key string) int { return int(crc16(hashTag(key))) % Slots }
 // SlotTag returns a hash tag in the slot of key, the same for all keys of the slot.
 func SlotTag(key string) string { return slotTags()[Slot(key)] }
 
-// slotTags returns a short name for each slot. The first call makes them, in a few milliseconds at most: the CRC of
-// a name is the XOR of those of names that have one of its digits, and zero bytes.
+// slotTags returns a short name for each slot. The first call makes them, which takes a few milliseconds of a
+// processor. The CRC of a name is the XOR of its digits' CRCs, each digit alone in its place among zero bytes.
 var slotTags = sync.OnceValue(func() *[Slots]string {
 	const digits = "0123456789abcdefghijklmnopqrstuvwxyz"
 	var b [4]byte

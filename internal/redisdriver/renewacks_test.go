@@ -139,44 +139,63 @@ func TestAbandonedAttemptsAreNotSent(t *testing.T) {
 	require.Zero(t, keys("left*"))
 }
 
-// A caller that leaves costs no connection, whether it leaves before the script is answered or while a
-// replica is waited for: to connect anew takes round trips, so the next attempt would be late as well.
-// Its claim can be released at once.
-func TestCallersThatLeaveCostNoConnection(t *testing.T) {
+// A caller whose deadline passes costs no connection, in its WAIT or before its script is answered: to connect anew
+// takes round trips, so the next attempt would be late as well.
+func TestLateAnswersCostNoConnection(t *testing.T) {
+	t.Parallel()
+	const times = 5
+	for _, beforeWait := range []bool{false, true} {
+		t.Run(fmt.Sprint("before WAIT: ", beforeWait), func(t *testing.T) {
+			t.Parallel()
+			l := newProxied(t, false)
+			acked(t, l.Driver, maxAckTimeout)
+			connections := func() int {
+				n, err := strconv.Atoi(l.direct.InfoMap(t.Context(), "stats").Item("Stats", "total_connections_received"))
+				require.NoError(t, err)
+				return n
+			}
+			before := connections()
+			for range times {
+				var late *faultproxy.Rule
+				if beforeWait {
+					late = l.proxy.DelayReply(faultproxy.MatchCommand("EVALSHA"), 1, time.Hour)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				err := l.acquire(ctx)
+				cancel()
+				require.Error(t, err)
+				require.True(t, driver.MaybeApplied(err))
+				if late != nil {
+					late.Stop()
+				}
+				l.settled(t)
+			}
+			require.Less(t, connections()-before, times)
+			if beforeWait {
+				require.Zero(t, l.proxy.Count(faultproxy.MatchCommand("WAIT")), "nobody waits for the replica")
+			}
+		})
+	}
+}
+
+// The claim of a caller that leaves in its WAIT is released at once.
+func TestReleaseDoesNotAwaitReplicas(t *testing.T) {
 	t.Parallel()
 	l := newProxied(t, false)
 	acked(t, l.Driver, maxAckTimeout)
-	number := func(section, name string) int {
-		n, err := strconv.Atoi(l.direct.InfoMap(t.Context(), section).Item(section, name))
-		require.NoError(t, err)
-		return n
+	waiting := func() bool {
+		return l.direct.InfoMap(t.Context(), "clients").Item("Clients", "blocked_clients") == "1"
 	}
-	connections := func() int { return number("Stats", "total_connections_received") }
-	waiting := func() int { return number("Clients", "blocked_clients") }
-	leaves := func(key string, reached func() bool) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		ended := l.begin(ctx, func(ctx context.Context) error {
-			_, err := l.Acquire(ctx, driver.Request{Claim: claimOf(key)})
-			return err
-		})
-		require.Eventually(t, reached, soon, time.Millisecond)
-		cancel()
-		err := l.ends(t, ended)
-		require.ErrorIs(t, err, context.Canceled)
-		require.True(t, driver.MaybeApplied(err))
-		require.NoError(t, l.Release(t.Context(), claimOf(key)))
-	}
-	leaves("in its WAIT", func() bool { return waiting() == 1 })
-	require.Equal(t, 1, waiting(), "the release has not waited for it")
-	require.Eventually(t, func() bool { return waiting() == 0 }, soon, time.Millisecond)
-	before := connections()
-	late := l.proxy.DelayReply(faultproxy.MatchCommand("EVALSHA"), 1, 100*time.Millisecond)
-	leaves("before its WAIT", func() bool { return l.direct.Exists(t.Context(), "before its WAIT").Val() == 1 })
-	require.NoError(t, late.Wait(t.Context(), 1))
-	require.Equal(t, 1, l.proxy.Count(faultproxy.MatchCommand("WAIT")), "nobody waits for the replica")
-	leaves("later", func() bool { return waiting() == 1 })
-	require.Equal(t, before, connections())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := l.begin(ctx, l.acquire)
+	require.Eventually(t, waiting, soon, time.Millisecond)
+	cancel()
+	err := l.ends(t, ended)
+	require.ErrorIs(t, err, context.Canceled)
+	require.True(t, driver.MaybeApplied(err))
+	require.NoError(t, l.release(t.Context()))
+	require.True(t, waiting(), "the WAIT goes on")
 }
 
 // Leases of a slot that moves are granted and renewed where their keys are, and those beside them too;
