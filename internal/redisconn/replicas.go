@@ -20,7 +20,7 @@ type Replicas struct {
 	n       int
 	timeout time.Duration
 	wrote   func(reply any) bool // reports by the reply whether a command wrote something
-	slots   chan struct{}        // for the commands of Do: their connections, and no more, are in use at a time
+	slots   chan struct{}        // a command of Do holds one until its connections are free
 }
 
 // ReplicaPool is the most connections that a Replicas opens to a server.
@@ -118,7 +118,7 @@ func (r *Replicas) DoAll(ctx context.Context, cmds []*Command, answer func(i int
 // replicas. Commands that the node redirects (ASK) go to the node that it names, with ASKING.
 // WAIT counts the writes of its own connection. A caller that returns does not end the scripts, so
 // that a later command can be ordered after them: they are on the wire by batchTimeout, or never will be.
-// waits counts the WAITs under way: each has its connection until it is answered, also without the caller.
+// waits counts the WAITs under way. A WAIT keeps its connection until it is answered. Its caller may have returned by then.
 func (r *Replicas) runOn(ctx context.Context, node *redis.Client, asking bool, batch []*Command, waits *sync.WaitGroup) []result {
 	conn := node.Conn()
 	results, wrote, redirects := make([]result, len(batch)), false, make(map[string][]int)
@@ -208,36 +208,36 @@ func masterAt(ctx context.Context, client redis.UniversalClient, addr string) (f
 	return found
 }
 
-// confirm closes conn, and returns an error if too few replicas confirm what conn has written. It also returns an
-// error when ctx ends. A WAIT that was sent goes on without the caller: to leave its answer unread would cost the
-// connection. The next command would have to connect anew, and be late on a slow server as well.
+// confirm returns an error if too few replicas confirm what conn has written, or if ctx ends. It closes conn, perhaps
+// after it has returned: a WAIT goes on without its caller. A connection with an unread answer would have to be closed.
+// The next command would connect anew, which makes it late on a slow server.
 func (r *Replicas) confirm(ctx context.Context, conn *redis.Conn, waits *sync.WaitGroup) error {
-	confirmed := make(chan error, 1)
 	if ctx.Err() != nil {
 		_ = conn.Close()
-	} else {
-		waits.Go(func() {
-			err := r.wait(ctx, conn)
-			_ = conn.Close()
-			confirmed <- err
-		})
+		return unanswered(ctx.Err())
 	}
+	confirmed := make(chan error, 1)
+	waits.Go(func() {
+		err := r.wait(ctx, conn)
+		_ = conn.Close()
+		confirmed <- err
+	})
 	select {
 	case err := <-confirmed:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("the replicas have not confirmed the write: %w", ctx.Err())
+		return unanswered(ctx.Err())
 	}
 }
 
-// wait sends WAIT, and returns an error if too few replicas have what conn has written by the deadline of ctx, or
-// within the timeout. It does not end with ctx.
+// wait sends WAIT. The server ends the WAIT at the timeout, or soon after the deadline of ctx if that is earlier. wait
+// does not end with ctx.
 func (r *Replicas) wait(ctx context.Context, conn *redis.Conn) error {
 	timeout := r.timeout
 	if deadline, ok := ctx.Deadline(); ok {
-		timeout = min(timeout, time.Until(deadline).Round(time.Millisecond))
+		// Rounded up: a caller whose time is over learns that, and not that replicas are missing. A timeout of 0 has no end.
+		timeout = min(timeout, max(0, time.Until(deadline).Truncate(time.Millisecond))+time.Millisecond)
 	}
-	timeout = max(timeout, time.Millisecond) // 0 has no end
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout+controlTimeout)
 	defer cancel()
 	n, err := conn.Wait(ctx, r.n, timeout).Result()

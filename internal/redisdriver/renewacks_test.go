@@ -139,13 +139,17 @@ func TestAbandonedAttemptsAreNotSent(t *testing.T) {
 	require.Zero(t, keys("left*"))
 }
 
-// A caller whose deadline passes costs no connection, in its WAIT or before its script is answered: to connect anew
-// takes round trips, so the next attempt would be late as well.
-func TestLateAnswersCostNoConnection(t *testing.T) {
+// A caller whose deadline passes costs no connection. A new connection takes round trips, and would make the next
+// attempt late.
+func TestLateCallersCostNoConnection(t *testing.T) {
 	t.Parallel()
-	const times = 5
+	const times = 10
 	for _, beforeWait := range []bool{false, true} {
-		t.Run(fmt.Sprint("before WAIT: ", beforeWait), func(t *testing.T) {
+		name := "in its WAIT"
+		if beforeWait {
+			name = "before its WAIT"
+		}
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newProxied(t, false)
 			acked(t, l.Driver, maxAckTimeout)
@@ -160,17 +164,15 @@ func TestLateAnswersCostNoConnection(t *testing.T) {
 				if beforeWait {
 					late = l.proxy.DelayReply(faultproxy.MatchCommand("EVALSHA"), 1, time.Hour)
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-				err := l.acquire(ctx)
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				require.Error(t, l.acquire(ctx))
 				cancel()
-				require.Error(t, err)
-				require.True(t, driver.MaybeApplied(err))
 				if late != nil {
 					late.Stop()
 				}
 				l.settled(t)
 			}
-			require.Less(t, connections()-before, times)
+			require.Less(t, connections()-before, times/2)
 			if beforeWait {
 				require.Zero(t, l.proxy.Count(faultproxy.MatchCommand("WAIT")), "nobody waits for the replica")
 			}
@@ -178,24 +180,47 @@ func TestLateAnswersCostNoConnection(t *testing.T) {
 	}
 }
 
-// The claim of a caller that leaves in its WAIT is released at once.
-func TestReleaseDoesNotAwaitReplicas(t *testing.T) {
+// waiting returns how many connections are in a WAIT.
+func (p *proxied) waiting(t *testing.T) int {
+	t.Helper()
+	n, err := strconv.Atoi(p.direct.InfoMap(t.Context(), "clients").Item("Clients", "blocked_clients"))
+	require.NoError(t, err)
+	return n
+}
+
+// A claim whose caller leaves in its WAIT is released at once. The WAIT keeps its slot: an attempt without a
+// connection is not sent.
+func TestCallersLeaveInTheirWait(t *testing.T) {
 	t.Parallel()
 	l := newProxied(t, false)
-	acked(t, l.Driver, maxAckTimeout)
-	waiting := func() bool {
-		return l.direct.InfoMap(t.Context(), "clients").Item("Clients", "blocked_clients") == "1"
-	}
+	l.acks = replicaAcks{n: 1, timeout: time.Hour}.on(l.conn)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	ended := l.begin(ctx, l.acquire)
-	require.Eventually(t, waiting, soon, time.Millisecond)
+	attempt := func(ctx context.Context, key string) error {
+		_, err := l.Acquire(ctx, driver.Request{Claim: claimOf(key)})
+		return err
+	}
+	var left sync.WaitGroup
+	for i := range redisconn.ReplicaPool {
+		left.Go(func() { _ = attempt(ctx, fmt.Sprint("left", i)) })
+	}
+	require.Eventually(t, func() bool { return l.waiting(t) == redisconn.ReplicaPool }, soon, time.Millisecond)
 	cancel()
-	err := l.ends(t, ended)
-	require.ErrorIs(t, err, context.Canceled)
-	require.True(t, driver.MaybeApplied(err))
-	require.NoError(t, l.release(t.Context()))
-	require.True(t, waiting(), "the WAIT goes on")
+	left.Wait()
+	l.settled(t)
+	for i := range redisconn.ReplicaPool {
+		require.NoError(t, l.Release(t.Context(), claimOf(fmt.Sprint("left", i))))
+	}
+	require.Equal(t, redisconn.ReplicaPool, l.waiting(t), "they go on")
+	late, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer end()
+	require.Error(t, attempt(late, "late"))
+	for id := range l.direct.ClientID(t.Context()).Val() + 2*redisconn.ReplicaPool {
+		_ = l.direct.ClientUnblock(t.Context(), id)
+	}
+	l.settled(t)
+	require.Zero(t, l.waiting(t))
+	require.Zero(t, l.direct.Exists(t.Context(), "late").Val())
 }
 
 // Leases of a slot that moves are granted and renewed where their keys are, and those beside them too;
