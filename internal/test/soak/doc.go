@@ -22,6 +22,7 @@
 // servers of its own, a proxy before each server that holds data, and some worker processes.
 // A worker has callers for each strategy that is tested on the topology: they lock, try,
 // wait, give up, re-enter, renew, overrun their lease and unlock, on keys they share.
+// Workers run at a lower priority than servers and proxies, where the system has the command nice.
 // Storms of faults take turns with calms, because only in a calm it is certain
 // that a free lock could have been taken. [Faults] lists the faults.
 //
