@@ -81,7 +81,7 @@ var (
 var hunts = map[string]hunt{
 	"grants a held key now and then":      {want: soak.Overlap, quick: true},
 	"never releases":                      {want: soak.Stall, ttls: long, slack: time.Second, length: 15 * time.Second},
-	"releases whatever is there":          {want: soak.Overlap},
+	"releases whatever is there":          {want: soak.Overlap, faults: []string{"lose-reply"}, keys: 4, length: 15 * time.Second}, // a release is sent again, to the next holder
 	"renews whatever is there":            {want: soak.LateLoss, faults: flushes, length: 15 * time.Second},
 	"never expires":                       {want: soak.Stall, faults: []string{"kill"}, length: 15 * time.Second},
 	"expires early":                       {want: soak.Overlap},
