@@ -2,6 +2,8 @@ package redisconn
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -72,6 +74,12 @@ func TestSlotTagsCoverAllSlots(t *testing.T) {
 	for slot, tag := range slotTags() {
 		require.Equal(t, slot, Slot(fmt.Sprintf("x{%s}y", tag)))
 	}
+}
+
+// The names are in keys of stores, which versions share: they stay.
+func TestSlotTagsStay(t *testing.T) {
+	sum := sha256.Sum256([]byte(strings.Join(slotTags()[:], " ")))
+	require.Equal(t, "b6781bd3b8d7fc64a3b8ca8382f40f1816f74887add421208c9e6d922ce008fd", hex.EncodeToString(sum[:]))
 }
 
 // FuzzAuxKeySlot compares slots with Redis's own CLUSTER KEYSLOT.

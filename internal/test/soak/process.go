@@ -57,9 +57,9 @@ func startProcess(name string, spec workerSpec) (*process, error) {
 	}
 }
 
-// yieldProcessors makes the servers and the links come first where processors are short. Workers ask for all that
-// there is; without this they would slow down the store until a command takes as long as a TTL. A system without
-// the command nice does without.
+// yieldProcessors makes the servers and the links come first where processors are short. Workers ask for all
+// processors. At the same priority they slow the store down until a command takes as long as a TTL. Without the
+// command nice the priority is the same.
 func yieldProcessors(cmd *exec.Cmd) {
 	if nice, err := exec.LookPath("nice"); err == nil {
 		cmd.Args = append([]string{nice, "-n", "10", cmd.Path}, cmd.Args[1:]...)
