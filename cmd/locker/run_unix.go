@@ -233,7 +233,7 @@ func (f *runFlags) attend(c *cobra.Command, p *process, lease *locker.Lease, sig
 		select {
 		case s := <-signals:
 			if s == syscall.SIGTSTP {
-				p.suspend()
+				p.suspend(false)
 			} else {
 				p.pass(s.(syscall.Signal))
 			}

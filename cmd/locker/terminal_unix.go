@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,7 +32,7 @@ func (p *process) halted(by syscall.Signal) {
 			p.stopInBackground(by)
 		}
 	case by == syscall.SIGTSTP && p.given: // Ctrl-Z
-		p.suspend()
+		p.suspend(true)
 	}
 }
 
@@ -54,18 +55,34 @@ func (p *process) stopInBackground(by syscall.Signal) {
 	}
 }
 
-// suspend stops locker and COMMAND, until the shell continues them.
-func (p *process) suspend() {
+// suspend stops COMMAND, which may be stopped already, and then locker, until the shell
+// continues them.
+func (p *process) suspend(stopped bool) {
 	if sid, err := unix.Getsid(0); err != nil || sid == os.Getpid() {
 		p.signal(syscall.SIGCONT) // there is no shell to do that
 		return
 	}
 	p.signal(syscall.SIGSTOP)
+	if !stopped {
+		p.awaitStop()
+	}
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
 	defer signal.Stop(continued)
 	_ = syscall.Kill(0, syscall.SIGSTOP)
 	<-continued // the stop comes a little later; COMMAND is continued by the same signal, passed on
+}
+
+// awaitStop waits for the stop of COMMAND, which comes after the signal: a thread of COMMAND
+// may write until then, and the output comes before the prompt of the shell. A process that
+// starts another one may not stop (vfork), so the wait is short.
+func (p *process) awaitStop() {
+	select {
+	case <-p.stops:
+	case status := <-p.ended:
+		p.ended <- status
+	case <-time.After(time.Second):
+	}
 }
 
 // retake takes the terminal back from COMMAND.
