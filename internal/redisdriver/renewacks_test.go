@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/redisconn"
 	"github.com/distlock/locker/internal/test/redistest"
@@ -137,89 +135,6 @@ func TestAbandonedAttemptsAreNotSent(t *testing.T) {
 	attempt(t.Context(), "later")
 	require.Equal(t, 1, keys("later"))
 	require.Zero(t, keys("left*"))
-}
-
-// A caller whose deadline passes costs no connection. A new connection takes round trips, and would make the next
-// attempt late.
-func TestLateCallersCostNoConnection(t *testing.T) {
-	t.Parallel()
-	const times = 10
-	for _, beforeWait := range []bool{false, true} {
-		name := "in its WAIT"
-		if beforeWait {
-			name = "before its WAIT"
-		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := newProxied(t, false)
-			acked(t, l.Driver, maxAckTimeout)
-			connections := func() int {
-				n, err := strconv.Atoi(l.direct.InfoMap(t.Context(), "stats").Item("Stats", "total_connections_received"))
-				require.NoError(t, err)
-				return n
-			}
-			before := connections()
-			for range times {
-				var late *faultproxy.Rule
-				if beforeWait {
-					late = l.proxy.DelayReply(faultproxy.MatchCommand("EVALSHA"), 1, time.Hour)
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-				require.Error(t, l.acquire(ctx))
-				cancel()
-				if late != nil {
-					late.Stop()
-				}
-				l.settled(t)
-			}
-			require.Less(t, connections()-before, times/2)
-			waits := l.proxy.Count(faultproxy.MatchCommand("WAIT"))
-			require.Equal(t, !beforeWait, waits > 0, "%d were sent", waits)
-		})
-	}
-}
-
-// waiting returns how many connections are in a WAIT.
-func (p *proxied) waiting(t *testing.T) int {
-	t.Helper()
-	n, err := strconv.Atoi(p.direct.InfoMap(t.Context(), "clients").Item("Clients", "blocked_clients"))
-	require.NoError(t, err)
-	return n
-}
-
-// A claim whose caller leaves in its WAIT is released at once. The WAIT keeps its slot: an attempt without a
-// connection is not sent.
-func TestCallersLeaveInTheirWait(t *testing.T) {
-	t.Parallel()
-	l := newProxied(t, false)
-	l.acks = replicaAcks{n: 1, timeout: time.Hour}.on(l.conn)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	attempt := func(ctx context.Context, key string) error {
-		_, err := l.Acquire(ctx, driver.Request{Claim: claimOf(key)})
-		return err
-	}
-	var left sync.WaitGroup
-	for i := range redisconn.ReplicaPool {
-		left.Go(func() { _ = attempt(ctx, fmt.Sprint("left", i)) })
-	}
-	require.Eventually(t, func() bool { return l.waiting(t) == redisconn.ReplicaPool }, soon, time.Millisecond)
-	cancel()
-	left.Wait()
-	l.settled(t)
-	for i := range redisconn.ReplicaPool {
-		require.NoError(t, l.Release(t.Context(), claimOf(fmt.Sprint("left", i))))
-	}
-	require.Equal(t, redisconn.ReplicaPool, l.waiting(t), "they go on")
-	late, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer end()
-	require.Error(t, attempt(late, "late"))
-	for id := range l.direct.ClientID(t.Context()).Val() + 2*redisconn.ReplicaPool {
-		_ = l.direct.ClientUnblock(t.Context(), id)
-	}
-	l.settled(t)
-	require.Zero(t, l.waiting(t))
-	require.Zero(t, l.direct.Exists(t.Context(), "late").Val())
 }
 
 // Leases of a slot that moves are granted and renewed where their keys are, and those beside them too;
