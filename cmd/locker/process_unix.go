@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -17,18 +18,21 @@ import (
 // what COMMAND has started as well. Beside it is a guard, a process that outlives a
 // locker that is killed, and stops the group in its stead.
 type process struct {
-	name   string
-	pid    int
-	guard  *os.File // closed without dismiss when this process dies
-	stops  chan syscall.Signal
-	ended  chan syscall.WaitStatus
-	given  bool // the terminal
-	hungUp bool // by stopInBackground
+	name    string
+	pid     int
+	guard   *os.File         // closed without dismiss when this process dies
+	signals <-chan os.Signal // to locker
+	stopped atomic.Int32     // the signal that has stopped COMMAND; 0 if locker has continued it
+	stops   chan struct{}    // one if stopped is to be looked at
+	ended   chan syscall.WaitStatus
+	asked   bool // to stop
+	given   bool // the terminal
+	hungUp  bool // by stopInBackground
 }
 
 // start starts COMMAND, by a locker that becomes it once the guard knows of it: so there
 // is no moment in which COMMAND runs and locker can be killed unnoticed.
-func start(path string, args, env []string, grace time.Duration) (*process, error) {
+func start(path string, args, env []string, grace time.Duration, signals <-chan os.Signal) (*process, error) {
 	self, err := executable()
 	if err != nil {
 		return nil, err
@@ -51,7 +55,9 @@ func start(path string, args, env []string, grace time.Duration) (*process, erro
 		_ = guard.Close()
 		return nil, err
 	}
-	p := &process{name: args[0], pid: started.Pid, guard: guard, stops: make(chan syscall.Signal), ended: make(chan syscall.WaitStatus, 1)}
+	p := &process{
+		name: args[0], pid: started.Pid, guard: guard, signals: signals, stops: make(chan struct{}, 1), ended: make(chan syscall.WaitStatus, 1),
+	}
 	_ = started.Release() // wait waits for it: it is to see that COMMAND was stopped, too
 	_, _ = fmt.Fprintln(guard, p.pid)
 	_, _ = fmt.Fprintln(say, "go")
@@ -107,7 +113,12 @@ func become(path string, args []string) int {
 }
 
 // signal sends s to the group.
-func (p *process) signal(s syscall.Signal) { _ = syscall.Kill(-p.pid, s) }
+func (p *process) signal(s syscall.Signal) {
+	if s == syscall.SIGCONT {
+		p.stopped.Store(0)
+	}
+	_ = syscall.Kill(-p.pid, s)
+}
 
 // pass passes a signal on. One that is to end COMMAND continues it, too: it would not be
 // delivered to one that is stopped.
@@ -129,11 +140,15 @@ func (p *process) wait() {
 		_, err := syscall.Wait4(p.pid, &status, syscall.WUNTRACED, nil)
 		switch {
 		case err == syscall.EINTR:
-		case err == nil && status.Stopped():
-			p.stops <- status.StopSignal()
-		default:
+		case err != nil || status.Exited() || status.Signaled():
 			p.ended <- status
 			return
+		default:
+			p.stopped.Store(int32(status >> 8 & 0xff)) // StopSignal does not know SIGSTOP on BSD and macOS
+			select {
+			case p.stops <- struct{}{}:
+			default:
+			}
 		}
 	}
 }

@@ -200,24 +200,23 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 	if token := f.lock.token(lease); token != 0 {
 		env = append(env, "LOCKER_TOKEN="+strconv.FormatInt(token, 10))
 	}
-	for _, s := range []os.Signal{syscall.SIGTSTP, syscall.SIGCONT} {
-		if !signal.Ignored(s) {
-			signal.Notify(signals, s)
-		}
+	signal.Notify(signals, syscall.SIGCONT)
+	if !signal.Ignored(syscall.SIGTSTP) {
+		signal.Notify(signals, syscall.SIGTSTP)
 	}
-	p, err := start(path, args, env, f.grace)
+	p, err := start(path, args, env, f.grace, signals)
 	if err != nil {
 		_ = lease.Unlock(c.Context())
 		return &exit{exitCannotRun, err}
 	}
-	return f.attend(c, p, lease, signals)
+	return f.attend(c, p, lease)
 }
 
 // tellAfter is the length of a wait, and of one command, after which a person is informed.
 const tellAfter = 2 * time.Second
 
 // attend passes signals on and stops COMMAND if the lock is lost, until COMMAND has ended.
-func (f *runFlags) attend(c *cobra.Command, p *process, lease *locker.Lease, signals chan os.Signal) error {
+func (f *runFlags) attend(c *cobra.Command, p *process, lease *locker.Lease) error {
 	lost := lease.Lost()
 	var atRisk, requested <-chan struct{}
 	var listens chan (<-chan struct{})
@@ -231,14 +230,11 @@ func (f *runFlags) attend(c *cobra.Command, p *process, lease *locker.Lease, sig
 	stopped, told := make(chan struct{}), make(chan struct{})
 	for {
 		select {
-		case s := <-signals:
-			if s == syscall.SIGTSTP {
-				p.suspend(false)
-			} else {
-				p.pass(s.(syscall.Signal))
-			}
-		case by := <-p.stops:
-			p.halted(by)
+		case s := <-p.signals:
+			p.take(s)
+			p.halted()
+		case <-p.stops:
+			p.halted()
 		case requested = <-listens:
 		case <-requested:
 			requested = nil
@@ -261,7 +257,7 @@ func (f *runFlags) attend(c *cobra.Command, p *process, lease *locker.Lease, sig
 			if lost == nil {
 				<-stopped
 				p.dismiss()
-				ctx, cancel := untilSignal(c.Context(), signals)
+				ctx, cancel := untilSignal(c.Context(), p.signals)
 				_ = lease.Unlock(ctx) // after --max-hold it is still ours to give back
 				cancel()
 				select {
@@ -271,7 +267,7 @@ func (f *runFlags) attend(c *cobra.Command, p *process, lease *locker.Lease, sig
 				return &exit{code: exitLost}
 			}
 			p.dismiss()
-			return f.finish(c, p, lease, status, signals)
+			return f.finish(c, p, lease, status)
 		}
 	}
 }
@@ -298,8 +294,8 @@ func untilSignal(ctx context.Context, signals <-chan os.Signal) (context.Context
 }
 
 // finish gives the lock back, and returns how COMMAND has ended.
-func (f *runFlags) finish(c *cobra.Command, p *process, lease *locker.Lease, status syscall.WaitStatus, signals <-chan os.Signal) error {
-	ctx, stopWaiting := untilSignal(c.Context(), signals)
+func (f *runFlags) finish(c *cobra.Command, p *process, lease *locker.Lease, status syscall.WaitStatus) error {
+	ctx, stopWaiting := untilSignal(c.Context(), p.signals)
 	defer stopWaiting()
 	ctx, cancel := context.WithDeadline(ctx, lease.Deadline()) // then it has ended by itself
 	defer cancel()

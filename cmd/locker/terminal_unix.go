@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,9 +14,23 @@ import (
 // locker, such as a pager, keeps it. COMMAND gets it as soon as it wants to read from it or
 // to change it, for which the system stops it.
 
+// take deals with a signal to locker: COMMAND gets it, too. locker stops by Ctrl-Z (SIGTSTP) when
+// COMMAND has stopped: so the output of COMMAND comes before the shell's prompt, a COMMAND
+// that ends instead keeps its exit code, and another locker that is COMMAND can stop its own.
+// By SIGCONT a shell continues a job.
+func (p *process) take(s os.Signal) {
+	if s == syscall.SIGTSTP || s == syscall.SIGCONT {
+		p.asked = s == syscall.SIGTSTP
+	}
+	p.pass(s.(syscall.Signal))
+}
+
 // halted deals with a stop of COMMAND.
-func (p *process) halted(by syscall.Signal) {
-	switch {
+func (p *process) halted() {
+	switch by := syscall.Signal(p.stopped.Load()); {
+	case by == 0: // it goes on already
+	case p.asked:
+		p.suspend()
 	case by == syscall.SIGTTIN || by == syscall.SIGTTOU:
 		background := false
 		given := terminal(func(fd, group int) bool {
@@ -31,8 +44,8 @@ func (p *process) halted(by syscall.Signal) {
 		case background:
 			p.stopInBackground(by)
 		}
-	case by == syscall.SIGTSTP && p.given: // Ctrl-Z
-		p.suspend(true)
+	case by == syscall.SIGTSTP && p.given: // Ctrl-Z was for COMMAND alone, as it has the terminal
+		_ = syscall.Kill(0, by)
 	}
 }
 
@@ -43,9 +56,7 @@ func (p *process) halted(by syscall.Signal) {
 //
 // Nothing waits for the stop: where the system leaves it out, signals are passed on.
 func (p *process) stopInBackground(by syscall.Signal) {
-	own, err := unix.Getsid(0)
-	parents, err2 := unix.Getsid(os.Getppid())
-	if shell := err == nil && err2 == nil && own == parents && own != os.Getpid(); shell {
+	if shell() {
 		_ = syscall.Kill(0, by)
 		return
 	}
@@ -55,34 +66,33 @@ func (p *process) stopInBackground(by syscall.Signal) {
 	}
 }
 
-// suspend stops COMMAND, which may be stopped already, and then locker, until the shell
-// continues them.
-func (p *process) suspend(stopped bool) {
-	if sid, err := unix.Getsid(0); err != nil || sid == os.Getpid() {
-		p.signal(syscall.SIGCONT) // there is no shell to do that
+// suspend stops locker, behind COMMAND, until the shell continues them. Where there is no such
+// shell, COMMAND goes on at once.
+func (p *process) suspend() {
+	for len(p.signals) > 0 {
+		p.take(<-p.signals)
+	}
+	if !p.asked { // SIGCONT has come
 		return
 	}
-	p.signal(syscall.SIGSTOP)
-	if !stopped {
-		p.awaitStop()
+	if shell() {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		for s := os.Signal(nil); s != syscall.SIGCONT; { // the stop comes a little later
+			if s = <-p.signals; s != syscall.SIGTSTP { // SIGCONT undoes a second Ctrl-Z
+				p.pass(s.(syscall.Signal))
+			}
+		}
 	}
-	continued := make(chan os.Signal, 1)
-	signal.Notify(continued, syscall.SIGCONT)
-	defer signal.Stop(continued)
-	_ = syscall.Kill(0, syscall.SIGSTOP)
-	<-continued // the stop comes a little later; COMMAND is continued by the same signal, passed on
+	p.asked = false
+	p.signal(syscall.SIGCONT)
 }
 
-// awaitStop waits for the stop of COMMAND, which comes after the signal: a thread of COMMAND
-// may write until then, and the output comes before the prompt of the shell. A process that
-// starts another one may not stop (vfork), so the wait is short.
-func (p *process) awaitStop() {
-	select {
-	case <-p.stops:
-	case status := <-p.ended:
-		p.ended <- status
-	case <-time.After(time.Second):
-	}
+// shell reports whether there is one that can continue locker when it is stopped: it has given
+// locker a group of its own, in its session.
+func shell() bool {
+	own, err := unix.Getsid(0)
+	parents, err2 := unix.Getsid(os.Getppid())
+	return err == nil && err2 == nil && own == parents && own != syscall.Getpgrp()
 }
 
 // retake takes the terminal back from COMMAND.
