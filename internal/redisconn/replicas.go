@@ -20,7 +20,7 @@ type Replicas struct {
 	n       int
 	timeout time.Duration
 	wrote   func(reply any) bool // reports by the reply whether a command wrote something
-	slots   chan struct{}        // a command of Do holds one until its connections are free
+	slots   sync.Map             // by the address of a node: a command of Do holds one until its connections are free
 }
 
 // ReplicaPool is the most connections that a Replicas opens to a server.
@@ -30,7 +30,7 @@ const ReplicaPool = 16
 func (c *Conn) NewReplicas(n int, timeout time.Duration, wrote func(reply any) bool) *Replicas {
 	return &Replicas{
 		conn: c, client: c.dedicated(ReplicaPool, 0),
-		n: n, timeout: timeout, wrote: wrote, slots: make(chan struct{}, ReplicaPool),
+		n: n, timeout: timeout, wrote: wrote,
 	}
 }
 
@@ -50,9 +50,12 @@ func (r *Replicas) run(ctx context.Context, s *Script, key string, words []any) 
 	case node == nil:
 		return nil, r.unsupported()
 	}
-	// The slot is taken with the caller: a command whose caller has returned is not sent.
+	// The slot is taken with the caller: a command whose caller has returned is not sent. A node whose replicas are away
+	// keeps no slot of another node.
+	held, _ := r.slots.LoadOrStore(node.Options().Addr, make(chan struct{}, ReplicaPool))
+	slots := held.(chan struct{})
 	select {
-	case r.slots <- struct{}{}:
+	case slots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, notSent(ctx.Err())
 	}
@@ -60,13 +63,13 @@ func (r *Replicas) run(ctx context.Context, s *Script, key string, words []any) 
 	defer func() {
 		go func() {
 			waits.Wait()
-			<-r.slots
+			<-slots
 		}()
 	}()
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
 	}
-	one := r.runOn(ctx, node, false, []*Command{{Script: s, Words: words}}, &waits)[0]
+	one := r.runOn(ctx, node, []*Command{{Script: s, Words: words}}, &waits)[0]
 	return one.reply, one.err
 }
 
@@ -99,7 +102,7 @@ func (r *Replicas) DoAll(ctx context.Context, cmds []*Command, answer func(i int
 				batch[n] = &Command{Script: cmds[i].Script, Words: plain(cmds[i].Words)}
 			}
 			reply, err := r.conn.Do(ctx, newCommand(func() (any, error) {
-				return r.runOn(ctx, node, false, batch, new(sync.WaitGroup)), nil
+				return r.runOn(ctx, node, batch, new(sync.WaitGroup)), nil
 			}))
 			results, _ := reply.([]result)
 			for n, i := range indices {
@@ -114,16 +117,20 @@ func (r *Replicas) DoAll(ctx context.Context, cmds []*Command, answer func(i int
 	all.Wait()
 }
 
-// runOn runs the commands of a batch on a node, and waits for the node's
-// replicas. Commands that the node redirects (ASK) go to the node that it names, with ASKING.
-// WAIT counts the writes of its own connection. A caller that returns does not end the scripts, so
-// that a later command can be ordered after them: they are on the wire by batchTimeout, or never will be.
-// waits counts the WAITs under way. A WAIT keeps its connection until it is answered. Its caller may have returned by then.
-func (r *Replicas) runOn(ctx context.Context, node *redis.Client, asking bool, batch []*Command, waits *sync.WaitGroup) []result {
-	conn := node.Conn()
-	results, wrote, redirects := make([]result, len(batch)), false, make(map[string][]int)
+// runOn runs the commands of a batch on a node, and waits for the node's replicas. A caller that returns does not end
+// the scripts, so that a later command can be ordered after them: they are on the wire by batchTimeout, or never will be.
+func (r *Replicas) runOn(ctx context.Context, node *redis.Client, batch []*Command, waits *sync.WaitGroup) []result {
 	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.conn.unpipelined.batchTimeout())
 	defer cancel()
+	return r.send(ctx, sent, node, false, batch, waits)
+}
+
+// send sends the scripts until sent ends. Commands that the node redirects (ASK) go to the node that it names, with
+// ASKING. WAIT counts the writes of its own connection. waits counts the WAITs under way. A WAIT keeps its connection
+// until it is answered. Its caller may have returned by then.
+func (r *Replicas) send(ctx, sent context.Context, node *redis.Client, asking bool, batch []*Command, waits *sync.WaitGroup) []result {
+	conn := node.Conn()
+	results, wrote, redirects := make([]result, len(batch)), false, make(map[string][]int)
 	for n, cmd := range roundTripOn(sent, conn, asking, batch) {
 		switch err := cmd.Err(); {
 		case err == nil:
@@ -154,7 +161,7 @@ func (r *Replicas) runOn(ctx context.Context, node *redis.Client, asking bool, b
 			for i, n := range indices {
 				part[i] = batch[n]
 			}
-			for i, result := range r.runOn(ctx, other, true, part, waits) {
+			for i, result := range r.send(ctx, sent, other, true, part, waits) {
 				results[indices[i]] = result
 			}
 		}

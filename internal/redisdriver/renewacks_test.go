@@ -180,4 +180,14 @@ func TestAcksOnACluster(t *testing.T) {
 	errs := renewed(ctx, d, stays, other)
 	require.Error(t, errs[0], "its replica is away")
 	require.NoError(t, errs[1], "its replica has confirmed it")
+
+	d.acks = replicaAcks{n: 1, timeout: time.Hour}.on(d.conn)
+	waits, end := context.WithCancel(t.Context())
+	defer end()
+	begun(waits, d, "{"+stays.Key+"}")
+	master := c.Master(t, 0).Client(t)
+	require.Eventually(t, func() bool { return waiting(t, master) == redisconn.ReplicaPool }, soon, time.Millisecond)
+	beside, stop := context.WithTimeout(t.Context(), soon)
+	defer stop()
+	require.NoError(t, attempt(beside, d, other.Key), "attempts on one node keep no slot of another node")
 }
