@@ -150,8 +150,9 @@ func (c *ownerCtx) Value(key any) any {
 }
 
 // Context returns a child of parent that ends with the lease. After a loss its Err and its cause
-// ([context.Cause]) match [ErrLost]; after Unlock they are [context.Canceled]. Lock on the lease's key
-// under this context re-enters. The context takes no goroutine. It lives until the lease or parent ends.
+// ([context.Cause]) match [ErrLost]; after Unlock they are [context.Canceled]. After a loss Err matches
+// [context.Canceled], too: test for ErrLost first. Lock on the lease's key under this context re-enters.
+// The context takes no goroutine. It lives until the lease or parent ends.
 func (l *Lease) Context(parent context.Context) context.Context {
 	switch {
 	case parent == nil:

@@ -127,7 +127,7 @@ func (r *Registry) locate(cfg *Config) (*location, Opener, error) {
 	case !combined && slices.Contains(schemes, name):
 		err = l.refuse("it names no strategy; put one before the scheme, as in setnx+%s://: there are %s", name, r.names(nil))
 	default:
-		err = l.refuse("unknown strategy %q; there are %s, and before a + and one of the schemes %s (others, such as postgres, once their package is imported)", name, r.names(nil), strings.Join(schemes, ", "))
+		err = l.refuse("unknown strategy %q; want one of %s; those on Redis precede a + and one of the schemes %s, as in setnx+redis://; another strategy needs an import, such as strategy/mysql/register", name, r.names(nil), strings.Join(schemes, ", "))
 	}
 	return l, want, err
 }

@@ -55,7 +55,7 @@ func New(rdbs []redis.UniversalClient, opts ...locker.Option) (*locker.Client, e
 
 func newDriver(rdbs []redis.UniversalClient) (*quorumDriver, error) {
 	if len(rdbs) < 3 || len(rdbs)%2 == 0 {
-		return nil, fmt.Errorf("locker: %w: redlock needs an odd number of nodes, at least 3, not %d: an even one tolerates no more failures than one less; for a single Redis take setnx, hashreentrant or blpop", locker.ErrInvalid, len(rdbs))
+		return nil, fmt.Errorf("locker: %w: redlock needs an odd number of nodes, at least 3, not %d (an even number tolerates no more failures than one node fewer); for a single Redis take setnx, hashreentrant or blpop", locker.ErrInvalid, len(rdbs))
 	}
 	d := &quorumDriver{quorum: len(rdbs)/2 + 1, nodeChanged: func(string, error) {}}
 	d.holds.byID = make(map[string]*hold)
