@@ -3,7 +3,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"os/exec"
 	"syscall"
 	"testing"
 
@@ -48,6 +50,24 @@ func TestSignalsReachAStoppedCommand(t *testing.T) {
 		require.Equal(t, 128+int(s), cmd.code(t))
 		free(t, l, "k")
 	}
+}
+
+// TestStopWithoutAShell: COMMAND goes on where no shell can continue a locker that is stopped, as
+// in the group of a session's leader.
+func TestStopWithoutAShell(t *testing.T) {
+	t.Parallel()
+	_, l, url := server(t)
+	self := command(t, url)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	leader := exec.CommandContext(ctx, "sh", "-c", `"$LOCKER" run --key k -- sh -c 'kill -TSTP $PPID; sleep 0.1; exit 7'; exit $?`)
+	leader.Env, leader.SysProcAttr = append(self.Env, "LOCKER="+self.Path), &syscall.SysProcAttr{Setsid: true}
+	leader.Cancel = func() error { return syscall.Kill(-leader.Process.Pid, syscall.SIGKILL) }
+	err := leader.Run()
+	var exited *exec.ExitError
+	require.ErrorAs(t, err, &exited)
+	require.Equal(t, 7, exited.ExitCode())
+	free(t, l, "k")
 }
 
 func TestSignalEndsTheWait(t *testing.T) {

@@ -81,6 +81,7 @@ func TestTerminal(t *testing.T) {
 		"has the terminal":        `"$LOCKER" run --key k1 -- "$LOCKER" clock /dev/stdin`,
 		"does not ask for it":     `"$LOCKER" run --key k2 -- "$LOCKER" clock </dev/null`,
 		"asks for it by its name": `"$LOCKER" run --key k3 -- "$LOCKER" clock /dev/tty </dev/null`,
+		"is of two lockers":       `"$LOCKER" run --key k4 -- "$LOCKER" run --key k5 -- "$LOCKER" clock </dev/null`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,7 +103,7 @@ func TestTerminal(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		for _, key := range []string{"k1", "k2", "k3"} {
+		for _, key := range []string{"k1", "k2", "k3", "k4", "k5"} {
 			lease, err := l.TryLock(context.Background(), key)
 			require.NoError(t, err)
 			require.NoError(t, lease.Unlock(context.Background()))

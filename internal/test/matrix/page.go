@@ -19,7 +19,7 @@ var wanted = []struct{ Product, Releases string }{
 	{"PostgreSQL", "13 14 15 16 17 18"},
 	{"MariaDB", "10.6 10.11 11.4 11.8"},
 	{"MySQL", "8.0 8.4 9.7"},
-	{"etcd", "3.4 3.5 3.6"},
+	{"etcd", "3.4 3.5 3.6 3.7"},
 }
 
 // row is a release on the page, with its newest version that was tested.
