@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -22,12 +23,13 @@ type process struct {
 	pid     int
 	guard   *os.File         // closed without dismiss when this process dies
 	signals <-chan os.Signal // to locker
-	stopped atomic.Int32     // the signal that has stopped COMMAND; 0 if locker has continued it
-	stops   chan struct{}    // one if stopped is to be looked at
+	stopped atomic.Int32     // the signal that has stopped COMMAND; 0 while COMMAND runs
+	stops   chan struct{}    // receives after each stop
 	ended   chan syscall.WaitStatus
-	asked   bool // to stop
-	given   bool // the terminal
-	hungUp  bool // by stopInBackground
+	asked   time.Time // when Ctrl-Z came; zero: it was taken back
+	given   bool      // the terminal
+	hungUp  bool      // by stopInBackground
+	lost    bool      // the lock: COMMAND is being stopped
 }
 
 // start starts COMMAND, by a locker that becomes it once the guard knows of it: so there
@@ -134,17 +136,25 @@ func ends(s syscall.Signal) bool {
 	return s == syscall.SIGHUP || s == syscall.SIGINT || s == syscall.SIGQUIT || s == syscall.SIGTERM
 }
 
+// continues is WCONTINUED, where Wait4 reports in a known form that COMMAND goes on. Elsewhere
+// locker knows it for its own SIGCONT only.
+var continues = map[string]int{"linux": 8, "darwin": 0x10}[runtime.GOOS]
+
 func (p *process) wait() {
 	for {
 		var status syscall.WaitStatus
-		_, err := syscall.Wait4(p.pid, &status, syscall.WUNTRACED, nil)
+		_, err := syscall.Wait4(p.pid, &status, syscall.WUNTRACED|continues, nil)
+		by := syscall.Signal(status >> 8 & 0xff) // WaitStatus.StopSignal does not know SIGSTOP on BSD and macOS
 		switch {
 		case err == syscall.EINTR:
 		case err != nil || status.Exited() || status.Signaled():
+			p.stopped.Store(0)
 			p.ended <- status
 			return
+		case by == 0xff || by == syscall.SIGCONT: // on Linux, on macOS: COMMAND goes on
+			p.stopped.Store(0)
 		default:
-			p.stopped.Store(int32(status >> 8 & 0xff)) // StopSignal does not know SIGSTOP on BSD and macOS
+			p.stopped.Store(int32(by))
 			select {
 			case p.stops <- struct{}{}:
 			default:

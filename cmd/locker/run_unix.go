@@ -49,7 +49,8 @@ Permits (--of) have no token.
 ` + lockHelp + `
 
 locker passes the signals HUP, INT, QUIT, TERM, USR1 and USR2 on to COMMAND and its process
-group. If COMMAND is stopped, the first four also continue it.
+group. If COMMAND is stopped, the first four also continue it. Ctrl-Z stops COMMAND and
+then locker. Until fg continues them, nothing renews the lock.
 
 If the lock cannot be renewed, or if locker itself is killed, COMMAND and what it has
 started get SIGTERM, and after --grace SIGKILL. This happens before the lock ends and
@@ -200,10 +201,7 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 	if token := f.lock.token(lease); token != 0 {
 		env = append(env, "LOCKER_TOKEN="+strconv.FormatInt(token, 10))
 	}
-	signal.Notify(signals, syscall.SIGCONT)
-	if !signal.Ignored(syscall.SIGTSTP) {
-		signal.Notify(signals, syscall.SIGTSTP)
-	}
+	signal.Notify(signals, syscall.SIGTSTP, syscall.SIGCONT)
 	p, err := start(path, args, env, f.grace, signals)
 	if err != nil {
 		_ = lease.Unlock(c.Context())
@@ -244,7 +242,7 @@ func (f *runFlags) attend(c *cobra.Command, p *process, lease *locker.Lease) err
 				p.pass(f.warning)
 			}
 		case <-lost:
-			lost = nil
+			lost, p.lost = nil, true
 			grace := max(0, min(f.grace, time.Until(lease.Deadline())+f.grace)) // the lock lasts so much longer than the lease
 			go func() { p.stop(grace); close(stopped) }()
 			go func() { // stderr may be stuck

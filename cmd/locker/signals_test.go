@@ -52,7 +52,7 @@ func TestSignalsReachAStoppedCommand(t *testing.T) {
 	}
 }
 
-// TestStopWithoutAShell: COMMAND goes on where no shell can continue a locker that is stopped, as
+// TestStopWithoutAShell: COMMAND is continued at once where no shell can continue a stopped locker, as
 // in the group of a session's leader.
 func TestStopWithoutAShell(t *testing.T) {
 	t.Parallel()
@@ -60,7 +60,7 @@ func TestStopWithoutAShell(t *testing.T) {
 	self := command(t, url)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	leader := exec.CommandContext(ctx, "sh", "-c", `"$LOCKER" run --key k -- sh -c 'kill -TSTP $PPID; sleep 0.1; exit 7'; exit $?`)
+	leader := exec.CommandContext(ctx, "sh", "-c", `"$LOCKER" run --key k -- sh -c 'trap "exit 7" CONT; kill -TSTP $PPID; while :; do sleep 0.05; done'; exit $?`)
 	leader.Env, leader.SysProcAttr = append(self.Env, "LOCKER="+self.Path), &syscall.SysProcAttr{Setsid: true}
 	leader.Cancel = func() error { return syscall.Kill(-leader.Process.Pid, syscall.SIGKILL) }
 	err := leader.Run()

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,22 +15,29 @@ import (
 // locker, such as a pager, keeps it. COMMAND gets it as soon as it wants to read from it or
 // to change it, for which the system stops it.
 
-// take deals with a signal to locker: COMMAND gets it, too. locker stops by Ctrl-Z (SIGTSTP) when
+// heed is how long a Ctrl-Z counts. A COMMAND that has not stopped by then ignores it.
+const heed = 5 * time.Second
+
+// take deals with a signal to locker: COMMAND gets it, too. After Ctrl-Z (SIGTSTP) locker stops when
 // COMMAND has stopped: so the output of COMMAND comes before the shell's prompt, a COMMAND
-// that ends instead keeps its exit code, and another locker that is COMMAND can stop its own.
-// By SIGCONT a shell continues a job.
-func (p *process) take(s os.Signal) {
-	if s == syscall.SIGTSTP || s == syscall.SIGCONT {
-		p.asked = s == syscall.SIGTSTP
+// that ends instead keeps its exit code, and a COMMAND that is another locker can stop its own
+// COMMAND first. SIGCONT and a signal that ends COMMAND take the Ctrl-Z back.
+func (p *process) take(got os.Signal) {
+	s := got.(syscall.Signal)
+	switch {
+	case s == syscall.SIGTSTP:
+		p.asked = time.Now()
+	case s == syscall.SIGCONT || ends(s):
+		p.asked = time.Time{}
 	}
-	p.pass(s.(syscall.Signal))
+	p.pass(s)
 }
 
 // halted deals with a stop of COMMAND.
 func (p *process) halted() {
 	switch by := syscall.Signal(p.stopped.Load()); {
 	case by == 0: // it goes on already
-	case p.asked:
+	case !p.lost && time.Since(p.asked) < heed:
 		p.suspend()
 	case by == syscall.SIGTTIN || by == syscall.SIGTTOU:
 		background := false
@@ -66,16 +74,17 @@ func (p *process) stopInBackground(by syscall.Signal) {
 	}
 }
 
-// suspend stops locker, behind COMMAND, until the shell continues them. Where there is no such
-// shell, COMMAND goes on at once.
+// suspend stops locker, after COMMAND has stopped, until the shell continues both. Where no shell
+// can do that, COMMAND goes on at once.
 func (p *process) suspend() {
 	for len(p.signals) > 0 {
 		p.take(<-p.signals)
 	}
-	if !p.asked { // SIGCONT has come
+	if p.asked.IsZero() || p.stopped.Load() == 0 { // the Ctrl-Z was taken back, or COMMAND goes on: a stop of COMMAND comes back here
 		return
 	}
 	if shell() {
+		p.signal(syscall.SIGSTOP) // for processes of the group that ignore Ctrl-Z
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 		for s := os.Signal(nil); s != syscall.SIGCONT; { // the stop comes a little later
 			if s = <-p.signals; s != syscall.SIGTSTP { // SIGCONT undoes a second Ctrl-Z
@@ -83,12 +92,12 @@ func (p *process) suspend() {
 			}
 		}
 	}
-	p.asked = false
+	p.asked = time.Time{}
 	p.signal(syscall.SIGCONT)
 }
 
-// shell reports whether there is one that can continue locker when it is stopped: it has given
-// locker a group of its own, in its session.
+// shell reports whether a shell can continue a stopped locker. Such a shell runs each job in a
+// process group of its own, which is not the group of the session's leader.
 func shell() bool {
 	own, err := unix.Getsid(0)
 	parents, err2 := unix.Getsid(os.Getppid())

@@ -50,8 +50,8 @@ func (r *Replicas) run(ctx context.Context, s *Script, key string, words []any) 
 	case node == nil:
 		return nil, r.unsupported()
 	}
-	// The slot is taken with the caller: a command whose caller has returned is not sent. A node whose replicas are away
-	// keeps no slot of another node.
+	// The slot is taken with the caller: a command whose caller returns before it has a slot is not sent. A node whose
+	// replicas are away keeps slots of another node only for commands that the other node has redirected to it (ASK).
 	held, _ := r.slots.LoadOrStore(node.Options().Addr, make(chan struct{}, ReplicaPool))
 	slots := held.(chan struct{})
 	select {

@@ -3,12 +3,14 @@ package redisconn
 import (
 	"context"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/distlock/locker/conformance/faultproxy"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -24,7 +26,7 @@ func TestRedirectedCommandsAreNotSentLate(t *testing.T) {
 		key = "{" + strings.Repeat("i", i) + "}"
 	}
 	target := cluster.Master(t, 1)
-	var slow atomic.Int64
+	var slow, dials atomic.Int64
 	var mu sync.Mutex
 	var open []net.Conn // to the target
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{
@@ -33,11 +35,14 @@ func TestRedirectedCommandsAreNotSentLate(t *testing.T) {
 			if addr != target.Addr() {
 				return (&net.Dialer{}).DialContext(ctx, network, addr)
 			}
+			dials.Add(1)
 			time.Sleep(time.Duration(slow.Load())) // a slow link
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-			mu.Lock()
-			defer mu.Unlock()
-			open = append(open, conn)
+			if err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				open = append(open, conn)
+			}
 			return conn, err
 		},
 	})
@@ -51,11 +56,13 @@ func TestRedirectedCommandsAreNotSentLate(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, node.Ping(t.Context()).Err(), "a connection is open")
 
-	attempt := func(within time.Duration) {
+	attempt := func(within time.Duration) (redirects int) {
 		cmd := d.command(acquire, claim{Key: key, ID: "id"})
 		sent, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
+		before := dials.Load()
 		r.send(t.Context(), sent, node, false, []*Command{{Script: cmd.Script, Words: plain(cmd.Words)}}, new(sync.WaitGroup))
+		return int(dials.Load() - before)
 	}
 	held := func() bool {
 		pipe := target.Client(t).Pipeline()
@@ -71,9 +78,45 @@ func TestRedirectedCommandsAreNotSentLate(t *testing.T) {
 		_ = conn.Close()
 	}
 	mu.Unlock()
-	attempt(300 * time.Millisecond)
+	require.NotZero(t, attempt(300*time.Millisecond), "the command is redirected")
 	require.False(t, held(), "it is not sent")
 	slow.Store(0)
 	attempt(soon)
 	require.True(t, held(), "it is sent in time")
+}
+
+// A WAIT never ends before its caller's deadline, as a caller without time left is to learn that, and at most a
+// millisecond after it.
+func TestWaitsEndAfterTheDeadline(t *testing.T) {
+	t.Parallel()
+	proxy := faultproxy.Start(t, redistest.Start(t).Addr())
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+	defer rdb.Close()
+	d := openToy(rdb)
+	defer d.Close()
+	r := d.NewReplicas(1, time.Second, func(any) bool { return true })
+	defer r.Close()
+	node, err := nodeOf(t.Context(), r.client, "k")
+	require.NoError(t, err)
+	var deadline atomic.Pointer[time.Time]
+	isWait := faultproxy.MatchCommand("WAIT")
+	proxy.Watch(func(cmd []string) {
+		if !isWait(cmd) {
+			return
+		}
+		ms, err := strconv.Atoi(cmd[2])
+		if rest := time.Until(*deadline.Load()); err != nil || time.Duration(ms)*time.Millisecond < max(rest, 1) || ms > 22 {
+			t.Errorf("WAIT for %s ms, with %v left", cmd[2], rest)
+		}
+	})
+	for i := range 20 { // deadlines in all parts of a millisecond
+		end := time.Now().Add(20*time.Millisecond + time.Duration(i)*50*time.Microsecond)
+		deadline.Store(&end)
+		ctx, cancel := context.WithDeadline(t.Context(), end)
+		conn := node.Conn()
+		require.ErrorContains(t, r.wait(ctx, conn), "0 of the 1 replicas")
+		_ = conn.Close()
+		cancel()
+	}
+	require.Equal(t, 20, proxy.Count(isWait))
 }

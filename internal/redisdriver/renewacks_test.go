@@ -181,10 +181,11 @@ func TestAcksOnACluster(t *testing.T) {
 	require.Error(t, errs[0], "its replica is away")
 	require.NoError(t, errs[1], "its replica has confirmed it")
 
+	d.acks.close()
 	d.acks = replicaAcks{n: 1, timeout: time.Hour}.on(d.conn)
 	waits, end := context.WithCancel(t.Context())
+	defer begun(waits, d, "{"+stays.Key+"}").Wait()
 	defer end()
-	begun(waits, d, "{"+stays.Key+"}")
 	master := c.Master(t, 0).Client(t)
 	require.Eventually(t, func() bool { return waiting(t, master) == redisconn.ReplicaPool }, soon, time.Millisecond)
 	beside, stop := context.WithTimeout(t.Context(), soon)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,34 +133,6 @@ func TestSilentWaitsGiveTheirSlotsBack(t *testing.T) {
 	took := time.Since(began)
 	require.GreaterOrEqual(t, took, timeout+commandTimeout)
 	require.Less(t, took, timeout+soon)
-}
-
-// A WAIT never ends before its caller's deadline, as a caller without time left is to learn that, and at most a
-// millisecond after it.
-func TestWaitsEndAfterTheDeadline(t *testing.T) {
-	t.Parallel()
-	l := newProxied(t, false)
-	acked(t, l.Driver, maxAckTimeout)
-	var deadline atomic.Pointer[time.Time]
-	isWait := faultproxy.MatchCommand("WAIT")
-	l.proxy.Watch(func(cmd []string) {
-		if !isWait(cmd) {
-			return
-		}
-		ms, err := strconv.Atoi(cmd[2])
-		if rest := time.Until(*deadline.Load()); err != nil || time.Duration(ms)*time.Millisecond < max(rest, 1) || ms > 22 {
-			t.Errorf("WAIT for %s ms, with %v left", cmd[2], rest)
-		}
-	})
-	for i := range 20 { // deadlines in all parts of a millisecond
-		end := time.Now().Add(20*time.Millisecond + time.Duration(i)*50*time.Microsecond)
-		deadline.Store(&end)
-		ctx, cancel := context.WithDeadline(t.Context(), end)
-		require.Error(t, l.acquire(ctx))
-		cancel()
-		l.settled(t)
-	}
-	require.NotZero(t, l.proxy.Count(isWait))
 }
 
 // An attempt that a cluster redirects (ASK) keeps its slot until its WAIT on the other node is answered.

@@ -1,4 +1,4 @@
-// Package etcd is the strategy for etcd (3.5.13 or newer; tested on 3.5.30 and 3.6.16): a lock is a line of keys, of which the
+// Package etcd is the strategy for etcd (3.5.13 or newer; tested on 3.5.30, 3.6.16 and 3.7.3): a lock is a line of keys, of which the
 // first holds it.
 //
 //	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"h1:2379", "h2:2379", "h3:2379"}})
