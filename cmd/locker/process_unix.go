@@ -26,10 +26,11 @@ type process struct {
 	stopped atomic.Int32     // the signal that has stopped COMMAND; 0 while COMMAND runs
 	stops   chan struct{}    // receives after each stop
 	ended   chan syscall.WaitStatus
-	asked   time.Time // when Ctrl-Z came; zero: it was taken back
-	given   bool      // the terminal
-	hungUp  bool      // by stopInBackground
-	lost    bool      // the lock: COMMAND is being stopped
+	asked   bool             // to stop, by Ctrl-Z
+	overdue <-chan time.Time // when the stop of COMMAND is, after Ctrl-Z
+	given   bool             // the terminal
+	hungUp  bool             // by stopInBackground
+	lost    bool             // the lock: COMMAND is being stopped
 }
 
 // start starts COMMAND, by a locker that becomes it once the guard knows of it: so there

@@ -229,10 +229,13 @@ func (f *runFlags) attend(c *cobra.Command, p *process, lease *locker.Lease) err
 	for {
 		select {
 		case s := <-p.signals:
-			p.take(s)
-			p.halted()
+			if p.take(s); s == syscall.SIGTSTP {
+				p.halted() // COMMAND may be stopped already
+			}
 		case <-p.stops:
 			p.halted()
+		case <-p.overdue:
+			p.suspend()
 		case requested = <-listens:
 		case <-requested:
 			requested = nil

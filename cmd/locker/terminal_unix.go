@@ -15,8 +15,9 @@ import (
 // locker, such as a pager, keeps it. COMMAND gets it as soon as it wants to read from it or
 // to change it, for which the system stops it.
 
-// heed is how long a Ctrl-Z counts. A COMMAND that has not stopped by then ignores it.
-const heed = 5 * time.Second
+// stopsBy is the time that COMMAND has to stop by itself after Ctrl-Z. Then it is stopped by force: it may ignore Ctrl-Z, and
+// a shell that starts a process at that moment cannot stop.
+const stopsBy = time.Second
 
 // take deals with a signal to locker: COMMAND gets it, too. After Ctrl-Z (SIGTSTP) locker stops when
 // COMMAND has stopped: so the output of COMMAND comes before the shell's prompt, a COMMAND
@@ -26,9 +27,9 @@ func (p *process) take(got os.Signal) {
 	s := got.(syscall.Signal)
 	switch {
 	case s == syscall.SIGTSTP:
-		p.asked = time.Now()
+		p.asked, p.overdue = true, time.After(stopsBy)
 	case s == syscall.SIGCONT || ends(s):
-		p.asked = time.Time{}
+		p.asked = false
 	}
 	p.pass(s)
 }
@@ -37,7 +38,7 @@ func (p *process) take(got os.Signal) {
 func (p *process) halted() {
 	switch by := syscall.Signal(p.stopped.Load()); {
 	case by == 0: // it goes on already
-	case !p.lost && time.Since(p.asked) < heed:
+	case p.asked && !p.lost:
 		p.suspend()
 	case by == syscall.SIGTTIN || by == syscall.SIGTTOU:
 		background := false
@@ -52,7 +53,7 @@ func (p *process) halted() {
 		case background:
 			p.stopInBackground(by)
 		}
-	case by == syscall.SIGTSTP && p.given: // Ctrl-Z was for COMMAND alone, as it has the terminal
+	case by == syscall.SIGTSTP && p.given && !p.lost: // Ctrl-Z was for COMMAND alone, as it has the terminal
 		_ = syscall.Kill(0, by)
 	}
 }
@@ -80,11 +81,11 @@ func (p *process) suspend() {
 	for len(p.signals) > 0 {
 		p.take(<-p.signals)
 	}
-	if p.asked.IsZero() || p.stopped.Load() == 0 { // the Ctrl-Z was taken back, or COMMAND goes on: a stop of COMMAND comes back here
+	if !p.asked || p.lost {
 		return
 	}
 	if shell() {
-		p.signal(syscall.SIGSTOP) // for processes of the group that ignore Ctrl-Z
+		p.signal(syscall.SIGSTOP) // for processes of the group that have not stopped
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 		for s := os.Signal(nil); s != syscall.SIGCONT; { // the stop comes a little later
 			if s = <-p.signals; s != syscall.SIGTSTP { // SIGCONT undoes a second Ctrl-Z
@@ -92,7 +93,7 @@ func (p *process) suspend() {
 			}
 		}
 	}
-	p.asked = time.Time{}
+	p.asked = false
 	p.signal(syscall.SIGCONT)
 }
 
