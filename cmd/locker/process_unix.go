@@ -27,7 +27,7 @@ type process struct {
 	stops   chan struct{}    // receives after each stop
 	ended   chan syscall.WaitStatus
 	asked   bool             // to stop, by Ctrl-Z
-	overdue <-chan time.Time // when the stop of COMMAND is, after Ctrl-Z
+	overdue <-chan time.Time // fires when COMMAND has had its time to stop
 	given   bool             // the terminal
 	hungUp  bool             // by stopInBackground
 	lost    bool             // the lock: COMMAND is being stopped
