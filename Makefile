@@ -114,7 +114,8 @@ without_beginnings = grep -vE '^=== (RUN|PAUSE|CONT|NAME)'
 
 .PHONY: conformance
 conformance: redis postgres mysql ## the whole conformance suite on every strategy and topology, case by case, with a table for each
-	LOCKER_CONFORMANCE=all $(GO) test -race -v -p 2 -timeout 40m -run '^Test(Conformance|Fake|Suite)' ./conformance $(strategies) | $(without_beginnings)
+	@# One package at a time: a case that is to run alone measures how promptly a strategy answers under load.
+	LOCKER_CONFORMANCE=all $(GO) test -race -v -p 1 -timeout 40m -run '^Test(Conformance|Fake|Suite)' ./conformance $(strategies) | $(without_beginnings)
 	if [ "$${LOCKER_POSTGRES:-}" != off ]; then LOCKER_CONFORMANCE=all $(GO) -C strategy/postgres test -race -v -parallel 16 -timeout 10m -run '^TestConformance' . | $(without_beginnings); fi
 	if [ "$${LOCKER_MYSQL:-}" != off ]; then LOCKER_CONFORMANCE=all $(GO) -C strategy/mysql test -race -v -parallel 16 -timeout 10m -run '^TestConformance' . | $(without_beginnings); fi
 	LOCKER_CONFORMANCE=all $(GO) -C strategy/etcd test -race -v -parallel 16 -timeout 10m -run '^TestConformance' . | $(without_beginnings)

@@ -68,19 +68,24 @@ func testRemainingIsLeft(t *T) {
 	a, b, key := t.driver(), t.driver(), t.Key("k")
 	unit := max(t.Timing().Granularity, time.Millisecond)
 	ttl := max(t.Timing().TTL, 6*unit)
-	var c driver.Claim
+	var late time.Duration
+	if t.caps().Quorum {
+		// A node may carry out a grant after a majority has answered. On this node the TTL ends later.
+		late = t.Timing().Slack
+		ttl = max(ttl, 4*late)
+	}
 	check := func(when string, from, to time.Time) { // the TTL runs from a moment between the two
 		t.Helper()
 		asked := time.Now()
 		left := b.refused(key, "beside a holder").Remaining
 		answered := time.Now()
-		least, most := from.Add(ttl).Sub(answered)-margin(ttl), to.Add(ttl).Sub(asked)+2*unit+margin(ttl)
+		least, most := from.Add(ttl).Sub(answered)-margin(ttl), to.Add(ttl).Sub(asked)+2*unit+margin(ttl)+late
 		if left != 0 && (left < least || left > most) {
 			t.Errorf("%s Remaining is %v; want 0 (unknown), or what is left, rounded up: %v to %v", when, left, least, most)
 		}
 	}
 	from := time.Now()
-	c = a.grant(key, ttl)
+	c := a.grant(key, ttl)
 	to := time.Now()
 	check("after the grant", from, to)
 	t.Sleep(ttl / 2)

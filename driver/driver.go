@@ -158,7 +158,8 @@ type Answer struct {
 
 	// Remaining is the rest of the holder's TTL, rounded up; 0 if it is
 	// unknown or endless. A waiter asks again when it is over. Of permits it is the
-	// time until the first claim ends.
+	// time until the first claim ends. A driver of several servers may report more, as a
+	// server may carry out the grant late.
 	Remaining time.Duration
 	// Owner is the holder's owner; "" if unknown. A [HoldCounter] gives it, so
 	// that waiters of the same owner join the hold instead of queueing behind
