@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -10,6 +11,11 @@ import (
 	"github.com/distlock/locker/driver"
 	"github.com/distlock/locker/internal/bound"
 )
+
+// mostAttempts is how many attempts of a driver may be under way. If thousands were, the processor or the network
+// could not serve them within nodeTimeout: most would fail, and their clean-ups and repetitions would
+// hold up renewals and releases. Decision 0014 has the figures.
+const mostAttempts = 512
 
 // mostPauseOfSplit is the most that a contender pauses after a split vote.
 const mostPauseOfSplit = 32 * time.Millisecond
@@ -22,6 +28,11 @@ func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.
 	if d.enter() {
 		defer d.leave()
 	}
+	waited, err := d.place(ctx)
+	if err != nil {
+		return driver.Answer{}, err
+	}
+	defer func() { <-d.attempts }()
 	end, pause := time.Now().Add(d.nodeTimeout(req.TTL)/2), time.Millisecond
 	if last, ok := ctx.Deadline(); ok && last.Before(end) {
 		end = time.Now().Add(time.Until(last) / 2)
@@ -30,7 +41,7 @@ func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.
 		h, sent := d.newHold(req), time.Now()
 		a, split, err := d.try(ctx, h, end)
 		if a.Granted {
-			if n > 0 {
+			if n > 0 || waited {
 				a.Claim, a.Since = req.ID, sent
 			}
 			return a, nil
@@ -44,6 +55,23 @@ func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.
 		}
 		pause = min(2*pause, mostPauseOfSplit)
 		req.Claim = d.another(req.Claim)
+	}
+}
+
+var errNoPlace = &driver.StoreError{Err: fmt.Errorf("it was not sent: %d attempts of this Locker are under way", mostAttempts), NotApplied: true}
+
+// place waits until fewer than mostAttempts are under way, and takes a place.
+func (d *quorumDriver) place(ctx context.Context) (waited bool, err error) {
+	select {
+	case d.attempts <- struct{}{}:
+		return false, nil
+	default:
+	}
+	select {
+	case d.attempts <- struct{}{}:
+		return true, nil
+	case <-ctx.Done():
+		return true, errNoPlace
 	}
 }
 

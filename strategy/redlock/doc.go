@@ -67,6 +67,9 @@
 // half of a node timeout at most, so that a free key has a winner. This takes the fewest
 // commands if all processes have the nodes in one order.
 //
+// A Locker has 512 attempts under way at most. More callers wait for their turn, so that thousands of
+// callers hold up no renewal and no release. On nodes 200 ms away this is about 1,000 locks per second.
+//
 // # When it is not the best choice
 //
 // Nodes that share a machine, a rack, a disk or an operator's mistake fail together, and

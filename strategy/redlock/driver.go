@@ -29,6 +29,7 @@ type quorumDriver struct {
 	log         *slog.Logger
 	nodeChanged func(name string, trouble error)
 	newID       func() string // nil: a split vote is a refusal
+	attempts    chan struct{} // a value for each attempt that is under way
 	holds       holds
 	ids         identities
 

@@ -57,7 +57,7 @@ func newDriver(rdbs []redis.UniversalClient) (*quorumDriver, error) {
 	if len(rdbs) < 3 || len(rdbs)%2 == 0 {
 		return nil, fmt.Errorf("locker: %w: redlock needs an odd number of nodes, at least 3, not %d (an even number tolerates no more failures than one node fewer); for a single Redis take setnx, hashreentrant or blpop", locker.ErrInvalid, len(rdbs))
 	}
-	d := &quorumDriver{quorum: len(rdbs)/2 + 1, nodeChanged: func(string, error) {}}
+	d := &quorumDriver{quorum: len(rdbs)/2 + 1, nodeChanged: func(string, error) {}, attempts: make(chan struct{}, mostAttempts)}
 	d.holds.byID = make(map[string]*hold)
 	d.ids.runIDs = make(map[*node]string)
 	clients := make(map[*redis.Client]int)
