@@ -137,7 +137,8 @@ type Answer struct {
 	// none. (Such a release may also grant the key to the claim of this Request, after the refusal.)
 	// Second, a driver that tried more than once was granted an id of Config.NewID.
 	//
-	// Since is a time before the grant, or the time of the grant. The grant lasts for TTL from Since
+	// Since counts if Claim is set, which may be to the id of the Request: then the lease begins at Since, and not when the
+	// Locker called Acquire. Since is a time before the grant, or the time of the grant. The grant lasts for TTL from Since
 	// on at least; 0 is the TTL asked for. TTL may be less than that if the Request is Short.
 	Claim string
 	Since time.Time

@@ -28,7 +28,7 @@ func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.
 	if d.enter() {
 		defer d.leave()
 	}
-	waited, err := d.place(ctx)
+	waited, err := d.place(ctx, d.nodeTimeout(req.TTL))
 	if err != nil {
 		return driver.Answer{}, err
 	}
@@ -58,14 +58,21 @@ func (d *quorumDriver) Acquire(ctx context.Context, req driver.Request) (driver.
 	}
 }
 
-var errNoPlace = &driver.StoreError{Err: fmt.Errorf("it was not sent: %d attempts of this Locker are under way", mostAttempts), NotApplied: true}
+var errNoPlace = &driver.StoreError{Err: fmt.Errorf("no attempt was made: %d others of this Locker were under way all the time", mostAttempts), NotApplied: true}
 
-// place waits until fewer than mostAttempts are under way, and takes a place.
-func (d *quorumDriver) place(ctx context.Context) (waited bool, err error) {
+// place waits until fewer than mostAttempts are under way, and takes a place. It gives up while the time left is enough for an
+// attempt: one that is cut short would take as much from the others as one that succeeds.
+func (d *quorumDriver) place(ctx context.Context, enough time.Duration) (waited bool, err error) {
 	select {
 	case d.attempts <- struct{}{}:
 		return false, nil
 	default:
+	}
+	if end, ok := ctx.Deadline(); ok {
+		left := time.Until(end)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, left-min(enough, left/2))
+		defer cancel()
 	}
 	select {
 	case d.attempts <- struct{}{}:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/distlock/locker/driver"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -33,10 +34,16 @@ func TestAttemptsWaitForAPlace(t *testing.T) {
 	go func() { _, err := acquire(spy); ended <- err }()
 	<-spy.asked
 	cancel()
-	require.ErrorContains(t, <-ended, "it was not sent: 512 attempts")
+	require.Equal(t, errNoPlace, <-ended)
 	require.False(t, driver.MaybeApplied(errNoPlace))
 
-	d.Renew(t.Context(), []driver.Claim{held}, func(_ int, err error) { require.NoError(t, err, "a renewal needs no place") })
+	ctx, cancel = context.WithDeadline(t.Context(), time.Now().Add(time.Second))
+	defer cancel()
+	_, err = acquire(ctx)
+	require.Equal(t, errNoPlace, err)
+	require.NoError(t, ctx.Err(), "it waits for no place that comes too late for an attempt")
+
+	d.Renew(t.Context(), []driver.Claim{held}, func(_ int, err error) { assert.NoError(t, err, "a renewal needs no place") })
 	require.NoError(t, d.Release(t.Context(), held), "a release needs no place")
 
 	spy = &doneSpy{Context: t.Context(), asked: make(chan struct{})}

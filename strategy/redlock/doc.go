@@ -67,8 +67,10 @@
 // half of a node timeout at most, so that a free key has a winner. This takes the fewest
 // commands if all processes have the nodes in one order.
 //
-// A Locker has 512 attempts under way at most. More callers wait for their turn, so that thousands of
-// callers hold up no renewal and no release. On nodes 200 ms away this is about 1,000 locks per second.
+// A Locker has 512 attempts under way at most. More callers wait for their turn, so that the attempts of thousands
+// of callers do not crowd out renewals and releases. On nodes 200 ms away this is about 1,000 locks per
+// second. A call that waits for its turn for as long as an attempt may take, some 3 s, counts this as an outage, so that Lock
+// fails with ErrUnavailable after 15 s of it.
 //
 // # When it is not the best choice
 //

@@ -58,6 +58,28 @@ func TestDeadNodeIsSkipped(t *testing.T) {
 	require.Zero(t, m.proxies[0].Count(isAnyOp))
 }
 
+// A failure that is older than the node's last answer does not keep the node from the next command.
+func TestOldFailuresSkipNoNode(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	_, d := m.open(t)
+	n := d.nodes[0]
+	eventually(t, "no probe is under way, and none begins", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.nextProbe = time.Now().Add(time.Hour)
+		return n.probed == nil
+	})
+	failing := func() answer { return answer{state: failed, err: io.EOF} }
+	n.call(t.Context(), opRelease, func() answer {
+		n.call(t.Context(), opAcquire, func() answer { return answer{state: yes} })
+		return failing()
+	})
+	require.False(t, n.isDown(), "a later command was answered")
+	n.call(t.Context(), opRelease, failing)
+	require.True(t, n.isDown(), "no command was answered since")
+}
+
 func TestRestartedEmptyNodeIsRejoined(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 3)
