@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/distlock/locker/internal/bound"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -26,7 +27,7 @@ const askEvery = 500 * time.Millisecond
 // it would go on taking writes that the new one does not have.
 //
 // It learns of the change from new connections, and makes one now and then while others
-// are written to. It knows servers by the remote addresses of connections. A master's
+// are written to; again and again if that fails. It knows servers by the remote addresses of connections. A master's
 // name may have several: all that were found with the address of the newest connection are
 // the master's. (To compare two servers takes INFO, which users may not be allowed. The name
 // alone would not do: its addresses may change with the master.)
@@ -109,15 +110,36 @@ func (f *masterFollower) used(network string) {
 		return
 	}
 	go func() {
-		ctx, cancel := context.WithTimeout(f.life, f.timeout)
-		defer cancel()
-		conn, master, err := f.reach(ctx, network, failoverAddr)
-		if err != nil {
-			return
+		for asked := now; !f.ask(network); asked = now {
+			// The next write may come when it is too late: a lease is renewed every third of its TTL.
+			if !bound.Sleep(f.life, nil, askEvery) || f.idle() {
+				return
+			}
+			if now = time.Now().UnixNano(); !f.asked.CompareAndSwap(asked, now) {
+				return // a later question is under way
+			}
 		}
-		_ = conn.Close()
-		f.closeOthers(master)
 	}()
+}
+
+// ask connects to the master, and closes the connections to other servers. It reports false if it gets no connection.
+func (f *masterFollower) ask(network string) bool {
+	ctx, cancel := context.WithTimeout(f.life, f.timeout)
+	defer cancel()
+	conn, master, err := f.reach(ctx, network, failoverAddr)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	f.closeOthers(master)
+	return true
+}
+
+// idle reports whether there are no connections, so that none has to be closed.
+func (f *masterFollower) idle() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.conns) == 0
 }
 
 // followerConn is a connection to the server that was the master when it was made.

@@ -2,9 +2,11 @@ package redisconn
 
 import (
 	"context"
+	"io"
 	"net"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/distlock/locker/internal/test/redistest"
@@ -57,6 +59,66 @@ func dnsAnswer(question []byte, addrs []net.IP, turn int) (a []byte, forIPv4 boo
 		a = append(a, addrs[(turn+i)%len(addrs)].To4()...)
 	}
 	return a, forIPv4
+}
+
+// serverConn is a connection to a server of that name.
+type serverConn struct {
+	net.Conn
+	server string
+	closed atomic.Bool
+}
+
+func (c *serverConn) RemoteAddr() net.Addr {
+	return &net.UnixAddr{Name: c.server, Net: "unix"}
+}
+func (c *serverConn) Write(b []byte) (int, error) { return len(b), nil }
+func (c *serverConn) Close() error                { c.closed.Store(true); return nil }
+
+// A question for the master that fails is asked again, though nothing is written meanwhile: until it is answered, or no
+// connection is left.
+func TestFailedQuestionsAreAskedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var master atomic.Value
+		var dials atomic.Int32
+		master.Store("old")
+		f := &masterFollower{life: t.Context(), timeout: time.Second, conns: make(map[*followerConn]struct{})}
+		f.dial = func(context.Context, string, string) (net.Conn, error) {
+			dials.Add(1)
+			if master.Load() == "" {
+				return nil, io.EOF
+			}
+			return &serverConn{server: master.Load().(string)}, nil
+		}
+		connect := func() (net.Conn, *serverConn) {
+			c, err := f.connect(t.Context(), "tcp", failoverAddr)
+			require.NoError(t, err)
+			return c, c.(*followerConn).Conn.(*serverConn)
+		}
+		c, inner := connect()
+		time.Sleep(askEvery)
+		master.Store("")
+		_, err := c.Write([]byte("a renewal"))
+		require.NoError(t, err)
+		time.Sleep(3 * askEvery)
+		require.False(t, inner.closed.Load())
+		master.Store("new")
+		time.Sleep(askEvery)
+		synctest.Wait()
+		require.True(t, inner.closed.Load(), "a connection to the old master is closed")
+		require.True(t, f.idle())
+
+		c, _ = connect()
+		time.Sleep(askEvery)
+		master.Store("")
+		_, err = c.Write([]byte("a renewal"))
+		require.NoError(t, err)
+		synctest.Wait()
+		require.NoError(t, c.Close())
+		asked := dials.Load()
+		time.Sleep(time.Minute)
+		require.Equal(t, asked, dials.Load(), "without a connection there is no question")
+	})
 }
 
 // A master whose name has two addresses, of which sometimes the one comes first and sometimes the
