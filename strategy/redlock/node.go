@@ -184,8 +184,8 @@ func (n *node) missedRelease(key string) {
 }
 
 // call runs f, which sends one command under ctx, and draws conclusions about the node from the
-// answer or the silence. A short silence may be the caller's doing, and a node that has answered a later command may be
-// well again: a probe decides. (A probe also decides if the node seems to be down because the caller uses up the connections.)
+// answer or the silence. A short silence may be the caller's doing, and a node that has answered since a connection
+// broke may be well again: a probe decides. (A probe also decides if the node seems to be down because the caller uses up the connections.)
 func (n *node) call(ctx context.Context, kind opKind, f func() answer) answer {
 	sent := time.Now()
 	a := f()
@@ -195,7 +195,7 @@ func (n *node) call(ctx context.Context, kind opKind, f func() answer) answer {
 	switch {
 	case a.err == nil, errors.As(a.err, &refined) && refined.Permanent:
 		n.answered(sent, kind, a)
-	case cut && time.Since(sent) < n.d.nodeTimeout(locker.DefaultTTL)/2, isAway(a.err) && n.seen.Load() > sent.UnixNano():
+	case cut && time.Since(sent) < n.d.nodeTimeout(locker.DefaultTTL)/2, isBroken(a.err) && n.seen.Load() > sent.UnixNano():
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.look()
@@ -209,9 +209,15 @@ func (n *node) call(ctx context.Context, kind opKind, f func() answer) answer {
 }
 
 // isAway reports whether err is trouble of the node or the way to it, or silence.
-func isAway(err error) bool {
+func isAway(err error) bool { return isBroken(err) || isSilence(err) }
+
+// isBroken reports whether err is trouble with a connection, other than silence.
+func isBroken(err error) bool {
 	var op *net.OpError
+	return !isSilence(err) && (errors.As(err, &op) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, redis.ErrPoolTimeout))
+}
+
+func isSilence(err error) bool {
 	var timeout net.Error // a context's end is one, too
-	return errors.As(err, &op) || errors.As(err, &timeout) && timeout.Timeout() ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, redis.ErrPoolTimeout)
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
