@@ -95,28 +95,31 @@ func TestFailedQuestionsAreAskedAgain(t *testing.T) {
 			require.NoError(t, err)
 			return c, c.(*followerConn).Conn.(*serverConn)
 		}
+		pass := func(d time.Duration) {
+			time.Sleep(d) // in the bubble's time: what begins a question is that time passes
+			synctest.Wait()
+		}
 		c, inner := connect()
-		time.Sleep(askEvery)
+		pass(askEvery)
 		master.Store("")
 		_, err := c.Write([]byte("a renewal"))
 		require.NoError(t, err)
-		time.Sleep(3 * askEvery)
+		pass(3 * askEvery)
 		require.False(t, inner.closed.Load())
 		master.Store("new")
-		time.Sleep(askEvery)
-		synctest.Wait()
+		pass(askEvery)
 		require.True(t, inner.closed.Load(), "a connection to the old master is closed")
 		require.True(t, f.idle())
 
 		c, _ = connect()
-		time.Sleep(askEvery)
+		pass(askEvery)
 		master.Store("")
 		_, err = c.Write([]byte("a renewal"))
 		require.NoError(t, err)
 		synctest.Wait()
 		require.NoError(t, c.Close())
 		asked := dials.Load()
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		require.Equal(t, asked, dials.Load(), "without a connection there is no question")
 	})
 }

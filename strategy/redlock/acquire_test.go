@@ -37,11 +37,8 @@ func TestAttemptsWaitForAPlace(t *testing.T) {
 	require.Equal(t, errNoPlace, <-ended)
 	require.False(t, driver.MaybeApplied(errNoPlace))
 
-	ctx, cancel = context.WithDeadline(t.Context(), time.Now().Add(time.Second))
-	defer cancel()
-	_, err = acquire(ctx)
-	require.Equal(t, errNoPlace, err)
-	require.NoError(t, ctx.Err(), "it waits for no place that comes too late for an attempt")
+	_, err = acquire(dated{t.Context(), time.Now().Add(2 * time.Second)})
+	require.Equal(t, errNoPlace, err, "it waits for no place that comes too late for an attempt")
 
 	d.Renew(t.Context(), []driver.Claim{held}, func(_ int, err error) { assert.NoError(t, err, "a renewal needs no place") })
 	require.NoError(t, d.Release(t.Context(), held), "a release needs no place")
@@ -62,6 +59,14 @@ func TestAttemptsWaitForAPlace(t *testing.T) {
 	require.False(t, a.Since.Before(freed), "the lease counts from the end of the wait")
 	require.Len(t, d.attempts, mostAttempts-1)
 }
+
+// dated has a deadline, and does not end by it.
+type dated struct {
+	context.Context
+	end time.Time
+}
+
+func (d dated) Deadline() (time.Time, bool) { return d.end, true }
 
 // doneSpy closes asked at the first call of Done.
 type doneSpy struct {

@@ -69,8 +69,8 @@
 //
 // A Locker has 512 attempts under way at most. More callers wait for their turn, so that the attempts of thousands
 // of callers do not crowd out renewals and releases. On nodes 200 ms away this is about 1,000 locks per
-// second. A call that waits for its turn for as long as an attempt may take, some 3 s, counts this as an outage, so that Lock
-// fails with ErrUnavailable after 15 s of it.
+// second. A call that waits for its turn for as long as an attempt may take, some 3 s, counts this as an outage: Lock
+// fails with ErrUnavailable when that has lasted for 15 s, or for a longer TTL.
 //
 // # When it is not the best choice
 //
