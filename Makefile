@@ -305,7 +305,7 @@ release: ## make the modules ready for VERSION=v1.2.3, and say which tags to set
 	echo "make release-replace # and commit that"
 
 .PHONY: release-replace
-release-replace: ## have the command take the modules beside it again: at its tag go.sum cannot have the sums of its own release
+release-replace: ## let the command use the modules beside it again: at its tag go.sum cannot contain the sums of its own release
 	@for of in $(command_needs); do $(GO) -C cmd/locker mod edit -replace "github.com/distlock/$$of=../..$${of#locker}"; done
 
 # The modules that others use; each has tags of its own.

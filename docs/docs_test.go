@@ -25,7 +25,7 @@ import (
 // notRun are the blocks that are not run, by name, and why.
 var notRun = map[string]string{
 	"README.md, Common tasks, go 1":                                           "lines to choose from, not a sequence: compiled only",
-	"README.md, Two commands, sh 1":                                           "make test runs this test; examples/flashsale/sale tests the sale",
+	"README.md, Two commands, in a clone of this repository, sh 1":            "make test runs this test; examples/flashsale/sale tests the sale",
 	"docs/command.md, Comparing the strategies, sh 1":                         "takes minutes; cmd/locker/internal/compare tests it",
 	"docs/command.md, How far its figures can be trusted, sh 1":               "takes half an hour; cmd/locker/internal/compare tests it",
 	"docs/compatibility.md, Testing a server, sh 1":                           "takes minutes; internal/test/matrix tests it",
@@ -38,6 +38,7 @@ var notRun = map[string]string{
 	"docs/getting-started.md, 1. A lock in this process, sh 1":                "downloads the published module",
 	"docs/getting-started.md, 2. The same lock on Redis, sh 1":                "starts a container, and downloads the published module",
 	"docs/getting-started.md, 3. Or on PostgreSQL, sh 1":                      "starts a container, and downloads the published module",
+	"docs/getting-started.md, 3. Or on PostgreSQL, sh 2":                      "needs a clone beside it",
 	"docs/report.md, Report: the same faults for each library, sh 1":          "takes minutes; internal/test/report tests the cases",
 	"docs/simulation.md, Models, sh 1":                                        "internal/explore and internal/spec test it",
 	"docs/simulation.md, Simulation, sh 1":                                    "takes minutes; internal/test/simulation tests it",

@@ -47,7 +47,7 @@ type Faults struct {
 
 	// Guarded by p.mu.
 	hole chan struct{} // closed when the blackhole ends; nil when there is none
-	rate int           // bytes a second; 0 for any number
+	rate int           // bytes per second; 0 for any number
 }
 
 // Only returns the faults of those connections of f that match. What is arranged
@@ -117,7 +117,7 @@ func (f *Faults) Blackhole(on bool) {
 	f.noteLink()
 }
 
-// Throttle lets so many bytes a second pass in each direction of each connection;
+// Throttle lets so many bytes per second pass in each direction of each connection;
 // 0 is any number again. Of several that concern a connection the least counts.
 func (f *Faults) Throttle(bytesPerSecond int) {
 	f.p.mu.Lock()

@@ -29,7 +29,7 @@
 // etcd counts leases in whole seconds. With its default settings the shortest lease is 2 s. The lease of a lock is the TTL,
 // rounded up, and one second more. Deadline is as exact as with any strategy, since it counts on the client. After
 // a holder has died, or has let its lease expire, its key is free up to 3 s later than its Deadline: etcd also
-// looks for ended leases twice a second, and revokes at most 1,000 a second. A new leader extends all leases by
+// looks for ended leases twice a second, and revokes at most 1,000 per second. A new leader extends all leases by
 // their whole TTL. A process that dies while it waits holds the others up for 4 s at most.
 //
 // # Keys

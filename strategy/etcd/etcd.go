@@ -216,7 +216,7 @@ func (d *etcdDriver) move(ctx context.Context, m member, c driver.Claim, is line
 
 // token makes a token of the revision that created a member. base is the time when tokens
 // were first asked for, in µs, and its revision what they count from. Revisions grow slower than
-// 31,250 a second in the long run, so that a store which replaces this one begins later.
+// 31,250 per second in the long run, so that a store which replaces this one begins later.
 func (d *etcdDriver) token(ctx context.Context, base *mvccpb.KeyValue, revision int64) (int64, error) {
 	if base == nil {
 		none := clientv3.Compare(clientv3.CreateRevision(tokensKey), "=", 0)

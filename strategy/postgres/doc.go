@@ -45,7 +45,7 @@
 // A permit is one statement to take and one to give back, whatever number of them is out. An attempt takes one more where others
 // have filled the key since this Locker saw free permits. The row of the key has how
 // many there are; its lock puts the commands about one key in a line, each for as long as its commit takes. So a key gives out as many
-// permits a second as the server's disk flushes its log. A refusal locks nothing, unless it bids. (See driver.PermitKeeper:
+// permits per second as the server's disk flushes its log. A refusal locks nothing, unless it bids. (See driver.PermitKeeper:
 // an attempt for several permits that waits, and one for one that has waited for a second.) An attempt that has
 // waited for the row for 500 ms is refused. At a key with permits an attempt to lock takes two statements, and so does Inspect.
 //

@@ -69,7 +69,8 @@
 //
 // A Locker has 512 attempts under way at most. More callers wait for their turn, so that the attempts of thousands
 // of callers do not crowd out renewals and releases. On nodes 200 ms away this is about 1,000 locks per
-// second. A call that waits for its turn for as long as an attempt may take, some 3 s, counts this as an outage: Lock
+// second. The wait for a turn is a part of the attempt: it ends after some 3 s, and with a short TTL after half of the attempt's
+// time. A call whose turn has not come by then counts this as an outage. Lock
 // fails with ErrUnavailable when that has lasted for 15 s, or for a longer TTL.
 //
 // # When it is not the best choice
@@ -98,8 +99,8 @@
 //	go -C benchmarks test -run '^$' -bench 'Redlock|^BenchmarkHandOver' .
 //
 // on two processors, which the masters share: 0.9 to 1.1 times as many pairs of Lock and
-// Unlock a second from one goroutine, run by run, and 1.4 to 1.8 times as many from 32, with
-// tokens, which redsync has not. With a black hole for one of the nodes the 99th percentile
+// Unlock per second from one goroutine, run by run, and 1.4 to 1.8 times as many from 32, with
+// tokens, which redsync does not have. With a black hole for one of the nodes the 99th percentile
 // of a pair is 1 ms from one goroutine and 10 ms from 32, that of redsync 10 s (with
 // WithFailFast 0.7 and 20 ms). From the call of Unlock to the return of a Lock that waits
 // in another process it takes 2.1 round trips: the release and its notices, and one to take
