@@ -58,7 +58,7 @@ var unproven = map[string]string{
 	"R15": "The bounds have slack for busy machines: a case allows 4 s, the soak 1.5 s and 2 s more. " +
 		"A store whose commands take as long as the TTL grants a free lock late, or not at all: no test bounds that. " +
 		"Soaks with 4 callers on two cores had stalls of 3.5 s to 4.8 s until 28 November 2026. faults.md has what logs of later runs show; the stalls of fc5210d and 19998a7 were not traced. " +
-		"Two runs of 10,000,000 operations with 4 callers have none (cf6ebb4, bb50f7a), with the servers first in line for the processors: what happens when they get none is not soaked. " +
+		"Three runs of 10,000,000 operations with 4 callers have none (cf6ebb4, bb50f7a, fe51133), with the servers first in line for the processors: what happens when they get none is not soaked. " +
 		"A run with a compiler and tests beside it had a stall of 3.6 s (5e1ad69). " +
 		"No run with 8 callers has passed on two cores. " +
 		"One soak (seed 99), on a machine with a load of 30, had two stalls of 3.7 s and 4.3 s: their cause was not looked for.",
