@@ -23,7 +23,7 @@ var leftBehind = map[*regexp.Regexp]string{
 	regexp.MustCompile(`(?i)\b(lanes?|hubs?)\b`):        "pipeline, subscriber",
 	regexp.MustCompile(`(?i)\bother\s+way\s+round\b`):   "both directions",
 	regexp.MustCompile(`(?i)\bthe\s+(latter|former)\b`): "the thing itself",
-	regexp.MustCompile(`(?i)\b(pairs|commands|sections|overs|releases|revisions|acquisitions|renewals|looks|times|tokens|permits|bytes|unlock|[\d,.]+k?) a second\b`): "per second",
+	regexp.MustCompile(`(?i)\b(pairs|commands|sections|overs|releases|revisions|acquisitions|renewals|looks|times|tokens|permits|bytes|unlock|\d[\d,]*k?) a second\b`): "per second",
 }
 
 // unread matches blocks and spans of code, and the targets of links: a file keeps its name.
