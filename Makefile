@@ -184,7 +184,7 @@ nemesis: redis ## the soak on lockers broken on purpose: it has to find what is 
 TARGETS ?= conformance faults nemesis plant simulate models lint
 
 .PHONY: proof
-proof: ## make TARGETS, one after the other, and record each run for docs/verification.md, which make verification writes; all take 40 minutes
+proof: ## make TARGETS, one after the other, and record each run for docs/verification.md, which make verification writes; all take 45 minutes
 	$(GO) run ./internal/test/proof/cmd/proof -record conformance/testdata/proof.json $(TARGETS)
 
 .PHONY: verification
