@@ -13,6 +13,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -192,16 +193,36 @@ func (s *Server) wait() {
 	}
 }
 
-// Crash kills the server and all its processes. What PostgreSQL has of the system's shared memory
-// goes with them.
+// Crash kills the server and all its processes, and returns when they have ended. What PostgreSQL has of the system's shared
+// memory goes with them: a process that still uses it would keep the next server from starting.
 func (s *Server) Crash() {
 	lines, _ := os.ReadFile(filepath.Join(s.Data(), "postmaster.pid"))
-	s.signal(syscall.SIGKILL)
+	if s.cmd != nil {
+		s.killChildren()
+		_ = s.cmd.Process.Kill()
+	}
 	s.wait()
 	if lines := strings.Split(string(lines), "\n"); len(lines) > 6 {
 		if ids := strings.Fields(lines[6]); len(ids) == 2 {
 			_ = exec.Command("ipcrm", "-m", ids[1]).Run()
 		}
+	}
+}
+
+// killChildren kills what the server has started. The server stands still meanwhile, so that it starts no more, and
+// stays the parent by which processes finds them.
+func (s *Server) killChildren() {
+	s.Freeze()
+	for {
+		all, _ := s.processes()
+		children := slices.DeleteFunc(all, func(pid int) bool { return pid == s.PID })
+		if len(children) == 0 {
+			return
+		}
+		for _, pid := range children {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		runtime.Gosched()
 	}
 }
 

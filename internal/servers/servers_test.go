@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -47,13 +48,20 @@ func TestServer(t *testing.T) {
 	require.Equal(t, 2, stopped)
 	s.Thaw()
 	s.Crash()
-	all, _ = s.processes()
-	require.Empty(t, all)
+	for _, pid := range all {
+		require.False(t, runs(pid), "process %d runs after the crash", pid)
+	}
 	require.NoError(t, os.Remove(filepath.Join(s.Dir, "up")))
 	require.NoError(t, s.Start(t.Context(), up(s)))
 	require.Equal(t, port, s.Ports[0], "a server keeps its port")
 	s.Stop()
 	require.NoDirExists(t, s.Dir)
+}
+
+// runs reports whether a process is there and is no zombie.
+func runs(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err == nil && !strings.HasPrefix(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " Z")
 }
 
 // A port that another process has taken meanwhile is chosen anew; other failures are reported with the log.
