@@ -76,6 +76,16 @@ func TestHoldEndsAtTheSecondInterrupt(t *testing.T) {
 	require.True(t, k.ProcessState.Sys().(syscall.WaitStatus).Signaled())
 }
 
+// TestHoldEndsWellHoweverManyTerms: the exit code shows that the lock was given back, whenever the last TERM arrives.
+func TestHoldEndsWellHoweverManyTerms(t *testing.T) {
+	t.Parallel()
+	_, l, url := server(t)
+	k := holding(t, url, "")
+	k.signalUntilItEnds(syscall.SIGTERM)
+	require.Zero(t, k.ProcessState.ExitCode(), k.stderr)
+	free(t, l, "k")
+}
+
 // TestHoldEndsWhileItBeginsToListen: the lock is given back at once though the subscription to requests is not there yet.
 func TestHoldEndsWhileItBeginsToListen(t *testing.T) {
 	t.Parallel()

@@ -65,20 +65,7 @@ func TestSignalEndsTheRelease(t *testing.T) {
 	_, err = stdin.Write([]byte("\n"))
 	require.NoError(t, err)
 	pace.Eventually(t, patience, "COMMAND has ended", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = cmd.Wait()
-	}()
-	for tick := time.NewTicker(50 * time.Millisecond); ; { // the first may still be for COMMAND
-		select {
-		case <-tick.C:
-			_ = cmd.Process.Signal(syscall.SIGTERM)
-			continue
-		case <-ended:
-		}
-		break
-	}
+	cmd.signalUntilItEnds(syscall.SIGTERM) // the first may still be for COMMAND
 	require.Equal(t, 3, cmd.ProcessState.ExitCode(), cmd.stderr)
 	require.Contains(t, cmd.stderr.String(), "a signal ended the wait")
 }

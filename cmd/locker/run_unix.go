@@ -167,13 +167,12 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 		return err
 	}
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a stderr that is gone is no reason to end
-	signals := make(chan os.Signal, 16)
+	signals := make(chan os.Signal, 16)                     // for as long as the process lives: the last signal must not replace COMMAND's exit code
 	for _, s := range passedOn {
 		if !signal.Ignored(s) { // by nohup
 			signal.Notify(signals, s)
 		}
 	}
-	defer signal.Stop(signals)
 
 	locks, release, err := f.open(c, cfg)
 	if err != nil {

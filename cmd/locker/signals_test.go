@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -81,4 +82,21 @@ func TestSignalEndsTheWait(t *testing.T) {
 	require.Equal(t, 128+int(syscall.SIGTERM), cmd.code(t))
 	require.NoError(t, held.Unlock(t.Context()))
 	free(t, l, "k")
+}
+
+// signalUntilItEnds sends a signal again and again, and waits for the end: one of them arrives at each moment of it.
+func (l *locked) signalUntilItEnds(s syscall.Signal) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = l.Wait()
+	}()
+	for tick := time.NewTicker(time.Millisecond); ; {
+		select {
+		case <-tick.C:
+			_ = l.Process.Signal(s)
+		case <-ended:
+			return
+		}
+	}
 }
