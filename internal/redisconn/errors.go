@@ -114,7 +114,7 @@ func classify(err error) error {
 	var op *net.OpError
 	isOp := errors.As(err, &op)
 	switch {
-	case isTLS(err), errors.Is(err, redis.ErrClosed):
+	case isTLS(err), errors.Is(err, redis.ErrClosed), errors.Is(err, errKeyDB):
 		return &Error{Err: err, Permanent: true, NotApplied: true}
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), isOp && op.Op == "dial":
 		return &Error{Err: err, NotApplied: true}

@@ -3,6 +3,8 @@ package redisconn
 import (
 	"cmp"
 	"context"
+	"errors"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -37,5 +39,26 @@ func (g greeting) onConnect(protocol int) func(ctx context.Context, conn *redis.
 			return err
 		}
 		return nil // a server that does not know HELLO has connections without names
+	}
+}
+
+var errKeyDB = errors.New("the server is KeyDB 6.3, which a BLPOP can crash (github.com/Snapchat/KeyDB/issues/928)")
+
+// refusingKeyDB returns an OnConnect for connections that block. It refuses KeyDB 6.3, which keeps the address of a
+// client that BLPOP has served until the timeout of its BLPOP, and uses the address then, though the connection may
+// have ended. KeyDB calls itself Redis, but there is no Redis 6.3.
+func refusingKeyDB(then func(ctx context.Context, conn *redis.Conn) error) func(ctx context.Context, conn *redis.Conn) error {
+	return func(ctx context.Context, conn *redis.Conn) error {
+		if err := then(ctx, conn); err != nil {
+			return err
+		}
+		hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
+		if err := conn.Process(ctx, hello); err != nil && !isServerError(err) {
+			return err
+		}
+		if version, _ := hello.Val()["version"].(string); strings.HasPrefix(version, "6.3.") {
+			return errKeyDB
+		}
+		return nil
 	}
 }

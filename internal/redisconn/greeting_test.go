@@ -1,8 +1,13 @@
 package redisconn
 
 import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,4 +87,48 @@ func TestRefusedHandshakeIsNoSignOfLife(t *testing.T) {
 		require.Equal(t, want, c.isAlive(t.Context()), "the second time, password %q", password)
 		c.close()
 	}
+}
+
+// likeKeyDB is a connection to a Redis that calls itself Redis 6.3.4, as KeyDB does.
+type likeKeyDB struct {
+	net.Conn
+	version string // of the Redis
+}
+
+func (c likeKeyDB) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	of := func(version string) []byte { return fmt.Appendf(nil, "$%d\r\n%s\r\n", len(version), version) }
+	return copy(p, bytes.ReplaceAll(p[:n], of(c.version), of("6.3.4"))), err
+}
+
+// KeyDB 6.3 gets no BLPOP, and all other commands.
+func TestBlockingRefusesKeyDB(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	admin := server.Client(t)
+	hello, err := admin.Do(t.Context(), "hello", 3).Result()
+	require.NoError(t, err)
+	version := hello.(map[any]any)["version"].(string)
+	for _, protocol := range []int{2, 3} {
+		o := *server.Options()
+		o.Protocol = protocol
+		o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			conn, err := d.DialContext(ctx, "unix", server.Socket())
+			return likeKeyDB{conn, version}, err
+		}
+		rdb := redis.NewClient(&o)
+		t.Cleanup(func() { _ = rdb.Close() })
+		d := openToy(rdb)
+		t.Cleanup(func() { _ = d.Close() })
+		c := claim{fmt.Sprint("k", protocol), "id"}
+		require.NoError(t, d.Acquire(t.Context(), c))
+		require.NoError(t, d.Release(t.Context(), c))
+		for _, many := range []bool{false, true} {
+			_, err := d.NewBlocking(time.Second).Pop(t.Context(), "list", many)
+			require.ErrorContains(t, err, "KeyDB 6.3")
+			require.True(t, isPermanent(err))
+		}
+	}
+	require.False(t, strings.Contains(admin.Info(t.Context(), "commandstats").Val(), "cmdstat_blpop"))
 }

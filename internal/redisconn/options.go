@@ -38,10 +38,16 @@ func (c *Conn) dedicated(pool int, block time.Duration) redis.UniversalClient {
 	case *redis.Client:
 		o := privateOptions(private.Options())
 		o.ReadTimeout, o.PoolSize = o.ReadTimeout+block, pool
+		if block > 0 {
+			o.OnConnect = refusingKeyDB(o.OnConnect)
+		}
 		return redis.NewClient(o)
 	case *redis.ClusterClient:
 		o := privateClusterOptions(private.Options())
 		o.ReadTimeout, o.PoolSize = o.ReadTimeout+block, pool
+		if block > 0 {
+			o.OnConnect = refusingKeyDB(o.OnConnect)
+		}
 		return redis.NewClusterClient(o)
 	}
 	return nil

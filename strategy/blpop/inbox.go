@@ -24,7 +24,7 @@ const (
 	giveUpSoon  = 20 * time.Millisecond
 	pauseMin    = 20 * time.Millisecond // after an error
 	pauseMax    = time.Second
-	refusalTime = 30 * time.Second // how long a server's refusal to block is believed
+	refusalTime = 30 * time.Second // how long a refusal to block is believed
 	closeBudget = 300 * time.Millisecond
 )
 
@@ -46,7 +46,7 @@ type inboxes struct {
 	nodes    map[string]int      // how many of them block on a node
 	attempts int                 // so far, of all watches
 	asked    map[string]*attempt // by claim id, those of all watches
-	refused  time.Time           // until when the server refuses to block
+	refused  time.Time           // until when BLPOP cannot be used
 	closed   bool
 	work     sync.WaitGroup // dispatchers and givings-up
 }
@@ -214,7 +214,7 @@ func (in *inbox) missed(err error) {
 	defer b.mu.Unlock()
 	if now := time.Now(); driver.IsPermanent(err) && !b.closed && !now.Before(b.refused) {
 		b.refused = now.Add(refusalTime)
-		b.log.Warn("waiters poll, as the server refuses BLPOP", "strategy", b.d.Name(), "err", err)
+		b.log.Warn("waiters poll, as BLPOP cannot be used", "strategy", b.d.Name(), "err", err)
 	}
 	for _, w := range in.watches {
 		w.Send()

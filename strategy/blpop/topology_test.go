@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/distlock/locker/conformance/redisconformance"
+	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy/blpop"
 )
 
@@ -14,7 +15,7 @@ func on(topology redisconformance.Topology) redisconformance.Strategy {
 		NewDriver:   blpop.NewDriver,
 		StoredHolds: true,
 		Permits:     true,
-		Notified:    true,
+		Notified:    redistest.Blocks(),
 		Fair:        true,
 		Topology:    topology,
 	}

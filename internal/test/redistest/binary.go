@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"sync"
+	"testing"
 )
 
 const binaryEnv = "LOCKER_REDIS_SERVER"
@@ -15,6 +17,7 @@ const binaryEnv = "LOCKER_REDIS_SERVER"
 type binary struct {
 	path         string
 	major, minor int
+	keyDB        bool
 }
 
 func (b binary) atLeast(major, minor int) bool {
@@ -26,6 +29,20 @@ func (b binary) atLeast(major, minor int) bool {
 func AtLeast(major, minor int) bool {
 	b, err := findBinary()
 	return err != nil || b.atLeast(major, minor) // the first test that starts one says what is wrong
+}
+
+// Blocks reports whether BLPOP may be sent to the server that the tests use. A BLPOP can crash KeyDB.
+func Blocks() bool {
+	b, err := findBinary()
+	return err != nil || !b.keyDB
+}
+
+// NeedsBLPOP skips a test of BLPOP on a server that gets none.
+func NeedsBLPOP(tb testing.TB) {
+	tb.Helper()
+	if !Blocks() {
+		tb.Skip("KeyDB gets no BLPOP")
+	}
 }
 
 var versionPattern = regexp.MustCompile(`\bv=(\d+)\.(\d+)`)
@@ -51,5 +68,5 @@ var findBinary = sync.OnceValues(func() (binary, error) {
 	}
 	major, err := strconv.Atoi(string(m[1]))
 	minor, merr := strconv.Atoi(string(m[2]))
-	return binary{path, major, minor}, errors.Join(err, merr)
+	return binary{path, major, minor, bytes.HasPrefix(out, []byte("KeyDB"))}, errors.Join(err, merr)
 })

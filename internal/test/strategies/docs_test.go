@@ -36,7 +36,8 @@ func TestDocumentedPermissions(t *testing.T) {
 			t.Parallel()
 			require.NotEmpty(t, rules[name])
 			redisconformance.RunAs(t, redisconformance.Strategy{
-				Name: name, New: newLocker, StoredHolds: name != "setnx", Permits: true, Notified: name != "setnx", Fair: name == "blpop",
+				Name: name, New: newLocker, StoredHolds: name != "setnx", Permits: true, Fair: name == "blpop",
+				Notified: name == "hashreentrant" || name == "blpop" && redistest.Blocks(),
 			}, rules[name]...)
 		})
 	}

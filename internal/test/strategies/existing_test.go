@@ -22,7 +22,7 @@ func TestSuiteOnAServerOfOthers(t *testing.T) {
 	srv.AddUser(t, "suite", "secret", "~*mark:*", "~locker:inbox:*", "&*", "+@all", "-@dangerous", "-script")
 	as := srv.Options()
 	as.Username, as.Password = "suite", "secret"
-	s := redisconformance.Strategy{Name: "blpop", New: blpop.New, StoredHolds: true, Permits: true, Notified: true, Fair: true, Server: as, Mark: "mark:"}
+	s := redisconformance.Strategy{Name: "blpop", New: blpop.New, StoredHolds: true, Permits: true, Notified: redistest.Blocks(), Fair: true, Server: as, Mark: "mark:"}
 	groups, least := "fencing|keys|admin", 25
 	if os.Getenv("LOCKER_CONFORMANCE") == "all" {
 		groups, least = groups+"|exclusion|failure|hygiene|wake-ups", 60
