@@ -76,7 +76,7 @@ func (f *holdFlags) hold(c *cobra.Command, key string) error {
 	defer release()
 	ctx, cancel := context.WithCancelCause(c.Context())
 	defer cancel(nil)
-	signals := make(chan os.Signal, 1) // for as long as the process lives: a second TERM must not replace the exit code
+	signals := make(chan os.Signal, 1) // for as long as the process lives: a late TERM must not replace the exit code
 	for _, s := range []os.Signal{syscall.SIGHUP, os.Interrupt, syscall.SIGTERM} {
 		if !signal.Ignored(s) { // by nohup, or in the background of a script
 			signal.Notify(signals, s)

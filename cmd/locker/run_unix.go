@@ -167,7 +167,7 @@ func (f *runFlags) run(c *cobra.Command, args []string) (err error) {
 		return err
 	}
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a stderr that is gone is no reason to end
-	signals := make(chan os.Signal, 16)                     // for as long as the process lives: the last signal must not replace COMMAND's exit code
+	signals := make(chan os.Signal, 16)                     // for as long as the process lives: a late signal must not replace COMMAND's exit code
 	for _, s := range passedOn {
 		if !signal.Ignored(s) { // by nohup
 			signal.Notify(signals, s)

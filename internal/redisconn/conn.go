@@ -19,6 +19,8 @@ type Conn struct {
 	private redis.UniversalClient // the private client; or user, or a view of it
 	owned   bool                  // private has connections of its own
 
+	greeting greeting // of the private client's connections
+
 	commands    pipelines
 	urgent      pipelines
 	unpipelined pipeline    // runs the commands that no pipeline sends
@@ -42,11 +44,12 @@ func Open(rdb redis.UniversalClient) *Conn {
 		return openSingle(user, dialerOf(user))
 	case *redis.ClusterClient:
 		o := privateClusterOptions(user.Options())
-		o.OnConnect, o.ClientName = greetingOf(o.ClientName, o.OnConnect).onConnect(o.Protocol), ""
+		greeting := greetingOf(o.ClientName, o.OnConnect)
+		o.OnConnect, o.ClientName = greeting.onConnect(o.Protocol), ""
 		if o.Dialer != nil {
 			o.Dialer = takingDeadlines(o.Dialer)
 		}
-		return &Conn{user: rdb, private: redis.NewClusterClient(o), owned: true}
+		return &Conn{user: rdb, private: redis.NewClusterClient(o), owned: true, greeting: greeting}
 	}
 	return &Conn{user: rdb, private: rdb}
 }
@@ -68,7 +71,7 @@ func openSingle(user *redis.Client, dial dialer) *Conn {
 	o.OnConnect, o.ClientName = greeting.onConnect(o.Protocol), ""
 	followMaster(life, o)
 	private := redis.NewClient(o)
-	c.private, c.owned, c.stop = private, true, stop
+	c.private, c.owned, c.greeting, c.stop = private, true, greeting, stop
 	c.commands.single, c.urgent.single = &pipeline{client: private}, &pipeline{client: private}
 	if o.StreamingCredentialsProvider == nil { // only go-redis's pool hears of new credentials
 		c.commands.single.fast = newFastPath(life, private.Options(), greeting)

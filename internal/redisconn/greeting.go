@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -12,8 +13,9 @@ import (
 // greeting begins our connections: with the user's OnConnect, and a name that shows
 // them in CLIENT LIST.
 type greeting struct {
-	name string
-	then func(ctx context.Context, conn *redis.Conn) error // the user's OnConnect, or nil
+	name   string
+	then   func(ctx context.Context, conn *redis.Conn) error // the user's OnConnect, or nil
+	blocks bool                                              // the connection is for commands that block
 }
 
 // greetingOf returns the greeting for a client like the user's. name is that client's, or "".
@@ -21,8 +23,12 @@ func greetingOf(name string, then func(ctx context.Context, conn *redis.Conn) er
 	if name != "" {
 		name += ":"
 	}
-	return greeting{name + "locker", then}
+	return greeting{name: name + "locker", then: then}
 }
+
+// errKeyDB refuses a connection that blocks. KeyDB 6.3 keeps the address of a client whose BLPOP has ended before its
+// timeout, and uses the address at the timeout. If the connection has closed by then, the server may crash or hang.
+var errKeyDB = errors.New("the server is KeyDB 6.3, which a BLPOP can crash (github.com/Snapchat/KeyDB/issues/928)")
 
 // onConnect returns an OnConnect for connections that speak a version of the protocol. HELLO
 // carries the name, as every user may send it. A name in the options would make go-redis
@@ -35,30 +41,26 @@ func (g greeting) onConnect(protocol int) func(ctx context.Context, conn *redis.
 				return err
 			}
 		}
-		if err := conn.Do(ctx, "hello", protocol, "setname", g.name).Err(); err != nil && !isServerError(err) {
+		hello, err := conn.Do(ctx, "hello", protocol, "setname", g.name).Result()
+		switch {
+		case err != nil && !isServerError(err):
 			return err
+		case g.blocks && strings.HasPrefix(versionIn(hello), "6.3."): // KeyDB calls itself Redis, but there is no Redis 6.3
+			return errKeyDB
 		}
 		return nil // a server that does not know HELLO has connections without names
 	}
 }
 
-var errKeyDB = errors.New("the server is KeyDB 6.3, which a BLPOP can crash (github.com/Snapchat/KeyDB/issues/928)")
-
-// refusingKeyDB returns an OnConnect for connections that block. It refuses KeyDB 6.3, which keeps the address of a
-// client that BLPOP has served until the timeout of its BLPOP, and uses the address then, though the connection may
-// have ended. KeyDB calls itself Redis, but there is no Redis 6.3.
-func refusingKeyDB(then func(ctx context.Context, conn *redis.Conn) error) func(ctx context.Context, conn *redis.Conn) error {
-	return func(ctx context.Context, conn *redis.Conn) error {
-		if err := then(ctx, conn); err != nil {
-			return err
+// versionIn returns the version in a reply to HELLO, or "".
+func versionIn(hello any) (version string) {
+	switch hello := hello.(type) {
+	case map[any]any:
+		version, _ = hello["version"].(string)
+	case []any:
+		if i := slices.Index(hello, "version"); i >= 0 && i+1 < len(hello) {
+			version, _ = hello[i+1].(string)
 		}
-		hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
-		if err := conn.Process(ctx, hello); err != nil && !isServerError(err) {
-			return err
-		}
-		if version, _ := hello.Val()["version"].(string); strings.HasPrefix(version, "6.3.") {
-			return errKeyDB
-		}
-		return nil
 	}
+	return version
 }

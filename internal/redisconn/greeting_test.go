@@ -7,7 +7,6 @@ import (
 	"net"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -104,31 +103,32 @@ func (c likeKeyDB) Read(p []byte) (int, error) {
 // KeyDB 6.3 gets no BLPOP, and all other commands.
 func TestBlockingRefusesKeyDB(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	admin := server.Client(t)
-	hello, err := admin.Do(t.Context(), "hello", 3).Result()
-	require.NoError(t, err)
-	version := hello.(map[any]any)["version"].(string)
-	for _, protocol := range []int{2, 3} {
-		o := *server.Options()
-		o.Protocol = protocol
-		o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
+	for name, server := range map[string]*redistest.Server{"single": redistest.Start(t), "cluster": redistest.StartClusterOfOne(t)} {
+		admin := server.Client(t)
+		hello, err := admin.Do(t.Context(), "hello", 3).Result()
+		require.NoError(t, err)
+		dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer
 			conn, err := d.DialContext(ctx, "unix", server.Socket())
-			return likeKeyDB{conn, version}, err
+			return likeKeyDB{conn, versionIn(hello)}, err
 		}
-		rdb := redis.NewClient(&o)
-		t.Cleanup(func() { _ = rdb.Close() })
-		d := openToy(rdb)
-		t.Cleanup(func() { _ = d.Close() })
-		c := claim{fmt.Sprint("k", protocol), "id"}
-		require.NoError(t, d.Acquire(t.Context(), c))
-		require.NoError(t, d.Release(t.Context(), c))
-		for _, many := range []bool{false, true} {
-			_, err := d.NewBlocking(time.Second).Pop(t.Context(), "list", many)
-			require.ErrorContains(t, err, "KeyDB 6.3")
-			require.True(t, isPermanent(err))
+		for _, protocol := range []int{2, 3} {
+			o := &redis.UniversalOptions{Addrs: []string{server.Addr()}, Protocol: protocol, Dialer: dial, IsClusterMode: name == "cluster"}
+			rdb := redis.NewUniversalClient(o)
+			t.Cleanup(func() { _ = rdb.Close() })
+			d := openToy(rdb)
+			t.Cleanup(func() { _ = d.Close() })
+			c := claim{fmt.Sprint("k", protocol), "id"}
+			require.NoError(t, d.Acquire(t.Context(), c))
+			require.NoError(t, d.Release(t.Context(), c))
+			b := d.NewBlocking(time.Second)
+			t.Cleanup(b.Close)
+			for _, many := range []bool{false, true} {
+				_, err := b.Pop(t.Context(), "list", many)
+				require.ErrorContains(t, err, "KeyDB 6.3", name)
+				require.True(t, isPermanent(err), name)
+			}
 		}
+		require.NotContains(t, admin.Info(t.Context(), "commandstats").Val(), "cmdstat_blpop", name)
 	}
-	require.False(t, strings.Contains(admin.Info(t.Context(), "commandstats").Val(), "cmdstat_blpop"))
 }

@@ -34,20 +34,18 @@ func (c *Conn) dedicated(pool int, block time.Duration) redis.UniversalClient {
 	if !c.owned {
 		return nil
 	}
+	greeting := c.greeting
+	greeting.blocks = block > 0
 	switch private := c.private.(type) {
 	case *redis.Client:
 		o := privateOptions(private.Options())
 		o.ReadTimeout, o.PoolSize = o.ReadTimeout+block, pool
-		if block > 0 {
-			o.OnConnect = refusingKeyDB(o.OnConnect)
-		}
+		o.OnConnect = greeting.onConnect(o.Protocol)
 		return redis.NewClient(o)
 	case *redis.ClusterClient:
 		o := privateClusterOptions(private.Options())
 		o.ReadTimeout, o.PoolSize = o.ReadTimeout+block, pool
-		if block > 0 {
-			o.OnConnect = refusingKeyDB(o.OnConnect)
-		}
+		o.OnConnect = greeting.onConnect(o.Protocol)
 		return redis.NewClusterClient(o)
 	}
 	return nil

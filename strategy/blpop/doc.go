@@ -64,7 +64,7 @@
 // HMGET, HSET, HDEL, HLEN, HGETALL, RPUSH, EXISTS, DEL, PTTL, PEXPIRE, TYPE, GET,
 // SET, INCRBY, TIME, PUBSUB NUMSUB, PUBLISH or SPUBLISH, and for permits HKEYS, HSCAN, PEXPIREAT, ZADD, ZREM, ZSCORE,
 // ZCARD, ZCOUNT, ZRANGE, ZRANGEBYSCORE. Without the permission to publish
-// waiters of other strategies ask by themselves; without BLPOP waiters poll.
+// waiters of other strategies ask by themselves; without BLPOP waiters poll. KeyDB 6.3 gets no BLPOP: one can crash it.
 //
 // A key with permits is a hash, too. Beside it are locker:permits:{N}, a sorted set of the permits' ends, which goes with the
 // last permit, and while somebody waits for permits locker:turns:{N}, a sorted set, and locker:places:{N}, a hash: the line. They

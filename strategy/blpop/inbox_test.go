@@ -131,6 +131,7 @@ func TestWithoutBLPOP(t *testing.T) {
 		require.NoError(t, l.Close())
 	}
 	require.Equal(t, 2, bytes.Count(said.bytes(), []byte("waiters poll")), said.string())
+	require.Contains(t, said.string(), "NOPERM")
 }
 
 type lockedBuffer struct {
@@ -154,6 +155,7 @@ func (b *lockedBuffer) string() string { return string(b.bytes()) }
 
 // Where no connection was free, a key polls, and blocks once one is.
 func TestConnectionBecomesFree(t *testing.T) {
+	redistest.NeedsBLPOP(t)
 	t.Parallel()
 	b := watching(t)
 	in := b.open[b.name("k")]

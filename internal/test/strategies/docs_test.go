@@ -37,7 +37,7 @@ func TestDocumentedPermissions(t *testing.T) {
 			require.NotEmpty(t, rules[name])
 			redisconformance.RunAs(t, redisconformance.Strategy{
 				Name: name, New: newLocker, StoredHolds: name != "setnx", Permits: true, Fair: name == "blpop",
-				Notified: name == "hashreentrant" || name == "blpop" && redistest.Blocks(),
+				Notified: wakes(name),
 			}, rules[name]...)
 		})
 	}

@@ -114,7 +114,7 @@ func TestClientThatOnlyAHookConnects(t *testing.T) {
 				}
 				waits <- err
 			}()
-			if name != "setnx" { // which polls
+			if wakes(name) {
 				require.Eventually(t, func() bool {
 					clients := server.Client(t)
 					return clients.PubSubNumSub(ctx, "redisson_lock__channel:{k}").Val()["redisson_lock__channel:{k}"] > 0 ||

@@ -13,6 +13,7 @@ import (
 
 // A lock that a release has granted for 2 s, and that LetExpire leaves at once, stays for its TTL.
 func TestLetExpireOfAGrantByARelease(t *testing.T) {
+	redistest.NeedsBLPOP(t)
 	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
 	for round := 0; ; round++ {

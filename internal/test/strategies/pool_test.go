@@ -20,6 +20,9 @@ var onOneRedis = map[string]func(redis.UniversalClient, ...locker.Option) (*lock
 	"setnx": setnx.New, "hashreentrant": hashreentrant.New, "blpop": blpop.New,
 }
 
+// wakes reports whether a release wakes the waiters of a strategy. Those of others poll.
+func wakes(name string) bool { return name == "hashreentrant" || name == "blpop" && redistest.Blocks() }
+
 // With a caller's pool of one connection and hundreds of waiters, unlocks and
 // renewals go through (R18).
 func TestPoolOfOne(t *testing.T) {
