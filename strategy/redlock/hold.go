@@ -280,3 +280,10 @@ func (hs *holds) remove(h *hold) {
 	defer hs.mu.Unlock()
 	delete(hs.byID, h.req.ID)
 }
+
+// mayHave reports whether the claim's key may be on node i.
+func (h *hold) mayHave(i int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.nodes[i].touched
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/conformance/faultproxy"
+	"github.com/distlock/locker/driver"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -78,6 +79,34 @@ func TestOldFailuresSkipNoNode(t *testing.T) {
 	require.False(t, n.isDown(), "a later command was answered")
 	n.call(t.Context(), opRelease, failing)
 	require.True(t, n.isDown(), "no command was answered since")
+}
+
+// A renewal asks a node that is down if it needs its vote: the other nodes that are up do not have the claim.
+func TestRenewalAsksANodeThatItNeeds(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 5)
+	l, d := m.open(t)
+	unlock(t, lock(t, l, "k")) // all nodes are known
+	n := d.nodes[2]
+	eventually(t, "no probe is under way, and none begins", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.nextProbe = time.Now().Add(time.Hour)
+		return n.probed == nil
+	})
+	n.mu.Lock()
+	n.skip(io.EOF)
+	n.mu.Unlock()
+	for taken, skipped := range map[int]bool{3: false, 4: true} {
+		h := d.newHold(driver.Request{Claim: driver.Claim{Key: "renewed", ID: d.newID(), TTL: time.Minute}})
+		for i := range taken {
+			h.nodes[i].touched = true
+		}
+		for _, kind := range []opKind{opConfirm, opRenew} {
+			require.Equal(t, skipped, errors.Is(h.do(t.Context(), 2, kind).err, errSkipped), "%d nodes may have the claim, one of them is down", taken)
+			h.nodes[2].touched = true // it has answered that it has not
+		}
+	}
 }
 
 func TestRestartedEmptyNodeIsRejoined(t *testing.T) {

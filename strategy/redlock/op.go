@@ -231,10 +231,29 @@ func (p *part) cleanUp() (bool, error) {
 	return a.state == yes, a.err
 }
 
+// skip returns why node i is sent nothing, or nil. A renewal needs a majority that has the claim: if too few of these nodes
+// are up, all of them are asked.
+func (h *hold) skip(i int, kind opKind) error {
+	err := h.d.skip(h.d.nodes[i], kind)
+	if err == nil || kind != opRenew && kind != opConfirm {
+		return err
+	}
+	up := 0
+	for j, n := range h.d.nodes {
+		if h.mayHave(j) && !n.isDown() {
+			up++
+		}
+	}
+	if !h.d.majority(up) {
+		return nil
+	}
+	return err
+}
+
 // command sends what the operation is to node i.
 func (h *hold) command(ctx context.Context, i int, kind opKind) answer {
 	n, c := h.d.nodes[i], h.req.Claim
-	if err := h.d.skip(n, kind); err != nil {
+	if err := h.skip(i, kind); err != nil {
 		return answer{state: failed, err: err}
 	}
 	return n.call(ctx, kind, func() answer {
