@@ -106,6 +106,13 @@ func (h *hold) lockTurn(ctx context.Context, i int) error {
 	return nil
 }
 
+// mayHave reports whether the claim's key may be on node i.
+func (h *hold) mayHave(i int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.nodes[i].touched
+}
+
 // before returns the answer that is known without asking the node. It needs h.mu.
 func (h *hold) before(i int, kind opKind) (a answer, known bool) {
 	hn := &h.nodes[i]
@@ -279,11 +286,4 @@ func (hs *holds) remove(h *hold) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	delete(hs.byID, h.req.ID)
-}
-
-// mayHave reports whether the claim's key may be on node i.
-func (h *hold) mayHave(i int) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.nodes[i].touched
 }

@@ -59,18 +59,24 @@ func TestDeadNodeIsSkipped(t *testing.T) {
 	require.Zero(t, m.proxies[0].Count(isAnyOp))
 }
 
-// A failure that is older than the node's last answer does not keep the node from the next command.
-func TestOldFailuresSkipNoNode(t *testing.T) {
-	t.Parallel()
-	m := startMasters(t, 3)
-	_, d := m.open(t)
-	n := d.nodes[0]
+// endProbes returns when no probe is under way, and lets none begin.
+func endProbes(t *testing.T, n *node) {
+	t.Helper()
 	eventually(t, "no probe is under way, and none begins", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.nextProbe = time.Now().Add(time.Hour)
 		return n.probed == nil
 	})
+}
+
+// A failure that is older than the node's last answer does not keep the node from the next command.
+func TestOldFailuresSkipNoNode(t *testing.T) {
+	t.Parallel()
+	m := startMasters(t, 3)
+	_, d := m.open(t)
+	n := d.nodes[0]
+	endProbes(t, n)
 	failing := func() answer { return answer{state: failed, err: io.EOF} }
 	n.call(t.Context(), opRelease, func() answer {
 		n.call(t.Context(), opAcquire, func() answer { return answer{state: yes} })
@@ -88,12 +94,7 @@ func TestRenewalAsksANodeThatItNeeds(t *testing.T) {
 	l, d := m.open(t)
 	unlock(t, lock(t, l, "k")) // all nodes are known
 	n := d.nodes[2]
-	eventually(t, "no probe is under way, and none begins", func() bool {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.nextProbe = time.Now().Add(time.Hour)
-		return n.probed == nil
-	})
+	endProbes(t, n)
 	n.mu.Lock()
 	n.skip(io.EOF)
 	n.mu.Unlock()
