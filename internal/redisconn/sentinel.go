@@ -19,15 +19,20 @@ import (
 // which they do at each new connection.
 const failoverAddr = "FailoverClient"
 
-// askEvery is the least time between two questions for the topology, while it is in use.
-const askEvery = 500 * time.Millisecond
+const (
+	askEvery = 500 * time.Millisecond // the least time between two questions for the topology, while it is in use
+	// askFor is how long the Sentinels are asked after a write. In a failover the replica is a master for up to some
+	// three seconds until all Sentinels name it: one looks each second whether it is, and the others hear from that one
+	// within two. A write to the old master in this time is followed by questions until they do.
+	askFor = 5 * time.Second
+)
 
 // masterFollower closes connections to a server that is not the master any more. After an
 // orderly failover the Sentinels leave the old one a master for some ten seconds, in which
 // it would go on taking writes that the new one does not have.
 //
-// It learns of the change from new connections, and makes one now and then while others
-// are written to; again and again if that fails. It knows servers by the remote addresses of connections. A master's
+// It learns of the change from new connections. It makes one each askEvery while others are written to, and
+// for askFor after a write. It knows servers by the remote addresses of connections. A master's
 // name may have several: all that were found with the address of the newest connection are
 // the master's. (To compare two servers takes INFO, which users may not be allowed. The name
 // alone would not do: its addresses may change with the master.)
@@ -35,10 +40,11 @@ type masterFollower struct {
 	life    context.Context // of the Conn
 	dial    dialer
 	timeout time.Duration // of dial
-	asked   atomic.Int64  // when the Sentinels were last asked, in ns
 
-	mu    sync.Mutex
-	conns map[*followerConn]struct{}
+	mu      sync.Mutex
+	conns   map[*followerConn]struct{}
+	written time.Time // when a connection was last written to
+	asking  bool      // keepAsking runs
 }
 
 // followMaster lets connections made with o follow the master, if o asks Sentinels.
@@ -50,7 +56,6 @@ func followMaster(life context.Context, o *redis.Options) {
 }
 
 func (f *masterFollower) connect(ctx context.Context, network, addr string) (net.Conn, error) {
-	f.asked.Store(time.Now().UnixNano())
 	conn, master, err := f.reach(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -103,23 +108,31 @@ func (f *masterFollower) closeOthers(master []string) {
 // have no address.
 func serverOf(conn net.Conn) string { return fmt.Sprint(conn.RemoteAddr()) }
 
-// used asks for the master in the background if it is time to.
+// used lets the questions for the master go on for askFor, and begins them if there are none.
 func (f *masterFollower) used(network string) {
-	asked, now := f.asked.Load(), time.Now().UnixNano()
-	if now-asked < int64(askEvery) || !f.asked.CompareAndSwap(asked, now) {
-		return
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.written = time.Now()
+	if !f.asking {
+		f.asking = true
+		go f.keepAsking(network)
 	}
-	go func() {
-		for asked := now; !f.ask(network); asked = now {
-			// The next write may come when it is too late: a lease is renewed every third of its TTL.
-			if !bound.Sleep(f.life, nil, askEvery) || f.idle() {
-				return
-			}
-			if now = time.Now().UnixNano(); !f.asked.CompareAndSwap(asked, now) {
-				return // a later question is under way
-			}
-		}
-	}()
+}
+
+// keepAsking asks for the master each askEvery, until the last question was answered and nothing was written for askFor.
+// It cannot wait for the next write: a lease is renewed every third of its TTL, so the next write may come too late.
+func (f *masterFollower) keepAsking(network string) {
+	for answered := true; bound.Sleep(f.life, nil, askEvery) && f.hasToAsk(answered); {
+		answered = f.ask(network)
+	}
+}
+
+// hasToAsk reports whether the questions go on. If not, the next write begins them.
+func (f *masterFollower) hasToAsk(answered bool) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asking = len(f.conns) > 0 && (!answered || time.Since(f.written) < askFor)
+	return f.asking
 }
 
 // ask connects to the master, and closes the connections to other servers. It reports false if it gets no connection.
@@ -133,13 +146,6 @@ func (f *masterFollower) ask(network string) bool {
 	_ = conn.Close()
 	f.closeOthers(master)
 	return true
-}
-
-// idle reports whether there are no connections, so that none has to be closed.
-func (f *masterFollower) idle() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.conns) == 0
 }
 
 // followerConn is a connection to the server that was the master when it was made.
