@@ -216,7 +216,7 @@ test-benchmarks: redis ## the tests of benchmarks, which make test leaves out
 	$(GO) -C benchmarks test -race -count=1 ./...
 
 .PHONY: report
-report: redis postgres mysql ## the same faults for the strategies and for other libraries, 7 minutes, into docs/report.md; cases of the suite on other libraries, into docs/peers-suite.md
+report: redis postgres mysql ## the same faults for the strategies and for other libraries, 8 minutes, into docs/report.md; cases of the suite on other libraries, into docs/peers-suite.md
 	$(GO) -C benchmarks run ./report -docs ../docs/report.md
 	$(GO) -C strategy/etcd run ./internal/report -docs ../../docs/report.md
 	$(GO) -C benchmarks run ./suite -docs ../docs/peers-suite.md

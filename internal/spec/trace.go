@@ -2,12 +2,14 @@ package spec
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
-// A [Trace] is the model of what can be seen from outside of the life of claims on one key: calls and their results.
-// Each operation that a run has recorded is a step of it, or the record shows something that the model of claims
-// cannot do. (TestTraceFollowsClaims goes through both side by side.)
+// A [Trace] is the model of what can be seen from outside of the life of claims on one key: calls and their results,
+// and writes to the resource that the key protects. Each operation that a run has recorded is a step of it, or the
+// record shows something that the model of claims cannot do. (TestTraceFollowsClaims goes through both side by side.)
 
 // Event is one recorded operation.
 type Event struct {
@@ -16,12 +18,15 @@ type Event struct {
 	Lease    uint64        // names the Lock that it belongs to
 	Token    int64         // Granted, Reentered
 	Deadline time.Duration // of the lease, as its holder knows it now; 0: not asked for
-	TTL      time.Duration // Asks
+	TTL      time.Duration // Asks. Renewed: how long a renewal lasts at least, from the call of Renew
+	Permits  int           // Asks: how many of those that the key has; 0 of a lock
 	Since    time.Duration // with Deadline: the store had the lock then, or later
 	// Excused reports whether a lock that the store had at a time, or later, may have been lost by now by design, as a
-	// store loses it that forgets its data. It is for Granted; nil: none may.
+	// store loses it that forgets its data. It is for Granted and Holds; nil: none may.
 	Excused func(since time.Duration) bool
 }
+
+func (e Event) excuses(since time.Duration) bool { return e.Excused != nil && e.Excused(since) }
 
 // What is an operation, or its result.
 type What uint8
@@ -34,6 +39,12 @@ const (
 	Holds                 // the lease says that it is held
 	Lost                  // it says that it is lost
 	Reentered             // a re-entry was granted under the lease
+	Renews                // Renew is called
+	Renewed               // it has returned nil
+	Unrenewed             // it has returned ErrUnavailable
+	Writes                // a write to the resource is sent, with the token
+	Accepted              // the resource has accepted it
+	Rejected              // the resource has refused it
 	Unlocks               // Unlock is called
 	Unlocked              // it has returned nil or ErrLost
 	Failed                // it has returned ErrUnavailable: it may be called again
@@ -41,16 +52,23 @@ const (
 )
 
 func (w What) String() string {
-	return [...]string{"Lock", "granted", "refused", "held", "lost", "re-entered", "Unlock", "Unlock returned", "Unlock failed", "died"}[w]
+	return [...]string{"Lock", "granted", "refused", "held", "lost", "re-entered",
+		"Renew", "Renew returned", "Renew failed", "a write", "an accepted write", "a refused write",
+		"Unlock", "Unlock returned", "Unlock failed", "died"}[w]
 }
 
 // view holds what is known of a lease.
 type view struct {
 	stage    stage
 	token    int64
+	permits  int
 	ttl      time.Duration
-	since    time.Duration // the store had the lock then, or later
+	renews   time.Duration // when Renew was called last
+	least    int64         // the greatest token of the writes that were accepted before its last write was sent
+	granted  time.Duration // the store had the lock then, or later, by the grant
+	since    time.Duration // and by the last renewal
 	deadline time.Duration
+	refused  bool          // the resource has refused its token
 	robbed   bool          // it may have been lost by design when another lease was granted
 	next     uint64        // the lease that was granted since, the first one; 0: none
 	taken    time.Duration // when that was
@@ -67,12 +85,18 @@ const (
 
 // Trace takes the operations on one key, in the order of their times. A lease leaves it when it is over.
 type Trace struct {
+	permits  int // that the key has; 0 of a lock
 	leases   map[uint64]*view
-	greatest int64 // token
+	greatest int64          // token
+	used     map[int64]bool // tokens of permits
+	sent     int64          // the greatest token of a write
+	accepted int64          // that of a write that was accepted
 }
 
-// NewTrace returns a Trace of a key that nobody holds.
-func NewTrace() *Trace { return &Trace{leases: map[uint64]*view{}} }
+// NewTrace returns a Trace of a key that nobody holds. The key has so many permits, or is that of a lock: 0.
+func NewTrace(permits int) *Trace {
+	return &Trace{permits: permits, leases: map[uint64]*view{}, used: map[int64]bool{}}
+}
 
 // Step takes an operation. It returns an error if that is no step from here.
 func (t *Trace) Step(e Event) error {
@@ -81,7 +105,7 @@ func (t *Trace) Step(e Event) error {
 		if v != nil {
 			return t.wrong(e, "the lease is there already")
 		}
-		t.leases[e.Lease] = &view{ttl: e.TTL}
+		t.leases[e.Lease] = &view{ttl: e.TTL, permits: e.Permits}
 		return nil
 	}
 	if v == nil {
@@ -90,8 +114,11 @@ func (t *Trace) Step(e Event) error {
 	if err := t.follows(v, e); err != nil {
 		return err
 	}
-	if e.What == Granted {
+	switch e.What {
+	case Granted:
 		return t.grant(v, e)
+	case Writes, Accepted, Rejected:
+		return t.write(v, e)
 	}
 	if err := t.moves(v, e); err != nil {
 		return err
@@ -101,6 +128,8 @@ func (t *Trace) Step(e Event) error {
 		delete(t.leases, e.Lease)
 	case Lost:
 		v.stage = lost
+	case Renews:
+		v.renews = e.At
 	case Unlocks:
 		v.stage = unlocked
 	}
@@ -111,52 +140,113 @@ func (t *Trace) Step(e Event) error {
 func (t *Trace) follows(v *view, e Event) error {
 	possible := map[What][]stage{
 		Granted: {asked}, Refused: {asked}, Holds: {held}, Lost: {held, lost, unlocked}, Reentered: {held},
+		Renews: {held, lost}, Renewed: {held}, Unrenewed: {held}, Writes: {held, lost}, Accepted: {held, lost}, Rejected: {held, lost},
 		Unlocks: {held, lost, unlocked}, Unlocked: {unlocked}, Failed: {unlocked}, Died: {asked, held, lost, unlocked},
 	}
-	for _, s := range possible[e.What] {
-		if s == v.stage {
-			if e.What == Holds && e.At >= max(e.Deadline, v.deadline) {
-				return t.wrong(e, "its deadline was over %v before", e.At-max(e.Deadline, v.deadline))
-			}
-			if e.What == Reentered && e.Token != v.token {
-				return t.wrong(e, "with token %d, and it has %d", e.Token, v.token)
-			}
-			return nil
-		}
+	last := max(e.Deadline, v.deadline)
+	switch {
+	case !slices.Contains(possible[e.What], v.stage):
+		return t.wrong(e, "it is %v", v.stage)
+	case e.What == Holds && e.At >= last:
+		return t.wrong(e, "its deadline was over %v before", e.At-last)
+	case e.What == Holds && v.refused && !e.excuses(v.granted):
+		return t.wrong(e, "the resource has refused its token, so another lease was granted")
+	case e.What == Reentered && e.Token != v.token:
+		return t.wrong(e, "with token %d, and it has %d", e.Token, v.token)
+	case e.What == Renewed && last < v.renews+e.TTL:
+		return t.wrong(e, "called at %v, and its deadline is %v", v.renews, last)
 	}
-	return t.wrong(e, "it is %v", v.stage)
+	return nil
 }
 
-// grant wants nobody else to hold, and the token to be the greatest. A grant whose lease was over when it
+// grant wants the key to be free, and the token to be in its order. A grant whose lease was over when it
 // was returned is none: its process was frozen on the way.
 func (t *Trace) grant(v *view, e Event) error {
-	v.stage, v.token, v.since, v.deadline = held, e.Token, e.Since, e.Deadline
+	v.stage, v.token, v.granted, v.since, v.deadline = held, e.Token, e.Since, e.Since, e.Deadline
 	if e.Deadline > e.At+v.ttl {
 		return t.wrong(e, "it lasts %v longer than its TTL of %v", e.Deadline-e.At-v.ttl, v.ttl)
 	}
 	if e.Deadline <= e.At {
 		return nil
 	}
-	excused := func(x *view) bool { return e.Excused != nil && e.Excused(x.since) }
-	for name, o := range t.leases {
+	excused := func(x *view) bool { return e.excuses(x.since) }
+	if err := t.ordered(v, e); err != nil {
+		return err
+	}
+	out := v.need() // permits that are out, with those of the grant
+	var over []*view
+	for _, o := range t.leases {
 		if o == v || o.stage != held {
 			continue
 		}
 		switch {
-		case e.Token < o.token && excused(v):
+		case excused(v) && (t.permits > 0 || e.Token < o.token):
 			v.robbed = true // granted before the loss, and told so only after it
 		case excused(o):
 			o.robbed = true
 		case o.deadline > e.At:
-			return t.wrong(e, "lease %d holds until %v", name, o.deadline)
+			out += o.need()
 		case o.next == 0:
-			o.next, o.taken = e.Lease, e.At // it has ended, or a renewal of it was not recorded yet
+			over = append(over, o) // or a renewal of it was not recorded yet
 		}
 	}
-	if e.Token <= t.greatest && !excused(v) {
+	if out > t.has() {
+		return t.wrong(e, "%d of %d are out: %s", out, t.has(), t.holders(e.At))
+	}
+	for _, o := range over {
+		if out+o.need() > t.has() {
+			o.next, o.taken = e.Lease, e.At
+		}
+	}
+	return nil
+}
+
+// ordered wants the token of a lock to be the greatest, and that of permits to be new.
+func (t *Trace) ordered(v *view, e Event) error {
+	switch {
+	case t.permits > 0 && t.used[e.Token]:
+		return t.wrong(e, "token %d was granted before", e.Token)
+	case t.permits > 0:
+		t.used[e.Token] = true
+	case e.Token <= t.greatest && !e.excuses(v.since):
 		return t.wrong(e, "token %d after %d", e.Token, t.greatest)
 	}
 	t.greatest = max(t.greatest, e.Token)
+	return nil
+}
+
+// need returns what a lease takes of what the key has.
+func (v *view) need() int { return max(1, v.permits) }
+
+func (t *Trace) has() int { return max(1, t.permits) }
+
+// holders lists the leases that hold the key.
+func (t *Trace) holders(at time.Duration) string {
+	var all []string
+	for name, v := range t.leases {
+		if v.stage == held && v.deadline > at {
+			all = append(all, fmt.Sprintf("lease %d has %d until %v", name, v.need(), v.deadline))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+// write wants the resource to accept a token unless it has seen a greater one. Writes of two processes may overlap: a write
+// that was sent may have been seen, and a write that was accepted before another was sent was seen before that.
+func (t *Trace) write(v *view, e Event) error {
+	switch {
+	case e.What == Writes:
+		t.sent, v.least = max(t.sent, v.token), t.accepted
+	case e.What == Accepted && v.token < v.least:
+		return t.wrong(e, "its token is %d, and the resource had accepted %d", v.token, v.least)
+	case e.What == Accepted:
+		t.accepted = max(t.accepted, v.token)
+	case v.token >= t.sent:
+		return t.wrong(e, "its token is %d, and the greatest of a write was %d", v.token, t.sent)
+	default:
+		v.refused = true
+	}
 	return nil
 }
 

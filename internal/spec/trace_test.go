@@ -14,6 +14,7 @@ type watched struct {
 	steps time.Duration  // since the last tick
 	lease [claims]uint64 // of the present holder of each claim
 	last  uint64         // lease
+	wrote int64          // the greatest token that the resource has seen
 	trace *Trace
 }
 
@@ -24,6 +25,9 @@ func (w *watched) event(id int, what What) Event {
 	e := Event{What: what, At: w.now(), Lease: w.lease[id], Token: int64(c.Token), TTL: ttl * time.Second}
 	if c.State == Held {
 		e.Deadline = (w.ticks + time.Duration(c.Left)) * time.Second
+	}
+	if what == Renewed {
+		e.TTL -= time.Millisecond // the steps since the last tick
 	}
 	e.Excused = func(time.Duration) bool {
 		return slices.ContainsFunc(w.life.Claims[:], func(c Claim) bool { return c.Broken })
@@ -66,16 +70,29 @@ func (w *watched) follow(next Life, tick bool) (err error) {
 			see(id, Unlocks, Unlocked)
 		case was.State == Held && is.State == Over:
 			see(id, Lost, Unlocks, Unlocked)
+		case was.State == Held && is.State == Held && was.Commands&Renew < is.Commands&Renew:
+			see(id, Renews)
+		case was.State == Held && is.State == Held && was.Replies&Renew > is.Replies&Renew:
+			see(id, Renewed)
 		case was.State == Held && is.State == Held:
-			see(id, Holds)
+			see(id, Holds, Writes, w.write(int64(is.Token)))
 		}
 	}
 	return err
 }
 
+// write writes to the resource.
+func (w *watched) write(token int64) What {
+	if token < w.wrote {
+		return Rejected
+	}
+	w.wrote = token
+	return Accepted
+}
+
 // walk goes where chance takes it. It returns what is no step of the model as it is seen.
 func (m Mistakes) walk(r *rand.Rand) error {
-	w := &watched{life: ClaimModel(claims, m).Begin, trace: NewTrace()}
+	w := &watched{life: ClaimModel(claims, m).Begin, trace: NewTrace(0)}
 	for range 60 {
 		var names []string
 		var states []Life
@@ -122,13 +139,15 @@ func TestTraceRefuses(t *testing.T) {
 	lock := func(lease uint64, from time.Duration, token int64) []Event {
 		return []Event{{What: Asks, Lease: lease, At: from, TTL: 3 * s}, {What: Granted, Lease: lease, At: from + 1, Token: token, Deadline: from + 3*s}}
 	}
+	lossAt := func(loss time.Duration) func(time.Duration) bool {
+		return func(since time.Duration) bool { return since <= loss }
+	}
 	// waited is a lock that is asked for at 0 and granted at 4 s. A loss at 1 s excuses what is granted after.
 	waited := func(since time.Duration) []Event {
 		return []Event{{What: Asks, Lease: 9, TTL: 3 * s}, {What: Granted, Lease: 9, At: 4 * s, Since: since, Token: 1, Deadline: 7 * s}}
 	}
 	afterLoss := func(token int64) []Event {
-		return []Event{{What: Asks, Lease: 2, At: 5 * s, TTL: 3 * s}, {What: Granted, Lease: 2, At: 5 * s, Since: 5 * s, Token: token, Deadline: 8 * s,
-			Excused: func(since time.Duration) bool { return since <= s }}}
+		return []Event{{What: Asks, Lease: 2, At: 5 * s, TTL: 3 * s}, {What: Granted, Lease: 2, At: 5 * s, Since: 5 * s, Token: token, Deadline: 8 * s, Excused: lossAt(s)}}
 	}
 	unlock := func(lease uint64, at time.Duration) []Event {
 		return []Event{{What: Unlocks, Lease: lease, At: at}, {What: Unlocked, Lease: lease, At: at + 1}}
@@ -137,6 +156,17 @@ func TestTraceRefuses(t *testing.T) {
 	kept := func(lease uint64, at time.Duration, token int64) []Event {
 		return []Event{{What: Asks, Lease: lease, At: at, TTL: 3 * s}, {What: Granted, Lease: lease, At: at + 1, Token: token, Deadline: 3 * s}}
 	}
+	renew := func(result What, at, deadline time.Duration) []Event {
+		return []Event{{What: Renews, Lease: 1, At: at}, {What: result, Lease: 1, At: at + 1, TTL: 3 * s, Deadline: deadline, Since: deadline - 3*s}}
+	}
+	write := func(lease uint64, at time.Duration, result What) []Event {
+		return []Event{{What: Writes, Lease: lease, At: at}, {What: result, Lease: lease, At: at + 1}}
+	}
+	// robbed is a lock for ten seconds that is lost at 2 s, and granted to another, which writes.
+	robbed := slices.Concat([]Event{
+		{What: Asks, Lease: 3, TTL: 10 * s}, {What: Granted, Lease: 3, At: 1, Token: 1, Deadline: 10 * s},
+		{What: Asks, Lease: 4, At: 2 * s, TTL: 3 * s}, {What: Granted, Lease: 4, At: 2*s + 1, Since: 2 * s, Token: 2, Deadline: 5 * s, Excused: lossAt(2 * s)},
+	}, write(4, 2500*time.Millisecond, Accepted))
 	for name, c := range map[string]struct {
 		events [][]Event
 		wrong  bool
@@ -175,17 +205,39 @@ func TestTraceRefuses(t *testing.T) {
 		"re-entered":                  {[][]Event{lock(1, 0, 1), {{What: Reentered, Lease: 1, At: s, Token: 1}}}, false},
 		"re-entered, another token":   {[][]Event{lock(1, 0, 1), {{What: Reentered, Lease: 1, At: s, Token: 2}}}, true},
 		"re-entered after the loss":   {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Reentered, Lease: 1, At: s, Token: 1}}}, true},
-		"refused, and held":           {[][]Event{{{What: Asks, Lease: 1, TTL: s}, {What: Refused, Lease: 1, At: 1}, {What: Holds, Lease: 1, At: 2}}}, true},
-		"asked for twice, one lease":  {[][]Event{lock(1, 0, 1), {{What: Asks, Lease: 1, At: s, TTL: s}}}, true},
+		"renewed by hand":             {[][]Event{lock(1, 0, 1), renew(Renewed, s, 4*s)}, false},
+		"a renewal that does nothing": {[][]Event{lock(1, 0, 1), renew(Renewed, s, 3*s)}, true},
+		"a renewal that fails":        {[][]Event{lock(1, 0, 1), renew(Unrenewed, s, 3*s)}, false},
+		"a renewal that finds a loss": {[][]Event{lock(1, 0, 1), renew(Lost, s, 3*s), unlock(1, 2*s)}, false},
+		"a renewal after the loss":    {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}}, renew(Renewed, 2*s, 5*s)}, true},
+		"a renewal after Unlock":      {[][]Event{lock(1, 0, 1), {{What: Unlocks, Lease: 1, At: s}}, renew(Renewed, 2*s, 5*s)}, true},
+
+		"a write":                           {[][]Event{lock(1, 0, 1), write(1, s, Accepted), write(1, s+9, Accepted)}, false},
+		"a write of the past":               {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), write(2, 5*s, Accepted), write(1, 6*s, Rejected)}, false},
+		"a write of the past, accepted":     {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), write(2, 5*s, Accepted), write(1, 6*s, Accepted)}, true},
+		"a write of the past comes first":   {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), write(1, 5*s, Accepted), write(2, 6*s, Accepted)}, false},
+		"two writes at once":                {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Writes, Lease: 1, At: 5 * s}}, write(2, 6*s, Accepted), {{What: Accepted, Lease: 1, At: 7 * s}}}, false},
+		"refused by one under way":          {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Writes, Lease: 2, At: 5 * s}}, write(1, 6*s, Rejected)}, false},
+		"refused without a reason":          {[][]Event{lock(1, 0, 1), write(1, s, Rejected)}, true},
+		"refused, and nobody else wrote":    {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), write(1, 5*s, Rejected)}, true},
+		"refused, and held on":              {[][]Event{robbed, write(3, 3*s, Rejected), {{What: Holds, Lease: 3, At: 4 * s}}}, true},
+		"refused, and held on after a loss": {[][]Event{robbed, write(3, 3*s, Rejected), {{What: Holds, Lease: 3, At: 4 * s, Excused: lossAt(2 * s)}}}, false},
+
+		"refused, and held":          {[][]Event{{{What: Asks, Lease: 1, TTL: s}, {What: Refused, Lease: 1, At: 1}, {What: Holds, Lease: 1, At: 2}}}, true},
+		"asked for twice, one lease": {[][]Event{lock(1, 0, 1), {{What: Asks, Lease: 1, At: s, TTL: s}}}, true},
 	} {
-		trace, err := NewTrace(), error(nil)
-		for _, e := range slices.Concat(c.events...) {
-			if err = trace.Step(e); err != nil {
-				break
-			}
-		}
-		if (err != nil) != c.wrong {
+		if err := replay(NewTrace(0), c.events...); (err != nil) != c.wrong {
 			t.Errorf("%s: %v, want it refused: %t", name, err, c.wrong)
 		}
 	}
+}
+
+// replay takes events up to one that is no step.
+func replay(t *Trace, events ...[]Event) error {
+	for _, e := range slices.Concat(events...) {
+		if err := t.Step(e); err != nil {
+			return err
+		}
+	}
+	return nil
 }

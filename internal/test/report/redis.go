@@ -72,6 +72,23 @@ func (st *Servers) Empty(ctx context.Context, n int) error {
 	return errors.Join(errs...)
 }
 
+// Crash kills the first server, which has its data on disk, and starts it again after a time.
+func (st *Servers) Crash(down time.Duration) error {
+	s := st.Servers[0]
+	if err := s.Persist(); err != nil {
+		return err
+	}
+	s.Kill()
+	time.AfterFunc(down, func() { _ = s.Revive() }) // if it fails, no one gets the lock
+	return nil
+}
+
+// Freeze stops the process of the first server for a time.
+func (st *Servers) Freeze(d time.Duration) {
+	st.Servers[0].Pause()
+	time.AfterFunc(d, st.Servers[0].Resume)
+}
+
 // Close implements Stage.
 func (st *Servers) Close() {
 	st.Unlink() // what a proxy did not understand it has not passed on

@@ -213,6 +213,7 @@ func (s *section) write(held context.Context) {
 	if s.c.permits > 0 {
 		return // the tokens of permits are no fence
 	}
+	s.note(record{Kind: recWriting})
 	accepted, err := s.c.resource.write(s.key, s.lease.Token())
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "op %d: the resource: %v\n", s.rec.Op, err)

@@ -13,8 +13,8 @@ func (h *history) check() {
 		} else {
 			h.checkOverlap(k)
 			h.checkTokens(k)
-			h.replay(k) // the model is that of a lock
 		}
+		h.replay(k)
 		h.checkWiped(k)
 		h.checkStalls(k)
 	}

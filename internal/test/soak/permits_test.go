@@ -44,6 +44,7 @@ func TestPermitsAreChecked(t *testing.T) {
 				}
 			}
 			h.check()
+			checkReplay(t, h, c.want)
 			var want []Kind
 			if c.want != "" {
 				want = []Kind{c.want}

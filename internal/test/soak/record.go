@@ -23,13 +23,14 @@ const (
 	recRenewed                  // it has returned
 	recUnlock                   // Unlock is called
 	recUnlocked                 // it has returned
-	recWrite                    // a write to the resource was answered
+	recWriting                  // a write to the resource is sent
+	recWrite                    // it was answered
 	recBreak                    // ForceUnlock is called
 	recBroken                   // it has returned
 )
 
 func (k kind) String() string {
-	return [...]string{"?", "Lock", "granted", "not granted", "asked", "Lost seen", "Renew", "Renew returned", "Unlock", "Unlock returned", "write", "ForceUnlock", "ForceUnlock returned"}[k]
+	return [...]string{"?", "Lock", "granted", "not granted", "asked", "Lost seen", "Renew", "Renew returned", "Unlock", "Unlock returned", "a write is sent", "write", "ForceUnlock", "ForceUnlock returned"}[k]
 }
 
 // flags of a call are repeated in each of its records.
