@@ -83,6 +83,7 @@ type followed struct {
 }
 
 func follow(t *testing.T) *followed {
+	t.Helper()
 	w := &followed{t: t}
 	w.master.Store("old")
 	w.f = &masterFollower{life: t.Context(), timeout: time.Second, conns: make(map[*followerConn]struct{})}
