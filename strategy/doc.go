@@ -86,7 +86,8 @@
 //
 // With Sentinels, these parameters apply to commands to the Sentinels, and not to commands on locks:
 // context_timeout_enabled, dialer_retries, dialer_retry_timeout, max_retries,
-// max_retry_backoff, min_retry_backoff, read_timeout and write_timeout.
+// max_retry_backoff, min_retry_backoff, read_timeout and write_timeout. Each question to a Sentinel is sent
+// once by default, and times out after 1 s. A connection to a Sentinel or to the master times out after 2 s (dial_timeout).
 //
 // A parameter of go-redis that changes nothing about locks is refused, and the error
 // says why. A Locker has connections of its own, 20 to a server at most, and opens

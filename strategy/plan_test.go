@@ -3,6 +3,7 @@ package strategy
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -115,4 +116,12 @@ func TestGoRedisParameters(t *testing.T) {
 	}
 	s := servers(t, Config{URL: "setnx+redis://h?dial_timeout=3&ttl=5s&client_name=a%40b"})
 	require.Equal(t, &redis.Options{Network: "tcp", Addr: "h:6379", DialTimeout: 3e9, ClientName: "a@b"}, s[0].single)
+}
+
+func TestTimeoutsOfSentinels(t *testing.T) {
+	const url = "setnx+redis-sentinel://h?master_name=m"
+	o := servers(t, Config{URL: url})[0].sentinel
+	require.Equal(t, []any{time.Second, time.Second, 2 * time.Second, 1, -1}, []any{o.ReadTimeout, o.WriteTimeout, o.DialTimeout, o.DialerRetries, o.MaxRetries})
+	o = servers(t, Config{URL: url + "&read_timeout=2s&write_timeout=3s&dial_timeout=4s&dialer_retries=5&max_retries=6"})[0].sentinel
+	require.Equal(t, []any{2 * time.Second, 3 * time.Second, 4 * time.Second, 5, 6}, []any{o.ReadTimeout, o.WriteTimeout, o.DialTimeout, o.DialerRetries, o.MaxRetries})
 }

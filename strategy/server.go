@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -88,6 +90,7 @@ func (c Config) options(at string, s server) (_ server, err error) {
 			o.MasterName, o.SentinelAddrs, o.DB, o.TLSConfig = c.MasterName, addrs, c.DB, conf
 			o.Username, o.Password = c.Username, c.Password
 			o.SentinelUsername, o.SentinelPassword = c.SentinelUsername, c.SentinelPassword
+			setTimeouts(o)
 		}
 	default:
 		if s.single, err = redis.ParseURL(tuned); err == nil {
@@ -103,6 +106,14 @@ func (c Config) options(at string, s server) (_ server, err error) {
 		return s, refuse(at+"url", c.URL, "%s", strings.TrimPrefix(err.Error(), "redis: "))
 	}
 	return s, nil
+}
+
+// setTimeouts gives the questions to the Sentinels short time-outs, where the user chose none. go-redis asks one Sentinel until three
+// questions to it have timed out. With its own defaults this takes a minute if the Sentinel's machine is gone.
+func setTimeouts(o *redis.FailoverOptions) {
+	o.ReadTimeout, o.WriteTimeout = cmp.Or(o.ReadTimeout, time.Second), cmp.Or(o.WriteTimeout, time.Second)
+	o.DialTimeout = cmp.Or(o.DialTimeout, 2*time.Second)
+	o.DialerRetries, o.MaxRetries = cmp.Or(o.DialerRetries, 1), cmp.Or(o.MaxRetries, -1)
 }
 
 // checkPlace refuses fields about the place of a store that do not go together,

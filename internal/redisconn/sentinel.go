@@ -43,8 +43,16 @@ type masterFollower struct {
 
 	mu      sync.Mutex
 	conns   map[*followerConn]struct{}
+	asked   time.Time // when the Sentinels were last asked
 	written time.Time // when a connection was last written to
 	asking  bool      // keepAsking runs
+}
+
+// reached is a connection, and the addresses of the server at its other end.
+type reached struct {
+	conn   net.Conn
+	master []string
+	err    error
 }
 
 // followMaster lets connections made with o follow the master, if o asks Sentinels.
@@ -56,25 +64,54 @@ func followMaster(life context.Context, o *redis.Options) {
 }
 
 func (f *masterFollower) connect(ctx context.Context, network, addr string) (net.Conn, error) {
-	conn, master, err := f.reach(ctx, network, addr)
-	if err != nil {
-		return nil, err
+	r := f.reach(ctx, network, addr)
+	if r.err != nil {
+		return nil, r.err
 	}
-	c := &followerConn{Conn: conn, f: f, network: network}
+	c := &followerConn{Conn: r.conn, f: f, network: network}
 	f.mu.Lock()
 	f.conns[c] = struct{}{}
 	f.mu.Unlock()
-	f.closeOthers(master)
-	return withSyscallConn(c, conn), nil
+	f.closeOthers(r.master)
+	return withSyscallConn(c, r.conn), nil
 }
 
-// reach connects, and returns the addresses of the server that it has reached.
-func (f *masterFollower) reach(ctx context.Context, network, addr string) (net.Conn, []string, error) {
+// reach connects. It goes on when ctx has ended: if go-redis's question to a Sentinel ends by ctx, the next
+// question goes to the same Sentinel, though that may be silent for ever. If the question ends by its own time-out,
+// go-redis asks the others.
+func (f *masterFollower) reach(ctx context.Context, network, addr string) reached {
+	f.mu.Lock()
+	f.asked = time.Now()
+	f.mu.Unlock()
+	found := make(chan reached)
+	go func() {
+		on, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		defer cancel()
+		defer context.AfterFunc(f.life, cancel)()
+		r := f.resolve(on, network, addr)
+		select {
+		case found <- r:
+		case <-ctx.Done():
+			if r.err == nil {
+				_ = r.conn.Close()
+			}
+		}
+	}()
+	select {
+	case r := <-found:
+		return r
+	case <-ctx.Done():
+		return reached{err: ctx.Err()}
+	}
+}
+
+// resolve connects, and finds the addresses of the server that it has reached.
+func (f *masterFollower) resolve(ctx context.Context, network, addr string) reached {
 	var found atomic.Pointer[[]net.IPAddr] // package net reports the addresses of a name to the trace
 	trace := &httptrace.ClientTrace{DNSDone: func(i httptrace.DNSDoneInfo) { found.Store(&i.Addrs) }}
 	conn, err := f.dial(httptrace.WithClientTrace(ctx, trace), network, addr)
 	if err != nil {
-		return nil, nil, err
+		return reached{err: err}
 	}
 	master := []string{serverOf(conn)}
 	host, port, err := net.SplitHostPort(master[0])
@@ -86,7 +123,7 @@ func (f *masterFollower) reach(ctx context.Context, network, addr string) (net.C
 			}
 		}
 	}
-	return conn, master, nil
+	return reached{conn, master, nil}
 }
 
 // closeOthers closes the connections to servers that have none of the master's addresses.
@@ -115,14 +152,14 @@ func (f *masterFollower) used(network string) {
 	f.written = time.Now()
 	if !f.asking {
 		f.asking = true
-		go f.keepAsking(network)
+		go f.keepAsking(network, askEvery-time.Since(f.asked))
 	}
 }
 
-// keepAsking asks for the master each askEvery, until the last question was answered and nothing was written for askFor.
+// keepAsking asks for the master after wait and then each askEvery, until the last question was answered and nothing was written for askFor.
 // It cannot wait for the next write: a lease is renewed every third of its TTL, so the next write may come too late.
-func (f *masterFollower) keepAsking(network string) {
-	for answered := true; bound.Sleep(f.life, nil, askEvery) && f.hasToAsk(answered); {
+func (f *masterFollower) keepAsking(network string, wait time.Duration) {
+	for answered := true; bound.Sleep(f.life, nil, wait) && f.hasToAsk(answered); wait = askEvery {
 		answered = f.ask(network)
 	}
 }
@@ -139,12 +176,12 @@ func (f *masterFollower) hasToAsk(answered bool) bool {
 func (f *masterFollower) ask(network string) bool {
 	ctx, cancel := context.WithTimeout(f.life, f.timeout)
 	defer cancel()
-	conn, master, err := f.reach(ctx, network, failoverAddr)
-	if err != nil {
+	r := f.reach(ctx, network, failoverAddr)
+	if r.err != nil {
 		return false
 	}
-	_ = conn.Close()
-	f.closeOthers(master)
+	_ = r.conn.Close()
+	f.closeOthers(r.master)
 	return true
 }
 

@@ -63,7 +63,10 @@ type view struct {
 	token    int64
 	permits  int
 	ttl      time.Duration
-	renews   time.Duration // when Renew was called last
+	renewing bool          // Renew is under way
+	renews   time.Duration // when it was called last
+	over     bool          // the deadline was over then
+	writing  bool          // a write is under way
 	least    int64         // the greatest token of the writes that were accepted before its last write was sent
 	granted  time.Duration // the store had the lock then, or later, by the grant
 	since    time.Duration // and by the last renewal
@@ -129,7 +132,9 @@ func (t *Trace) Step(e Event) error {
 	case Lost:
 		v.stage = lost
 	case Renews:
-		v.renews = e.At
+		v.renewing, v.renews, v.over = true, e.At, e.At >= v.deadline
+	case Renewed, Unrenewed:
+		v.renewing = false
 	case Unlocks:
 		v.stage = unlocked
 	}
@@ -147,12 +152,16 @@ func (t *Trace) follows(v *view, e Event) error {
 	switch {
 	case !slices.Contains(possible[e.What], v.stage):
 		return t.wrong(e, "it is %v", v.stage)
+	case (e.What == Renewed || e.What == Unrenewed) && !v.renewing, (e.What == Accepted || e.What == Rejected) && !v.writing:
+		return t.wrong(e, "it was not called")
 	case e.What == Holds && e.At >= last:
 		return t.wrong(e, "its deadline was over %v before", e.At-last)
-	case e.What == Holds && v.refused && !e.excuses(v.granted):
+	case (e.What == Holds || e.What == Reentered || e.What == Renewed) && v.refused && !e.excuses(v.granted):
 		return t.wrong(e, "the resource has refused its token, so another lease was granted")
 	case e.What == Reentered && e.Token != v.token:
 		return t.wrong(e, "with token %d, and it has %d", e.Token, v.token)
+	case e.What == Renewed && v.over:
+		return t.wrong(e, "called at %v, when its deadline was over", v.renews)
 	case e.What == Renewed && last < v.renews+e.TTL:
 		return t.wrong(e, "called at %v, and its deadline is %v", v.renews, last)
 	}
@@ -235,9 +244,14 @@ func (t *Trace) holders(at time.Duration) string {
 // write wants the resource to accept a token unless it has seen a greater one. Writes of two processes may overlap: a write
 // that was sent may have been seen, and a write that was accepted before another was sent was seen before that.
 func (t *Trace) write(v *view, e Event) error {
+	if e.What == Writes {
+		v.writing, t.sent, v.least = true, max(t.sent, v.token), t.accepted
+		return nil
+	}
+	v.writing = false
 	switch {
-	case e.What == Writes:
-		t.sent, v.least = max(t.sent, v.token), t.accepted
+	case e.What == Accepted && v.refused:
+		return t.wrong(e, "the resource has refused its token %d before", v.token)
 	case e.What == Accepted && v.token < v.least:
 		return t.wrong(e, "its token is %d, and the resource had accepted %d", v.token, v.least)
 	case e.What == Accepted:

@@ -14,6 +14,7 @@ type watched struct {
 	steps time.Duration  // since the last tick
 	lease [claims]uint64 // of the present holder of each claim
 	last  uint64         // lease
+	calls [claims]bool   // a Renew of the present holder is under way
 	wrote int64          // the greatest token that the resource has seen
 	trace *Trace
 }
@@ -48,7 +49,7 @@ func (w *watched) follow(next Life, tick bool) (err error) {
 			}
 		}
 	}
-	newLease := func(id int) { w.last++; w.lease[id] = w.last }
+	newLease := func(id int) { w.last++; w.lease[id], w.calls[id] = w.last, false }
 	for id := range next.Claims {
 		was, is := before.Claims[id], next.Claims[id]
 		switch {
@@ -71,9 +72,13 @@ func (w *watched) follow(next Life, tick bool) (err error) {
 		case was.State == Held && is.State == Over:
 			see(id, Lost, Unlocks, Unlocked)
 		case was.State == Held && is.State == Held && was.Commands&Renew < is.Commands&Renew:
+			w.calls[id] = true
 			see(id, Renews)
 		case was.State == Held && is.State == Held && was.Replies&Renew > is.Replies&Renew:
-			see(id, Renewed)
+			if w.calls[id] && is.Commands&Renew == 0 { // or the reply is that of an earlier command
+				w.calls[id] = false
+				see(id, Renewed)
+			}
 		case was.State == Held && is.State == Held:
 			see(id, Holds, Writes, w.write(int64(is.Token)))
 		}
@@ -171,46 +176,49 @@ func TestTraceRefuses(t *testing.T) {
 		events [][]Event
 		wrong  bool
 	}{
-		"one after the other":         {[][]Event{lock(1, 0, 1), unlock(1, s), lock(2, 2*s, 2)}, false},
-		"after the deadline":          {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2)}, false},
-		"unlocked, kept and taken":    {[][]Event{lock(1, 0, 1), unlock(1, s), kept(2, 2*s, 2), unlock(2, 2500*time.Millisecond), lock(3, 2600*time.Millisecond, 9)}, false},
-		"kept, with the same token":   {[][]Event{lock(1, 0, 1), unlock(1, s), kept(2, 2*s, 1)}, true},
-		"kept, and held on":           {[][]Event{lock(1, 0, 1), unlock(1, s), kept(2, 2*s, 2), {{What: Holds, Lease: 2, At: 3 * s}}}, true},
-		"kept beside a holder":        {[][]Event{lock(1, 0, 1), unlock(1, s), lock(3, 1500*time.Millisecond, 9), kept(2, 2*s, 2)}, true},
-		"kept after a holder":         {[][]Event{lock(1, 0, 1), unlock(1, s), lock(3, 1500*time.Millisecond, 9), unlock(3, 1600*time.Millisecond), kept(2, 2*s, 2)}, true},
-		"beside one that was kept":    {[][]Event{lock(1, 0, 1), unlock(1, s), kept(2, 2*s, 2), lock(3, 2500*time.Millisecond, 9)}, true},
-		"beside a holder":             {[][]Event{lock(1, 0, 1), lock(2, 2*s, 2)}, true},
-		"beside one that died":        {[][]Event{lock(1, 0, 1), {{What: Died, Lease: 1, At: s}}, lock(2, 2*s, 2)}, false},
-		"beside one that was lost":    {[][]Event{waited(s), afterLoss(2)}, false},
-		"lost while it was asked for": {[][]Event{waited(4 * s), afterLoss(2)}, true},
-		"lost before it was renewed":  {[][]Event{lock(1, 0, 1), {{What: Holds, Lease: 1, At: 2500 * time.Millisecond, Since: 2500 * time.Millisecond, Deadline: 5500 * time.Millisecond}}, afterLoss(2)}, true},
-		"the token repeats":           {[][]Event{lock(1, 0, 1), unlock(1, s), lock(2, 2*s, 1)}, true},
-		"held past the deadline":      {[][]Event{lock(1, 0, 1), {{What: Holds, Lease: 1, At: 4 * s}}}, true},
-		"renewed":                     {[][]Event{lock(1, 0, 1), {{What: Holds, Lease: 1, At: 4 * s, Deadline: 5 * s}}}, false},
-		"renewed for too long":        {[][]Event{lock(1, 0, 1), {{What: Holds, Lease: 1, At: s, Deadline: 5 * s}}}, true},
-		"renewed beside the next":     {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Holds, Lease: 1, At: 5 * s, Deadline: 6 * s}}}, true},
-		"renewed before the next":     {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Lost, Lease: 1, At: 5 * s, Deadline: 3500 * time.Millisecond}}}, false},
-		"unlocked late":               {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Unlocks, Lease: 1, At: 5 * s, Deadline: 4 * s}}}, false},
-		"renewed into the next":       {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Lost, Lease: 1, At: 5 * s, Deadline: 4500 * time.Millisecond}}}, true},
-		"held after the loss":         {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Holds, Lease: 1, At: 2 * s}}}, true},
-		"renewed after the loss":      {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Unlocks, Lease: 1, At: s}}}, false},
-		"extended after the loss":     {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Lost, Lease: 1, At: 2 * s, Deadline: 4 * s}}}, true},
-		"granted twice":               {[][]Event{lock(1, 0, 1), {{What: Granted, Lease: 1, At: s, Token: 2, Deadline: 3 * s}}}, true},
-		"granted without a Lock":      {[][]Event{{{What: Granted, Lease: 1, At: s, Token: 2, Deadline: 3 * s}}}, true},
-		"a grant for too long":        {[][]Event{{{What: Asks, Lease: 1, TTL: s}, {What: Granted, Lease: 1, At: 1, Token: 2, Deadline: 3 * s}}}, true},
-		"a grant of the past":         {[][]Event{lock(1, 0, 2), unlock(1, s), {{What: Asks, Lease: 2, TTL: 3 * s}, {What: Granted, Lease: 2, At: 5 * s, Token: 1, Deadline: 3 * s}}}, false},
-		"unlocked without Unlock":     {[][]Event{lock(1, 0, 1), {{What: Unlocked, Lease: 1, At: s}}}, true},
-		"unlocked again":              {[][]Event{lock(1, 0, 1), {{What: Unlocks, Lease: 1, At: s}, {What: Failed, Lease: 1, At: s}}, unlock(1, 2*s)}, false},
-		"unlocked when it is over":    {[][]Event{lock(1, 0, 1), unlock(1, s), unlock(1, 2*s)}, true},
-		"re-entered":                  {[][]Event{lock(1, 0, 1), {{What: Reentered, Lease: 1, At: s, Token: 1}}}, false},
-		"re-entered, another token":   {[][]Event{lock(1, 0, 1), {{What: Reentered, Lease: 1, At: s, Token: 2}}}, true},
-		"re-entered after the loss":   {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Reentered, Lease: 1, At: s, Token: 1}}}, true},
-		"renewed by hand":             {[][]Event{lock(1, 0, 1), renew(Renewed, s, 4*s)}, false},
-		"a renewal that does nothing": {[][]Event{lock(1, 0, 1), renew(Renewed, s, 3*s)}, true},
-		"a renewal that fails":        {[][]Event{lock(1, 0, 1), renew(Unrenewed, s, 3*s)}, false},
-		"a renewal that finds a loss": {[][]Event{lock(1, 0, 1), renew(Lost, s, 3*s), unlock(1, 2*s)}, false},
-		"a renewal after the loss":    {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}}, renew(Renewed, 2*s, 5*s)}, true},
-		"a renewal after Unlock":      {[][]Event{lock(1, 0, 1), {{What: Unlocks, Lease: 1, At: s}}, renew(Renewed, 2*s, 5*s)}, true},
+		"one after the other":          {[][]Event{lock(1, 0, 1), unlock(1, s), lock(2, 2*s, 2)}, false},
+		"after the deadline":           {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2)}, false},
+		"unlocked, kept and taken":     {[][]Event{lock(1, 0, 1), unlock(1, s), kept(2, 2*s, 2), unlock(2, 2500*time.Millisecond), lock(3, 2600*time.Millisecond, 9)}, false},
+		"kept, with the same token":    {[][]Event{lock(1, 0, 1), unlock(1, s), kept(2, 2*s, 1)}, true},
+		"kept, and held on":            {[][]Event{lock(1, 0, 1), unlock(1, s), kept(2, 2*s, 2), {{What: Holds, Lease: 2, At: 3 * s}}}, true},
+		"kept beside a holder":         {[][]Event{lock(1, 0, 1), unlock(1, s), lock(3, 1500*time.Millisecond, 9), kept(2, 2*s, 2)}, true},
+		"kept after a holder":          {[][]Event{lock(1, 0, 1), unlock(1, s), lock(3, 1500*time.Millisecond, 9), unlock(3, 1600*time.Millisecond), kept(2, 2*s, 2)}, true},
+		"beside one that was kept":     {[][]Event{lock(1, 0, 1), unlock(1, s), kept(2, 2*s, 2), lock(3, 2500*time.Millisecond, 9)}, true},
+		"beside a holder":              {[][]Event{lock(1, 0, 1), lock(2, 2*s, 2)}, true},
+		"beside one that died":         {[][]Event{lock(1, 0, 1), {{What: Died, Lease: 1, At: s}}, lock(2, 2*s, 2)}, false},
+		"beside one that was lost":     {[][]Event{waited(s), afterLoss(2)}, false},
+		"lost while it was asked for":  {[][]Event{waited(4 * s), afterLoss(2)}, true},
+		"lost before it was renewed":   {[][]Event{lock(1, 0, 1), {{What: Holds, Lease: 1, At: 2500 * time.Millisecond, Since: 2500 * time.Millisecond, Deadline: 5500 * time.Millisecond}}, afterLoss(2)}, true},
+		"the token repeats":            {[][]Event{lock(1, 0, 1), unlock(1, s), lock(2, 2*s, 1)}, true},
+		"held past the deadline":       {[][]Event{lock(1, 0, 1), {{What: Holds, Lease: 1, At: 4 * s}}}, true},
+		"renewed":                      {[][]Event{lock(1, 0, 1), {{What: Holds, Lease: 1, At: 4 * s, Deadline: 5 * s}}}, false},
+		"renewed for too long":         {[][]Event{lock(1, 0, 1), {{What: Holds, Lease: 1, At: s, Deadline: 5 * s}}}, true},
+		"renewed beside the next":      {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Holds, Lease: 1, At: 5 * s, Deadline: 6 * s}}}, true},
+		"renewed before the next":      {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Lost, Lease: 1, At: 5 * s, Deadline: 3500 * time.Millisecond}}}, false},
+		"unlocked late":                {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Unlocks, Lease: 1, At: 5 * s, Deadline: 4 * s}}}, false},
+		"renewed into the next":        {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Lost, Lease: 1, At: 5 * s, Deadline: 4500 * time.Millisecond}}}, true},
+		"held after the loss":          {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Holds, Lease: 1, At: 2 * s}}}, true},
+		"renewed after the loss":       {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Unlocks, Lease: 1, At: s}}}, false},
+		"extended after the loss":      {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Lost, Lease: 1, At: 2 * s, Deadline: 4 * s}}}, true},
+		"granted twice":                {[][]Event{lock(1, 0, 1), {{What: Granted, Lease: 1, At: s, Token: 2, Deadline: 3 * s}}}, true},
+		"granted without a Lock":       {[][]Event{{{What: Granted, Lease: 1, At: s, Token: 2, Deadline: 3 * s}}}, true},
+		"a grant for too long":         {[][]Event{{{What: Asks, Lease: 1, TTL: s}, {What: Granted, Lease: 1, At: 1, Token: 2, Deadline: 3 * s}}}, true},
+		"a grant of the past":          {[][]Event{lock(1, 0, 2), unlock(1, s), {{What: Asks, Lease: 2, TTL: 3 * s}, {What: Granted, Lease: 2, At: 5 * s, Token: 1, Deadline: 3 * s}}}, false},
+		"unlocked without Unlock":      {[][]Event{lock(1, 0, 1), {{What: Unlocked, Lease: 1, At: s}}}, true},
+		"unlocked again":               {[][]Event{lock(1, 0, 1), {{What: Unlocks, Lease: 1, At: s}, {What: Failed, Lease: 1, At: s}}, unlock(1, 2*s)}, false},
+		"unlocked when it is over":     {[][]Event{lock(1, 0, 1), unlock(1, s), unlock(1, 2*s)}, true},
+		"re-entered":                   {[][]Event{lock(1, 0, 1), {{What: Reentered, Lease: 1, At: s, Token: 1}}}, false},
+		"re-entered, another token":    {[][]Event{lock(1, 0, 1), {{What: Reentered, Lease: 1, At: s, Token: 2}}}, true},
+		"re-entered after the loss":    {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}, {What: Reentered, Lease: 1, At: s, Token: 1}}}, true},
+		"renewed by hand":              {[][]Event{lock(1, 0, 1), renew(Renewed, s, 4*s)}, false},
+		"a renewal that does nothing":  {[][]Event{lock(1, 0, 1), renew(Renewed, s, 3*s)}, true},
+		"a renewal that fails":         {[][]Event{lock(1, 0, 1), renew(Unrenewed, s, 3*s)}, false},
+		"a renewal that finds a loss":  {[][]Event{lock(1, 0, 1), renew(Lost, s, 3*s), unlock(1, 2*s)}, false},
+		"a renewal after the loss":     {[][]Event{lock(1, 0, 1), {{What: Lost, Lease: 1, At: s}}, renew(Renewed, 2*s, 5*s)}, true},
+		"a renewal that is not called": {[][]Event{lock(1, 0, 1), renew(Renewed, s, 4*s)[1:]}, true},
+		"a renewal past the deadline":  {[][]Event{lock(1, 0, 1), renew(Renewed, 4*s, 7*s)}, true},
+		"a renewal late after another": {[][]Event{lock(1, 0, 1), {{What: Renews, Lease: 1, At: 4 * s, Deadline: 5 * s}, {What: Renewed, Lease: 1, At: 4*s + 1, TTL: 3 * s, Deadline: 7 * s}}}, false},
+		"a renewal after Unlock":       {[][]Event{lock(1, 0, 1), {{What: Unlocks, Lease: 1, At: s}}, renew(Renewed, 2*s, 5*s)}, true},
 
 		"a write":                           {[][]Event{lock(1, 0, 1), write(1, s, Accepted), write(1, s+9, Accepted)}, false},
 		"a write of the past":               {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), write(2, 5*s, Accepted), write(1, 6*s, Rejected)}, false},
@@ -218,6 +226,9 @@ func TestTraceRefuses(t *testing.T) {
 		"a write of the past comes first":   {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), write(1, 5*s, Accepted), write(2, 6*s, Accepted)}, false},
 		"two writes at once":                {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Writes, Lease: 1, At: 5 * s}}, write(2, 6*s, Accepted), {{What: Accepted, Lease: 1, At: 7 * s}}}, false},
 		"refused by one under way":          {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Writes, Lease: 2, At: 5 * s}}, write(1, 6*s, Rejected)}, false},
+		"a write that is not sent":          {[][]Event{lock(1, 0, 1), write(1, s, Accepted)[1:]}, true},
+		"refused, and accepted later":       {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), {{What: Writes, Lease: 2, At: 5 * s}}, write(1, 6*s, Rejected), write(1, 7*s, Accepted)}, true},
+		"refused, and renewed":              {[][]Event{robbed, write(3, 3*s, Rejected), {{What: Renews, Lease: 3, At: 4 * s}, {What: Renewed, Lease: 3, At: 4*s + 1, Deadline: 14 * s}}}, true},
 		"refused without a reason":          {[][]Event{lock(1, 0, 1), write(1, s, Rejected)}, true},
 		"refused, and nobody else wrote":    {[][]Event{lock(1, 0, 1), lock(2, 4*s, 2), write(1, 5*s, Rejected)}, true},
 		"refused, and held on":              {[][]Event{robbed, write(3, 3*s, Rejected), {{What: Holds, Lease: 3, At: 4 * s}}}, true},

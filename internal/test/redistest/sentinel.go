@@ -162,6 +162,9 @@ func (s *Sentinel) Client(tb testing.TB) *redis.Client {
 // Nodes returns all servers that hold data; the first was started as the master.
 func (s *Sentinel) Nodes() []*Server { return slices.Clone(s.data) }
 
+// Sentinels returns the servers of the Sentinels, in the order of Addrs.
+func (s *Sentinel) Sentinels() []*Server { return slices.Clone(s.watch) }
+
 // Master returns the present master, as the Sentinels see it.
 func (s *Sentinel) Master(tb testing.TB) *Server {
 	tb.Helper()

@@ -55,6 +55,7 @@ type Outcome struct {
 	End      time.Duration // of what was watched
 	Died     bool          // the holder was killed
 	NoGrant  string        // the lock was not granted
+	Nobody   bool          // the holder lost it, and the next one did not get it within Patience
 
 	Took time.Duration // a call whose command went wrong
 
@@ -156,6 +157,10 @@ func (r *Run) notGranted(o *Outcome, holder *Process, granted State, err error) 
 	*o = got
 	if serr == nil && got.SaidLost == 0 && got.LastHeld > Patience-TTL {
 		return nil // the holder goes on
+	}
+	if serr == nil && !r.Subject.Ours() {
+		o.Nobody = true
+		return nil
 	}
 	return errors.Join(fmt.Errorf("the next one: %w", err), serr)
 }

@@ -99,7 +99,10 @@ func (o Outcome) times() []string {
 	if !o.Subject.Reports && !o.Died {
 		lost = "not offered; when asked: " + lost
 	}
-	if o.Next == 0 {
+	switch {
+	case o.Nobody:
+		next = bold(true, "not within "+seconds(Patience))
+	case o.Next == 0:
 		next = "never: the holder goes on"
 	}
 	both := "no"

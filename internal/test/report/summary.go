@@ -73,6 +73,8 @@ func (o Outcome) word() string {
 		return "not granted"
 	case both > 0:
 		return bold(true, "two for "+seconds(both))
+	case o.Nobody:
+		return bold(true, "nobody for "+seconds(Patience))
 	case o.Next == 0:
 		return "goes on"
 	case o.Died:

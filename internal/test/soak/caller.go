@@ -233,7 +233,7 @@ func (s *section) write(held context.Context) {
 func (s *section) renew() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.ttl)
 	defer cancel()
-	s.note(record{Kind: recRenew})
+	s.note(record{Kind: recRenew, At: now(), Deadline: s.deadline()}) // in this order: what is over at At stays over
 	s.returned(recRenewed, 0, s.lease.Renew(ctx))
 }
 
