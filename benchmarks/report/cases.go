@@ -177,6 +177,10 @@ var whys = map[string]map[string]string{
 		"blpop":         atRenewal,
 		"hashreentrant": atRenewal,
 	},
+	"freeze": {
+		"rueidislock": "the cause is not proven. From its source: an attempt fails while the server stands still, and then [the waiter waits for a notice](https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/lock.go#L407) " +
+			"of a change of the key, without asking again.",
+	},
 	"majority": {"redlock": atRenewal, "redsync on 3 servers": "`Until` is the end that the holder was granted. Nothing looks at the key before."},
 	"failover": {
 		"setnx": asynchronous, "hashreentrant": asynchronous, "blpop": asynchronous, "rueidislock": asynchronous,

@@ -170,7 +170,7 @@ func (c Case) reasons(all []Outcome) string {
 func (c Case) fine(o Outcome) bool {
 	switch c.Shows {
 	case timeline:
-		return o.Both() == 0 && !c.lost(o) && (!o.Died || o.Next <= TTL)
+		return o.Both() == 0 && !o.Nobody && !c.lost(o) && (!o.Died || o.Next <= TTL)
 	case Freed:
 		return o.Next < TTL/2 && (o.NoGrant != "" || o.Took < TTL/2)
 	case late:

@@ -98,6 +98,9 @@ func TestOfOthers(t *testing.T) {
 	page := c.Section(all, "go run .")
 	require.Contains(t, page, "**for more than 2.00 s**")
 	require.Contains(t, page, "▓")
+	all[0] = report.Outcome{Subject: other, SaidLost: time.Second, Nobody: true, End: 4 * time.Second}
+	require.NoError(t, c.Verdict(all))
+	require.Contains(t, c.Section(all, "go run ."), "**not within 12.00 s**")
 	all[0].Failed = "no server"
 	require.ErrorContains(t, c.Verdict(all), "no server")
 }
