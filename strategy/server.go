@@ -109,10 +109,10 @@ func (c Config) options(at string, s server) (_ server, err error) {
 }
 
 // setTimeouts gives the questions to the Sentinels short time-outs, where the user chose none. go-redis asks one Sentinel until three
-// questions to it have timed out. With its own defaults this takes a minute if the Sentinel's machine is gone.
+// questions to it have timed out. With go-redis's own defaults this may take minutes if the Sentinel's machine is gone.
 func setTimeouts(o *redis.FailoverOptions) {
-	o.ReadTimeout, o.WriteTimeout = cmp.Or(o.ReadTimeout, time.Second), cmp.Or(o.WriteTimeout, time.Second)
-	o.DialTimeout = cmp.Or(o.DialTimeout, 2*time.Second)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, time.Second)
+	o.WriteTimeout, o.DialTimeout = cmp.Or(o.WriteTimeout, o.ReadTimeout), cmp.Or(o.DialTimeout, 2*time.Second)
 	o.DialerRetries, o.MaxRetries = cmp.Or(o.DialerRetries, 1), cmp.Or(o.MaxRetries, -1)
 }
 

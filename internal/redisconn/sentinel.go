@@ -25,6 +25,8 @@ const (
 	// three seconds until all Sentinels name it: one looks each second whether it is, and the others hear from that one
 	// within two. A write to the old master in this time is followed by questions until they do.
 	askFor = 5 * time.Second
+	// insistFor is longer than go-redis's default time-outs of one question, retries included.
+	insistFor = 2 * time.Minute
 )
 
 // masterFollower closes connections to a server that is not the master any more. After an
@@ -46,6 +48,8 @@ type masterFollower struct {
 	asked   time.Time // when the Sentinels were last asked
 	written time.Time // when a connection was last written to
 	asking  bool      // keepAsking runs
+
+	insisting bool // a question of insist is under way
 }
 
 // reached is a connection, and the addresses of the server at its other end.
@@ -76,36 +80,41 @@ func (f *masterFollower) connect(ctx context.Context, network, addr string) (net
 	return withSyscallConn(c, r.conn), nil
 }
 
-// reach connects. It goes on when ctx has ended: if go-redis's question to a Sentinel ends by ctx, the next
-// question goes to the same Sentinel, though that may be silent for ever. If the question ends by its own time-out,
-// go-redis asks the others.
+// reach connects, and finds the addresses of the server that it has reached.
 func (f *masterFollower) reach(ctx context.Context, network, addr string) reached {
 	f.mu.Lock()
 	f.asked = time.Now()
 	f.mu.Unlock()
-	found := make(chan reached)
-	go func() {
-		on, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		defer cancel()
-		defer context.AfterFunc(f.life, cancel)()
-		r := f.resolve(on, network, addr)
-		select {
-		case found <- r:
-		case <-ctx.Done():
-			if r.err == nil {
-				_ = r.conn.Close()
-			}
-		}
-	}()
-	select {
-	case r := <-found:
-		return r
-	case <-ctx.Done():
-		return reached{err: ctx.Err()}
+	r := f.resolve(ctx, network, addr)
+	if ctx.Err() != nil {
+		f.insist(network)
 	}
+	return r
 }
 
-// resolve connects, and finds the addresses of the server that it has reached.
+// insist asks for the master with patience, unless that is done already. If a question to a Sentinel ends by its
+// context, go-redis asks the same Sentinel next time, though that may be silent for ever. It goes over to another
+// Sentinel if the question ends by the Sentinel's own time-out, which may be longer than any context of ours.
+func (f *masterFollower) insist(network string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.insisting {
+		return
+	}
+	f.insisting = true
+	go func() {
+		ctx, cancel := context.WithTimeout(f.life, insistFor)
+		defer cancel()
+		if r := f.resolve(ctx, network, failoverAddr); r.err == nil {
+			_ = r.conn.Close()
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.insisting = false
+	}()
+}
+
+// resolve is reach for one context.
 func (f *masterFollower) resolve(ctx context.Context, network, addr string) reached {
 	var found atomic.Pointer[[]net.IPAddr] // package net reports the addresses of a name to the trace
 	trace := &httptrace.ClientTrace{DNSDone: func(i httptrace.DNSDoneInfo) { found.Store(&i.Addrs) }}

@@ -204,10 +204,12 @@ func TestSilentSentinel(t *testing.T) {
 	require.NoError(t, d.Acquire(t.Context(), claim{"k", "id"}))
 	admin := s.Master(t).Client(t)
 	s.Sentinels()[0].Pause()
+	paused := time.Now()
 	require.NoError(t, admin.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
 	require.Eventually(t, func() bool {
 		return d.Acquire(t.Context(), claim{"k", "id"}) == nil
 	}, time.Minute, 100*time.Millisecond, "another Sentinel is asked")
+	require.Greater(t, time.Since(paused), opts.ReadTimeout, "the first one is given up")
 }
 
 // A master whose name has two addresses, of which sometimes the one comes first and sometimes the
