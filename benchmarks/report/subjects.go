@@ -114,7 +114,6 @@ func openRedislock(t report.Target, ttl time.Duration) (report.Client, error) {
 
 // openRueidislock: one key for a lock, and no notices of its own changes, as its README says for one Redis of
 // 7.0.5 or newer. TryNextAfter bounds an attempt: its default of 20 ms is less than a busy machine takes now and then.
-// A wait may end with an error of the attempt, as when a server stands still: the caller tries again.
 func openRueidislock(t report.Target, ttl time.Duration) (report.Client, error) {
 	client := rueidis.ClientOption{InitAddress: t.Addrs}
 	if t.Kind == "sentinel" {
@@ -122,12 +121,7 @@ func openRueidislock(t report.Target, ttl time.Duration) (report.Client, error) 
 	}
 	l, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: client, KeyMajority: 1, NoLoopTracking: true, TryNextAfter: time.Second, KeyValidity: ttl})
 	return func(ctx context.Context, key string) (report.Held, error) {
-		var held context.Context
-		var cancel context.CancelFunc
-		err := report.Again(ctx, func() (err error) {
-			held, cancel, err = l.WithContext(ctx, key)
-			return err
-		})
+		held, cancel, err := l.WithContext(ctx, key)
 		return report.Held{
 			Holds:  func(context.Context) (bool, error) { return held.Err() == nil, nil },
 			Unlock: func(context.Context) error { cancel(); return nil },
