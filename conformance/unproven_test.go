@@ -74,5 +74,5 @@ var unproven = map[string]string{
 	"R25": "That the margin is longer than what a write may take on its way. No soak uses WithMargin.",
 	"R26": "That a process without a processor learns of it: see R10.",
 	"R27": "Signals are hints: what happens without one is R10 and R11. PgBouncer and roles that may not subscribe pass none on. A request is sent once: one that is lost is not sent again.",
-	"R28": "The model of claims has one holder: permits are counted by the replay alone. Strategy redlock keeps none. The simulation has no weights.",
+	"R28": "Permits are counted by the soak and its replay, and are not in the model of claims, which has one holder. Strategy redlock keeps none. The simulation has no weights.",
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/distlock/locker/conformance/faultproxy"
@@ -18,23 +19,27 @@ const skew = report.TTL + 2*time.Second
 // frozen is how long a server stands still.
 const frozen = 2 * report.TTL
 
+// outages are those of one server that keeps its data.
+var outages = []report.Case{
+	{
+		Name: "restart", Title: "A server crashes, and comes back with its data", Stage: report.Plain, Want: report.GoesOn, Keeps: true,
+		Done: "One server is killed (`kill -9`), and started again after a second. It writes each change to the disk before it answers (`appendfsync always`).",
+		Run: func(r *report.Run) (report.Outcome, error) {
+			return r.Held(nil, func(*report.Process) error { return r.Stage.(*report.Servers).Crash(time.Second) })
+		},
+	},
+	{
+		Name: "freeze", Title: "A server stands still for twice the TTL", Stage: report.Plain, Want: report.OneAtATime,
+		Done: fmt.Sprintf("The process of one server is stopped (`SIGSTOP`) for %.0f s. Its connections stay open.", frozen.Seconds()),
+		Run: func(r *report.Run) (report.Outcome, error) {
+			return r.Held(nil, func(*report.Process) error { r.Stage.(*report.Servers).Freeze(frozen); return nil })
+		},
+	},
+}
+
 // redisCases returns the faults on Redis, those of every store included.
 func redisCases() []report.Case {
-	cases := append(report.Cases(report.Plain),
-		report.Case{
-			Name: "restart", Title: "A server crashes, and comes back with its data", Stage: report.Plain, Want: report.GoesOn, Keeps: true,
-			Done: "One server is killed (`kill -9`), and started again after a second. It writes each change to the disk before it answers (`appendfsync always`).",
-			Run: func(r *report.Run) (report.Outcome, error) {
-				return r.Held(nil, func(*report.Process) error { return r.Stage.(*report.Servers).Crash(time.Second) })
-			},
-		},
-		report.Case{
-			Name: "freeze", Title: "A server stands still for twice the TTL", Stage: report.Plain, Want: report.OneAtATime,
-			Done: fmt.Sprintf("The process of one server is stopped (`SIGSTOP`) for %.0f s. Its connections stay open.", frozen.Seconds()),
-			Run: func(r *report.Run) (report.Outcome, error) {
-				return r.Held(nil, func(*report.Process) error { r.Stage.(*report.Servers).Freeze(frozen); return nil })
-			},
-		},
+	cases := append(slices.Concat(report.Cases(report.Plain), outages),
 		report.Case{
 			Name: "majority", Title: "Two of three servers lose their data", Stage: report.Plain, For: quorum, Want: report.ToldOrGoesOn,
 			Done: "`FLUSHALL` on two of three independent servers at once.",

@@ -98,7 +98,7 @@ func (f *masterFollower) reach(ctx context.Context, network, addr string) reache
 func (f *masterFollower) insist(network string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.insisting {
+	if f.insisting || f.life.Err() != nil {
 		return
 	}
 	f.insisting = true
@@ -114,7 +114,7 @@ func (f *masterFollower) insist(network string) {
 	}()
 }
 
-// resolve is reach for one context.
+// resolve is reach without anything that follows from a failure.
 func (f *masterFollower) resolve(ctx context.Context, network, addr string) reached {
 	var found atomic.Pointer[[]net.IPAddr] // package net reports the addresses of a name to the trace
 	trace := &httptrace.ClientTrace{DNSDone: func(i httptrace.DNSDoneInfo) { found.Store(&i.Addrs) }}
@@ -165,7 +165,8 @@ func (f *masterFollower) used(network string) {
 	}
 }
 
-// keepAsking asks for the master after wait and then each askEvery, until the last question was answered and nothing was written for askFor.
+// keepAsking asks for the master after wait and then each askEvery, until the last question was answered and nothing was
+// written for askFor.
 // It cannot wait for the next write: a lease is renewed every third of its TTL, so the next write may come too late.
 func (f *masterFollower) keepAsking(network string, wait time.Duration) {
 	for answered := true; bound.Sleep(f.life, nil, wait) && f.hasToAsk(answered); wait = askEvery {

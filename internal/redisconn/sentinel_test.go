@@ -113,9 +113,9 @@ func (w *followed) renew(c net.Conn, d time.Duration) {
 	w.pass(d)
 }
 
-// pass lets d pass in the bubble's time: what begins a question is that time passes.
+// pass lets d pass, and what follows from it happen.
 func (w *followed) pass(d time.Duration) {
-	time.Sleep(d)
+	time.Sleep(d) // in the bubble's time: what begins a question is that time passes
 	synctest.Wait()
 }
 

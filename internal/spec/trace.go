@@ -22,7 +22,7 @@ type Event struct {
 	Permits  int           // Asks: how many of those that the key has; 0 of a lock
 	Since    time.Duration // with Deadline: the store had the lock then, or later
 	// Excused reports whether a lock that the store had at a time, or later, may have been lost by now by design, as a
-	// store loses it that forgets its data. It is for Granted and Holds; nil: none may.
+	// store loses it that forgets its data. It is for Granted, Holds, Reentered and Renewed; nil: none may.
 	Excused func(since time.Duration) bool
 }
 
