@@ -55,7 +55,7 @@ func TestScenarios(t *testing.T) {
 			os.WriteFile(filepath.Join(dir, "choosing.md"), []byte(before+"of old\n"+after), 0o644), page.write(dir)); err != nil {
 			t.Fatal(err)
 		}
-		for name, want := range map[string]string{readme: "hand-overs per second", filepath.Join(dir, "choosing.md"): "\n| a held lock: memory of Redis | "} {
+		for name, want := range map[string]string{readme: "times per second", filepath.Join(dir, "choosing.md"): "\n| a held lock: memory of Redis | "} {
 			text, err := os.ReadFile(name)
 			if s := string(text); err != nil || !strings.HasPrefix(s, before) || !strings.HasSuffix(s, after) ||
 				strings.Contains(s, "of old") || !strings.Contains(s, want) {
