@@ -74,7 +74,7 @@
 // With every scheme of Redis, go-redis's parameters for connections:
 //
 //	client_name=app                                the name in CLIENT LIST is app:locker
-//	dial_timeout=1s                                default 2s; 2s to 5s count as 2s, since 5s is go-redis's default
+//	dial_timeout=1s                                above 0; default 2s; 2s to 5s count as 2s, since 5s is go-redis's default
 //	conn_max_idle_time=  conn_max_lifetime=  conn_max_lifetime_jitter=
 //	pool_fifo=  protocol=                          2 or 3
 //

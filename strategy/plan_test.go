@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/distlock/locker"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -90,7 +91,7 @@ func TestNodes(t *testing.T) {
 
 // The names listed in errors are those go-redis takes.
 func TestGoRedisParameters(t *testing.T) {
-	values := map[string]string{"addr": "h:1", "master_name": "m"}
+	values := map[string]string{"addr": "h:1", "master_name": "m", "dial_timeout": "1", "read_timeout": "1", "write_timeout": "1"}
 	for _, scheme := range schemes {
 		_, kind, _ := strings.Cut(scheme, "-")
 		for name := range strings.FieldsSeq(tuningParams + " " + kindParams[kind]) {
@@ -116,6 +117,23 @@ func TestGoRedisParameters(t *testing.T) {
 	}
 	s := servers(t, Config{URL: "setnx+redis://h?dial_timeout=3&ttl=5s&client_name=a%40b"})
 	require.Equal(t, &redis.Options{Network: "tcp", Addr: "h:6379", DialTimeout: 3e9, ClientName: "a@b"}, s[0].single)
+}
+
+// With dial_timeout=0 no connection would succeed, and with read_timeout=0 a question to a frozen Sentinel would not end.
+func TestTimeoutsAreAboveZero(t *testing.T) {
+	for param, bases := range map[string][]string{
+		"dial_timeout":  {"redis://h?", "rediss://h?", "unix:///s?", "redis-cluster://h?", "redis-sentinel://h?master_name=m&"},
+		"read_timeout":  {"redis-sentinel://h?master_name=m&"},
+		"write_timeout": {"redis-sentinel://h?master_name=m&"},
+	} {
+		for _, base := range bases {
+			for _, value := range []string{"0", "-1", "0s", "-2s"} {
+				_, err := testRegistry(t).plan(Config{URL: "setnx+" + base + param + "=" + value})
+				require.ErrorIs(t, err, locker.ErrInvalid, base)
+				require.ErrorContains(t, err, param+" above 0")
+			}
+		}
+	}
 }
 
 func TestTimeoutsOfSentinels(t *testing.T) {

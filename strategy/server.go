@@ -105,7 +105,24 @@ func (c Config) options(at string, s server) (_ server, err error) {
 	if err != nil {
 		return s, refuse(at+"url", c.URL, "%s", strings.TrimPrefix(err.Error(), "redis: "))
 	}
+	if name := s.withoutTime(); name != "" {
+		return s, refuse(at+"url", c.URL, "a %s above 0", name)
+	}
 	return s, nil
+}
+
+// withoutTime returns the name of a time-out that is 0 or less in the URL, or "". go-redis parses it as -1. Then no
+// connection succeeds, and a question to a silent Sentinel does not end.
+func (s server) withoutTime() string {
+	switch {
+	case s.cluster != nil && s.cluster.DialTimeout < 0, s.single != nil && s.single.DialTimeout < 0, s.sentinel != nil && s.sentinel.DialTimeout < 0:
+		return "dial_timeout"
+	case s.sentinel != nil && s.sentinel.ReadTimeout < 0:
+		return "read_timeout"
+	case s.sentinel != nil && s.sentinel.WriteTimeout < 0:
+		return "write_timeout"
+	}
+	return ""
 }
 
 // setTimeouts gives the questions to the Sentinels short time-outs, where the user chose none. go-redis asks one Sentinel until three

@@ -124,7 +124,7 @@ func readTimeout(users time.Duration) time.Duration {
 }
 
 // dialTimeout returns the user's timeout for a new connection, or ours where the user's is
-// longer and may be a default of go-redis. (A timeout below 1 is none to go-redis.)
+// longer and may be a default of go-redis. (go-redis's pool sets no limit for a timeout below 0.)
 func dialTimeout(users time.Duration) time.Duration {
 	switch {
 	case users > longestDefault:

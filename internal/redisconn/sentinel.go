@@ -85,11 +85,26 @@ func (f *masterFollower) reach(ctx context.Context, network, addr string) reache
 	f.mu.Lock()
 	f.asked = time.Now()
 	f.mu.Unlock()
-	r := f.resolve(ctx, network, addr)
+	var found atomic.Pointer[[]net.IPAddr] // package net reports the addresses of a name to the trace
+	trace := &httptrace.ClientTrace{DNSDone: func(i httptrace.DNSDoneInfo) { found.Store(&i.Addrs) }}
+	conn, err := f.dial(httptrace.WithClientTrace(ctx, trace), network, addr)
 	if ctx.Err() != nil {
 		f.insist(network)
 	}
-	return r
+	if err != nil {
+		return reached{err: err}
+	}
+	master := []string{serverOf(conn)}
+	host, port, err := net.SplitHostPort(master[0])
+	if named := found.Load(); err == nil && named != nil {
+		is := func(ip net.IPAddr) bool { return ip.String() == host }
+		if slices.ContainsFunc(*named, is) { // or they are of another name, such as a tunnel's
+			for _, ip := range *named {
+				master = append(master, net.JoinHostPort(ip.String(), port))
+			}
+		}
+	}
+	return reached{conn, master, nil}
 }
 
 // insist asks for the master with patience, unless that is done already. If a question to a Sentinel ends by its
@@ -105,34 +120,15 @@ func (f *masterFollower) insist(network string) {
 	go func() {
 		ctx, cancel := context.WithTimeout(f.life, insistFor)
 		defer cancel()
-		if r := f.resolve(ctx, network, failoverAddr); r.err == nil {
-			_ = r.conn.Close()
+		// A Sentinel has answered when the master is dialled. That dial is not waited for: the master may be dead.
+		trace := &httptrace.ClientTrace{ConnectStart: func(string, string) { cancel() }}
+		if conn, err := f.dial(httptrace.WithClientTrace(ctx, trace), network, failoverAddr); err == nil {
+			_ = conn.Close()
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.insisting = false
 	}()
-}
-
-// resolve is reach without anything that follows from a failure.
-func (f *masterFollower) resolve(ctx context.Context, network, addr string) reached {
-	var found atomic.Pointer[[]net.IPAddr] // package net reports the addresses of a name to the trace
-	trace := &httptrace.ClientTrace{DNSDone: func(i httptrace.DNSDoneInfo) { found.Store(&i.Addrs) }}
-	conn, err := f.dial(httptrace.WithClientTrace(ctx, trace), network, addr)
-	if err != nil {
-		return reached{err: err}
-	}
-	master := []string{serverOf(conn)}
-	host, port, err := net.SplitHostPort(master[0])
-	if named := found.Load(); err == nil && named != nil {
-		is := func(ip net.IPAddr) bool { return ip.String() == host }
-		if slices.ContainsFunc(*named, is) { // or they are of another name, such as a tunnel's
-			for _, ip := range *named {
-				master = append(master, net.JoinHostPort(ip.String(), port))
-			}
-		}
-	}
-	return reached{conn, master, nil}
 }
 
 // closeOthers closes the connections to servers that have none of the master's addresses.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http/httptrace"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -186,6 +187,41 @@ func TestFirstQuestionIsAtOnce(t *testing.T) {
 		w.master.Store("new")
 		w.renew(c, time.Millisecond)
 		require.True(t, inner.closed.Load(), "a connection to the old master is closed")
+	})
+}
+
+// A question that outlives its context is about the Sentinel. A master that is dead does not keep the next such question waiting.
+func TestPatientQuestionDialsNoMaster(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := follow(t)
+		const silent = time.Minute // until go-redis gives the Sentinel up
+		patient := 0
+		w.f.dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if until, _ := ctx.Deadline(); time.Until(until) > silent {
+				patient++
+				time.Sleep(silent) // in the bubble's time: the Sentinel does not answer
+			}
+			if trace := httptrace.ContextClientTrace(ctx); trace != nil && trace.ConnectStart != nil {
+				trace.ConnectStart("tcp", "the master's")
+			}
+			<-ctx.Done() // the master does not answer
+			return nil, ctx.Err()
+		}
+		fail := func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := w.f.connect(ctx, "tcp", failoverAddr)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			synctest.Wait()
+		}
+		fail()
+		fail()
+		require.Equal(t, 1, patient, "one at a time")
+		w.pass(silent)
+		fail()
+		require.Equal(t, 2, patient)
+		w.pass(silent)
 	})
 }
 

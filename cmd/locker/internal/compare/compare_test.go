@@ -172,6 +172,16 @@ func TestCandidatesAreWhatTheSuiteExpects(t *testing.T) {
 	}
 }
 
+// TestClaimsOnKeyDB: waiters of blpop poll on KeyDB 6.3, and are not blamed for it.
+func TestClaimsOnKeyDB(t *testing.T) {
+	t.Parallel()
+	for _, c := range candidates {
+		for version, notified := range map[string]bool{"6.2.16": true, "6.3.4": c.name != "blpop", "7.0.15": true, "": true} {
+			require.Equal(t, c.single.Notified && notified, c.on(version).Notified, "%s on %q", c.name, version)
+		}
+	}
+}
+
 func TestWrongServers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -32,6 +32,14 @@ var candidates = []candidate{
 	{"redlock", redisconformance.Strategy{}},
 }
 
+// on returns what the strategy promises on a server that reports this version. KeyDB 6.3 gets no BLPOP, so waiters of blpop
+// poll there. (There is no Redis 6.3.)
+func (c candidate) on(version string) redisconformance.Strategy {
+	s := c.single
+	s.Notified = s.Notified && (c.name != "blpop" || !strings.HasPrefix(version, "6.3."))
+	return s
+}
+
 // stores are the servers that are compared on.
 type stores struct {
 	own   bool     // started for this, and so to be crashed

@@ -118,7 +118,7 @@ func (j job) run(ctx context.Context, say func(message)) error {
 		}
 	}
 	defer func() { s.stop() }()
-	harnesses, err := s.harnesses(j.Name)
+	harnesses, err := s.harnesses(ctx, j.Name)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (j job) run(ctx context.Context, say func(message)) error {
 // harnesses returns what the suite of a strategy runs on; what one harness leaves out runs on the next one.
 // On servers of its own, cases of redlock run without proxies first, whose memory would count, and with time for
 // each node: no node is to be absent because the suites of all strategies share the machine.
-func (s *stores) harnesses(name string) ([]conformance.HarnessMaker, error) {
+func (s *stores) harnesses(ctx context.Context, name string) ([]conformance.HarnessMaker, error) {
 	c, err := find(name)
 	if err != nil {
 		return nil, err
@@ -173,7 +173,8 @@ func (s *stores) harnesses(name string) ([]conformance.HarnessMaker, error) {
 			return nil, err
 		}
 	}
-	return []conformance.HarnessMaker{c.single.Harness}, nil
+	claim := c.on(version(ctx, s.urls[0]))
+	return []conformance.HarnessMaker{claim.Harness}, nil
 }
 
 // check runs the cases on the first harness, and those that it leaves out on the next one. only is an expression for the
