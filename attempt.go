@@ -114,8 +114,8 @@ func (c *call) answered(err error) {
 	}
 }
 
-// refused sets when to poll after an attempt that was sent at sent, and opens a watch for releases. The first in the queue pauses as
-// pauseFor says, the others for pollAgain.
+// refused sets when to poll after an attempt that was sent at sent, and opens a watch for releases. The first in the
+// queue pauses as pauseFor says, the others for pollAgain.
 func (c *call) refused(a driver.Answer, watch driver.Watch, sent time.Duration) {
 	c.s.mu.Lock()
 	ks, now := c.ks, c.e.sched.Now()

@@ -150,8 +150,8 @@ func (d *detection) run(over chan struct{}) {
 	}
 }
 
-// session opens a LossWatch and keeps it up to date. It returns when the LossWatch has ended, the Locker is closed, or nothing was held
-// for a while.
+// session opens a LossWatch and keeps it up to date. It returns when the LossWatch has ended, the Locker is closed, or
+// nothing was held for a while.
 func (d *detection) session() (err error) {
 	defer func() {
 		if v := recover(); v != nil {

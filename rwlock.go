@@ -12,10 +12,11 @@ import (
 // Locker they are let in in the order in which they came, and a writer that waits keeps
 // out the readers of all processes that came after it.
 //
-// With a strategy that keeps permits (memory, hashreentrant, setnx, blpop, postgres, mysql, etcd; see [Semaphore]) a reader takes one
-// permit of many, and a writer all of them. Readers of all processes are inside together. Each has a
-// lease of its own, with the options that its call was given. A free lock costs a reader or a writer
-// one round trip, and so does its Unlock; with mysql and etcd it is more at times. A plain Lock of the key excludes readers and writers.
+// With a strategy that keeps permits (memory, hashreentrant, setnx, blpop, postgres, mysql, etcd; see [Semaphore]) a
+// reader takes one permit of many, and a writer all of them. Readers of all processes are inside together. Each has a
+// lease of its own, with the options that its call was given. A free lock costs a reader or a writer one round trip,
+// and so does its Unlock; with mysql and etcd it is more at times. A plain Lock of the key excludes readers and
+// writers.
 //
 // With other strategies the readers of one Locker share a lease: it is renewed, has the TTL and the margin that the
 // first of them asked for and no limit, and is lost for all of them. Only the readers of one Locker are inside

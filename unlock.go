@@ -19,10 +19,10 @@ const (
 	dutyTidy         // release in the background; the caller is not kept waiting
 )
 
-// Unlock gives the lease back; the last lease on a claim frees the key.
-// It sends one command at most if the store answers; with redlock one to each node, with mysql and etcd more at
-// times. Else Unlock tries for up to 5 s, also if ctx had ended before the call. If ctx ends during the call, Unlock returns, and the release goes on in the background.
-// Where ctx is the lease's own context or derives from it, its parent counts instead.
+// Unlock gives the lease back; the last lease on a claim frees the key. It sends one command at most if the store
+// answers; with redlock one to each node, with mysql and etcd more at times. Else Unlock tries for up to 5 s, also if
+// ctx had ended before the call. If ctx ends during the call, Unlock returns, and the release goes on in the
+// background. Where ctx is the lease's own context or derives from it, its parent counts instead.
 //
 // It returns nil when the hold was given back, and [ErrNotHeld] when the lease was
 // unlocked before. It returns [ErrLost] when the lease had ended before: another owner may

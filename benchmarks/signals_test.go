@@ -13,11 +13,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// BenchmarkSignals: the time until a holder knows that it was asked to release, that its lock was broken, and that
-// its key was deleted by hand (with WithLossDetection), on a near Redis, and the round trips that this takes, counted
-// on one that is away. Want 1, 2 and 1 of these: the script that inspects for RequestRelease publishes the request;
-// so does the one that breaks for ForceUnlock, and the holder asks; a DEL, which is sent without delay, shows, and the holder asks. What
-// servers publish comes without delay.
+// BenchmarkSignals: the time until a holder knows that it was asked to release, that its lock was broken, and that its
+// key was deleted by hand (with WithLossDetection), on a near Redis, and the round trips that this takes, counted on
+// one that is away. Want 1, 2 and 1 of these: the script that inspects for RequestRelease publishes the request; so
+// does the one that breaks for ForceUnlock, and the holder asks; a DEL, which is sent without delay, shows, and the
+// holder asks. What servers publish comes without delay.
 func BenchmarkSignals(b *testing.B) {
 	for _, s := range strategies {
 		b.Run(s.name, func(b *testing.B) {

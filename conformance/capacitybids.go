@@ -44,8 +44,8 @@ func testBigRequestIsServed(t *T) {
 	}
 }
 
-// keptFree gives c back after bids, by which another claim is kept free what c has, and checks that later claims are refused n permits
-// of limit for as long as that may last without a further bid.
+// keptFree gives c back after bids, by which another claim is kept free what c has, and checks that later claims are
+// refused n permits of limit for as long as that may last without a further bid.
 func (d *commander) keptFree(c driver.Claim, n, limit int, waited time.Duration, bids func(), why string) {
 	d.t.Helper()
 	for granted := true; granted; {

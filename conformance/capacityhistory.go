@@ -117,9 +117,10 @@ func testPermitsLinearizableUnderFaults(t *T) {
 	}
 }
 
-// linearizableRepeated checks a history in which each attempt and renewal arrives twice, and no reply is lost. An attempt without an
-// answer may have its permits at any later time, and so may explain a refusal; here nothing explains one. The history
-// ends with an attempt for one permit, which leaves room for itself to be counted twice, and with one for all.
+// linearizableRepeated checks a history in which each attempt and renewal arrives twice, and no reply is lost. An
+// attempt without an answer may have its permits at any later time, and so may explain a refusal; here nothing explains
+// one. The history ends with an attempt for one permit, which leaves room for itself to be counted twice, and with one
+// for all.
 func (t *T) linearizableRepeated(ls []locker.Locker, key string) {
 	t.Helper()
 	h := newHistory(permitModel(historyPermits))

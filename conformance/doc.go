@@ -17,11 +17,11 @@
 //
 //	func TestConformance(t *testing.T) { conformance.Run(t, conformance.OfDriver(newHarness)) }
 //
-// The suite then checks what can be seen through the Lockers alone. An [Injector] around the drivers
-// loses, delays and repeats commands and replies, and cuts off the store. A harness that can also look into its store, break locks, kill servers or start
-// processes implements [Inspector], [Breaker], [ServerFaults] and so on, and gets the cases that
-// need it. If a harness is [Wired], the suite puts a proxy between its drivers and its store. docs/driver.md
-// goes through it step by step. A strategy whose Lockers do not come from a driver implements
+// The suite then checks what can be seen through the Lockers alone. An [Injector] around the drivers loses, delays and
+// repeats commands and replies, and cuts off the store. A harness that can also look into its store, break locks, kill
+// servers or start processes implements [Inspector], [Breaker], [ServerFaults] and so on, and gets the cases that need
+// it. If a harness is [Wired], the suite puts a proxy between its drivers and its store. docs/driver.md goes through it
+// step by step. A strategy whose Lockers do not come from a driver implements
 // [Harness], and claims each of these abilities in its [Capabilities]. [TroubleCases] are for troubles that
 // only this store's servers know.
 //

@@ -199,9 +199,9 @@ func testLocalStateIsBounded(t *T) {
 		return int64(m.HeapAlloc)
 	}
 	use(0, warmUp)
-	// A key that is kept takes six times as much, and an id three times, in each round. Things that are made once are no leak: the connections of 8
-	// workers take 2.6 MB with their buffers. On a busy machine they are made in several rounds, in nine at most where each grows
-	// by what is allowed.
+	// A key that is kept takes six times as much, and an id three times, in each round. Things that are made once are
+	// no leak: the connections of 8 workers take 2.6 MB with their buffers. On a busy machine they are made in several
+	// rounds, in nine at most where each grows by what is allowed.
 	const rounds, allowed = 10, n * 150
 	var grown int64
 	defer func() { t.Logf("the heap grew by %d bytes over %d keys; %d are allowed", grown, n, allowed) }()

@@ -68,8 +68,8 @@ func returnsLate() func(l locker.Locker, ctx context.Context, key string, opts .
 	}
 }
 
-// asksLate is a strategy in which, once for each key, the Request after a bid, by one that has not waited for long, arrives when the bid
-// is over.
+// asksLate is a strategy in which, once for each key, the Request after a bid, by one that has not waited for long,
+// arrives when the bid is over.
 func asksLate() fake {
 	var mu sync.Mutex
 	bid, late := map[string]bool{}, map[string]bool{}

@@ -119,8 +119,8 @@ func testLooksEverySecond(t *T) {
 	t.Median("the time from a lock's deletion to the waiter's grant", times, t.Timing().PollMedian)
 }
 
-// wakes notes how long after the release of a key waiters were granted it, and fails the case once more than allowed of them were as
-// late as where a waiter is not woken, and looks. A store that does not notify has no such bound.
+// wakes notes how long after the release of a key waiters were granted it, and fails the case once more than allowed of
+// them were as late as where a waiter is not woken, and looks. A store that does not notify has no such bound.
 type wakes struct {
 	t       *T
 	allowed int // for moments in which the machine stands still

@@ -65,8 +65,8 @@ var ending = map[string]func(ctx context.Context, after time.Duration) (context.
 	"reached its deadline": context.WithTimeout,
 }
 
-// endsWith gives op some times, and checks that it returns soon after its context ends each time, and mostly at once. check gets each
-// error.
+// endsWith gives op some times, and checks that it returns soon after its context ends each time, and mostly at once.
+// check gets each error.
 func (t *T) endsWith(what string, end func(context.Context, time.Duration) (context.Context, context.CancelFunc), op func(ctx context.Context) error, check func(err error)) {
 	t.Helper()
 	times := make([]time.Duration, 5)

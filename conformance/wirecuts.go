@@ -23,8 +23,9 @@ type answerLoss struct {
 	keys  int
 }
 
-// lose runs op, whose command loses its answer from the one after d.n on. op reports whether the command was answered. While the command
-// waits, carriedOut reports whether the store has carried it out. ok is true if it has, and err is then the error of op.
+// lose runs op, whose command loses its answer from the one after d.n on. op reports whether the command was answered.
+// While the command waits, carriedOut reports whether the store has carried it out. ok is true if it has, and err is
+// then the error of op.
 func (d *answerLoss) lose(what string, op func(ctx context.Context) (answered bool, err error), carriedOut func() bool) (ok bool, err error) {
 	t := d.t
 	t.Helper()

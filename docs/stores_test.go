@@ -28,8 +28,8 @@ func testsOf(t *testing.T, name string) map[string]bool {
 	return tests
 }
 
-// TestStores: each test that a cell of stores.md names is a test of a strategy of the cell's column. Package redisconformance looks for
-// the cases.
+// TestStores: each test that a cell of stores.md names is a test of a strategy of the cell's column. Package
+// redisconformance looks for the cases.
 func TestStores(t *testing.T) {
 	name := regexp.MustCompile("`(\\w+)`")
 	var columns [][]string // the strategies of each

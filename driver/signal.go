@@ -25,8 +25,8 @@ type Signaller interface {
 // Asker is implemented by an [Inspector] and [Signaller] that can look at the holder and send it a signal in one
 // command: a request then arrives a round trip earlier.
 type Asker interface {
-	// Ask returns what Inspect returns, and sends a [SignalRequest] to the Locker of the claim that Holder.ID names. asked is false if it
-	// was not sent, for whatever reason: then the Locker sends it by Signal.
+	// Ask returns what Inspect returns, and sends a [SignalRequest] to the Locker of the claim that Holder.ID names.
+	// asked is false if it was not sent, for whatever reason: then the Locker sends it by Signal.
 	Ask(ctx context.Context, key string) (h Holder, asked bool, err error)
 }
 

@@ -125,8 +125,9 @@ func (s server) withoutTime() string {
 	return ""
 }
 
-// setTimeouts gives the questions to the Sentinels short time-outs, where the user chose none. go-redis asks one Sentinel until three
-// questions to it have timed out. With go-redis's own defaults this may take minutes if the Sentinel's machine is gone.
+// setTimeouts gives the questions to the Sentinels short time-outs, where the user chose none. go-redis asks one
+// Sentinel until three questions to it have timed out. With go-redis's own defaults this may take minutes if the
+// Sentinel's machine is gone.
 func setTimeouts(o *redis.FailoverOptions) {
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, time.Second)
 	o.WriteTimeout, o.DialTimeout = cmp.Or(o.WriteTimeout, o.ReadTimeout), cmp.Or(o.DialTimeout, 2*time.Second)

@@ -120,8 +120,8 @@ func (m *Limit) Middleware(next asynq.Handler) asynq.Handler {
 	})
 }
 
-// options returns the options of a task's permit. asynq archives a task whose last try failed, whatever IsFailure says: the last try waits
-// for its permit until its task's own deadline.
+// options returns the options of a task's permit. asynq archives a task whose last try failed, whatever IsFailure says:
+// the last try waits for its permit until its task's own deadline.
 func (m *Limit) options(ctx context.Context) []locker.LockOption {
 	tries, _ := asynq.GetRetryCount(ctx)
 	if most, known := asynq.GetMaxRetry(ctx); known && tries >= most {

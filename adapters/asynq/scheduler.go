@@ -27,8 +27,8 @@ var (
 )
 
 // RunScheduler stands for the leadership of key until ctx ends, and runs a scheduler while this instance leads.
-// newScheduler makes one for each term, as asynq's cannot be started again. The options are those of package leader: WithLockOptions
-// with a TTL says for how long nobody schedules after a leader has died.
+// newScheduler makes one for each term, as asynq's cannot be started again. The options are those of package leader:
+// WithLockOptions with a TTL says for how long nobody schedules after a leader has died.
 //
 // It returns ctx's cause after ctx has ended, newScheduler's error, and the errors of [leader.Elector.Run]. If Start fails, or the
 // scheduler has a Ping as *asynq.Scheduler has and that fails, another instance has its turn.

@@ -103,10 +103,11 @@ func WithKept(f func(status int) bool) Option {
 }
 
 // WithWait lets a repetition that arrives while the first request runs wait for its answer, for at most d, before it is
-// refused with 409: who clicks twice sees the answer and no error. If the first request fails meanwhile, the
-// repetition is handled. It needs [WithReplay]. A request that waits looks 20 times per second, with a command to
-// the store of locks unless this process has the first request, and one to the [Store]. A repetition that reaches
-// another process waits in vain if the Store is of one process, as [Memory] is, and gets its answer from [Redis]. Default 0, at most 1 h.
+// refused with 409: who clicks twice sees the answer and no error. If the first request fails meanwhile, the repetition
+// is handled. It needs [WithReplay]. A request that waits looks 20 times per second, with a command to the store of
+// locks unless this process has the first request, and one to the [Store]. A repetition that reaches another process
+// waits in vain if the Store is of one process, as [Memory] is, and gets its answer from [Redis]. Default 0, at most
+// 1 h.
 func WithWait(d time.Duration) Option {
 	return option(func(s *settings) error {
 		if d < 0 || d > time.Hour {

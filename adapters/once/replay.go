@@ -34,10 +34,11 @@ type Answer struct {
 
 // Store keeps answers for [WithReplay]. Its methods are called by many goroutines.
 type Store interface {
-	// Put keeps the answer for ttl under the key: [WithPrefix]'s prefix and the key of the
-	// request. An answer with a greater Token stays: a process that was stopped past the TTL
-	// has come late. (A Locker made with [locker.WithoutFencing] grants no tokens: each answer replaces the one before.) The request does not end before Put returns, and ctx ends after 5 s or less. If Put
-	// fails, repetitions are refused with 409; nothing else reports it.
+	// Put keeps the answer for ttl under the key: [WithPrefix]'s prefix and the key of the request. An answer with a
+	// greater Token stays: a process that was stopped past the TTL has come late. (A Locker made with
+	// [locker.WithoutFencing] grants no tokens: each answer replaces the one before.) The request does not end before
+	// Put returns, and ctx ends after 5 s or less. If Put fails, repetitions are refused with 409; nothing else reports
+	// it.
 	Put(ctx context.Context, key string, a Answer, ttl time.Duration) error
 	// Get returns the answer that is kept under the key. ok is false if there is none.
 	// An error has the same effect.

@@ -34,8 +34,8 @@ func (e *exit) Error() string { return fmt.Sprint("exit code ", e.code, ": ", e.
 
 func (e *exit) Unwrap() error { return e.err }
 
-// untilInterrupt returns c's context, which ends at Ctrl-C. The next Ctrl-C ends the process. Where interrupts are ignored, as in the
-// background of a script, they stay ignored.
+// untilInterrupt returns c's context, which ends at Ctrl-C. The next Ctrl-C ends the process. Where interrupts are
+// ignored, as in the background of a script, they stay ignored.
 func untilInterrupt(c *cobra.Command) (ctx context.Context, stop func()) {
 	if signal.Ignored(os.Interrupt) {
 		return context.WithCancel(c.Context())

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// inTime returns what f returns, which sends a command of go-redis, or an error when ctx ends. The command may be sent nevertheless.
-// go-redis alone would wait for the answer of a server when ctx was cancelled.
+// inTime returns what f returns, which sends a command of go-redis, or an error when ctx ends. The command may be sent
+// nevertheless. go-redis alone would wait for the answer of a server when ctx was cancelled.
 func inTime[T any](ctx context.Context, c *Conn, f func() (T, error)) (T, error) {
 	cmd := newCommand(func() (any, error) {
 		v, err := f()

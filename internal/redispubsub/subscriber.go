@@ -214,8 +214,8 @@ func (s *subscriber) connect() {
 	}()
 }
 
-// received calls the listeners of a channel on which a message has come. An empty message is nothing that a strategy, Redisson or the
-// server sends, and must not be taken for a new connection.
+// received calls the listeners of a channel on which a message has come. An empty message is nothing that a strategy,
+// Redisson or the server sends, and must not be taken for a new connection.
 func (s *subscriber) received(channel, payload string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

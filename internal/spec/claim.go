@@ -9,9 +9,10 @@ import (
 
 // The life of a claim: one key, one store, two processes. Time goes by in ticks.
 //
-// An Unlock may keep the claim (locker.WithSticky): the claim is then held without a lease, and the next Lock of the process takes it
-// without a command. The engine keeps a claim for a second at most, not late in a lease, and not after a renewal without an answer. The model
-// does all of that: it keeps a claim for as long as the claim lasts, and gives it up at any time.
+// An Unlock may keep the claim (locker.WithSticky): the claim is then held without a lease, and the next Lock of the
+// process takes it without a command. The engine keeps a claim for a second at most, not late in a lease, and not after
+// a renewal without an answer. The model does all of that: it keeps a claim for as long as the claim lasts, and gives
+// it up at any time.
 
 const (
 	ttl       = 2 // ticks for which the store keeps a claim

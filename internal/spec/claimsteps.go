@@ -202,8 +202,8 @@ func (m Mistakes) callers(l Life, id int, take func(string, Life)) {
 	}
 }
 
-// kept takes the steps of a claim that is kept: the next Lock of the process takes it, or the process gives it up, because its time without
-// a holder is over, or another process has asked for it.
+// kept takes the steps of a claim that is kept: the next Lock of the process takes it, or the process gives it up,
+// because its time without a holder is over, or another process has asked for it.
 func (m Mistakes) kept(l Life, id int, take func(string, Life)) {
 	n := l
 	c := &n.Claims[id]

@@ -1,5 +1,5 @@
-// Package etcd is the strategy for etcd (3.5.13 or newer; tested on 3.5.30, 3.6.16 and 3.7.3): a lock is a line of keys, of which the
-// first holds it.
+// Package etcd is the strategy for etcd (3.5.13 or newer; tested on 3.5.30, 3.6.16 and 3.7.3): a lock is a line of
+// keys, of which the first holds it.
 //
 //	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"h1:2379", "h2:2379", "h3:2379"}})
 //	l, err := etcd.New(client)
@@ -18,11 +18,11 @@
 // process that did not reach etcd for 3 s while it waited, or whose place a leader has ended that was deposed: it joins
 // the end of the line.
 //
-// Permits (locker.Semaphore, locker.RWLock) are members of the same line: first come, first served among processes, whatever
-// number they ask for, and locks and permits among one another. The first that does not fit waits, and those behind it
-// with it. Of a process with several waiters only the first is in line; the next waiter that asks for as many takes over its place. An
-// attempt for permits reads the members of the key, about 100 bytes each: a key is for some thousand
-// claims at a time. The newest limit counts as long as its claim is there.
+// Permits (locker.Semaphore, locker.RWLock) are members of the same line: first come, first served among processes,
+// whatever number they ask for, and locks and permits among one another. The first that does not fit waits, and those
+// behind it with it. Of a process with several waiters only the first is in line; the next waiter that asks for as many
+// takes over its place. An attempt for permits reads the members of the key, about 100 bytes each: a key is for some
+// thousand claims at a time. The newest limit counts as long as its claim is there.
 //
 // # Time
 //
@@ -38,25 +38,26 @@
 //
 //	locker/ + the lock's key, NUL written as NUL 0xFF + NUL 0x01 + the claim's id
 //
-// whose value is the name of the owner, if the caller gave one, and with permits the byte 0xFF, how many, of how many, and
-// the owner. The member with the least create revision holds
-// the lock; of members with permits those have theirs that fit, up to the first that does not. A member without a lease, which another program has put there, holds the lock until it is deleted. The
-// key locker/tokens has the time, in µs since 1970, when the first token was asked for, by the clock of the process that asked. It is never deleted. A
-// token is this time and 32 for each revision of etcd since then. A Locker that listens for signals
-// (Lease.ReleaseRequested) has the key locker/signals/ + the UUID that its claims begin with, which ends 10 s after
-// its process at the latest. This package and package concurrency of etcd's client
-// do not see each other's locks.
+// whose value is the name of the owner, if the caller gave one, and with permits the byte 0xFF, how many, of how many,
+// and the owner. The member with the least create revision holds the lock; of members with permits those have theirs
+// that fit, up to the first that does not. A member without a lease, which another program has put there, holds the
+// lock until it is deleted. The key locker/tokens has the time, in µs since 1970, when the first token was asked for,
+// by the clock of the process that asked. It is never deleted. A token is this time and 32 for each revision of etcd
+// since then. A Locker that listens for signals (Lease.ReleaseRequested) has the key locker/signals/ + the UUID that
+// its claims begin with, which ends 10 s after its process at the latest. This package and package concurrency of
+// etcd's client do not see each other's locks.
 //
 // # Commands
 //
 // A free Lock is one transaction, and so is its Unlock, while the process has a lease that was granted or renewed
 // within the last second, for another lock with an equal TTL. Otherwise the Lock also grants a lease first, and the
-// lease is revoked after the Unlock. A TryLock that is refused is one transaction. Renewals are a keep-alive for each claim
-// and one read for up to 64; neither is written to disk. The keep-alives go by streams that the Locker keeps. A client with a
-// password asks for a token for each stream that it opens, and etcd writes each token to disk. After an election, and for the first lease of a
-// process, a renewal takes a grant for each claim and one transaction for up to 64, besides. A Lock that waits joins the line
-// by a grant and a transaction, reads once a second, and takes a grant and a transaction when it is the first. It
-// watches the member before its own, so that a release wakes one process. A hand-over inside a process sends nothing.
+// lease is revoked after the Unlock. A TryLock that is refused is one transaction. Renewals are a keep-alive for each
+// claim and one read for up to 64; neither is written to disk. The keep-alives go by streams that the Locker keeps. A
+// client with a password asks for a token for each stream that it opens, and etcd writes each token to disk. After an
+// election, and for the first lease of a process, a renewal takes a grant for each claim and one transaction for up to
+// 64, besides. A Lock that waits joins the line by a grant and a transaction, reads once a second, and takes a grant
+// and a transaction when it is the first. It watches the member before its own, so that a release wakes one process. A
+// hand-over inside a process sends nothing.
 //
 // A free permit is one transaction where no other is out, and else two, and one more for each member that was put in
 // between; its Unlock is one. A process that waits for permits watches the members before its own, and moves when those that

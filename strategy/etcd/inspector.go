@@ -73,8 +73,8 @@ func (d *etcdDriver) remaining(ctx context.Context, h driver.Holder, lease int64
 	return h, nil
 }
 
-// Keys implements driver.Inspector. It reads a page at a time, of the names under the Locker's prefix: a user may read no others, and a pattern
-// that the Locker gives begins with the prefix.
+// Keys implements driver.Inspector. It reads a page at a time, of the names under the Locker's prefix: a user may read
+// no others, and a pattern that the Locker gives begins with the prefix.
 func (d *etcdDriver) Keys(ctx context.Context, pattern string) iter.Seq2[string, error] {
 	const page = 1000
 	return glob.Keys(pattern, func(from string, add func(string)) (string, error) {

@@ -13,8 +13,9 @@ import (
 	"github.com/distlock/locker/strategy/etcd/internal/members"
 )
 
-// An empty store replaces the one that was watched, and its revisions begin anew. A watch from the revision of the old store on
-// would show nothing for as long as the new one has fewer revisions. The loss of locks that the new store grants is noticed at once.
+// An empty store replaces the one that was watched, and its revisions begin anew. A watch from the revision of the old
+// store on would show nothing for as long as the new one has fewer revisions. The loss of locks that the new store
+// grants is noticed at once.
 func TestLossDetectionInAStoreThatBeginsAnew(t *testing.T) {
 	t.Parallel()
 	s, err := members.Take()

@@ -12,20 +12,21 @@
 //
 // # Guarantees
 //
-// One holder per key, on the clock of the server. If this clock jumps ahead, a lease ends early, and the
-// holder learns of it at its next renewal. If the clock jumps back, a lease ends late. Fencing tokens grow, also after a
-// row was deleted or the table lost: they begin at the server's clock in microseconds. They could
-// repeat only if the rows are lost and the clock is behind the last token. Locks survive a crash of the
-// server if its commits do: innodb_flush_log_at_trx_commit = 1, the default, and, where the server writes a binary log, sync_binlog = 1,
-// which is not the default of MariaDB: there it is 0, and a crash of the machine may undo the last commits. Locks survive a fail-over if
-// the replica has them (group replication, or semi-synchronous replication with a timeout that is longer than any outage: with the
-// default, 10 s of rpl_semi_sync_master_timeout or rpl_semi_sync_source_timeout, it goes on without the replica after that). A replica that
-// lagged may not know a lock. Then the holder learns of the loss at its next renewal. The next holder's token is greater if the clocks of
-// the two servers differ by less than the time between the two grants.
+// One holder per key, on the clock of the server. If this clock jumps ahead, a lease ends early, and the holder learns
+// of it at its next renewal. If the clock jumps back, a lease ends late. Fencing tokens grow, also after a row was
+// deleted or the table lost: they begin at the server's clock in microseconds. They could repeat only if the rows are
+// lost and the clock is behind the last token. Locks survive a crash of the server if its commits do:
+// innodb_flush_log_at_trx_commit = 1, the default, and, where the server writes a binary log, sync_binlog = 1, which is
+// not the default of MariaDB: there it is 0, and a crash of the machine may undo the last commits. Locks survive a
+// fail-over if the replica has them (group replication, or semi-synchronous replication with a timeout that is longer
+// than any outage: with the default, 10 s of rpl_semi_sync_master_timeout or rpl_semi_sync_source_timeout, it goes on
+// without the replica after that). A replica that lagged may not know a lock. Then the holder learns of the loss at its
+// next renewal. The next holder's token is greater if the clocks of the two servers differ by less than the time
+// between the two grants.
 //
-// After a fail-over in which the old server stays up and takes no writes, each connection to it
-// is closed at its first error (1290, 1792, 1836, and 1047 of a node of Galera that is in no majority). The next connection reaches the new primary if the
-// name in the pool's configuration leads there.
+// After a fail-over in which the old server stays up and takes no writes, each connection to it is closed at its first
+// error (1290, 1792, 1836, and 1047 of a node of Galera that is in no majority). The next connection reaches the new
+// primary if the name in the pool's configuration leads there.
 //
 // Not guaranteed: order among the waiters of several processes; re-entry by the same
 // named owner from another process. The strategy does not use GET_LOCK: a GET_LOCK ends unnoticed with its session, has no
@@ -49,21 +50,22 @@
 //
 // # Permits
 //
-// locker.NewSemaphore and locker.NewRWLock keep claims of permits in a table of their own, which has _permits behind the name of
-// the first: locker_locks_permits. The first command about permits that finds it missing creates it; [PermitsSchema] is its SQL. A user
-// needs the same permissions on it. An installation from before permits goes on locking without it; NewRWLock
-// did without it, too, and does not any more.
+// locker.NewSemaphore and locker.NewRWLock keep claims of permits in a table of their own, which has _permits behind
+// the name of the first: locker_locks_permits. The first command about permits that finds it missing creates it;
+// [PermitsSchema] is its SQL. A user needs the same permissions on it. An installation from before permits goes on
+// locking without it; NewRWLock did without it, too, and does not any more.
 //
 // A permit is one statement to take and one to give back, whatever number of them is out. It is one more if the Locker
-// has no row to spare for the claim: it has as many as it had claims of the key at once within the last half minute. The first claim of a key
-// that has no row takes five. Where somebody bids, or the limit has changed, a grant is two more, and a release one more; without
-// fencing a release is the longer of two statements. The row of the key has how many are out, and its lock puts the commands about one key in a
-// line, each for as long as its commit takes. A refusal is two statements, of which the first locks the row; the next ones are mostly
-// one, which locks nothing. At a key with permits an attempt to lock takes three statements, and Inspect two. A renewal of
-// permits is two statements for all claims that are due.
+// has no row to spare for the claim: it has as many as it had claims of the key at once within the last half minute.
+// The first claim of a key that has no row takes five. Where somebody bids, or the limit has changed, a grant is two
+// more, and a release one more; without fencing a release is the longer of two statements. The row of the key has how
+// many are out, and its lock puts the commands about one key in a line, each for as long as its commit takes. A refusal
+// is two statements, of which the first locks the row; the next ones are mostly one, which locks nothing. At a key with
+// permits an attempt to lock takes three statements, and Inspect two. A renewal of permits is two statements for all
+// claims that are due.
 //
-// While permits are out, the key is locked to a version that knows no permits. The limit and the number that are out are in the id of the
-// key's row, such as "permits 20 7 0", and its claims are
+// While permits are out, the key is locked to a version that knows no permits. The limit and the number that are out
+// are in the id of the key's row, such as "permits 20 7 0", and its claims are
 //
 //	SELECT p.* FROM locker_locks l JOIN locker_locks_permits p ON p.hash = l.hash AND p.era = l.since
 //	WHERE l.lock_key = 'api' AND p.expires > 1000000 * UNIX_TIMESTAMP();
@@ -86,10 +88,10 @@
 // An old snapshot, such as a backup's, does not slow locks: after 20,000 pairs of Lock and Unlock of a key under one, a pair
 // took as long as before it, some 0.35 ms.
 //
-// Statements work at every isolation level. A row that another transaction has locked holds up
-// what is about its key: an attempt waits for it until its context ends or innodb_lock_wait_timeout does,
-// which is transient trouble; a batch of renewals passes it by. A statement that the server rolls back
-// (1213, 1020 of MariaDB from 11.6 on, and 3101 of group replication) is sent again, up to 10 times. The table can be replicated in every binlog_format but, under READ
+// Statements work at every isolation level. A row that another transaction has locked holds up what is about its key:
+// an attempt waits for it until its context ends or innodb_lock_wait_timeout does, which is transient trouble; a batch
+// of renewals passes it by. A statement that the server rolls back (1213, 1020 of MariaDB from 11.6 on, and 3101 of
+// group replication) is sent again, up to 10 times. The table can be replicated in every binlog_format but, under READ
 // COMMITTED, STATEMENT, which InnoDB refuses: each statement uses the time at which it arrived, which is in the log.
 //
 // # Connections

@@ -18,9 +18,10 @@ import (
 // write cannot happen. A tx may lock a key again, and several keys; those who lock several lock them in the
 // same order, or the server ends one of two that wait for each other.
 //
-// Be ready to repeat the whole transaction: the server may end it by a deadlock (1213), or since a row has changed after its snapshot (1020, MariaDB from 11.6 on), also when it
-// locks one key. That happens to the waiters of a key which nobody has locked for ten minutes or more, when
-// the first transaction that locks it is rolled back: one of the waiters goes on, and the others fail.
+// Be ready to repeat the whole transaction: the server may end it by a deadlock (1213), or since a row has changed
+// after its snapshot (1020, MariaDB from 11.6 on), also when it locks one key. That happens to the waiters of a key
+// which nobody has locked for ten minutes or more, when the first transaction that locks it is rolled back: one of the
+// waiters goes on, and the others fail.
 //
 // There is no TryLockTx, which strategy/postgres has: the first transaction that locks a key inserts the key's row, and
 // an INSERT cannot be kept from waiting for another transaction (NOWAIT is for SELECT, and innodb_lock_wait_timeout is 1 s

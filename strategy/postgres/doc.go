@@ -42,30 +42,32 @@
 // without it, too, and does not any more. So an administrator runs the SQL of [Schema] again before the
 // update: it makes what is missing and changes nothing else.
 //
-// A permit is one statement to take and one to give back, whatever number of them is out. An attempt takes one more where others
-// have filled the key since this Locker saw free permits. The row of the key has how
-// many there are; its lock puts the commands about one key in a line, each for as long as its commit takes. So a key gives out as many
-// permits per second as the server's disk flushes its log. A refusal locks nothing, unless it bids. (See driver.PermitKeeper:
-// an attempt for several permits that waits, and one for one that has waited for a second.) An attempt that has
-// waited for the row for 500 ms is refused. At a key with permits an attempt to lock takes two statements, and so does Inspect.
+// A permit is one statement to take and one to give back, whatever number of them is out. An attempt takes one more
+// where others have filled the key since this Locker saw free permits. The row of the key has how many there are; its
+// lock puts the commands about one key in a line, each for as long as its commit takes. So a key gives out as many
+// permits per second as the server's disk flushes its log. A refusal locks nothing, unless it bids. (See
+// driver.PermitKeeper: an attempt for several permits that waits, and one for one that has waited for a second.) An
+// attempt that has waited for the row for 500 ms is refused. At a key with permits an attempt to lock takes two
+// statements, and so does Inspect.
 //
-// While permits are out, the key is locked to a version that knows no permits. The limit and the number that are out are the id of the
-// key's row, such as "permits 20 7", and its claims are
+// While permits are out, the key is locked to a version that knows no permits. The limit and the number that are out
+// are the id of the key's row, such as "permits 20 7", and its claims are
 //
 //	SELECT p.* FROM public.locker_locks l JOIN public.locker_locks_permits p ON p.hash = l.hash AND p.era = l.since
 //	WHERE l.key = convert_to('api', 'UTF8') AND p.expires > clock_timestamp();
 //
-// Delete rows of that table with those of the keys only: what has been deleted counts as out until the last permit ends. A claim that was
-// given back is deleted at once, one that has ended when somebody needs its permits, or as old rows are.
+// Delete rows of that table with those of the keys only: what has been deleted counts as out until the last permit
+// ends. A claim that was given back is deleted at once, one that has ended when somebody needs its permits, or as old
+// rows are.
 //
 // # Commands
 //
-// Each is one statement and one round trip: one to take a free lock, one to give it
-// back, one for all renewals that are due; and one to prepare it, the first time on a
-// connection. An attempt takes two if the row of a key that this Locker has released is not free any more. They run on the pool, in its query exec mode: prepared by name unless the pool's
-// configuration differs, as planning takes longer than the rest. Nobody waits long for a row that another
-// transaction has locked: an attempt is refused, a batch of renewals goes past it and is tried
-// again, and what is about that row only gives up after 50 ms.
+// Each is one statement and one round trip: one to take a free lock, one to give it back, one for all renewals that are
+// due; and one to prepare it, the first time on a connection. An attempt takes two if the row of a key that this Locker
+// has released is not free any more. They run on the pool, in its query exec mode: prepared by name unless the pool's
+// configuration differs, as planning takes longer than the rest. Nobody waits long for a row that another transaction
+// has locked: an attempt is refused, a batch of renewals goes past it and is tried again, and what is about that row
+// only gives up after 50 ms.
 //
 // They are written for READ COMMITTED. Sessions of a stricter level work, too: an attempt, a renewal or a release that the
 // server rolls back (SQLSTATE 40001, 40P01) is sent again, up to 10 times, and is no refusal. So is one at
@@ -100,8 +102,8 @@
 // notifications is full, because another session listens and stays in a transaction, a release
 // sends none, and waiters look once a second.
 //
-// A signal to a holder (Client.RequestRelease, Client.ForceUnlock) is a NOTIFY, too, which takes less than 8000 bytes: the holder of
-// a key of more than some 5,800 bytes, prefix included, cannot be asked.
+// A signal to a holder (Client.RequestRelease, Client.ForceUnlock) is a NOTIFY, too, which takes less than 8000 bytes:
+// the holder of a key of more than some 5,800 bytes, prefix included, cannot be asked.
 //
 // # PgBouncer
 //

@@ -38,8 +38,9 @@ func WithTable(name string) locker.Option { return locker.WithDriverOption(table
 // wake others nevertheless.
 func WithoutNotify() locker.Option { return locker.WithDriverOption(withoutNotify{}) }
 
-// Schema returns the SQL that makes the table of a name as [WithTable] takes it, with its trigger, whose function has "_hash" behind
-// that name, and the table of permits beside it, whose name has "_permits" behind it. It does nothing to one that exists.
+// Schema returns the SQL that makes the table of a name as [WithTable] takes it, with its trigger, whose function has
+// "_hash" behind that name, and the table of permits beside it, whose name has "_permits" behind it. It does nothing to
+// one that exists.
 func Schema(name string) (string, error) {
 	sql, err := newStatements(name)
 	return sql.schema, err

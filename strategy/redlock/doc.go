@@ -10,16 +10,13 @@
 //
 // # Guarantees
 //
-// It keeps the promise of every strategy of this module (see package locker) as long as a
-// majority of the nodes answers and keeps its keys: a minority may be dead,
-// unreachable or slow. A node that does not answer delays one command, for the node's time-out
-// (see [WithNodeTimeout]), or for some ms if the others are a majority. Then the node is
-// skipped while a majority is there without it, and probed in the background. A line in the log and a locker.EventNode report it once, and
-// once more when the node is well again. They also report a node that
-// takes more than half of its time for a command, or refuses commands for a reason that only a
-// person can remove (a password, a permission, its memory). Nodes are probed
-// while the Locker is in use: if it only holds leases, when these are
-// renewed.
+// It keeps the promise of every strategy of this module (see package locker) as long as a majority of the nodes answers
+// and keeps its keys: a minority may be dead, unreachable or slow. A node that does not answer delays one command, for
+// the node's time-out (see [WithNodeTimeout]), or for some ms if the others are a majority. Then the node is skipped
+// while a majority is there without it, and probed in the background. A line in the log and a locker.EventNode report
+// it once, and once more when the node is well again. They also report a node that takes more than half of its time for
+// a command, or refuses commands for a reason that only a person can remove (a password, a permission, its memory).
+// Nodes are probed while the Locker is in use: if it only holds leases, when these are renewed.
 //
 // A lock is granted by a majority. Some 10 ms later it is on every node that can be reached;
 // nodes that cannot, or that lose it, get it when they are back, as long as it is held.

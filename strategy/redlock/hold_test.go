@@ -379,8 +379,8 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 		goleak.IgnoreAnyFunction("github.com/distlock/locker/internal/test/redistest.(*process).reap"))
 }
 
-// Two renewals of one claim overlap. The first has had its majority before all nodes lost their data, and another claim has come and
-// gone since: while the second one asks, the lock is taken nowhere.
+// Two renewals of one claim overlap. The first has had its majority before all nodes lost their data, and another claim
+// has come and gone since: while the second one asks, the lock is taken nowhere.
 func TestNoJoinWhileALaterRenewalAsks(t *testing.T) {
 	t.Parallel()
 	h := bareHold(1)

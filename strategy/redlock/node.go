@@ -183,9 +183,9 @@ func (n *node) missedRelease(key string) {
 	}
 }
 
-// call runs f, which sends one command under ctx, and draws conclusions about the node from the
-// answer or the silence. A short silence may be the caller's doing, and a node that has answered since a connection
-// broke may be well again: a probe decides. (A probe also decides if the node seems to be down because the caller uses up the connections.)
+// call runs f, which sends one command under ctx, and draws conclusions about the node from the answer or the silence.
+// A short silence may be the caller's doing, and a node that has answered since a connection broke may be well again: a
+// probe decides. (A probe also decides if the node seems to be down because the caller uses up the connections.)
 func (n *node) call(ctx context.Context, kind opKind, f func() answer) answer {
 	sent := time.Now()
 	a := f()

@@ -56,9 +56,9 @@ func (l *listener) heard(i int, s driver.Signal) {
 	}
 }
 
-// isBroken notes that node i has broken its part, and reports whether that makes a majority. Whoever may publish can send any number
-// of parts: those that are the first of their claim when SignalBuffer claims are known replace all of these, which are
-// broken by now, or lose a signal. It needs l.mu.
+// isBroken notes that node i has broken its part, and reports whether that makes a majority. Whoever may publish can
+// send any number of parts: those that are the first of their claim when SignalBuffer claims are known replace all of
+// these, which are broken by now, or lose a signal. It needs l.mu.
 func (l *listener) isBroken(i int, s driver.Signal) bool {
 	nodes := l.broken[s]
 	if nodes == nil {

@@ -100,8 +100,8 @@ func TestPartsOfABreakAreCounted(t *testing.T) {
 	require.LessOrEqual(t, len(ls.broken), driver.SignalBuffer, "forged parts fill no memory")
 }
 
-// The nodes' own messages are enough for a loss: two round trips after ForceUnlock. The signals that the Locker sends after them are
-// held up.
+// The nodes' own messages are enough for a loss: two round trips after ForceUnlock. The signals that the Locker sends
+// after them are held up.
 func TestLossInTwoRoundTrips(t *testing.T) {
 	t.Parallel()
 	m := startMasters(t, 3)

@@ -214,8 +214,8 @@ func TestOnlyTheseCases(t *testing.T) {
 	require.LessOrEqual(t, suite.Passed+suite.Failed, strings.Count(some, "|")+1)
 }
 
-// TestURLOfOneStrategy: a URL that names a strategy is for this strategy only, also beside --nodes. The suite does not run on it, and
-// the report shows this.
+// TestURLOfOneStrategy: a URL that names a strategy is for this strategy only, also beside --nodes. The suite does not
+// run on it, and the report shows this.
 func TestURLOfOneStrategy(t *testing.T) {
 	t.Parallel()
 	var urls []string

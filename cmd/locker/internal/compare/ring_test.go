@@ -96,8 +96,8 @@ func TestOneError(t *testing.T) {
 	require.NotContains(t, err.Error(), "\n")
 }
 
-// TestHoldIsInterrupted: after Ctrl-C the locks that are held for a figure are given back together. One after another they would take
-// 20 ms each.
+// TestHoldIsInterrupted: after Ctrl-C the locks that are held for a figure are given back together. One after another
+// they would take 20 ms each.
 func TestHoldIsInterrupted(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

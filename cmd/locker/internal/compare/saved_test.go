@@ -54,8 +54,8 @@ func joined(name, as string, worse float64, of ...saved) *Strategy {
 // ranked are the needs whose advice the saved runs settle.
 var ranked = []Need{"speed", "throughput", "contention"}
 
-// TestSavedAdvice: any two of ten comparisons, joined, have 60 runs, as many as a comparison has by default. Each has one advice for a
-// need, the same in all of them, whatever the machine did besides.
+// TestSavedAdvice: any two of ten comparisons, joined, have 60 runs, as many as a comparison has by default. Each has
+// one advice for a need, the same in all of them, whatever the machine did besides.
 func TestSavedAdvice(t *testing.T) {
 	t.Parallel()
 	ten, _ := savedRuns(t)
