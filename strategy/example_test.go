@@ -38,10 +38,8 @@ func ExampleOpenURL_wrong() {
 	_, _, err = strategy.OpenURL(context.Background(), "memory://?tll=10s")
 	fmt.Println(err)
 	// Output:
-	// locker: invalid use: config renew_interval "45s": WithRenewInterval(45s) is too long for a TTL of 30s: the lease
-	// would end before its first renewal locker: invalid use: config url "memory:///?tll=xxxxx": unknown parameter tll;
-	// there are fencing, hand_over, loss_detection, margin, max_hold, max_renewals, prefix, renew_interval, renewal,
-	// replica_acks, replica_acks_timeout, sticky, ttl, wait
+	// locker: invalid use: config renew_interval "45s": WithRenewInterval(45s) is too long for a TTL of 30s: the lease would end before its first renewal
+	// locker: invalid use: config url "memory:///?tll=xxxxx": unknown parameter tll; there are fencing, hand_over, loss_detection, margin, max_hold, max_renewals, prefix, renew_interval, renewal, replica_acks, replica_acks_timeout, sticky, ttl, wait
 }
 
 func ExampleOpen() {

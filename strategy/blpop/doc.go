@@ -55,13 +55,14 @@
 // The lock key N, a hash; locker:queue:{N}, the queue, which expires five seconds after the last waiter;
 // locker:inbox:<id>, the list a process blocks on, which expires as the queue does; locker:fence:{N}, the fencing
 // counter; and the channel hashreentrant waits on, redisson_lock__channel:{N} or on a cluster locker:channel:{N}; and
-// for signals to holders (Lease.ReleaseRequested) the channel locker:claims:{UUID}. Redis 6.0 or newer. Commands:
-// EVALSHA, EVAL, BLPOP, LPOP, RPUSH, PEXPIRE, for signals SUBSCRIBE, UNSUBSCRIBE, PING (on a cluster of Redis 7 or
-// newer SSUBSCRIBE, SUNSUBSCRIBE and PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS and ASKING), and inside scripts
-// HGET, HMGET, HSET, HDEL, HLEN, HGETALL, RPUSH, EXISTS, DEL, PTTL, PEXPIRE, TYPE, GET, SET, INCRBY, TIME, PUBSUB
-// NUMSUB, PUBLISH or SPUBLISH, and for permits HKEYS, HSCAN, PEXPIREAT, ZADD, ZREM, ZSCORE, ZCARD, ZCOUNT, ZRANGE,
-// ZRANGEBYSCORE. Without the permission to publish waiters of other strategies ask by themselves; without BLPOP waiters
-// poll. KeyDB 6.3 gets no BLPOP: one can crash it.
+// for signals to holders (Lease.ReleaseRequested) the channel locker:claims:{UUID}. Redis 6.0 or newer.
+//
+// Commands: EVALSHA, EVAL, BLPOP, LPOP, RPUSH, PEXPIRE, for signals SUBSCRIBE, UNSUBSCRIBE, PING (on a cluster of Redis
+// 7 or newer SSUBSCRIBE, SUNSUBSCRIBE and PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS and ASKING), and inside
+// scripts HGET, HMGET, HSET, HDEL, HLEN, HGETALL, RPUSH, EXISTS, DEL, PTTL, PEXPIRE, TYPE, GET, SET, INCRBY, TIME,
+// PUBSUB NUMSUB, PUBLISH or SPUBLISH, and for permits HKEYS, HSCAN, PEXPIREAT, ZADD, ZREM, ZSCORE, ZCARD, ZCOUNT,
+// ZRANGE, ZRANGEBYSCORE. Without the permission to publish waiters of other strategies ask by themselves; without BLPOP
+// waiters poll. KeyDB 6.3 gets no BLPOP: one can crash it.
 //
 // A key with permits is a hash, too. Beside it are locker:permits:{N}, a sorted set of the permits' ends, which goes with the
 // last permit, and while somebody waits for permits locker:turns:{N}, a sorted set, and locker:places:{N}, a hash: the line. They
