@@ -210,10 +210,9 @@ var plainGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 //	...
 //	err = client.ForceUnlock(ctx, h)
 //
-// ForceUnlock wakes the waiters of this strategy; those
-// of other strategies poll about once a second. To wake them it takes the key and gives it back: until ForceUnlock
-// returns, a TryLock may be refused. The fencing token of the next holder is greater than
-// that of each earlier one.
+// ForceUnlock wakes the waiters of this strategy: it takes the key and gives it back. Waiters of other strategies
+// find the key free within about a second. Until ForceUnlock returns, a TryLock may be refused. The fencing token of
+// the next holder is greater than that of each earlier one.
 //
 // It fails with [ErrNotHeld] if the key is free, or if the grant that Inspect returned has ended. (A
 // hand-over inside the holder's process keeps the grant: see [WithHandOver].) It fails with
@@ -281,7 +280,7 @@ func (c *call) ownShare(h Holder) *claim {
 }
 
 // wakeWaiters takes the key and gives it back, which wakes the waiters that a release of this strategy
-// wakes. Those of other strategies, and all if it fails, poll about once a second.
+// wakes. Those of other strategies, and all if it fails, find the key free within about a second.
 func (c *call) wakeWaiters() {
 	cl := c.newClaim()
 	a, sent, err := c.acquire(cl, false, 0)

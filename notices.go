@@ -16,8 +16,8 @@ const (
 	// and the end of a lock whose grant was kept has room always. So what waits is bounded
 	// by maxNotices and the locks held.
 	maxNotices = 1000
-	// noticesGrace is how long Close waits for their delivery; for as long again, as its
-	// budget allows, while the observer gets on.
+	// noticesGrace is how long Close waits for their delivery, and waits again and again while the
+	// observer accepts events, until the time for Close is over.
 	noticesGrace = 500 * time.Millisecond
 )
 

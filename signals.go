@@ -15,9 +15,9 @@ import (
 // inside the process: other processes get their turn.
 //
 // The first call makes the Locker listen, and waits until it does, for a second at most. A later request arrives within
-// two round trips while the store is well: within one on a single Redis and with redlock, within three with strategy/etcd.
-// A request may be lost: ask again if it matters. A Locker that listens also learns of a [Client.ForceUnlock], within one
-// round trip more; others learn of it at their next renewal.
+// two round trips while the store is well: within one on a single Redis and with redlock, within three with strategy/etcd,
+// and with strategy/mysql up to 100 ms later. A request may be lost: ask again if it matters. A Locker that listens also
+// learns of a [Client.ForceUnlock], within one round trip more; others learn of it at their next renewal.
 //
 // Listening ends soon after the last lease whose ReleaseRequested was called. It costs a subscription, and with a strategy
 // without wake-ups (setnx) a connection. Without the permission to subscribe, and with a driver that is
@@ -175,7 +175,7 @@ func (c *claim) check() {
 
 // RequestRelease asks the holder of key to give it back: [Lease.ReleaseRequested] of its leases
 // closes within two round trips, within one if the driver is a [driver.Asker], within three with
-// strategy/etcd, and its observer gets an [EventReleaseRequested]. The holder does as it likes.
+// strategy/etcd, with strategy/mysql up to 100 ms later; and its observer gets an [EventReleaseRequested]. The holder does as it likes.
 // RequestRelease returns nil when the request was sent, also if nobody listens. A request may be
 // lost, so ask again if it matters. RequestRelease fails with [ErrNotHeld] if the key is free, with
 // [ErrConflict] if the holder is no Locker of this library or has permits, with [ErrUnavailable], and with

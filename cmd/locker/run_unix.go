@@ -87,7 +87,7 @@ func runCommand() *cobra.Command {
 	flags.DurationVar(&f.maxHold, "max-hold", 0, "how long COMMAND may hold the lock; then the lock is lost (default as configured, or no end)")
 	flags.DurationVar(&f.grace, "grace", -1, "time between SIGTERM and SIGKILL for COMMAND once the lock is lost, two fifths of the TTL at most (default 10s, or a third of the TTL if that is less)")
 	flags.IntVar(&f.conflictCode, "conflict-exit-code", exitNotAcquired, "exit `code` if the lock stays taken")
-	flags.StringVar(&f.warn, "warn-signal", "", "`signal` for COMMAND, such as USR1, when half of the time from the last successful renewal to the deadline is over")
+	flags.StringVar(&f.warn, "warn-signal", "", "`signal` for COMMAND, such as USR1, when the lease is at risk: renewals have failed for half of the time to the deadline, or a third of the TTL is left before it")
 	flags.StringVar(&f.ask, "ask-signal", "", "`signal` for COMMAND when somebody asks for the lock, as locker ask does")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "report the wait, the lock and trouble with the store on stderr")
 	flags.Lookup("grace").DefValue = "0s"

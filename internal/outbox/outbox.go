@@ -100,8 +100,8 @@ func (c *call) make() {
 	c.f(c.dropped)
 }
 
-// Close waits until all calls are made: for grace, and for as long again, until most, while
-// calls go on being made. It drops what waits then.
+// Close waits until all calls are made: for grace, and for grace again and again while calls go on being
+// made, until most. It drops the calls that wait then.
 func (o *Outbox) Close(grace time.Duration, most time.Time) {
 	for o.await(earlier(time.Now().Add(grace), most)) && time.Now().Before(most) {
 	}
