@@ -15,6 +15,7 @@ const (
 	hotKeys      = 4               // one call in four is for one of these
 	patient      = 6 * time.Second // the longest wait
 	unlockWithin = 3 * time.Second // the context given to Unlock
+	lateUnlock   = 5 * time.Second // how long an Unlock tries whose context had ended before the call
 )
 
 // caller is one goroutine that locks with one strategy.

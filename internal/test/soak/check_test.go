@@ -194,6 +194,19 @@ var checkedHistories = map[string]struct {
 	"a call goes on, being frozen":             {frozen: spans{during(100, 2000)}, script: [][]step{lock(0, 0, 1), refused(0, 4100, 1, resNotAcquired)}, events: trouble0(0, 4000)},
 	"an Unlock goes on":                        {want: Stall, script: [][]step{lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 5, 1, recUnlock, record{}), rec(0, 5100, 1, recUnlocked, record{})}},
 
+	"an Unlock begins after its context": {frozen: spans{during(10, 3010)}, script: [][]step{
+		lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 5, 1, recUnlock, record{}), rec(0, 9900, 1, recUnlocked, record{}),
+	}},
+	"an Unlock begins after its context, and goes on": {want: Stall, frozen: spans{during(10, 3010)}, script: [][]step{
+		lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 5, 1, recUnlock, record{}), rec(0, 10100, 1, recUnlocked, record{}),
+	}},
+	"an Unlock goes on after a short freeze": {want: Stall, frozen: spans{during(10, 2900)}, script: [][]step{
+		lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 5, 1, recUnlock, record{}), rec(0, 9500, 1, recUnlocked, record{}),
+	}},
+	"an Unlock goes on after a late freeze": {want: Stall, frozen: spans{during(2100, 3010)}, script: [][]step{
+		lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 5, 1, recUnlock, record{}), rec(0, 9500, 1, recUnlocked, record{}),
+	}},
+
 	"a failed Unlock hides no stall": {want: Stall, script: [][]step{
 		lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 5, 1, recUnlock, record{}), rec(0, 6, 1, recUnlocked, record{Result: resUnavailable}),
 		waited(1, 2, 7, 2007), waited(1, 3, 1900, 3900), waited(1, 5, 3800, 5800), waited(0, 4, 8000, 8990),

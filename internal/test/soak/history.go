@@ -260,7 +260,7 @@ func (r *reader) lease(x *hold, rec record) {
 			r.wantReason(x, rec)
 		}
 	case recUnlocked:
-		r.wantReturn(rec, "Unlock", x.asked, unlockWithin)
+		r.wantReturn(rec, "Unlock", x.asked, r.unlockTime(x.asked))
 		switch {
 		case rec.Result == resOK:
 			x.freed = rec.At
@@ -305,8 +305,7 @@ func (r *reader) wantReason(x *hold, rec record) {
 	}
 }
 
-// late is how long a process ran between two instants: what it was frozen does not count,
-// and neither does what comes before.
+// late is how long a process ran between two instants, after the last time that it was frozen.
 func (r *reader) late(from, to instant) time.Duration {
 	for _, f := range r.p.frozen {
 		if f.overlaps(span{from, to}) {
@@ -328,6 +327,16 @@ func (r *reader) wantReturn(rec record, what string, call instant, limit time.Du
 	if took := r.late(call, rec.At); took > limit+r.slack {
 		r.violate(Stall, rec.Key, span{call, rec.At}, "%s, op %d: %s took %v, which is %v too long", r.p.name, rec.Op, what, took, took-limit)
 	}
+}
+
+// unlockTime is how long an Unlock may take that the log begins at call. A process that is frozen right after call may begin
+// the Unlock when its context has ended: then Unlock tries for lateUnlock.
+func (r *reader) unlockTime(call instant) time.Duration {
+	begunLate := func(f span) bool { return f.overlaps(span{call, call.add(r.slack)}) && f.to >= call.add(unlockWithin) }
+	if slices.ContainsFunc(r.p.frozen, begunLate) {
+		return lateUnlock
+	}
+	return unlockWithin
 }
 
 // sorted brings everything in order. After it the history is complete.
