@@ -54,14 +54,15 @@
 //   - hand-over: the passing of a lock from one owner to the next: inside the process
 //     ([WithHandOver]) or, with blpop, by the release.
 //   - queue: the waiters for a key in one process. blpop also has a queue of processes.
-//   - loss: the end of a lease by anything but its Unlock.
+//   - loss: the end of a lease by anything but its Unlock or LetExpire.
 //   - risk: renewals have failed for so long that a loss is near ([Lease.AtRisk]).
 //   - signal: a message to the Locker that holds a claim ([Lease.ReleaseRequested]).
 //
 // # Guarantees
 //
-// At any time at most one owner holds a key. This is true as long as the store keeps the key, and the clocks of the
-// store and of the holder run at rates that differ by at most 1 % during a lease.
+// At any time at most one owner holds a key. This is true as long as the store keeps the key, the
+// server's clock does not jump ahead (etcd does not need this), and the clocks of the store and of
+// the holder run at rates that differ by at most 1 % during a lease.
 //
 // A holder learns of the end of its lease by the Deadline, without asking the store: Err of its contexts, and the
 // methods of a Lease except Key, Owner, Token and Deadline, look at the clock. So a process that was stopped learns of the end
@@ -86,11 +87,11 @@
 //
 // # Re-entry
 //
-// Lock under a lease's context, on the same key, re-enters. On another key it is
-// an ordinary Lock: two goroutines under one outer lease exclude each other
-// there. Under the context that the caller passed to Do, Lock on the same key waits
-// for the function's own lock. [ContextWithOwner] names a caller explicitly, for all keys; all callers
-// that share the name share its locks.
+// Lock under a lease's context, on the same key, re-enters. On another key it is an ordinary
+// Lock: two goroutines under one outer lease exclude each other there. If the function calls Lock
+// on the same key with the context that the caller passed to Do, and not with its own, it waits
+// for its own lock. [ContextWithOwner] names a caller explicitly, for all keys; all callers that
+// share the name share its locks.
 //
 // # Not guaranteed
 //

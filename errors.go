@@ -26,9 +26,9 @@ var (
 	// arrive; whether the command took effect may be unknown. Trying again may help. Lock itself
 	// has tried for max(TTL, 15 s), unless its wait ended earlier or the trouble needs a person.
 	ErrUnavailable = errors.New("lock store unavailable")
-	// ErrConflict: the key holds something that no lock can be: on Redis neither a
-	// string nor a hash (those are waited for, as locks of other libraries), or a lock of
-	// another kind than the call is for. It is never deleted.
+	// ErrConflict: the key holds something that no lock can be (on Redis: neither a string nor a hash;
+	// strings and hashes are waited for, as locks of other libraries), or it holds a lock of another
+	// kind than the call is for. What the key holds is never deleted.
 	ErrConflict = driver.ErrConflict
 	// ErrInvalid: a bad key, option or argument, a zero Lease, or something that the strategy
 	// cannot do. Some errors about the strategy match [errors.ErrUnsupported], too.
@@ -37,9 +37,9 @@ var (
 	ErrClosed = errors.New("locker closed")
 )
 
-// DoError is the error of [Do] when fn did not run, or when fn ran and the lock could not be
-// given back after it. If nothing else went wrong, Do returns fn's own error. Get a DoError by
-// [errors.As]; errors.Is matches the errors in it.
+// DoError is the error of [Do] when fn did not run, when fn ran and the lock was lost or could
+// not be given back after it, or when fn's error contains a DoError of an inner Do. Otherwise Do
+// returns fn's own error. Get a DoError by [errors.As]; errors.Is matches the errors in it.
 type DoError struct {
 	Key string
 	Ran bool // fn ran: do not simply call Do again if fn must not run twice

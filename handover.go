@@ -20,15 +20,14 @@ const (
 	defaultHandOverTime = 20 * time.Millisecond
 )
 
-// WithHandOver limits the hand-overs inside the process. When another goroutine of the
-// process waits for the lock with the same TTL, margin and renewal, and neither has a named owner,
-// the last Unlock leaves the lock to that goroutine without asking the store. It
-// does so at most n times in a row, 1 to [MaxHandOvers], and for d after the store
-// granted the lock, above 0 and at most 1 s. Then other processes get their turn, by up to d
-// later than without hand-overs. Each lease has its own owner, token and limits. With a
-// store that cannot reserve tokens there are hand-overs only under [WithoutFencing]. Under
-// [WithSticky] the lock may be handed over for longer while no other process asks for it. Default
-// 16 times and 20 ms.
+// WithHandOver limits the hand-overs inside the process. When another goroutine waits for the
+// lock in the same Locker with the same TTL, margin and renewal, and neither has a named owner,
+// the last Unlock leaves the lock to that goroutine without asking the store. It does so at most
+// n times in a row, and for at most d after the store granted the lock. n is 1 to [MaxHandOvers];
+// d is above 0 and at most 1 s. Then other processes get their turn, by up to d later than
+// without hand-overs. Each lease has its own owner, token and limits. With a store that cannot
+// reserve tokens there are hand-overs only under [WithoutFencing]. Under [WithSticky] the lock
+// may be handed over for longer while no other process asks for it. Default 16 times and 20 ms.
 func WithHandOver(n int, d time.Duration) Option {
 	return option(func(o *settings) {
 		if n < 1 || n > MaxHandOvers || d <= 0 || d > time.Second {

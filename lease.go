@@ -15,8 +15,9 @@ import (
 // ([WithMaxHold], [WithMaxRenewals]) is reached, or the Locker is closed.
 //
 // Every method may be called from many goroutines. All but Key, Owner, Token and Deadline look at the clock
-// first: a process that was frozen past its lease learns of the loss by its first call. A nil or zero Lease is held by
-// nothing: its methods fail with [ErrInvalid] or return zero values; its Lost is closed and its Context has ended.
+// first: a process that was frozen past its lease learns of the loss by its first call. A nil or zero Lease
+// holds nothing: its methods fail with [ErrInvalid] or return zero values; its Lost is closed and its
+// Context has ended.
 type Lease struct {
 	claim  *claim
 	tenure *tenure
@@ -58,10 +59,11 @@ func (l *Lease) Key() string {
 // Owner returns who holds the lock: the name given by [ContextWithOwner], or else a name made up for
 // this lock. Re-entry keeps it.
 //
-// A caller that gives a made-up name to ContextWithOwner shares the lock within the same Locker. In another
-// process it shares the lock only with hashreentrant and blpop, and only if the lock cannot be handed over inside
-// the process: other processes do not know the owner of a lock that may be handed over, see [WithHandOver].
-// So name the owners of locks that processes are to share.
+// A caller that gives this made-up name to ContextWithOwner shares the lock, if it uses the same
+// Locker. A caller in another process shares the lock only with hashreentrant and blpop, and only
+// if the lock cannot be handed over inside the holder's process (see [WithHandOver]): other
+// processes do not know the owner of a lock that may be handed over. So name the owners of locks
+// that processes are to share.
 func (l *Lease) Owner() string {
 	if l.zero() {
 		return ""
@@ -76,9 +78,9 @@ func (l *Lease) Owner() string {
 // Re-entry keeps the token. It is 0 under [WithoutFencing]. For the tokens of permits see [Semaphore], for those
 // of readers [RWLock].
 //
-// A store that has lost its data still issues greater tokens, with three exceptions: its clock has gone back, too; the
-// clocks of redlock's servers are far apart; or the process keeps the lock ([WithSticky]), and takes it with smaller tokens
-// for up to 1 s.
+// A store that has lost its data still issues greater tokens, with three exceptions: its clock has gone back, too;
+// the clocks of redlock's servers are far apart; or a process that keeps the lock ([WithSticky]) takes it again, for
+// up to 1 s, with tokens smaller than those that other processes have been granted since.
 func (l *Lease) Token() int64 {
 	if l.zero() {
 		return 0
@@ -100,8 +102,9 @@ func (l *Lease) Holds() int {
 }
 
 // Nodes returns how many servers have the lock, and how many servers there are, for a strategy that
-// keeps a lock on several servers (redlock). From the grant on a majority has the lock, and a moment
-// later all servers that can be reached. Nodes asks none of them. With other strategies both numbers are 0.
+// keeps a lock on several servers (redlock). From the grant on, a majority has the lock. A moment
+// later all servers that can be reached have it. Nodes asks none of them. With other strategies
+// both numbers are 0.
 func (l *Lease) Nodes() (have, of int) {
 	if l.zero() {
 		return 0, 0
@@ -117,11 +120,11 @@ func (l *Lease) Nodes() (have, of int) {
 	return have, of
 }
 
-// Deadline returns the time until which no other owner is granted the key, unless the
-// store loses the key or somebody deletes it. Renewal moves the deadline. The TTL counts from before the
-// command of the grant or the last renewal was sent, on the local monotonic clock. The deadline is earlier than
-// the end of the TTL, by 1 % of the TTL plus 2 ms, as clocks may run at different speeds, and by [WithMargin].
-// Before its first renewal a lease may last for less than the TTL: with [WithSticky], or if a release of blpop granted it.
+// Deadline returns the time until which no other owner is granted the key, unless the store loses the key or somebody
+// deletes it. Renewal moves the deadline. The TTL counts, on the local monotonic clock, from a time before the
+// command that granted or last renewed the lease was sent. The deadline is earlier than the end of the TTL, by 1 % of
+// the TTL plus 2 ms, as clocks may run at different speeds, and by [WithMargin]. Before its first renewal a lease may
+// last for less than the TTL: with [WithSticky], or if a release of blpop granted it.
 func (l *Lease) Deadline() time.Time {
 	if l.zero() {
 		return time.Time{}

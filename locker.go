@@ -11,18 +11,18 @@ import (
 // for a driver of your own, with [New]. It is safe for use by many goroutines;
 // a process needs one per store.
 //
-// A key is 1 byte to 16 KiB of UTF-8, and does not, with its prefix, begin with
-// "locker:", as this library's own keys do. Every strategy accepts every such key.
+// A key is 1 byte to 16 KiB of UTF-8, and does not, with its prefix, begin with "locker:",
+// because this library's own keys do. Every strategy accepts every such key.
 type Locker interface {
 	// Lock waits until the caller holds key, the wait given by [WithWait] is
 	// over, or ctx is done. Within one Locker waiters for a key are served
 	// first come, first served. ctx governs the wait only: the lease lives on
 	// after it.
 	//
-	// Under the context of a lease (see [Lease.Context]) on the same key of the
-	// same Locker, or for an owner named by [ContextWithOwner], Lock re-enters
-	// at once. Re-entry costs one command with hashreentrant and blpop, and none with other
-	// strategies. The lock is given back by as many Unlocks as there were Locks.
+	// Under the context of a lease (see [Lease.Context]) on the same key of the same Locker, or for
+	// an owner that is named by [ContextWithOwner] and holds the key, Lock re-enters at once.
+	// Re-entry costs one command with hashreentrant and blpop, and none with other strategies. The
+	// lock is given back by as many Unlocks as there were Locks.
 	//
 	// It fails with [ErrNotAcquired] when the key stayed taken, with
 	// [ErrUnavailable] when the store could not be used (Lock retries
@@ -53,8 +53,9 @@ type Locker interface {
 
 // Do runs fn while holding key. The context given to fn ends when the lease is lost, with a cause that
 // matches [ErrLost]. Lock under that context re-enters, and [LeaseFromContext] returns the lease and so
-// its token. Under the ctx given to Do, a Lock of key waits for fn itself, unless that ctx re-enters, too.
-// Do releases the lock when fn returns, also when fn panics, and also when ctx has ended.
+// its token. If fn calls Lock of key with the ctx that was given to Do, and not with its own, it waits
+// for itself, unless that ctx re-enters, too. Do releases the lock when fn returns, also when fn
+// panics, and also when ctx has ended.
 //
 // If fn ran and the lock was given back, Do returns fn's error as it is. Else the error is a [*DoError]:
 // its Ran reports whether fn ran. It matches fn's error and, after a loss, [ErrLost], also where fn returned

@@ -12,16 +12,16 @@ import (
 // lock, no renewal and no loss, and may call the Locker. Event.Time says when it
 // happened. A panic is recovered and logged.
 //
-// While 1,000 events wait, further ones are dropped, and of renewals those that come
-// while 500 wait. The next event delivered says in Dropped how many were; [Client.Stats] has the
-// sum. The end of a lock (Released, ReleaseFailed, LetExpire, Lost) is dropped if and only if its
-// Acquired was: so at most 1,000 events and one for each lock held wait. Close waits half a
-// second for their delivery, and up to 5 s in all while the observer accepts events; then it
-// drops the rest, ends included.
+// While 1,000 events wait, further ones are dropped. Further renewals (Renewed, RenewFailed) are
+// dropped while 500 events wait. The next event delivered says in Dropped how many were;
+// [Client.Stats] has the sum. But until Close the end of a lock (Released, ReleaseFailed,
+// LetExpire, Lost) is dropped if and only if its Acquired was. So at most 1,000 events wait, and
+// one more for each lock held. Close waits half a second for their delivery, and up to 5 s in all
+// while the observer accepts events; then it drops the rest, ends included.
 //
-// ctx has the values of the context given to the Lock, TryLock, Renew or Unlock
-// that brought the event about, so that it can be traced; for what the Locker did
-// by itself (Renewed, RenewFailed, most of Lost) and for LetExpire it is empty. It never ends.
+// ctx has the values of the context given to the Lock, TryLock, Renew or Unlock that brought the
+// event about, so that it can be traced; for what the Locker did by itself (such as automatic
+// renewals and most losses) and for LetExpire ctx is empty. ctx never ends.
 //
 // See also [StatsObserver].
 type Observer interface {
@@ -42,11 +42,11 @@ type Event struct {
 	Key      string // without prefix
 	Owner    string // as named by ContextWithOwner, else ""
 	Token    int64  // of the grant; 0 before a grant, and without fencing
-	// Duration is the wait (Acquired, NotAcquired; so far: Waiting), how long the
-	// lock was held (Released, ReleaseFailed, LetExpire, Lost; so far: AtRisk, ReleaseRequested) or how long the command took
-	// (Renewed, RenewFailed).
+	// Duration is the wait (Acquired, NotAcquired), the wait so far (Waiting), how long the lock was
+	// held (Released, ReleaseFailed, LetExpire, Lost) or has been held so far (AtRisk,
+	// ReleaseRequested), or how long the command took (Renewed, RenewFailed).
 	Duration time.Duration
-	Err      error // NotAcquired, RenewFailed, Lost, ReleaseFailed; Node, unless it is back; AtRisk
+	Err      error // of NotAcquired, RenewFailed, Lost, ReleaseFailed and AtRisk, and of Node unless the server works again
 	Dropped  int   // events dropped before this one
 	// HandOver marks a Released and the Acquired after it that were a hand-over
 	// inside the process; see [WithHandOver].
@@ -54,7 +54,7 @@ type Event struct {
 	// Kept marks a Released after which the process has kept the lock for its next Lock, and the Acquired of
 	// that Lock; see [WithSticky].
 	Kept bool
-	// Node names the server that a Node is about.
+	// Node names the server that an EventNode is about.
 	Node string
 
 	again bool // RenewFailed, and not the first since the last Renewed

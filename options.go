@@ -39,10 +39,11 @@ type Option interface {
 	apply(*settings)
 }
 
-// LockOption configures one call of Lock or TryLock. It takes precedence over what
-// the constructor was given; where the call re-enters, TTL, renewal and limits stay
-// those of the outermost Lock. Of several that set the same the last counts. But two of WithRenewal, WithoutRenewal
-// and WithMaxRenewals in one call, or in one constructor, fail with [ErrInvalid].
+// LockOption configures one call of Lock or TryLock. It takes precedence over what the
+// constructor was given; where the call re-enters, TTL, renewal and limits stay those of the
+// outermost Lock. If several options set the same thing, the last one counts. But two of
+// WithRenewal, WithoutRenewal and WithMaxRenewals in one call, or in one constructor, fail with
+// [ErrInvalid].
 type LockOption interface {
 	Option
 	applyCall(*callSettings)
@@ -183,8 +184,9 @@ func WithMaxRenewals(n int) LockOption {
 
 // WithMaxHold limits how long the lock is held. The lease is lost d after the grant: its Lost closes,
 // and renewal stops. Part of the TTL remains then for rolling back, and Unlock still frees the key
-// early, and returns [ErrLost]. A lease that would end by itself soon after d (it is renewed rarely or
-// never) is lost a tenth of its TTL before that end. d is above 0, at most 365 days. Default: no limit.
+// early, and returns [ErrLost]. If the lease would end by itself soon after d, because it is renewed
+// rarely or never, it is lost at the latest a tenth of its TTL before it would end by itself. d is
+// above 0, at most 365 days. Default: no limit.
 func WithMaxHold(d time.Duration) LockOption {
 	return lockOption(func(c *callSettings) {
 		if d <= 0 || d > MaxDuration {
@@ -216,9 +218,9 @@ func WithMargin(d time.Duration) LockOption {
 	})
 }
 
-// WithPrefix puts s before every key in the store, so that applications sharing
-// a store do not meet: at most 16 KiB of UTF-8 that does not begin with
-// "locker:", as this library's own keys do. Default none.
+// WithPrefix puts s before every key in the store, so that applications sharing a store do not
+// meet: at most 16 KiB of UTF-8 that does not begin with "locker:", because this library's own
+// keys do. Default none.
 func WithPrefix(s string) Option {
 	return option(func(o *settings) {
 		switch {
@@ -255,9 +257,10 @@ func WithObserver(obs Observer) Option {
 	})
 }
 
-// WithRenewInterval sets how often held leases are renewed: 1 ms to 24 h. Default a third of the TTL; less with a
-// [WithMargin] above about a tenth of the TTL, down to about 12 % of the TTL. A call whose lease is renewed is
-// refused if the interval is not shorter than 99 % of the TTL, less 2 ms and the margin.
+// WithRenewInterval sets how often held leases are renewed: 1 ms to 24 h. By default it is a third
+// of the TTL. A [WithMargin] above about a tenth of the TTL makes the default shorter, down to
+// about 12 % of the TTL. A call whose lease is to be renewed is refused unless the interval is
+// shorter than 99 % of the TTL minus 2 ms minus the margin.
 func WithRenewInterval(d time.Duration) Option {
 	return option(func(o *settings) {
 		if d < time.Millisecond || d > MaxTTL {

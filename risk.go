@@ -12,9 +12,9 @@ import (
 // closes AtRisk, too; Unlock does not.
 //
 // A lease that is renewed in time is never at risk. A lease that is not renewed by itself
-// ([WithoutRenewal], or a long [WithRenewInterval]) is at risk each time that it comes near its
-// Deadline. A limit ([WithMaxHold], [WithMaxRenewals]) may end a lease that is not at risk. AtRisk asks
-// no store.
+// ([WithoutRenewal]), or only rarely (a long [WithRenewInterval]), is at risk once it comes near
+// its Deadline. A limit ([WithMaxHold], [WithMaxRenewals]) may end a lease that is not at risk.
+// AtRisk asks no store.
 func (l *Lease) AtRisk() <-chan struct{} {
 	if l.zero() {
 		return closedChan

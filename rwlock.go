@@ -9,8 +9,8 @@ import (
 )
 
 // RWLock is a lock of many readers or one writer. Neither keeps the other out for ever: within a
-// Locker they are let in in the order in which they came, and a writer that waits keeps
-// out the readers of all processes that came after it.
+// Locker they enter in the order in which they came, and a writer that waits keeps out the
+// readers of all processes that came after it.
 //
 // With a strategy that keeps permits (memory, hashreentrant, setnx, blpop, postgres, mysql, etcd; see [Semaphore]) a
 // reader takes one permit of many, and a writer all of them. Readers of all processes are inside together. Each has a
@@ -46,10 +46,10 @@ func NewRWLock(l Locker, key string) (*RWLock, error) {
 	return &RWLock{l: l, e: e, key: key, gated: !permits}, nil
 }
 
-// Lock waits as the writer, with [Locker].Lock's options and errors; WithWait bounds the
-// wait as a whole. Under the context of the writer's lease it re-enters. Under that of a
-// reader's it fails with [ErrInvalid], since a reader that waits until all readers have left
-// waits for itself.
+// Lock waits as the writer, with [Locker].Lock's options and errors; WithWait bounds the wait as
+// a whole. Under the context of the writer's lease it re-enters. Under the context of a reader's
+// lease it fails with [ErrInvalid], since a reader that waits until all readers have left waits
+// for itself.
 func (rw *RWLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	switch {
 	case ctx == nil || rw.zero():
@@ -78,8 +78,9 @@ func (rw *RWLock) TryLock(ctx context.Context, opts ...LockOption) (*Lease, erro
 	return rw.Lock(ctx, once(opts)...)
 }
 
-// TryRLock locks as RLock does, but makes one attempt and never waits, whatever WithWait is. It fails with
-// [ErrNotAcquired] while a writer is inside or waits.
+// TryRLock locks as RLock does, but makes one attempt and never waits, whatever WithWait is. It
+// fails with [ErrNotAcquired] while a writer is inside. Where the driver keeps permits, it fails
+// while a writer waits, too; elsewhere it may join readers that are inside.
 func (rw *RWLock) TryRLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return rw.RLock(ctx, once(opts)...)
 }

@@ -19,7 +19,8 @@ import (
 //
 // Within a Locker callers are served first come, first served, and with blpop and etcd over all processes. With
 // other strategies the first process that asks wins. But no caller waits for ever: once a caller waits for several
-// permits, or for more than a second for one permit, its permits are kept free of later callers.
+// permits, or for more than a second for one permit, the permits that it asks for are kept free for it, and
+// refused to later callers.
 //
 // The newest caller sets the number of permits. If the number shrinks, permits that are out
 // stay out, and nobody is let in until enough have come back. A caller is never let in past the number that it
@@ -75,7 +76,8 @@ func (s *Semaphore) AcquireN(ctx context.Context, n int, opts ...LockOption) (*L
 }
 
 // TryAcquire makes one attempt to get a permit and never waits, whatever WithWait is. It fails with
-// [ErrNotAcquired] if none is free; without asking the store while others of this Locker wait for one.
+// [ErrNotAcquired] if none is free. While others of this Locker wait for one, it fails without
+// asking the store.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	opts, err := s.taking(ctx, 1, opts)
 	if err != nil {

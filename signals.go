@@ -19,10 +19,10 @@ import (
 // and with strategy/mysql up to 100 ms later. A request may be lost: ask again if it matters. A Locker that listens also
 // learns of a [Client.ForceUnlock], within one round trip more; others learn of it at their next renewal.
 //
-// Listening ends soon after the last lease whose ReleaseRequested was called. It costs a subscription, and with a strategy
-// without wake-ups (setnx) a connection. Without the permission to subscribe, and with a driver that is
-// no [driver.Signaller], nothing arrives. Nothing arrives for permits either, which [Semaphore] takes, and [RWLock] where
-// the driver keeps permits.
+// Listening ends soon after the end of the last lease whose ReleaseRequested was called. It costs a subscription,
+// and with a strategy without wake-ups (setnx) a connection. Without the permission to subscribe, and with a driver
+// that is no [driver.Signaller], nothing arrives. Nothing arrives for permits either: for those of a [Semaphore],
+// and for those of an [RWLock] where the driver keeps permits.
 func (l *Lease) ReleaseRequested() <-chan struct{} {
 	if l.zero() {
 		return closedChan
@@ -173,15 +173,16 @@ func (c *claim) check() {
 	}
 }
 
-// RequestRelease asks the holder of key to give it back: [Lease.ReleaseRequested] of its leases
-// closes within two round trips, within one if the driver is a [driver.Asker], within three with
-// strategy/etcd, with strategy/mysql up to 100 ms later; and its observer gets an [EventReleaseRequested]. The holder does as it likes.
-// RequestRelease returns nil when the request was sent, also if nobody listens. A request may be
-// lost, so ask again if it matters. RequestRelease fails with [ErrNotHeld] if the key is free, with
-// [ErrConflict] if the holder is no Locker of this library or has permits, with [ErrUnavailable], and with
-// [ErrInvalid] and [errors.ErrUnsupported] if the driver is no [driver.Inspector] and
-// [driver.Signaller]. Where several processes share the lock as one owner, the one that [Client.Inspect]
-// names is asked. It sends two commands, one by a [driver.Asker], three with strategy/etcd.
+// RequestRelease asks the holder of key to give it back: [Lease.ReleaseRequested] of the holder's leases
+// closes, and the observer of its Locker gets an [EventReleaseRequested]. This takes two round trips at
+// most: one if the driver is a [driver.Asker], three with strategy/etcd, and with strategy/mysql up to
+// 100 ms more. The holder does as it likes. RequestRelease returns nil when the request was sent, also if
+// nobody listens. A request may be lost, so ask again if it matters. RequestRelease fails with
+// [ErrNotHeld] if the key is free, with [ErrConflict] if the holder is no Locker of this library or has
+// permits, with [ErrUnavailable], and with [ErrInvalid] and [errors.ErrUnsupported] if the driver is no
+// [driver.Inspector] and [driver.Signaller]. Where several processes share the lock as one owner, the one
+// that [Client.Inspect] names is asked. It sends two commands, one by a [driver.Asker], three with
+// strategy/etcd.
 func (e *Client) RequestRelease(ctx context.Context, key string) error {
 	if err := checkKey(key, e.set.prefix+key); err != nil {
 		return err

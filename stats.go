@@ -1,10 +1,10 @@
 package locker
 
-// Stats counts what a Locker has at one moment; see [Client.Stats]. The permits of a key are leases on one
-// key.
+// Stats counts what a Locker has at one moment; see [Client.Stats]. Leases on permits of one key
+// count as one in Locks.
 type Stats struct {
 	Locks   int // keys that this Locker holds
-	Leases  int // on them, not unlocked: more than Locks by those that re-entered, and by permits
+	Leases  int // on these keys, not unlocked; more than Locks where a key has several leases, by re-entry or for permits
 	Waiting int // calls that wait for a lock or ask for one
 	// Background is how many releases and clean-ups go on after their calls have returned,
 	// as they do while the store does not answer.

@@ -1,10 +1,11 @@
 package locker
 
-// StatsObserver is an [Observer] that wants to know which Locker an event is of, and to ask
-// it for its [Stats]. [New] calls ObserveLocker once for each Locker that is made with the
-// observer, before its first event: the events go to each. closed is called by the Locker's
-// Close when it is through, or by New when it fails; stats may be called from ObserveLocker's
-// return on, also after that. Neither ObserveLocker nor closed blocks. closed may be nil.
+// StatsObserver is an [Observer] that wants to know which Locker an event is of, and to ask it
+// for its [Stats]. [New] calls ObserveLocker once for each Locker that is made with the observer,
+// before the Locker's first event: the events of that Locker go to the returned Observer, each.
+// closed is called by the Locker's Close when it is through, or by New
+// when it fails; stats may be called once ObserveLocker has returned, also after closed was
+// called. Neither ObserveLocker nor closed blocks. closed may be nil.
 type StatsObserver interface {
 	Observer
 	ObserveLocker(strategy string, stats func() Stats) (each Observer, closed func())

@@ -56,8 +56,8 @@ const (
 	askTrip = 500 * time.Millisecond
 )
 
-// WithSticky keeps a lock in the process for up to idle after its last Unlock, 1 ms to 1 s, and for
-// 1 s after the store's grant at most. The next Lock or TryLock of the key in this Locker takes it
+// WithSticky keeps a lock in the process for up to idle (1 ms to 1 s) after its last Unlock, but not
+// beyond 1 s after the store's grant. The next Lock or TryLock of the key in this Locker takes it
 // without a command, with a greater token. So a pair of Lock and Unlock costs no round trip for keys
 // that one process uses again and again.
 //
@@ -67,22 +67,23 @@ const (
 // is held, unless the round trip took more than 500 ms.
 //
 // Programs that cannot ask wait until idle is over: other libraries, a person with SQL or redis-cli,
-// older versions of this library. After a crash the key is free within 3 s, or within the TTL if that
-// is shorter: the lease lasts no longer until its first renewal, which comes when half of that time is
-// over. (With [WithMargin] or [WithMaxHold] it is the TTL.) If the store loses the key, this process
-// grants the lock to itself for up to 1 s more; the tokens of other processes are greater. As with
-// [WithHandOver], nil from Unlock means that no loss was known, and [Lease.Owner] is known to this
-// Locker only.
+// older versions of this library. After a crash before the first renewal the key is free within 3 s,
+// or within the TTL if that is shorter. The first renewal comes when half of that time is over, and
+// makes the lease last for the TTL. (With [WithMargin] or [WithMaxHold] the lease lasts for the TTL
+// from the start.) If the store loses the key, this process grants the lock to itself for up to 1 s
+// more; the tokens of other processes are greater. As with [WithHandOver], nil from Unlock means
+// that no loss was known, and [Lease.Owner] is known to this Locker only.
 //
 // A Locker does not keep locks of named owners, permits, the locks of an RWLock, locks whose renewal
-// is off or limited, or locks that a renewal has made last for more than these 3 s: by [Lease.Renew],
-// a short [WithRenewInterval], or [WithLossDetection], which renews a lock that is held when it begins
-// to watch. A lock that another goroutine waits for is handed over instead. A call takes a kept lock
-// only if its TTL, margin and renewal are those of the lock. A Locker keeps 4,096 locks at most, and
-// gives up first what was unused for longest. It listens for requests as for [Lease.ReleaseRequested]
-// while it has locks that it may keep, and keeps nothing while it cannot listen. [New] fails with
-// [ErrInvalid] and [errors.ErrUnsupported] if the driver's refusals do not name the holder (redlock,
-// mysql, etcd). Default: nothing is kept.
+// is off or limited, or locks that a renewal has already made last for the full TTL, if that is
+// longer than 3 s. Such a renewal comes from [Lease.Renew], from a short [WithRenewInterval], or from
+// [WithLossDetection], which renews a held lock when it begins to watch it. A lock that another
+// goroutine waits for is handed over instead. A call takes a kept lock only if its TTL, margin and
+// renewal are those of the lock. A Locker keeps 4,096 locks at most, and gives up first what was
+// unused for longest. It listens for requests as for [Lease.ReleaseRequested] while it has locks that
+// it may keep, and keeps nothing while it cannot listen. [New] fails with [ErrInvalid] and
+// [errors.ErrUnsupported] if the driver's refusals do not name the holder (redlock, mysql, etcd).
+// Default: nothing is kept.
 func WithSticky(idle time.Duration) Option {
 	return option(func(o *settings) {
 		if idle < time.Millisecond || idle > stickyFor {

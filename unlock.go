@@ -19,17 +19,19 @@ const (
 	dutyTidy         // release in the background; the caller is not kept waiting
 )
 
-// Unlock gives the lease back; the last lease on a claim frees the key. It sends one command at most if the store
-// answers; with redlock one to each node, with mysql and etcd more at times. Else Unlock tries for up to 5 s, also if
-// ctx had ended before the call. If ctx ends during the call, Unlock returns, and the release goes on in the
+// Unlock gives the lease back; the last lease on a claim frees the key. If the store answers,
+// Unlock sends one command at most (with redlock one to each node, with mysql and etcd more at
+// times). If the store does not answer, Unlock tries for up to 5 s, also if ctx had ended before
+// the call. If ctx ends during the call, Unlock returns, and the release goes on in the
 // background. Where ctx is the lease's own context or derives from it, its parent counts instead.
 //
-// It returns nil when the hold was given back, and [ErrNotHeld] when the lease was
-// unlocked before. It returns [ErrLost] when the lease had ended before: another owner may
-// have been inside. (If [WithMaxHold] or [WithMaxRenewals] ended the lease, no other owner is inside before
-// the Deadline, and Unlock frees the key early.) It returns [ErrUnavailable] when no answer came, and the
-// release goes on in the background; or when the store refused the release, such as for a missing permission. It may be called
-// again then, and the TTL frees the key in any case. It works after Close of the Locker, too.
+// It returns nil when the hold was given back, and [ErrNotHeld] when the lease was unlocked before. It returns
+// [ErrLost] when the lease had ended before: another owner may have been inside. (If [WithMaxHold] or
+// [WithMaxRenewals] ended the lease, no other owner is inside before the Deadline, and Unlock frees the key early.)
+// It returns [ErrUnavailable] when no answer came, and the release goes on in the background; or when the store
+// refused the release, such as for a missing permission. It may be called again then, and the TTL frees the key in
+// any case. After Close of the Locker Unlock works, too: it returns nil although Close has ended the lease, unless
+// the key was lost.
 //
 // Unlock a lost lease, too: if its owner is named by [ContextWithOwner], Lock of the key fails with ErrLost
 // for that owner until then.

@@ -11,7 +11,8 @@
 //
 //  1. A command is atomic in the store, and a grant is exclusive: at most one
 //     claim holds a key, until it is released or its TTL has passed on the
-//     store's clock.
+//     store's clock. (A [HoldCounter] lets several claims of one owner hold a
+//     key, and a [PermitKeeper] several claims of permits.)
 //  2. Every command may be applied and its answer lost, or reach the store twice.
 //     Both do no harm, because the command names a [Claim], and the id of a claim is
 //     never used for another grant. A driver does not repeat a command by itself:
@@ -28,8 +29,8 @@
 //     expire before its lock: keep it, for example, for max(2 × TTL, 10 min) longer.
 //  5. A key is 1 byte to 16 KiB of UTF-8 plus the Locker's prefix, and may contain
 //     any character, NUL and braces included. What the driver did not write at a
-//     key is another program's lock (a refusal) or no lock at all ([ErrConflict]);
-//     it is never deleted.
+//     key is another program's lock (a refusal) or no lock at all ([ErrConflict]).
+//     Neither is ever deleted, except that Break may delete another program's lock.
 //  6. An owner is 1 byte to 1 KiB of UTF-8. Unless the caller named one it is the
 //     claim's id.
 //  7. The methods are called from many goroutines at once. After Close, Release
@@ -61,9 +62,9 @@ import (
 // implement these interfaces besides: [Configurer], [Notifier], [HoldCounter], [PermitKeeper], [Inspector],
 // [PermitInspector], [Signaller], [Asker], [LossDetector], [Sharder] and [NodeCounter].
 //
-// The Locker takes an error for transient trouble of unknown outcome unless it
-// matches [ErrLost] (Renew, Release, SetHolds: the claim does not hold the key),
-// [ErrConflict] or [ErrInvalid], or is a [*StoreError].
+// The Locker takes an error for transient trouble of unknown outcome unless it matches [ErrLost]
+// (Renew, Release, SetHolds: the claim does not hold the key), [ErrConflict] or [ErrInvalid], or
+// is a [*StoreError] that says otherwise.
 type Driver interface {
 	// Name is the strategy's name in errors, events and configuration.
 	Name() string
@@ -106,8 +107,9 @@ type Claim struct {
 type Request struct {
 	Claim
 	Fencing bool // issue a token
-	// Tokens is how many consecutive tokens the Locker could use, if more than one:
-	// for leases without a command, by hand-over inside the process or WithSticky. It is set only with Fencing.
+	// Tokens is how many consecutive tokens the Locker could use, if it could use more than one. It
+	// uses them for leases that it grants without a command: by a hand-over inside the process, or
+	// under WithSticky. It is set only with Fencing.
 	Tokens int
 	// Short allows a grant for less than the TTL: the Locker renews the claim
 	// before half of it is over.
@@ -116,7 +118,7 @@ type Request struct {
 	// the driver may keep a place in a queue for it, until the grant or until
 	// the Watch is closed.
 	Wait bool
-	// Waits says that the caller waits if refused, and Waited for how long it has waited so far. A
+	// Waits says that the caller waits if refused. Waited is how long the caller has waited so far. A
 	// [PermitKeeper] orders the waiting Requests by Waited, so no decision uses another host's clock.
 	Waits  bool
 	Waited time.Duration
@@ -126,20 +128,21 @@ type Request struct {
 type Answer struct {
 	Granted bool
 	Token   int64 // if granted with fencing
-	// Tokens is how many tokens, from Token on, are reserved for this grant: all
-	// later grants of the key get greater ones. 0 means one. At most Request.Tokens. A counter that
-	// begins at the clock must not be ahead of it when it is lost: reserve tokens between the last
-	// one issued and the clock, or at most [TokensAhead] from the clock on.
+	// Tokens is how many tokens, from Token on, are reserved for this grant: all later grants of the
+	// key get greater ones. 0 means one. At most Request.Tokens. A counter that begins at the clock
+	// must not be ahead of the clock when the counter is lost: reserve tokens between the last one
+	// issued and the clock, or at most [TokensAhead] from the clock on.
 	Tokens int
 	// Claim is the id that was granted; "" is the id of the Request. It is another id in two cases.
 	// First, a driver may let a release grant the key to a waiter: to the claim of an earlier
-	// Request that was refused, under the same Watch or for permits, with the same owner name or
-	// none. (Such a release may also grant the key to the claim of this Request, after the refusal.)
-	// Second, a driver that tried more than once was granted an id of Config.NewID.
+	// Request that was refused. That Request was made under the same Watch or for permits, and named
+	// the same owner or none. (Once this Request is refused, such a release may grant the key to its
+	// claim, too.) Second, a driver that tried more than once was granted an id of Config.NewID.
 	//
-	// Since counts if Claim is set, which may be to the id of the Request: then the lease begins at Since, and not when the
-	// Locker called Acquire. Since is a time before the grant, or the time of the grant. The grant lasts for TTL from Since
-	// on at least; 0 is the TTL asked for. TTL may be less than that if the Request is Short.
+	// If Claim is set (it may also be set to the id of the Request), the lease begins at Since, and
+	// not when the Locker called Acquire. Since is a time before the grant, or the time of the
+	// grant. The grant lasts at least for TTL, counted from Since. A TTL of 0 means the TTL asked
+	// for. TTL may be less than the TTL asked for if the Request is Short.
 	Claim string
 	Since time.Time
 	TTL   time.Duration
@@ -166,8 +169,8 @@ type Answer struct {
 	// that waiters of the same owner join the hold instead of queueing behind
 	// others. So does a driver whose Settings have NamesHolders.
 	Owner string
-	// Asked says that the store has sent the holder a [SignalWaiting] with the refusal, as
-	// the holder's Owner [MayBeUnused]. Else the Locker sends it.
+	// Asked says that the store has sent the holder a [SignalWaiting] with the refusal, because
+	// [MayBeUnused] is true for the holder's Owner. If Asked is false, the Locker sends the signal.
 	Asked bool
 	// NoWakeUp says that this holder's release will not signal this driver's
 	// Watch: the waiter polls.
@@ -202,15 +205,16 @@ type Settings struct {
 	// its own claims in a store where other strategies lock, too.
 	IDVersion int
 	// IDMark, unless it is 0, is the value of the three hex digits behind the version digit: by it the
-	// driver recognises Lockers that wait as its own does. The digits are random by default.
+	// driver recognises other Lockers that wait in the same way as its own Locker. The digits are
+	// random by default.
 	IDMark uint16
 	// NamesHolders promises that a refusal because of a claim whose owner was not named
 	// has that claim's id in Answer.Owner. With it, and with a [Signaller], users may take locker.WithSticky.
 	NamesHolders bool
 }
 
-// TokensAhead is how many tokens a driver may reserve from the clock on for one grant: grants of a
-// key are slower than that.
+// TokensAhead is how many tokens a driver may reserve from the clock on for one grant: the next
+// grant of the key comes later than that many microseconds.
 const TokensAhead = 32
 
 // Configurer is implemented by a driver that has options or settings of its own
@@ -224,11 +228,11 @@ type Configurer interface {
 // Notifier is implemented by a driver whose store announces releases. Without it
 // waiters poll every 10 to 100 ms.
 type Notifier interface {
-	// Watch returns once releases of key are certain to be signalled; a release
-	// that comes before may be missed, so the Locker tries once more after it.
-	// The Locker keeps at most one Watch per key, however many wait, and opens
-	// it again at most once a second. ctx is for this call only: the Watch lasts until
-	// it is closed, which the Locker does before it closes the driver.
+	// Watch returns once releases of key are certain to be signalled; a release that comes before
+	// may be missed, so the Locker tries once more after Watch has returned. The Locker keeps at
+	// most one Watch per key, however many wait, and opens it again at most once a second. ctx is
+	// for this call only: the Watch lasts until it is closed, which the Locker does before it closes
+	// the driver.
 	Watch(ctx context.Context, key string) (Watch, error)
 }
 
@@ -244,13 +248,13 @@ type Watch interface {
 	Close()
 }
 
-// HoldCounter is implemented by a driver that keeps re-entrant hold counts in
-// the store, where other processes see them. With it, Acquire by another claim of
-// the owner that holds the key is granted: it joins the hold with the same token,
-// and Release takes away the holds of its own claim only. Each claim of the hold has an
-// expiry of its own, moved by its own renewals; the key is free when the last has ended,
-// and Remaining is the longest. If a claim with Fencing joins a hold that has no token, the
-// driver gives the claim a token. A refusal names the holder's owner.
+// HoldCounter is implemented by a driver that keeps re-entrant hold counts in the store, where
+// other processes see them. With it, Acquire by another claim of the owner that holds the key is
+// granted: it joins the lock with the same token, and Release takes away the holds of its own
+// claim only. Each claim of the lock has an expiry of its own, moved by its own renewals. The key
+// is free when the last claim has ended, and Answer.Remaining is that of the claim that lasts
+// longest. If a claim with Fencing joins a lock that has no token, the driver gives the claim a
+// token. A refusal names the holder's owner.
 type HoldCounter interface {
 	// SetHolds sets the holds of claim c to n, which is 1 or more; it does not add n.
 	// It leaves the lease as it is. It returns an error that matches ErrLost if c does not

@@ -20,11 +20,11 @@ type Inspector interface {
 	// Keys goes through the keys that are held, or may be, and match a glob pattern: * stands
 	// for any characters, ? for one, [abc] for one of these, and \ makes the next one plain.
 	Keys(ctx context.Context, pattern string) iter.Seq2[string, error]
-	// Break frees h.Key, whoever else has a share in it, if the grant that h.ID names still
-	// holds it; otherwise it touches nothing and returns an error that matches [ErrLost].
-	// The Locker acquires and releases the key after it, so that waiters are woken. A driver
-	// whose queue refuses that wakes the first waiter itself. Of a key with permits h is one
-	// claim, and only its permits are freed.
+	// Break frees h.Key, whoever else has a share in it, if the grant that h.ID names still holds
+	// it; otherwise it touches nothing and returns an error that matches [ErrLost]. The Locker
+	// acquires and releases the key after it, so that waiters are woken. A driver whose queue
+	// refuses that wakes the first waiter itself. For a key with permits, h is one claim, and Break
+	// frees the permits of that claim only.
 	Break(ctx context.Context, h Holder) error
 }
 
@@ -43,9 +43,9 @@ type Holder struct {
 	// Metadata has the pairs that WithMetadata gave to the holder's Locker, or to its Lock.
 	Metadata map[string]string
 	Holds    int // re-entrant holds, if the store counts them
-	// Limit is how many permits the key has, and Permits how many are out; of one claim of
-	// permits (see [PermitInspector]) how many that claim has. Both are 0 for a lock. The holder of a key with
-	// permits has no ID and no Owner: these are its claims'.
+	// Limit is how many permits the key has, and Permits is how many of them are out. If the Holder
+	// is one claim of permits (see [PermitInspector]), Permits is how many that claim has. Both are
+	// 0 for a lock. The holder of a key with permits has no ID and no Owner: these are its claims'.
 	Permits, Limit int
 	// Token is the last fencing token that the store has issued, or reserved, for the key.
 	Token int64

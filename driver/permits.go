@@ -22,13 +22,14 @@ import (
 //   - A release signals the Watches of the key.
 //   - A grant should cost the same whatever number of permits is out. (In strategy/etcd it reads all claims of the key.)
 //
-// A Request that Waits is not starved. While the Request that has Waited longest is repeated, the driver keeps its
-// permits free, and refuses them to Requests that have waited for less. A lock counts as a Request for all permits. A
-// driver need not do this for a Request for one permit that has waited for less than [Patience]. What is kept free for
-// a waiter that falls silent is given to others after at most [BidTime], and at once after a Release of the claim for
-// permits for which it is kept: that signals the Watches, and returns an error that matches [ErrLost], as the claim has
-// no permits. The Release of a lock does not do this: after a Lock that has given up, permits may be refused for
-// BidTime. So Answer.Bids is false of a lock.
+// A Request that Waits is not starved. While the Request that has Waited longest is repeated, the driver keeps the
+// permits that it asks for free, and refuses them to Requests that have waited for less. A lock counts as a Request
+// for all permits. A driver need not do this for a Request for one permit that has waited for less than [Patience].
+// What is kept free for a waiter that falls silent is given to others after at most [BidTime]. It is given to
+// others at once if the waiter's claim for permits is released. That Release signals the Watches, and returns an
+// error that matches [ErrLost], as the claim has no permits. The Release of a claim for a lock does not end what is
+// kept free: after a Lock that has given up, permits may be refused for BidTime. So Answer.Bids is false for a
+// lock.
 type PermitKeeper interface {
 	// Permits returns how many permits of key are out, and the limit that was named last: 0 and 0
 	// if the key is free. It returns an error that matches [ErrConflict] if the key is held as a

@@ -10,13 +10,13 @@ import (
 // whose lock was taken away learns of it at once ([SignalBroken]). Signals are hints: they may
 // be lost, come late, twice, or from anybody who may write to the store. No lock depends on them.
 type Signaller interface {
-	// Listen returns once each Signal that is sent from now on about a claim of a Locker
-	// arrives, as long as the connection lasts. locker is the UUID that the claim's id begins
-	// with; see [LockerOf]. The Locker keeps at most one Listener, while a lease waits for
-	// signals, and opens it again at most once a second. ctx is for this call only: the
-	// Listener lasts until it is closed, which the Locker does before it closes the driver. A
-	// driver that cannot listen in this set-up returns an error that matches
-	// [errors.ErrUnsupported]; it is not asked again.
+	// Listen returns once it is certain that each Signal about a claim of the Locker that is sent
+	// from then on arrives, as long as the connection lasts. locker is the UUID that the claim's id
+	// begins with; see [LockerOf]. The Locker keeps at most one Listener, while a lease waits for
+	// signals, and opens it again at most once a second. ctx is for this call only: the Listener
+	// lasts until it is closed, which the Locker does before it closes the driver. A driver that
+	// cannot listen in this set-up returns an error that matches [errors.ErrUnsupported]; it is not
+	// asked again.
 	Listen(ctx context.Context, locker string) (Listener, error)
 	// Signal sends s to the Locker of s.Claim. It is no error if nobody listens.
 	Signal(ctx context.Context, s Signal) error
@@ -32,8 +32,8 @@ type Asker interface {
 
 // Listener is a subscription to the signals for one Locker.
 type Listener interface {
-	// C receives the signals. Its buffer is the driver's: one that finds it full is dropped.
-	// After trouble with the connection some may be missing. It is closed when no more can
+	// C receives the signals. The driver chooses its buffer. A signal that finds the buffer full is
+	// dropped. After trouble with the connection some may be missing. It is closed when no more can
 	// come; the Locker closes the Listener then and asks for another one.
 	C() <-chan Signal
 	// Close ends the subscription. It returns within tens of milliseconds.
@@ -55,7 +55,8 @@ func (s Signal) String() string { return string(rune(s.Kind)) + " " + s.Claim + 
 const maxSignalLen = 36 << 10
 
 // ParseSignal returns the Signal whose String is message; false if there is none, as anybody may
-// send anything. So what a Listener keeps is bounded in bytes, too.
+// send anything, or if message is longer than any that a Locker sends. So what a Listener keeps is
+// bounded in bytes, too.
 func ParseSignal(message string) (s Signal, ok bool) {
 	if len(message) > maxSignalLen {
 		return s, false

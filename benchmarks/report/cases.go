@@ -211,6 +211,6 @@ const (
 	noTokens     = "it has no tokens that a resource could check."
 	atRenewal    = "the loss is known at the next renewal, TTL/3 after the last. A token stops the earlier holder's writes as soon as the next owner has written."
 	asynchronous = "replication is asynchronous: the new master has never heard of the lock."
-	ownKey       = "the second try finds the key of the first, which it takes for another holder's, and waits until it ends."
-	notCleaned   = "the command sets the key for nobody, for a TTL. The command that would delete it goes under the caller's context, which has ended, or is not sent."
+	ownKey       = "the second try takes the key of the first try for another holder's, and waits until that key expires."
+	notCleaned   = "the command sets the key for nobody, for a TTL. The command that would delete it is either sent under the caller's context, which has ended, or not sent at all."
 )

@@ -48,7 +48,7 @@ func Cases(on func(Subject) (Stage, error)) []Case {
 		},
 		{
 			Name: "cut", Title: "Connections are reset all the time", Shows: counts, Stage: on, Run: cut, Want: noOverlaps,
-			Done: "Three processes lock one key, again and again, for 4 s. Each 200 ms all connections are reset. In each section the process makes a file that must not be there. " +
+			Done: "Three processes lock one key, again and again, for 4 s. Every 200 ms all connections are reset. In each section the process creates a file that must not exist yet. " +
 				"The number of sections is no measure of speed: a library that serves nobody in turn gets through more of them.",
 		},
 	}

@@ -74,7 +74,7 @@ func (o Outcome) word() string {
 	case both > 0:
 		return bold(true, "two for "+seconds(both))
 	case o.Nobody:
-		return bold(true, "nobody for "+seconds(Patience))
+		return bold(true, "no next owner for "+seconds(Patience))
 	case o.Next == 0:
 		return "goes on"
 	case o.Died:

@@ -41,7 +41,7 @@ func cases() []report.Case {
 	all := report.Cases(start)
 	for i, c := range all {
 		if c.Name == "forget" {
-			const why = "the loss is known at the next renewal, TTL/3 after the last. A token stops the earlier holder's writes."
+			const why = "the loss is known at the next renewal, TTL/3 after the last. A token stops the earlier holder's writes as soon as the next owner has written."
 			all[i].Why = map[string]string{"postgres": why, "mysql": why}
 		}
 	}

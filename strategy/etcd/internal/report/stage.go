@@ -89,13 +89,13 @@ func etcdCases() []report.Case {
 
 // whys are the reasons of what broke, by case and subject. They are on the page where it did.
 var whys = map[string]map[string]string{
-	"crash": {"etcd": "the lease in etcd lasts for a second more than the TTL, and etcd looks for leases that have ended twice a second. The key is free 3 s " +
+	"crash": {"etcd": "the lease in etcd lasts for a second more than the TTL, and twice a second etcd looks for leases that have ended. The key is free 3 s " +
 		"after the `Deadline` at the latest."},
 	"pause": {"concurrency": "`Session.Done` closes when a goroutine has noticed, which looks once a second. The revision of the grant, or `IsOwner` in the " +
 		"transaction that writes, stops the late write."},
 	"partition": {"concurrency": "the client counts the TTL from when the answer to a keep-alive arrived, and looks once a second for sessions that are over."},
 	"forget": {
-		"etcd":        "the loss is known at the next renewal, TTL/3 after the last, or at once with `WithLossDetection`. A token stops the earlier holder's writes.",
+		"etcd":        "the loss is known at the next renewal, TTL/3 after the last, or at once with `WithLossDetection`. A token stops the earlier holder's writes as soon as the next owner has written.",
 		"concurrency": "the session lives on. `IsOwner`, in the transaction that writes, refuses the write of a lost lock.",
 	},
 }
