@@ -109,7 +109,7 @@ func (e *Client) setSticky(s driver.Settings) error {
 	}
 	if e.signaller == nil || !s.NamesHolders {
 		return &opError{strategy: e.name, op: "new", kind: ErrInvalid, why: errors.ErrUnsupported,
-			hint: "WithSticky: this strategy does not show a refused caller who holds the lock, so nobody could ask for a lock that is kept unused; leave it out"}
+			hint: "WithSticky: with this strategy a refused caller does not learn who holds the lock, so nobody could ask for a lock that is kept unused; leave it out"}
 	}
 	for i := range e.stripes {
 		e.stripes[i].cool = make([]coolness, 64)

@@ -175,7 +175,7 @@ func (c *call) gaveUp(asking bool) error {
 	}
 	hint := ""
 	if heldHere && !c.named {
-		hint = "this Locker holds it; a Lock re-enters under the context of the lease, as Do gives it, and else waits for its Unlock"
+		hint = "this Locker holds it; a Lock re-enters under the context of the lease, which Do passes to its function; any other Lock waits for the Unlock"
 	}
 	why := c.ctxError()
 	if why == nil {

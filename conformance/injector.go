@@ -11,11 +11,11 @@ import (
 	"github.com/distlock/locker/driver"
 )
 
-// Injector is [Faults] between a Locker and its driver, in the process: whatever the
-// store, commands and replies get lost, arrive twice or late, or the store seems to be
-// gone. [OfDriver] puts one around each driver. What only the wire can show (a
-// connection that breaks in the middle of a reply, a pool that is used up, a cache of
-// scripts) needs a proxy, such as package faultproxy for Redis's protocol.
+// Injector is [Faults] between a Locker and its driver, in the process. With any store, commands
+// and replies get lost, arrive twice or late, or the store seems to be gone. [OfDriver] puts one
+// around each driver. What only the wire can show (a connection that breaks in the middle of a
+// reply, a pool that is used up, a cache of scripts) needs a proxy, such as package faultproxy
+// for Redis's protocol.
 //
 // The zero Injector is ready for use.
 type Injector struct {
@@ -52,8 +52,8 @@ var (
 )
 
 // Wrap puts the faults around d. The driver returned implements [driver.Notifier],
-// [driver.HoldCounter] and [driver.PermitKeeper] if d does; the other optional interfaces it always has, with
-// what a driver without them means.
+// [driver.HoldCounter] and [driver.PermitKeeper] if d does; it always has the other optional
+// interfaces. Where d lacks one, the driver returned behaves as a driver without it does.
 func (in *Injector) Wrap(d driver.Driver) driver.Driver {
 	i := injected{d, in}
 	n, notifies := d.(driver.Notifier)

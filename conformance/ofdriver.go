@@ -28,8 +28,8 @@ type DriverHarness interface {
 	Capabilities() Capabilities
 }
 
-// OfDriver makes harnesses of those for drivers. newHarness gives each a store of its own,
-// and closes what it opens by tb.Cleanup.
+// OfDriver makes a [HarnessMaker] of newHarness, which makes harnesses for drivers. newHarness
+// gives each a store of its own, and closes what it opens by tb.Cleanup.
 //
 // A driver that is a [driver.Notifier], [driver.HoldCounter], [driver.PermitKeeper], [driver.Inspector],
 // [driver.Signaller] or [driver.LossDetector] is used as one by every Locker, so this is a claim. To test a driver for less,

@@ -41,7 +41,7 @@ func WithCases(cases ...Case) Option {
 }
 
 // WithLockerCases also runs the cases about what package locker decides by itself, such as limits, Do
-// and events. They pass on strategy/memory. Other cases notice, too, each fault of the drivers that the
+// and events. They pass on strategy/memory. The other cases alone notice each faulty driver that the
 // suite is tested with.
 func WithLockerCases() Option {
 	return func(r *runner) { r.locker = true }

@@ -18,7 +18,8 @@
 //   - It admits a token equal to or greater than every one that it has admitted for the key. So a
 //     critical section may write many times, and an Admit whose answer was lost may be sent again.
 //   - It refuses a smaller one with [ErrStale], also when several are asked for at the same time.
-//   - It refuses a token below 1 with [ErrInvalid]: that is the token of no lease, or of a Locker
+//   - It refuses a token below 1 with [ErrInvalid]: no lease has such a token, except the 0 of a
+//     lease from a Locker
 //     with locker.WithoutFencing.
 //   - Keys are bytes, 1 to 16384 of them. Different keys have nothing in common.
 //   - It forgets nothing by itself. A guard that has lost what it knew admits a late writer.
@@ -50,7 +51,7 @@ var (
 type Guard interface {
 	// Admit returns nil if no greater token was admitted for key, and remembers token. After an
 	// error that matches neither ErrStale nor ErrInvalid the token may or may not have been
-	// admitted: do not write, or send it again.
+	// admitted: either give the write up, or send the token again first.
 	Admit(ctx context.Context, key string, token int64) error
 }
 

@@ -1,5 +1,5 @@
-// Package otellocker reports what a Locker does to OpenTelemetry: metrics of every event, and
-// a span for each acquisition that a sampled span of the caller's asked for.
+// Package otellocker reports what a Locker does to OpenTelemetry: metrics of every event, and a
+// span for each acquisition whose caller has a sampled span.
 //
 //	obs, err := otellocker.NewObserver()
 //	l, err := hashreentrant.New(rdb, locker.WithObserver(obs))
@@ -92,10 +92,10 @@ func WithKeys(f func(key string) string) Option {
 	})
 }
 
-// NewObserver makes an Observer for [locker.WithObserver]. It may be given to several Lockers. Give
-// it as it is: it is a [locker.StatsObserver], and one of your own around it that is not hides
-// how many locks are held and how many events were dropped.
-// A wrong option is an error that matches [locker.ErrInvalid].
+// NewObserver makes an Observer for [locker.WithObserver]. It may be given to several Lockers.
+// Give it as it is: it is a [locker.StatsObserver]. An observer of your own around it that is no
+// StatsObserver hides how many locks are held and how many events were dropped. A wrong option is
+// an error that matches [locker.ErrInvalid].
 func NewObserver(opts ...Option) (locker.Observer, error) {
 	var c config
 	for _, o := range opts {

@@ -3,11 +3,10 @@
 //
 // # What it does
 //
-// An [Entry] has two times. When its end comes, Config.Ended is called with it;
-// when its renewal is due, Config.Renew is called with it and with others of the same
-// shard. A time fires once: the call takes it off the entry, and the owner sets the next
-// time. A call may still come while Remove is under way, so the owner checks what the call
-// brings.
+// An [Entry] has two times. When its end comes, Config.Ended is called with it; when its renewal
+// is due, Config.Renew is called with it and with others of the same shard. A time fires once:
+// the call takes it off the entry, and the owner sets the next time. A call that is on its way
+// may still come after Remove, so the owner checks what the call brings.
 //
 // A renewal is fired early, by up to an eighth of the entry's interval, so that
 // claims taken at different times share round trips. Ten thousand claims with one

@@ -20,9 +20,10 @@
 //
 // # URLs
 //
-// A URL is <strategy>+<scheme>://..., or memory://name. The strategies on one Redis
-// deployment (setnx, hashreentrant, blpop) take each of the schemes; those on
-// several independent servers (redlock) take redis, rediss and unix.
+// For a store in this process a URL is memory://name, and for Redis it is
+// <strategy>+<scheme>://... The strategies on one Redis deployment (setnx, hashreentrant, blpop)
+// take each of the schemes; those on several independent servers (redlock) take redis, rediss and
+// unix.
 //
 //	redis://[user:password@]host[:6379][/db]       one server
 //	rediss://                                      one server, by TLS
@@ -37,15 +38,14 @@
 //	redlock+redis://host1?node=host2&node=host3    an odd number of independent servers, at least 3, which
 //	                                               share the rest of the URL
 //
-// In user names, passwords and parameters / ? # [ ] @ & % and blanks are escaped,
-// as in %2F. A URL with a bare @ behind its host, or with a #, is refused: it looks
+// In user names, passwords and parameters, escape blanks and the characters / ? # [ ] @ & % (the
+// escape of / is %2F). A URL with a bare @ behind its host, or with a #, is refused: it looks
 // like one whose password lacks its escapes.
 //
-// No two nodes of redlock may be one server. Open compares their addresses in one
-// spelling, with localhost, 127.0.0.1 and [::1] as one, and then what the names
-// resolve to. A name that does not resolve within a second is accepted. If two names
-// of one server pass both comparisons, redlock refuses them once it is connected, since
-// both servers have one run id.
+// No two nodes of redlock may be one server. Open compares their addresses in one spelling, with
+// localhost, 127.0.0.1 and [::1] as one, and then what the names resolve to. A name that does not
+// resolve within a second is accepted. If two names of one server pass both comparisons, redlock
+// refuses them once it is connected, since it gets the same run id by both names.
 //
 // # Parameters
 //
@@ -114,11 +114,12 @@
 // is $, as in Docker Compose. Any other $ is itself. A variable that is not set and
 // has no default is an error, as is any other text behind ${.
 //
-// A variable is one value, whatever is in it: a password with @ or & needs no
-// escapes in a variable, also if a URL names that variable. Only a variable with which a URL
-// begins may hold more of it: ${REDIS_URL} or setnx+${REDIS_URL}?ttl=10s, with the
-// escapes of a URL in it. Values are not searched for further variables. The fields
-// of a Config made in Go, except the URLs, are taken as they are.
+// A variable is one value, whatever is in it: a password with @ or & needs no escapes in a
+// variable, also if a URL names that variable. Only a variable at the beginning of a URL, or
+// behind the strategy and the +, may hold more of the URL: ${REDIS_URL} or
+// setnx+${REDIS_URL}?ttl=10s. Such a value needs the escapes of a URL. Values are not searched
+// for further variables. The fields of a Config made in Go, except the URLs, are taken as they
+// are.
 //
 // # Errors
 //

@@ -24,11 +24,10 @@ type Opener struct {
 	Redis func(redis.UniversalClient, ...locker.Option) (*locker.Client, error)
 	// Nodes makes a Locker on several independent servers, such as redlock.New.
 	Nodes func([]redis.UniversalClient, ...locker.Option) (*locker.Client, error)
-	// Other makes a Locker on a store that is not Redis. u is the URL without
-	// the strategy's name and a + before its scheme and without the
-	// parameters about locks, or the name as its scheme and nothing else if
-	// there is no URL. Other refuses what it does not know in u. The func(),
-	// which may be nil, is called after the Locker was closed.
+	// Other makes a Locker on a store that is not Redis. u is the URL without the parameters about
+	// locks, and without the strategy's name and the + if these stand before the scheme. If there is
+	// no URL, u has the strategy's name as its scheme, and nothing else. Other refuses what it does
+	// not know in u. The func(), which may be nil, is called after the Locker was closed.
 	Other func(ctx context.Context, u *url.URL, opts ...locker.Option) (*locker.Client, func(), error)
 
 	// ReplicaAcks makes the option for Config.ReplicaAcks; nil if the strategy

@@ -127,7 +127,7 @@ func (r *Registry) locate(cfg *Config) (*location, Opener, error) {
 	case !combined && slices.Contains(schemes, name):
 		err = l.refuse("it names no strategy; put one before the scheme, as in setnx+%s://: there are %s", name, r.names(nil))
 	default:
-		err = l.refuse("unknown strategy %q; want one of %s; those on Redis precede a + and one of the schemes %s, as in setnx+redis://; another strategy needs an import, such as strategy/mysql/register", name, r.names(nil), strings.Join(schemes, ", "))
+		err = l.refuse("unknown strategy %q; want one of %s; a URL for Redis begins with the strategy, a + and one of the schemes %s, as in setnx+redis://; another strategy needs an import, such as strategy/mysql/register", name, r.names(nil), strings.Join(schemes, ", "))
 	}
 	return l, want, err
 }
@@ -156,7 +156,7 @@ func (l *location) fill(c *Config, at, more string) error {
 	path := strings.Trim(l.url.Path, "/")
 	switch {
 	case !slices.Contains(schemes, l.scheme):
-		return l.refuse("unknown scheme %q; with strategy %s and a + before it there are %s", l.scheme, c.Strategy, strings.Join(schemes, ", "))
+		return l.refuse("unknown scheme %q; after %s+ want one of %s", l.scheme, c.Strategy, strings.Join(schemes, ", "))
 	case base == "unix" && (l.url.Host != "" || path == ""):
 		return l.refuse("the path of a socket from the root, as in unix:///run/redis.sock")
 	case kind == "cluster" && path != "" && path != "0":

@@ -36,10 +36,10 @@
 // # Who leads
 //
 // [Elector.Leader] returns who leads, and [Elector.Observe] each leader in turn: the name and the
-// payload of [WithIdentity], such as an address, the token and the time of the election. They
-// stand in the leader's claim of the lock, as metadata ([locker.WithMetadata]): they
-// begin and end with the leadership, and cost no command and no key. An Elector whose Run is
-// never called only looks:
+// payload of [WithIdentity] (a payload is, for example, an address), the token, and the time of
+// the election. The name and the payload stand in the leader's claim of the lock, as metadata
+// ([locker.WithMetadata]): they begin and end with the leadership, and cost no command and no
+// key. An Elector whose Run is never called only looks:
 //
 //	e, err := leader.New(l, "billing/leader")
 //	...

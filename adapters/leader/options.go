@@ -69,10 +69,10 @@ func WithMinTerm(d time.Duration) Option {
 	})
 }
 
-// WithBackoff sets the pause before a candidate stands again whose term did not end
-// well, or that could not stand: least after the first failure, twice as long after
-// each that follows, and at most most; the jitter takes off up to a half. A term that
-// lasted longer than most starts over. Default 1 s to 30 s.
+// WithBackoff sets the pause before a candidate stands again whose term did not end well, or that
+// could not stand: least after the first failure, twice as long after each one that follows, up
+// to the maximum, which is the parameter most. The jitter takes off up to a half. If a term
+// lasted longer than that maximum, the next pause is least again. Default 1 s to 30 s.
 func WithBackoff(least, most time.Duration) Option {
 	return option(func(s *settings) error {
 		if least <= 0 || most < least || most > locker.MaxDuration {

@@ -124,10 +124,10 @@ func (e *Elector) look(ctx context.Context) (Term, error) {
 }
 
 // Observe goes through the terms: first who leads now, then each change, until ctx ends. A vacant term
-// comes when nobody leads, if that lasts for long enough to be seen. Observe asks the store twice
-// in the time of [WithMinTerm], beside the loop, whose body may take its time. While the store answers within
-// half of that time, Observe leaves out no term that lasted for all of it. All terms do, unless somebody takes the
-// lock away.
+// comes when nobody leads, if that lasts for long enough to be seen. Observe asks the store twice in
+// the time of [WithMinTerm], beside the loop, whose body may take its time. While the store answers
+// within half of that time, Observe leaves out no term that lasted for at least the time of
+// WithMinTerm. All terms last for so long, unless somebody takes the lock away.
 //
 // When terms may be missing, an error comes, with a vacant term; then the present term comes, whether or not it
 // has changed. So it is when the store cannot be asked, and when a look is late, since the store is slow or the

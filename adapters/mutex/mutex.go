@@ -42,7 +42,7 @@ const pause = 500 * time.Millisecond
 
 var _ sync.Locker = (*Mutex)(nil)
 
-// Mutex is a lock on one key. Make it with [New]: the methods of a zero Mutex panic.
+// Mutex is a lock on one key. Make it with [New]: Lock, TryLock and Unlock of a zero Mutex panic.
 type Mutex struct {
 	l     locker.Locker
 	key   string

@@ -35,8 +35,8 @@
 //     until the TTL ends, or waits for that ([WithWait]), and is handled then: a handler whose effect may have
 //     taken place needs a unique index, too.
 //   - A request that was not handled may leave its key taken, too: for a moment if its client has left while the lock was
-//     taken, and until the TTL ends if the store's answer got lost and the process cannot reach the store since. A repetition
-//     is refused with 409 meanwhile. [WithWait] bridges the moment.
+//     taken, and until the TTL ends if the store's answer got lost and the process has not been able to reach the store
+//     since. A repetition is refused with 409 meanwhile. [WithWait] bridges the moment.
 //
 // A key that is kept takes none of the Locker's memory ([locker.Lease.LetExpire]). The end of
 // its TTL is no loss; a handler that runs for longer than the TTL loses its lock. A request costs one command to the

@@ -47,17 +47,17 @@ type Store interface {
 
 // WithReplay answers a repetition with the answer of the first request, from s, instead of 409.
 // The answer has [HeaderReplayed]. A repetition is refused with 409 as before while the first
-// request runs ([WithWait] lets it wait), and where s does not have the answer: one whose body is longer than most
-// bytes (1 or more; each request that runs takes so much memory) is not stored, nor
-// one whose handler ran for longer than the TTL, took over the connection, or of which
-// [WithKept] did not keep the key. A replay has no trailers, it has the headers of an outer
+// request runs ([WithWait] lets it wait), and where s does not have the answer. An answer is not
+// stored if its body has more bytes than the parameter most (1 or more; each request that runs
+// takes so much memory), if its handler ran for longer than the TTL or took over the connection,
+// or if [WithKept] did not keep its key. A replay has no trailers, it has the headers of an outer
 // middleware even if the handler deleted them, and it ends up to 5 s before the key.
 //
-// An answer may be private. fingerprint returns what has to be the same in both requests for
-// the answer to be handed out: the name of the user above all, and a hash of the body, if
-// you like. (If fingerprint reads the body, it sets the request's Body to one that can be
-// read again.) If it differs, the key was used for another request, and the answer is
-// 422 Unprocessable Content. It is stored as a SHA-256.
+// An answer may be private. fingerprint returns what has to be the same in both requests for the
+// answer to be handed out: the name of the user above all, and a hash of the body, if you like.
+// (If fingerprint reads the body, it sets the request's Body to one that can be read again.) If
+// it differs, the key was used for another request, and the answer is 422 Unprocessable Content.
+// The fingerprint is stored as a SHA-256.
 func WithReplay(s Store, most int, fingerprint func(*http.Request) string) Option {
 	return option(func(to *settings) error {
 		switch {

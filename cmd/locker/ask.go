@@ -76,7 +76,7 @@ func (f *askFlags) ask(c *cobra.Command, key string) error {
 			fmt.Fprintf(c.OutOrStdout(), "%q was given back; now %s has it\n", key, whom(h))
 			return nil
 		case !asked.IsZero() && !time.Now().Before(end):
-			return &exit{exitNotAcquired, fmt.Errorf("%q is still held by %s, which does not listen, or goes on", key, whom(h))}
+			return &exit{exitNotAcquired, fmt.Errorf("%q is still held by %s, which does not listen for requests, or has not given it back yet", key, whom(h))}
 		}
 		if first = h.ID; time.Since(asked) >= askEvery {
 			asked = time.Now()

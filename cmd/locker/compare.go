@@ -23,11 +23,11 @@ import (
 )
 
 // compareOnYours is a part of compareLong, and of the question before a server of the user's is used.
-const compareOnYours = `On a Redis of yours it sets, reads and deletes keys that contain locker-compare:<random>,
-and lists locker:inbox:*, which expire. It finds its own keys by SCAN, and reads INFO. It
-puts load on the server for a minute or two. In a SQL database it makes the library's table
-if there is none. Later locks delete its rows, ten minutes after it has ended. It flushes,
-configures, kills and stops nothing.`
+const compareOnYours = `On a Redis of yours it sets, reads and deletes keys that contain locker-compare:<random>.
+It also makes lists at the keys locker:inbox:*, which expire. It finds its own keys by SCAN,
+and reads INFO. It puts load on the server for a minute or two. In a SQL database it makes
+the library's table if there is none. Later locks delete its rows, ten minutes after it has
+ended. It flushes, configures, kills and stops nothing.`
 
 const compareLong = `Runs benchmarks and the conformance suite on the strategies, and reports what each
 promises, what it does under faults, what it costs here, and which of them meet a need.
@@ -87,7 +87,7 @@ func compareCommand() *cobra.Command {
 	flags.StringArrayVar(&f.urls, "url", nil, "URL of a store to compare on; may be given several times")
 	flags.IntVar(&f.runs, "runs", 60, "how many runs each benchmark has, 1 to 1000")
 	flags.DurationVar(&f.time, "time", 100*time.Millisecond, "how long a run is, 1ms to 1m; runs with contending processes are twice as long")
-	flags.Uint64Var(&f.seed, "seed", 0, "of the order of the runs; 0 draws one")
+	flags.Uint64Var(&f.seed, "seed", 0, "seed of the order of the runs; 0 draws a seed")
 	flags.StringVar(&f.against, "against", "", "`file` with the JSON of an earlier comparison, to compare with")
 	flags.StringVar(&f.threshold, "threshold", "10%", "with --against: exit with 1 if a metric is worse by more than this and the noise")
 	flags.BoolVar(&f.noSuite, "no-suite", false, "benchmarks only, without the conformance suite")
@@ -220,7 +220,7 @@ func (f *compareFlags) compare(c *cobra.Command) error {
 // interrupted returns the error of a comparison that Ctrl-C has ended, after its clean-up. Only keys of Redis are deleted.
 func (f *compareFlags) interrupted() error {
 	if slices.ContainsFunc(f.urls, func(u string) bool { return storeOf(strategy.Config{URL: u}) != "redis" }) {
-		return errors.New("interrupted; nothing is left in Redis, and its locks in other stores end by themselves, 30 s later at most")
+		return errors.New("interrupted; nothing is left in Redis, and the locks of the comparison in other stores end by themselves, 30 s later at most")
 	}
 	return errors.New("interrupted; nothing is left on the servers")
 }

@@ -47,7 +47,7 @@ func (f *storeFlags) hint(err error) string {
 	case errors.As(err, &certificate):
 		return "the parameter tls_ca_file of the URL names the file with the authority's certificate"
 	case f.tls:
-		return "is the server up, and does it speak TLS on this port? one that does not takes redis instead of rediss"
+		return "is the server up, and does it speak TLS on this port? for a port without TLS write redis instead of rediss in the URL"
 	}
 	return "is the server up, and its address right? a port that speaks TLS takes rediss instead of redis"
 }
@@ -58,7 +58,7 @@ var others = map[string][]struct{ part, hint string }{
 		{"SQLSTATE 28P01", userRefused}, {"SQLSTATE 28000", userRefused},
 		{"SQLSTATE 3D000", "the server does not have the database that the URL names: postgres://user:password@host/database"},
 		{"SQLSTATE 42501", `the user lacks a right: see "Table" in strategy/postgres/doc.go`},
-		{"SQLSTATE 42P01", "the table is missing and the user may not make it: the URL's parameter table names another one"},
+		{"SQLSTATE 42P01", "the table is missing and the user may not make it: name another table by the parameter table of the URL"},
 		{"refused TLS", "the server speaks no TLS: the URL takes sslmode=disable"},
 	},
 	"mysql": {

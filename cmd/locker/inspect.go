@@ -35,13 +35,13 @@ counts as released.
 --json prints one object per line. "time" is when the store was asked. "state" is held,
 foreign, data, free or unknown. "held" is true, false or, if the state is unknown, null; then
 "error" says why. With --watch, "event" is the event. The object describes the holder of the
-event, and "held" and "state" after the event. The events "back" and "watching" have no
+event; "held" and "state" are those after the event. The events "back" and "watching" have no
 "key"; there "held" says whether there is any lock. A text that is not UTF-8 is an object:
 {"base64": "..."}.
 
 ` + storeHelp + `
-Its strategy does not matter here: the others' locks are recognised, too. Only redlock's
-are looked for on their nodes by redlock.
+Its strategy does not matter here: the others' locks are recognised, too. Only for
+locks of redlock give a URL of redlock, which names their nodes.
 
 Exit codes: 0 a lock is held, 1 none is, 123 the store could not be used, 125 wrong usage, or the
 output could not be written, 130 interrupted.`

@@ -24,7 +24,8 @@ const lockHelp = `With --shared it holds KEY as a reader: all readers hold KEY t
 holds KEY alone, as a writer, and readers that come later wait for it. Without either flag
 it holds KEY alone, too, but readers that come later go first. With --of M, KEY has M
 permits, and it takes one of them, or --permits N. The strategies setnx, hashreentrant,
-blpop, postgres, mysql and etcd have these flags. Use a KEY in one of these ways only.`
+blpop, postgres, mysql and etcd have these flags. Use a KEY in one way
+only: as a plain lock, for readers and writers (--shared, --exclusive), or with --of.`
 
 func (f *lockFlags) add(c *cobra.Command) {
 	flags := c.Flags()

@@ -61,7 +61,7 @@ grace is over.`
 const runCodes = `Exit codes:
   COMMAND's own, or 128 and the number of the signal that ended it, or else
   122  the lock was lost while COMMAND ran
-  123  the store could not be used, for 30s unless --wait or a longer --ttl says
+  123  the store could not be used, for the TTL (15s at least) unless --wait says
        otherwise; COMMAND was not run
   124  the lock stayed taken; COMMAND was not run (see --conflict-exit-code)
   125  wrong usage or configuration; COMMAND was not run

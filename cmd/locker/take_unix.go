@@ -33,7 +33,7 @@ func (f *runFlags) tellWait(c *cobra.Command, locks *locker.Client) {
 	case errors.Is(err, locker.ErrClosed): // the wait is over
 	case driver.IsPermanent(err): // such as a missing permission to inspect; Lock reports what stops it
 	case err != nil:
-		fmt.Fprintf(c.ErrOrStderr(), "locker: trying on: %s\n", f.explained(err))
+		fmt.Fprintf(c.ErrOrStderr(), "locker: still trying: %s\n", f.explained(err))
 	case h.Held && isTerminal(c.ErrOrStderr()):
 		fmt.Fprintf(c.ErrOrStderr(), "locker: waiting for %q, held by %s\n", f.key, whom(h))
 	}

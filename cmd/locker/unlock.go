@@ -133,7 +133,7 @@ func (f *unlockFlags) holder(ctx context.Context, a *locker.Client, key string) 
 	case shown.state == stateUnknown:
 		return shown, &exit{exitUnavailable, errors.New(shown.why)}
 	case !shown.Held:
-		return shown, &exit{exitNone, fmt.Errorf("%q is free (it is one KEY, not a pattern)", key)}
+		return shown, &exit{exitNone, fmt.Errorf("%q is free (unlock takes one KEY, not a pattern)", key)}
 	case h.Strategy == "" && h.ID == "": // (one with permits has a strategy)
 		return shown, &exit{exitNone, fmt.Errorf("%q is not a lock of a library that is known, and cannot be distinguished from what may be there a moment later: delete it with the store's own tools", key)}
 	case h.Strategy == "" && f.yes && !f.unknown:

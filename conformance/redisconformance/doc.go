@@ -11,9 +11,9 @@
 //
 //	func TestMain(m *testing.M) { redisconformance.Main(m, setnx.New) }
 //
-// On other topologies Run tests what these are most likely to break, slots that move and
-// masters that fail over among it; [RunAccess] tests the permissions that the strategy's
-// documentation names.
+// On other topologies Run tests what these are most likely to break, such as slots that move and
+// masters that fail over; [RunAccess] tests the permissions that the strategy's documentation
+// names.
 //
 // It needs a redis-server on the PATH.
 package redisconformance

@@ -37,10 +37,10 @@ type Strategy struct {
 	// Topology is how the Redis under it is set up. Default: one server.
 	Topology Topology
 
-	// Server, if it is not nil, is a server that is there already and that others may use,
-	// too: the suite is to leave it as it is, and touches no key but those that have the Mark.
-	// The cases in which servers fail or forget are left out, and those with
-	// faults on the way to it if that is not plain TCP.
+	// Server, if it is not nil, is a server that is there already and that others may use, too: the
+	// suite is to leave it as it is, and touches no key but those that have the Mark. The cases in
+	// which servers fail or forget are left out. If the connection to the server is not plain TCP,
+	// the cases with faults on this connection are left out, too.
 	Server *redis.Options
 	// Mark is a string that no other key on Server has.
 	Mark string

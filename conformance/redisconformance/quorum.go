@@ -51,10 +51,10 @@ type Quorum struct {
 	Timing conformance.Timing
 }
 
-// Harness returns the strategy's [conformance.HarnessMaker]: servers of its own, and a
-// proxy between each of them and the Lockers. What happens to the store happens to
-// all servers that are up, what there is in it is what a majority says, and what a
-// fault does to the next command it does to the next one at each of them.
+// Harness returns the strategy's [conformance.HarnessMaker]: servers of its own, and a proxy
+// between each of them and the Lockers. What is done to the store is done to all servers that are
+// up. The store contains what a majority of them contains. A fault of the next command concerns
+// the next command at each server.
 func (q Quorum) Harness(tb testing.TB) conformance.Harness {
 	tb.Helper()
 	switch {

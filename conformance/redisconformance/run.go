@@ -23,10 +23,10 @@ var onTopologies = []string{
 	topologyGroup + "/.*", failoverGroup + "/(OrderlyFailover|MasterDies|LockDiesWithMaster)", slotsGroup + "/.*",
 }
 
-// Run runs the suite, and [Strategy.Cases], for a strategy on its Topology: on one server
-// all of it, elsewhere a selection that takes well under a minute. With the environment
-// variable LOCKER_CONFORMANCE=all it is everything everywhere, the cases of
-// [conformance.WithLockerCases] among it.
+// Run runs the suite, and [Strategy.Cases], for a strategy on its Topology: on one server all of
+// it, elsewhere a selection that takes well under a minute. With the environment variable
+// LOCKER_CONFORMANCE=all it runs all cases on each topology, those of
+// [conformance.WithLockerCases] included.
 func Run(t *testing.T, s Strategy) {
 	t.Helper()
 	opts := []conformance.Option{conformance.WithCases(s.Cases()...)}

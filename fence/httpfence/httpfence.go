@@ -38,8 +38,8 @@ import (
 	"github.com/distlock/locker/fence"
 )
 
-// Header carries the token, as a decimal number: of a request its own, of an answer 412 the
-// greater one that was admitted, or 0 where that is not known.
+// Header carries a token, as a decimal number. In a request it is the request's own token. In an
+// answer of 412 it is the greater token that was admitted, or 0 if that is not known.
 const Header = "Fencing-Token"
 
 // errMissing is a request without a token, which gets 428.

@@ -19,9 +19,10 @@
 //
 // # Why it is safe
 //
-// AdmitTx locks the row of the key until the transaction ends. So of two owners one waits for the
-// other's end, and judges what that has committed. Call AdmitTx first, before anything is read:
-// then what the transaction reads cannot be changed by an earlier owner before it writes.
+// AdmitTx locks the row of the key until the transaction ends. So of two owners' transactions the
+// second one waits until the first one has ended, and compares its token with what the first one
+// has committed. Call AdmitTx first, before anything is read: then what the transaction reads
+// cannot be changed by an earlier owner before it writes.
 //
 // An owner that is paused within its transaction keeps the row, and later owners wait: nothing is
 // written late, but they wait until the server ends that transaction. Give it a limit
@@ -224,12 +225,12 @@ func (g guard) Admit(ctx context.Context, key string, token int64) error {
 	return nil
 }
 
-// Prune removes the rows of keys for which no token was admitted for age, by the server's clock,
-// and returns how many. Afterwards a writer that is late by more than age is admitted: want
-// age to be longer than any process may be paused, and any message be under way; days, not
-// minutes. It is at least an hour. Prune reads the whole table, and removes each row by a statement and
-// a transaction of its own: MySQL locks each row that a DELETE reads until the transaction ends, and writers of
-// all keys would wait. If Prune fails, it has removed so many rows as it returns.
+// Prune removes the rows of keys for which no token was admitted for age, by the server's clock, and returns
+// how many. Afterwards a writer that is late by more than age is admitted: want age to be longer than any
+// process may be paused, and any message be under way; days, not minutes. It is at least an hour. Prune reads
+// the whole table, and removes each row by a statement and a transaction of its own: MySQL locks each row that
+// a DELETE reads until the transaction ends, and writers of all keys would wait. If Prune fails, it has removed
+// as many rows as it returns.
 func (t *Table) Prune(ctx context.Context, db *sql.DB, age time.Duration) (int64, error) {
 	if age < time.Hour {
 		return 0, fmt.Errorf("sqlfence: %w: want an age of an hour or more, got %v", fence.ErrInvalid, age)

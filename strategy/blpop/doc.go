@@ -12,10 +12,10 @@
 // less. Within a second the process renews it to the full TTL, unless it has released the lock
 // before. A process has one place in the queue; its goroutines queue for this place.
 //
-// It excludes and is excluded by hashreentrant, setnx and Redisson's RLock on the
-// same key. Their waiters must not starve. So at times the lock stays free and the queue holds
-// back: an opening. While waiters of other strategies are known, there is an opening every 250 ms,
-// for 100 ms at most or until a process of this strategy took the lock. (Waiters of hashreentrant and
+// It excludes and is excluded by hashreentrant, setnx and Redisson's RLock on the same key. Their
+// waiters must not starve. So at times the lock stays free and the queue holds back: an opening.
+// While waiters of other strategies are known, there is an opening every 250 ms, for 100 ms at
+// most, or until a waiter of another strategy has taken the lock. (Waiters of hashreentrant and
 // setnx leave a mark when they are refused, and Redisson's waiters subscribe.) While none is known,
 // there is an opening of 20 ms every 2 s.
 //
@@ -26,14 +26,15 @@
 //
 // The hold count is in Redis, as with hashreentrant.
 //
-// Permits (locker.Semaphore, and readers and writers of locker.RWLock) are granted first come, first served, too, whatever number a
-// caller asks for. A waiter gets its permits when the free permits suffice for it and for every waiter before it. So permits
-// may be free while the first in line waits for more than there are. Callers of all processes are ordered by when they
-// came, not processes by when they joined; of a process that has several waiters only the first is in line. A release wakes
-// those that fit now, and each of them asks. A process that is silent for 2 s leaves the line,
-// and has its turn as before when it comes again. hashreentrant and setnx keep permits in the same hash. The first waiter in line
-// goes before waiters of hashreentrant and setnx, unless a bidding one of them has waited longer. At a release by one of them
-// waiters ask within a second.
+// Permits (locker.Semaphore, and readers and writers of locker.RWLock) are granted first come, first served, too,
+// whatever number a caller asks for. A waiter gets its permits when the free permits suffice for it and for every
+// waiter before it. So permits may be free while the first in line waits for more than there are. The line has the
+// first waiter of each process. Its order is that in which these callers came, not that in which their processes
+// joined. A release wakes those that fit now, and each of them asks. A process that is silent for 2 s leaves the
+// line, and has its turn as before when it comes again. hashreentrant and setnx keep permits in the same hash. The
+// first waiter in line goes before waiters of hashreentrant and setnx, unless one of those bids (see
+// driver.PermitKeeper) and has waited longer. After a release by a holder of hashreentrant or setnx, the waiters in
+// line ask within a second.
 //
 // # Not guaranteed
 //
@@ -57,12 +58,12 @@
 // counter; and the channel hashreentrant waits on, redisson_lock__channel:{N} or on a cluster locker:channel:{N}; and
 // for signals to holders (Lease.ReleaseRequested) the channel locker:claims:{UUID}. Redis 6.0 or newer.
 //
-// Commands: EVALSHA, EVAL, BLPOP, LPOP, RPUSH, PEXPIRE, for signals SUBSCRIBE, UNSUBSCRIBE, PING (on a cluster of Redis
-// 7 or newer SSUBSCRIBE, SUNSUBSCRIBE and PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS and ASKING), and inside
-// scripts HGET, HMGET, HSET, HDEL, HLEN, HGETALL, RPUSH, EXISTS, DEL, PTTL, PEXPIRE, TYPE, GET, SET, INCRBY, TIME,
-// PUBSUB NUMSUB, PUBLISH or SPUBLISH, and for permits HKEYS, HSCAN, PEXPIREAT, ZADD, ZREM, ZSCORE, ZCARD, ZCOUNT,
-// ZRANGE, ZRANGEBYSCORE. Without the permission to publish waiters of other strategies ask by themselves; without BLPOP
-// waiters poll. KeyDB 6.3 gets no BLPOP: one can crash it.
+// Commands: EVALSHA, EVAL, BLPOP, LPOP, RPUSH, PEXPIRE, for signals SUBSCRIBE, UNSUBSCRIBE, PING (on a cluster of
+// Redis 7 or newer SSUBSCRIBE, SUNSUBSCRIBE and PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS and ASKING), and
+// inside scripts HGET, HMGET, HSET, HDEL, HLEN, HGETALL, RPUSH, EXISTS, DEL, PTTL, PEXPIRE, TYPE, GET, SET, INCRBY,
+// TIME, PUBSUB NUMSUB, PUBLISH or SPUBLISH, and for permits HKEYS, HSCAN, PEXPIREAT, ZADD, ZREM, ZSCORE, ZCARD,
+// ZCOUNT, ZRANGE, ZRANGEBYSCORE. Without the permission to publish, waiters of other strategies ask by themselves.
+// Without BLPOP, waiters poll. KeyDB 6.3 gets no BLPOP: one can crash it.
 //
 // A key with permits is a hash, too. Beside it are locker:permits:{N}, a sorted set of the permits' ends, which goes with the
 // last permit, and while somebody waits for permits locker:turns:{N}, a sorted set, and locker:places:{N}, a hash: the line. They

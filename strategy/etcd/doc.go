@@ -1,5 +1,5 @@
-// Package etcd is the strategy for etcd (3.5.13 or newer; tested on 3.5.30, 3.6.16 and 3.7.3): a lock is a line of
-// keys, of which the first holds it.
+// Package etcd is the strategy for etcd (3.5.13 or newer; tested on 3.5.30, 3.6.16 and 3.7.3, and
+// also on 3.4.45): a lock is a line of keys, of which the first holds it.
 //
 //	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"h1:2379", "h2:2379", "h3:2379"}})
 //	l, err := etcd.New(client)
@@ -15,8 +15,8 @@
 // by an empty one.
 //
 // Not guaranteed: re-entry by the same named owner from another process (etcd has no hold counts); the order of a
-// process that did not reach etcd for 3 s while it waited, or whose place a leader has ended that was deposed: it joins
-// the end of the line.
+// process that did not reach etcd for 3 s while it waited, or whose place was ended by a leader of etcd that had
+// been deposed: such a process joins the end of the line.
 //
 // Permits (locker.Semaphore, locker.RWLock) are members of the same line: first come, first served among processes,
 // whatever number they ask for, and locks and permits among one another. The first that does not fit waits, and those
@@ -38,14 +38,14 @@
 //
 //	locker/ + the lock's key, NUL written as NUL 0xFF + NUL 0x01 + the claim's id
 //
-// whose value is the name of the owner, if the caller gave one, and with permits the byte 0xFF, how many, of how many,
-// and the owner. The member with the least create revision holds the lock; of members with permits those have theirs
-// that fit, up to the first that does not. A member without a lease, which another program has put there, holds the
-// lock until it is deleted. The key locker/tokens has the time, in µs since 1970, when the first token was asked for,
-// by the clock of the process that asked. It is never deleted. A token is this time and 32 for each revision of etcd
-// since then. A Locker that listens for signals (Lease.ReleaseRequested) has the key locker/signals/ + the UUID that
-// its claims begin with, which ends 10 s after its process at the latest. This package and package concurrency of
-// etcd's client do not see each other's locks.
+// whose value is the name of the owner, if the caller gave one, and with permits the byte 0xFF, how many, of how
+// many, and the owner. Each such key is a member of the line. The member with the least create revision holds the
+// lock; of members with permits those have theirs that fit, up to the first that does not. A member without a lease,
+// which another program has put there, holds the lock until it is deleted. The key locker/tokens has the time, in µs
+// since 1970, when the first token was asked for, by the clock of the process that asked. It is never deleted. A
+// token is this time and 32 for each revision of etcd since then. A Locker that listens for signals
+// (Lease.ReleaseRequested) has the key locker/signals/ + the UUID that its claims begin with, which ends 10 s after
+// its process at the latest. This package and package concurrency of etcd's client do not see each other's locks.
 //
 // # Commands
 //

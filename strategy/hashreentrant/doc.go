@@ -4,13 +4,14 @@
 //
 // # Guarantees
 //
-// It keeps the promise of every strategy of this module (see package locker) on one
-// Redis deployment; and with Redisson 3.15 to 4.x on the same name, either way: a Java
-// RLock excludes it and is excluded by it, and each wakes the other's waiters.
-// (Redisson's fair, spin and read-write locks exclude it as well; their waiters
-// may notice a release about a second or, in Java, a TTL late. But Redisson grants a read-write lock on a key
-// that this strategy holds, since it looks only for its own field: give the read-write lock
-// another name.) On a cluster see [WithShardedPubSub].
+// It keeps the promise of every strategy of this module (see package locker) on one Redis
+// deployment; and with Redisson 3.15 to 4.x on the same name, either way: a Java RLock excludes
+// it and is excluded by it, and each wakes the other's waiters. (Redisson's fair, spin and
+// read-write locks exclude it as well; waiters of this strategy may notice a release of these
+// locks about a second late, and their waiters in Java may notice a release of this strategy a
+// TTL late. But Redisson grants a read-write lock on a key that this strategy holds, since it
+// looks only for its own field: give the read-write lock another name.) On a cluster see
+// [WithShardedPubSub].
 //
 // The hold count is in Redis. A caller named by locker.ContextWithOwner re-enters
 // from another process, too, with the token of the hold that it joins. The holds of each process
@@ -20,12 +21,12 @@
 //
 // # Not guaranteed
 //
-// The goroutines of one Locker are served first come, first served. No order among processes is
-// promised, but their shares are nearly even: a release wakes one waiter of each process, and the process that
-// has waited for most releases asks first. The others follow at intervals of 2 ms, and the last asks within 20 ms.
+// The goroutines of one Locker are served first come, first served. No order among processes is promised, but their
+// shares are nearly even: a release wakes one waiter of each process, and the process that has waited through the
+// largest number of releases asks first. The others follow at intervals of 2 ms, and the last asks within 20 ms.
 // Processes of Redisson and processes with a named owner ask at once; while one of them holds the key, all processes
-// ask at once. A failover of Redis that loses the key loses the lock; then the fencing token protects
-// the resource. Java's RFencedLock counts its tokens in a key of its own.
+// ask at once. A failover of Redis that loses the key loses the lock; then the fencing token protects the resource.
+// Java's RFencedLock counts its tokens in a key of its own.
 //
 // # Cost
 //
@@ -39,14 +40,13 @@
 // # Keys
 //
 // The lock key N, a hash; locker:fence:{N}, the fencing counter; and the channel
-// redisson_lock__channel:{N}, or on a cluster, where that would lie in another slot
-// than N, locker:channel:{N}; and for signals to holders (Lease.ReleaseRequested) the channel
-// locker:claims:{UUID}. Redis 6.0 or newer. Commands: EVALSHA, EVAL, SUBSCRIBE,
-// UNSUBSCRIBE, PING (on a cluster of Redis 7 or newer SSUBSCRIBE, SUNSUBSCRIBE and
-// PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS and ASKING), and inside scripts HGET,
-// HSET, HDEL, HLEN, HGETALL, EXISTS, DEL, PTTL, PEXPIRE, TYPE, GET, SET, INCRBY, TIME,
-// PUBLISH or SPUBLISH, and for permits HMGET, HKEYS, HSCAN, PEXPIREAT, ZADD, ZREM, ZSCORE, ZCARD, ZRANGE,
-// ZRANGEBYSCORE. Without the permission to subscribe or publish waiters poll, and
+// redisson_lock__channel:{N}, or on a cluster, where that would lie in another slot than N,
+// locker:channel:{N}; and for signals to holders (Lease.ReleaseRequested) the channel
+// locker:claims:{UUID}. Redis 6.0 or newer. Commands: EVALSHA, EVAL, SUBSCRIBE, UNSUBSCRIBE, PING (on a
+// cluster of Redis 7 or newer SSUBSCRIBE, SUNSUBSCRIBE and PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS
+// and ASKING), and inside scripts HGET, HSET, HDEL, HLEN, HGETALL, EXISTS, DEL, PTTL, PEXPIRE, TYPE, GET,
+// SET, INCRBY, TIME, PUBLISH or SPUBLISH, and for permits HMGET, HKEYS, HSCAN, PEXPIREAT, ZADD, ZREM,
+// ZSCORE, ZCARD, ZRANGE, ZRANGEBYSCORE. Without the permission to subscribe or publish, waiters poll, and
 // holders get no signals.
 //
 // A key with permits (locker.Semaphore, locker.RWLock) is a hash, too, and beside it is

@@ -1,5 +1,5 @@
-// Package mysql is the strategy for MySQL (8.0.1 or newer by its SQL) and MariaDB (10.6 or newer by
-// its SQL; tested on 10.11, 11.8 and MySQL 9.7): a lock is a row of a table.
+// Package mysql is the strategy for MySQL (8.0.1 or newer by its SQL; tested on 9.7) and MariaDB
+// (10.6 or newer by its SQL; tested on 10.11 and 11.8): a lock is a row of a table.
 //
 //	db, err := sql.Open("mysql", "app:secret@tcp(db:3306)/app")
 //	db.SetMaxOpenConns(16)
@@ -53,7 +53,7 @@
 // locker.NewSemaphore and locker.NewRWLock keep claims of permits in a table of their own, which has _permits behind
 // the name of the first: locker_locks_permits. The first command about permits that finds it missing creates it;
 // [PermitsSchema] is its SQL. A user needs the same permissions on it. An installation from before permits goes on
-// locking without it; NewRWLock did without it, too, and does not any more.
+// locking without it; NewRWLock used to work without it, too, but needs it now.
 //
 // A permit is one statement to take and one to give back, whatever number of them is out. It is one more if the Locker
 // has no row to spare for the claim: it has as many as it had claims of the key at once within the last half minute.
@@ -70,8 +70,9 @@
 //	SELECT p.* FROM locker_locks l JOIN locker_locks_permits p ON p.hash = l.hash AND p.era = l.since
 //	WHERE l.lock_key = 'api' AND p.expires > 1000000 * UNIX_TIMESTAMP();
 //
-// Delete rows of that table with those of the keys only: what has been deleted counts as out until the key's row expires. A
-// claim that has ended is forgotten when somebody needs its permits, or as old rows are.
+// If you delete rows of the table of permits, delete the rows of their keys with them: otherwise
+// what has been deleted counts as out until the key's row expires. A claim that has ended is
+// forgotten when somebody needs its permits, or as old rows are.
 //
 // # Commands
 //

@@ -36,18 +36,18 @@
 //
 // # Permits
 //
-// locker.NewSemaphore and locker.NewRWLock keep claims of permits in a table of their own, beside that of the keys and named
-// as it with _permits behind: public.locker_locks_permits. The first command about permits that finds it missing creates
-// it, as above, and needs the same permissions on it. An installation from before permits goes on locking without it; NewRWLock did
-// without it, too, and does not any more. So an administrator runs the SQL of [Schema] again before the
-// update: it makes what is missing and changes nothing else.
+// locker.NewSemaphore and locker.NewRWLock keep claims of permits in a table of their own, beside that of the keys
+// and named as it with _permits behind: public.locker_locks_permits. The first command about permits that finds it
+// missing creates it, as above, and needs the same permissions on it. An installation from before permits goes on
+// locking without it; NewRWLock used to work without it, too, but needs it now. So an administrator runs the SQL of
+// [Schema] again before the update: it makes what is missing and changes nothing else.
 //
 // A permit is one statement to take and one to give back, whatever number of them is out. An attempt takes one more
 // where others have filled the key since this Locker saw free permits. The row of the key has how many there are; its
 // lock puts the commands about one key in a line, each for as long as its commit takes. So a key gives out as many
-// permits per second as the server's disk flushes its log. A refusal locks nothing, unless it bids. (See
-// driver.PermitKeeper: an attempt for several permits that waits, and one for one that has waited for a second.) An
-// attempt that has waited for the row for 500 ms is refused. At a key with permits an attempt to lock takes two
+// permits per second as the server's disk flushes its log. A refusal locks nothing, unless the attempt bids. (An
+// attempt bids if it waits for several permits, or has waited for one permit for a second: see driver.PermitKeeper.)
+// An attempt that has waited for the row for 500 ms is refused. At a key with permits an attempt to lock takes two
 // statements, and so does Inspect.
 //
 // While permits are out, the key is locked to a version that knows no permits. The limit and the number that are out
@@ -56,9 +56,9 @@
 //	SELECT p.* FROM public.locker_locks l JOIN public.locker_locks_permits p ON p.hash = l.hash AND p.era = l.since
 //	WHERE l.key = convert_to('api', 'UTF8') AND p.expires > clock_timestamp();
 //
-// Delete rows of that table with those of the keys only: what has been deleted counts as out until the last permit
-// ends. A claim that was given back is deleted at once, one that has ended when somebody needs its permits, or as old
-// rows are.
+// If you delete rows of the table of permits, delete the rows of their keys with them: otherwise
+// what has been deleted counts as out until the last permit ends. A claim that was given back is
+// deleted at once, one that has ended when somebody needs its permits, or as old rows are.
 //
 // # Commands
 //
@@ -128,7 +128,8 @@
 //	COMMIT;
 //
 // The key is that of Lock, with the Locker's prefix before it. The condition on expires is
-// necessary: a lease is no row lock. TryLock is refused meanwhile; a waiting Lock is woken
-// by the notification, or without it looks once a second. A row that is locked whatever its
-// lease holds up renewal and release of that key: lock it for much less than the TTL.
+// necessary: a lease is no row lock. TryLock is refused meanwhile; a waiting Lock is woken by the
+// notification, or without it looks once a second. A transaction that locks the row without this
+// condition, while a lease lasts, holds up the renewal and the release of the key: lock the row
+// for much less than the TTL.
 package postgres

@@ -45,8 +45,9 @@
 // greater. A clock that is set back, or runs slow, keeps keys for longer, which is
 // harmless. Clock rates may differ by 1 %.
 //
-// Tokens may go back or repeat, until the clocks have caught up, if a minority of the
-// nodes loses its data while another node's clock is ahead by more than these were down.
+// Tokens may go back or repeat, until the clocks have caught up, if a minority of the nodes loses
+// its data while another node's clock is ahead by more than the time for which the nodes of the
+// minority were down.
 //
 // A replica that is promoted in a node's place, or a FLUSHALL, is a restart without
 // keys, too.
@@ -59,16 +60,16 @@
 // A lock that is held for less than those 10 ms is on a majority only: a node that forgets
 // it meanwhile may let another holder in.
 //
-// Hold counts stay in the process. Between processes the first to get a majority wins.
-// Contenders that refuse one another, each with some of the nodes, begin anew, for
-// half of a node timeout at most, so that a free key has a winner. This takes the fewest
-// commands if all processes have the nodes in one order.
+// Hold counts stay in the process. Between processes the first to get a majority wins. If each of
+// several contenders gets some of the nodes, and none a majority, they begin anew, for half of a
+// node timeout at most, so that a free key has a winner. This takes the fewest commands if all
+// processes have the nodes in one order.
 //
-// A Locker has 512 attempts under way at most. More callers wait for their turn, so that the attempts of thousands
-// of callers do not crowd out renewals and releases. On nodes 200 ms away this is about 1,000 locks per
-// second. The wait for a turn is a part of the attempt: it ends after some 3 s, and with a short TTL after half of the attempt's
-// time. A call whose turn has not come by then counts this as an outage. Lock
-// fails with ErrUnavailable when that has lasted for 15 s, or for a longer TTL.
+// A Locker has 512 attempts under way at most. More callers wait for their turn, so that the attempts of thousands of
+// callers do not crowd out renewals and releases. On nodes 200 ms away this is about 1,000 locks per second. The wait
+// for a turn is a part of the attempt: it ends after some 3 s, and with a short TTL after half of the attempt's time.
+// A call whose turn has not come by then counts this as an outage. Lock fails with ErrUnavailable when such an outage
+// has lasted for max(TTL, 15 s).
 //
 // # When it is not the best choice
 //
@@ -95,13 +96,14 @@
 //
 //	go -C benchmarks test -run '^$' -bench 'Redlock|^BenchmarkHandOver' .
 //
-// on two processors, which the masters share: 0.9 to 1.1 times as many pairs of Lock and
-// Unlock per second from one goroutine, run by run, and 1.4 to 1.8 times as many from 32, with
-// tokens, which redsync does not have. With a black hole for one of the nodes the 99th percentile
-// of a pair is 1 ms from one goroutine and 10 ms from 32, that of redsync 10 s (with
-// WithFailFast 0.7 and 20 ms). From the call of Unlock to the return of a Lock that waits
-// in another process it takes 2.1 round trips: the release and its notices, and one to take
-// the lock; redsync, which polls, needs 4 to 7 in the median, of 20 ms each.
+// on two processors, which the masters share: 0.9 to 1.1 times as many pairs of Lock and Unlock
+// per second from one goroutine, run by run, and 1.4 to 1.8 times as many from 32, with tokens,
+// which redsync does not have. If one of the nodes is a black hole, the 99th percentile of a pair
+// is 1 ms from one goroutine and 10 ms from 32. That of redsync is 10 s, and with WithFailFast
+// 0.7 ms and 20 ms. The round trips of the next figures take 20 ms. From the call of Unlock to
+// the return of a Lock that waits in another process it takes 2.1 round trips: the release and
+// its notices, and one to take the lock. Redsync, which polls, needs 4 to 7 round trips in the
+// median.
 //
 // # Keys
 //

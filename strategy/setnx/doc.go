@@ -22,13 +22,12 @@
 //
 // # Keys
 //
-// The lock key, a string; locker:fence:{key}, the fencing counter; and for signals to
-// holders (Lease.ReleaseRequested) the channel locker:claims:{UUID}. Redis 6.0 or
-// newer. Commands: EVALSHA, EVAL, for signals SUBSCRIBE, UNSUBSCRIBE, PING (on a cluster of
-// Redis 7 or newer SSUBSCRIBE, SUNSUBSCRIBE and PUBSUB SHARDNUMSUB; for go-redis CLUSTER SLOTS
-// and ASKING), and inside scripts GET, SET, DEL, PTTL, PEXPIRE, TYPE, INCRBY, TIME, HGETALL, PUBLISH, and for permits HGET, HMGET,
-// HSET, HDEL, HLEN, HKEYS, HSCAN, EXISTS, PEXPIREAT, ZADD, ZREM, ZSCORE, ZCARD, ZRANGE, ZRANGEBYSCORE. Without the
-// permission to subscribe holders get no signals.
+// The lock key, a string; locker:fence:{key}, the fencing counter; and for signals to holders
+// (Lease.ReleaseRequested) the channel locker:claims:{UUID}. Redis 6.0 or newer. Commands: EVALSHA, EVAL, for signals
+// SUBSCRIBE, UNSUBSCRIBE, PING (on a cluster of Redis 7 or newer SSUBSCRIBE, SUNSUBSCRIBE and PUBSUB SHARDNUMSUB; for
+// go-redis CLUSTER SLOTS and ASKING), and inside scripts GET, SET, DEL, PTTL, PEXPIRE, TYPE, INCRBY, TIME, HGETALL,
+// PUBLISH, and for permits HGET, HMGET, HSET, HDEL, HLEN, HKEYS, HSCAN, EXISTS, PEXPIREAT, ZADD, ZREM, ZSCORE, ZCARD,
+// ZRANGE, ZRANGEBYSCORE. Without the permission to subscribe, holders get no signals.
 //
 // A key with permits (locker.Semaphore, locker.RWLock) is a hash, which SET NX of a plain client does not
 // replace, and beside it is locker:permits:{key}, a sorted set of the permits' ends; both go with the last

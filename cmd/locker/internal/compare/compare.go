@@ -133,7 +133,7 @@ func seconds(s float64) time.Duration {
 
 // limits says what these figures do not.
 func (r *Result) limits(s *stores, o Options) {
-	r.Limits = append(r.Limits, fmt.Sprintf("Figures are the median of %d runs of %v (of a contended key: %v), in turns, with the least and the greatest run; figures of a held lock and of a process that waits are of three runs at most, and rank nothing. A strategy is called better than another one only from %d runs of each on, if the Mann-Whitney test finds with p < %v that it is better by more than %.0f %%: between two runs of this program smaller differences change. The processes that contend are processes.",
+	r.Limits = append(r.Limits, fmt.Sprintf("Figures are the median of %d runs of %v (of a contended key: %v), in turns, with the least and the greatest run; figures of a held lock and of a process that waits are of three runs at most, and rank nothing. A strategy is called better than another one only from %d runs of each on, if the Mann-Whitney test finds with p < %v that it is better by more than %.0f %%: between two runs of this program smaller differences change. The contenders for a key are processes, not goroutines.",
 		o.Runs, o.Time, seconds(r.BoutS), runsToRank, alpha, 100*(apart-1)))
 	if !s.own && !s.embed {
 		r.Limits = append(r.Limits, "The servers may have had other work, which the figures include. They were not crashed: those cases are left out.")
@@ -151,8 +151,8 @@ func (r *Result) limits(s *stores, o Options) {
 		}
 	}
 	if len(on) > 0 {
-		r.Limits = append(r.Limits, "The conformance suite ran for "+strings.Join(namesOf(on), ", ")+"; in a clone make conformance runs that of the others.")
+		r.Limits = append(r.Limits, "The conformance suite ran for "+strings.Join(namesOf(on), ", ")+"; in a clone of the repository 'make conformance' runs the suite of the others.")
 	} else if !o.NoSuite {
-		r.Limits = append(r.Limits, "The conformance suite did not run: it is for the strategies of a redis:// URL and of --nodes. In a clone make conformance runs that of the others.")
+		r.Limits = append(r.Limits, "The conformance suite did not run: it is for the strategies of a redis:// URL and of --nodes. In a clone of the repository 'make conformance' runs the suite of the others.")
 	}
 }

@@ -92,7 +92,7 @@ func (s *stores) find(ctx context.Context, urls, nodes []string) error {
 				s.moreRedis = append(s.moreRedis, u)
 			}
 		case s.bare:
-			return fmt.Errorf("%w: two servers for all strategies: put one before the scheme of each, as in setnx+redis://", ErrUsage)
+			return fmt.Errorf("%w: two URLs name no strategy: put a strategy before the scheme of each, as in setnx+redis://", ErrUsage)
 		default:
 			s.urls, s.bare = []string{u}, true
 		}
