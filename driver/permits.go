@@ -25,8 +25,8 @@ import (
 // A Request that Waits is not starved. While the Request that has Waited longest is repeated, the driver keeps the
 // permits that it asks for free, and refuses them to Requests that have waited for less. A lock counts as a Request
 // for all permits. A driver need not do this for a Request for one permit that has waited for less than [Patience].
-// What is kept free for a waiter that falls silent is given to others after at most [BidTime]. It is given to
-// others at once if the waiter's claim for permits is released. That Release signals the Watches, and returns an
+// Permits that are kept free for a waiter that falls silent are given to others after at most [BidTime]. They are given
+// to others at once if the waiter's claim for permits is released. That Release signals the Watches, and returns an
 // error that matches [ErrLost], as the claim has no permits. The Release of a claim for a lock does not end what is
 // kept free: after a Lock that has given up, permits may be refused for BidTime. So Answer.Bids is false for a
 // lock.

@@ -106,7 +106,7 @@ func (c Config) options(at string, s server) (_ server, err error) {
 		return s, refuse(at+"url", c.URL, "%s", strings.TrimPrefix(err.Error(), "redis: "))
 	}
 	if name := s.withoutTime(); name != "" {
-		return s, refuse(at+"url", c.URL, "a %s above 0", name)
+		return s, refuse(at+"url", c.URL, "want a %s above 0", name)
 	}
 	return s, nil
 }

@@ -30,6 +30,10 @@ func greetingOf(name string, then func(ctx context.Context, conn *redis.Conn) er
 // timeout, and uses the address at the timeout. If the connection has closed by then, the server may crash or hang.
 var errKeyDB = errors.New("the server is KeyDB 6.3, which a BLPOP can crash (github.com/Snapchat/KeyDB/issues/928)")
 
+// TakesBLPOP reports whether a server that reports this version may be sent BLPOP: not KeyDB 6.3. KeyDB calls itself Redis,
+// but there is no Redis 6.3.
+func TakesBLPOP(version string) bool { return !strings.HasPrefix(version, "6.3.") }
+
 // onConnect returns an OnConnect for connections that speak a version of the protocol. HELLO
 // carries the name, as every user may send it. A name in the options would make go-redis
 // send CLIENT SETNAME: a user without the permission for it would get no connection.
@@ -45,7 +49,7 @@ func (g greeting) onConnect(protocol int) func(ctx context.Context, conn *redis.
 		switch {
 		case err != nil && !isServerError(err):
 			return err
-		case g.blocks && strings.HasPrefix(versionIn(hello), "6.3."): // KeyDB calls itself Redis, but there is no Redis 6.3
+		case g.blocks && !TakesBLPOP(versionIn(hello)):
 			return errKeyDB
 		}
 		return nil // a server that does not know HELLO has connections without names

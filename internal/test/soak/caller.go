@@ -12,10 +12,11 @@ import (
 )
 
 const (
-	hotKeys      = 4               // one call in four is for one of these
-	patient      = 6 * time.Second // the longest wait
-	unlockWithin = 3 * time.Second // the context given to Unlock
-	lateUnlock   = 5 * time.Second // how long an Unlock tries whose context had ended before the call
+	hotKeys      = 4                      // one call in four is for one of these
+	patient      = 6 * time.Second        // the longest wait
+	unlockWithin = 3 * time.Second        // the context given to Unlock
+	lateUnlock   = 5 * time.Second        // how long an Unlock tries whose context had ended before the call
+	beginsWithin = 200 * time.Millisecond // how long after its record an Unlock may begin on a busy machine
 )
 
 // caller is one goroutine that locks with one strategy.

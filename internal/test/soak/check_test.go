@@ -203,7 +203,7 @@ var checkedHistories = map[string]struct {
 	"an Unlock goes on after a short freeze": {want: Stall, frozen: spans{during(10, 2900)}, script: [][]step{
 		lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 5, 1, recUnlock, record{}), rec(0, 9500, 1, recUnlocked, record{}),
 	}},
-	"an Unlock goes on after a late freeze": {want: Stall, frozen: spans{during(2100, 3010)}, script: [][]step{
+	"an Unlock goes on after a late freeze": {want: Stall, frozen: spans{during(210, 3010)}, script: [][]step{
 		lock(0, 0, 1), granted(0, 1, 1, 10, 298), rec(0, 5, 1, recUnlock, record{}), rec(0, 9500, 1, recUnlocked, record{}),
 	}},
 

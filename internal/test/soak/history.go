@@ -332,8 +332,8 @@ func (r *reader) wantReturn(rec record, what string, call instant, limit time.Du
 // unlockTime is how long an Unlock may take that the log begins at call. A process that is frozen right after call may begin
 // the Unlock when its context has ended: then Unlock tries for lateUnlock.
 func (r *reader) unlockTime(call instant) time.Duration {
-	begunLate := func(f span) bool { return f.overlaps(span{call, call.add(r.slack)}) && f.to >= call.add(unlockWithin) }
-	if slices.ContainsFunc(r.p.frozen, begunLate) {
+	begins, ends := span{call, call.add(beginsWithin)}, call.add(unlockWithin)
+	if slices.ContainsFunc(r.p.frozen, func(f span) bool { return f.overlaps(begins) && f.to >= ends }) {
 		return lateUnlock
 	}
 	return unlockWithin

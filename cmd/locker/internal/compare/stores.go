@@ -12,6 +12,7 @@ import (
 
 	"github.com/distlock/locker/conformance/redisconformance"
 	"github.com/distlock/locker/internal/embedredis"
+	"github.com/distlock/locker/internal/redisconn"
 	"github.com/distlock/locker/internal/test/redistest"
 	"github.com/distlock/locker/strategy/blpop"
 	"github.com/distlock/locker/strategy/hashreentrant"
@@ -32,11 +33,10 @@ var candidates = []candidate{
 	{"redlock", redisconformance.Strategy{}},
 }
 
-// on returns what the strategy promises on a server that reports this version. KeyDB 6.3 gets no BLPOP, so waiters of blpop
-// poll there. (There is no Redis 6.3.)
+// on returns what the strategy promises on a server that reports this version: waiters of blpop poll where no BLPOP may be sent.
 func (c candidate) on(version string) redisconformance.Strategy {
 	s := c.single
-	s.Notified = s.Notified && (c.name != "blpop" || !strings.HasPrefix(version, "6.3."))
+	s.Notified = s.Notified && (c.name != "blpop" || redisconn.TakesBLPOP(version))
 	return s
 }
 
