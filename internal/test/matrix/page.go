@@ -13,7 +13,7 @@ var pageTemplate string
 
 // wanted are the releases that users run, whether they were tested or not.
 var wanted = []struct{ Product, Releases string }{
-	{"Redis", "6.0 6.2 7.0 7.2 7.4 8.0 8.2 8.4"},
+	{"Redis", "6.0 6.2 7.0 7.2 7.4 8.0 8.2 8.4 8.6"},
 	{"Valkey", "7.2 8.0 8.1 9.0 9.1"},
 	{"KeyDB", "6.3"},
 	{"PostgreSQL", "13 14 15 16 17 18"},
