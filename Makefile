@@ -144,12 +144,12 @@ soak-etcd: redis ## strategy/etcd on three members under random faults for DURAT
 	$(GO) -C strategy/etcd build -o "$$bin/soak" ./internal/soak && cd strategy/etcd && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
 
 .PHONY: soak-postgres
-soak-postgres: postgres ## strategy/postgres on a PostgreSQL under random faults for DURATION, checked; SOAK_FLAGS as for soak
+soak-postgres: redis postgres ## strategy/postgres on a PostgreSQL under random faults for DURATION, checked; SOAK_FLAGS as for soak
 	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && \
 	$(GO) -C strategy/postgres build -o "$$bin/soak" ./internal/soak && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
 
 .PHONY: soak-mysql
-soak-mysql: mysql ## strategy/mysql on a MariaDB or MySQL under random faults for DURATION, checked; SOAK_FLAGS as for soak
+soak-mysql: redis mysql ## strategy/mysql on a MariaDB or MySQL under random faults for DURATION, checked; SOAK_FLAGS as for soak
 	@bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT && \
 	$(GO) -C strategy/mysql build -o "$$bin/soak" ./internal/soak && "$$bin/soak" -duration=$(DURATION) $(SOAK_FLAGS)
 
@@ -184,7 +184,7 @@ nemesis: redis ## the soak on lockers broken on purpose: it has to find what is 
 TARGETS ?= conformance faults nemesis plant simulate models lint
 
 .PHONY: proof
-proof: ## make TARGETS, one after the other, and record each run for docs/verification.md, which make verification writes; all take 45 minutes
+proof: ## make TARGETS, one after the other, and record each run for docs/verification.md, which make verification writes; all take 50 minutes
 	$(GO) run ./internal/test/proof/cmd/proof -record conformance/testdata/proof.json $(TARGETS)
 
 .PHONY: verification

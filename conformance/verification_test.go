@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"text/template"
@@ -149,7 +150,7 @@ func verification(t *testing.T) map[string]string {
 	explored := model.Explore()
 	require.True(t, explored.Complete)
 	simulated, missed := plantedInSimulation(t)
-	tmpl, err := template.New("pages").Funcs(template.FuncMap{"join": strings.Join}).ParseFS(verificationTemplates, "testdata/*.md.tmpl")
+	tmpl, err := template.New("pages").Funcs(template.FuncMap{"join": strings.Join, "thousands": thousands}).ParseFS(verificationTemplates, "testdata/*.md.tmpl")
 	require.NoError(t, err)
 	tables := map[string]any{
 		"Promises": promises, "Cases": len(cases), "Faulty": faulty, "Bugs": len(bugs), "Unnamed": unnamed,
@@ -328,4 +329,12 @@ func TestPlantedBugsAreNamed(t *testing.T) {
 			t.Errorf("no case is named for a strategy that %s", name)
 		}
 	}
+}
+
+// thousands writes n as 1,234,567.
+func thousands(n int) string {
+	if n < 1000 {
+		return strconv.Itoa(n)
+	}
+	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
 }

@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"fmt"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -136,4 +137,36 @@ func TestOldBidIsRespected(t *testing.T) {
 	lease, err = sem.TryAcquire(ctx)
 	require.NoError(t, err)
 	require.NoError(t, lease.Unlock(ctx))
+}
+
+// TestLayoutIsKept: this version puts the members of oldMembers, but for their ids, each with a lease, and the key locker/tokens.
+func TestLayoutIsKept(t *testing.T) {
+	t.Parallel()
+	s, worker := newServer(t), locker.ContextWithOwner(t.Context(), "worker")
+	l := newLocker(t, newClient(t, s))
+	sem, err := locker.NewSemaphore(l, "p", 2)
+	require.NoError(t, err)
+	_, err = l.TryLock(worker, "k")
+	require.NoError(t, err)
+	_, err = sem.AcquireN(worker, 2)
+	require.NoError(t, err)
+
+	id := regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+`)
+	want, got := map[string]string{}, map[string]string{}
+	for _, member := range oldMembers {
+		want[id.ReplaceAllString(member[0], "ID")] = member[1]
+	}
+	all, err := newClient(t, s).Get(t.Context(), "locker/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	for _, kv := range all.Kvs {
+		if string(kv.Key) == "locker/tokens" {
+			require.Regexp(t, `^\d{16}$`, string(kv.Value))
+			require.Zero(t, kv.Lease)
+			continue
+		}
+		require.NotZero(t, kv.Lease, "%q", kv.Key)
+		got[id.ReplaceAllString(string(kv.Key), "ID")] = string(kv.Value)
+	}
+	require.Equal(t, want, got)
+	require.Len(t, all.Kvs, len(want)+1)
 }

@@ -1,8 +1,10 @@
 package mysql_test
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -108,3 +110,65 @@ func TestOldBidIsRespected(t *testing.T) {
 	bid(2 * time.Second)
 	takes("after a bid that has ended")
 }
+
+// TestLayoutIsKept: the tables and rows of this version are those of testdata/layout-1.sql, but for ids, tokens and times.
+func TestLayoutIsKept(t *testing.T) {
+	t.Parallel()
+	old, s, ctx := startServer(t), startServer(t), t.Context()
+	storeLayout(t, old)
+	l, worker := newLocker(t, s.pool(t, 0, ""), locker.WithTTL(time.Minute)), locker.ContextWithOwner(ctx, "worker")
+	_, err := l.TryLock(worker, "k")
+	require.NoError(t, err)
+	sem, err := locker.NewSemaphore(l, "p", 2)
+	require.NoError(t, err)
+	_, err = sem.AcquireN(worker, 2)
+	require.NoError(t, err)
+	for what, sql := range map[string]string{
+		"columns": `SELECT CONCAT_WS(' ', TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, HEX(COLUMN_DEFAULT)) FROM information_schema.COLUMNS
+			WHERE TABLE_SCHEMA = 'app' ORDER BY TABLE_NAME, ORDINAL_POSITION`,
+		"indexes": `SELECT CONCAT_WS(' ', TABLE_NAME, INDEX_NAME, NON_UNIQUE, SEQ_IN_INDEX, COLUMN_NAME) FROM information_schema.STATISTICS
+			WHERE TABLE_SCHEMA = 'app' ORDER BY 1`,
+		"keys": `SELECT CONCAT_WS(' | ', lock_key, id, owner, hash = UNHEX(SHA2(lock_key, 256)), SIGN(token), SIGN(last_token), ttl, since > 0, expires > since,
+			forget >= expires) FROM ` + table + ` WHERE lock_key <> 'b' ORDER BY 1`,
+		"permits": `SELECT CONCAT_WS(' | ', l.lock_key, p.claim = UNHEX(SHA2(p.id, 256)), p.id, p.owner, p.era > 0, p.permits, SIGN(p.token), p.ttl, p.since > 0,
+			p.expires > p.since, p.forget >= p.expires) FROM ` + permitsTable + ` p JOIN ` + table + ` l USING (hash) WHERE p.permits > 0 ORDER BY 1`,
+	} {
+		require.Equal(t, lines(t, old, sql), lines(t, s, sql), what)
+	}
+
+	bidder, err := locker.NewSemaphore(newLocker(t, s.pool(t, 0, "")), "p", 2)
+	require.NoError(t, err)
+	waits, leave := context.WithCancel(ctx)
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		_, _ = bidder.Acquire(waits)
+	}()
+	var bid string
+	pace.Eventually(t, 20*time.Second, "the waiter bids", func() bool {
+		require.NoError(t, s.ask(ctx, &bid, `SELECT owner FROM `+table+` WHERE lock_key = 'p'`))
+		return bid != ""
+	})
+	require.Regexp(t, `^1 \d{16} \d{16} [0-9a-f]{32} [0-9a-f]{32}$`, bid)
+	leave()
+	<-left
+}
+
+// lines asks for lines of text, and puts a sign for each id.
+func lines(t *testing.T, s *server, sql string) (all []string) {
+	t.Helper()
+	rows, err := s.root.QueryContext(t.Context(), sql)
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var line string
+		require.NoError(t, rows.Scan(&line))
+		all = append(all, ids.ReplaceAllString(line, "ID"))
+	}
+	require.NoError(t, rows.Err())
+	require.NotEmpty(t, all)
+	return all
+}
+
+// ids matches the ids of claims.
+var ids = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+`)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"os"
+	"regexp"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/distlock/locker"
@@ -140,3 +142,69 @@ func TestOldBidIsRespected(t *testing.T) {
 	bid("2 s")
 	takes(t, "after a bid that has ended", permit)
 }
+
+// TestLayoutIsKept: the tables and rows of this version are those of testdata/layout-1.sql, but for ids, tokens and times.
+func TestLayoutIsKept(t *testing.T) {
+	t.Parallel()
+	old, s, ctx := storeLayout(t), startServer(t), t.Context()
+	l, worker := newLocker(t, s.pool(t, ""), locker.WithTTL(time.Minute)), locker.ContextWithOwner(ctx, "worker")
+	released, err := l.TryLock(worker, "f")
+	require.NoError(t, err)
+	require.NoError(t, released.Unlock(ctx))
+	_, err = l.TryLock(worker, "k")
+	require.NoError(t, err)
+	for key, n := range map[string]int{"p": 2, "b": 1} {
+		sem, err := locker.NewSemaphore(l, key, 2)
+		require.NoError(t, err)
+		_, err = sem.AcquireN(worker, n)
+		require.NoError(t, err)
+	}
+	for what, sql := range map[string]string{
+		"columns": `SELECT concat_ws(' ', table_name, column_name, data_type, is_nullable, column_default) FROM information_schema.columns
+			WHERE table_schema = 'public' ORDER BY table_name, ordinal_position`,
+		"indexes": `SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1`,
+		"keys": `SELECT concat_ws(' | ', convert_from(key, 'UTF8'), convert_from(id, 'UTF8'), convert_from(owner, 'UTF8'), hash = sha256(key),
+			sign(token), sign(last_token), isfinite(since), expires > now(), forget > now()) FROM ` + table + ` WHERE key <> 'e' ORDER BY 1`,
+		"permits": `SELECT concat_ws(' | ', convert_from(l.key, 'UTF8'), convert_from(p.id, 'UTF8'), convert_from(p.owner, 'UTF8'), p.era = l.since,
+			p.permits, sign(p.token), isfinite(p.since), p.expires > now(), p.forget > now()) FROM ` + permitsTable + ` p JOIN ` + table + ` l USING (hash) ORDER BY 1`,
+	} {
+		require.Equal(t, lines(t, old, sql), lines(t, s, sql), what)
+	}
+
+	bidder, err := locker.NewSemaphore(newLocker(t, s.pool(t, "")), "b", 2)
+	require.NoError(t, err)
+	waits, leave := context.WithCancel(ctx)
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		_, _ = bidder.AcquireN(waits, 2)
+	}()
+	var bid string
+	pace.Eventually(t, 20*time.Second, "the waiter bids", func() bool {
+		require.NoError(t, s.ask(ctx, &bid, `SELECT convert_from(owner, 'UTF8') FROM `+table+` WHERE key = 'b'`))
+		return bid != ""
+	})
+	require.Regexp(t, `^2 \d{16} \d{16} [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+$`, bid)
+	leave()
+	<-left
+}
+
+// lines asks for lines of text, and puts a sign for each id.
+func lines(t *testing.T, s *server, sql string) []string {
+	t.Helper()
+	conn, err := s.connect(t.Context(), "postgres", "app")
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	rows, err := conn.Query(t.Context(), sql)
+	require.NoError(t, err)
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.NotEmpty(t, all)
+	for i := range all {
+		all[i] = ids.ReplaceAllString(all[i], "ID")
+	}
+	return all
+}
+
+// ids matches the ids of claims.
+var ids = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+`)

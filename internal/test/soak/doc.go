@@ -6,7 +6,7 @@
 //
 // It complements the conformance suite: a case of the suite makes one fault happen at
 // one chosen moment, and looks at every promise. The soak makes many faults happen at
-// random moments, and looks at five promises: see [Kind].
+// random moments, and looks for violations of each [Kind].
 //
 // A program that calls [Run] is its own worker:
 //
