@@ -60,7 +60,7 @@ var unproven = map[string]string{
 		"Soaks with 4 callers on two cores had stalls of 3.5 s to 4.8 s until 28 November 2026. faults.md has what logs of later runs show; the stalls of fc5210d and 19998a7-dirty were not traced. " +
 		"Six runs of 10,000,000 operations with 4 callers have none (cf6ebb4, bb50f7a, fe51133, 2038cb0, 250ae34, 33e426f), with the servers first in line for the processors: what happens when they get none is not soaked. " +
 		"Two runs beside compilers had stalls of 3.6 s (5e1ad69), and of 3.6 s and 4.1 s (29 November 2026, seed 20261131). " +
-		"A run that began 17 minutes after the start of the machine had a stall of 4.6 s in its first round, which had half the operations of a usual round (33e426f, seed 20261131 again, blpop with WithReplicaAcks). " +
+		"A run that began 17 minutes after the start of the machine had a stall of 4.6 s in its first round, which had a third fewer operations than the rounds of the run after it (33e426f, seed 20261131 again, blpop with WithReplicaAcks). " +
 		"No run that is known to have had 8 callers has passed on two cores. " +
 		"One soak (seed 99), on a machine with a load of 30, had two stalls of 3.7 s and 4.3 s: their cause was not looked for.",
 	"R16": "Tens of milliseconds are measured as a median; a machine that is busy is slower.",

@@ -139,7 +139,8 @@ func TestOldBidIsRespected(t *testing.T) {
 	require.NoError(t, lease.Unlock(ctx))
 }
 
-// TestLayoutIsKept: this version puts the members of oldMembers, but for their ids, each with a lease, and the key locker/tokens.
+// TestLayoutIsKept: for the same lock and permits this version puts the members of oldMembers, each with a lease, and the key
+// locker/tokens. Only ids differ.
 func TestLayoutIsKept(t *testing.T) {
 	t.Parallel()
 	s, worker := newServer(t), locker.ContextWithOwner(t.Context(), "worker")

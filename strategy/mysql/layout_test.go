@@ -1,7 +1,6 @@
 package mysql_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"regexp"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/internal/test/pace"
+	"github.com/distlock/locker/internal/test/permitstest"
 )
 
 // oldToken is the last token of each key in testdata/layout-1.sql. It is ahead of the clock, so that only last_token
@@ -111,7 +111,8 @@ func TestOldBidIsRespected(t *testing.T) {
 	takes("after a bid that has ended")
 }
 
-// TestLayoutIsKept: the tables and rows of this version are those of testdata/layout-1.sql, but for ids, tokens and times.
+// TestLayoutIsKept: this version makes the tables, the lock and the permits of testdata/layout-1.sql. Only ids, tokens and times
+// differ. The key "b" is left out: a release of its permits empties the row.
 func TestLayoutIsKept(t *testing.T) {
 	t.Parallel()
 	old, s, ctx := startServer(t), startServer(t), t.Context()
@@ -138,23 +139,14 @@ func TestLayoutIsKept(t *testing.T) {
 
 	bidder, err := locker.NewSemaphore(newLocker(t, s.pool(t, 0, "")), "p", 2)
 	require.NoError(t, err)
-	waits, leave := context.WithCancel(ctx)
-	left := make(chan struct{})
-	go func() {
-		defer close(left)
-		_, _ = bidder.Acquire(waits)
-	}()
-	var bid string
-	pace.Eventually(t, 20*time.Second, "the waiter bids", func() bool {
-		require.NoError(t, s.ask(ctx, &bid, `SELECT owner FROM `+table+` WHERE lock_key = 'p'`))
-		return bid != ""
+	bid := permitstest.Bid(t, bidder, 1, func() (owner string) {
+		require.NoError(t, s.ask(ctx, &owner, `SELECT owner FROM `+table+` WHERE lock_key = 'p'`))
+		return owner
 	})
 	require.Regexp(t, `^1 \d{16} \d{16} [0-9a-f]{32} [0-9a-f]{32}$`, bid)
-	leave()
-	<-left
 }
 
-// lines asks for lines of text, and puts a sign for each id.
+// lines returns the lines of text that a query selects, with "ID" in place of each id.
 func lines(t *testing.T, s *server, sql string) (all []string) {
 	t.Helper()
 	rows, err := s.root.QueryContext(t.Context(), sql)
@@ -170,5 +162,5 @@ func lines(t *testing.T, s *server, sql string) (all []string) {
 	return all
 }
 
-// ids matches the ids of claims.
+// ids matches the id of a claim.
 var ids = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+`)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/distlock/locker"
 	"github.com/distlock/locker/internal/test/pace"
+	"github.com/distlock/locker/internal/test/permitstest"
 )
 
 // oldToken is the last token of each key in testdata/layout-1.sql. It is ahead of the clock, so that only last_token
@@ -143,7 +144,7 @@ func TestOldBidIsRespected(t *testing.T) {
 	takes(t, "after a bid that has ended", permit)
 }
 
-// TestLayoutIsKept: the tables and rows of this version are those of testdata/layout-1.sql, but for ids, tokens and times.
+// TestLayoutIsKept: this version makes the tables and rows of testdata/layout-1.sql. Only ids, tokens and times differ.
 func TestLayoutIsKept(t *testing.T) {
 	t.Parallel()
 	old, s, ctx := storeLayout(t), startServer(t), t.Context()
@@ -173,23 +174,14 @@ func TestLayoutIsKept(t *testing.T) {
 
 	bidder, err := locker.NewSemaphore(newLocker(t, s.pool(t, "")), "b", 2)
 	require.NoError(t, err)
-	waits, leave := context.WithCancel(ctx)
-	left := make(chan struct{})
-	go func() {
-		defer close(left)
-		_, _ = bidder.AcquireN(waits, 2)
-	}()
-	var bid string
-	pace.Eventually(t, 20*time.Second, "the waiter bids", func() bool {
-		require.NoError(t, s.ask(ctx, &bid, `SELECT convert_from(owner, 'UTF8') FROM `+table+` WHERE key = 'b'`))
-		return bid != ""
+	bid := permitstest.Bid(t, bidder, 2, func() (owner string) {
+		require.NoError(t, s.ask(ctx, &owner, `SELECT convert_from(owner, 'UTF8') FROM `+table+` WHERE key = 'b'`))
+		return owner
 	})
-	require.Regexp(t, `^2 \d{16} \d{16} [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+$`, bid)
-	leave()
-	<-left
+	require.Regexp(t, `^2 \d{16} \d{16} ID$`, ids.ReplaceAllString(bid, "ID"))
 }
 
-// lines asks for lines of text, and puts a sign for each id.
+// lines returns the lines of text that a query selects, with "ID" in place of each id.
 func lines(t *testing.T, s *server, sql string) []string {
 	t.Helper()
 	conn, err := s.connect(t.Context(), "postgres", "app")
@@ -206,5 +198,5 @@ func lines(t *testing.T, s *server, sql string) []string {
 	return all
 }
 
-// ids matches the ids of claims.
+// ids matches the id of a claim.
 var ids = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+`)
